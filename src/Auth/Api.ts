@@ -1,0 +1,19 @@
+import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
+import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { Forbidden, Unauthorized } from "../Http/ApiError.ts"
+
+const bearer = HttpApiSecurity.bearer.pipe(
+  HttpApiSecurity.annotate(OpenApi.Description, "KV_API_KEY reads and writes; KV_AGENT_API_KEY only reads.")
+)
+
+/** The request bears one of the two credentials. */
+export class ReadAccess extends HttpApiMiddleware.Tag<ReadAccess>()("causeway/ReadAccess", {
+  failure: Unauthorized.Wire,
+  security: { bearer }
+}) {}
+
+/** The request bears the credential that writes; stands behind {@link ReadAccess}. */
+export class WriteAccess extends HttpApiMiddleware.Tag<WriteAccess>()("causeway/WriteAccess", {
+  failure: Forbidden.Wire
+}) {}

@@ -1,0 +1,134 @@
+/**
+ * The errors that a client can be answered. On the wire each is a JSON object with the one field `error`;
+ * the status tells them apart.
+ */
+import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
+import { Schema } from "effect"
+
+/** Response headers that an error brings along, names in lower case. */
+export type ErrorHeaders = Readonly<Record<string, string>>
+
+const fields = {
+  /** What is wrong, for the client. */
+  error: Schema.String,
+  headers: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.String }), { default: () => ({}) })
+}
+
+interface ErrorClass<Self> {
+  new (props: { readonly error: string; readonly headers?: ErrorHeaders }): Self
+  readonly ast: Schema.Schema.All["ast"]
+}
+
+/** The schema that an endpoint declares: the class in the program, `{error}` and a status on the wire. */
+const wire = <Self extends { readonly error: string }>(
+  self: ErrorClass<Self>,
+  status: number,
+  description: string
+): Schema.Schema<Self, { readonly error: string }> =>
+  Schema.transform(
+    Schema.Struct({ error: Schema.String.annotations({ description: "What is wrong." }) }).annotations({
+      identifier: "Error",
+      description: "Every error, whatever its status."
+    }),
+    Schema.typeSchema(Schema.make<Self>(self.ast)),
+    { strict: true, decode: ({ error }) => new self({ error }), encode: ({ error }) => ({ error }) }
+  ).annotations(HttpApiSchema.annotations({ status, description }))
+
+export class BadRequest extends Schema.TaggedError<BadRequest>()("BadRequest", fields) {
+  static readonly status = 400
+  static readonly Wire = wire(BadRequest, 400, "The request is malformed; the message names the field.")
+}
+
+export class Unauthorized extends Schema.TaggedError<Unauthorized>()("Unauthorized", fields) {
+  static readonly status = 401
+  static readonly Wire = wire(Unauthorized, 401, "The credential is missing or invalid.")
+  static readonly answer = () =>
+    new Unauthorized({ error: "Unauthorized", headers: { "www-authenticate": 'Bearer realm="causeway"' } })
+}
+
+export class Forbidden extends Schema.TaggedError<Forbidden>()("Forbidden", fields) {
+  static readonly status = 403
+  static readonly Wire = wire(Forbidden, 403, "The credential only reads.")
+}
+
+export class NotFound extends Schema.TaggedError<NotFound>()("NotFound", fields) {
+  static readonly status = 404
+  static readonly Wire = wire(NotFound, 404, "There is no such entry.")
+}
+
+export class MethodNotAllowed extends Schema.TaggedError<MethodNotAllowed>()("MethodNotAllowed", fields) {
+  static readonly status = 405
+  static readonly Wire = wire(MethodNotAllowed, 405, "The route takes other methods, named in Allow.")
+}
+
+export class Gone extends Schema.TaggedError<Gone>()("Gone", fields) {
+  static readonly status = 410
+  static readonly Wire = wire(Gone, 410, "What was asked for is no longer available.")
+}
+
+export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()("PreconditionFailed", fields) {
+  static readonly status = 412
+  static readonly Wire = wire(
+    PreconditionFailed,
+    412,
+    "A precondition does not hold; nothing was written. ETag has the current version, where there is one."
+  )
+}
+
+export class PayloadTooLarge extends Schema.TaggedError<PayloadTooLarge>()("PayloadTooLarge", fields) {
+  static readonly status = 413
+  static readonly Wire = wire(PayloadTooLarge, 413, "The request is over a limit; the message names it and the figure.")
+}
+
+export class UnsupportedMediaType extends Schema.TaggedError<UnsupportedMediaType>()("UnsupportedMediaType", fields) {
+  static readonly status = 415
+  static readonly Wire = wire(UnsupportedMediaType, 415, "The body is not JSON.")
+}
+
+export class InternalServerError extends Schema.TaggedError<InternalServerError>()("InternalServerError", fields) {
+  static readonly status = 500
+  static readonly Wire = wire(InternalServerError, 500, "A defect of the service, or a WebSocket upgrade that failed.")
+}
+
+export class ServiceUnavailable extends Schema.TaggedError<ServiceUnavailable>()("ServiceUnavailable", fields) {
+  static readonly status = 503
+  static readonly Wire = wire(
+    ServiceUnavailable,
+    503,
+    "The store is unavailable, or the service sheds load; Retry-After says when to try again."
+  )
+}
+
+export type ApiError =
+  | BadRequest
+  | Unauthorized
+  | Forbidden
+  | NotFound
+  | MethodNotAllowed
+  | Gone
+  | PreconditionFailed
+  | PayloadTooLarge
+  | UnsupportedMediaType
+  | InternalServerError
+  | ServiceUnavailable
+
+const statuses: { readonly [Tag in ApiError["_tag"]]: number } = {
+  BadRequest: BadRequest.status,
+  Unauthorized: Unauthorized.status,
+  Forbidden: Forbidden.status,
+  NotFound: NotFound.status,
+  MethodNotAllowed: MethodNotAllowed.status,
+  Gone: Gone.status,
+  PreconditionFailed: PreconditionFailed.status,
+  PayloadTooLarge: PayloadTooLarge.status,
+  UnsupportedMediaType: UnsupportedMediaType.status,
+  InternalServerError: InternalServerError.status,
+  ServiceUnavailable: ServiceUnavailable.status
+}
+
+/** The HTTP status of an error. */
+export const statusOf = (error: ApiError): number => statuses[error._tag]
+
+/** Whether something that was thrown or failed with is an {@link ApiError}. */
+export const isApiError = (u: unknown): u is ApiError =>
+  typeof u === "object" && u !== null && "_tag" in u && (u._tag as string) in statuses && "error" in u && "headers" in u

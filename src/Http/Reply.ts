@@ -1,0 +1,59 @@
+import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import { Effect, type Stream } from "effect"
+import { type ApiError, statusOf } from "./ApiError.ts"
+
+/**
+ * An answer before it meets a transport: what every endpoint's handler returns, with bodies already printed.
+ * Header names are in lower case.
+ */
+export interface Reply {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string | Stream.Stream<Uint8Array> | undefined
+}
+
+const jsonType = { "content-type": "application/json" }
+
+/** A 200 with JSON text. */
+export const json = (body: string, headers: Readonly<Record<string, string>> = {}): Reply => ({
+  status: 200,
+  headers: { ...jsonType, ...headers },
+  body
+})
+
+/** A body that comes bit by bit. It cannot fail half-way without the connection being cut. */
+export const stream = (
+  contentType: string,
+  body: Stream.Stream<Uint8Array>,
+  headers: Readonly<Record<string, string>> = {}
+): Reply => ({ status: 200, headers: { "content-type": contentType, ...headers }, body })
+
+/** A status and headers alone. */
+export const empty = (status: number, headers: Readonly<Record<string, string>> = {}): Reply => ({
+  status,
+  headers,
+  body: undefined
+})
+
+/** The answer that an error is. */
+export const fromError = (error: ApiError): Reply => ({
+  status: statusOf(error),
+  headers: { ...jsonType, ...error.headers },
+  body: JSON.stringify({ error: error.error })
+})
+
+/** The answer as @effect/platform sends it. */
+export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse => {
+  const { status, headers, body } = reply
+  if (body === undefined) return HttpServerResponse.empty({ status, headers })
+  const contentType = headers["content-type"]!
+  return typeof body === "string"
+    ? HttpServerResponse.text(body, { status, headers, contentType })
+    : HttpServerResponse.stream(body, { status, headers, contentType })
+}
+
+/** Runs a handler to a response, errors included, so that its headers survive in any host. */
+export const respond = <R>(
+  handler: Effect.Effect<Reply, ApiError, R>
+): Effect.Effect<HttpServerResponse.HttpServerResponse, never, R> =>
+  Effect.match(handler, { onFailure: error => toResponse(fromError(error)), onSuccess: toResponse })

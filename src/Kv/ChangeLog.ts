@@ -1,0 +1,51 @@
+import { Context, type Duration, type Effect, Schema } from "effect"
+import type { StoredChange } from "./Change.ts"
+import type { StoreUnavailable } from "./Store.ts"
+
+/** Records after `after` were removed by retention: list again, and follow from the position of that list. */
+export class HistoryTrimmed extends Schema.TaggedError<HistoryTrimmed>()("HistoryTrimmed", {
+  /** The highest `seq` that was removed. */
+  trimmedSeq: Schema.Int
+}) {}
+
+/** Which part of the log a reader wants. */
+export interface ChangeQuery {
+  /** Only records with a greater `seq`. */
+  readonly after: number
+  /** At most so many records; fewer come where their values come to several MiB. */
+  readonly limit: number
+  /** Only this tenant's records; `""` for all. */
+  readonly tenant: string
+}
+
+/** Records in ascending `seq`. */
+export interface ChangePage {
+  readonly changes: ReadonlyArray<StoredChange>
+  /**
+   * The last `seq` scanned: pass it as the next `after`. With a tenant it can lie past the last record here;
+   * it lies below `after` where the log ends before that, as after a restore from a backup.
+   */
+  readonly lastSeq: number
+}
+
+/** The log of all sets and deletes. `seq` has no holes, and a record shows only when all smaller ones do. */
+export class ChangeLog extends Context.Tag("causeway/ChangeLog")<
+  ChangeLog,
+  {
+    readonly read: (query: ChangeQuery) => Effect.Effect<ChangePage, StoreUnavailable | HistoryTrimmed>
+    /** The last `seq`, 0 for an empty log. */
+    readonly lastSeq: Effect.Effect<number, StoreUnavailable>
+    /**
+     * Waits until the log may have grown past `seq`; returns at once where it already has. It never fails: while the
+     * store is away it waits. It may wake early, so read again.
+     */
+    readonly awaitPast: (seq: number) => Effect.Effect<void>
+    /**
+     * Removes records (and tombstones with them) older than `age`, never the newest record. Returns how many
+     * records were removed.
+     */
+    readonly trim: (age: Duration.Duration) => Effect.Effect<number, StoreUnavailable>
+    /** Turns entries past their `expiresAt` into deletes with change records. Returns how many. */
+    readonly expire: Effect.Effect<number, StoreUnavailable>
+  }
+>() {}

@@ -1,0 +1,210 @@
+/**
+ * Stored values travel as JSON text (RFC 8259, within I-JSON, RFC 7493): what a client wrote is what a
+ * reader gets back, member order and odd names included, and no request parses and prints a value again.
+ */
+import { Brand, Either } from "effect"
+
+/** One JSON value as compact text: valid, without insignificant white space, free of repeated member names. */
+export type JsonText = string & Brand.Brand<"JsonText">
+
+/** Vouches for text that is known to be compact JSON, such as a column that only the store writes. */
+export const JsonText = Brand.nominal<JsonText>()
+
+/** Why a text or a JavaScript value is not a JSON value that can be kept; `message` is fit for a client. */
+export class JsonProblem {
+  readonly _tag = "JsonProblem"
+  constructor(readonly message: string) {}
+}
+
+/**
+ * A member of a parsed request body that is kept as text.
+ *
+ * It stands where a contract says "any JSON value", and passes there through `Schema.Unknown`.
+ */
+export class RawJson {
+  constructor(readonly text: JsonText) {}
+  toJSON(): unknown {
+    return JSON.parse(this.text)
+  }
+}
+
+/** Levels of arrays and objects in which a body may hold a `value`: `{"operations": [{"value": …}]}`. */
+const envelopeLevels = 3
+
+const quote = 0x22
+const comma = 0x2c
+const backslash = 0x5c
+const openBracket = 0x5b
+const closeBracket = 0x5d
+const openBrace = 0x7b
+const closeBrace = 0x7d
+
+const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
+
+const endsScalar = (code: number): boolean =>
+  code === comma || code === closeBracket || code === closeBrace || isSpace(code) || Number.isNaN(code)
+
+const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text)
+
+/**
+ * Walks text that `JSON.parse` has accepted: the grammar is known to hold, and only what `JSON.parse` lets
+ * pass is checked. It recurses no deeper than `maxDepth`.
+ */
+class Scanner {
+  private at = 0
+  private compact = ""
+  private keptFrom = 0
+
+  constructor(
+    private readonly text: string,
+    private readonly maxDepth: number
+  ) {}
+
+  /** Walks the next value beside its parsed form, and puts {@link RawJson} there for members named `value`. */
+  envelope(parsed: unknown, depth: number): void {
+    this.skipSpace()
+    if (depth >= envelopeLevels || typeof parsed !== "object" || parsed === null) return this.skipValue(depth)
+    if (Array.isArray(parsed)) return this.elements(depth, index => this.envelope(parsed[index], depth + 1))
+    const object = parsed as Record<string, unknown>
+    this.members(depth, name => {
+      if (name === "value") object.value = new RawJson(this.takeValue())
+      else this.envelope(object[name], depth + 1)
+    })
+  }
+
+  /** The text of the next value without white space between its tokens. Its nesting counts from here. */
+  private takeValue(): JsonText {
+    this.skipSpace()
+    this.compact = ""
+    this.keptFrom = this.at
+    this.skipValue(0)
+    return JsonText(this.compact + this.text.slice(this.keptFrom, this.at))
+  }
+
+  private skipValue(depth: number): void {
+    this.skipSpace()
+    const code = this.text.charCodeAt(this.at)
+    if (code === openBrace) this.members(depth, () => this.skipValue(depth + 1))
+    else if (code === openBracket) this.elements(depth, () => this.skipValue(depth + 1))
+    else if (code === quote) this.skipString()
+    else this.skipScalar()
+  }
+
+  private members(depth: number, visit: (name: string) => void): void {
+    const names = new Set<string>()
+    this.elements(depth, () => {
+      this.skipSpace()
+      const name = this.memberName()
+      // A reader would have to guess which of the two was meant (RFC 7493, 2.3).
+      if (names.has(name)) {
+        throw new JsonProblem(`the member ${JSON.stringify(shorten(name, 64))} appears twice in one object`)
+      }
+      names.add(name)
+      this.skipSpace()
+      this.at++
+      visit(name)
+    })
+  }
+
+  /** Visits what stands between this bracket or brace and its partner, separated by commas. */
+  private elements(depth: number, visit: (index: number) => void): void {
+    if (depth >= this.maxDepth) throw new JsonProblem(`JSON is nested more than ${this.maxDepth} levels deep`)
+    this.at++
+    this.skipSpace()
+    const code = this.text.charCodeAt(this.at)
+    if (code === closeBracket || code === closeBrace) {
+      this.at++
+      return
+    }
+    for (let index = 0; ; index++) {
+      visit(index)
+      this.skipSpace()
+      if (this.text.charCodeAt(this.at++) !== comma) return
+    }
+  }
+
+  private memberName(): string {
+    const start = this.at
+    this.skipString()
+    const inner = this.text.slice(start + 1, this.at - 1)
+    return inner.includes("\\") ? (JSON.parse(this.text.slice(start, this.at)) as string) : inner
+  }
+
+  private skipString(): void {
+    let end = this.text.indexOf('"', this.at + 1)
+    while (this.isEscaped(end)) end = this.text.indexOf('"', end + 1)
+    this.at = end + 1
+  }
+
+  private isEscaped(at: number): boolean {
+    let slashes = 0
+    while (this.text.charCodeAt(at - 1 - slashes) === backslash) slashes++
+    return slashes % 2 === 1
+  }
+
+  private skipScalar(): void {
+    const start = this.at
+    while (!endsScalar(this.text.charCodeAt(this.at))) this.at++
+    const token = this.text.slice(start, this.at)
+    // Only a number can have become infinite; JSON has no way to print it back.
+    if (Number(token) === Number.POSITIVE_INFINITY || Number(token) === Number.NEGATIVE_INFINITY) {
+      throw new JsonProblem(`the number ${shorten(token, 32)} is beyond the range of a double`)
+    }
+  }
+
+  private skipSpace(): void {
+    if (!isSpace(this.text.charCodeAt(this.at))) return
+    const start = this.at
+    while (isSpace(this.text.charCodeAt(this.at))) this.at++
+    this.compact += this.text.slice(this.keptFrom, start)
+    this.keptFrom = this.at
+  }
+}
+
+/**
+ * Parses a request body and keeps each member named `value` as {@link RawJson}.
+ *
+ * Refused beside what `JSON.parse` refuses: values nested beyond `maxDepth` levels, repeated member names,
+ * and numbers that a double cannot hold.
+ */
+export const parseBody = (text: string, maxDepth: number): Either.Either<unknown, JsonProblem> =>
+  Either.try({
+    try: () => {
+      const parsed: unknown = JSON.parse(text)
+      new Scanner(text, maxDepth).envelope(parsed, 0)
+      return parsed
+    },
+    catch: error =>
+      error instanceof JsonProblem ? error : new JsonProblem(`the body is not JSON: ${messageOf(error)}`)
+  })
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
+/**
+ * The text of a value that is already in memory: {@link RawJson} as it came, anything else printed.
+ *
+ * Refused: what JSON cannot say (`undefined`, functions, bigint, cycles, infinities) and nesting beyond `maxDepth`.
+ */
+export const fromUnknown = (value: unknown, maxDepth: number): Either.Either<JsonText, JsonProblem> => {
+  if (value instanceof RawJson) return Either.right(value.text)
+  return Either.try({
+    try: () => {
+      checkTree(value, maxDepth)
+      return JsonText(JSON.stringify(value))
+    },
+    catch: error => (error instanceof JsonProblem ? error : new JsonProblem(messageOf(error)))
+  })
+}
+
+const checkTree = (value: unknown, levelsLeft: number): void => {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new JsonProblem(`${value} is not a JSON number`)
+  if (value === undefined || typeof value === "function" || typeof value === "symbol") {
+    throw new JsonProblem(`${typeof value} is not a JSON value`)
+  }
+  if (typeof value !== "object" || value === null) return
+  if (levelsLeft === 0) throw new JsonProblem("JSON is nested too deep, or refers to itself")
+  for (const child of Object.values(value)) if (child !== undefined) checkTree(child, levelsLeft - 1)
+}
+
+/** The parsed form, for code in the same process that wants the value rather than its text. */
+export const toUnknown = (text: JsonText): unknown => JSON.parse(text)

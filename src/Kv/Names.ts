@@ -1,0 +1,34 @@
+/**
+ * Rules for namespaces, keys and actors, and the tenant that a namespace belongs to.
+ */
+
+/** What makes a name unusable, in words for the client, or `undefined` when nothing does. */
+export const problemOfName = (kind: "namespace" | "key", name: string, maxBytes: number): string | undefined => {
+  if (name === "") return `${kind} is empty; it takes 1 to ${maxBytes} bytes of UTF-8`
+  // URL parsers fold these segments away, so an entry of this name could not be read back.
+  if (name === "." || name === "..") return `${kind} must not be "${name}"`
+  if (name.includes("\u0000")) return `${kind} must not contain U+0000`
+  if (!name.isWellFormed()) return `${kind} must not contain a lone surrogate`
+  const bytes = byteLength(name)
+  return bytes > maxBytes ? `${kind} has ${bytes} bytes of UTF-8; the limit is ${maxBytes}` : undefined
+}
+
+/** What makes an actor unusable, or `undefined`. An empty actor is as good as none. */
+export const problemOfActor = (actor: string, maxBytes: number): string | undefined => {
+  if (actor.includes("\u0000")) return "actor must not contain U+0000"
+  if (!actor.isWellFormed()) return "actor must not contain a lone surrogate"
+  const bytes = byteLength(actor)
+  return bytes > maxBytes ? `actor has ${bytes} bytes of UTF-8; the limit is ${maxBytes}` : undefined
+}
+
+/** The length of a text in bytes of UTF-8. */
+export const byteLength = (text: string): number => Buffer.byteLength(text, "utf8")
+
+const tenantPrefix = "tenant:"
+
+/** The part of a namespace between `tenant:` and the first `/` or the end; `""` without that prefix. */
+export const tenantOf = (namespace: string): string => {
+  if (!namespace.startsWith(tenantPrefix)) return ""
+  const end = namespace.indexOf("/", tenantPrefix.length)
+  return namespace.slice(tenantPrefix.length, end === -1 ? undefined : end)
+}

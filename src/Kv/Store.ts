@@ -1,0 +1,78 @@
+import { Context, type Effect, type Option, Schema, type Scope, type Stream } from "effect"
+import type { StoredEntry } from "./Entry.ts"
+import type { Committed, Write } from "./Write.ts"
+
+/** The backing store cannot be reached, or cannot vouch for what it holds. */
+export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("StoreUnavailable", {
+  /** For the log; clients only learn that the store is unavailable. */
+  reason: Schema.String
+}) {
+  override get message(): string {
+    return this.reason
+  }
+}
+
+/** More writes are waiting than the store takes in; nothing of this one was applied. */
+export class StoreBusy extends Schema.TaggedError<StoreBusy>()("StoreBusy", {
+  retryAfterSeconds: Schema.Int
+}) {}
+
+/** A precondition of the write does not hold; nothing of it was applied. */
+export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()("PreconditionFailed", {
+  /** Index of the operation in the write. */
+  index: Schema.Int,
+  /** The version that is there, or `null` when the entry is absent. */
+  currentVersion: Schema.NullOr(Schema.Int)
+}) {}
+
+/** Which entries a list takes: those of a namespace whose key starts with `prefix`, literally. */
+export interface Selection {
+  readonly namespace: string
+  readonly prefix: string
+}
+
+/** A part of a list, in byte order of the UTF-8 key. */
+export interface ListPage {
+  readonly entries: ReadonlyArray<StoredEntry>
+  /** The log position that the page was read at, in the same snapshot. */
+  readonly lastSeq: number
+  /** Whether entries follow after the last one here. */
+  readonly more: boolean
+}
+
+/** A whole list read from one snapshot, bit by bit. */
+export interface ListStream {
+  readonly lastSeq: number
+  /** Entries in byte order of the UTF-8 key, in portions of bounded size. */
+  readonly portions: Stream.Stream<ReadonlyArray<StoredEntry>, StoreUnavailable>
+}
+
+/**
+ * Versioned JSON values addressed by namespace and key.
+ *
+ * An entry and its change record commit together, so that `Store` and `ChangeLog` are two views of one thing.
+ * Names and values are taken as valid: whoever stands at the rim checks them (`Names`, `Json`, `Limits`).
+ */
+export class Store extends Context.Tag("causeway/Store")<
+  Store,
+  {
+    /** The entry, unless it is absent or past its `expiresAt`. */
+    readonly get: (namespace: string, key: string) => Effect.Effect<Option.Option<StoredEntry>, StoreUnavailable>
+    /**
+     * Up to `limit` entries whose key comes after `after` (exclusive; `""` for the start). A page ends early
+     * where its values come to several MiB, and then says `more`.
+     */
+    readonly list: (
+      selection: Selection & { readonly after: string; readonly limit: number }
+    ) => Effect.Effect<ListPage, StoreUnavailable>
+    /** All entries, from one snapshot that is held until the scope closes. */
+    readonly listAll: (selection: Selection) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
+    /**
+     * Applies a write atomically. Success means that it is durable, as the backend understands it.
+     * `StoreUnavailable` leaves open whether it was applied.
+     */
+    readonly commit: (write: Write) => Effect.Effect<Committed, PreconditionFailed | StoreBusy | StoreUnavailable>
+    /** Whether the store answers, found out within one second. */
+    readonly ready: Effect.Effect<boolean>
+  }
+>() {}

@@ -1,0 +1,169 @@
+/**
+ * A write and what it does: preconditions, versions and change records are decided here, without effects,
+ * for every backend alike.
+ */
+import { Either } from "effect"
+import { expiryActor } from "./Change.ts"
+import type { JsonText } from "./Json.ts"
+
+/** What an entry must be for an operation to go ahead: RFC 9110 `If-Match` and `If-None-Match`. */
+export interface Precondition {
+  /** The entry is present, and at one of these versions unless `"any"`. */
+  readonly match?: "any" | ReadonlyArray<number>
+  /** The entry is absent (`"any"`), or at none of these versions. */
+  readonly noneMatch?: "any" | ReadonlyArray<number>
+}
+
+/** The precondition of a batch operation's `ifVersion`: 0 means absent, any other number that very version. */
+export const ifVersion = (version: number): Precondition =>
+  version === 0 ? { noneMatch: "any" } : { match: [version] }
+
+export interface SetOperation {
+  readonly op: "set"
+  readonly namespace: string
+  readonly key: string
+  readonly value: JsonText
+  /** Epoch milliseconds, or `null` to keep the entry for ever. */
+  readonly expiresAt: number | null
+  readonly precondition?: Precondition
+}
+
+export interface DeleteOperation {
+  readonly op: "delete"
+  readonly namespace: string
+  readonly key: string
+  readonly precondition?: Precondition
+}
+
+export type Operation = SetOperation | DeleteOperation
+
+/** Operations that one actor wants applied in order, all or none. A single PUT or DELETE is a write of one. */
+export interface Write {
+  readonly operations: ReadonlyArray<Operation>
+  readonly actor: string
+}
+
+/** What became of one operation. `version` is the one that the operation made. */
+export type OperationResult =
+  | { readonly op: "set"; readonly version: number }
+  | { readonly op: "delete"; readonly deleted: boolean }
+
+/** What became of a write. `timestamp` (epoch milliseconds) is that of all its change records. */
+export interface Committed {
+  readonly results: ReadonlyArray<OperationResult>
+  readonly timestamp: number
+  /** The log's last `seq` once this write is in it. */
+  readonly lastSeq: number
+}
+
+/** An operation of a write whose precondition does not hold; nothing of the write is applied. */
+export interface Refused {
+  readonly _tag: "Refused"
+  /** Index of the operation in the write. */
+  readonly index: number
+  /** The version that is there, or `null` when the entry is absent. */
+  readonly currentVersion: number | null
+}
+
+/** What a backend knows of a key: its newest version, and whether that is an entry or a tombstone. */
+export interface KeyState {
+  readonly version: number
+  readonly present: boolean
+  readonly expiresAt: number | null
+}
+
+/** One step to apply, in order; each becomes one change record with the next `seq`. */
+export type Step =
+  | {
+      readonly op: "set"
+      readonly namespace: string
+      readonly key: string
+      readonly value: JsonText
+      readonly expiresAt: number | null
+      readonly version: number
+      readonly actor: string
+    }
+  | {
+      readonly op: "delete"
+      readonly namespace: string
+      readonly key: string
+      readonly version: number
+      readonly actor: string
+    }
+
+export interface Plan {
+  readonly steps: ReadonlyArray<Step>
+  readonly results: ReadonlyArray<OperationResult>
+}
+
+/** Whether a state is of an entry that readers see at `now`. */
+export const isLive = (state: KeyState | undefined, now: number): state is KeyState =>
+  state?.present === true && (state.expiresAt === null || state.expiresAt > now)
+
+/** Whether a precondition holds for the version that is there (`null` when absent). */
+export const holds = (precondition: Precondition | undefined, current: number | null): boolean => {
+  if (precondition === undefined) return true
+  const { match, noneMatch } = precondition
+  if (match !== undefined && (current === null || (match !== "any" && !match.includes(current)))) return false
+  if (noneMatch === undefined || current === null) return true
+  return noneMatch !== "any" && !noneMatch.includes(current)
+}
+
+/**
+ * Decides what a write does at `now` (epoch milliseconds), given the state of each key before it.
+ *
+ * An entry that has run out but still lies there is deleted by `expiry` before it is set anew, ahead of the
+ * write's own steps, so that the feed tells what readers saw and the write's records stay consecutive.
+ */
+export const plan = (
+  write: Write,
+  stateOf: (namespace: string, key: string) => KeyState | undefined,
+  now: number
+): Either.Either<Plan, Refused> => {
+  const states = new Map<string, KeyState | undefined>()
+  const written = new Set<string>()
+  const expiries: Array<Step> = []
+  const steps: Array<Step> = []
+  const results: Array<OperationResult> = []
+  for (const [index, operation] of write.operations.entries()) {
+    const { namespace, key } = operation
+    const id = `${namespace}\u0000${key}`
+    let state = states.has(id) ? states.get(id) : stateOf(namespace, key)
+    const live = isLive(state, now)
+    if (!holds(operation.precondition, live ? state!.version : null)) {
+      return Either.left({ _tag: "Refused", index, currentVersion: live ? state!.version : null })
+    }
+    if (operation.op === "delete") {
+      if (!live) {
+        results.push({ op: "delete", deleted: false })
+        continue
+      }
+      state = { version: state!.version + 1, present: false, expiresAt: null }
+      steps.push({ op: "delete", namespace, key, version: state.version, actor: write.actor })
+      results.push({ op: "delete", deleted: true })
+    } else {
+      let version = state?.version ?? 0
+      // Only an entry from before this write is expired by hand: one that the write itself
+      // set with a time already past is simply replaced.
+      if (state?.present === true && !live && !written.has(id)) {
+        version++
+        expiries.push({ op: "delete", namespace, key, version, actor: expiryActor })
+      }
+      version++
+      state = { version, present: true, expiresAt: operation.expiresAt }
+      steps.push({
+        op: "set",
+        namespace,
+        key,
+        value: operation.value,
+        expiresAt: operation.expiresAt,
+        version,
+        actor: write.actor
+      })
+      results.push({ op: "set", version })
+    }
+    states.set(id, state)
+    written.add(id)
+  }
+  return Either.right({ steps: expiries.length === 0 ? steps : [...expiries, ...steps], results })
+}

@@ -1,0 +1,41 @@
+import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { Schema } from "effect"
+import { InternalServerError, NotFound, Unauthorized } from "../Http/ApiError.ts"
+
+/** The media type of the Prometheus text exposition format. */
+export const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
+
+/** One series: a metric's name, kind, labels and present value. */
+export const MetricSample = Schema.Struct({
+  name: Schema.String,
+  kind: Schema.Literal("counter", "gauge", "histogram"),
+  labels: Schema.Record({ key: Schema.String, value: Schema.String }),
+  value: Schema.Unknown.annotations({
+    description: "A number; for a histogram an object with count, sum and cumulative buckets."
+  })
+}).annotations({ identifier: "MetricSample" })
+
+/** What the process counts and measures. */
+export const MetricsGroup = HttpApiGroup.make("metrics")
+  .add(
+    HttpApiEndpoint.get("json", "/api/metrics")
+      .addSuccess(Schema.Struct({ metrics: Schema.Array(MetricSample) }).annotations({ identifier: "Metrics" }))
+      .annotate(OpenApi.Summary, "Metrics as JSON, in dev mode only")
+  )
+  .add(
+    HttpApiEndpoint.get("prometheus", "/metrics")
+      .addSuccess(
+        Schema.String.pipe(HttpApiSchema.withEncoding({ kind: "Text", contentType: prometheusType })).annotations({
+          description: "Prometheus text exposition format."
+        })
+      )
+      .addError(Unauthorized.Wire)
+      .annotate(OpenApi.Summary, "Metrics for Prometheus, where METRICS_PROMETHEUS is true")
+      .annotate(OpenApi.Description, "With METRICS_TOKEN set, it wants that token as bearer.")
+  )
+  .addError(NotFound.Wire)
+  .addError(InternalServerError.Wire)
+  .annotate(OpenApi.Title, "Metrics")
