@@ -1,0 +1,288 @@
+/**
+ * A store that lives and dies with the process, for tests and examples. It behaves as the durable backends do, and
+ * what it takes in is bounded by nothing but memory: entries and records stay until they are deleted or trimmed.
+ */
+import { Clock, Context, Duration, Effect, Either, Layer, Option, Stream } from "effect"
+import { expiryActor, type StoredChange } from "../Kv/Change.ts"
+import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "../Kv/ChangeLog.ts"
+import type { StoredEntry } from "../Kv/Entry.ts"
+import { byteLength, tenantOf } from "../Kv/Names.ts"
+import { type ListPage, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
+import { type Committed, isLive, type KeyState, plan, type Refused, type Step, type Write } from "../Kv/Write.ts"
+
+/** A page ends before its values come to more bytes than this, unless it would be empty. */
+const pageBytes = 4 * 1024 * 1024
+
+/** Entries in a portion of a whole list. */
+const portionEntries = 1000
+
+/** What is known of one key: its entry, or only the tombstone that keeps its version. */
+interface Slot {
+  readonly entry: StoredEntry | undefined
+  readonly version: number
+  /** The newest change record of the key. */
+  readonly seq: number
+}
+
+interface Namespace {
+  readonly slots: Map<string, Slot>
+  /** The keys that have an entry, in byte order of UTF-8. */
+  readonly sorted: Array<string>
+}
+
+interface Waiter {
+  readonly seq: number
+  readonly wake: () => void
+}
+
+/** UTF-16 puts surrogates before U+E000 to U+FFFF, UTF-8 puts them behind. */
+const rank = (unit: number): number => (unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800)
+
+/** Compares two well-formed texts as their UTF-8 bytes would compare. */
+const compareBytes = (a: string, b: string): number => {
+  const shorter = Math.min(a.length, b.length)
+  for (let i = 0; i < shorter; i++) {
+    const difference = rank(a.charCodeAt(i)) - rank(b.charCodeAt(i))
+    if (difference !== 0) return difference
+  }
+  return a.length - b.length
+}
+
+/** The first index whose key does not come before `key`, or with `past` the first whose key comes after it. */
+const search = (sorted: ReadonlyArray<string>, key: string, past = false): number => {
+  let low = 0
+  let high = sorted.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    const order = compareBytes(sorted[middle]!, key)
+    if (order < 0 || (past && order === 0)) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+/** Takes items from the front while they fit in a page; always at least one where there is one. */
+const takePage = <A extends { readonly value: string | null }>(
+  items: Iterable<A>,
+  limit: number
+): { readonly page: ReadonlyArray<A>; readonly more: boolean } => {
+  const page: Array<A> = []
+  let bytes = 0
+  for (const item of items) {
+    bytes += item.value === null ? 0 : byteLength(item.value)
+    if (page.length > 0 && (page.length >= limit || bytes > pageBytes)) return { page, more: true }
+    page.push(item)
+  }
+  return { page, more: false }
+}
+
+/** All that the store holds. Each method runs to its end at once, and so is atomic. */
+class State {
+  private readonly namespaces = new Map<string, Namespace>()
+  private readonly expiring = new Map<string, StoredEntry>()
+  private readonly waiters = new Set<Waiter>()
+  private changes: Array<StoredChange> = []
+
+  get lastSeq(): number {
+    return this.changes.at(-1)?.seq ?? 0
+  }
+
+  get(namespace: string, key: string, now: number): StoredEntry | undefined {
+    const entry = this.namespaces.get(namespace)?.slots.get(key)?.entry
+    return entry !== undefined && isVisible(entry, now) ? entry : undefined
+  }
+
+  list(selection: Selection & { readonly after: string; readonly limit: number }, now: number): ListPage {
+    const { page, more } = takePage(this.select(selection, selection.after, now), selection.limit)
+    return { entries: page, lastSeq: this.lastSeq, more }
+  }
+
+  /** The visible entries of a selection whose key comes after `after`. */
+  *select({ namespace, prefix }: Selection, after: string, now: number): Generator<StoredEntry> {
+    const space = this.namespaces.get(namespace)
+    // Half a character is the start of no key's bytes, though it may be the start of its UTF-16.
+    if (space === undefined || !prefix.isWellFormed()) return
+    const { slots, sorted } = space
+    const start = Math.max(search(sorted, prefix), after === "" ? 0 : search(sorted, after, true))
+    for (let i = start; i < sorted.length && sorted[i]!.startsWith(prefix); i++) {
+      const entry = slots.get(sorted[i]!)?.entry
+      if (entry !== undefined && isVisible(entry, now)) yield entry
+    }
+  }
+
+  commit(write: Write, now: number): Either.Either<Committed, Refused> {
+    return Either.map(
+      plan(write, (namespace, key) => this.keyState(namespace, key), now),
+      ({ steps, results }) => {
+        const timestamp = this.append(steps, now)
+        return { results, timestamp, lastSeq: this.lastSeq }
+      }
+    )
+  }
+
+  expire(now: number): number {
+    const due = [...this.expiring.values()].filter(entry => !isVisible(entry, now))
+    due.sort((a, b) => a.expiresAt! - b.expiresAt!)
+    this.append(
+      due.map(({ namespace, key, version }) => ({
+        op: "delete",
+        namespace,
+        key,
+        version: version + 1,
+        actor: expiryActor
+      })),
+      now
+    )
+    return due.length
+  }
+
+  trim(before: number): number {
+    const newest = this.changes.length - 1
+    let count = 0
+    while (count < newest && this.changes[count]!.timestamp < before) count++
+    for (const { seq, namespace, key } of this.changes.slice(0, count)) {
+      const space = this.namespaces.get(namespace)
+      const slot = space?.slots.get(key)
+      if (slot?.entry !== undefined || slot?.seq !== seq) continue
+      space!.slots.delete(key)
+      if (space!.slots.size === 0) this.namespaces.delete(namespace)
+    }
+    this.changes = this.changes.slice(count)
+    return count
+  }
+
+  read({ after, limit, tenant }: ChangeQuery): Either.Either<ChangePage, HistoryTrimmed> {
+    const lastSeq = this.lastSeq
+    const trimmedSeq = (this.changes[0]?.seq ?? 1) - 1
+    if (after < trimmedSeq) return Either.left(new HistoryTrimmed({ trimmedSeq }))
+    const { page, more } = takePage(this.changesAfter(after - trimmedSeq, tenant), limit)
+    return Either.right({ changes: page, lastSeq: more ? page.at(-1)!.seq : lastSeq })
+  }
+
+  /** Calls `wake` once when the log has grown past `seq`. Returns how to stop waiting. */
+  onGrowth(seq: number, wake: () => void): () => void {
+    const waiter = { seq, wake }
+    if (this.lastSeq > seq) wake()
+    else this.waiters.add(waiter)
+    return () => this.waiters.delete(waiter)
+  }
+
+  private *changesAfter(index: number, tenant: string): Generator<StoredChange> {
+    for (let i = index; i < this.changes.length; i++) {
+      const change = this.changes[i]!
+      if (tenant === "" || tenantOf(change.namespace) === tenant) yield change
+    }
+  }
+
+  private keyState(namespace: string, key: string): KeyState | undefined {
+    const slot = this.namespaces.get(namespace)?.slots.get(key)
+    return (
+      slot && { version: slot.version, present: slot.entry !== undefined, expiresAt: slot.entry?.expiresAt ?? null }
+    )
+  }
+
+  /** Applies steps and records them, then tells who waits. Returns the records' timestamp. */
+  private append(steps: ReadonlyArray<Step>, now: number): number {
+    const timestamp = Math.max(now, this.changes.at(-1)?.timestamp ?? 0)
+    for (const step of steps) {
+      const { op, namespace, key, version, actor } = step
+      const seq = this.lastSeq + 1
+      const value = step.op === "set" ? step.value : null
+      this.changes.push({ seq, op, namespace, key, value, version, actor, timestamp })
+      this.place(namespace, key, {
+        version,
+        seq,
+        entry:
+          step.op === "set"
+            ? {
+                namespace,
+                key,
+                value: step.value,
+                version,
+                updatedBy: actor,
+                updatedAt: timestamp,
+                expiresAt: step.expiresAt
+              }
+            : undefined
+      })
+    }
+    const lastSeq = this.lastSeq
+    for (const waiter of this.waiters) {
+      if (waiter.seq >= lastSeq) continue
+      this.waiters.delete(waiter)
+      waiter.wake()
+    }
+    return timestamp
+  }
+
+  private place(namespace: string, key: string, slot: Slot): void {
+    let space = this.namespaces.get(namespace)
+    if (space === undefined) {
+      space = { slots: new Map(), sorted: [] }
+      this.namespaces.set(namespace, space)
+    }
+    const before = space.slots.get(key)?.entry
+    space.slots.set(key, slot)
+    if (before === undefined && slot.entry !== undefined) space.sorted.splice(search(space.sorted, key), 0, key)
+    if (before !== undefined && slot.entry === undefined) space.sorted.splice(search(space.sorted, key), 1)
+    // Names hold no U+0000, so that it tells the two apart.
+    const id = `${namespace}\u0000${key}`
+    if (slot.entry === undefined || slot.entry.expiresAt === null) this.expiring.delete(id)
+    else this.expiring.set(id, slot.entry)
+  }
+}
+
+const isVisible = (entry: StoredEntry, now: number): boolean =>
+  isLive({ version: entry.version, present: true, expiresAt: entry.expiresAt }, now)
+
+const portionsOf = function* (entries: ReadonlyArray<StoredEntry>): Generator<ReadonlyArray<StoredEntry>> {
+  for (let start = 0; start < entries.length; ) {
+    const { page } = takePage(entries.slice(start, start + portionEntries), portionEntries)
+    yield page
+    start += page.length
+  }
+}
+
+const makeStore = (state: State): Context.Tag.Service<Store> => ({
+  get: Effect.fn("Store.get")(function* (namespace, key) {
+    return Option.fromNullable(state.get(namespace, key, yield* Clock.currentTimeMillis))
+  }),
+  list: Effect.fn("Store.list")(function* (query) {
+    return state.list(query, yield* Clock.currentTimeMillis)
+  }),
+  // Entries are never changed in place, so that the references are the snapshot.
+  listAll: Effect.fn("Store.listAll")(function* (selection) {
+    const entries = [...state.select(selection, "", yield* Clock.currentTimeMillis)]
+    return { lastSeq: state.lastSeq, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
+  }),
+  commit: Effect.fn("Store.commit")(function* (write) {
+    const committed = state.commit(write, yield* Clock.currentTimeMillis)
+    return yield* Either.mapLeft(
+      committed,
+      ({ index, currentVersion }) => new PreconditionFailed({ index, currentVersion })
+    )
+  }),
+  ready: Effect.succeed(true)
+})
+
+const makeChangeLog = (state: State): Context.Tag.Service<ChangeLog> => ({
+  read: Effect.fn("ChangeLog.read")(query => Effect.suspend(() => state.read(query))),
+  lastSeq: Effect.sync(() => state.lastSeq),
+  awaitPast: seq =>
+    Effect.async<void>(resume => {
+      const stop = state.onGrowth(seq, () => resume(Effect.void))
+      return Effect.sync(stop)
+    }),
+  trim: Effect.fn("ChangeLog.trim")(function* (age: Duration.Duration) {
+    return state.trim((yield* Clock.currentTimeMillis) - Duration.toMillis(age))
+  }),
+  expire: Effect.map(Clock.currentTimeMillis, now => state.expire(now))
+})
+
+/** An empty store, and the log of its changes. Each build of the layer is a store of its own. */
+export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
+  Effect.sync(() => {
+    const state = new State()
+    return Context.make(Store, makeStore(state)).pipe(Context.add(ChangeLog, makeChangeLog(state)))
+  })
+)
