@@ -13,7 +13,11 @@ export const JsonText = Brand.nominal<JsonText>()
 /** Why a text or a JavaScript value is not a JSON value that can be kept; `message` is fit for a client. */
 export class JsonProblem {
   readonly _tag = "JsonProblem"
-  constructor(readonly message: string) {}
+  constructor(
+    readonly message: string,
+    /** Whether it is well-formed and merely more than is taken. */
+    readonly overLimit = false
+  ) {}
 }
 
 /**
@@ -57,19 +61,27 @@ class Scanner {
 
   constructor(
     private readonly text: string,
-    private readonly maxDepth: number
+    private readonly maxDepth: number,
+    private readonly maxElements: number
   ) {}
 
   /** Walks the next value beside its parsed form, and puts {@link RawJson} there for members named `value`. */
-  envelope(parsed: unknown, depth: number): void {
+  envelope(parsed: unknown, depth: number, name = "the body"): void {
     this.skipSpace()
-    if (depth >= envelopeLevels || typeof parsed !== "object" || parsed === null) return this.skipValue(depth)
-    if (Array.isArray(parsed)) return this.elements(depth, index => this.envelope(parsed[index], depth + 1))
-    const object = parsed as Record<string, unknown>
-    this.members(depth, name => {
-      if (name === "value") object.value = new RawJson(this.takeValue())
-      else this.envelope(object[name], depth + 1)
-    })
+    if (depth >= envelopeLevels || typeof parsed !== "object" || parsed === null) {
+      this.skipValue(depth)
+    } else if (Array.isArray(parsed)) {
+      if (parsed.length > this.maxElements) {
+        throw new JsonProblem(`${name} has ${parsed.length} elements; the limit is ${this.maxElements}`, true)
+      }
+      this.elements(depth, index => this.envelope(parsed[index], depth + 1))
+    } else {
+      const object = parsed as Record<string, unknown>
+      this.members(depth, name => {
+        if (name === "value") object.value = new RawJson(this.takeValue())
+        else this.envelope(object[name], depth + 1, name)
+      })
+    }
   }
 
   /** The text of the next value without white space between its tokens. Its nesting counts from here. */
@@ -165,13 +177,17 @@ class Scanner {
  * Parses a request body and keeps each member named `value` as {@link RawJson}.
  *
  * Refused beside what `JSON.parse` refuses: values nested beyond `maxDepth` levels, repeated member names,
- * and numbers that a double cannot hold.
+ * numbers that a double cannot hold, and arrays of more than `maxElements` outside of values.
  */
-export const parseBody = (text: string, maxDepth: number): Either.Either<unknown, JsonProblem> =>
+export const parseBody = (
+  text: string,
+  maxDepth: number,
+  maxElements = Number.POSITIVE_INFINITY
+): Either.Either<unknown, JsonProblem> =>
   Either.try({
     try: () => {
       const parsed: unknown = JSON.parse(text)
-      new Scanner(text, maxDepth).envelope(parsed, 0)
+      new Scanner(text, maxDepth, maxElements).envelope(parsed, 0)
       return parsed
     },
     catch: error =>

@@ -7,19 +7,23 @@ export const problemOfName = (kind: "namespace" | "key", name: string, maxBytes:
   if (name === "") return `${kind} is empty; it takes 1 to ${maxBytes} bytes of UTF-8`
   // URL parsers fold these segments away, so an entry of this name could not be read back.
   if (name === "." || name === "..") return `${kind} must not be "${name}"`
-  if (name.includes("\u0000")) return `${kind} must not contain U+0000`
-  if (!name.isWellFormed()) return `${kind} must not contain a lone surrogate`
-  const bytes = byteLength(name)
+  return problemOfText(kind, name) ?? problemOfLength(kind, name, maxBytes)
+}
+
+/** What keeps a text from being stored or compared by every backend, or `undefined`. */
+export const problemOfText = (kind: string, text: string): string | undefined => {
+  if (text.includes("\u0000")) return `${kind} must not contain U+0000`
+  return text.isWellFormed() ? undefined : `${kind} must not contain a lone surrogate`
+}
+
+const problemOfLength = (kind: string, text: string, maxBytes: number): string | undefined => {
+  const bytes = byteLength(text)
   return bytes > maxBytes ? `${kind} has ${bytes} bytes of UTF-8; the limit is ${maxBytes}` : undefined
 }
 
 /** What makes an actor unusable, or `undefined`. An empty actor is as good as none. */
-export const problemOfActor = (actor: string, maxBytes: number): string | undefined => {
-  if (actor.includes("\u0000")) return "actor must not contain U+0000"
-  if (!actor.isWellFormed()) return "actor must not contain a lone surrogate"
-  const bytes = byteLength(actor)
-  return bytes > maxBytes ? `actor has ${bytes} bytes of UTF-8; the limit is ${maxBytes}` : undefined
-}
+export const problemOfActor = (actor: string, maxBytes: number): string | undefined =>
+  problemOfText("actor", actor) ?? problemOfLength("actor", actor, maxBytes)
 
 /** The length of a text in bytes of UTF-8. */
 export const byteLength = (text: string): number => Buffer.byteLength(text, "utf8")

@@ -1,0 +1,46 @@
+/**
+ * What the failures of the store and the feed look like to an HTTP client.
+ */
+import { Effect } from "effect"
+import { BadRequest, Gone, PayloadTooLarge, PreconditionFailed, ServiceUnavailable } from "../Http/ApiError.ts"
+import type { HistoryTrimmed } from "./ChangeLog.ts"
+import { etag } from "./Preconditions.ts"
+import type * as Store from "./Store.ts"
+
+export const badRequest = (error: string): BadRequest => new BadRequest({ error })
+
+export const tooLarge = (error: string): PayloadTooLarge => new PayloadTooLarge({ error })
+
+/** 503 as the specification words it; the reason goes to the log. */
+export const unavailable = (error: Store.StoreUnavailable): Effect.Effect<never, ServiceUnavailable> =>
+  Effect.zipRight(
+    Effect.logDebug("Store unavailable").pipe(Effect.annotateLogs("reason", error.reason)),
+    Effect.fail(new ServiceUnavailable({ error: "Store unavailable", headers: { "retry-after": "1" } }))
+  )
+
+export const busy = (error: Store.StoreBusy): ServiceUnavailable =>
+  new ServiceUnavailable({
+    error: "Too many requests are waiting for the store",
+    headers: { "retry-after": String(error.retryAfterSeconds) }
+  })
+
+export const trimmed = (error: HistoryTrimmed): Gone =>
+  new Gone({
+    error: `Changes up to seq ${error.trimmedSeq} are no longer kept; list again and follow from Kv-Last-Seq`
+  })
+
+const standing = (version: number | null): string =>
+  version === null ? "the entry is absent" : `the entry is at version ${version}`
+
+/** A refused PUT, DELETE or GET; ETag has the version that is there. */
+export const entryRefused = (currentVersion: number | null): PreconditionFailed =>
+  new PreconditionFailed({
+    error: `Precondition failed: ${standing(currentVersion)}`,
+    headers: currentVersion === null ? {} : { etag: etag(currentVersion) }
+  })
+
+/** A refused batch; the message names the operation. */
+export const batchRefused = (error: Store.PreconditionFailed): PreconditionFailed =>
+  new PreconditionFailed({
+    error: `Precondition failed at operations[${error.index}]: ${standing(error.currentVersion)}`
+  })

@@ -1,0 +1,235 @@
+/**
+ * What each key-value endpoint does, as plain functions from a decoded request to an answer. They know no
+ * transport: whoever decodes a request by the contract in `Api` can run them.
+ */
+import { Clock, Duration, Effect, Either, Option, Stream } from "effect"
+import { type BadRequest, NotFound, type PayloadTooLarge } from "../Http/ApiError.ts"
+import * as Reply from "../Http/Reply.ts"
+import { type BatchPayload, maxPage, type SetPayload } from "./Api.ts"
+import { ChangeFeed } from "./ChangeFeed.ts"
+import type { ChangeQuery } from "./ChangeLog.ts"
+import * as Cursor from "./Cursor.ts"
+import { type StoredEntry, toJson } from "./Entry.ts"
+import * as Errors from "./Errors.ts"
+import { Limits, type LimitsShape } from "./Limits.ts"
+import * as Operations from "./Operations.ts"
+import * as Preconditions from "./Preconditions.ts"
+import { type ListPage, type Selection, Store } from "./Store.ts"
+import { holds, ifVersion, type Operation, type OperationResult, type Precondition } from "./Write.ts"
+
+/** An entry's address, and the preconditions that the request states. */
+export interface EntryRequest {
+  readonly path: { readonly namespace: string; readonly key: string }
+  readonly headers: Preconditions.ConditionHeaders
+}
+
+const checkPath = (path: EntryRequest["path"], limits: LimitsShape) =>
+  Either.flatMap(Operations.namespace(path.namespace, limits), () => Operations.key(path.key, limits))
+
+const preconditionOf = (headers: Preconditions.ConditionHeaders): Either.Either<Precondition | undefined, BadRequest> =>
+  Either.mapLeft(Preconditions.parse(headers), Errors.badRequest)
+
+const withPrecondition = (precondition: Precondition | undefined) =>
+  precondition === undefined ? {} : { precondition }
+
+const entryReply = (entry: StoredEntry): Reply.Reply =>
+  Reply.json(toJson(entry), { etag: Preconditions.etag(entry.version) })
+
+/** The entry, 304 where the client has that version, 404 where there is none. */
+export const get = Effect.fn("Kv.get")(function* ({ path, headers }: EntryRequest) {
+  const limits = yield* Limits
+  const store = yield* Store
+  yield* checkPath(path, limits)
+  const precondition = yield* preconditionOf(headers)
+  const entry = yield* Effect.catchTag(store.get(path.namespace, path.key), "StoreUnavailable", Errors.unavailable)
+  if (Option.isNone(entry)) return yield* new NotFound({ error: "Not found" })
+  const { version } = entry.value
+  if (holds(precondition, version)) return entryReply(entry.value)
+  return precondition?.match !== undefined && !holds({ match: precondition.match }, version)
+    ? yield* Errors.entryRefused(version)
+    : Reply.empty(304, { etag: Preconditions.etag(version) })
+})
+
+const commitOne = Effect.fnUntraced(function* (operation: Operation, actor: string) {
+  const store = yield* Store
+  return yield* store.commit({ operations: [operation], actor }).pipe(
+    Effect.catchTags({
+      PreconditionFailed: error => Effect.fail(Errors.entryRefused(error.currentVersion)),
+      StoreBusy: error => Effect.fail(Errors.busy(error)),
+      StoreUnavailable: Errors.unavailable
+    })
+  )
+})
+
+/** Sets an entry and answers it as stored. */
+export const set = Effect.fn("Kv.set")(function* (
+  request: EntryRequest & { readonly payload: typeof SetPayload.Type }
+) {
+  const { path, headers, payload } = request
+  const limits = yield* Limits
+  const now = yield* Clock.currentTimeMillis
+  yield* checkPath(path, limits)
+  const precondition = yield* preconditionOf(headers)
+  const updatedBy = yield* Operations.actor(payload.actor, limits)
+  const value = yield* Operations.value(payload.value, limits)
+  const expiresAt = yield* Operations.expiresAt(payload, now)
+  const { results, timestamp } = yield* commitOne(
+    { op: "set", ...path, value, expiresAt, ...withPrecondition(precondition) },
+    updatedBy
+  )
+  const [result] = results
+  const version = result?.op === "set" ? result.version : 0
+  return entryReply({ ...path, value, version, updatedBy, updatedAt: timestamp, expiresAt })
+})
+
+/** Deletes an entry; where there was none, nothing happens. */
+export const remove = Effect.fn("Kv.remove")(function* (
+  request: EntryRequest & { readonly urlParams: { readonly actor?: string } }
+) {
+  const { path, headers, urlParams } = request
+  const limits = yield* Limits
+  yield* checkPath(path, limits)
+  const precondition = yield* preconditionOf(headers)
+  const actor = yield* Operations.actor(urlParams.actor, limits)
+  const { results } = yield* commitOne({ op: "delete", ...path, ...withPrecondition(precondition) }, actor)
+  return Reply.json(resultJson(results[0]!))
+})
+
+const resultJson = (result: OperationResult): string =>
+  result.op === "set" ? `{"version":${result.version}}` : `{"deleted":${result.deleted}}`
+
+const operationOf = (
+  given: (typeof BatchPayload.Type)["operations"][number],
+  index: number,
+  limits: LimitsShape,
+  now: number
+): Either.Either<Operation, BadRequest | PayloadTooLarge> =>
+  Either.gen(function* () {
+    const at = `operations[${index}].`
+    const { namespace, key } = given
+    yield* Operations.namespace(namespace, limits, at)
+    yield* Operations.key(key, limits, at)
+    const condition = given.ifVersion === undefined ? {} : { precondition: ifVersion(given.ifVersion) }
+    if (given.op === "delete") return { op: "delete", namespace, key, ...condition }
+    const value = yield* Operations.value(given.value, limits, at)
+    const expiresAt = yield* Operations.expiresAt(given, now, at)
+    return { op: "set", namespace, key, value, expiresAt, ...condition }
+  })
+
+/** Applies operations atomically, in order. */
+export const batch = Effect.fn("Kv.batch")(function* ({ payload }: { readonly payload: typeof BatchPayload.Type }) {
+  const limits = yield* Limits
+  const store = yield* Store
+  const now = yield* Clock.currentTimeMillis
+  const count = payload.operations.length
+  if (count > limits.batchOperations) {
+    return yield* Errors.tooLarge(`operations has ${count} elements; the limit is ${limits.batchOperations}`)
+  }
+  const actor = yield* Operations.actor(payload.actor, limits)
+  const operations: Array<Operation> = []
+  for (const [index, given] of payload.operations.entries()) {
+    operations.push(yield* operationOf(given, index, limits, now))
+  }
+  if (count === 0) return Reply.json('{"ok":true,"results":[]}')
+  const { results } = yield* store.commit({ operations, actor }).pipe(
+    Effect.catchTags({
+      PreconditionFailed: error => Effect.fail(Errors.batchRefused(error)),
+      StoreBusy: error => Effect.fail(Errors.busy(error)),
+      StoreUnavailable: Errors.unavailable
+    })
+  )
+  return Reply.json(`{"ok":true,"results":[${results.map(resultJson).join(",")}]}`)
+})
+
+/** Which entries to list; `target` is the request's path as the client wrote it, which links lead back to. */
+export interface ListRequest {
+  readonly path: { readonly namespace: string }
+  readonly urlParams: { readonly prefix?: string; readonly limit?: number; readonly cursor?: string }
+  readonly target: string
+}
+
+const listHeaders = (lastSeq: number) => ({ "kv-last-seq": String(lastSeq) })
+
+const pageReply = (page: ListPage, headers: Readonly<Record<string, string>> = {}): Reply.Reply =>
+  Reply.json(`{"items":[${page.entries.map(toJson).join(",")}]}`, { ...listHeaders(page.lastSeq), ...headers })
+
+/** A page of a namespace where the request has a `limit` or a `cursor`, else all of it. */
+export const list = Effect.fn("Kv.list")(function* (request: ListRequest) {
+  const { path, urlParams, target } = request
+  const { prefix = "", limit, cursor } = urlParams
+  const limits = yield* Limits
+  const store = yield* Store
+  yield* Operations.namespace(path.namespace, limits)
+  yield* Operations.text("prefix", prefix)
+  const after = yield* Either.mapLeft(Cursor.decode(cursor), Errors.badRequest)
+  const selection = { namespace: path.namespace, prefix }
+  const page = yield* Effect.catchTag(
+    store.list({ ...selection, after, limit: limit ?? maxPage }),
+    "StoreUnavailable",
+    Errors.unavailable
+  )
+  const paged = limit !== undefined || cursor !== undefined
+  if (!page.more) return pageReply(page)
+  if (!paged) return yield* listAll(selection)
+  const last = page.entries[page.entries.length - 1]!
+  return pageReply(page, {
+    link: Cursor.link(target, { prefix, limit: limit ?? maxPage, cursor: Cursor.encode(last.key) })
+  })
+})
+
+const encoder = new TextEncoder()
+
+/** A whole namespace, printed portion by portion while the client takes it. */
+const listAll = Effect.fnUntraced(function* (selection: Selection) {
+  const store = yield* Store
+  const { lastSeq, portions } = yield* store
+    .listAll(selection)
+    .pipe(
+      Effect.catchTags({ StoreBusy: error => Effect.fail(Errors.busy(error)), StoreUnavailable: Errors.unavailable })
+    )
+  const items = portions.pipe(
+    Stream.filter(entries => entries.length > 0),
+    Stream.zipWithIndex,
+    Stream.map(([entries, index]) => (index === 0 ? "" : ",") + entries.map(toJson).join(","))
+  )
+  const body = Stream.make('{"items":[').pipe(
+    Stream.concat(items),
+    Stream.concat(Stream.make("]}")),
+    Stream.map(text => encoder.encode(text)),
+    // The status is sent already: all that is left is to cut the connection, so that no client takes a part for the whole.
+    Stream.orDie
+  )
+  return Reply.stream("application/json", body, listHeaders(lastSeq))
+})
+
+/** Where a reader of the log stands and what it wants. */
+export interface FeedParams {
+  readonly tenant?: string
+  readonly after?: number
+  readonly limit?: number
+}
+
+/** The most changes in an answer where a request names no limit. */
+const defaultLimit = 100
+
+const queryOf = (params: FeedParams): Either.Either<ChangeQuery, BadRequest | PayloadTooLarge> => {
+  const { tenant = "", after = 0, limit = defaultLimit } = params
+  return Either.map(Operations.text("tenant", tenant), () => ({ tenant, after, limit: Math.min(limit, maxPage) }))
+}
+
+/** A page of the change log; it may wait for one. */
+export const changes = Effect.fn("Kv.changes")(function* (request: {
+  readonly urlParams: FeedParams & { readonly wait?: number }
+}) {
+  const feed = yield* ChangeFeed
+  const query = yield* queryOf(request.urlParams)
+  const page = yield* feed
+    .poll(query, Duration.seconds(request.urlParams.wait ?? 0))
+    .pipe(
+      Effect.catchTags({
+        StoreUnavailable: Errors.unavailable,
+        HistoryTrimmed: error => Effect.fail(Errors.trimmed(error))
+      })
+    )
+  return Reply.json(`{"changes":${page.changes},"lastSeq":${page.lastSeq}}`)
+})

@@ -1,0 +1,69 @@
+/**
+ * From what a client asked to what the store is told: names, values and expiry checked against the limits.
+ */
+import { Either } from "effect"
+import type { BadRequest, PayloadTooLarge } from "../Http/ApiError.ts"
+import { defaultActor } from "./Api.ts"
+import { badRequest, tooLarge } from "./Errors.ts"
+import * as Json from "./Json.ts"
+import type { LimitsShape } from "./Limits.ts"
+import { byteLength, problemOfActor, problemOfName, problemOfText } from "./Names.ts"
+
+/** The last time that a JavaScript date can name, in epoch milliseconds. */
+const endOfTime = 8_640_000_000_000_000
+
+type Checked<A> = Either.Either<A, BadRequest | PayloadTooLarge>
+
+const refuseIf = (problem: string | undefined): Checked<void> =>
+  problem === undefined ? Either.void : Either.left(badRequest(problem))
+
+/** `at` says where in the request the checked part stands, as in `operations[3].`. */
+export const namespace = (name: string, limits: LimitsShape, at = ""): Checked<void> =>
+  refuseIf(prefixed(at, problemOfName("namespace", name, limits.namespaceBytes)))
+
+export const key = (name: string, limits: LimitsShape, at = ""): Checked<void> =>
+  refuseIf(prefixed(at, problemOfName("key", name, limits.keyBytes)))
+
+const prefixed = (at: string, problem: string | undefined): string | undefined =>
+  problem === undefined ? undefined : at + problem
+
+/** A query text that is compared with names; it needs no length, as nothing longer than a name can match. */
+export const text = (name: string, given: string): Checked<void> => refuseIf(problemOfText(name, given))
+
+/** The writer to record. */
+export const actor = (given: string | undefined, limits: LimitsShape): Checked<string> =>
+  given === undefined || given === ""
+    ? Either.right(defaultActor)
+    : Either.map(refuseIf(problemOfActor(given, limits.actorBytes)), () => given)
+
+/** The text of a value, no longer than the limit. */
+export const value = (given: unknown, limits: LimitsShape, at = ""): Checked<Json.JsonText> =>
+  Json.fromUnknown(given, limits.jsonDepth).pipe(
+    Either.mapLeft(problem => badRequest(`${at}value: ${problem.message}`)),
+    Either.filterOrLeft(
+      json => byteLength(json) <= limits.valueBytes,
+      json => tooLarge(`${at}value has ${byteLength(json)} bytes of JSON; the limit is ${limits.valueBytes}`)
+    )
+  )
+
+/** How long an entry is to live, as a client says it. */
+export interface Expiry {
+  readonly ttlMs?: number
+  readonly expiresAt?: number
+}
+
+/** The time at which an entry expires, in epoch milliseconds, or `null`. */
+export const expiresAt = (given: Expiry, now: number, at = ""): Checked<number | null> => {
+  if (given.ttlMs !== undefined && given.expiresAt !== undefined) {
+    return Either.left(badRequest(`${at}ttlMs and expiresAt exclude each other`))
+  }
+  if (given.expiresAt !== undefined) {
+    return given.expiresAt > now
+      ? Either.right(given.expiresAt)
+      : Either.left(badRequest(`${at}expiresAt must lie in the future: it is ${given.expiresAt}, and now is ${now}`))
+  }
+  if (given.ttlMs === undefined) return Either.right(null)
+  return now + given.ttlMs <= endOfTime
+    ? Either.right(now + given.ttlMs)
+    : Either.left(badRequest(`${at}ttlMs reaches past the end of time, ${endOfTime}`))
+}
