@@ -1,6 +1,7 @@
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
 import * as OpenApi from "@effect/platform/OpenApi"
+import { Schema } from "effect"
 import { Forbidden, Unauthorized } from "../Http/ApiError.ts"
 
 const bearer = HttpApiSecurity.bearer.pipe(
@@ -13,7 +14,7 @@ export class ReadAccess extends HttpApiMiddleware.Tag<ReadAccess>()("causeway/Re
   security: { bearer }
 }) {}
 
-/** The request bears the credential that writes; stands behind {@link ReadAccess}. */
+/** The request bears the credential that writes. It may run before {@link ReadAccess}, so it refuses strangers too. */
 export class WriteAccess extends HttpApiMiddleware.Tag<WriteAccess>()("causeway/WriteAccess", {
-  failure: Forbidden.Wire
+  failure: Schema.Union(Unauthorized.Wire, Forbidden.Wire)
 }) {}

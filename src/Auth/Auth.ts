@@ -1,4 +1,6 @@
-import { Context, type Redacted } from "effect"
+import { timingSafeEqual } from "node:crypto"
+import { Config, Context, Effect, Layer, Option, Redacted } from "effect"
+import * as Setting from "../Setting.ts"
 
 /** What a bearer of a credential may do. */
 export type Access = "read" | "write"
@@ -7,7 +9,66 @@ export type Access = "read" | "write"
 export class Auth extends Context.Tag("causeway/Auth")<
   Auth,
   {
-    /** What a token opens, or `undefined` for nothing. Takes the same time for every wrong token of a length. */
-    readonly accessOf: (token: Redacted.Redacted) => Access | undefined
+    /** What an `Authorization` header opens, or `undefined` for nothing. */
+    readonly accessOf: (authorization: string | undefined) => Access | undefined
   }
 >() {}
+
+/** The two credentials. An absent or empty one admits nobody. */
+export interface Keys {
+  /** Reads and writes. */
+  readonly write: Option.Option<Redacted.Redacted>
+  /** Only reads. */
+  readonly read: Option.Option<Redacted.Redacted>
+}
+
+/** The credentials as configuration variables. */
+export const config: Config.Config<Keys> = Config.all({
+  write: Setting.optionalSecret("KV_API_KEY", {
+    description: "Credential that reads and writes; required outside dev mode",
+    shown: "none"
+  }),
+  read: Setting.optionalSecret("KV_AGENT_API_KEY", {
+    description: "Credential that only reads; there is none when empty",
+    shown: "none"
+  })
+})
+
+/** The token of a bearer header (RFC 6750); the scheme's name is taken in any case (RFC 9110, 11.1). */
+const bearer = /^bearer +([^\s]+) *$/i
+
+/**
+ * A comparison whose time tells nothing about the key but an upper bound of its length: what is compared always
+ * has the key's own length, and whether the lengths agree is mixed in at the end.
+ */
+const matcher = (key: Option.Option<Redacted.Redacted>): ((token: Buffer) => boolean) => {
+  const expected = Buffer.from(Option.match(key, { onNone: () => "", onSome: Redacted.value }))
+  const given = Buffer.alloc(expected.length)
+  return token => {
+    given.fill(0)
+    token.copy(given)
+    const same = timingSafeEqual(given, expected)
+    return same && token.length === expected.length && expected.length > 0
+  }
+}
+
+/** Admits bearers of the keys. */
+export const make = (keys: Keys): Context.Tag.Service<Auth> => {
+  const mayWrite = matcher(keys.write)
+  const mayRead = matcher(keys.read)
+  return {
+    accessOf: authorization => {
+      const token = authorization === undefined ? null : bearer.exec(authorization)
+      if (token === null) return undefined
+      const bytes = Buffer.from(token[1]!)
+      const [writes, reads] = [mayWrite(bytes), mayRead(bytes)]
+      return writes ? "write" : reads ? "read" : undefined
+    }
+  }
+}
+
+/** Admits bearers of the keys. */
+export const layer = (keys: Keys): Layer.Layer<Auth> => Layer.succeed(Auth, make(keys))
+
+/** Admits bearers of the keys that the environment names. */
+export const layerConfig = Layer.effect(Auth, Effect.map(config, make))

@@ -16,9 +16,6 @@ export interface StoredChange {
   readonly timestamp: number
 }
 
-/** The actor of the deletes that expiry makes. */
-export const expiryActor = "expiry"
-
 /** A change record as clients see it. */
 export const Change = Schema.Struct({
   seq: Schema.Int.annotations({ description: "Position in the log: dense, increasing, global." }),

@@ -5,9 +5,10 @@
 import { Clock, Duration, Effect, Either, Option, Stream } from "effect"
 import { type BadRequest, NotFound, type PayloadTooLarge } from "../Http/ApiError.ts"
 import * as Reply from "../Http/Reply.ts"
+import type { Upgrade } from "../Http/Upgrade.ts"
 import { type BatchPayload, maxPage, type SetPayload } from "./Api.ts"
 import { ChangeFeed } from "./ChangeFeed.ts"
-import type { ChangeQuery } from "./ChangeLog.ts"
+import type { ChangeQuery, HistoryTrimmed } from "./ChangeLog.ts"
 import * as Cursor from "./Cursor.ts"
 import { type StoredEntry, toJson } from "./Entry.ts"
 import * as Errors from "./Errors.ts"
@@ -217,19 +218,56 @@ const queryOf = (params: FeedParams): Either.Either<ChangeQuery, BadRequest | Pa
   return Either.map(Operations.text("tenant", tenant), () => ({ tenant, after, limit: Math.min(limit, maxPage) }))
 }
 
+const feedFailures = {
+  StoreUnavailable: Errors.unavailable,
+  HistoryTrimmed: (error: HistoryTrimmed) => Effect.fail(Errors.trimmed(error))
+}
+
 /** A page of the change log; it may wait for one. */
 export const changes = Effect.fn("Kv.changes")(function* (request: {
   readonly urlParams: FeedParams & { readonly wait?: number }
 }) {
   const feed = yield* ChangeFeed
   const query = yield* queryOf(request.urlParams)
-  const page = yield* feed
-    .poll(query, Duration.seconds(request.urlParams.wait ?? 0))
-    .pipe(
-      Effect.catchTags({
-        StoreUnavailable: Errors.unavailable,
-        HistoryTrimmed: error => Effect.fail(Errors.trimmed(error))
-      })
-    )
+  const page = yield* feed.poll(query, Duration.seconds(request.urlParams.wait ?? 0)).pipe(
+    Effect.catchTags({
+      StoreUnavailable: Errors.unavailable,
+      HistoryTrimmed: error => Effect.fail(Errors.trimmed(error))
+    })
+  )
   return Reply.json(`{"changes":${page.changes},"lastSeq":${page.lastSeq}}`)
+})
+
+/** The change log as Server-Sent Events; the last event that the client saw wins over `after`. */
+export const changesStream = Effect.fn("Kv.changesStream")(function* (request: {
+  readonly urlParams: FeedParams
+  readonly headers: { readonly "last-event-id"?: string }
+}) {
+  const feed = yield* ChangeFeed
+  const seen = request.headers["last-event-id"]
+  if (seen !== undefined && !/^\d{1,16}$/.test(seen)) {
+    return yield* Errors.badRequest("Last-Event-ID must be the id of an event, which is a whole number")
+  }
+  const query = yield* queryOf(seen === undefined ? request.urlParams : { ...request.urlParams, after: Number(seen) })
+  const events = yield* Effect.catchTags(feed.events(query), feedFailures)
+  return Reply.stream("text/event-stream", events, { "cache-control": "no-store", "x-accel-buffering": "no" })
+})
+
+/**
+ * Makes a connection a follower of the change log. Succeeds once the handshake is done, with an effect that ends
+ * when the connection does.
+ */
+export const changesSocket = Effect.fn("Kv.changesSocket")(function* (request: {
+  readonly urlParams: FeedParams
+  /** Absent where the request asks for no upgrade. */
+  readonly upgrade: Upgrade | undefined
+}) {
+  const feed = yield* ChangeFeed
+  const query = yield* queryOf(request.urlParams)
+  if (request.upgrade === undefined) return yield* Errors.upgradeFailed("the request is no WebSocket handshake")
+  return yield* feed
+    .accept(request.upgrade, query)
+    .pipe(
+      Effect.catchTags({ ...feedFailures, UpgradeFailed: error => Effect.fail(Errors.upgradeFailed(error.reason)) })
+    )
 })

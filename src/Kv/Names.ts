@@ -36,3 +36,6 @@ export const tenantOf = (namespace: string): string => {
   const end = namespace.indexOf("/", tenantPrefix.length)
   return namespace.slice(tenantPrefix.length, end === -1 ? undefined : end)
 }
+
+/** The actor of the deletes that expiry makes. */
+export const expiryActor = "expiry"

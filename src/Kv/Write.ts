@@ -2,9 +2,10 @@
  * A write and what it does: preconditions, versions and change records are decided here, without effects,
  * for every backend alike.
  */
-import { Either } from "effect"
-import { expiryActor } from "./Change.ts"
+// By its own path, as backends run this in a thread that the whole of effect would cost 40 MB.
+import * as Either from "effect/Either"
 import type { JsonText } from "./Json.ts"
+import { expiryActor } from "./Names.ts"
 
 /** What an entry must be for an operation to go ahead: RFC 9110 `If-Match` and `If-None-Match`. */
 export interface Precondition {

@@ -1,0 +1,13 @@
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as GroupLayer from "../Http/GroupLayer.ts"
+import { respond } from "../Http/Reply.ts"
+import { HealthGroup } from "./Api.ts"
+import * as Handlers from "./Handlers.ts"
+
+/** Implements the `health` group of an api that contains it. */
+export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: GroupLayer.ApiWith<typeof HealthGroup, Id, Groups, E, R>
+) =>
+  GroupLayer.make(api, HealthGroup, "health", handlers =>
+    handlers.handle("alive", () => respond(Handlers.alive)).handle("ready", () => respond(Handlers.ready))
+  )
