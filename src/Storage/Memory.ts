@@ -3,10 +3,10 @@
  * what it takes in is bounded by nothing but memory: entries and records stay until they are deleted or trimmed.
  */
 import { Clock, Context, Duration, Effect, Either, Layer, Option, Stream } from "effect"
-import { expiryActor, type StoredChange } from "../Kv/Change.ts"
+import type { StoredChange } from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import type { StoredEntry } from "../Kv/Entry.ts"
-import { byteLength, tenantOf } from "../Kv/Names.ts"
+import { byteLength, expiryActor, tenantOf } from "../Kv/Names.ts"
 import { type ListPage, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
 import { type Committed, isLive, type KeyState, plan, type Refused, type Step, type Write } from "../Kv/Write.ts"
 
