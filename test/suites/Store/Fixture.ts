@@ -1,0 +1,110 @@
+import { Duration, Effect, type Scope } from "effect"
+import type { StoredChange } from "../../../src/Kv/Change.ts"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import type { StoredEntry } from "../../../src/Kv/Entry.ts"
+import { JsonText } from "../../../src/Kv/Json.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import type { DeleteOperation, Operation, Precondition, SetOperation } from "../../../src/Kv/Write.ts"
+
+/** The time at which each test begins, in epoch milliseconds. */
+export const start = 1_700_000_000_000
+
+/** Registers one test that gets a store of its own. */
+export type Check = (title: string, body: () => Effect.Effect<void, unknown, Store | ChangeLog | Scope.Scope>) => void
+
+export const mebibyte = 1024 * 1024
+
+/** The text of a value. */
+export const json = (value: unknown): JsonText => JsonText(JSON.stringify(value))
+
+interface SetOptions {
+  readonly expiresAt?: number | null
+  readonly precondition?: Precondition
+}
+
+/** A set of a value that is given as it is. */
+export const set = (namespace: string, key: string, value: unknown, options: SetOptions = {}): SetOperation => ({
+  op: "set",
+  namespace,
+  key,
+  value: json(value),
+  expiresAt: options.expiresAt ?? null,
+  ...(options.precondition === undefined ? {} : { precondition: options.precondition })
+})
+
+export const del = (namespace: string, key: string, precondition?: Precondition): DeleteOperation => ({
+  op: "delete",
+  namespace,
+  key,
+  ...(precondition === undefined ? {} : { precondition })
+})
+
+/** Commits operations as one write. */
+export const write = (operations: ReadonlyArray<Operation>, actor = "tester") =>
+  Effect.flatMap(Store, store => store.commit({ operations, actor }))
+
+export const put = (namespace: string, key: string, value: unknown, options?: SetOptions) =>
+  write([set(namespace, key, value, options)])
+
+export const remove = (namespace: string, key: string) => write([del(namespace, key)])
+
+export const get = (namespace: string, key: string) => Effect.flatMap(Store, store => store.get(namespace, key))
+
+export const lastSeq = Effect.flatMap(ChangeLog, log => log.lastSeq)
+
+export const read = (after: number, limit = 1000, tenant = "") =>
+  Effect.flatMap(ChangeLog, log => log.read({ after, limit, tenant }))
+
+/** All records after `after`, page by page. */
+export const feed = (after = 0, limit = 1000, tenant = "") =>
+  Effect.gen(function* () {
+    const changes: Array<StoredChange> = []
+    for (let at = after; ; ) {
+      const page = yield* read(at, limit, tenant)
+      changes.push(...page.changes)
+      if (page.lastSeq <= at) return changes
+      at = page.lastSeq
+    }
+  })
+
+export const list = (
+  namespace: string,
+  options: { readonly prefix?: string; readonly after?: string; readonly limit?: number } = {}
+) => Effect.flatMap(Store, store => store.list({ namespace, prefix: "", after: "", limit: 1000, ...options }))
+
+/** The keys of a list, page by page. */
+export const keys = (namespace: string, prefix = "", limit = 1000) =>
+  Effect.gen(function* () {
+    const found: Array<string> = []
+    for (let after = ""; ; ) {
+      const page = yield* list(namespace, { prefix, after, limit })
+      found.push(...page.entries.map(entry => entry.key))
+      if (!page.more) return found
+      after = found.at(-1)!
+    }
+  })
+
+/** Asks for expiry until nothing is left to expire, as a backend may work in portions. */
+export const expireAll: Effect.Effect<number, unknown, ChangeLog> = Effect.gen(function* () {
+  const log = yield* ChangeLog
+  let total = 0
+  for (let count = yield* log.expire; count > 0; count = yield* log.expire) total += count
+  return total
+})
+
+/** Trims until nothing is left to trim, as a backend may work in portions. */
+export const trimAll = (age: Duration.DurationInput): Effect.Effect<number, unknown, ChangeLog> =>
+  Effect.gen(function* () {
+    const log = yield* ChangeLog
+    let total = 0
+    for (let count = yield* log.trim(Duration.decode(age)); count > 0; count = yield* log.trim(Duration.decode(age))) {
+      total += count
+    }
+    return total
+  })
+
+/** The parts of a record that tell what happened. */
+export const outline = ({ op, key, version, actor }: StoredChange) => `${op} ${key} ${version} ${actor}`
+
+/** The parts of an entry that a list shows. */
+export const sketch = ({ key, version, value }: StoredEntry) => `${key} ${version} ${value}`

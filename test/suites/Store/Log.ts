@@ -1,0 +1,243 @@
+import { expect } from "@effect/vitest"
+import { Duration, Effect, Fiber, Option } from "effect"
+import * as TestClock from "effect/TestClock"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import {
+  type Check,
+  expireAll,
+  feed,
+  get,
+  keys,
+  lastSeq,
+  mebibyte,
+  outline,
+  put,
+  read,
+  remove,
+  set,
+  start,
+  trimAll,
+  write
+} from "./Fixture.ts"
+
+const namespace = "tenant:t1/log"
+
+/** The change log: reading, tenants, retention and waiting. */
+export const log = (check: Check) => {
+  check("an empty log is at 0", () =>
+    Effect.gen(function* () {
+      expect(yield* lastSeq).toBe(0)
+      expect(yield* read(0)).toEqual({ changes: [], lastSeq: 0 })
+      expect(yield* read(0, 1, "t1")).toEqual({ changes: [], lastSeq: 0 })
+      expect(yield* trimAll("1 millis")).toBe(0)
+      expect(yield* expireAll).toBe(0)
+    })
+  )
+
+  check("seq is dense from 1 on, and every page size shows the same records", () =>
+    Effect.gen(function* () {
+      for (let index = 0; index < 10; index++) yield* put(namespace, `k${index % 3}`, index)
+      yield* remove(namespace, "k1")
+      const whole = yield* feed()
+      expect(whole.map(change => change.seq)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+      expect(yield* lastSeq).toBe(11)
+      for (let limit = 1; limit <= 12; limit++) expect(yield* feed(0, limit)).toEqual(whole)
+      for (let after = 0; after <= 11; after++) expect(yield* feed(after)).toEqual(whole.slice(after))
+      expect(yield* read(3, 2)).toEqual({ changes: whole.slice(3, 5), lastSeq: 5 })
+    })
+  )
+
+  check("with nothing newer lastSeq is after, and beyond the end it is the end", () =>
+    Effect.gen(function* () {
+      yield* put(namespace, "k", 1)
+      yield* put(namespace, "k", 2)
+      expect(yield* read(2)).toEqual({ changes: [], lastSeq: 2 })
+      for (const tenant of ["", "t1", "t2"]) {
+        expect(yield* read(3, 1, tenant)).toEqual({ changes: [], lastSeq: 2 })
+        expect(yield* read(Number.MAX_SAFE_INTEGER, 1000, tenant)).toEqual({ changes: [], lastSeq: 2 })
+      }
+    })
+  )
+
+  check("a tenant's reader sees its own records and never rescans the others", () =>
+    Effect.gen(function* () {
+      const spaces = [
+        "tenant:a/x",
+        "tenant:a",
+        "tenant:ab/x",
+        "tenant:A/x",
+        "tenant:/x",
+        "tenant:b/x",
+        "a",
+        "x/tenant:a/"
+      ]
+      for (const space of spaces) yield* put(space, "k", 1)
+      yield* put("tenant:a/y/z", "k", 1)
+      for (let index = 0; index < 5; index++) yield* put("other", "k", 1)
+      expect((yield* feed(0, 1000, "a")).map(change => change.seq)).toEqual([1, 2, 9])
+      expect((yield* feed(0, 1, "a")).map(change => change.seq)).toEqual([1, 2, 9])
+      expect((yield* read(0, 1000, "a")).lastSeq).toBe(14)
+      expect((yield* read(9, 1000, "a")).lastSeq).toBe(14)
+      expect(yield* read(0, 1000, "nobody")).toEqual({ changes: [], lastSeq: 14 })
+      expect((yield* feed(0, 1000, "ab")).map(change => change.namespace)).toEqual(["tenant:ab/x"])
+      const full = yield* read(0, 2, "a")
+      expect(full.changes.map(change => change.seq)).toEqual([1, 2])
+      expect(full.lastSeq).toBeGreaterThanOrEqual(2)
+      expect(full.lastSeq).toBeLessThan(9)
+    })
+  )
+
+  check("a page of large values ends early and says where", () =>
+    Effect.gen(function* () {
+      const large = "x".repeat(mebibyte - 2)
+      for (let index = 0; index < 12; index++) yield* put(namespace, "k", large)
+      for (const tenant of ["", "t1"]) {
+        const page = yield* read(0, 1000, tenant)
+        expect(page.changes.length).toBeGreaterThan(0)
+        expect(page.changes.length).toBeLessThanOrEqual(8)
+        expect(page.lastSeq).toBe(page.changes.at(-1)!.seq)
+        expect((yield* feed(0, 1000, tenant)).map(change => change.version)).toEqual([
+          1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+        ])
+      }
+    })
+  )
+
+  check("a value larger than a page comes all the same", () =>
+    Effect.gen(function* () {
+      for (let index = 0; index < 2; index++) yield* put(namespace, "k", "x".repeat(6 * mebibyte))
+      expect(yield* read(0)).toMatchObject({ changes: [{ seq: 1 }], lastSeq: 1 })
+      expect((yield* feed()).map(change => change.seq)).toEqual([1, 2])
+    })
+  )
+
+  check("trim removes what is older than the age, and readers from before it are told", () =>
+    Effect.gen(function* () {
+      yield* put(namespace, "a", 1)
+      yield* put("tenant:t2/x", "b", 1)
+      yield* TestClock.setTime(start + 10_000)
+      yield* put(namespace, "c", 1)
+      expect(yield* trimAll("10 seconds")).toBe(0)
+      expect(yield* trimAll("9999 millis")).toBe(2)
+      expect(yield* trimAll("9999 millis")).toBe(0)
+      for (const tenant of ["", "t1", "nobody"]) {
+        for (const after of [0, 1]) {
+          expect(yield* Effect.flip(read(after, 1, tenant))).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 2 })
+        }
+      }
+      expect((yield* read(2)).changes.map(outline)).toEqual(["set c 1 tester"])
+      expect(yield* read(2, 1, "t2")).toEqual({ changes: [], lastSeq: 3 })
+      expect(yield* read(4)).toEqual({ changes: [], lastSeq: 3 })
+      expect(yield* keys(namespace)).toEqual(["a", "c"])
+      expect((yield* put(namespace, "a", 2)).results).toEqual([{ op: "set", version: 2 }])
+      expect(yield* lastSeq).toBe(4)
+    })
+  )
+
+  check("trim never removes the newest record", () =>
+    Effect.gen(function* () {
+      for (let index = 0; index < 3; index++) yield* put(namespace, "k", index)
+      yield* TestClock.adjust("365 days")
+      expect(yield* trimAll("1 millis")).toBe(2)
+      expect(yield* trimAll("1 millis")).toBe(0)
+      expect((yield* feed(2)).map(change => change.seq)).toEqual([3])
+      expect((yield* put(namespace, "k", 3)).lastSeq).toBe(4)
+    })
+  )
+
+  check("a tombstone goes with its record, and not before", () =>
+    Effect.gen(function* () {
+      yield* put(namespace, "gone", 1)
+      yield* remove(namespace, "gone")
+      yield* TestClock.adjust("1 hour")
+      expect(yield* trimAll("1 minute")).toBe(1)
+      expect((yield* put(namespace, "gone", 2)).results).toEqual([{ op: "set", version: 3 }])
+      yield* remove(namespace, "gone")
+      yield* put(namespace, "other", 1)
+      yield* TestClock.adjust("1 hour")
+      expect(yield* trimAll("1 minute")).toBe(3)
+      expect((yield* put(namespace, "gone", 3)).results).toEqual([{ op: "set", version: 1 }])
+    })
+  )
+
+  check("an old tombstone's record does not take a newer one along", () =>
+    Effect.gen(function* () {
+      yield* write([set(namespace, "k", 1)])
+      yield* remove(namespace, "k")
+      yield* TestClock.adjust("1 hour")
+      yield* put(namespace, "k", 2)
+      yield* remove(namespace, "k")
+      yield* put(namespace, "other", 1)
+      expect(yield* trimAll("1 minute")).toBe(2)
+      expect((yield* put(namespace, "k", 3)).results).toEqual([{ op: "set", version: 5 }])
+    })
+  )
+
+  check("an entry outlives its records, with its version and its end", () =>
+    Effect.gen(function* () {
+      yield* put(namespace, "k", 1)
+      yield* put(namespace, "k", 2, { expiresAt: start + 7_200_000 })
+      yield* put(namespace, "other", 1)
+      yield* TestClock.adjust("1 hour")
+      expect(yield* trimAll("1 minute")).toBe(2)
+      expect(Option.getOrThrow(yield* get(namespace, "k"))).toMatchObject({ version: 2, value: "2" })
+      yield* TestClock.adjust("1 hour")
+      expect(yield* expireAll).toBe(1)
+      expect((yield* feed(2)).map(outline)).toEqual(["set other 1 tester", "delete k 3 expiry"])
+    })
+  )
+
+  check("any number of records may be trimmed at a time", () =>
+    Effect.gen(function* () {
+      for (let round = 0; round < 3; round++) {
+        yield* write(Array.from({ length: 1000 }, (_, index) => set(namespace, `k${index}`, round)))
+      }
+      yield* TestClock.adjust("1 hour")
+      expect(yield* trimAll("1 minute")).toBe(2999)
+      expect(yield* Effect.flip(read(0))).toMatchObject({ trimmedSeq: 2999 })
+    })
+  )
+
+  check("who waits for growth that has come already does not wait", () =>
+    Effect.gen(function* () {
+      const { awaitPast } = yield* ChangeLog
+      yield* put(namespace, "k", 1)
+      yield* put(namespace, "k", 2)
+      yield* awaitPast(0)
+      yield* awaitPast(1)
+      expect(yield* lastSeq).toBe(2)
+    })
+  )
+
+  check("everybody who waits wakes up when the log grows, by a write or by expiry", () =>
+    Effect.gen(function* () {
+      const { awaitPast } = yield* ChangeLog
+      const wait = (seq: number) =>
+        Effect.gen(function* () {
+          while ((yield* lastSeq) <= seq) yield* awaitPast(seq)
+        })
+      const first = yield* Effect.forkAll(Array.from({ length: 100 }, () => wait(0)))
+      yield* Effect.yieldNow()
+      yield* put(namespace, "k", 1, { expiresAt: start + 1000 })
+      yield* Fiber.join(first)
+      const second = yield* Effect.fork(wait(1))
+      yield* TestClock.setTime(start + 1000)
+      expect(yield* expireAll).toBe(1)
+      yield* Fiber.join(second)
+      expect(yield* lastSeq).toBe(2)
+    })
+  )
+
+  check("who waits can stop waiting", () =>
+    Effect.gen(function* () {
+      const { awaitPast } = yield* ChangeLog
+      const waiting = yield* Effect.forkAll(Array.from({ length: 10 }, () => Effect.timeout(awaitPast(0), "1 second")))
+      yield* TestClock.adjust("1 second")
+      const exit = yield* Fiber.await(waiting)
+      expect(exit._tag).toBe("Failure")
+      yield* put(namespace, "k", 1)
+      yield* awaitPast(0)
+      expect(yield* trimAll(Duration.zero)).toBe(0)
+    })
+  )
+}

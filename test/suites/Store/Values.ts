@@ -1,0 +1,62 @@
+import { expect } from "@effect/vitest"
+import { Effect, Option } from "effect"
+import { JsonText } from "../../../src/Kv/Json.ts"
+import { type Check, feed, get, list, mebibyte, put, remove, write } from "./Fixture.ts"
+
+const texts = [
+  "null",
+  "true",
+  "false",
+  "0",
+  "-0",
+  "1.0",
+  "1E2",
+  "-1e-7",
+  "9007199254740993",
+  "1.7976931348623157e308",
+  "1e-400",
+  '""',
+  '" "',
+  '"null"',
+  '"\\"\\\\\\/\\b\\f\\n\\r\\t"',
+  '"\\ud800"',
+  '"\\udc00\\ud800"',
+  '"\\u0000"',
+  '"\\u0061"',
+  '"\u2028\u2029\ufeff\u007f"',
+  '"é日本😀\u{10ffff}\uffff"',
+  "'single' quotes in a string".replace(/^|$/g, '"'),
+  "[]",
+  "{}",
+  "[[],{},[null]]",
+  '{"":0}',
+  '{"__proto__":{"polluted":true},"constructor":1,"toString":null}',
+  '{"b":1,"a":2,"10":3,"9":4,"-1":5}',
+  `${"[".repeat(256)}${"]".repeat(256)}`,
+  `${'{"a":'.repeat(256)}0${"}".repeat(256)}`,
+  `"${"x".repeat(mebibyte - 2)}"`
+].map(text => JsonText(text))
+
+/** Values come back letter by letter. */
+export const values = (check: Check) => {
+  check("every kind of value comes back as the text that was stored", () =>
+    Effect.gen(function* () {
+      for (const [index, value] of texts.entries()) {
+        const key = String(index).padStart(3, "0")
+        yield* write([{ op: "set", namespace: "n", key, value, expiresAt: null }])
+        expect(Option.getOrThrow(yield* get("n", key)).value).toBe(value)
+      }
+      expect((yield* list("n")).entries.map(entry => entry.value)).toEqual(texts)
+      expect((yield* feed()).map(change => change.value)).toEqual(texts)
+    })
+  )
+
+  check("the value null is not the absence of a value", () =>
+    Effect.gen(function* () {
+      yield* put("n", "k", null)
+      expect(Option.getOrThrow(yield* get("n", "k")).value).toBe("null")
+      yield* remove("n", "k")
+      expect((yield* feed()).map(change => change.value)).toEqual(["null", null])
+    })
+  )
+}

@@ -1,0 +1,32 @@
+import { describe, it } from "@effect/vitest"
+import { Effect, type Layer } from "effect"
+import * as TestClock from "effect/TestClock"
+import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import type { Store } from "../../src/Kv/Store.ts"
+import { batches } from "./Store/Batches.ts"
+import { conditional, entries } from "./Store/Entries.ts"
+import { expiry } from "./Store/Expiry.ts"
+import { type Check, start } from "./Store/Fixture.ts"
+import { lists } from "./Store/Lists.ts"
+import { log } from "./Store/Log.ts"
+import { races } from "./Store/Races.ts"
+import { values } from "./Store/Values.ts"
+
+const parts = { entries, conditional, expiry, batches, values, lists, log, races }
+
+/**
+ * What every storage backend must do, whatever it keeps its data in.
+ *
+ * Each test builds `layer` anew and expects an empty store; time is the TestClock's.
+ */
+export const storeSuite = (name: string, layer: Layer.Layer<Store | ChangeLog, unknown>): void => {
+  describe(name, () => {
+    for (const [part, register] of Object.entries(parts)) {
+      describe(part, () => {
+        const check: Check = (title, body) =>
+          it.scoped(title, () => Effect.zipRight(TestClock.setTime(start), Effect.provide(body(), layer)))
+        register(check)
+      })
+    }
+  })
+}
