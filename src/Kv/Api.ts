@@ -9,11 +9,10 @@ import {
   Gone,
   InternalServerError,
   NotFound,
-  PayloadTooLarge,
   PreconditionFailed,
-  ServiceUnavailable,
-  UnsupportedMediaType
+  ServiceUnavailable
 } from "../Http/ApiError.ts"
+import { JsonBody } from "../Http/JsonBody.ts"
 import { Change } from "./Change.ts"
 import { Entry } from "./Entry.ts"
 
@@ -62,16 +61,29 @@ const QueryInt = (options: { readonly minimum: number; readonly maximum?: number
   })
 }
 
-const PositiveMillis = Schema.Int.pipe(Schema.between(1, 8_640_000_000_000_000))
+/** A whole number in a body. */
+const Whole = (options: { readonly minimum: number; readonly maximum: number; readonly description: string }) =>
+  Schema.Number.pipe(
+    Schema.filter(number => Number.isInteger(number) && number >= options.minimum && number <= options.maximum, {
+      jsonSchema: { type: "integer", minimum: options.minimum, maximum: options.maximum }
+    })
+  ).annotations({
+    description: options.description,
+    message: ({ actual }) =>
+      `must be a whole number from ${options.minimum} to ${options.maximum}, not ${JSON.stringify(actual)}`
+  })
+
+/** The last time that a JavaScript date can name, in epoch milliseconds. */
+const endOfTime = 8_640_000_000_000_000
 
 /** How long an entry lives: at most one of the two. */
 const Expiry = {
   ttlMs: Schema.optionalWith(
-    PositiveMillis.annotations({ description: "The entry expires this many milliseconds from now." }),
+    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires this many milliseconds from now." }),
     { exact: true }
   ),
   expiresAt: Schema.optionalWith(
-    PositiveMillis.annotations({ description: "The entry expires at this time, in epoch milliseconds." }),
+    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires at this time, in epoch milliseconds." }),
     { exact: true }
   )
 }
@@ -89,7 +101,9 @@ export const SetPayload = Schema.Struct({ value: AnyJson, actor: Actor, ...Expir
 })
 
 const IfVersion = Schema.optionalWith(
-  Schema.NonNegativeInt.annotations({
+  Whole({
+    minimum: 0,
+    maximum: Number.MAX_SAFE_INTEGER,
     description: "The entry must be at this version; 0 means that it must be absent."
   }),
   { exact: true }
@@ -230,8 +244,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addSuccess(Entry)
       .addError(BadRequest.Wire)
       .addError(PreconditionFailed.Wire)
-      .addError(PayloadTooLarge.Wire)
-      .addError(UnsupportedMediaType.Wire)
+      .middleware(JsonBody)
       .middleware(WriteAccess)
       .annotate(OpenApi.Summary, "Set an entry")
       .annotate(OpenApi.Description, "Replaces the entry whole, its expiry included. `ETag` has the new version.")
@@ -254,8 +267,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addSuccess(BatchResult)
       .addError(BadRequest.Wire)
       .addError(PreconditionFailed.Wire)
-      .addError(PayloadTooLarge.Wire)
-      .addError(UnsupportedMediaType.Wire)
+      .middleware(JsonBody)
       .middleware(WriteAccess)
       .annotate(OpenApi.Summary, "Apply operations atomically, in order")
       .annotate(OpenApi.Description, "All are applied, with consecutive seq, or none is.")

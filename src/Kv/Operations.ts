@@ -37,14 +37,16 @@ export const actor = (given: string | undefined, limits: LimitsShape): Checked<s
     : Either.map(refuseIf(problemOfActor(given, limits.actorBytes)), () => given)
 
 /** The text of a value, no longer than the limit. */
-export const value = (given: unknown, limits: LimitsShape, at = ""): Checked<Json.JsonText> =>
-  Json.fromUnknown(given, limits.jsonDepth).pipe(
+export const value = (given: unknown, limits: LimitsShape, at = ""): Checked<Json.JsonText> => {
+  if (given === undefined) return Either.left(badRequest(`${at}value is missing`))
+  return Json.fromUnknown(given, limits.jsonDepth).pipe(
     Either.mapLeft(problem => badRequest(`${at}value: ${problem.message}`)),
     Either.filterOrLeft(
       json => byteLength(json) <= limits.valueBytes,
       json => tooLarge(`${at}value has ${byteLength(json)} bytes of JSON; the limit is ${limits.valueBytes}`)
     )
   )
+}
 
 /** How long an entry is to live, as a client says it. */
 export interface Expiry {

@@ -1,0 +1,141 @@
+/**
+ * Request bodies: read up to a limit, decoded as UTF-8, parsed as JSON with values kept as text.
+ */
+import type { IncomingMessage } from "node:http"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Effect, Either, Layer } from "effect"
+import { parseBody } from "../Kv/Json.ts"
+import { Limits, type LimitsShape } from "../Kv/Limits.ts"
+import { BadRequest, PayloadTooLarge, UnsupportedMediaType } from "./ApiError.ts"
+import { JsonBody } from "./JsonBody.ts"
+
+type BodyError = BadRequest | PayloadTooLarge | UnsupportedMediaType
+
+/** What is read and thrown away behind an oversized body, so that the client gets to read its answer. */
+const discardAtMost = 64 * 1024 * 1024
+
+const jsonType = /^application\/(?:[\w.-]+\+)?json$/i
+
+/** What keeps a body from being JSON in UTF-8, by its headers; a body without a type is taken for JSON. */
+const problemOfType = (headers: IncomingMessage["headers"]): UnsupportedMediaType | undefined => {
+  const encoding = headers["content-encoding"]
+  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
+    return new UnsupportedMediaType({
+      error: `Content-Encoding ${encoding.slice(0, 64)} is not supported; send the body as it is`,
+      headers: { "accept-encoding": "identity" }
+    })
+  }
+  const type = headers["content-type"]
+  if (type === undefined) return undefined
+  const [essence = "", ...parameters] = type.split(";").map(part => part.trim())
+  if (!jsonType.test(essence)) {
+    return new UnsupportedMediaType({ error: `The body must be application/json, not ${type.slice(0, 64)}` })
+  }
+  const charset = parameters.find(parameter => /^charset=/i.test(parameter))
+  return charset === undefined || /^charset="?utf-?8"?$/i.test(charset)
+    ? undefined
+    : new UnsupportedMediaType({ error: `The body must be in UTF-8, not ${charset.slice(8, 72)}` })
+}
+
+const tooLarge = (figure: string, limit: number): PayloadTooLarge =>
+  new PayloadTooLarge({ error: `The request body has ${figure} bytes; the limit is ${limit}` })
+
+/** Throws the rest of a body away; a client that never comes to an end is cut off. */
+const discard = (source: IncomingMessage): void => {
+  let left = discardAtMost
+  source.on("data", (chunk: Buffer) => {
+    left -= chunk.length
+    if (left < 0) source.destroy()
+  })
+  source.resume()
+}
+
+/**
+ * Reads a body of at most `limit` bytes.
+ *
+ * A longer one is answered at once, and what still comes is thrown away, within bounds, so that the
+ * connection stays usable.
+ */
+const readBytes = (source: IncomingMessage, limit: number): Effect.Effect<Buffer, PayloadTooLarge | BadRequest> =>
+  Effect.async(resume => {
+    const declared = Number(source.headers["content-length"] ?? 0)
+    if (declared > limit) {
+      discard(source)
+      return resume(Effect.fail(tooLarge(String(declared), limit)))
+    }
+    const chunks: Array<Buffer> = []
+    let length = 0
+    const stop = (): void => {
+      source.off("data", onData)
+      source.off("end", onEnd)
+      source.off("error", onCut)
+      source.off("close", onCut)
+    }
+    const onData = (chunk: Buffer): void => {
+      length += chunk.length
+      chunks.push(chunk)
+      if (length <= limit) return
+      stop()
+      discard(source)
+      resume(Effect.fail(tooLarge(`more than ${limit}`, limit)))
+    }
+    const onEnd = (): void => {
+      stop()
+      resume(Effect.succeed(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, length)))
+    }
+    const onCut = (): void => {
+      stop()
+      resume(Effect.fail(new BadRequest({ error: "The request body ended before its time" })))
+    }
+    source.on("data", onData)
+    source.on("end", onEnd)
+    source.on("error", onCut)
+    source.on("close", onCut)
+    return Effect.sync(stop)
+  })
+
+const utf8 = new TextDecoder("utf-8", { fatal: true })
+
+/** The JSON of a body already read; an empty one is no JSON. */
+export const parse = (bytes: Uint8Array, limits: LimitsShape): Either.Either<unknown, BodyError> => {
+  if (bytes.length === 0) return Either.left(new BadRequest({ error: "The request body is empty; it must be JSON" }))
+  let text: string
+  try {
+    text = utf8.decode(bytes)
+  } catch {
+    return Either.left(new BadRequest({ error: "The request body is not UTF-8" }))
+  }
+  return Either.mapLeft(parseBody(text, limits.jsonDepth, limits.batchOperations), problem =>
+    problem.overLimit
+      ? new PayloadTooLarge({ error: problem.message })
+      : new BadRequest({ error: `Invalid request body: ${problem.message}` })
+  )
+}
+
+/** Reads and parses the body of a request. */
+export const json = (source: IncomingMessage, limits: LimitsShape): Effect.Effect<unknown, BodyError> =>
+  Effect.suspend((): Effect.Effect<unknown, BodyError> => {
+    const problem = problemOfType(source.headers)
+    if (problem !== undefined) {
+      discard(source)
+      return Effect.fail(problem)
+    }
+    return Effect.flatMap(readBytes(source, limits.bodyBytes), bytes => parse(bytes, limits))
+  })
+
+/** Puts our reader in the place of the platform's, which has no limit that ends in an answer. */
+export const layer: Layer.Layer<JsonBody> = Layer.effect(
+  JsonBody,
+  Effect.map(Limits, limits =>
+    Effect.map(HttpServerRequest.HttpServerRequest, request => {
+      const body = json(NodeHttpServerRequest.toIncomingMessage(request), limits)
+      // The decoder chooses how to read by the type; that JSON is all there is to choose is checked by the reader.
+      const headers = { ...request.headers, "content-type": "application/json" }
+      return Object.create(request, {
+        json: { value: body },
+        headers: { value: headers }
+      }) as HttpServerRequest.HttpServerRequest
+    })
+  )
+)

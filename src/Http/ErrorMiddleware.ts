@@ -1,0 +1,67 @@
+/**
+ * Every error is JSON with the one field `error`, whoever raises it: the router, the decoder, the
+ * authentication, a handler, or a defect.
+ */
+import type * as HttpApi from "@effect/platform/HttpApi"
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import { HttpApiDecodeError } from "@effect/platform/HttpApiError"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as HttpServerError from "@effect/platform/HttpServerError"
+import { Cause, Effect } from "effect"
+import { type ApiError, BadRequest, InternalServerError, isApiError, MethodNotAllowed, NotFound } from "./ApiError.ts"
+import { describe } from "./Issues.ts"
+import { fromError, toResponse } from "./Reply.ts"
+import { type AllowedMethods, allowedMethods } from "./Routes.ts"
+
+/** What a client is told of a defect: the detail is for the log. */
+const defect = () => new InternalServerError({ error: "Internal server error" })
+
+const isPercentEncoded = (path: string): boolean => {
+  try {
+    decodeURIComponent(path)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** What a request is told that no route took. */
+export const unrouted = (target: string, allowed: AllowedMethods): ApiError => {
+  const path = target.split("?", 1)[0]!
+  if (!isPercentEncoded(path)) return new BadRequest({ error: "The path is not percent-encoded UTF-8" })
+  const allow = allowed(path)
+  return allow === undefined
+    ? new NotFound({ error: "Not found" })
+    : new MethodNotAllowed({ error: `Method not allowed; this path takes ${allow}`, headers: { allow } })
+}
+
+/** What a failure looks like to the client, or `undefined` where it is a defect. */
+const recognize = (error: unknown, allowed: AllowedMethods): ApiError | undefined => {
+  if (isApiError(error)) return error
+  if (error instanceof HttpApiDecodeError) return new BadRequest({ error: describe(error.issues) })
+  if (error instanceof HttpServerError.RouteNotFound) return unrouted(error.request.originalUrl, allowed)
+  if (error instanceof HttpServerError.RequestError) return new BadRequest({ error: "The request cannot be read" })
+  return undefined
+}
+
+/**
+ * Answers every failure of an api as JSON.
+ *
+ * A host that mounts groups of this service puts it on its own api; failures that the host declared itself keep
+ * their own encoding.
+ */
+export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+) => {
+  const allowed = allowedMethods(api)
+  return HttpApiBuilder.middleware(app =>
+    Effect.catchAllCause(app, cause => {
+      if (Cause.isInterruptedOnly(cause)) return Effect.failCause(cause)
+      const error = recognize(Cause.squash(cause), allowed)
+      if (error !== undefined) return Effect.succeed(toResponse(fromError(error)))
+      return Cause.isDie(cause)
+        ? Effect.as(Effect.logError("Defect while serving a request", cause), toResponse(fromError(defect())))
+        : Effect.failCause(cause)
+    })
+  )
+}

@@ -1,0 +1,14 @@
+import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import { Schema } from "effect"
+import { PayloadTooLarge, UnsupportedMediaType } from "./ApiError.ts"
+
+/**
+ * The endpoint's body is read within the limits, and parsed with its values kept as text.
+ *
+ * Nothing is read before the decoder asks for it, so that strangers are refused first.
+ */
+export class JsonBody extends HttpApiMiddleware.Tag<JsonBody>()("causeway/JsonBody", {
+  provides: HttpServerRequest.HttpServerRequest,
+  failure: Schema.Union(PayloadTooLarge.Wire, UnsupportedMediaType.Wire)
+}) {}

@@ -1,0 +1,43 @@
+/**
+ * Which methods the paths of an api take, to tell an unknown path from a wrong method.
+ */
+import * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+
+interface Route {
+  readonly segments: ReadonlyArray<string>
+  readonly methods: Set<string>
+}
+
+const segmentsOf = (path: string): ReadonlyArray<string> => path.split("/").slice(1)
+
+const matches = (template: ReadonlyArray<string>, path: ReadonlyArray<string>): boolean =>
+  template.length === path.length &&
+  template.every((segment, index) => segment.startsWith(":") || segment === path[index])
+
+/** The methods that a path takes, as an `Allow` header lists them, or `undefined` for an unknown path. */
+export type AllowedMethods = (path: string) => string | undefined
+
+/** Collects the routes of an api; HEAD goes wherever GET does. */
+export const allowedMethods = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+): AllowedMethods => {
+  const routes = new Map<string, Route>()
+  HttpApi.reflect(api, {
+    onGroup: () => undefined,
+    onEndpoint: ({ endpoint }) => {
+      const route = routes.get(endpoint.path) ?? { segments: segmentsOf(endpoint.path), methods: new Set<string>() }
+      route.methods.add(endpoint.method)
+      if (endpoint.method === "GET") route.methods.add("HEAD")
+      routes.set(endpoint.path, route)
+    }
+  })
+  return path => {
+    const segments = segmentsOf(path)
+    const methods = new Set<string>()
+    for (const route of routes.values()) {
+      if (matches(route.segments, segments)) for (const method of route.methods) methods.add(method)
+    }
+    return methods.size === 0 ? undefined : [...methods].sort().join(", ")
+  }
+}
