@@ -37,7 +37,7 @@ const entryReply = (entry: StoredEntry): Reply.Reply =>
   Reply.json(toJson(entry), { etag: Preconditions.etag(entry.version) })
 
 /** The entry, 304 where the client has that version, 404 where there is none. */
-export const get = Effect.fn("Kv.get")(function* ({ path, headers }: EntryRequest) {
+export const get = Effect.fnUntraced(function* ({ path, headers }: EntryRequest) {
   const limits = yield* Limits
   const store = yield* Store
   yield* checkPath(path, limits)
@@ -63,9 +63,7 @@ const commitOne = Effect.fnUntraced(function* (operation: Operation, actor: stri
 })
 
 /** Sets an entry and answers it as stored. */
-export const set = Effect.fn("Kv.set")(function* (
-  request: EntryRequest & { readonly payload: typeof SetPayload.Type }
-) {
+export const set = Effect.fnUntraced(function* (request: EntryRequest & { readonly payload: typeof SetPayload.Type }) {
   const { path, headers, payload } = request
   const limits = yield* Limits
   const now = yield* Clock.currentTimeMillis
@@ -84,7 +82,7 @@ export const set = Effect.fn("Kv.set")(function* (
 })
 
 /** Deletes an entry; where there was none, nothing happens. */
-export const remove = Effect.fn("Kv.remove")(function* (
+export const remove = Effect.fnUntraced(function* (
   request: EntryRequest & { readonly urlParams: { readonly actor?: string } }
 ) {
   const { path, headers, urlParams } = request
@@ -118,7 +116,7 @@ const operationOf = (
   })
 
 /** Applies operations atomically, in order. */
-export const batch = Effect.fn("Kv.batch")(function* ({ payload }: { readonly payload: typeof BatchPayload.Type }) {
+export const batch = Effect.fnUntraced(function* ({ payload }: { readonly payload: typeof BatchPayload.Type }) {
   const limits = yield* Limits
   const store = yield* Store
   const now = yield* Clock.currentTimeMillis
@@ -155,7 +153,7 @@ const pageReply = (page: ListPage, headers: Readonly<Record<string, string>> = {
   Reply.json(`{"items":[${page.entries.map(toJson).join(",")}]}`, { ...listHeaders(page.lastSeq), ...headers })
 
 /** A page of a namespace where the request has a `limit` or a `cursor`, else all of it. */
-export const list = Effect.fn("Kv.list")(function* (request: ListRequest) {
+export const list = Effect.fnUntraced(function* (request: ListRequest) {
   const { path, urlParams, target } = request
   const { prefix = "", limit, cursor } = urlParams
   const limits = yield* Limits
@@ -224,7 +222,7 @@ const feedFailures = {
 }
 
 /** A page of the change log; it may wait for one. */
-export const changes = Effect.fn("Kv.changes")(function* (request: {
+export const changes = Effect.fnUntraced(function* (request: {
   readonly urlParams: FeedParams & { readonly wait?: number }
 }) {
   const feed = yield* ChangeFeed
@@ -239,7 +237,7 @@ export const changes = Effect.fn("Kv.changes")(function* (request: {
 })
 
 /** The change log as Server-Sent Events; the last event that the client saw wins over `after`. */
-export const changesStream = Effect.fn("Kv.changesStream")(function* (request: {
+export const changesStream = Effect.fnUntraced(function* (request: {
   readonly urlParams: FeedParams
   readonly headers: { readonly "last-event-id"?: string }
 }) {
@@ -257,7 +255,7 @@ export const changesStream = Effect.fn("Kv.changesStream")(function* (request: {
  * Makes a connection a follower of the change log. Succeeds once the handshake is done, with an effect that ends
  * when the connection does.
  */
-export const changesSocket = Effect.fn("Kv.changesSocket")(function* (request: {
+export const changesSocket = Effect.fnUntraced(function* (request: {
   readonly urlParams: FeedParams
   /** Absent where the request asks for no upgrade. */
   readonly upgrade: Upgrade | undefined
