@@ -19,20 +19,25 @@ interface ErrorClass<Self> {
   readonly ast: Schema.Schema.All["ast"]
 }
 
+/** One shape for all errors, so that clients get one type for them; the status has its own description. */
+const jsonSchema = {
+  type: "object",
+  required: ["error"],
+  properties: { error: { type: "string", description: "What is wrong." } },
+  description: "Every error, whatever its status."
+}
+
 /** The schema that an endpoint declares: the class in the program, `{error}` and a status on the wire. */
 const wire = <Self extends { readonly error: string }>(
   self: ErrorClass<Self>,
   status: number,
   description: string
 ): Schema.Schema<Self, { readonly error: string }> =>
-  Schema.transform(
-    Schema.Struct({ error: Schema.String.annotations({ description: "What is wrong." }) }).annotations({
-      identifier: "Error",
-      description: "Every error, whatever its status."
-    }),
-    Schema.typeSchema(Schema.make<Self>(self.ast)),
-    { strict: true, decode: ({ error }) => new self({ error }), encode: ({ error }) => ({ error }) }
-  ).annotations(HttpApiSchema.annotations({ status, description }))
+  Schema.transform(Schema.Struct({ error: Schema.String }), Schema.typeSchema(Schema.make<Self>(self.ast)), {
+    strict: true,
+    decode: ({ error }) => new self({ error }),
+    encode: ({ error }) => ({ error })
+  }).annotations(HttpApiSchema.annotations({ status, description, identifier: "Error", jsonSchema }))
 
 export class BadRequest extends Schema.TaggedError<BadRequest>()("BadRequest", fields) {
   static readonly status = 400
@@ -87,7 +92,7 @@ export class UnsupportedMediaType extends Schema.TaggedError<UnsupportedMediaTyp
 
 export class InternalServerError extends Schema.TaggedError<InternalServerError>()("InternalServerError", fields) {
   static readonly status = 500
-  static readonly Wire = wire(InternalServerError, 500, "A defect of the service, or a WebSocket upgrade that failed.")
+  static readonly Wire = wire(InternalServerError, 500, "A defect of the service; its log has the detail.")
 }
 
 export class ServiceUnavailable extends Schema.TaggedError<ServiceUnavailable>()("ServiceUnavailable", fields) {

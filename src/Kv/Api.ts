@@ -14,10 +14,14 @@ import {
 } from "../Http/ApiError.ts"
 import { JsonBody } from "../Http/JsonBody.ts"
 import { Change } from "./Change.ts"
+import * as Description from "./Description.ts"
 import { Entry } from "./Entry.ts"
 
 /** The most entries in a page of a list, and the most changes in a page of the log. */
 export const maxPage = 1000
+
+/** The changes in a page of the log where a request does not say. */
+export const defaultPage = 100
 
 /** The longest that a poll for changes waits, in seconds. */
 export const maxWaitSeconds = 60
@@ -26,18 +30,24 @@ export const maxWaitSeconds = 60
 export const defaultActor = "api"
 
 /** A name in a path: decoded once by the router, encoded here for the typed client. */
-const Segment = (name: string, description: string) =>
+const Segment = (description: string, example: string) =>
   Schema.transform(Schema.String, Schema.String, {
     strict: true,
     decode: segment => segment,
     encode: segment => encodeURIComponent(segment)
-  }).annotations({ identifier: name, description, jsonSchema: { type: "string", description } })
+  }).annotations({ description, jsonSchema: { type: "string", minLength: 1, description, examples: [example] } })
 
-const Namespace = Segment("Namespace", "Grouping of keys, percent-encoded as one path segment.")
-const Key = Segment("Key", "Name within the namespace, percent-encoded as one path segment.")
+const Namespace = Segment("Grouping of keys, percent-encoded as one path segment.", "tenant:acme/settings")
+const Key = Segment("Name within the namespace, percent-encoded as one path segment.", "theme")
 
 /** A whole number in a query, written in digits. */
-const QueryInt = (options: { readonly minimum: number; readonly maximum?: number; readonly description: string }) => {
+const QueryInt = (options: {
+  readonly minimum: number
+  readonly maximum?: number
+  /** What the handler takes where the query says nothing. */
+  readonly default?: number
+  readonly description: string
+}) => {
   const { minimum, maximum = Number.MAX_SAFE_INTEGER } = options
   const allowed =
     maximum === Number.MAX_SAFE_INTEGER
@@ -56,6 +66,7 @@ const QueryInt = (options: { readonly minimum: number; readonly maximum?: number
       type: "integer",
       minimum,
       ...(options.maximum === undefined ? {} : { maximum }),
+      ...(options.default === undefined ? {} : { default: options.default }),
       description: options.description
     }
   })
@@ -65,7 +76,12 @@ const QueryInt = (options: { readonly minimum: number; readonly maximum?: number
 const Whole = (options: { readonly minimum: number; readonly maximum: number; readonly description: string }) =>
   Schema.Number.pipe(
     Schema.filter(number => Number.isInteger(number) && number >= options.minimum && number <= options.maximum, {
-      jsonSchema: { type: "integer", minimum: options.minimum, maximum: options.maximum }
+      jsonSchema: {
+        type: "integer",
+        minimum: options.minimum,
+        maximum: options.maximum,
+        description: options.description
+      }
     })
   ).annotations({
     description: options.description,
@@ -89,7 +105,10 @@ const Expiry = {
 }
 
 const Actor = Schema.optionalWith(
-  Schema.String.annotations({ description: `Who writes; \`${defaultActor}\` when absent.` }),
+  Schema.String.annotations({
+    description: "Who writes.",
+    jsonSchema: { type: "string", default: defaultActor, description: "Who writes." }
+  }),
   { exact: true }
 )
 
@@ -125,7 +144,7 @@ export const BatchOperation = Schema.Union(
     key: Schema.String,
     ifVersion: IfVersion
   }).annotations({ identifier: "DeleteOperation" })
-)
+).annotations({ identifier: "BatchOperation", description: "One write." })
 
 /** The body of a batch. */
 export const BatchPayload = Schema.Struct({
@@ -162,17 +181,23 @@ const ListParams = Schema.Struct({
 })
 
 const after = Schema.optionalWith(
-  QueryInt({ minimum: 0, description: "Only changes with a greater seq; 0 when absent." }),
+  QueryInt({ minimum: 0, default: 0, description: "Only changes with a greater seq." }),
   { exact: true }
 )
 
 const tenant = Schema.optionalWith(
-  Schema.String.annotations({ description: "Only changes of this tenant; all when absent or empty." }),
+  Schema.String.annotations({
+    jsonSchema: { type: "string", default: "", description: "Only changes of this tenant; of all when empty." }
+  }),
   { exact: true }
 )
 
 const limit = Schema.optionalWith(
-  QueryInt({ minimum: 1, description: `Most changes in one answer; 100 when absent, and never more than ${maxPage}.` }),
+  QueryInt({
+    minimum: 1,
+    default: defaultPage,
+    description: `Most changes in one answer; more than ${maxPage} is taken for ${maxPage}.`
+  }),
   { exact: true }
 )
 
@@ -184,7 +209,8 @@ const ChangesParams = Schema.Struct({
     QueryInt({
       minimum: 0,
       maximum: maxWaitSeconds,
-      description: "Seconds to wait for a change where there is none yet; 0 when absent."
+      default: 0,
+      description: "Seconds to wait for a change where there is none yet."
     }),
     { exact: true }
   )
@@ -195,12 +221,18 @@ const changesSuccess = Schema.Struct({
   lastSeq: Schema.Int.annotations({ description: "The last seq scanned: pass it as the next `after`." })
 }).annotations({ identifier: "ChangePage" })
 
-const DeleteResult = Schema.Struct({ deleted: Schema.Boolean }).annotations({ identifier: "DeleteResult" })
+const SetResult = Schema.Struct({
+  version: Schema.Int.annotations({ description: "The version that the entry has now." })
+}).annotations({ identifier: "SetResult" })
+
+const DeleteResult = Schema.Struct({
+  deleted: Schema.Boolean.annotations({ description: "False where there was no entry; nothing is recorded then." })
+}).annotations({ identifier: "DeleteResult" })
 
 const BatchResult = Schema.Struct({
   ok: Schema.Boolean,
   results: Schema.Array(
-    Schema.Union(Schema.Struct({ version: Schema.Int }), Schema.Struct({ deleted: Schema.Boolean }))
+    Schema.Union(SetResult, DeleteResult).annotations({ identifier: "OperationResult" })
   ).annotations({ description: "One for each operation, in order." })
 }).annotations({ identifier: "BatchResult" })
 
@@ -218,6 +250,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .setUrlParams(ListParams)
       .addSuccess(Schema.Struct({ items: Schema.Array(Entry) }).annotations({ identifier: "EntryList" }))
       .addError(BadRequest.Wire)
+      .annotate(OpenApi.Transform, Description.list)
       .annotate(OpenApi.Summary, "List the entries of a namespace")
       .annotate(
         OpenApi.Description,
@@ -233,6 +266,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addError(BadRequest.Wire)
       .addError(NotFound.Wire)
       .addError(PreconditionFailed.Wire)
+      .annotate(OpenApi.Transform, Description.get)
       .annotate(OpenApi.Summary, "Read an entry")
       .annotate(OpenApi.Description, "`ETag` has the version in quotes.")
   )
@@ -246,6 +280,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addError(PreconditionFailed.Wire)
       .middleware(JsonBody)
       .middleware(WriteAccess)
+      .annotate(OpenApi.Transform, Description.set)
       .annotate(OpenApi.Summary, "Set an entry")
       .annotate(OpenApi.Description, "Replaces the entry whole, its expiry included. `ETag` has the new version.")
   )
@@ -258,6 +293,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addError(BadRequest.Wire)
       .addError(PreconditionFailed.Wire)
       .middleware(WriteAccess)
+      .annotate(OpenApi.Transform, Description.remove)
       .annotate(OpenApi.Summary, "Delete an entry")
       .annotate(OpenApi.Description, "`deleted` is false where there was none; nothing is recorded then.")
   )
@@ -269,6 +305,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addError(PreconditionFailed.Wire)
       .middleware(JsonBody)
       .middleware(WriteAccess)
+      .annotate(OpenApi.Transform, Description.batch)
       .annotate(OpenApi.Summary, "Apply operations atomically, in order")
       .annotate(OpenApi.Description, "All are applied, with consecutive seq, or none is.")
   )
@@ -278,6 +315,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addSuccess(changesSuccess)
       .addError(BadRequest.Wire)
       .addError(Gone.Wire)
+      .annotate(OpenApi.Transform, Description.changes)
       .annotate(OpenApi.Summary, "Poll the change log")
       .annotate(
         OpenApi.Description,
@@ -298,6 +336,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addSuccess(EventStream)
       .addError(BadRequest.Wire)
       .addError(Gone.Wire)
+      .annotate(OpenApi.Transform, Description.changesStream)
       .annotate(OpenApi.Summary, "Follow the change log by Server-Sent Events")
       .annotate(OpenApi.Description, "A comment every 15 seconds keeps the connection alive.")
   )
@@ -307,6 +346,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addSuccess(HttpApiSchema.Empty(101).annotations({ description: "The connection is a WebSocket now." }))
       .addError(BadRequest.Wire)
       .addError(Gone.Wire)
+      .annotate(OpenApi.Transform, Description.changesSocket)
       .annotate(OpenApi.Summary, "Follow the change log by WebSocket")
       .annotate(
         OpenApi.Description,
@@ -318,3 +358,4 @@ export const KvGroup = HttpApiGroup.make("kv")
   .middleware(ReadAccess)
   .prefix("/api/v1")
   .annotate(OpenApi.Title, "Key-value")
+  .annotate(OpenApi.Description, "Versioned entries, atomic batches and the change log.")

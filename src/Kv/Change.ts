@@ -23,11 +23,27 @@ export const Change = Schema.Struct({
   namespace: Schema.String,
   key: Schema.String,
   value: Schema.Unknown.annotations({ description: "The value that was set, or null for a delete." }),
-  version: Schema.Int,
+  version: Schema.Int.annotations({ description: "The version that the entry got by this write." }),
   actor: Schema.String.annotations({ description: "Who wrote; `expiry` where an entry ran out." }),
   timestamp: Schema.Int.annotations({ description: "Epoch milliseconds; never falls as seq rises." }),
   tenantId: Schema.String.annotations({ description: "The tenant of the namespace, or the empty string." })
-}).annotations({ identifier: "Change", description: "One set or delete." })
+}).annotations({
+  identifier: "Change",
+  description: "One set or delete.",
+  examples: [
+    {
+      seq: 42,
+      op: "set",
+      namespace: "tenant:acme/settings",
+      key: "theme",
+      value: { dark: true },
+      version: 3,
+      actor: "api",
+      timestamp: 1767225600000,
+      tenantId: "acme"
+    }
+  ]
+})
 
 /** The JSON text of a change record, with its value spliced in as it is stored. */
 export const toJson = (change: StoredChange): string =>

@@ -28,7 +28,21 @@ export const Entry = Schema.Struct({
   expiresAt: Schema.NullOr(Millis).annotations({
     description: "Epoch milliseconds, or null when the entry does not expire."
   })
-}).annotations({ identifier: "Entry", description: "A versioned JSON value, addressed by namespace and key." })
+}).annotations({
+  identifier: "Entry",
+  description: "A versioned JSON value, addressed by namespace and key.",
+  examples: [
+    {
+      namespace: "tenant:acme/settings",
+      key: "theme",
+      value: { dark: true },
+      version: 3,
+      updatedBy: "api",
+      updatedAt: 1767225600000,
+      expiresAt: null
+    }
+  ]
+})
 
 /** The JSON text of an entry, with its value spliced in as it is stored. */
 export const toJson = (entry: StoredEntry): string =>

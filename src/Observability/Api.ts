@@ -4,6 +4,7 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { InternalServerError, NotFound, Unauthorized } from "../Http/ApiError.ts"
+import { operation } from "../OpenApi/Describe.ts"
 
 /** The media type of the Prometheus text exposition format. */
 export const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
@@ -18,11 +19,31 @@ export const MetricSample = Schema.Struct({
   })
 }).annotations({ identifier: "MetricSample" })
 
+const json = operation({
+  operationId: "getMetrics",
+  answers: {
+    200: {
+      description: "All series.",
+      example: { metrics: [{ name: "process_uptime_seconds", kind: "gauge", labels: {}, value: 12.5 }] }
+    },
+    404: { description: "The service does not run in dev mode." }
+  }
+})
+
+const prometheus = operation({
+  operationId: "getPrometheusMetrics",
+  answers: {
+    200: { example: "# TYPE process_uptime_seconds gauge\nprocess_uptime_seconds 12.5\n" },
+    404: { description: "METRICS_PROMETHEUS is not true." }
+  }
+})
+
 /** What the process counts and measures. */
 export const MetricsGroup = HttpApiGroup.make("metrics")
   .add(
     HttpApiEndpoint.get("json", "/api/metrics")
       .addSuccess(Schema.Struct({ metrics: Schema.Array(MetricSample) }).annotations({ identifier: "Metrics" }))
+      .annotate(OpenApi.Transform, json)
       .annotate(OpenApi.Summary, "Metrics as JSON, in dev mode only")
   )
   .add(
@@ -33,9 +54,11 @@ export const MetricsGroup = HttpApiGroup.make("metrics")
         })
       )
       .addError(Unauthorized.Wire)
+      .annotate(OpenApi.Transform, prometheus)
       .annotate(OpenApi.Summary, "Metrics for Prometheus, where METRICS_PROMETHEUS is true")
       .annotate(OpenApi.Description, "With METRICS_TOKEN set, it wants that token as bearer.")
   )
   .addError(NotFound.Wire)
   .addError(InternalServerError.Wire)
   .annotate(OpenApi.Title, "Metrics")
+  .annotate(OpenApi.Description, "What the process counts and measures.")

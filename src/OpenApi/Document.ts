@@ -1,13 +1,124 @@
+/**
+ * The OpenAPI 3.0.3 description of an api, this service's or a host's.
+ */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
+import { Context, Option } from "effect"
+import { version as packageVersion } from "../Version.ts"
+import { compact, isNode, mapNode, type Node, project } from "./SchemaProjection.ts"
 
-/** The description of an api. */
+/** A document of OpenAPI 3.0.3, as far as anything here looks into it. */
+export interface OpenApiDocument {
+  readonly openapi: "3.0.3"
+  readonly info: { readonly title: string; readonly version: string; readonly description?: string }
+  readonly servers: ReadonlyArray<Node>
+  readonly tags: ReadonlyArray<Node>
+  /** By path, then by method in lower case. */
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Node>>>>
+  readonly components: {
+    readonly schemas: Readonly<Record<string, Node>>
+    readonly securitySchemes: Readonly<Record<string, Node>>
+  }
+  readonly security?: ReadonlyArray<Node>
+}
+
+type AnyApi<Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R> = HttpApi.HttpApi<Id, Groups, E, R>
+
+interface Made {
+  readonly document: OpenApiDocument
+  readonly text: string
+}
+
+const made = new WeakMap<object, Made>()
+
+const make = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: AnyApi<Id, Groups, E, R>
+): Made => {
+  const known = made.get(api)
+  if (known !== undefined) return known
+  const version = Option.getOrElse(Context.getOption(api.annotations, OpenApi.Version), () => packageVersion)
+  const document = fromSpec(OpenApi.fromApi(api), version)
+  const fresh = { document, text: JSON.stringify(document) }
+  made.set(api, fresh)
+  return fresh
+}
+
+/**
+ * The description of an api; the same object every time that it is asked for.
+ *
+ * An api that is annotated with no version of its own gets this package's.
+ */
 export const fromApi = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
-  api: HttpApi.HttpApi<Id, Groups, E, R>
-): unknown => OpenApi.fromApi(api)
+  api: AnyApi<Id, Groups, E, R>
+): OpenApiDocument => make(api).document
 
 /** The description of an api as JSON text. */
 export const text = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
-  api: HttpApi.HttpApi<Id, Groups, E, R>
-): string => JSON.stringify(fromApi(api))
+  api: AnyApi<Id, Groups, E, R>
+): string => make(api).text
+
+/** Projects what @effect/platform prints, which is OpenAPI 3.1.0. */
+export const fromSpec = (spec: OpenApi.OpenAPISpec, version: string): OpenApiDocument => {
+  const definitions: Node = spec.components.schemas
+  const schema = (u: unknown) => project(u, definitions)
+  const { summary, license, title, description = summary } = spec.info
+  return {
+    openapi: "3.0.3",
+    info: {
+      title,
+      version,
+      ...(description === undefined ? {} : { description }),
+      ...(license === undefined ? {} : { license: compact({ name: license.name, url: license.url }) })
+    },
+    servers: spec.servers?.map(server => ({ ...server })) ?? [{ url: "/" }],
+    tags: spec.tags.map(tag => ({ ...tag })),
+    paths: Object.fromEntries(
+      Object.entries(spec.paths).map(([path, item]) => [
+        path,
+        Object.fromEntries(Object.entries(item).map(([method, operation]) => [method, operationOf(operation, schema)]))
+      ])
+    ),
+    components: {
+      schemas: Object.fromEntries(Object.entries(definitions).map(([name, value]) => [name, schema(value)])),
+      securitySchemes: Object.fromEntries(
+        Object.entries(spec.components.securitySchemes).map(([name, scheme]) => [name, { ...scheme }])
+      )
+    },
+    ...(spec.security.length === 0 ? {} : { security: spec.security })
+  }
+}
+
+type Schema = (u: unknown) => Node
+
+const operationOf = (operation: OpenApi.OpenAPISpecOperation, schema: Schema): Node => {
+  const { operationId, summary, description, parameters, requestBody, responses, ...others } = operation
+  return compact({
+    operationId,
+    summary,
+    description,
+    ...others,
+    parameters: parameters.length === 0 ? undefined : parameters.map(parameter => parameterOf(parameter, schema)),
+    requestBody: requestBody && { ...requestBody, content: contentOf(requestBody.content, schema) },
+    responses: mapNode(responses, response => responseOf(response, schema))
+  })
+}
+
+const parameterOf = (parameter: OpenApi.OpenAPISpecParameter, schema: Schema): Node => {
+  const { description, ...type } = schema(parameter.schema)
+  const { name, in: place, required, ...others } = parameter
+  return compact({ name, in: place, description, ...others, required, schema: type })
+}
+
+const responseOf = (response: unknown, schema: Schema): unknown =>
+  isNode(response)
+    ? compact({
+        ...response,
+        headers: response.headers && mapNode(response.headers, header => withSchema(header, schema)),
+        content: response.content && contentOf(response.content, schema)
+      })
+    : response
+
+const contentOf = (content: unknown, schema: Schema): Node => mapNode(content, media => withSchema(media, schema))
+
+const withSchema = (u: unknown, schema: Schema): unknown => (isNode(u) ? { ...u, schema: schema(u.schema) } : u)

@@ -1,0 +1,154 @@
+/**
+ * What the description of the key-value endpoints says beyond their types: names for generated clients, headers and examples.
+ */
+import { etag, type Header, operation } from "../OpenApi/Describe.ts"
+
+const entry = {
+  namespace: "tenant:acme/settings",
+  key: "theme",
+  value: { dark: true },
+  version: 3,
+  updatedBy: "api",
+  updatedAt: 1767225600000,
+  expiresAt: null
+}
+
+const change = {
+  seq: 42,
+  op: "set",
+  namespace: "tenant:acme/settings",
+  key: "theme",
+  value: { dark: true },
+  version: 3,
+  actor: "api",
+  timestamp: 1767225600000,
+  tenantId: "acme"
+}
+
+const lastSeq: Header = {
+  description: "The position in the change log that the list was read at.",
+  schema: { type: "integer", minimum: 0 },
+  example: 42
+}
+
+const nextPage: Header = {
+  description: 'Leads to the next page, as `<…>; rel="next"`, while there is one.',
+  required: false,
+  schema: { type: "string" },
+  example: '</api/v1/kv/tenant%3Aacme%2Fsettings?limit=1&cursor=dGhlbWU>; rel="next"'
+}
+
+const malformed = (error: string) => ({ example: { error: `Invalid request: ${error}` } })
+
+const badPrecondition = { example: { error: "If-Match must be a version in quotes, a list of them, or *" } }
+
+const trimmed = {
+  description: "`after` lies before the oldest change that is kept: list again, and follow from Kv-Last-Seq.",
+  example: { error: "Changes up to seq 41 are no longer kept; list again and follow from Kv-Last-Seq" }
+}
+
+const badAfter = malformed('after: must be a whole number not below 0, not "-1"')
+
+export const list = operation({
+  operationId: "listEntries",
+  answers: {
+    200: {
+      description: "The entries of the namespace, or of the page.",
+      headers: { "Kv-Last-Seq": lastSeq, Link: nextPage },
+      example: { items: [entry] }
+    },
+    400: malformed('limit: must be a whole number from 1 to 1000, not "0"')
+  }
+})
+
+export const get = operation({
+  operationId: "getEntry",
+  answers: {
+    200: { description: "The entry.", headers: { ETag: etag }, example: entry },
+    304: { headers: { ETag: etag } },
+    400: badPrecondition,
+    404: { description: "There is no such entry." }
+  }
+})
+
+export const set = operation({
+  operationId: "setEntry",
+  requests: {
+    set: { summary: "Set a value", value: { value: { dark: true }, actor: "importer" } },
+    expiring: { summary: "Set a value for a minute", value: { value: "held", ttlMs: 60000 } }
+  },
+  answers: {
+    200: { description: "The entry as stored.", headers: { ETag: etag }, example: entry },
+    400: malformed("value: is missing")
+  }
+})
+
+export const remove = operation({
+  operationId: "deleteEntry",
+  answers: {
+    200: { description: "Whether there was an entry to delete.", example: { deleted: true } },
+    400: badPrecondition
+  }
+})
+
+export const batch = operation({
+  operationId: "applyBatch",
+  requests: {
+    move: {
+      summary: "Move a value, if it is still at version 3",
+      value: {
+        operations: [
+          { op: "set", namespace: "tenant:acme/settings", key: "scheme", value: { dark: true }, ifVersion: 0 },
+          { op: "delete", namespace: "tenant:acme/settings", key: "theme", ifVersion: 3 }
+        ],
+        actor: "importer"
+      }
+    }
+  },
+  answers: {
+    200: {
+      description: "All operations are applied.",
+      example: { ok: true, results: [{ version: 1 }, { deleted: true }] }
+    },
+    400: malformed('operations[0].op: Expected "set" | "delete", actual "put"'),
+    412: {
+      description: "A precondition does not hold; nothing was written. The message names the operation.",
+      headers: {},
+      example: { error: "Precondition failed at operations[1]: the entry is absent" }
+    },
+    413: { example: { error: "operations has 1001 elements; the limit is 1000" } }
+  }
+})
+
+export const changes = operation({
+  operationId: "listChanges",
+  answers: {
+    200: {
+      description: "The changes, of which there may be none, and where to go on.",
+      example: { changes: [change], lastSeq: 42 }
+    },
+    400: badAfter,
+    410: trimmed
+  }
+})
+
+export const changesStream = operation({
+  operationId: "streamChanges",
+  answers: {
+    200: { example: `id: 42\ndata: ${JSON.stringify(change)}\n\n` },
+    400: badAfter,
+    410: trimmed
+  }
+})
+
+export const changesSocket = operation({
+  operationId: "openChangesSocket",
+  answers: {
+    400: badAfter,
+    410: trimmed,
+    500: {
+      description: "The WebSocket upgrade failed, or a defect of the service.",
+      example: { error: "WebSocket upgrade failed: the request is no WebSocket handshake" }
+    }
+  }
+})

@@ -1,0 +1,162 @@
+/**
+ * What a contract says of itself beyond its types: headers, examples, and the errors that every endpoint shares.
+ *
+ * The functions are for `OpenApi.Transform`, so that they hold in any document made of an api, a host's too.
+ */
+import { compact, isNode, mapNode, type Node } from "./SchemaProjection.ts"
+
+/** What is known of the answers of one status. */
+export interface Answer {
+  readonly description?: string
+  /** Response headers by name. */
+  readonly headers?: Readonly<Record<string, Header>>
+  /** A body as it is on the wire. */
+  readonly example?: unknown
+}
+
+/** A response header; it is always there unless `required` is false. */
+export interface Header {
+  readonly description: string
+  readonly required?: boolean
+  readonly schema: Node
+  readonly example: string | number
+}
+
+/** What an endpoint's types leave unsaid. */
+export interface Details {
+  /** What generated clients call it. */
+  readonly operationId: string
+  readonly answers?: Readonly<Record<number, Answer>>
+  /** Bodies of requests by name. */
+  readonly requests?: Readonly<Record<string, { readonly summary: string; readonly value: unknown }>>
+  /** The statuses that the types promise and the endpoint never answers. */
+  readonly never?: ReadonlyArray<number>
+}
+
+/** The version of an entry, quoted. */
+export const etag: Header = {
+  description: "The version of the entry, in quotes.",
+  schema: { type: "string", pattern: '^"[0-9]+"$' },
+  example: '"3"'
+}
+
+const error = (error: string, headers?: Answer["headers"]): Answer =>
+  headers === undefined ? { example: { error } } : { example: { error }, headers }
+
+/** What holds of an error wherever it is answered. */
+const shared: Readonly<Record<number, Answer>> = {
+  400: { description: "The request is malformed; the message names the field." },
+  401: error("Unauthorized", {
+    "WWW-Authenticate": {
+      description: "The scheme to use.",
+      schema: { type: "string" },
+      example: 'Bearer realm="causeway"'
+    }
+  }),
+  403: error("Forbidden"),
+  404: error("Not found"),
+  412: error("Precondition failed: the entry is at version 3", {
+    ETag: { ...etag, description: "The version of the entry, in quotes, where there is one.", required: false }
+  }),
+  413: error("value has 1048577 bytes of JSON; the limit is 1048576"),
+  415: error("the body must be application/json, not text/plain"),
+  500: error("Internal server error"),
+  503: error("Store unavailable", {
+    "Retry-After": {
+      description: "Seconds after which to try again.",
+      schema: { type: "integer", minimum: 0 },
+      example: 1
+    }
+  })
+}
+
+/** Completes the description of an endpoint. */
+export const operation =
+  (details: Details) =>
+  (made: Node): Node => {
+    const never = new Set(details.never?.map(String))
+    const responses = Object.entries(mapNode(made.responses, value => value)).filter(([status]) => !never.has(status))
+    return {
+      ...made,
+      operationId: details.operationId,
+      ...(isNode(made.requestBody) && details.requests !== undefined
+        ? {
+            requestBody: {
+              ...made.requestBody,
+              content: withMembers(made.requestBody.content, { examples: details.requests })
+            }
+          }
+        : {}),
+      responses: Object.fromEntries(
+        responses.map(([status, response]) => [
+          status,
+          isNode(response)
+            ? answered(response, { ...shared[Number(status)], ...details.answers?.[Number(status)] })
+            : response
+        ])
+      )
+    }
+  }
+
+const answered = (response: Node, { description, headers, example }: Answer): Node =>
+  compact({
+    ...response,
+    description: description ?? response.description,
+    headers: headers && mapNode(headers, header => (isNode(header) ? { required: true, ...header } : header)),
+    content: response.content && (example === undefined ? response.content : withMembers(response.content, { example }))
+  })
+
+const withMembers = (content: unknown, members: Node): Node =>
+  mapNode(content, media => (isNode(media) ? { ...media, ...members } : media))
+
+const platformError = "HttpApiDecodeError"
+
+/**
+ * Completes the description of an api whose requests, where they do not match the contract, are answered by
+ * the declared 400 and not by @effect/platform's own error.
+ */
+export const plainDecodeErrors = (spec: Node): Node => {
+  const components = isNode(spec.components) ? spec.components : {}
+  const schemas = mapNode(components.schemas, value => value)
+  return {
+    ...spec,
+    paths: mapNode(spec.paths, item => mapNode(item, plainOperation)),
+    components: { ...components, schemas: withoutOrphans(schemas, platformError) }
+  }
+}
+
+const refTo = (name: string): string => `#/components/schemas/${name}`
+
+const isPlatformError = (u: unknown): boolean => isNode(u) && u.$ref === refTo(platformError)
+
+const plainOperation = (operation: unknown): unknown => {
+  if (!isNode(operation) || !isNode(operation.responses)) return operation
+  const responses = Object.entries(operation.responses).flatMap(([status, response]) => {
+    if (!isNode(response) || !isNode(response.content)) return [[status, response]]
+    const content = mapNode(response.content, media =>
+      isNode(media) ? { ...media, schema: plainSchema(media.schema) } : media
+    )
+    const empty = Object.values(content).every(media => isNode(media) && media.schema === undefined)
+    return empty ? [] : [[status, { ...response, content }]]
+  })
+  return { ...operation, responses: Object.fromEntries(responses) }
+}
+
+const plainSchema = (schema: unknown): unknown => {
+  if (isPlatformError(schema)) return undefined
+  if (!isNode(schema) || !Array.isArray(schema.anyOf)) return schema
+  const anyOf = schema.anyOf.filter(member => !isPlatformError(member))
+  return anyOf.length === 1 ? anyOf[0] : { ...schema, anyOf }
+}
+
+/** Takes a definition out, and then whatever nothing but it referred to. */
+const withoutOrphans = (schemas: Node, name: string): Node => {
+  const { [name]: removed, ...rest } = schemas
+  const remaining = JSON.stringify(rest)
+  return refsIn(removed)
+    .filter(ref => ref in rest && !remaining.includes(JSON.stringify(refTo(ref))))
+    .reduce(withoutOrphans, rest)
+}
+
+const refsIn = (schema: unknown): ReadonlyArray<string> =>
+  [...(JSON.stringify(schema) ?? "").matchAll(/"#\/components\/schemas\/([^"]+)"/g)].map(([, name]) => name!)

@@ -1,0 +1,204 @@
+/**
+ * JSON Schema as @effect/platform prints it (draft 2020-12) in the dialect of OpenAPI 3.0.3.
+ *
+ * What 3.0.3 cannot say is widened, never narrowed: whatever the original accepts, the projection accepts.
+ */
+
+/** An object of a document that nobody has looked into yet. */
+export type Node = Readonly<Record<string, unknown>>
+
+export const isNode = (u: unknown): u is Node => typeof u === "object" && u !== null && !Array.isArray(u)
+
+const nodes = (u: unknown): ReadonlyArray<Node> => (Array.isArray(u) ? u.filter(isNode) : [])
+
+/** A node without its undefined members. */
+export const compact = (node: Node): Node =>
+  Object.fromEntries(Object.entries(node).filter(([, value]) => value !== undefined))
+
+/** The same members, with other values. */
+export const mapNode = (u: unknown, f: (value: unknown, name: string) => unknown): Node =>
+  isNode(u) ? Object.fromEntries(Object.entries(u).map(([name, value]) => [name, f(value, name)])) : {}
+
+/** Keywords that mean the same in both dialects and hold no schemas. */
+const plainKeywords = [
+  "description",
+  "default",
+  "deprecated",
+  "discriminator",
+  "externalDocs",
+  "format",
+  "maxItems",
+  "maxLength",
+  "maxProperties",
+  "minItems",
+  "minLength",
+  "minProperties",
+  "multipleOf",
+  "pattern",
+  "readOnly",
+  "uniqueItems",
+  "writeOnly",
+  "xml"
+]
+
+/** `nullable` counts only beside a `type`, so that null alone needs one too. */
+const onlyNull: Node = { type: "string", nullable: true, enum: [null] }
+
+const isNull = (node: Node): boolean => node.type === "null" || node.const === null
+
+const typeOfLiteral = (literal: unknown): string | undefined =>
+  ["string", "number", "boolean"].find(type => typeof literal === type)
+
+/** Makes a projected schema accept null as well. */
+const orNull = (schema: Node): Node => {
+  if (Object.keys(schema).length === 0) return schema
+  if (schema.type === undefined) return { anyOf: [schema, onlyNull] }
+  const literals = schema.enum
+  return { ...schema, nullable: true, ...(Array.isArray(literals) ? { enum: [...literals, null] } : {}) }
+}
+
+const typed = (node: Node): Node => {
+  const literals = "const" in node ? [node.const] : Array.isArray(node.enum) ? node.enum : undefined
+  const types = [node.type ?? typeOfLiteral(literals?.find(literal => literal !== null))].flat()
+  const others = types.filter(type => type !== undefined && type !== "null")
+  const known = literals?.filter(literal => literal !== null)
+  const takesNull = types.includes("null") || literals?.includes(null) === true || node.nullable === true
+  if (others.length === 0) return takesNull ? onlyNull : {}
+  const schema: Node =
+    others.length === 1
+      ? compact({ type: others[0], enum: known })
+      : { anyOf: others.map(type => (type === "array" ? { type, items: {} } : { type })) }
+  return takesNull ? orNull(schema) : schema
+}
+
+/** A bound that is not reached, which 3.0.3 says with a flag beside the number. */
+const bounds = (node: Node): Node => {
+  const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below } = node
+  const lower = typeof above === "number" && !(typeof minimum === "number" && minimum > above)
+  const upper = typeof below === "number" && !(typeof maximum === "number" && maximum < below)
+  return compact({
+    minimum: lower ? above : minimum,
+    exclusiveMinimum: lower || undefined,
+    maximum: upper ? below : maximum,
+    exclusiveMaximum: upper || undefined
+  })
+}
+
+const int32 = 2 ** 31
+
+/** Without a format, generators take 32 bits for an integer, which epoch milliseconds do not fit. */
+const integerFormat = ({ type, format, minimum, maximum }: Node): Node => {
+  if (type !== "integer" || format !== undefined) return {}
+  const fits = typeof minimum === "number" && minimum >= -int32 && typeof maximum === "number" && maximum < int32
+  return { format: fits ? "int32" : "int64" }
+}
+
+const binaryFormat = (node: Node): Node => {
+  if (node.contentEncoding === "base64") return { format: "byte" }
+  return node.contentMediaType === "application/octet-stream" ? { format: "binary" } : {}
+}
+
+/**
+ * Projects one schema and those within it.
+ *
+ * `definitions` are the components before projection; unions are looked up there for a member that tells
+ * their cases apart.
+ */
+export const project = (input: unknown, definitions: Node): Node => {
+  const go = (u: unknown): Node => {
+    if (u === false) return { not: {} }
+    if (!isNode(u)) return {}
+    const { $ref, ...rest } = u
+    if ($ref === undefined) return schema(u)
+    const siblings = schema(rest)
+    // Whatever stands beside a reference is not looked at in 3.0.3.
+    return Object.keys(siblings).length === 0 ? { $ref } : { allOf: [{ $ref }], ...siblings }
+  }
+
+  const tuple = (node: Node): Node => {
+    const first = nodes(node.prefixItems)
+    if (first.length === 0) return { items: go(node.items) }
+    const members = isNode(node.items) ? [...first, node.items] : first
+    return {
+      items: members.length === 1 ? go(members[0]) : union(members),
+      ...(node.items === false ? { maxItems: first.length } : {})
+    }
+  }
+
+  const object = (node: Node): Node => {
+    const properties = mapNode(node.properties, go)
+    const named = Object.keys(properties).length > 0
+    const patterns = Object.values(mapNode(node.patternProperties, value => value)).filter(isNode)
+    const { additionalProperties: others } = node
+    return compact({
+      properties: named ? properties : undefined,
+      required: Array.isArray(node.required) && node.required.length > 0 ? node.required : undefined,
+      additionalProperties: isNode(others)
+        ? go(others)
+        : patterns.length > 0
+          ? union(patterns)
+          : // Members that nobody asked for are ignored, not refused; saying nothing allows them.
+            others === true && !named
+            ? true
+            : undefined
+    })
+  }
+
+  const union = (members: ReadonlyArray<Node>): Node => {
+    const cases = members.filter(member => !isNull(member))
+    const nullable = cases.length < members.length
+    if (cases.length === 0) return onlyNull
+    if (cases.length === 1) return nullable ? orNull(go(cases[0])) : go(cases[0])
+    const tag = discriminator(cases, definitions)
+    const anyOf = cases.map(go)
+    if (!nullable) return tag === undefined ? { anyOf } : { oneOf: anyOf, discriminator: tag }
+    return { anyOf: [...anyOf, onlyNull] }
+  }
+
+  const schema = (node: Node): Node => {
+    const plain = Object.fromEntries(plainKeywords.filter(name => name in node).map(name => [name, node[name]]))
+    const own = { ...typed(node), ...bounds(node), ...integerFormat(node), ...binaryFormat(node) }
+    const anyOf = nodes(node.anyOf ?? node.oneOf)
+    return compact({
+      // The titles that effect gives to numbers and strings name its own checks.
+      title: node.type === "object" ? node.title : undefined,
+      ...own,
+      ...(node.type === "array" ? tuple(node) : {}),
+      ...(node.type === "object" ? object(node) : {}),
+      ...(anyOf.length > 0 ? union(anyOf) : {}),
+      ...(Array.isArray(node.allOf) ? { allOf: node.allOf.map(go) } : {}),
+      ...("not" in node ? { not: go(node.not) } : {}),
+      ...plain,
+      example: node.example ?? (Array.isArray(node.examples) ? node.examples[0] : undefined)
+    })
+  }
+
+  return go(input)
+}
+
+const refPrefix = "#/components/schemas/"
+
+/** The member of the referenced objects that holds a different word in each, as OpenAPI names it. */
+const discriminator = (cases: ReadonlyArray<Node>, definitions: Node): Node | undefined => {
+  const refs = cases.map(({ $ref }) => (typeof $ref === "string" ? $ref : ""))
+  const objects = refs.map(ref => definitions[ref.slice(refPrefix.length)])
+  const propertyName = Object.keys(wordsOf(objects[0])).find(name => {
+    const words = objects.map(object => wordsOf(object)[name])
+    return words.every(word => word !== undefined) && new Set(words).size === words.length
+  })
+  if (propertyName === undefined) return undefined
+  const mapping = Object.fromEntries(objects.map((object, index) => [wordsOf(object)[propertyName], refs[index]]))
+  return { propertyName, mapping }
+}
+
+/** The required members of an object that take one word only. */
+const wordsOf = (object: unknown): Readonly<Record<string, string>> => {
+  if (!isNode(object) || !isNode(object.properties) || !Array.isArray(object.required)) return {}
+  const required = new Set<unknown>(object.required)
+  const words = Object.entries(object.properties).flatMap(([name, property]): Array<[string, string]> => {
+    if (!isNode(property) || !required.has(name)) return []
+    const [word, ...more] = "const" in property ? [property.const] : Array.isArray(property.enum) ? property.enum : []
+    return typeof word === "string" && more.length === 0 ? [[name, word]] : []
+  })
+  return Object.fromEntries(words)
+}
