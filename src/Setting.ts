@@ -22,7 +22,11 @@ interface Options<A> {
   readonly default: A
 }
 
-const declare = <A>(
+/**
+ * A variable with a syntax of its own: `allowed` completes "… is not", and `shown` stands for the default in the
+ * help. The value of a `secret` one is never quoted.
+ */
+export const declare = <A>(
   name: string,
   options: { readonly description: string; readonly allowed: string; readonly default: A; readonly shown: string },
   parse: (text: string) => Option.Option<A>,

@@ -1,4 +1,7 @@
-import { Context, type Effect } from "effect"
+import { Context, Effect, Layer, Metric } from "effect"
+import * as ProcessMetrics from "./ProcessMetrics.ts"
+import * as Prometheus from "./Prometheus.ts"
+import * as Samples from "./Samples.ts"
 
 /** What the process has counted and measured, ready to be shown. */
 export class Metrics extends Context.Tag("causeway/Metrics")<
@@ -10,3 +13,14 @@ export class Metrics extends Context.Tag("causeway/Metrics")<
     readonly prometheus: Effect.Effect<string>
   }
 >() {}
+
+const samples = Effect.map(Effect.zipRight(ProcessMetrics.measure, Metric.snapshot), Samples.fromSnapshot)
+
+/** Shows Effect's metrics registry, and measures the process while it lasts. */
+export const layer: Layer.Layer<Metrics> = Layer.merge(
+  Layer.succeed(Metrics, {
+    json: Effect.map(samples, Samples.toJson),
+    prometheus: Effect.map(samples, Prometheus.render)
+  }),
+  ProcessMetrics.layer
+)

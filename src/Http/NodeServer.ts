@@ -1,0 +1,123 @@
+/**
+ * The HTTP server on `node:http`, which ends without losing a request.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http"
+import * as HttpServer from "@effect/platform/HttpServer"
+import type { ServeError } from "@effect/platform/HttpServerError"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { Config, Duration, Effect, Layer, Schema } from "effect"
+import * as Setting from "../Setting.ts"
+import { Draining } from "./Draining.ts"
+import { Gate, type Timing, timing } from "./NodeServerGate.ts"
+
+/** The server cannot listen at its address. */
+export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFailed", {
+  host: Schema.String,
+  port: Schema.Int,
+  reason: Schema.String
+}) {
+  override get message(): string {
+    return `Cannot listen on host ${this.host}, port ${this.port}: ${this.reason}`
+  }
+}
+
+/** Where the server listens. */
+export interface Address {
+  readonly host: string
+  /** 0 takes any free one. */
+  readonly port: number
+}
+
+/** The listener as configuration variables. */
+export const config: Config.Config<Address> = Config.all({
+  host: Setting.string("HOST", { description: "Address or host name to listen at", default: "127.0.0.1" }),
+  port: Setting.integer("PORT", {
+    description: "Port to listen at; 0 takes any free one",
+    default: 8080,
+    min: 0,
+    max: 65_535
+  })
+})
+
+/** How the server listens and ends. */
+export interface Options extends Address {
+  /** Called with each request as it comes in. */
+  readonly observe?: (request: IncomingMessage, response: ServerResponse) => void
+  readonly timing?: Timing
+  /** How long requests in flight may take once the server is told to end; then they are cut. */
+  readonly gracePeriod?: Duration.DurationInput
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  EADDRINUSE: "the address is already in use",
+  EACCES: "this user may not use that port",
+  EADDRNOTAVAIL: "this machine has no such address",
+  ENOTFOUND: "the host name is unknown"
+}
+
+const listenFailed = (address: Address, { cause }: ServeError): ListenFailed => {
+  const code = typeof cause === "object" && cause !== null && "code" in cause ? String(cause.code) : ""
+  const reason = code in reasons ? `${reasons[code]} (${code})` : String(cause)
+  return new ListenFailed({ host: address.host, port: address.port, reason })
+}
+
+const closed = (gate: Gate): Effect.Effect<void> =>
+  Effect.async(resume => {
+    if (!gate.listening && gate.connected === 0) return resume(Effect.void)
+    const done = () => resume(Effect.void)
+    gate.once("close", done)
+    return Effect.sync(() => gate.off("close", done))
+  })
+
+const drain = (gate: Gate, draining: typeof Draining.Service, gracePeriod: Duration.DurationInput) =>
+  Effect.gen(function* () {
+    yield* draining.begin
+    gate.drain()
+    yield* Effect.annotateLogs(Effect.logInfo("Draining"), {
+      requests: gate.inFlight,
+      connections: gate.connected
+    })
+    const ended = yield* closed(gate).pipe(Effect.interruptible, Effect.timeoutOption(gracePeriod))
+    if (ended._tag === "Some") return
+    yield* Effect.annotateLogs(Effect.logWarning("Connections outlasted the grace period and are cut"), {
+      requests: gate.inFlight,
+      connections: gate.connected
+    })
+    gate.cut()
+    yield* closed(gate)
+  })
+
+const make = Effect.fnUntraced(function* (options: Options) {
+  const draining = yield* Draining
+  const gate = new Gate(options.timing ?? timing)
+  const { observe } = options
+  if (observe !== undefined) {
+    gate.on("request", observe)
+    gate.on("refused", observe)
+  }
+  const inner = yield* Effect.mapError(
+    NodeHttpServer.make(() => gate, { host: options.host, port: options.port }),
+    error => listenFailed(options, error)
+  )
+  const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
+  yield* Effect.addFinalizer(() => end)
+  return HttpServer.make({
+    address: inner.address,
+    // The application keeps its handlers until the last request is answered: this finalizer runs before its own.
+    serve: (app, middleware) =>
+      (middleware === undefined ? inner.serve(app) : inner.serve(app, middleware)).pipe(
+        Effect.tap(() => gate.open()),
+        Effect.zipRight(Effect.addFinalizer(() => end))
+      )
+  })
+})
+
+/**
+ * Listens, and answers 503 until there is an application.
+ *
+ * At its end it begins {@link Draining}, takes no more connections, answers late requests with 503, closes idle
+ * connections, and lets what is in flight finish within the grace period of 10 seconds. Malformed requests are
+ * answered with a JSON error too.
+ */
+export const layer = (options: Options) =>
+  Layer.merge(Layer.scoped(HttpServer.HttpServer, make(options)), NodeHttpServer.layerContext)

@@ -1,0 +1,187 @@
+/**
+ * A `node:http` server that knows its connections and decides which requests reach the application.
+ */
+import * as Http from "node:http"
+import type { Socket } from "node:net"
+import { Duplex } from "node:stream"
+import { type ApiError, BadRequest, ServiceUnavailable, statusOf } from "./ApiError.ts"
+import * as Raw from "./NodeServerRaw.ts"
+import { remember } from "./Upgrade.ts"
+
+/** Where the server stands: requests reach the application only while it is `open`. */
+export type Phase = "starting" | "open" | "draining"
+
+/**
+ * A request for which only a WebSocket handshake is an upgrade. RFC 9110 lets a server pass over any other, such
+ * as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body.
+ */
+class Request extends Http.IncomingMessage {
+  #offered = false
+
+  get upgrade(): boolean {
+    return this.#offered && this.method === "GET" && /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.headers.upgrade ?? "")
+  }
+
+  set upgrade(offered: boolean | null) {
+    this.#offered = offered === true
+  }
+}
+
+/** Limits of the connections; all times in milliseconds. */
+export interface Timing {
+  /** From the first byte of a request to the end of its headers. */
+  readonly headers: number
+  /** From the first byte of a request to the end of its body. */
+  readonly request: number
+  /** How long a connection may stay idle between two requests. */
+  readonly keepAlive: number
+  /** How often the limits above are looked at. */
+  readonly check: number
+  /** How long a refused connection is read from, so that the client gets to read the answer. */
+  readonly linger: number
+}
+
+/**
+ * A client has 15 s to send its headers, so that slow ones cannot hold connections. A body of 16 MiB takes 10
+ * minutes on a link of 0.25 Mbit/s. Idle connections outlive the 60 s that load balancers commonly keep theirs.
+ * Answers have no limit: polls take a minute and streams go on.
+ */
+export const timing: Timing = { headers: 15_000, request: 600_000, keepAlive: 65_000, check: 5_000, linger: 1_000 }
+
+/** Bytes of the request line and all headers together; Node's default of 16 KiB is little for long keys and cursors. */
+const maxHeaderSize = 64 * 1024
+
+/** See {@link Phase}; a refused request is answered here. */
+export class Gate extends Http.Server {
+  #phase: Phase = "starting"
+  readonly #answers = new Set<Http.ServerResponse>()
+  readonly #sockets = new Set<Socket>()
+
+  constructor(timing: Timing) {
+    super({
+      IncomingMessage: Request,
+      maxHeaderSize,
+      headersTimeout: timing.headers,
+      requestTimeout: timing.request,
+      keepAliveTimeout: timing.keepAlive,
+      connectionsCheckingInterval: timing.check,
+      // Node would answer a missing Host with an empty body.
+      requireHostHeader: false,
+      keepAlive: true,
+      keepAliveInitialDelay: 30_000
+    })
+    this.on("connection", socket => {
+      this.#sockets.add(socket)
+      socket.once("close", () => this.#sockets.delete(socket))
+    })
+    this.on("checkExpectation", (_request, response) => {
+      send(response, 417, "Only 100-continue can be expected", { connection: "close" })
+    })
+    this.on("clientError", (error: NodeJS.ErrnoException, socket) =>
+      this.#refuseMalformed(error, socket, timing.linger)
+    )
+  }
+
+  /** Requests that are being answered. */
+  get inFlight(): number {
+    return this.#answers.size
+  }
+
+  /** Connections, upgraded ones included. */
+  get connected(): number {
+    return this.#sockets.size
+  }
+
+  /** Lets requests through. */
+  open(): void {
+    if (this.#phase === "starting") this.#phase = "open"
+  }
+
+  /**
+   * Takes no more connections and no more requests; what is in flight goes on. The event `close` comes with the
+   * end of the last connection.
+   */
+  drain(): void {
+    if (this.#phase === "draining") return
+    this.#phase = "draining"
+    this.close()
+    for (const answer of this.#answers) {
+      answer.shouldKeepAlive = false
+      const { socket } = answer
+      // Headers that are sent may have promised to keep the connection.
+      if (answer.headersSent) answer.once("finish", () => socket?.destroySoon())
+    }
+    // A connection that has sent nothing yet counts as busy with Node.
+    for (const socket of this.#sockets) if (socket.bytesRead === 0) socket.destroy()
+  }
+
+  /** Cuts all connections. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy()
+  }
+
+  override emit(event: string, ...args: ReadonlyArray<unknown>): boolean {
+    const [request, target, head] = args
+    if (request instanceof Http.IncomingMessage) {
+      if (event === "request" && target instanceof Http.ServerResponse) {
+        this.#answers.add(target)
+        target.once("close", () => this.#answers.delete(target))
+        const refusal = this.#refusal(request)
+        if (refusal !== undefined) {
+          super.emit("refused", request, target)
+          send(target, statusOf(refusal), refusal.error, { connection: "close", ...refusal.headers })
+          return true
+        }
+      }
+      if (event === "upgrade" && target instanceof Duplex && head instanceof Buffer) {
+        const refusal = this.#refusal(request)
+        if (refusal !== undefined) {
+          Raw.refuse(target, statusOf(refusal), refusal.error)
+          return true
+        }
+        remember(request, target, head)
+      }
+    }
+    return super.emit(event, ...args)
+  }
+
+  #refusal(request: Http.IncomingMessage): ApiError | undefined {
+    if (this.#phase !== "open") {
+      const error = this.#phase === "starting" ? "The service is starting" : "The service is shutting down"
+      return new ServiceUnavailable({ error, headers: { "retry-after": "1" } })
+    }
+    return request.headers.host === undefined && request.httpVersion === "1.1"
+      ? new BadRequest({ error: "The Host header is missing" })
+      : undefined
+  }
+
+  #refuseMalformed(error: NodeJS.ErrnoException, socket: Duplex, linger: number): void {
+    // What follows on a connection that is refused already is thrown away.
+    if (socket.writableEnded) return
+    const answering = [...this.#answers].some(answer => answer.socket === socket && answer.headersSent)
+    if (error.code === "ECONNRESET" || answering || !socket.writable) {
+      socket.destroy()
+      return
+    }
+    const { status, error: text } = Raw.problemOf(error.code)
+    Raw.refuse(socket, status, text)
+    const deadline = setTimeout(() => socket.destroy(), linger)
+    deadline.unref()
+    socket.once("close", () => clearTimeout(deadline))
+  }
+}
+
+const send = (
+  response: Http.ServerResponse,
+  status: number,
+  error: string,
+  headers: Readonly<Record<string, string>>
+): void => {
+  const body = JSON.stringify({ error })
+  response.writeHead(status, {
+    "content-type": "application/json",
+    "content-length": String(Buffer.byteLength(body)),
+    ...headers
+  })
+  response.end(body)
+}

@@ -1,0 +1,41 @@
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import { Effect, Option } from "effect"
+import * as Auth from "../Auth/Auth.ts"
+import { NotFound, Unauthorized } from "../Http/ApiError.ts"
+import * as GroupLayer from "../Http/GroupLayer.ts"
+import { json, type Reply, respond } from "../Http/Reply.ts"
+import { MetricsGroup, prometheusType } from "./Api.ts"
+import { Exposure } from "./Exposure.ts"
+import { Metrics } from "./Metrics.ts"
+
+const hidden = new NotFound({ error: "Not found" })
+
+const asJson = Effect.gen(function* () {
+  const exposure = yield* Exposure
+  if (!exposure.json) return yield* hidden
+  const metrics = yield* Metrics
+  return json(yield* metrics.json)
+})
+
+const asText = (authorization: string | undefined) =>
+  Effect.gen(function* () {
+    const exposure = yield* Exposure
+    if (!exposure.prometheus) return yield* hidden
+    const admits = Auth.make({ read: exposure.token, write: Option.none() })
+    if (Option.isSome(exposure.token) && admits.accessOf(authorization) === undefined) {
+      return yield* Unauthorized.answer()
+    }
+    const metrics = yield* Metrics
+    const reply: Reply = { status: 200, headers: { "content-type": prometheusType }, body: yield* metrics.prometheus }
+    return reply
+  })
+
+/** Implements the `metrics` group of an api that contains it. */
+export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: GroupLayer.ApiWith<typeof MetricsGroup, Id, Groups, E, R>
+) =>
+  GroupLayer.make(api, MetricsGroup, "metrics", handlers =>
+    handlers
+      .handle("json", () => respond(asJson))
+      .handle("prometheus", ({ request }) => respond(asText(request.headers.authorization)))
+  )

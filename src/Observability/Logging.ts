@@ -1,0 +1,84 @@
+/**
+ * Logs on standard output: one JSON object a line, or readable text in dev mode.
+ */
+import { Array as Arr, Cause, type Config, FiberId, HashMap, Inspectable, Layer, List, Logger, LogLevel } from "effect"
+import * as Setting from "../Setting.ts"
+import * as Printable from "./Printable.ts"
+
+/** What `LOG_LEVEL` may be, and the least severity that each shows. */
+const levels = {
+  trace: LogLevel.Trace,
+  debug: LogLevel.Debug,
+  info: LogLevel.Info,
+  warning: LogLevel.Warning,
+  error: LogLevel.Error,
+  fatal: LogLevel.Fatal
+} as const
+
+/** A severity as `LOG_LEVEL` names it. */
+export type Level = keyof typeof levels
+
+/** The least severity that is logged. */
+export const config: Config.Config<Level> = Setting.oneOf(
+  "LOG_LEVEL",
+  ["trace", "debug", "info", "warning", "error", "fatal"],
+  { description: "Least severity that is logged", default: "info" }
+)
+
+type Options = Logger.Logger.Options<unknown>
+
+const messageOf = ({ message, cause }: Options): string => {
+  const text = Arr.ensure(message).map(Printable.toText).join(" ")
+  return Cause.isEmpty(cause) ? text : [text, Printable.toText(cause)].filter(part => part !== "").join("\n")
+}
+
+const fields = (options: Options) => ({
+  level: options.logLevel.label,
+  message: messageOf(options),
+  timestamp: options.date.toISOString(),
+  fiber: FiberId.threadName(options.fiberId),
+  ...(HashMap.isEmpty(options.annotations)
+    ? {}
+    : { annotations: Object.fromEntries(HashMap.map(options.annotations, Printable.fromUnknown)) }),
+  ...(List.isNil(options.spans)
+    ? {}
+    : {
+        spans: Object.fromEntries(
+          List.toArray(options.spans).map(span => [span.label, options.date.getTime() - span.startTime])
+        )
+      })
+})
+
+/**
+ * A log call as one line of JSON: `level`, `message`, `timestamp` and `fiber`, then `annotations` and `spans`
+ * (milliseconds by label) where there are any. It never throws; a cause is part of the message.
+ */
+export const toLine = (options: Options): string =>
+  Inspectable.withRedactableContext(options.context, () => JSON.stringify(fields(options)))
+
+/** Writes lines of JSON. */
+export const json: Logger.Logger<unknown, void> = Logger.withConsoleLog(Logger.make(toLine))
+
+const readable = Logger.prettyLogger()
+
+const simplified = (options: Options): Options => ({
+  ...options,
+  message: Arr.ensure(options.message).map(part => (typeof part === "string" ? part : Printable.toText(part))),
+  annotations: HashMap.map(options.annotations, Printable.fromUnknown)
+})
+
+/** Writes for people, in colour on a terminal. */
+export const pretty: Logger.Logger<unknown, void> = Logger.make(options => {
+  try {
+    readable.log(Inspectable.withRedactableContext(options.context, () => simplified(options)))
+  } catch {
+    json.log(options)
+  }
+})
+
+/** Logs what is at least as severe as `level`. */
+export const layer = (options: { readonly level: Level; readonly format: "json" | "pretty" }): Layer.Layer<never> =>
+  Layer.merge(
+    Logger.replace(Logger.defaultLogger, options.format === "json" ? json : pretty),
+    Logger.minimumLogLevel(levels[options.level])
+  )

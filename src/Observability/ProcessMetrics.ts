@@ -1,0 +1,52 @@
+/**
+ * Memory of the process and the delay of its event loop.
+ */
+import { monitorEventLoopDelay } from "node:perf_hooks"
+import { Duration, Effect, Layer, Metric, Schedule } from "effect"
+
+const residentMemory = Metric.gauge("process_resident_memory_bytes", {
+  description: "Resident memory of the process in bytes."
+})
+const heapUsed = Metric.gauge("process_heap_used_bytes", { description: "JavaScript heap in use in bytes." })
+const heapTotal = Metric.gauge("process_heap_total_bytes", { description: "JavaScript heap allocated in bytes." })
+const loopDelay = Metric.gauge("event_loop_delay_ms", {
+  description: "Delay of the event loop in milliseconds, 99th percentile of the last ten seconds."
+})
+
+/** Brings the gauges of memory up to date. */
+export const measure: Effect.Effect<void> = Effect.suspend(() => {
+  const memory = process.memoryUsage()
+  return Effect.all(
+    [
+      Metric.set(residentMemory, memory.rss),
+      Metric.set(heapUsed, memory.heapUsed),
+      Metric.set(heapTotal, memory.heapTotal)
+    ],
+    { discard: true }
+  )
+})
+
+/** Milliseconds between two looks at the event loop; every delay that is recorded contains it. */
+const resolution = 20
+
+const monitor = Effect.acquireRelease(
+  Effect.sync(() => {
+    const delays = monitorEventLoopDelay({ resolution })
+    delays.enable()
+    return delays
+  }),
+  delays => Effect.sync(() => delays.disable())
+)
+
+/** Watches the event loop. */
+export const layer: Layer.Layer<never> = Layer.scopedDiscard(
+  Effect.gen(function* () {
+    const delays = yield* monitor
+    const look = Effect.suspend(() => {
+      const delay = delays.count === 0 ? 0 : Math.max(0, delays.percentile(99) / 1e6 - resolution)
+      delays.reset()
+      return Metric.set(loopDelay, delay)
+    })
+    yield* Effect.forkScoped(Effect.schedule(look, Schedule.spaced(Duration.seconds(10))))
+  })
+)

@@ -1,0 +1,94 @@
+/**
+ * Effect's metrics in the shape that both expositions show.
+ */
+import { type MetricPair, MetricState, Option } from "effect"
+
+/** How often a histogram saw values up to each bound, and what they add up to. */
+export interface Distribution {
+  readonly count: number
+  readonly sum: number
+  /** Cumulative, in ascending order; the last bound is infinite. */
+  readonly buckets: ReadonlyArray<{ readonly le: number; readonly count: number }>
+}
+
+interface Series {
+  readonly name: string
+  readonly description: string
+  readonly labels: Readonly<Record<string, string>>
+}
+
+/** One series and its present value. */
+export type Sample =
+  | (Series & { readonly kind: "counter" | "gauge"; readonly value: number })
+  | (Series & { readonly kind: "histogram"; readonly value: Distribution })
+
+const distribution = (state: MetricState.MetricState.Histogram): Distribution => {
+  const finite = state.buckets.filter(([le]) => Number.isFinite(le)).map(([le, count]) => ({ le, count }))
+  return { count: state.count, sum: state.sum, buckets: [...finite, { le: Infinity, count: state.count }] }
+}
+
+const ofState = (series: Series, state: MetricState.MetricState.Untyped): ReadonlyArray<Sample> => {
+  const { name, labels } = series
+  if (MetricState.isCounterState(state)) return [{ ...series, kind: "counter", value: Number(state.count) }]
+  if (MetricState.isGaugeState(state)) return [{ ...series, kind: "gauge", value: Number(state.value) }]
+  if (MetricState.isHistogramState(state)) return [{ ...series, kind: "histogram", value: distribution(state) }]
+  if (MetricState.isFrequencyState(state)) {
+    return [...state.occurrences].map(([value, count]) => ({
+      ...series,
+      labels: { ...labels, value },
+      kind: "counter",
+      value: count
+    }))
+  }
+  if (MetricState.isSummaryState(state)) {
+    return [
+      ...state.quantiles.flatMap(
+        ([quantile, value]): ReadonlyArray<Sample> =>
+          Option.isNone(value)
+            ? []
+            : [{ ...series, labels: { ...labels, quantile: String(quantile) }, kind: "gauge", value: value.value }]
+      ),
+      { ...series, name: `${name}_sum`, kind: "counter", value: state.sum },
+      { ...series, name: `${name}_count`, kind: "counter", value: state.count }
+    ]
+  }
+  return []
+}
+
+/** Effect's own metrics about fibers, which are left out. */
+const isInternal = (name: string): boolean => name.startsWith("effect_fiber_")
+
+/**
+ * The series of a snapshot, by name and labels. A frequency is a counter with the label `value`; a summary is
+ * gauges with the label `quantile` and two counters.
+ */
+export const fromSnapshot = (pairs: Iterable<MetricPair.MetricPair.Untyped>): ReadonlyArray<Sample> => {
+  const samples: Array<Sample> = []
+  for (const { metricKey, metricState } of pairs) {
+    if (isInternal(metricKey.name)) continue
+    const labels = Object.fromEntries(metricKey.tags.map(({ key, value }): [string, string] => [key, value]))
+    const description = Option.getOrElse(metricKey.description, () => "")
+    samples.push(...ofState({ name: metricKey.name, description, labels }, metricState))
+  }
+  const keyed = samples.map(sample => ({ sample, key: `${sample.name}\n${JSON.stringify(sample.labels)}` }))
+  return keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)).map(({ sample }) => sample)
+}
+
+const jsonValue = (sample: Sample): unknown =>
+  sample.kind !== "histogram"
+    ? sample.value
+    : {
+        ...sample.value,
+        buckets: sample.value.buckets.map(({ le, count }) => ({ le: le === Infinity ? "+Inf" : le, count }))
+      }
+
+/** The JSON text of `{metrics: […]}`. A number that JSON does not know is `null`. */
+export const toJson = (samples: ReadonlyArray<Sample>): string =>
+  JSON.stringify({
+    metrics: samples.map(sample => ({
+      name: sample.name,
+      kind: sample.kind,
+      labels: sample.labels,
+      value: jsonValue(sample)
+    }))
+  })
