@@ -1,44 +1,127 @@
-import type { IncomingMessage } from "node:http"
-import type { Duplex } from "node:stream"
-import { Context, type Duration, type Effect, Schema, type Stream } from "effect"
-import type { ChangeQuery, HistoryTrimmed } from "./ChangeLog.ts"
+/**
+ * Followers of the change log: polls that wait, Server-Sent Events and WebSockets.
+ */
+import { type ConfigError, Context, Deferred, Duration, Effect, FiberId, Layer, type Stream } from "effect"
+import { Draining } from "../Http/Draining.ts"
+import type { Upgrade } from "../Http/Upgrade.ts"
+import * as Limits from "./ChangeFeed/FollowLimits.ts"
+import { problemOf, UpgradeFailed } from "./ChangeFeed/Handshake.ts"
+import * as Hub from "./ChangeFeed/Hub.ts"
+import * as LongPoll from "./ChangeFeed/LongPoll.ts"
+import type { EncodedPage } from "./ChangeFeed/Page.ts"
+import * as Pages from "./ChangeFeed/Pages.ts"
+import { type FeedBusy, Places } from "./ChangeFeed/Places.ts"
+import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
+import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "./ChangeLog.ts"
 import type { StoreUnavailable } from "./Store.ts"
 
-/** A request to become a WebSocket, as `node:http` hands it over in its `upgrade` event. */
-export interface Upgrade {
-  readonly request: IncomingMessage
-  readonly socket: Duplex
-  readonly head: Buffer
-}
+export type { Upgrade } from "../Http/Upgrade.ts"
+export { FollowLimits, type FollowLimitsShape } from "./ChangeFeed/FollowLimits.ts"
+export { UpgradeFailed } from "./ChangeFeed/Handshake.ts"
+export type { EncodedPage } from "./ChangeFeed/Page.ts"
+export { FeedBusy } from "./ChangeFeed/Places.ts"
 
-/** The request is no WebSocket handshake, or the handshake went wrong. */
-export class UpgradeFailed extends Schema.TaggedError<UpgradeFailed>()("UpgradeFailed", {
-  reason: Schema.String
-}) {}
-
-/** A page of the log as JSON text, shared by all readers that stand at the same place. */
-export interface EncodedPage {
-  /** The text of the array of change records. */
-  readonly changes: string
-  readonly count: number
-  readonly lastSeq: number
-}
-
-/** Followers of the change log: polls that wait, Server-Sent Events and WebSockets. */
+/** Follows the change log for clients. A follower sees every matching change once and in order. */
 export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
   ChangeFeed,
   {
-    /** A page; where there is nothing yet, the first change or the end of `wait`, whichever comes first. */
+    /**
+     * A page with all that was committed before the call; where there is nothing yet, the first change or the end
+     * of `wait`, whichever comes first. An `after` beyond the log's end is answered at once. `FeedBusy` only where
+     * it would have to wait.
+     */
     readonly poll: (
       query: ChangeQuery,
       wait: Duration.Duration
-    ) => Effect.Effect<EncodedPage, StoreUnavailable | HistoryTrimmed>
-    /** Server-Sent Events from `query.after` on; it ends when the service drains or the reader falls out of the history. */
-    readonly events: (query: ChangeQuery) => Effect.Effect<Stream.Stream<Uint8Array>, StoreUnavailable | HistoryTrimmed>
-    /** Makes a connection a follower. The outer effect ends with the handshake, the inner with the connection. */
+    ) => Effect.Effect<EncodedPage, StoreUnavailable | HistoryTrimmed | FeedBusy>
+    /**
+     * Server-Sent Events from `query.after` on; `limit` bounds a read, not the stream. It outlasts an absence of the
+     * store, and ends when the service drains or the reader falls out of the history.
+     */
+    readonly events: (
+      query: ChangeQuery
+    ) => Effect.Effect<Stream.Stream<Uint8Array>, StoreUnavailable | HistoryTrimmed | FeedBusy>
+    /**
+     * Makes a connection a follower. The outer effect ends with the handshake, the inner with the connection. Where
+     * the outer one fails nothing was written on the socket.
+     */
     readonly accept: (
       upgrade: Upgrade,
       query: ChangeQuery
-    ) => Effect.Effect<Effect.Effect<void>, UpgradeFailed | StoreUnavailable | HistoryTrimmed>
+    ) => Effect.Effect<Effect.Effect<void>, UpgradeFailed | StoreUnavailable | HistoryTrimmed | FeedBusy>
+    /** How many follow at the moment: polls that wait, event streams and WebSockets. */
+    readonly watchers: Effect.Effect<number>
   }
 >() {}
+
+/** An error on a socket that nobody listens to would end the process. */
+const guarded = <A, E, R>({ socket }: Upgrade, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.acquireUseRelease(
+    Effect.sync(() => {
+      const ignore = () => {}
+      socket.on("error", ignore)
+      return ignore
+    }),
+    () => effect,
+    ignore => Effect.sync(() => socket.off("error", ignore))
+  )
+
+/** A feed of the log, within {@link Limits.FollowLimits}. */
+export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer.scoped(
+  ChangeFeed,
+  Effect.gen(function* () {
+    const log = yield* ChangeLog
+    const draining = yield* Draining
+    const limits = yield* Limits.FollowLimits
+    const places = new Places(limits.watchers, draining.hasBegun)
+    const pages = yield* Pages.make
+    const hub = yield* Hub.make(pages, limits.unsentBytes)
+
+    return {
+      poll: Effect.fn("ChangeFeed.poll")(function* (query, wait) {
+        const first = yield* pages.fresh(query)
+        const tells = first.count > 0 || first.lastSeq < query.after
+        if (tells || Duration.toMillis(wait) === 0 || draining.hasBegun()) return first
+        const rest = { ...query, after: first.lastSeq }
+        return yield* Effect.acquireUseRelease(
+          places.enter,
+          () => LongPoll.wait(log, pages, draining, rest, wait),
+          () => places.leave
+        )
+      }),
+
+      events: Effect.fn("ChangeFeed.events")(function* (query) {
+        yield* places.check
+        const first = yield* pages.fresh(query)
+        return ServerSentEvents.make(log, pages, draining, places, query, first)
+      }),
+
+      accept: Effect.fn("ChangeFeed.accept")(function* (upgrade, query) {
+        const problem = problemOf(upgrade)
+        if (problem !== undefined) return yield* new UpgradeFailed({ reason: problem })
+        return yield* Effect.uninterruptibleMask(restore =>
+          Effect.gen(function* () {
+            yield* places.enter
+            const closed = Deferred.unsafeMake<void>(FiberId.none)
+            const onClose = () => {
+              Effect.runSync(places.leave)
+              Deferred.unsafeDone(closed, Effect.void)
+            }
+            yield* guarded(
+              upgrade,
+              Effect.flatMap(restore(pages.fresh(query)), first => hub.adopt(upgrade, query, first, onClose))
+            ).pipe(Effect.onError(() => places.leave))
+            return Deferred.await(closed)
+          })
+        )
+      }),
+
+      watchers: Effect.sync(() => places.count)
+    }
+  })
+)
+
+/** A feed within the limits that the environment sets. */
+export const layerConfig: Layer.Layer<ChangeFeed, ConfigError.ConfigError, ChangeLog | Draining> = layer.pipe(
+  Layer.provide(Limits.layerConfig)
+)

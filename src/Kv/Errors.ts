@@ -10,6 +10,7 @@ import {
   PreconditionFailed,
   ServiceUnavailable
 } from "../Http/ApiError.ts"
+import type { FeedBusy } from "./ChangeFeed.ts"
 import type { HistoryTrimmed } from "./ChangeLog.ts"
 import { etag } from "./Preconditions.ts"
 import type * as Store from "./Store.ts"
@@ -30,6 +31,9 @@ export const busy = (error: Store.StoreBusy): ServiceUnavailable =>
     error: "Too many requests are waiting for the store",
     headers: { "retry-after": String(error.retryAfterSeconds) }
   })
+
+export const feedBusy = (error: FeedBusy): ServiceUnavailable =>
+  new ServiceUnavailable({ error: error.reason, headers: { "retry-after": String(error.retryAfterSeconds) } })
 
 export const trimmed = (error: HistoryTrimmed): Gone =>
   new Gone({

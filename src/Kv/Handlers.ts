@@ -7,7 +7,7 @@ import { type BadRequest, NotFound, type PayloadTooLarge } from "../Http/ApiErro
 import * as Reply from "../Http/Reply.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
 import { type BatchPayload, maxPage, type SetPayload } from "./Api.ts"
-import { ChangeFeed } from "./ChangeFeed.ts"
+import { ChangeFeed, type FeedBusy } from "./ChangeFeed.ts"
 import type { ChangeQuery, HistoryTrimmed } from "./ChangeLog.ts"
 import * as Cursor from "./Cursor.ts"
 import { type StoredEntry, toJson } from "./Entry.ts"
@@ -218,7 +218,8 @@ const queryOf = (params: FeedParams): Either.Either<ChangeQuery, BadRequest | Pa
 
 const feedFailures = {
   StoreUnavailable: Errors.unavailable,
-  HistoryTrimmed: (error: HistoryTrimmed) => Effect.fail(Errors.trimmed(error))
+  HistoryTrimmed: (error: HistoryTrimmed) => Effect.fail(Errors.trimmed(error)),
+  FeedBusy: (error: FeedBusy) => Effect.fail(Errors.feedBusy(error))
 }
 
 /** A page of the change log; it may wait for one. */
@@ -227,12 +228,8 @@ export const changes = Effect.fnUntraced(function* (request: {
 }) {
   const feed = yield* ChangeFeed
   const query = yield* queryOf(request.urlParams)
-  const page = yield* feed.poll(query, Duration.seconds(request.urlParams.wait ?? 0)).pipe(
-    Effect.catchTags({
-      StoreUnavailable: Errors.unavailable,
-      HistoryTrimmed: error => Effect.fail(Errors.trimmed(error))
-    })
-  )
+  const wait = Duration.seconds(request.urlParams.wait ?? 0)
+  const page = yield* Effect.catchTags(feed.poll(query, wait), feedFailures)
   return Reply.json(`{"changes":${page.changes},"lastSeq":${page.lastSeq}}`)
 })
 

@@ -1,0 +1,139 @@
+import { Clock, Effect, Schedule, type Scope } from "effect"
+import { Draining } from "../../Http/Draining.ts"
+import type { Upgrade } from "../../Http/Upgrade.ts"
+import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
+import { pauseAfterNothing } from "./Follow.ts"
+import { Handshake, type UpgradeFailed } from "./Handshake.ts"
+import type { Page } from "./Page.ts"
+import { type Pages, tail } from "./Pages.ts"
+import { closeCodes, timing, Watchers } from "./Watchers.ts"
+
+/** The WebSockets that follow the log, served by a few fibers however many they are. */
+export interface Hub {
+  /**
+   * Makes a WebSocket of a request and sends it what is new. `onClose` is called once, when the connection is
+   * closed; it is not called where the handshake fails.
+   */
+  readonly adopt: (
+    upgrade: Upgrade,
+    query: ChangeQuery,
+    first: Page,
+    onClose: () => void
+  ) => Effect.Effect<void, UpgradeFailed>
+}
+
+/** So many groups of lagging followers are served before those at the end get their turn. */
+const groupsPerRound = 16
+
+const firstPause = 100
+const longestPause = 2000
+
+/** Lets sockets be read and written before the next round. */
+const turn = Effect.async<void>(resume => {
+  const handle = setImmediate(() => resume(Effect.void))
+  return Effect.sync(() => clearImmediate(handle))
+})
+
+const trimmedReason = "The history is no longer kept; list again"
+
+export const make = (
+  pages: Pages,
+  unsentBytes: number
+): Effect.Effect<Hub, never, ChangeLog | Draining | Scope.Scope> =>
+  Effect.gen(function* () {
+    const log = yield* ChangeLog
+    const draining = yield* Draining
+    const work = Effect.unsafeMakeLatch(false)
+    const watchers = new Watchers(unsentBytes, pages.end, () => work.unsafeOpen())
+    const handshake = new Handshake()
+    let pause = firstPause
+
+    const whenAway = Effect.suspend(() => {
+      const now = pause
+      pause = Math.min(2 * pause, longestPause)
+      return Effect.sleep(now)
+    })
+
+    const serveLagging = Effect.gen(function* () {
+      for (const group of watchers.groups(groupsPerRound)) {
+        yield* pages.next(group.query).pipe(
+          Effect.zip(Clock.currentTimeMillis),
+          Effect.map(([page, now]) => watchers.advanceGroup(group, page, now)),
+          Effect.catchTag("HistoryTrimmed", () =>
+            Effect.map(Clock.currentTimeMillis, now =>
+              watchers.closeGroup(group, closeCodes.trimmed, trimmedReason, now)
+            )
+          )
+        )
+      }
+    })
+
+    /** Returns whether the log had anything new. */
+    const serveEnd = Effect.suspend(() => {
+      const from = watchers.position
+      if (!watchers.atEnd) return Effect.succeed(true)
+      return pages.next(tail(from)).pipe(
+        Effect.zip(Clock.currentTimeMillis),
+        Effect.map(([page, now]) => {
+          watchers.advance(page, from, now)
+          return page.lastSeq !== from
+        }),
+        Effect.catchTag("HistoryTrimmed", () =>
+          Effect.map(Clock.currentTimeMillis, now => {
+            watchers.closeAtEnd(closeCodes.trimmed, trimmedReason, now)
+            return true
+          })
+        )
+      )
+    })
+
+    /** Waits until there is something to do. Returns whether it is because the log has grown. */
+    const untilWork = Effect.suspend(() => {
+      if (watchers.lagging) return Effect.succeed(false)
+      const woken = Effect.as(work.await, false)
+      return watchers.atEnd ? Effect.raceFirst(woken, Effect.as(log.awaitPast(watchers.position), true)) : woken
+    })
+
+    const round = Effect.gen(function* () {
+      const grown = yield* untilWork
+      work.unsafeClose()
+      yield* turn
+      yield* serveLagging
+      const moved = yield* serveEnd
+      pause = firstPause
+      if (grown && !moved) yield* Effect.sleep(pauseAfterNothing)
+    })
+
+    const pump = round.pipe(
+      Effect.catchTag("StoreUnavailable", () => whenAway),
+      Effect.catchAllCause(cause => Effect.zipRight(Effect.logError("The change feed stumbled", cause), whenAway)),
+      Effect.forever
+    )
+
+    const tick = Effect.map(Clock.currentTimeMillis, now => watchers.tick(now))
+
+    // A log that was reset grows past nobody's position, so look at it even when nothing moves.
+    const look = Effect.sync(() => work.unsafeOpen())
+
+    const closeAll = Effect.map(Clock.currentTimeMillis, now =>
+      watchers.closeAll(closeCodes.goingAway, "The service is shutting down", now)
+    )
+
+    yield* Effect.addFinalizer(() =>
+      closeAll.pipe(Effect.zipRight(turn), Effect.zipRight(Effect.sync(() => watchers.terminateAll())))
+    )
+    yield* Effect.forkScoped(pump)
+    yield* Effect.forkScoped(Effect.schedule(tick, Schedule.spaced("1 second")))
+    yield* Effect.forkScoped(Effect.schedule(look, Schedule.spaced(timing.heartbeat)))
+    yield* Effect.forkScoped(Effect.zipRight(draining.begun, closeAll))
+
+    return {
+      adopt: (upgrade, query, first, onClose) =>
+        Effect.gen(function* () {
+          const now = yield* Clock.currentTimeMillis
+          const socket = yield* handshake.shake(upgrade)
+          watchers.add(socket, query, first, now, onClose)
+          if (draining.hasBegun()) yield* closeAll
+        })
+    }
+  })

@@ -1,0 +1,310 @@
+import { WebSocket } from "ws"
+import type { ChangeQuery } from "../ChangeLog.ts"
+import { Page } from "./Page.ts"
+
+/** Close codes, as the service's documentation lists them. */
+export const closeCodes = {
+  goingAway: 1001,
+  slow: 4008,
+  trimmed: 4010
+} as const
+
+/** All in milliseconds. */
+export const timing = {
+  /** Idle for so long, a follower is sent a heartbeat; it is pinged as often. */
+  heartbeat: 15_000,
+  /** So long may a follower leave what it was sent unread. */
+  drain: 30_000,
+  /** So long may a closing handshake take. */
+  close: 5_000
+} as const
+
+/** Pings without any sign of life, after which a follower is given up. */
+const unansweredPings = 2
+
+/**
+ * Where a follower stands: at the common position, past it, before it, unable to take more, or on its way out.
+ */
+type Phase = "live" | "ahead" | "behind" | "blocked" | "closing"
+
+/** One WebSocket that follows the log. */
+interface Watcher {
+  readonly socket: WebSocket
+  readonly tenant: string
+  readonly limit: number
+  readonly written: () => void
+  phase: Phase
+  /** The last `seq` sent; out of date while live, when the common position says it. */
+  cursor: number
+  lastSent: number
+  /** When it was blocked, or began to close. */
+  since: number
+  nextPing: number
+  unanswered: number
+}
+
+/** Followers that want the same page. */
+export interface Group {
+  readonly query: ChangeQuery
+  readonly members: Array<Watcher>
+}
+
+const text = { binary: false }
+
+/**
+ * All WebSockets that follow the log, without effects: time (epoch milliseconds) is passed in, and pages are brought.
+ *
+ * Those at the log's end share one position and are found by tenant, so that a commit costs as many steps as it has
+ * readers. A follower whose unsent bytes are over the bound gets nothing until it has drained.
+ */
+export class Watchers {
+  private readonly all = new Set<Watcher>()
+  private readonly live = new Map<string, Set<Watcher>>()
+  private readonly ahead = new Set<Watcher>()
+  private readonly behind = new Set<Watcher>()
+  private common = 0
+
+  /**
+   * @param unsentBytes the bound of unsent bytes for one follower
+   * @param endOfLog the furthest `seq` known
+   * @param wake called when there is something to do between pages
+   */
+  constructor(
+    private readonly unsentBytes: number,
+    private readonly endOfLog: () => number,
+    private readonly wake: () => void
+  ) {}
+
+  /** Where those stand who have all that there is. */
+  get position(): number {
+    return this.common
+  }
+
+  /** Whether anybody waits for what comes after the position. */
+  get atEnd(): boolean {
+    return this.live.size > 0 || this.ahead.size > 0
+  }
+
+  /** Whether anybody has yet to reach the position. */
+  get lagging(): boolean {
+    return this.behind.size > 0
+  }
+
+  /** Takes a WebSocket in, with the first page for it. `onClose` is called once, when it is closed. */
+  add(socket: WebSocket, query: ChangeQuery, first: Page, now: number, onClose: () => void): void {
+    const watcher: Watcher = {
+      socket,
+      tenant: query.tenant,
+      limit: query.limit,
+      written: () => this.drained(watcher),
+      phase: "behind",
+      cursor: query.after,
+      lastSent: now,
+      since: now,
+      nextPing: now + timing.heartbeat,
+      unanswered: 0
+    }
+    const alive = () => {
+      watcher.unanswered = 0
+    }
+    this.all.add(watcher)
+    socket.on("message", alive).on("ping", alive).on("pong", alive)
+    // What went wrong shows in the close code; the ticker sees to it that the connection ends.
+    socket.on("error", () => {})
+    socket.on("close", () => {
+      this.leave(watcher)
+      this.all.delete(watcher)
+      onClose()
+    })
+    this.deliver(watcher, first, now)
+    this.enter(watcher)
+    this.wake()
+  }
+
+  /** Those who have yet to reach the position, in at most so many groups; others come first the next time. */
+  groups(most: number): ReadonlyArray<Group> {
+    const groups = new Map<string, Group>()
+    for (const watcher of this.behind) {
+      const { cursor, limit, tenant } = watcher
+      const key = `${cursor} ${limit} ${tenant}`
+      const group = groups.get(key)
+      if (group !== undefined) group.members.push(watcher)
+      else if (groups.size < most) groups.set(key, { query: { after: cursor, limit, tenant }, members: [watcher] })
+    }
+    return [...groups.values()]
+  }
+
+  /** Gives a group the page that it wants. */
+  advanceGroup({ members, query }: Group, page: Page, now: number): void {
+    for (const watcher of members) {
+      if (watcher.phase !== "behind" || watcher.cursor !== query.after) continue
+      this.leave(watcher)
+      this.deliver(watcher, page, now)
+      this.enter(watcher)
+    }
+  }
+
+  /** Gives those at the end what an unfiltered page after `from` has for them, if they still stand there. */
+  advance(page: Page, from: number, now: number): void {
+    if (from !== this.common) return
+    if (page.lastSeq < from) {
+      this.goBack(page.lastSeq, now)
+      return
+    }
+    this.common = page.lastSeq
+    for (const tenant of page.count === 0 ? [] : new Set(["", ...page.tenants])) {
+      const parts = new Map<number, ReadonlyArray<Page>>()
+      for (const watcher of this.live.get(tenant) ?? []) {
+        const { limit } = watcher
+        if (!parts.has(limit)) parts.set(limit, page.split({ after: from, limit, tenant }))
+        this.deliverAll(watcher, parts.get(limit)!, now)
+      }
+    }
+    for (const watcher of this.ahead) {
+      const { cursor: after, limit, tenant } = watcher
+      if (after <= this.common) this.deliverAll(watcher, page.split({ after, limit, tenant }), now)
+    }
+  }
+
+  /** Heartbeats, pings and deadlines; to be called about once a second. */
+  tick(now: number): void {
+    const heartbeats = new Map<number, Buffer>()
+    const heartbeat = (lastSeq: number): Buffer => {
+      const known = heartbeats.get(lastSeq) ?? Buffer.from(`{"type":"heartbeat","lastSeq":${lastSeq}}`)
+      heartbeats.set(lastSeq, known)
+      return known
+    }
+    for (const watcher of this.all) {
+      const { phase, since, socket } = watcher
+      if (phase === "closing") {
+        if (now - since >= timing.close) socket.terminate()
+      } else if (socket.readyState !== WebSocket.OPEN) {
+        this.startClosing(watcher, now)
+      } else if (phase === "blocked") {
+        if (now - since >= timing.drain) this.close(watcher, closeCodes.slow, "Too slow; resume after lastSeq", now)
+      } else {
+        if (now >= watcher.nextPing) {
+          if (watcher.unanswered >= unansweredPings) {
+            socket.terminate()
+            continue
+          }
+          watcher.unanswered++
+          watcher.nextPing = now + timing.heartbeat
+          socket.ping()
+        }
+        if (now - watcher.lastSent >= timing.heartbeat) {
+          watcher.lastSent = now
+          socket.send(heartbeat(phase === "live" ? this.common : watcher.cursor), text)
+        }
+      }
+    }
+  }
+
+  closeGroup(group: Group, code: number, reason: string, now: number): void {
+    for (const watcher of group.members) this.close(watcher, code, reason, now)
+  }
+
+  /** Closes those who wait for what comes after the position. */
+  closeAtEnd(code: number, reason: string, now: number): void {
+    const waiting = [...this.all].filter(({ phase }) => phase === "live" || phase === "ahead")
+    for (const watcher of waiting) this.close(watcher, code, reason, now)
+  }
+
+  closeAll(code: number, reason: string, now: number): void {
+    for (const watcher of this.all) this.close(watcher, code, reason, now)
+  }
+
+  /** Ends all connections at once. */
+  terminateAll(): void {
+    for (const { socket } of this.all) socket.terminate()
+  }
+
+  /** The log ends before the position. Its readers learn where, and go on from there. */
+  private goBack(lastSeq: number, now: number): void {
+    const page = Page.empty(lastSeq)
+    const waiting = [...this.all].filter(({ phase }) => phase === "live" || phase === "ahead")
+    for (const watcher of waiting) {
+      this.leave(watcher)
+      this.deliver(watcher, page, now)
+    }
+    this.common = lastSeq
+    for (const watcher of waiting) this.enter(watcher)
+  }
+
+  /** Delivers pages as long as the follower takes them, and puts it where it then stands. */
+  private deliverAll(watcher: Watcher, pages: ReadonlyArray<Page>, now: number): void {
+    for (const page of pages) {
+      this.deliver(watcher, page, now)
+      if (watcher.phase === "blocked" || watcher.phase === "closing") return
+    }
+    if (watcher.phase === "live" && watcher.cursor === this.common) return
+    this.leave(watcher)
+    this.enter(watcher)
+  }
+
+  /** Sends a page, unless it tells nothing. The follower may be blocked by it. */
+  private deliver(watcher: Watcher, page: Page, now: number): void {
+    const { socket } = watcher
+    if (watcher.phase === "closing") return
+    if (socket.readyState !== WebSocket.OPEN) {
+      this.startClosing(watcher, now)
+      return
+    }
+    const tells = page.count > 0 || page.lastSeq < watcher.cursor
+    watcher.cursor = page.lastSeq
+    if (!tells) return
+    watcher.lastSent = now
+    socket.send(page.frame, text, watcher.written)
+    if (socket.bufferedAmount <= this.unsentBytes) return
+    this.leave(watcher)
+    watcher.phase = "blocked"
+    watcher.since = now
+  }
+
+  /** Called whenever something sent has left for the network. */
+  private drained(watcher: Watcher): void {
+    if (watcher.phase !== "blocked" || watcher.socket.bufferedAmount > this.unsentBytes) return
+    watcher.unanswered = 0
+    // Whatever happened to the log meanwhile, a page read from the cursor tells it.
+    watcher.phase = "behind"
+    this.behind.add(watcher)
+    this.wake()
+  }
+
+  private enter(watcher: Watcher): void {
+    const { cursor, phase, tenant } = watcher
+    if (phase === "blocked" || phase === "closing") return
+    if (!this.atEnd && cursor >= this.endOfLog()) this.common = cursor
+    if (this.atEnd ? cursor === this.common : cursor >= this.endOfLog()) {
+      watcher.phase = "live"
+      const peers = this.live.get(tenant)
+      if (peers === undefined) this.live.set(tenant, new Set([watcher]))
+      else peers.add(watcher)
+    } else if (this.atEnd && cursor > this.common) {
+      watcher.phase = "ahead"
+      this.ahead.add(watcher)
+    } else {
+      watcher.phase = "behind"
+      this.behind.add(watcher)
+    }
+  }
+
+  private leave(watcher: Watcher): void {
+    this.behind.delete(watcher)
+    this.ahead.delete(watcher)
+    const peers = this.live.get(watcher.tenant)
+    if (peers?.delete(watcher) && peers.size === 0) this.live.delete(watcher.tenant)
+  }
+
+  private close(watcher: Watcher, code: number, reason: string, now: number): void {
+    if (watcher.phase === "closing") return
+    this.startClosing(watcher, now)
+    watcher.socket.close(code, reason)
+  }
+
+  private startClosing(watcher: Watcher, now: number): void {
+    this.leave(watcher)
+    watcher.phase = "closing"
+    watcher.since = now
+  }
+}
