@@ -1,0 +1,191 @@
+/**
+ * The store in one SQLite database: reads on the main thread, writes in groups on a thread of their own.
+ */
+import { Clock, type ConfigError, Context, Duration, Effect, Either, Layer, Option, type Scope } from "effect"
+import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
+import { PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
+import type { Committed, Write } from "../Kv/Write.ts"
+import * as Setting from "../Setting.ts"
+import * as GroupCommit from "./GroupCommit.ts"
+import { Signal } from "./Signal.ts"
+import type { Lock } from "./Sqlite/Lock.ts"
+import type { Outcome, Reply, Request } from "./Sqlite/Messages.ts"
+import { open } from "./Sqlite/Opening.ts"
+import { Reader } from "./Sqlite/Reader.ts"
+import { filesIn } from "./Sqlite/StoreFile.ts"
+import { StoreRefused } from "./Sqlite/StoreRefused.ts"
+import * as WriterPort from "./Sqlite/WriterPort.ts"
+
+export { StoreRefused } from "./Sqlite/StoreRefused.ts"
+
+/** Where the store lies, and how it writes. */
+export interface Options {
+  /** Made when it is missing; the database is the file `kv.db` in it. */
+  readonly directory: string
+  /**
+   * Whether writes have a thread of their own (`"thread"`, the default), or block the calling one (`"inline"`), for
+   * where a program is bundled into one file or threads are not to be had.
+   */
+  readonly writer?: "thread" | "inline"
+}
+
+/** How long expiry, retention and probes wait for the writer, in milliseconds. */
+const patience = 1800
+
+/** Entries that one transaction expires, and records that one removes: others get their turn in between. */
+const expiryPortion = 500
+const trimPortion = 200
+
+/** The ports of a store in a directory, which belongs to it until the scope closes. */
+export const make = (options: Options): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const lock = yield* open(options.directory)
+    const file = filesIn(options.directory).database
+    const reader = new Reader(file)
+    const signal = new Signal(0)
+    const port = yield* makePort(options, lock, reader, signal)
+
+    const opened = yield* port.send({ kind: "probe" })
+    if (opened._tag === "Away") {
+      return yield* new StoreRefused({ file, reason: `cannot be opened for writing (${opened.reason})` })
+    }
+    const group = yield* GroupCommit.make<Write, Committed, PreconditionFailed | StoreUnavailable>({
+      commit: (writes, now) => Effect.flatMap(port.send({ kind: "commit", writes, now }), outcomesOf),
+      weigh
+    })
+
+    const maintenance = yield* Effect.makeSemaphore(1)
+    const ask = (request: Request): Effect.Effect<number, StoreUnavailable> =>
+      Effect.flatMap(port.send(request), reply =>
+        reply._tag === "Done" ? Effect.succeed(reply.count) : new StoreUnavailable({ reason: reply.reason })
+      ).pipe(
+        Effect.timeoutFail({
+          duration: patience,
+          onTimeout: () => new StoreUnavailable({ reason: `${request.kind} takes longer than ${patience} ms` })
+        }),
+        maintenance.withPermits(1)
+      )
+    const inPortions = (size: number, portion: Effect.Effect<number, StoreUnavailable>) =>
+      Effect.iterate(
+        { total: 0, last: size },
+        {
+          while: ({ last }) => last === size,
+          body: ({ total }) => Effect.map(portion, count => ({ total: total + count, last: count }))
+        }
+      ).pipe(Effect.map(({ total }) => total))
+
+    const store = Store.of({
+      get: (namespace, key) =>
+        reader.read((connection, now) => Option.fromNullable(connection.get(namespace, key, now))),
+      list: query =>
+        reader.read((connection, now) =>
+          connection.inSnapshot(() => ({
+            ...connection.entries({ ...query, now }),
+            lastSeq: connection.lastSeq()
+          }))
+        ),
+      listAll: selection => reader.listAll(selection),
+      commit: write => group.submit(write),
+      ready: Effect.gen(function* () {
+        if (group.isStuck()) return false
+        const reply = yield* port.send({ kind: "probe" })
+        yield* reader.read(connection => connection.lastSeq())
+        return reply._tag === "Done"
+      }).pipe(
+        Effect.timeoutTo({ duration: "1 second", onSuccess: answer => answer, onTimeout: () => false }),
+        Effect.catchAll(() => Effect.succeed(false))
+      )
+    })
+
+    const log = ChangeLog.of({
+      read: query =>
+        Effect.flatMap(
+          reader.read(connection => connection.changes(query)),
+          page => ("_tag" in page ? new HistoryTrimmed({ trimmedSeq: page.trimmedSeq }) : Effect.succeed(page))
+        ),
+      lastSeq: reader.read(connection => connection.lastSeq()),
+      awaitPast: seq => signal.awaitPast(seq),
+      trim: age =>
+        Effect.flatMap(Clock.currentTimeMillis, now =>
+          inPortions(trimPortion, ask({ kind: "trim", before: now - Duration.toMillis(age), limit: trimPortion }))
+        ),
+      expire: inPortions(
+        expiryPortion,
+        Effect.flatMap(Clock.currentTimeMillis, now => ask({ kind: "expire", now, limit: expiryPortion }))
+      )
+    })
+
+    return Context.make(Store, store).pipe(Context.add(ChangeLog, log))
+  })
+
+/** The way to the writer, with the reader kept in step with what the writer finds. */
+const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal) =>
+  Effect.gen(function* () {
+    let isOpen = true
+    const onReply = (reply: Reply): void => {
+      if (!isOpen) return
+      if (reply._tag === "Done") {
+        if (reader.isElsewhere(reply.databaseId)) replace("the database was replaced")
+        else {
+          reader.open(reply.databaseId)
+          signal.raise(reply.lastSeq)
+        }
+      } else if (reply.obstacle === "missing") reader.suspend(reply.reason)
+      else if (reply.obstacle === "replaced") replace(reply.reason)
+      else if (reply.obstacle === "pinned") reader.cutSnapshots(reply.reason)
+    }
+    // What stands there now may be another process's, if it took the lock's file along.
+    const replace = (reason: string): void => {
+      reader.close(reason)
+      if (lock.isHeld()) port.post({ kind: "reopen" }, () => {})
+    }
+    const make = options.writer === "inline" ? WriterPort.makeInline : WriterPort.makeThread
+    const port: WriterPort.WriterPort = yield* make({ file: filesIn(options.directory).database, onReply })
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        isOpen = false
+        reader.close("the store is closed")
+      })
+    )
+    return port
+  })
+
+const weigh = ({ operations }: Write): GroupCommit.Weight => {
+  let bytes = 0
+  for (const operation of operations) {
+    bytes += 64 + operation.namespace.length + operation.key.length
+    if (operation.op === "set") bytes += operation.value.length
+  }
+  return { operations: operations.length, bytes }
+}
+
+const outcomesOf = (reply: Reply) =>
+  reply._tag === "Away"
+    ? Effect.fail(new StoreUnavailable({ reason: reply.reason }))
+    : Effect.succeed(reply.outcomes.map(outcomeOf))
+
+const outcomeOf = (outcome: Outcome): Either.Either<Committed, PreconditionFailed | StoreUnavailable> => {
+  switch (outcome._tag) {
+    case "Committed":
+      return Either.right(outcome.committed)
+    case "Refused":
+      return Either.left(new PreconditionFailed({ index: outcome.index, currentVersion: outcome.currentVersion }))
+    case "Failed":
+      return Either.left(new StoreUnavailable({ reason: outcome.reason }))
+  }
+}
+
+/** The store in a directory. */
+export const layer = (options: Options): Layer.Layer<Store | ChangeLog, StoreRefused> =>
+  Layer.scopedContext(make(options))
+
+/** Where the store lies, as the environment says. */
+export const config = Setting.string("DATA_DIR", {
+  description: "Directory of the database, made when it is missing",
+  default: "./data"
+})
+
+/** The store in the directory that the environment names. */
+export const layerConfig: Layer.Layer<Store | ChangeLog, StoreRefused | ConfigError.ConfigError> = Layer.unwrapEffect(
+  Effect.map(config, directory => layer({ directory }))
+)

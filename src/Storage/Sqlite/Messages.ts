@@ -1,0 +1,38 @@
+/** What goes between the store and its writer, in one thread or across two. */
+import type { Committed, Refused, Write } from "../../Kv/Write.ts"
+import type { Obstacle } from "./StoreFile.ts"
+
+/** Times are epoch milliseconds; limits bound what one transaction does. */
+export type Request =
+  | { readonly kind: "commit"; readonly writes: ReadonlyArray<Write>; readonly now: number }
+  /** Deletes entries that have run out. */
+  | { readonly kind: "expire"; readonly now: number; readonly limit: number }
+  /** Removes the oldest records from before a time. */
+  | { readonly kind: "trim"; readonly before: number; readonly limit: number }
+  /** Asks whether a commit could be made. */
+  | { readonly kind: "probe" }
+  /** Opens the file that now stands in the place of the old one; all readers have been closed. */
+  | { readonly kind: "reopen" }
+  | { readonly kind: "close" }
+
+export type Kind = Request["kind"]
+
+/** What became of one write of a group. */
+export type Outcome =
+  | { readonly _tag: "Committed"; readonly committed: Committed }
+  | Refused
+  | { readonly _tag: "Failed"; readonly reason: string }
+
+export type Reply =
+  | {
+      readonly _tag: "Done"
+      /** For a commit, one for each write. */
+      readonly outcomes: ReadonlyArray<Outcome>
+      /** For expire and trim, how many records they made or removed. */
+      readonly count: number
+      /** The end of the log. */
+      readonly lastSeq: number
+      /** Which file the writer has open. */
+      readonly databaseId: string | undefined
+    }
+  | { readonly _tag: "Away"; readonly obstacle: Obstacle; readonly reason: string }

@@ -1,0 +1,144 @@
+import {
+  accessSync,
+  closeSync,
+  constants,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync
+} from "node:fs"
+import { dirname } from "node:path"
+import Database from "better-sqlite3"
+import { Cause, Effect, type Scope } from "effect"
+import * as Lock from "./Lock.ts"
+import { migrate, migrationsTable } from "./Migrations.ts"
+import { applicationId, filesIn, schemaVersion } from "./StoreFile.ts"
+import { StoreRefused } from "./StoreRefused.ts"
+
+const headerBytes = 100
+const magic = "SQLite format 3\u0000"
+
+/** What the first 100 bytes of a database say (https://www.sqlite.org/fileformat.html, 1.3). */
+interface Header {
+  readonly isSqlite: boolean
+  readonly applicationId: number
+  readonly userVersion: number
+}
+
+/** Reads a header from bytes, which may be fewer than there should be. */
+export const parseHeader = (bytes: Buffer): Header =>
+  bytes.length < headerBytes || bytes.toString("latin1", 0, magic.length) !== magic
+    ? { isSqlite: false, applicationId: 0, userVersion: 0 }
+    : { isSqlite: true, applicationId: bytes.readUInt32BE(68), userVersion: bytes.readUInt32BE(60) }
+
+/**
+ * Takes the lock of a store and makes sure that its database is there, ours, and of this schema.
+ *
+ * A database that is refused has not been touched; a new one is made under another name and comes to its own whole.
+ */
+export const open = (directory: string): Effect.Effect<Lock.Lock, StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const files = filesIn(directory)
+    yield* attempt(directory, "cannot be used as the directory of a store", () => {
+      mkdirSync(directory, { recursive: true })
+      accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
+    })
+    const lock = yield* Lock.acquire(files.lock)
+    const version = yield* versionOf(files.database)
+    if (version === undefined) yield* create(files.database)
+    else if (version < schemaVersion) yield* migrating(files.database, files.database)
+    return lock
+  })
+
+/** The schema version of a database that is ours, or `undefined` where there is none. */
+const versionOf = (file: string): Effect.Effect<number | undefined, StoreRefused> =>
+  Effect.gen(function* () {
+    // SQLite only comes near the file when its header has been found to be ours.
+    const header = yield* attempt(file, "cannot be read", () => readHeader(file))
+    const log = yield* attempt(file, "cannot be read", () => statSync(`${file}-wal`, { throwIfNoEntry: false }))
+    if (header === undefined) {
+      if (log === undefined || log.size === 0) return undefined
+      return yield* refuse(file, `is missing or empty, while ${file}-wal has data of it: restore it, or move that away`)
+    }
+    if (!header.isSqlite) return yield* refuse(file, "is not a SQLite database")
+    if (header.applicationId !== applicationId) return yield* refuse(file, "is the database of another application")
+    if (header.userVersion > schemaVersion) return yield* refuseNewer(file, header.userVersion)
+    yield* attempt(file, "cannot be written", () => accessSync(file, constants.R_OK | constants.W_OK))
+    if (log === undefined || log.size === 0) return header.userVersion
+    // The header may lag behind the log.
+    const version = yield* attempt(file, "cannot be opened", () => versionWithLog(file))
+    return version > schemaVersion ? yield* refuseNewer(file, version) : version
+  })
+
+const readHeader = (file: string): Header | undefined => {
+  const stat = statSync(file, { throwIfNoEntry: false })
+  if (stat === undefined) return undefined
+  if (!stat.isFile()) return { isSqlite: false, applicationId: 0, userVersion: 0 }
+  if (stat.size === 0) return undefined
+  const descriptor = openSync(file, "r")
+  try {
+    const bytes = Buffer.alloc(headerBytes)
+    return parseHeader(bytes.subarray(0, readSync(descriptor, bytes, 0, headerBytes, 0)))
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+const versionWithLog = (file: string): number => {
+  const db = new Database(file, { readonly: true, fileMustExist: true, timeout: 0 })
+  try {
+    const migration = db.prepare<[], number | null>(`SELECT max(migration_id) FROM ${migrationsTable}`).pluck().get()
+    return Math.max(Number(db.pragma("user_version", { simple: true })), migration ?? 0)
+  } finally {
+    db.close()
+  }
+}
+
+const create = (file: string): Effect.Effect<void, StoreRefused> => {
+  const draft = `${file}.new`
+  return Effect.gen(function* () {
+    yield* attempt(draft, "cannot be removed", () => {
+      for (const leftover of [draft, `${draft}-journal`, `${draft}-wal`, `${draft}-shm`])
+        rmSync(leftover, { force: true })
+    })
+    yield* migrating(draft, file)
+    yield* attempt(file, "cannot be created", () => {
+      renameSync(draft, file)
+      flushDirectory(dirname(file))
+    })
+  })
+}
+
+const migrating = (file: string, shown: string): Effect.Effect<void, StoreRefused> =>
+  Effect.catchAllCause(migrate(file), cause =>
+    refuse(shown, `cannot be brought to schema ${schemaVersion} (${messageOf(Cause.squash(cause))})`)
+  )
+
+/** A new name in a directory is only safe once the directory has been flushed. */
+const flushDirectory = (directory: string): void => {
+  const descriptor = openSync(directory, "r")
+  try {
+    fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+const refuse = (file: string, reason: string) => Effect.fail(new StoreRefused({ file, reason }))
+
+const refuseNewer = (file: string, version: number) =>
+  refuse(file, `has schema ${version}, newer than the ${schemaVersion} that this version works with`)
+
+const attempt = <A>(file: string, problem: string, body: () => A): Effect.Effect<A, StoreRefused> =>
+  Effect.try({
+    try: body,
+    catch: error => new StoreRefused({ file, reason: `${problem} (${messageOf(error)})` })
+  })
+
+const messageOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
+}

@@ -1,0 +1,168 @@
+import Database from "better-sqlite3"
+import type { StoredChange } from "../../Kv/Change.ts"
+import type { ChangePage, ChangeQuery } from "../../Kv/ChangeLog.ts"
+import type { StoredEntry } from "../../Kv/Entry.ts"
+import type { Selection } from "../../Kv/Store.ts"
+
+/** A page ends after the value with which it comes to this many characters. */
+const pageSize = 4 * 1024 * 1024
+
+/** Greater than every text: SQLite puts blobs after texts. */
+const afterAllTexts = Buffer.alloc(0)
+
+/** Where the keys that start with a prefix end: the least text after all of them, or the end of all texts. */
+export const endOfPrefix = (prefix: string): string | Buffer => {
+  const points = [...prefix].map(character => character.codePointAt(0)!)
+  for (let last = points.pop(); last !== undefined; last = points.pop()) {
+    if (last === 0x10ffff) continue
+    // Surrogates are no characters of UTF-8: what follows U+D7FF is U+E000.
+    return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1)
+  }
+  return afterAllTexts
+}
+
+/** Whether one text comes after another by the bytes of their UTF-8, as keys are ordered. */
+const isAfter = (a: string, b: string): boolean => Buffer.compare(Buffer.from(a), Buffer.from(b)) > 0
+
+/** Entries of a selection that are visible at `now` (epoch milliseconds) and come after a key. */
+export interface EntryQuery extends Selection {
+  readonly after: string
+  readonly limit: number
+  readonly now: number
+  /** The page ends after the value with which it comes to this many characters. */
+  readonly size?: number
+}
+
+export interface EntryRows {
+  readonly entries: ReadonlyArray<StoredEntry>
+  readonly more: boolean
+}
+
+export interface TrimmedBefore {
+  readonly _tag: "TrimmedBefore"
+  readonly trimmedSeq: number
+}
+
+/**
+ * A connection that only reads. Each method reads from one snapshot, within a transaction of its own or within one
+ * that `hold` began. Statements throw `SqliteError`; nothing is caught here.
+ */
+export class ReaderConnection {
+  private readonly db: Database.Database
+  private readonly statements: ReturnType<typeof prepare>
+
+  constructor(file: string, cacheKiB: number) {
+    this.db = new Database(file, { readonly: true, fileMustExist: true, timeout: 100 })
+    try {
+      this.db.pragma(`cache_size = -${cacheKiB}`)
+      this.db.pragma("mmap_size = 0")
+      this.statements = prepare(this.db)
+    } catch (error) {
+      this.db.close()
+      throw error
+    }
+  }
+
+  get(namespace: string, key: string, now: number): StoredEntry | undefined {
+    return this.statements.get.get(namespace, key, now)
+  }
+
+  lastSeq(): number {
+    return this.statements.ends.get()?.last ?? 0
+  }
+
+  entries({ namespace, prefix, after, limit, now, size = pageSize }: EntryQuery): EntryRows {
+    // Half a character is the start of no key's bytes, though it may be the start of its UTF-16.
+    if (!prefix.isWellFormed()) return { entries: [], more: false }
+    const end = endOfPrefix(prefix)
+    const rows =
+      after !== "" && !isAfter(prefix, after)
+        ? this.statements.listAfter.iterate(namespace, after, end, now, limit + 1)
+        : this.statements.listFrom.iterate(namespace, prefix, end, now, limit + 1)
+    const entries: Array<StoredEntry> = []
+    let total = 0
+    for (const entry of rows) {
+      if (entries.length === limit || total >= size) return { entries, more: true }
+      entries.push(entry)
+      total += entry.value.length
+    }
+    return { entries, more: false }
+  }
+
+  changes({ after, limit, tenant }: ChangeQuery): ChangePage | TrimmedBefore {
+    return this.inSnapshot(() => {
+      const { first, last } = this.statements.ends.get() ?? { first: null, last: null }
+      if (first === null || last === null) return { changes: [], lastSeq: 0 }
+      // Records are dense and the newest stays, so that what is missing at the start was trimmed.
+      if (after < first - 1) return { _tag: "TrimmedBefore", trimmedSeq: first - 1 }
+      if (after >= last) return { changes: [], lastSeq: last }
+      const rows =
+        tenant === ""
+          ? this.statements.changes.iterate(after, limit)
+          : this.statements.tenantChanges.iterate(tenant, after, limit)
+      const changes: Array<StoredChange> = []
+      let total = 0
+      for (const change of rows) {
+        changes.push(change)
+        total += change.value?.length ?? 0
+        if (total >= pageSize) return { changes, lastSeq: change.seq }
+      }
+      return { changes, lastSeq: changes.length === limit ? changes[limit - 1]!.seq : last }
+    })
+  }
+
+  /** Runs reads that belong together on one snapshot. */
+  inSnapshot<A>(body: () => A): A {
+    if (this.db.inTransaction) return body()
+    this.hold()
+    try {
+      return body()
+    } finally {
+      this.release()
+    }
+  }
+
+  /** Begins a snapshot that later reads share; it is taken with the first of them. */
+  hold(): void {
+    this.statements.begin.run()
+  }
+
+  release(): void {
+    if (this.db.inTransaction) this.statements.commit.run()
+  }
+
+  close(): void {
+    this.db.close()
+  }
+}
+
+const entryColumns =
+  "namespace, key, version, updated_by AS updatedBy, updated_at AS updatedAt, expires_at AS expiresAt, value"
+const changeColumns = "seq, op, namespace, key, version, actor, timestamp, value"
+const visible = "(expires_at IS NULL OR expires_at > ?)"
+
+type ListParameters = [namespace: string, start: string, end: string | Buffer, now: number, limit: number]
+
+const prepare = (db: Database.Database) => ({
+  begin: db.prepare("BEGIN"),
+  commit: db.prepare("COMMIT"),
+  ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
+    "SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"
+  ),
+  get: db.prepare<[string, string, number], StoredEntry>(
+    `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
+  ),
+  listFrom: db.prepare<ListParameters, StoredEntry>(
+    `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key >= ? AND key < ? AND ${visible} ORDER BY key LIMIT ?`
+  ),
+  listAfter: db.prepare<ListParameters, StoredEntry>(
+    `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key > ? AND key < ? AND ${visible} ORDER BY key LIMIT ?`
+  ),
+  changes: db.prepare<[number, number], StoredChange>(
+    `SELECT ${changeColumns} FROM changes WHERE seq > ? ORDER BY seq LIMIT ?`
+  ),
+  // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
+  tenantChanges: db.prepare<[string, number, number], StoredChange>(
+    `SELECT ${changeColumns} FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?`
+  )
+})

@@ -1,0 +1,209 @@
+import Database from "better-sqlite3"
+import type { StoredChange } from "../../Kv/Change.ts"
+import { tenantOf } from "../../Kv/Names.ts"
+import type { KeyState, Step } from "../../Kv/Write.ts"
+import { Away, applicationId, identityOf, schemaVersion } from "./StoreFile.ts"
+
+interface Tail {
+  readonly seq: number
+  readonly timestamp: number
+}
+
+interface EntryState {
+  readonly version: number
+  readonly expiresAt: number | null
+}
+
+interface DueEntry {
+  readonly namespace: string
+  readonly key: string
+  readonly version: number
+}
+
+const MiB = 1024 * 1024
+
+/**
+ * The one connection that writes: prepared statements over the tables, and where its files lay when it was opened.
+ *
+ * Statements throw `SqliteError`; nothing is caught here.
+ */
+export class WriterConnection {
+  readonly db: Database.Database
+  /** Which files are open, to notice when others stand in their place. */
+  readonly databaseId: string | undefined
+  readonly logId: string | undefined
+  private readonly statements: ReturnType<typeof prepare>
+
+  constructor(readonly file: string) {
+    this.db = new Database(file, { fileMustExist: true, timeout: 250 })
+    try {
+      configure(this.db, file)
+      this.statements = prepare(this.db)
+      this.tail()
+      // Where SQLite finds no word on it, a write-ahead log that is opened again goes down to NORMAL at its first read.
+      const synchronous = this.db.pragma("synchronous", { simple: true })
+      if (synchronous !== 2) throw new Away(`${file} cannot be opened with synchronous = FULL`, "failed")
+      this.databaseId = identityOf(file)
+      this.logId = identityOf(`${file}-wal`)
+    } catch (error) {
+      this.db.close()
+      throw error
+    }
+  }
+
+  /** Throws where the open files are no longer those that bear their names: a commit there would be lost. */
+  checkPlace(): void {
+    const databaseId = identityOf(this.file)
+    if (databaseId === undefined) throw new Away(`${this.file} is missing`, "missing")
+    if (databaseId !== this.databaseId) throw new Away(`another file stands in the place of ${this.file}`, "replaced")
+    if (identityOf(`${this.file}-wal`) !== this.logId) {
+      throw new Away(`${this.file}-wal is missing or replaced`, "replaced")
+    }
+  }
+
+  /** The end of the log. */
+  tail(): Tail {
+    return this.statements.tail.get() ?? { seq: 0, timestamp: 0 }
+  }
+
+  stateOf(namespace: string, key: string): KeyState | undefined {
+    const entry = this.statements.entryState.get(namespace, key)
+    if (entry !== undefined) return { version: entry.version, present: true, expiresAt: entry.expiresAt }
+    const version = this.statements.tombstone.get(namespace, key)
+    return version === undefined ? undefined : { version, present: false, expiresAt: null }
+  }
+
+  apply(step: Step, seq: number, timestamp: number): void {
+    if (step.op === "set") this.set(step, timestamp)
+    else {
+      this.statements.deleteEntry.run(step.namespace, step.key)
+      this.statements.bury.run(step.namespace, step.key, step.version, seq)
+    }
+    this.record({
+      seq,
+      op: step.op,
+      namespace: step.namespace,
+      key: step.key,
+      value: step.op === "set" ? step.value : null,
+      version: step.version,
+      actor: step.actor,
+      timestamp
+    })
+  }
+
+  /** Entries that have run out at `now`, those first that ran out first. */
+  due(now: number, limit: number): ReadonlyArray<DueEntry> {
+    return this.statements.due.all(now, limit)
+  }
+
+  /**
+   * Removes the log's oldest records from before a time, at most `limit` and never the newest, with the tombstones
+   * that they made. As `seq` is dense, how many were removed follows from the first that is left.
+   */
+  trim(before: number, limit: number): number {
+    const { lastTrimmable } = this.statements.lastTrimmable.get(limit, before) ?? { lastTrimmable: null }
+    if (lastTrimmable === null) return 0
+    const upTo = Math.min(lastTrimmable, this.tail().seq - 1)
+    this.statements.dropTombstones.run(upTo)
+    return this.statements.dropChanges.run(upTo).changes
+  }
+
+  begin(): void {
+    this.statements.begin.run()
+  }
+
+  commit(): void {
+    this.statements.commit.run()
+  }
+
+  /** Gives a transaction up, if there is still one after an error. */
+  rollback(): void {
+    if (this.db.inTransaction) this.statements.rollback.run()
+  }
+
+  /**
+   * Copies all of the write-ahead log into the database file, flushes that, and empties the log.
+   * Returns whether it could: not while others read an older snapshot.
+   */
+  checkpoint(): boolean {
+    const [row] = this.db.pragma("wal_checkpoint(TRUNCATE)") as ReadonlyArray<{ readonly busy: number }>
+    return row?.busy === 0
+  }
+
+  close(): void {
+    this.db.close()
+  }
+
+  private set(step: Extract<Step, { op: "set" }>, timestamp: number): void {
+    const { namespace, key, value, version, actor, expiresAt } = step
+    const { update, insert, unbury } = this.statements
+    if (version > 1) {
+      if (update.run(value, version, actor, timestamp, expiresAt, namespace, key).changes > 0) return
+      unbury.run(namespace, key)
+    }
+    insert.run(namespace, key, version, actor, timestamp, expiresAt, value)
+  }
+
+  private record(change: StoredChange): void {
+    this.statements.record.run(
+      change.seq,
+      change.op,
+      change.namespace,
+      change.key,
+      change.version,
+      change.actor,
+      change.timestamp,
+      tenantOf(change.namespace),
+      change.value
+    )
+  }
+}
+
+const configure = (db: Database.Database, file: string): void => {
+  const id = db.pragma("application_id", { simple: true })
+  const version = db.pragma("user_version", { simple: true })
+  if (id !== applicationId) throw new Away(`${file} is not a database of this store`, "failed")
+  if (version !== schemaVersion) {
+    throw new Away(`${file} has schema ${version}, and this version works with ${schemaVersion}`, "failed")
+  }
+  const mode = db.pragma("journal_mode = WAL", { simple: true })
+  if (mode !== "wal") throw new Away(`${file} cannot be opened in WAL mode`, "failed")
+  db.pragma("synchronous = FULL")
+  db.pragma("wal_autocheckpoint = 1000")
+  db.pragma(`journal_size_limit = ${64 * MiB}`)
+  db.pragma("cache_size = -8192")
+  db.pragma("mmap_size = 0")
+}
+
+const prepare = (db: Database.Database) => ({
+  begin: db.prepare("BEGIN IMMEDIATE"),
+  commit: db.prepare("COMMIT"),
+  rollback: db.prepare("ROLLBACK"),
+  tail: db.prepare<[], Tail>("SELECT seq, timestamp FROM changes ORDER BY seq DESC LIMIT 1"),
+  entryState: db.prepare<[string, string], EntryState>(
+    "SELECT version, expires_at AS expiresAt FROM entries WHERE namespace = ? AND key = ?"
+  ),
+  tombstone: db
+    .prepare<[string, string], number>("SELECT version FROM tombstones WHERE namespace = ? AND key = ?")
+    .pluck(),
+  update: db.prepare(
+    "UPDATE entries SET value = ?, version = ?, updated_by = ?, updated_at = ?, expires_at = ? WHERE namespace = ? AND key = ?"
+  ),
+  insert: db.prepare(
+    "INSERT INTO entries (namespace, key, version, updated_by, updated_at, expires_at, value) VALUES (?, ?, ?, ?, ?, ?, ?)"
+  ),
+  deleteEntry: db.prepare("DELETE FROM entries WHERE namespace = ? AND key = ?"),
+  bury: db.prepare("INSERT INTO tombstones (namespace, key, version, seq) VALUES (?, ?, ?, ?)"),
+  unbury: db.prepare("DELETE FROM tombstones WHERE namespace = ? AND key = ?"),
+  record: db.prepare(
+    "INSERT INTO changes (seq, op, namespace, key, version, actor, timestamp, tenant, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+  ),
+  due: db.prepare<[number, number], DueEntry>(
+    "SELECT namespace, key, version FROM entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
+  ),
+  lastTrimmable: db.prepare<[number, number], { readonly lastTrimmable: number | null }>(
+    "SELECT max(seq) AS lastTrimmable FROM (SELECT seq, timestamp FROM changes ORDER BY seq LIMIT ?) WHERE timestamp < ?"
+  ),
+  dropChanges: db.prepare("DELETE FROM changes WHERE seq <= ?"),
+  dropTombstones: db.prepare("DELETE FROM tombstones WHERE seq <= ?")
+})

@@ -1,0 +1,139 @@
+import { Worker } from "node:worker_threads"
+import { Deferred, Duration, Effect, Schedule, type Scope } from "effect"
+import type { Kind, Reply, Request } from "./Messages.ts"
+import { Writer } from "./Writer.ts"
+import type { Posted, ThreadData } from "./WriterThread.ts"
+
+type Respond = (reply: Reply) => void
+
+/** The way to the writer. */
+export interface WriterPort {
+  /**
+   * Has a request served. There is one request of a kind at a time: a second is answered with `Away` at once, so that
+   * nothing piles up before a writer that hangs, except for probes, which share one answer.
+   */
+  readonly post: (request: Request, respond: Respond) => void
+  /** As `post`; interrupting it leaves the request under way. */
+  readonly send: (request: Request) => Effect.Effect<Reply>
+}
+
+/** Where to find the writer, and who hears of each reply before whoever asked. */
+export interface Options {
+  readonly file: string
+  readonly onReply: (reply: Reply) => void
+}
+
+const away = (reason: string): Reply => ({ _tag: "Away", obstacle: "failed", reason })
+
+const withSend = (post: WriterPort["post"]): WriterPort => ({
+  post,
+  send: request => Effect.async(resume => post(request, reply => resume(Effect.succeed(reply))))
+})
+
+/** A writer in the calling thread, which each commit blocks. */
+export const makeInline = ({ file, onReply }: Options): Effect.Effect<WriterPort, never, Scope.Scope> =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.sync(() => new Writer(file)),
+      writer => Effect.sync(() => writer.handle({ kind: "close" }))
+    ),
+    writer =>
+      withSend((request, respond) => {
+        const reply = writer.handle(request)
+        onReply(reply)
+        respond(reply)
+      })
+  )
+
+/** Requests that were sent to the thread, and who waits for the answers. */
+class Inbox {
+  private readonly asked = new Map<Kind, Array<Respond>>()
+
+  /** Whether the request is to be sent; otherwise it has its answer, or will share one. */
+  admit(kind: Kind, respond: Respond): boolean {
+    const others = this.asked.get(kind)
+    if (others === undefined) {
+      this.asked.set(kind, [respond])
+      return true
+    }
+    if (kind === "probe") others.push(respond)
+    else respond(away(`the writer has not answered the last ${kind} yet`))
+    return false
+  }
+
+  answer(kind: Kind, reply: Reply): void {
+    const responds = this.asked.get(kind) ?? []
+    this.asked.delete(kind)
+    for (const respond of responds) respond(reply)
+  }
+
+  answerAll(reply: Reply): void {
+    for (const kind of [...this.asked.keys()]) this.answer(kind, reply)
+  }
+}
+
+/** Waits between two starts of a thread that keeps dying: from 100 ms, twice as long each time, up to 2 s. */
+const restarts = Schedule.exponential("100 millis").pipe(
+  Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2))),
+  Schedule.resetAfter("30 seconds")
+)
+
+const startThread = (data: ThreadData): Worker => {
+  const entry = import.meta.url.endsWith(".ts") ? "./WriterThread.dev.mjs" : "./WriterThread.js"
+  return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "kv-writer" })
+}
+
+/** A writer in a thread of its own. When that dies, what is in flight fails, and another is started. */
+export const makeThread = ({ file, onReply }: Options): Effect.Effect<WriterPort, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const inbox = new Inbox()
+    const started = yield* Deferred.make<void>()
+    let current: Worker | undefined
+    let isClosing = false
+
+    const life = Effect.async<never, string>(resume => {
+      const worker = startThread({ file })
+      let reason = "it ended"
+      worker.on("message", ({ kind, reply }: Posted) => {
+        onReply(reply)
+        inbox.answer(kind, reply)
+      })
+      worker.on("error", error => {
+        reason = String(error)
+      })
+      worker.on("exit", () => {
+        current = undefined
+        inbox.answerAll(away(`the writing thread died: ${reason}`))
+        resume(Effect.fail(reason))
+      })
+      current = worker
+      Deferred.unsafeDone(started, Effect.void)
+    })
+
+    yield* life.pipe(
+      Effect.tapError(reason =>
+        isClosing
+          ? Effect.void
+          : Effect.logWarning("the writing thread died and is started again").pipe(Effect.annotateLogs({ reason }))
+      ),
+      Effect.retry({ schedule: restarts, while: () => !isClosing }),
+      Effect.interruptible,
+      Effect.forkScoped
+    )
+    yield* Deferred.await(started)
+
+    const port = withSend((request, respond) => {
+      if (current === undefined) respond(away("the writing thread is being started"))
+      else if (inbox.admit(request.kind, respond)) current.postMessage(request)
+    })
+
+    yield* Effect.addFinalizer(() =>
+      Effect.gen(function* () {
+        isClosing = true
+        // A thread that hangs in the kernel can neither answer nor end; the process's own end takes it along.
+        yield* Effect.timeoutOption(Effect.interruptible(port.send({ kind: "close" })), "5 seconds")
+        yield* Effect.timeoutOption(Effect.interruptible(Effect.promise(async () => current?.terminate())), "2 seconds")
+      })
+    )
+    return port
+  })

@@ -1,0 +1,15 @@
+import { mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { Effect, Layer } from "effect"
+import * as Sqlite from "../../src/Storage/Sqlite.ts"
+
+/** A new directory that is removed with the scope. */
+export const temporaryDirectory = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(join(tmpdir(), "causeway-sqlite-"))),
+  directory => Effect.sync(() => rmSync(directory, { recursive: true, force: true }))
+)
+
+/** A new store in a directory of its own. */
+export const temporaryLayer = (writer: "thread" | "inline") =>
+  Layer.unwrapScoped(Effect.map(temporaryDirectory, directory => Sqlite.layer({ directory, writer })))
