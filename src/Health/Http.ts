@@ -1,13 +1,9 @@
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as GroupLayer from "../Http/GroupLayer.ts"
-import { respond } from "../Http/Reply.ts"
 import { HealthGroup } from "./Api.ts"
-import * as Handlers from "./Handlers.ts"
+import { endpoints } from "./Endpoints.ts"
 
 /** Implements the `health` group of an api that contains it. */
 export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: GroupLayer.ApiWith<typeof HealthGroup, Id, Groups, E, R>
-) =>
-  GroupLayer.make(api, HealthGroup, "health", handlers =>
-    handlers.handle("alive", () => respond(Handlers.alive)).handle("ready", () => respond(Handlers.ready))
-  )
+) => GroupLayer.make(api, HealthGroup, "health", endpoints)

@@ -1,7 +1,12 @@
 import type * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import type { Layer, Scope } from "effect"
+import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import { Effect, type Layer, type Scope } from "effect"
+import type { AnyEndpoints, Incoming, Requirements } from "./Endpoints.ts"
+import { respond } from "./Reply.ts"
+import { upgradeOf } from "./Upgrade.ts"
 
 type AnyGroup = HttpApiGroup.HttpApiGroup.Any
 
@@ -13,11 +18,27 @@ type AnyGroup = HttpApiGroup.HttpApiGroup.Any
 export type ApiWith<Group, Id extends string, Groups extends AnyGroup, E, R> = HttpApi.HttpApi<Id, Groups, E, R> &
   ([Group] extends [Groups] ? unknown : { readonly "the api does not contain this group": Group })
 
+const incomingOf = (request: HttpServerRequest.HttpServerRequest): Incoming => ({
+  target: request.originalUrl.split("?", 1)[0]!,
+  authorization: request.headers.authorization,
+  upgrade: upgradeOf(request)
+})
+
+/** The builder of a group of which nothing is known: its handlers were checked against it when they were written. */
+interface Builder<R> {
+  handle(
+    name: string,
+    handler: (
+      request: { readonly request: HttpServerRequest.HttpServerRequest }
+    ) => Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>
+  ): Builder<R>
+}
+
 /**
  * Implements a group in whichever api contains it, so that its routes stand where that api puts them.
  *
- * It is `HttpApiBuilder.group` for an api that is known by one of its groups only. Middlewares that the host
- * put before the group appear among the requirements.
+ * Middlewares that the host put before the group appear among the requirements. Each handler runs in a span
+ * `<group>.<endpoint>`.
  */
 export const make = <
   Id extends string,
@@ -26,23 +47,37 @@ export const make = <
   R,
   Group extends AnyGroup,
   const Name extends HttpApiGroup.HttpApiGroup.Name<Group>,
-  Return
+  Handlers extends AnyEndpoints<unknown>
 >(
   api: ApiWith<Group, Id, Groups, E, R>,
   _group: Group,
   name: Name,
-  build: (
-    handlers: HttpApiBuilder.Handlers.FromGroup<E, never, HttpApiGroup.HttpApiGroup.WithName<Group, Name>>
-  ) => HttpApiBuilder.Handlers.ValidateReturn<Return>
+  endpoints: Handlers
 ): Layer.Layer<
   HttpApiGroup.ApiGroup<Id, Name>,
-  HttpApiBuilder.Handlers.Error<Return>,
-  Exclude<
-    HttpApiBuilder.Handlers.Context<Return> | HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, Name>,
+  never,
+  Exclude<Requirements<Handlers> | HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, Name>, Scope.Scope>
+> => {
+  type Needs = Exclude<
+    Requirements<Handlers> | HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, Name>,
     Scope.Scope
   >
-> => {
-  const wide: HttpApi.HttpApi<Id, Groups | Group, E, R> = api
-  // The builder looks at no group but the named one, and at nothing of the api beside its groups.
-  return HttpApiBuilder.group<Id, Group, E, never, Name, Return>(wide as HttpApi.HttpApi<Id, Group, E>, name, build)
+  const handlers: AnyEndpoints<unknown> = endpoints
+  const build = (builder: Builder<Needs>): Builder<Needs> =>
+    Object.entries(handlers).reduce(
+      (built, [endpoint, handler]) =>
+        built.handle(endpoint, ({ request, ...decoded }) =>
+          respond(handler({ ...decoded, incoming: incomingOf(request) } as never)).pipe(
+            Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
+          ) as Effect.Effect<HttpServerResponse.HttpServerResponse, never, Needs>
+        ),
+      builder
+    )
+  // The builder's own types follow the handlers of a group known by name; this group is known by its handlers only.
+  const group: (
+    api: HttpApi.HttpApi<Id, Groups, E, R>,
+    name: Name,
+    build: (builder: Builder<Needs>) => Builder<Needs>
+  ) => Layer.Layer<HttpApiGroup.ApiGroup<Id, Name>, never, Needs> = HttpApiBuilder.group as never
+  return group(api, name, build)
 }

@@ -10,6 +10,8 @@ export interface Reply {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | Stream.Stream<Uint8Array> | undefined
+  /** The connection is a WebSocket already and nothing is to be written on it; ends when the connection does. */
+  readonly upgraded?: Effect.Effect<void>
 }
 
 const jsonType = { "content-type": "application/json" }
@@ -35,6 +37,9 @@ export const empty = (status: number, headers: Readonly<Record<string, string>> 
   body: undefined
 })
 
+/** No answer: the connection became a WebSocket, which lasts as long as `closed` takes. */
+export const upgraded = (closed: Effect.Effect<void>): Reply => ({ ...empty(101), upgraded: closed })
+
 /** The answer that an error is. */
 export const fromError = (error: ApiError): Reply => ({
   status: statusOf(error),
@@ -52,8 +57,14 @@ export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse 
     : HttpServerResponse.stream(body, { status, headers, contentType })
 }
 
-/** Runs a handler to a response, errors included, so that its headers survive in any host. */
+/**
+ * Runs a handler to a response, errors included, so that its headers survive in any host. An upgraded connection is
+ * over by then, as the platform's server would write the response on it.
+ */
 export const respond = <R>(
   handler: Effect.Effect<Reply, ApiError, R>
 ): Effect.Effect<HttpServerResponse.HttpServerResponse, never, R> =>
-  Effect.match(handler, { onFailure: error => toResponse(fromError(error)), onSuccess: toResponse })
+  handler.pipe(
+    Effect.tap(reply => reply.upgraded ?? Effect.void),
+    Effect.match({ onFailure: error => toResponse(fromError(error)), onSuccess: toResponse })
+  )

@@ -4,6 +4,17 @@
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 
+/**
+ * How the platform's router has to read paths for names to survive: any length that a request line may have,
+ * letters as they are, and no slash dropped.
+ */
+export const routerConfig = {
+  maxParamLength: 65_536,
+  caseSensitive: true,
+  ignoreDuplicateSlashes: false,
+  ignoreTrailingSlash: false
+} as const
+
 interface Route {
   readonly segments: ReadonlyArray<string>
   readonly methods: Set<string>

@@ -2,8 +2,9 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Option } from "effect"
 import * as Auth from "../Auth/Auth.ts"
 import { NotFound, Unauthorized } from "../Http/ApiError.ts"
+import * as Endpoints from "../Http/Endpoints.ts"
 import * as GroupLayer from "../Http/GroupLayer.ts"
-import { json, type Reply, respond } from "../Http/Reply.ts"
+import { json, type Reply } from "../Http/Reply.ts"
 import { MetricsGroup, prometheusType } from "./Api.ts"
 import { Exposure } from "./Exposure.ts"
 import { Metrics } from "./Metrics.ts"
@@ -30,12 +31,13 @@ const asText = (authorization: string | undefined) =>
     return reply
   })
 
+/** The handlers of the `metrics` group. */
+export const endpoints = Endpoints.of(MetricsGroup, {
+  json: () => asJson,
+  prometheus: ({ incoming }) => asText(incoming.authorization)
+})
+
 /** Implements the `metrics` group of an api that contains it. */
 export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: GroupLayer.ApiWith<typeof MetricsGroup, Id, Groups, E, R>
-) =>
-  GroupLayer.make(api, MetricsGroup, "metrics", handlers =>
-    handlers
-      .handle("json", () => respond(asJson))
-      .handle("prometheus", ({ request }) => respond(asText(request.headers.authorization)))
-  )
+) => GroupLayer.make(api, MetricsGroup, "metrics", endpoints)

@@ -1,14 +1,18 @@
+import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect } from "effect"
+import * as Endpoints from "../Http/Endpoints.ts"
 import * as GroupLayer from "../Http/GroupLayer.ts"
-import { json, respond } from "../Http/Reply.ts"
+import { json } from "../Http/Reply.ts"
 import { DescriptionGroup } from "./Api.ts"
 import * as Document from "./Document.ts"
 
-/** Serves the description of the api that it is given: the document is made once, by the first request. */
+/** The handlers of the `description` group, which describe this api: the document is made by the first request. */
+export const endpoints = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+) => Endpoints.of(DescriptionGroup, { openapi: () => Effect.sync(() => json(Document.text(api))) })
+
+/** Serves the description of the api that it is given. */
 export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: GroupLayer.ApiWith<typeof DescriptionGroup, Id, Groups, E, R>
-) =>
-  GroupLayer.make(api, DescriptionGroup, "description", handlers =>
-    handlers.handle("openapi", () => respond(Effect.sync(() => json(Document.text(api)))))
-  )
+) => GroupLayer.make(api, DescriptionGroup, "description", endpoints(api))

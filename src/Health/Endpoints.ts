@@ -1,0 +1,9 @@
+import * as Endpoints from "../Http/Endpoints.ts"
+import { HealthGroup } from "./Api.ts"
+import * as Handlers from "./Handlers.ts"
+
+/** The handlers of the `health` group. */
+export const endpoints = Endpoints.of(HealthGroup, {
+  alive: () => Handlers.alive,
+  ready: () => Handlers.ready
+})

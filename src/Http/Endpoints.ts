@@ -1,0 +1,46 @@
+/**
+ * Endpoints apart from transports: a group's handlers as plain functions from a decoded request to an answer,
+ * which the platform's server and the compiled edge serve alike.
+ */
+import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import type { Effect } from "effect"
+import type { ApiError } from "./ApiError.ts"
+import type { Reply } from "./Reply.ts"
+import type { Upgrade } from "./Upgrade.ts"
+
+/** What a handler may want to know of a request beside what its contract decodes. */
+export interface Incoming {
+  /** The path as the client wrote it, without its query. */
+  readonly target: string
+  /** The `Authorization` header. */
+  readonly authorization: string | undefined
+  /** Absent where the request asks for no upgrade. */
+  readonly upgrade: Upgrade | undefined
+}
+
+/** A request that matched an endpoint's schemas. */
+export type Decoded<Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any> = Omit<
+  HttpApiEndpoint.HttpApiEndpoint.Request<Endpoint>,
+  "request"
+> & { readonly incoming: Incoming }
+
+/** One handler for each endpoint of a group. */
+export type Endpoints<Group extends HttpApiGroup.HttpApiGroup.Any, R> = {
+  readonly [Endpoint in HttpApiGroup.HttpApiGroup.Endpoints<Group> as Endpoint["name"]]: (
+    request: Decoded<Endpoint>
+  ) => Effect.Effect<Reply, ApiError, R>
+}
+
+/** A group's handlers, whatever the group. */
+export type AnyEndpoints<R> = Readonly<Record<string, (request: never) => Effect.Effect<Reply, ApiError, R>>>
+
+/** What the handlers of a group need. */
+export type Requirements<Handlers> =
+  Handlers extends Readonly<Record<string, (request: never) => Effect.Effect<Reply, ApiError, infer R>>> ? R : never
+
+/** Checks handlers against the group that they implement. */
+export const of = <Group extends HttpApiGroup.HttpApiGroup.Any, Handlers extends Endpoints<Group, unknown>>(
+  _group: Group,
+  handlers: Handlers & Endpoints<Group, unknown>
+): Handlers => handlers

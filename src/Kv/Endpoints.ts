@@ -1,0 +1,18 @@
+import * as Endpoints from "../Http/Endpoints.ts"
+import { upgraded } from "../Http/Reply.ts"
+import { Effect } from "effect"
+import { KvGroup } from "./Api.ts"
+import * as Handlers from "./Handlers.ts"
+
+/** The handlers of the `kv` group. */
+export const endpoints = Endpoints.of(KvGroup, {
+  list: ({ path, urlParams, incoming }) => Handlers.list({ path, urlParams, target: incoming.target }),
+  get: Handlers.get,
+  set: Handlers.set,
+  delete: Handlers.remove,
+  batch: Handlers.batch,
+  changes: Handlers.changes,
+  changesStream: Handlers.changesStream,
+  changesSocket: ({ urlParams, incoming }) =>
+    Effect.map(Handlers.changesSocket({ urlParams, upgrade: incoming.upgrade }), upgraded)
+})
