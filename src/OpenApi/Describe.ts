@@ -114,8 +114,11 @@ const platformError = "HttpApiDecodeError"
 /**
  * Completes the description of an api whose requests, where they do not match the contract, are answered by
  * the declared 400 and not by @effect/platform's own error.
+ *
+ * Anything but a whole document is left alone: an api that is added to another hands its annotations to its groups.
  */
 export const plainDecodeErrors = (spec: Node): Node => {
+  if (!isNode(spec.paths)) return spec
   const components = isNode(spec.components) ? spec.components : {}
   const schemas = mapNode(components.schemas, value => value)
   return {
