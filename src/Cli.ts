@@ -1,0 +1,88 @@
+/**
+ * The command `causeway`.
+ */
+import type { Teardown } from "@effect/platform/Runtime"
+import { Cause, Console, Effect, Exit, Layer, Option, RuntimeFlags, RuntimeFlagsPatch, Schema } from "effect"
+import * as Configuration from "./Configuration.ts"
+import * as Logging from "./Observability/Logging.ts"
+import * as Server from "./Server.ts"
+import * as Setting from "./Setting.ts"
+import { version } from "./Version.ts"
+
+/** The command ends without having done its work; the message is all that a user needs. */
+export class CommandFailed extends Schema.TaggedError<CommandFailed>()("CommandFailed", {
+  message: Schema.String,
+  exitCode: Schema.Int
+}) {}
+
+const usage = "Usage: causeway [--help | --version]"
+
+const column = 32
+
+/** What `--help` prints. */
+export const help = (): string =>
+  [
+    "A versioned key-value store over HTTP, with atomic batches and a change feed that never skips.",
+    "",
+    usage,
+    "",
+    "Without an option it serves until SIGTERM or SIGINT, then finishes what is in flight.",
+    "All configuration is by environment variables; an empty one counts as unset.",
+    "",
+    ...Setting.all().flatMap(({ name, description, allowed, default: shown }) => [
+      `  ${name.padEnd(column)}${description}`,
+      `  ${"".padEnd(column)}${allowed}${shown === "" ? "" : `; default ${shown}`}`
+    ]),
+    "",
+    "To try it: DEV_MODE=true causeway"
+  ].join("\n")
+
+const startFailed = ({ message }: { readonly message: string }) =>
+  new CommandFailed({ message: `causeway cannot start. ${message}`, exitCode: 1 })
+
+/** A second signal must not cut short what the first one began: Node kills a process that listens to none. */
+const outliveSignals = Effect.sync(() => {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => undefined)
+})
+
+const serve = Effect.gen(function* () {
+  const configuration = yield* Effect.mapError(Configuration.load, startFailed)
+  const logging = Logging.layer({ level: configuration.logLevel, format: configuration.devMode ? "pretty" : "json" })
+  yield* outliveSignals
+  return yield* Layer.launch(Server.layer(configuration)).pipe(Effect.mapError(startFailed), Effect.provide(logging))
+}).pipe(
+  Effect.withConfigProvider(Configuration.environment),
+  // Effect would count and time every fiber, for metrics that are not shown.
+  Effect.withRuntimeFlagsPatch(RuntimeFlagsPatch.disable(RuntimeFlags.RuntimeMetrics))
+)
+
+/** Runs the command with its arguments. */
+export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> => {
+  const [option, ...rest] = args
+  if (option === undefined) return serve
+  if (rest.length === 0) {
+    if (option === "--help" || option === "-h") return Console.log(help())
+    if (option === "--version") return Console.log(version)
+  }
+  return new CommandFailed({
+    message: `causeway does not take ${JSON.stringify(args.join(" "))}.\n${usage}`,
+    exitCode: 2
+  })
+}
+
+/** Runs the command and says on standard error why it failed, in one message. */
+export const main = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> =>
+  Effect.tapErrorCause(run(args), cause =>
+    Option.match(Cause.failureOption(cause), {
+      onSome: ({ message }) => Console.error(message),
+      // No failure that a user could do something about: all that is known of it helps.
+      onNone: () => (Cause.isInterruptedOnly(cause) ? Effect.void : Console.error(Cause.pretty(cause)))
+    })
+  )
+
+/** Exit codes: 0 at the end of service, also by a signal; 1 for a failed start or a defect; 2 for wrong arguments. */
+export const teardown: Teardown = (exit, onExit) => {
+  if (Exit.isSuccess(exit) || Cause.isInterruptedOnly(exit.cause)) return onExit(0)
+  const error = Option.getOrUndefined(Cause.failureOption(exit.cause))
+  onExit(error instanceof CommandFailed ? error.exitCode : 1)
+}

@@ -1,0 +1,162 @@
+/**
+ * All configuration of the process, read at once, so that everything wrong with it is told at once.
+ */
+import { Config, ConfigError, ConfigProvider, Effect, Either, Option, Redacted, Schema } from "effect"
+import * as Auth from "./Auth/Auth.ts"
+import * as NodeServer from "./Http/NodeServer.ts"
+import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
+import * as Limits from "./Kv/Limits.ts"
+import * as Exposure from "./Observability/Exposure.ts"
+import * as Logging from "./Observability/Logging.ts"
+import * as Tracer from "./Observability/Tracer.ts"
+import * as Setting from "./Setting.ts"
+import * as StoreUrl from "./Storage/StoreUrl.ts"
+
+/** The credentials that dev mode has when none are set. */
+export const developmentKeys = { write: "dev-key", read: "dev-agent-key" } as const
+
+const Problem = Schema.Struct({ variable: Schema.String, problem: Schema.String })
+
+/** What is wrong with one variable. */
+export type Problem = typeof Problem.Type
+
+/** One or more variables are wrong; the message names each. */
+export class ConfigurationInvalid extends Schema.TaggedError<ConfigurationInvalid>()("ConfigurationInvalid", {
+  problems: Schema.Array(Problem)
+}) {
+  override get message(): string {
+    const lines = this.problems.map(({ variable, problem }) => `  ${variable}: ${problem}`)
+    return ["The configuration is wrong:", ...lines, "causeway --help lists all variables."].join("\n")
+  }
+}
+
+const mode = Config.all({
+  wanted: Setting.boolean("DEV_MODE", {
+    description: "Readable logs, development keys and /api/metrics; never together with NODE_ENV=production",
+    default: false
+  }),
+  nodeEnv: Setting.string("NODE_ENV", { description: "production turns dev mode off", default: "" })
+}).pipe(
+  Config.map(({ wanted, nodeEnv }) => ({
+    devMode: wanted && nodeEnv !== "production",
+    devModeRefused: wanted && nodeEnv === "production"
+  }))
+)
+
+const redacted = (key: string): Option.Option<Redacted.Redacted> => Option.some(Redacted.make(key))
+
+const sameKey = Option.getEquivalence<Redacted.Redacted>((a, b) => Redacted.value(a) === Redacted.value(b))
+
+/** The credentials that are in force, or why they cannot be. */
+const credentials = (devMode: boolean, keys: Auth.Keys): Either.Either<Auth.Keys, ConfigError.ConfigError> => {
+  const effective: Auth.Keys = devMode
+    ? {
+        write: Option.orElse(keys.write, () => redacted(developmentKeys.write)),
+        read: Option.orElse(keys.read, () => redacted(developmentKeys.read))
+      }
+    : keys
+  if (Option.isNone(effective.write)) {
+    return Either.left(ConfigError.InvalidData(["KV_API_KEY"], "it must be set, unless DEV_MODE is true"))
+  }
+  return sameKey(effective.write, effective.read)
+    ? Either.left(
+        ConfigError.InvalidData(["KV_AGENT_API_KEY"], "it only reads, so that it must differ from KV_API_KEY")
+      )
+    : Either.right(effective)
+}
+
+const settings = Config.all({
+  mode,
+  address: NodeServer.config,
+  store: StoreUrl.config,
+  keys: Auth.config,
+  logLevel: Logging.config,
+  collector: Tracer.config,
+  metrics: Exposure.config,
+  limits: Limits.config,
+  followLimits: FollowLimits.config
+})
+
+const checkedKeys = Config.all({ mode, keys: Auth.config }).pipe(
+  Config.mapOrFail(({ mode, keys }) => credentials(mode.devMode, keys))
+)
+
+/** The configuration as the environment gives it. */
+interface Settings extends Config.Config.Success<typeof settings> {}
+
+/** The configuration in force: `keys` has the development keys where dev mode lends them. */
+export interface Configuration extends Omit<Settings, "mode" | "keys"> {
+  readonly devMode: boolean
+  readonly keys: Auth.Keys
+  /** What is not wrong but hardly meant, for the log. */
+  readonly warnings: ReadonlyArray<string>
+}
+
+/** The findings of a configuration error, each once. */
+const problemsOf = (error: ConfigError.ConfigError): ReadonlyArray<Problem> => {
+  switch (error._op) {
+    case "And":
+    case "Or":
+      return [...problemsOf(error.left), ...problemsOf(error.right)]
+    default:
+      return [{ variable: error.path.join("_"), problem: error.message }]
+  }
+}
+
+const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i
+
+/** What is allowed and yet looks like a mistake. */
+const warningsOf = ({ mode, address, keys, metrics }: Settings): ReadonlyArray<string> => {
+  const exposed = !loopback.test(address.host)
+  const lent = mode.devMode && (Option.isNone(keys.write) || Option.isNone(keys.read))
+  const findings: ReadonlyArray<readonly [boolean, string]> = [
+    [mode.devModeRefused, "DEV_MODE is ignored, as NODE_ENV is production"],
+    [
+      exposed && lent,
+      `HOST ${address.host} can be reached from other machines, and the development keys are known to everybody`
+    ],
+    [Option.isSome(metrics.token) && !metrics.prometheus, "METRICS_TOKEN is set, but METRICS_PROMETHEUS is not true"],
+    [
+      metrics.prometheus && exposed && Option.isNone(metrics.token),
+      "/metrics is open to everybody who reaches the service: set METRICS_TOKEN"
+    ]
+  ]
+  return findings.flatMap(([applies, text]) => (applies ? [text] : []))
+}
+
+/** Reads everything, from whichever provider of configuration is in force. */
+export const load: Effect.Effect<Configuration, ConfigurationInvalid> = Effect.gen(function* () {
+  const all = yield* Effect.either(settings)
+  const keys = yield* Effect.either(checkedKeys)
+  if (Either.isRight(all) && Either.isRight(keys)) {
+    const { mode, ...rest } = all.right
+    return { ...rest, devMode: mode.devMode, keys: keys.right, warnings: warningsOf(all.right) }
+  }
+  const found = [Either.getLeft(all), Either.getLeft(keys)].flatMap(error =>
+    Option.match(error, { onNone: () => [], onSome: problemsOf })
+  )
+  const problems = [...new Map(found.map(problem => [`${problem.variable} ${problem.problem}`, problem])).values()]
+  return yield* new ConfigurationInvalid({ problems })
+})
+
+/** A provider for which an empty variable is one that is not set. */
+export const withoutEmpty = (provider: ConfigProvider.ConfigProvider): ConfigProvider.ConfigProvider => {
+  const { flattened } = provider
+  const unlessEmpty = <A>(primitive: Config.Config.Primitive<A>): Config.Config.Primitive<A> =>
+    Object.create(primitive, {
+      parse: {
+        value: (text: string) =>
+          text.trim() === "" ? Either.left(ConfigError.MissingData([], "it is empty")) : primitive.parse(text)
+      }
+    })
+  return ConfigProvider.fromFlat(
+    ConfigProvider.makeFlat({
+      load: (path, primitive, split) => flattened.load(path, unlessEmpty(primitive), split),
+      enumerateChildren: path => flattened.enumerateChildren(path),
+      patch: flattened.patch
+    })
+  )
+}
+
+/** The environment, as this service reads it. */
+export const environment: ConfigProvider.ConfigProvider = withoutEmpty(ConfigProvider.fromEnv())
