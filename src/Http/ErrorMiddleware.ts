@@ -7,28 +7,19 @@ import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import { HttpApiDecodeError } from "@effect/platform/HttpApiError"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpServerError from "@effect/platform/HttpServerError"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Cause, Effect } from "effect"
 import { type ApiError, BadRequest, InternalServerError, isApiError, MethodNotAllowed, NotFound } from "./ApiError.ts"
 import { describe } from "./Issues.ts"
 import { fromError, toResponse } from "./Reply.ts"
-import { type AllowedMethods, allowedMethods } from "./Routes.ts"
+import { type AllowedMethods, allowedMethods, problemOfTarget, routable } from "./Routes.ts"
 
 /** What a client is told of a defect: the detail is for the log. */
 const defect = () => new InternalServerError({ error: "Internal server error" })
 
-const isPercentEncoded = (path: string): boolean => {
-  try {
-    decodeURIComponent(path)
-    return true
-  } catch {
-    return false
-  }
-}
-
 /** What a request is told that no route took. */
 export const unrouted = (target: string, allowed: AllowedMethods): ApiError => {
   const path = target.split("?", 1)[0]!
-  if (!isPercentEncoded(path)) return new BadRequest({ error: "The path is not percent-encoded UTF-8" })
   const allow = allowed(path)
   return allow === undefined
     ? new NotFound({ error: "Not found" })
@@ -44,6 +35,19 @@ const recognize = (error: unknown, allowed: AllowedMethods): ApiError | undefine
   return undefined
 }
 
+/** Hands a request to the routes as they should read it, or refuses it where its target is malformed. */
+const readTarget = <A, E, R>(
+  app: Effect.Effect<A, E, R>
+): Effect.Effect<A, E | BadRequest, R | HttpServerRequest.HttpServerRequest> =>
+  Effect.flatMap(HttpServerRequest.HttpServerRequest, (request): Effect.Effect<A, E | BadRequest, R> => {
+    const problem = problemOfTarget(request.originalUrl)
+    if (problem !== undefined) return Effect.fail(new BadRequest({ error: problem }))
+    const url = routable(request.url)
+    return url === request.url
+      ? app
+      : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
+  })
+
 /**
  * Answers every failure of an api as JSON.
  *
@@ -55,7 +59,7 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
 ) => {
   const allowed = allowedMethods(api)
   return HttpApiBuilder.middleware(app =>
-    Effect.catchAllCause(app, cause => {
+    Effect.catchAllCause(readTarget(app), cause => {
       if (Cause.isInterruptedOnly(cause)) return Effect.failCause(cause)
       const error = recognize(Cause.squash(cause), allowed)
       if (error !== undefined) return Effect.succeed(toResponse(fromError(error)))

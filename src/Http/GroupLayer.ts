@@ -28,9 +28,9 @@ const incomingOf = (request: HttpServerRequest.HttpServerRequest): Incoming => (
 interface Builder<R> {
   handle(
     name: string,
-    handler: (
-      request: { readonly request: HttpServerRequest.HttpServerRequest }
-    ) => Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>
+    handler: (request: {
+      readonly request: HttpServerRequest.HttpServerRequest
+    }) => Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>
   ): Builder<R>
 }
 
@@ -66,10 +66,12 @@ export const make = <
   const build = (builder: Builder<Needs>): Builder<Needs> =>
     Object.entries(handlers).reduce(
       (built, [endpoint, handler]) =>
-        built.handle(endpoint, ({ request, ...decoded }) =>
-          respond(handler({ ...decoded, incoming: incomingOf(request) } as never)).pipe(
-            Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
-          ) as Effect.Effect<HttpServerResponse.HttpServerResponse, never, Needs>
+        built.handle(
+          endpoint,
+          ({ request, ...decoded }) =>
+            respond(handler({ ...decoded, incoming: incomingOf(request) } as never)).pipe(
+              Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
+            ) as Effect.Effect<HttpServerResponse.HttpServerResponse, never, Needs>
         ),
       builder
     )

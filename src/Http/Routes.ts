@@ -15,6 +15,33 @@ export const routerConfig = {
   ignoreTrailingSlash: false
 } as const
 
+const isPercentEncoded = (text: string): boolean => {
+  try {
+    decodeURIComponent(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** What is wrong with a request's target as a whole, or `undefined`. */
+export const problemOfTarget = (target: string): string | undefined => {
+  if (target.includes("#")) return "The request target must not have a fragment; a # in a name is written %23"
+  if (!target.includes("%") || isPercentEncoded(target)) return undefined
+  return isPercentEncoded(target.split("?", 1)[0]!)
+    ? "The query is not percent-encoded UTF-8"
+    : "The path is not percent-encoded UTF-8"
+}
+
+/** The target as the platform's router reads it right: to the router a `;` would begin the query. */
+export const routable = (target: string): string => {
+  if (!target.includes(";")) return target
+  const query = target.indexOf("?")
+  return query === -1
+    ? target.replaceAll(";", "%3B")
+    : target.slice(0, query).replaceAll(";", "%3B") + target.slice(query)
+}
+
 interface Route {
   readonly segments: ReadonlyArray<string>
   readonly methods: Set<string>

@@ -1,0 +1,89 @@
+/** Serves the whole api to tests, over a real socket. */
+import { createServer } from "node:http"
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import * as HttpRouter from "@effect/platform/HttpRouter"
+import * as HttpServer from "@effect/platform/HttpServer"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { Effect, Layer, Option, Redacted, type Scope } from "effect"
+import { Api } from "../src/Api.ts"
+import * as Auth from "../src/Auth/Auth.ts"
+import * as AuthHttp from "../src/Auth/Http.ts"
+import * as ClusterHttp from "../src/Cluster/Http.ts"
+import * as HealthHttp from "../src/Health/Http.ts"
+import * as Body from "../src/Http/Body.ts"
+import * as Draining from "../src/Http/Draining.ts"
+import * as ErrorMiddleware from "../src/Http/ErrorMiddleware.ts"
+import { routerConfig } from "../src/Http/Routes.ts"
+import { remember } from "../src/Http/Upgrade.ts"
+import * as ChangeFeed from "../src/Kv/ChangeFeed.ts"
+import type { ChangeLog } from "../src/Kv/ChangeLog.ts"
+import * as KvHttp from "../src/Kv/Http.ts"
+import type { Store } from "../src/Kv/Store.ts"
+import * as MetricsHttp from "../src/Observability/Http.ts"
+import * as Metrics from "../src/Observability/Metrics.ts"
+import * as OpenApiHttp from "../src/OpenApi/Http.ts"
+
+/** Where a service listens. */
+export interface Served {
+  readonly url: string
+  readonly port: number
+}
+
+/** A way to serve the api. It must not matter to a client which one it is. */
+export interface Transport {
+  readonly name: string
+  /** Serves the whole api over this store, with these {@link keys}, until the scope closes. */
+  readonly serve: (store: Layer.Layer<Store | ChangeLog, unknown>) => Effect.Effect<Served, unknown, Scope.Scope>
+}
+
+/** The credentials of every service under test. */
+export const keys = { write: "key-that-writes", read: "key-that-reads" } as const
+
+/** Who is let in. */
+export const auth = Auth.layer({
+  write: Option.some(Redacted.make(keys.write)),
+  read: Option.some(Redacted.make(keys.read))
+})
+
+/** What every transport serves from, over a store. */
+export const services = (store: Layer.Layer<Store | ChangeLog, unknown>) =>
+  Layer.mergeAll(auth, ChangeFeed.layer, Metrics.layer).pipe(
+    Layer.provideMerge(Draining.layer),
+    Layer.provideMerge(store)
+  )
+
+const groups = Layer.mergeAll(
+  KvHttp.layer(Api),
+  ClusterHttp.layer(Api),
+  HealthHttp.layer(Api),
+  MetricsHttp.layer(Api),
+  OpenApiHttp.layer(Api)
+).pipe(Layer.provide([AuthHttp.layer, Body.layer]))
+
+/** The api as @effect/platform serves it, still in want of a server. */
+const app = HttpApiBuilder.serve().pipe(
+  Layer.provide(ErrorMiddleware.layer(Api)),
+  Layer.provide(HttpApiBuilder.api(Api)),
+  Layer.provide(groups),
+  Layer.provide(HttpRouter.setRouterConfig(routerConfig))
+)
+
+/** The port of a server that listens on TCP. */
+export const portOf = (server: HttpServer.HttpServer): number =>
+  server.address._tag === "TcpAddress" ? server.address.port : 0
+
+/** Serves on @effect/platform's own HTTP server. */
+export const stock: Transport = {
+  name: "stock",
+  serve: store =>
+    Effect.gen(function* () {
+      const server = createServer()
+      server.prependListener("upgrade", remember)
+      const listening = NodeHttpServer.layer(() => server, { host: "127.0.0.1", port: 0 })
+      const context = yield* Layer.build(app.pipe(Layer.provideMerge(listening), Layer.provide(services(store))))
+      // Kept-alive connections of clients must not hold up the end of a test.
+      yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
+      const port = portOf(yield* Effect.provide(HttpServer.HttpServer, context))
+      return { url: `http://127.0.0.1:${port}`, port }
+    })
+}

@@ -1,0 +1,5 @@
+import * as Memory from "../../src/Storage/Memory.ts"
+import { stock } from "../Harness.ts"
+import { httpSuite } from "../suites/HttpSuite.ts"
+
+httpSuite(stock, "memory", Memory.layer)
