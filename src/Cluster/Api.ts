@@ -5,6 +5,7 @@ import { Schema } from "effect"
 import { ReadAccess } from "../Auth/Api.ts"
 import { Gone, InternalServerError } from "../Http/ApiError.ts"
 import { operation } from "../OpenApi/Describe.ts"
+import { mapNode } from "../OpenApi/SchemaProjection.ts"
 
 /** The backing mode that the cluster routes name. */
 export const mode = "store"
@@ -28,11 +29,24 @@ const leader = operation({
   }
 })
 
-/** No answer but 410, whatever the types make of an endpoint without a success. */
-const refused = (operationId: string) =>
+/**
+ * No answer but 410, whatever the types make of an endpoint without a success.
+ *
+ * The body is described and no part of the contract: a wrong one must not be answered otherwise.
+ */
+const refused = (operationId: string, title: string, example: Readonly<Record<string, string>>) =>
   operation({
     operationId,
     never: [204],
+    ignored: {
+      schema: {
+        title,
+        type: "object",
+        required: Object.keys(example),
+        properties: mapNode(example, () => ({ type: "string" }))
+      },
+      example
+    },
     answers: {
       410: {
         description: "Always: cluster membership is managed by the backing store.",
@@ -64,21 +78,20 @@ export const ClusterGroup = HttpApiGroup.make("cluster")
   )
   .add(
     HttpApiEndpoint.post("join", "/cluster/join")
-      .setPayload(
-        Schema.Struct({ nodeId: Schema.String, address: Schema.String }).annotations({ identifier: "JoinRequest" })
-      )
       .addError(Gone.Wire)
       .annotate(OpenApi.Deprecated, true)
-      .annotate(OpenApi.Transform, refused("joinCluster"))
+      .annotate(
+        OpenApi.Transform,
+        refused("joinCluster", "JoinRequest", { nodeId: "node-1", address: "10.0.0.1:8080" })
+      )
       .annotate(OpenApi.Summary, "Always 410")
       .annotate(OpenApi.Description, "Changes nothing; any body is ignored.")
   )
   .add(
     HttpApiEndpoint.post("remove", "/cluster/remove")
-      .setPayload(Schema.Struct({ nodeId: Schema.String }).annotations({ identifier: "RemoveRequest" }))
       .addError(Gone.Wire)
       .annotate(OpenApi.Deprecated, true)
-      .annotate(OpenApi.Transform, refused("removeFromCluster"))
+      .annotate(OpenApi.Transform, refused("removeFromCluster", "RemoveRequest", { nodeId: "node-1" }))
       .annotate(OpenApi.Summary, "Always 410")
       .annotate(OpenApi.Description, "Changes nothing; any body is ignored.")
   )

@@ -29,6 +29,8 @@ export interface Details {
   readonly answers?: Readonly<Record<number, Answer>>
   /** Bodies of requests by name. */
   readonly requests?: Readonly<Record<string, { readonly summary: string; readonly value: unknown }>>
+  /** A JSON body that clients send and the endpoint does not look at. */
+  readonly ignored?: { readonly schema: Node; readonly example: unknown }
   /** The statuses that the types promise and the endpoint never answers. */
   readonly never?: ReadonlyArray<number>
 }
@@ -76,17 +78,10 @@ export const operation =
   (made: Node): Node => {
     const never = new Set(details.never?.map(String))
     const responses = Object.entries(mapNode(made.responses, value => value)).filter(([status]) => !never.has(status))
-    return {
+    return compact({
       ...made,
       operationId: details.operationId,
-      ...(isNode(made.requestBody) && details.requests !== undefined
-        ? {
-            requestBody: {
-              ...made.requestBody,
-              content: withMembers(made.requestBody.content, { examples: details.requests })
-            }
-          }
-        : {}),
+      requestBody: bodyOf(made.requestBody, details),
       responses: Object.fromEntries(
         responses.map(([status, response]) => [
           status,
@@ -95,8 +90,15 @@ export const operation =
             : response
         ])
       )
-    }
+    })
   }
+
+const bodyOf = (body: unknown, { requests, ignored }: Details): unknown => {
+  if (ignored !== undefined) return { required: false, content: { "application/json": ignored } }
+  return isNode(body) && requests !== undefined
+    ? { ...body, content: withMembers(body.content, { examples: requests }) }
+    : body
+}
 
 const answered = (response: Node, { description, headers, example }: Answer): Node =>
   compact({

@@ -23,8 +23,6 @@ export interface OpenApiDocument {
   readonly security?: ReadonlyArray<Node>
 }
 
-type AnyApi<Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R> = HttpApi.HttpApi<Id, Groups, E, R>
-
 interface Made {
   readonly document: OpenApiDocument
   readonly text: string
@@ -33,7 +31,7 @@ interface Made {
 const made = new WeakMap<object, Made>()
 
 const make = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
-  api: AnyApi<Id, Groups, E, R>
+  api: HttpApi.HttpApi<Id, Groups, E, R>
 ): Made => {
   const known = made.get(api)
   if (known !== undefined) return known
@@ -50,12 +48,12 @@ const make = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E
  * An api that is annotated with no version of its own gets this package's.
  */
 export const fromApi = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
-  api: AnyApi<Id, Groups, E, R>
+  api: HttpApi.HttpApi<Id, Groups, E, R>
 ): OpenApiDocument => make(api).document
 
 /** The description of an api as JSON text. */
 export const text = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
-  api: AnyApi<Id, Groups, E, R>
+  api: HttpApi.HttpApi<Id, Groups, E, R>
 ): string => make(api).text
 
 /** Projects what @effect/platform prints, which is OpenAPI 3.1.0. */
