@@ -1,0 +1,185 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Fiber, Queue, Stream, TestClock } from "effect"
+import { EventSource } from "eventsource"
+import { Draining } from "../../src/Http/Draining.ts"
+import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
+import { layer, Probe, put, query, serve, until, untilWatchers } from "./ChangeFeedHarness.ts"
+
+const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString()
+
+/** Runs a stream of events on, one block of bytes after the other; `undefined` is its end. */
+const follow = (after: number, tenant = "", limit = 100) =>
+  Effect.gen(function* () {
+    const feed = yield* ChangeFeed
+    const events = yield* feed.events(query(after, tenant, limit))
+    const blocks = yield* Queue.unbounded<string | undefined>()
+    yield* Effect.forkScoped(
+      Effect.zipRight(
+        Stream.runForEach(events, bytes => Queue.offer(blocks, text(bytes))),
+        Queue.offer(blocks, undefined)
+      )
+    )
+    expect(yield* Queue.take(blocks)).toBe("retry: 1000\n: following the change log\n\n")
+    return blocks
+  })
+
+describe("ChangeFeed.events", () => {
+  it.scoped("sends each change as an event with its seq as id", () =>
+    Effect.gen(function* () {
+      yield* put("a", { text: "line\nbreak\u2028" })
+      const blocks = yield* follow(0)
+      const first = (yield* Queue.take(blocks))!
+      expect(first).toMatch(/^id: 1\ndata: [^\n]*\n\n$/)
+      expect(JSON.parse(first.slice("id: 1\ndata: ".length))).toMatchObject({
+        seq: 1,
+        value: { text: "line\nbreak\u2028" }
+      })
+      yield* put("a", 2, 3)
+      expect((yield* Queue.take(blocks))!.match(/^id: .*$/gm)).toEqual(["id: 2", "id: 3"])
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("keeps a silent connection alive and moves a reader of one tenant on", () =>
+    Effect.gen(function* () {
+      const blocks = yield* follow(0, "b")
+      yield* put("a", 1, 2, 3)
+      yield* TestClock.adjust("14 seconds")
+      expect(yield* Queue.size(blocks)).toBe(0)
+      yield* TestClock.adjust("1 seconds")
+      expect(yield* Queue.take(blocks)).toBe(": keep-alive\nid: 3\n\n")
+      yield* TestClock.adjust("15 seconds")
+      expect(yield* Queue.take(blocks)).toBe(": keep-alive\nid: 3\n\n")
+      yield* put("b", 4)
+      expect(yield* Queue.take(blocks)).toMatch(/^id: 4\n/)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("tells where the log ends before `after`, and goes on from there", () =>
+    Effect.gen(function* () {
+      yield* put("a", 1, 2)
+      const blocks = yield* follow(99)
+      expect(yield* Queue.take(blocks)).toBe('event: reset\nid: 2\ndata: {"lastSeq":2}\n\n')
+      yield* put("a", 3)
+      expect(yield* Queue.take(blocks)).toMatch(/^id: 3\n/)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("notices a log that is reset under it", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      yield* put("a", 1, 2, 3)
+      const blocks = yield* follow(3)
+      yield* probe.restore
+      yield* put("a", 1)
+      yield* TestClock.adjust("15 seconds")
+      expect(yield* Queue.take(blocks)).toContain(": keep-alive")
+      expect(yield* Queue.take(blocks)).toBe('event: reset\nid: 1\ndata: {"lastSeq":1}\n\n')
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("outlasts an absence of the store", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const blocks = yield* follow(0)
+      probe.away = true
+      yield* put("a", 1)
+      yield* TestClock.adjust("40 seconds")
+      expect(yield* Queue.takeAll(blocks)).toHaveLength(2)
+      probe.away = false
+      yield* TestClock.adjust("2 seconds")
+      expect(yield* Queue.take(blocks)).toMatch(/^id: 1\n/)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("refuses a reader whose history is gone, and ends where it goes later", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      yield* put("a", 1, 2, 3)
+      const blocks = yield* follow(3)
+      probe.trimmedSeq = 5
+      expect(yield* Effect.flip(follow(0))).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 5 })
+      yield* put("a", 4)
+      expect(yield* Queue.take(blocks)).toBeUndefined()
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("ends when the service drains, and begins no more then", () =>
+    Effect.gen(function* () {
+      const draining = yield* Draining
+      const blocks = yield* follow(0)
+      yield* untilWatchers(1)
+      yield* draining.begin
+      expect(yield* Queue.take(blocks)).toBeUndefined()
+      yield* untilWatchers(0)
+      expect(yield* Effect.flip(follow(0))).toMatchObject({ _tag: "FeedBusy" })
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("has so many places, whenever the streams begin to run", () =>
+    Effect.gen(function* () {
+      const feed = yield* ChangeFeed
+      const [one, two] = yield* Effect.all([feed.events(query()), feed.events(query())])
+      const first = yield* Effect.fork(Stream.runDrain(one))
+      yield* untilWatchers(1)
+      expect(yield* Effect.flip(feed.events(query()))).toMatchObject({ _tag: "FeedBusy" })
+      expect(yield* Stream.runCount(two)).toBe(1)
+      yield* Fiber.interrupt(first)
+      yield* untilWatchers(0)
+    }).pipe(Effect.provide(layer({ watchers: 1 })))
+  )
+
+  it.scoped("reads only as fast as the client takes", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const feed = yield* ChangeFeed
+      yield* put("a", ...Array.from({ length: 50 }, (_, i) => i))
+      const pull = yield* Stream.toPull(yield* feed.events(query(0, "", 1)))
+      yield* Effect.orDie(Effect.flip(Effect.flip(pull)))
+      expect(probe.reads).toBe(1)
+      yield* Effect.orDie(Effect.flip(Effect.flip(pull)))
+      yield* Effect.orDie(Effect.flip(Effect.flip(pull)))
+      expect(probe.reads).toBe(2)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("costs the store one read a commit for many readers", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const all = yield* Effect.forEach(Array.from({ length: 100 }), (_, i) => follow(0, ["", "a"][i % 2]))
+      const before = probe.reads
+      for (let seq = 1; seq <= 10; seq++) {
+        yield* put("a", seq)
+        for (const blocks of all) expect(yield* Queue.take(blocks)).toMatch(new RegExp(`^id: ${seq}\n`))
+      }
+      expect(probe.reads - before).toBeLessThanOrEqual(12)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.live("a browser's EventSource resumes where it was cut off", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const seen: Array<number> = []
+      yield* Effect.acquireRelease(
+        Effect.sync(() => {
+          const source = new EventSource(`http://127.0.0.1:${served.port}/stream?tenant=a`)
+          source.addEventListener("message", event => {
+            expect(event.lastEventId).toBe(String((JSON.parse(event.data) as { readonly seq: number }).seq))
+            seen.push(Number(event.lastEventId))
+          })
+          return source
+        }),
+        source => Effect.sync(() => source.close())
+      )
+      yield* put("a", 1, 2)
+      yield* until(() => seen.length === 2)
+      served.sockets[0]!.destroy()
+      yield* untilWatchers(0)
+      yield* put("b", 3)
+      yield* put("a", 4, 5)
+      yield* until(() => seen.length === 4)
+      yield* put("a", 6)
+      yield* until(() => seen.length === 5)
+      expect(seen).toEqual([1, 2, 4, 5, 6])
+    }).pipe(Effect.scoped, Effect.provide(layer()))
+  )
+})

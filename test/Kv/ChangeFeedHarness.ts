@@ -1,0 +1,250 @@
+/** A feed over a store in memory whose log can be watched and upset, and a small server to reach it over sockets. */
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
+import type { AddressInfo } from "node:net"
+import type { Duplex } from "node:stream"
+import { Context, Duration, Effect, Exit, Fiber, Layer, Runtime, type Scope, Stream } from "effect"
+import { type RawData, WebSocket } from "ws"
+import * as Draining from "../../src/Http/Draining.ts"
+import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
+import { ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
+import { JsonText } from "../../src/Kv/Json.ts"
+import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+
+/** What a test sees of the log under a feed, and how it upsets it. */
+export interface ProbeShape {
+  /** Queries made so far. */
+  reads: number
+  /** While set, every read fails. */
+  away: boolean
+  /** Reads at or before this are refused as trimmed. */
+  trimmedSeq: number
+  /** Puts an empty log in place of the one there is. */
+  readonly restore: Effect.Effect<void>
+}
+
+export class Probe extends Context.Tag("test/Probe")<Probe, ProbeShape>() {}
+
+const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
+  Effect.gen(function* () {
+    const scope = yield* Effect.scope
+    const build = Layer.buildWithScope(Memory.layer, scope)
+    let current = yield* build
+    const probe: ProbeShape = {
+      reads: 0,
+      away: false,
+      trimmedSeq: 0,
+      restore: Effect.map(
+        Effect.map(Layer.buildWithScope(Layer.fresh(Memory.layer), scope), made => made),
+        made => {
+          current = made
+        }
+      )
+    }
+    const inner = () => Context.get(current, ChangeLog)
+    return Context.make(Probe, probe).pipe(
+      Context.add(ChangeLog, {
+        read: (query: ChangeQuery) =>
+          Effect.suspend(() => {
+            probe.reads++
+            if (probe.away) return new StoreUnavailable({ reason: "away" })
+            if (query.after < probe.trimmedSeq) return new HistoryTrimmed({ trimmedSeq: probe.trimmedSeq })
+            return inner().read(query)
+          }),
+        lastSeq: Effect.suspend(() => inner().lastSeq),
+        awaitPast: seq => Effect.suspend(() => inner().awaitPast(seq)),
+        trim: age => Effect.suspend(() => inner().trim(age)),
+        expire: Effect.suspend(() => inner().expire)
+      }),
+      Context.add(Store, {
+        ...Context.get(current, Store),
+        commit: write => Effect.suspend(() => Context.get(current, Store).commit(write))
+      })
+    )
+  })
+)
+
+/** A feed and all that is under it, of its own for each test. */
+export const layer = (limits?: Partial<ChangeFeed.FollowLimitsShape>) =>
+  ChangeFeed.layer.pipe(
+    Layer.provide(Layer.succeed(ChangeFeed.FollowLimits, { watchers: 10_000, unsentBytes: 1024 * 1024, ...limits })),
+    Layer.provideMerge(Layer.merge(Layer.fresh(log), Draining.layer))
+  )
+
+/** Sets entries of a tenant in one write. Returns the last `seq`. */
+export const put = (tenant: string, ...values: ReadonlyArray<unknown>) =>
+  Effect.gen(function* () {
+    const store = yield* Store
+    const operations = values.map((value, index) => ({
+      op: "set" as const,
+      namespace: `tenant:${tenant}/a`,
+      key: `k${index}`,
+      value: JsonText(JSON.stringify(value)),
+      expiresAt: null
+    }))
+    return (yield* Effect.orDie(store.commit({ operations, actor: "test" }))).lastSeq
+  })
+
+export const query = (after = 0, tenant = "", limit = 100): ChangeQuery => ({ after, tenant, limit })
+
+/** What a message or an answer holds. */
+export interface Body {
+  readonly type?: string
+  readonly changes: ReadonlyArray<{ readonly seq: number; readonly tenantId: string; readonly value: unknown }>
+  readonly lastSeq: number
+}
+
+export const seqsOf = (body: Body): ReadonlyArray<number> => body.changes.map(({ seq }) => seq)
+
+/** Waits, one turn of the event loop after the other, until something that sockets bring about holds. */
+export const until = (condition: () => boolean): Effect.Effect<void> =>
+  Effect.async(resume => {
+    const check = (): void => {
+      if (condition()) resume(Effect.void)
+      else handle = setImmediate(check)
+    }
+    let handle = setImmediate(check)
+    return Effect.sync(() => clearImmediate(handle))
+  })
+
+/** Waits until so many follow. */
+export const untilWatchers = (count: number) =>
+  Effect.gen(function* () {
+    const feed = yield* ChangeFeed.ChangeFeed
+    yield* until(() => Effect.runSync(feed.watchers) === count)
+  })
+
+export interface Served {
+  readonly port: number
+  /** The server's ends of all connections ever made. */
+  readonly sockets: ReadonlyArray<Duplex>
+  /** Why upgrades were refused. */
+  readonly refusals: ReadonlyArray<string>
+}
+
+const queryOf = (request: IncomingMessage): ChangeQuery & { readonly wait: number } => {
+  const params = new URL(request.url ?? "/", "http://localhost").searchParams
+  const resumed = request.headers["last-event-id"]
+  return {
+    after: Number(resumed ?? params.get("after") ?? 0),
+    tenant: params.get("tenant") ?? "",
+    limit: Number(params.get("limit") ?? 100),
+    wait: Number(params.get("wait") ?? 0)
+  }
+}
+
+const send = (response: ServerResponse, bytes: Uint8Array): Effect.Effect<void> =>
+  Effect.async(resume => {
+    if (response.write(bytes)) resume(Effect.void)
+    else response.once("drain", () => resume(Effect.void))
+  })
+
+const answer = (request: IncomingMessage, response: ServerResponse) =>
+  Effect.gen(function* () {
+    const feed = yield* ChangeFeed.ChangeFeed
+    const { wait, ...where } = queryOf(request)
+    if (request.url?.startsWith("/stream")) {
+      const events = yield* feed.events(where)
+      response.writeHead(200, { "content-type": "text/event-stream" })
+      yield* Stream.runForEach(events, bytes => send(response, bytes))
+      response.end()
+    } else {
+      const page = yield* feed.poll(where, Duration.seconds(wait))
+      response.end(`{"changes":${page.changes},"lastSeq":${page.lastSeq}}`)
+    }
+  }).pipe(
+    Effect.catchAll(error =>
+      Effect.sync(() => {
+        response.writeHead(error._tag === "HistoryTrimmed" ? 410 : 503)
+        response.end()
+      })
+    )
+  )
+
+/** Serves the feed at `/stream`, `/ws` and, by polls, everywhere else. */
+export const serve: Effect.Effect<Served, never, ChangeFeed.ChangeFeed | Scope.Scope> = Effect.gen(function* () {
+  const runtime = yield* Effect.runtime<ChangeFeed.ChangeFeed>()
+  const fork = Runtime.runFork(runtime)
+  const sockets: Array<Duplex> = []
+  const refusals: Array<string> = []
+  const server = createServer((request, response) => {
+    const fiber = fork(answer(request, response))
+    response.on("close", () => fork(Fiber.interrupt(fiber)))
+  })
+  server.on("connection", socket => sockets.push(socket))
+  server.on("upgrade", (request, socket, head) => {
+    const { wait: _, ...where } = queryOf(request)
+    fork(
+      Effect.gen(function* () {
+        const feed = yield* ChangeFeed.ChangeFeed
+        const accepted = yield* Effect.either(feed.accept({ request, socket, head }, where))
+        if (accepted._tag === "Right") return yield* accepted.right
+        refusals.push(accepted.left._tag)
+        const body = JSON.stringify({ error: accepted.left.message })
+        socket.on("error", () => {})
+        socket.end(`HTTP/1.1 500 Internal Server Error\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
+      })
+    )
+  })
+  yield* Effect.acquireRelease(
+    Effect.async<void>(resume => {
+      server.listen(0, "127.0.0.1", () => resume(Effect.void))
+    }),
+    () =>
+      Effect.async<void>(resume => {
+        server.close(() => resume(Effect.void))
+        server.closeAllConnections()
+        for (const socket of sockets) socket.destroy()
+      })
+  )
+  return { port: (server.address() as AddressInfo).port, sockets, refusals }
+})
+
+/** A WebSocket client that keeps what comes. */
+export class Client {
+  readonly messages: Array<Body> = []
+  closed: { readonly code: number; readonly reason: string } | undefined
+  failure: Error | undefined
+
+  constructor(readonly socket: WebSocket) {
+    socket.on("message", (data: RawData) => this.messages.push(JSON.parse(String(data)) as Body))
+    socket.on("error", error => {
+      this.failure = error
+    })
+    socket.on("close", (code, reason) => {
+      this.closed = { code, reason: String(reason) }
+    })
+  }
+
+  /** The message with this index, once it is there. */
+  message(index: number): Effect.Effect<Body> {
+    return Effect.map(
+      until(() => this.messages.length > index),
+      () => this.messages[index]!
+    )
+  }
+
+  /** The close code, once the connection is closed. */
+  get code(): Effect.Effect<number> {
+    return Effect.map(
+      until(() => this.closed !== undefined),
+      () => this.closed!.code
+    )
+  }
+
+  get changes(): ReadonlyArray<number> {
+    return this.messages.flatMap(message => (message.type === "changes" ? seqsOf(message) : []))
+  }
+}
+
+/** Opens a WebSocket to the feed, closed with the scope at the latest. */
+export const connect = (served: Served, search: string): Effect.Effect<Client, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.async<Client>(resume => {
+      const socket = new WebSocket(`ws://127.0.0.1:${served.port}/ws?${search}`)
+      const client = new Client(socket)
+      socket.on("open", () => resume(Exit.succeed(client)))
+      socket.on("error", () => resume(Exit.succeed(client)))
+    }),
+    client => Effect.sync(() => client.socket.terminate())
+  )

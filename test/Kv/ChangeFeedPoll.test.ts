@@ -1,0 +1,133 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Duration, Effect, Fiber, TestClock } from "effect"
+import { Draining } from "../../src/Http/Draining.ts"
+import { ChangeFeed, type EncodedPage } from "../../src/Kv/ChangeFeed.ts"
+import { type Body, layer, Probe, put, query, seqsOf, untilWatchers } from "./ChangeFeedHarness.ts"
+
+const minute = Duration.seconds(60)
+
+const bodyOf = (page: EncodedPage): Body => ({
+  changes: JSON.parse(page.changes) as Body["changes"],
+  lastSeq: page.lastSeq
+})
+
+const poll = (after: number, tenant = "", wait = Duration.zero, limit = 100) =>
+  Effect.gen(function* () {
+    const feed = yield* ChangeFeed
+    return bodyOf(yield* feed.poll(query(after, tenant, limit), wait))
+  })
+
+describe("ChangeFeed.poll", () => {
+  it.effect("answers at once with what there is, and with nothing where it need not wait", () =>
+    Effect.gen(function* () {
+      yield* put("a", { n: 1 }, "two")
+      expect(yield* poll(0, "", minute)).toMatchObject({
+        changes: [
+          { seq: 1, op: "set", namespace: "tenant:a/a", key: "k0", value: { n: 1 }, version: 1, actor: "test" },
+          { seq: 2, value: "two", tenantId: "a" }
+        ],
+        lastSeq: 2
+      })
+      expect(yield* poll(2)).toEqual({ changes: [], lastSeq: 2 })
+      expect(seqsOf(yield* poll(0, "", minute, 1))).toEqual([1])
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.effect("waits for the first change that matches", () =>
+    Effect.gen(function* () {
+      yield* put("a", 1)
+      const waiting = yield* Effect.fork(poll(1, "b", minute))
+      yield* untilWatchers(1)
+      yield* put("a", 2, 3)
+      yield* put("b", 4)
+      expect(yield* Fiber.join(waiting)).toMatchObject({ changes: [{ seq: 4, tenantId: "b" }], lastSeq: 4 })
+      yield* untilWatchers(0)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.effect("answers after the wait with how far it scanned, and scans nothing twice", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const waiting = yield* Effect.fork(poll(0, "b", Duration.seconds(5)))
+      yield* untilWatchers(1)
+      yield* put("a", 1, 2, 3)
+      yield* TestClock.adjust("4999 millis")
+      expect(yield* Fiber.poll(waiting)).toMatchObject({ _tag: "None" })
+      yield* TestClock.adjust("1 millis")
+      expect(yield* Fiber.join(waiting)).toEqual({ changes: [], lastSeq: 3 })
+      expect(probe.reads).toBe(2)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.effect("tells at once where the log ends before `after`", () =>
+    Effect.gen(function* () {
+      yield* put("a", 1, 2)
+      expect(yield* poll(1_000_000, "", minute)).toEqual({ changes: [], lastSeq: 2 })
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.effect("always shows what was committed before it was asked", () =>
+    Effect.gen(function* () {
+      for (let seq = 1; seq <= 20; seq++) {
+        yield* put("a", seq)
+        const pages = yield* Effect.all([poll(0), poll(0), poll(seq - 1)], { concurrency: "unbounded" })
+        expect(pages.map(page => page.lastSeq)).toEqual([seq, seq, seq])
+      }
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.effect("ends with what it has when the service drains, and waits no more then", () =>
+    Effect.gen(function* () {
+      const draining = yield* Draining
+      const waiting = yield* Effect.fork(poll(0, "", minute))
+      yield* untilWatchers(1)
+      yield* draining.begin
+      expect(yield* Fiber.join(waiting)).toEqual({ changes: [], lastSeq: 0 })
+      expect(yield* poll(0, "", minute)).toEqual({ changes: [], lastSeq: 0 })
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.effect("fails where the history is gone or the store is away, before the wait and during it", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      yield* put("a", 1, 2, 3)
+      const waiting = yield* Effect.fork(poll(3, "", minute))
+      yield* untilWatchers(1)
+      probe.away = true
+      yield* put("a", 4)
+      expect(yield* Effect.flip(Fiber.join(waiting))).toMatchObject({ _tag: "StoreUnavailable" })
+      expect(yield* Effect.flip(poll(0))).toMatchObject({ _tag: "StoreUnavailable" })
+      probe.away = false
+      probe.trimmedSeq = 2
+      expect(yield* Effect.flip(poll(1, "", minute))).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 2 })
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.effect("lets only so many wait, and an interrupted one gives its place back", () =>
+    Effect.gen(function* () {
+      const waiting = yield* Effect.fork(poll(0, "", minute))
+      yield* untilWatchers(1)
+      expect(yield* Effect.flip(poll(0, "", minute))).toMatchObject({ _tag: "FeedBusy" })
+      expect(yield* poll(0)).toEqual({ changes: [], lastSeq: 0 })
+      yield* Fiber.interrupt(waiting)
+      yield* untilWatchers(0)
+    }).pipe(Effect.provide(layer({ watchers: 1 })))
+  )
+
+  it.effect("costs the store one read for all who wait at the same place, whatever their tenants", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      yield* put("a", 1)
+      const waiting = yield* Effect.forkAll(
+        Array.from({ length: 300 }, (_, i) => poll(1, ["", "a", "b"][i % 3]!, minute, 50 + (i % 2)))
+      )
+      yield* untilWatchers(300)
+      const before = probe.reads
+      yield* put("a", "a")
+      yield* put("b", "b")
+      const pages = yield* Fiber.join(waiting)
+      expect(pages.every(page => page.changes.length > 0)).toBe(true)
+      expect(probe.reads - before).toBeLessThanOrEqual(3)
+    }).pipe(Effect.provide(layer()))
+  )
+})

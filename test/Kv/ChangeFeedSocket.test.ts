@@ -1,0 +1,384 @@
+import { once } from "node:events"
+import { connect as connectTcp } from "node:net"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, FastCheck as fc, TestClock } from "effect"
+import { Draining } from "../../src/Http/Draining.ts"
+import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
+import { connect, layer, Probe, put, type Served, seqsOf, serve, until, untilWatchers } from "./ChangeFeedHarness.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+
+const key = "dGhlIHNhbXBsZSBub25jZQ=="
+
+const handshake = (changes: Readonly<Record<string, string | undefined>> = {}, requestLine = "GET /ws HTTP/1.1") => {
+  const headers = {
+    Host: "localhost",
+    Connection: "Upgrade",
+    Upgrade: "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": key,
+    ...changes
+  }
+  const lines = Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : `${name}: ${value}`))
+  return `${requestLine}\r\n${lines.join("\r\n")}\r\n\r\n`
+}
+
+/** Sends bytes over TCP and collects what comes until the other side ends. */
+const exchange = (served: Served, ...parts: ReadonlyArray<string | Uint8Array>) =>
+  Effect.promise(async () => {
+    const socket = connectTcp(served.port, "127.0.0.1")
+    const received: Array<Buffer> = []
+    socket.on("data", data => received.push(data))
+    socket.on("error", () => {})
+    const closed = once(socket, "close")
+    for (const part of parts) socket.write(part)
+    await closed
+    return Buffer.concat(received).toString("latin1")
+  })
+
+/** A masked frame as clients send it, with an all-zero mask. */
+const frame = (opcode: number, payload: Buffer): Buffer => {
+  const length = Buffer.from([0x80 | 126, payload.length >> 8, payload.length & 255])
+  return Buffer.concat([Buffer.from([0x80 | opcode]), length, Buffer.alloc(4), payload])
+}
+
+const megabyte = "x".repeat(1024 * 1024)
+
+describe("ChangeFeed.accept", () => {
+  it.scoped("sends what there is, then what comes", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      yield* put("a", { n: 1 }, "two")
+      const client = yield* connect(served, "after=1")
+      expect(yield* client.message(0)).toMatchObject({
+        type: "changes",
+        changes: [{ seq: 2, op: "set", value: "two", tenantId: "a", version: 1 }],
+        lastSeq: 2
+      })
+      yield* put("a", 3)
+      expect(yield* client.message(1)).toMatchObject({ type: "changes", changes: [{ seq: 3 }], lastSeq: 3 })
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("sends a tenant's reader only its changes, in frames within its limit", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      yield* put("a", 1, 2, 3)
+      yield* put("b", 4)
+      const reader = yield* connect(served, "tenant=a&limit=2")
+      const everything = yield* connect(served, "limit=3")
+      yield* until(() => reader.changes.length === 3 && everything.changes.length === 4)
+      yield* put("b", 5, 6)
+      yield* put("a", 7, 8, 9, 10, 11)
+      yield* until(() => reader.changes.length === 8 && everything.changes.length === 11)
+      expect(reader.changes).toEqual([1, 2, 3, 7, 8, 9, 10, 11])
+      expect(everything.changes).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
+      expect(reader.messages.every(message => message.changes.length <= 2)).toBe(true)
+      expect(everything.messages.every(message => message.changes.length <= 3)).toBe(true)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("tells at once where the log ends before `after`, and goes on from there", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      yield* put("a", 1, 2)
+      const client = yield* connect(served, "after=50")
+      expect(yield* client.message(0)).toEqual({ type: "changes", changes: [], lastSeq: 2 })
+      yield* put("a", 3)
+      expect(yield* client.message(1)).toMatchObject({ changes: [{ seq: 3 }], lastSeq: 3 })
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("notices a log that is reset under it", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      yield* put("a", 1, 2, 3)
+      const client = yield* connect(served, "after=3")
+      yield* probe.restore
+      yield* put("a", 1)
+      yield* TestClock.adjust("15 seconds")
+      yield* until(() => client.messages.some(message => message.type === "changes"))
+      expect(client.messages.find(message => message.type === "changes")).toMatchObject({ changes: [], lastSeq: 1 })
+      yield* put("a", 2)
+      yield* until(() => client.changes.length > 0)
+      expect(client.changes).toEqual([2])
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("sends an idle reader a heartbeat with how far it scanned", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const idle = yield* connect(served, "tenant=b")
+      const busy = yield* connect(served, "tenant=a")
+      yield* put("a", 1, 2)
+      yield* busy.message(0)
+      yield* TestClock.adjust("14 seconds")
+      yield* put("a", 3)
+      yield* busy.message(1)
+      expect(idle.messages).toEqual([])
+      yield* TestClock.adjust("1 seconds")
+      expect(yield* idle.message(0)).toEqual({ type: "heartbeat", lastSeq: 3 })
+      yield* TestClock.adjust("14 seconds")
+      expect(yield* busy.message(2)).toEqual({ type: "heartbeat", lastSeq: 3 })
+      expect(busy.changes).toEqual([1, 2, 3])
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("gives up a peer that answers no pings", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const lively = yield* connect(served, "")
+      const dead = yield* connect(served, "")
+      dead.socket.pause()
+      for (let pings = 1; pings <= 2; pings++) {
+        const before = lively.messages.length
+        yield* TestClock.adjust("15 seconds")
+        yield* until(() => lively.messages.length > before)
+        // A round trip after the ping: the answer to it has been read by then.
+        yield* Effect.async<void>(resume => {
+          lively.socket.once("pong", () => resume(Effect.void))
+          lively.socket.ping()
+        })
+      }
+      yield* TestClock.adjust("15 seconds")
+      yield* untilWatchers(1)
+      expect(lively.closed).toBeUndefined()
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("closes a reader that does not drain with 4008, which then resumes without loss", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const slow = yield* connect(served, "")
+      slow.socket.pause()
+      const count = 24
+      for (let seq = 1; seq <= count; seq++) yield* put("a", `${seq}${megabyte}`)
+      const unsent = () => served.sockets[0]!.writableLength
+      yield* until(() => unsent() > 1024 * 1024)
+      const fast = yield* connect(served, "")
+      yield* until(() => fast.changes.length === count)
+      expect(unsent()).toBeLessThan(6 * 1024 * 1024)
+      yield* TestClock.adjust("29 seconds")
+      expect(slow.closed).toBeUndefined()
+      yield* TestClock.adjust("2 seconds")
+      slow.socket.resume()
+      expect(yield* slow.code).toBe(4008)
+      expect(slow.changes.length).toBeLessThan(count)
+      const again = yield* connect(served, `after=${slow.messages.at(-1)!.lastSeq}`)
+      yield* until(() => slow.changes.length + again.changes.length >= count)
+      expect([...slow.changes, ...again.changes]).toEqual(Array.from({ length: count }, (_, i) => i + 1))
+      expect(fast.closed).toBeUndefined()
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("goes on with a reader that drains in time", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const slow = yield* connect(served, "")
+      slow.socket.pause()
+      const count = 24
+      for (let seq = 1; seq <= count; seq++) yield* put("a", `${seq}${megabyte}`)
+      yield* until(() => served.sockets[0]!.writableLength > 1024 * 1024)
+      yield* TestClock.adjust("29 seconds")
+      slow.socket.resume()
+      yield* until(() => slow.changes.length === count)
+      yield* TestClock.adjust("20 seconds")
+      yield* put("a", "last")
+      yield* until(() => slow.changes.length > count)
+      expect(slow.changes).toEqual(Array.from({ length: count + 1 }, (_, i) => i + 1))
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("cuts off a reader that does not even take the close frame", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const stuck = yield* connect(served, "")
+      stuck.socket.pause()
+      for (let seq = 1; seq <= 24; seq++) yield* put("a", `${seq}${megabyte}`)
+      yield* until(() => served.sockets[0]!.writableLength > 1024 * 1024)
+      yield* TestClock.adjust("40 seconds")
+      yield* untilWatchers(0)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("costs the store one read a commit for 200 readers of different tenants", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      const clients = yield* Effect.forEach(
+        Array.from({ length: 200 }),
+        (_, i) => connect(served, `tenant=${["", "a", "b"][i % 3]}&limit=${100 + (i % 2)}`),
+        { concurrency: 20 }
+      )
+      yield* untilWatchers(200)
+      yield* put("a", "first")
+      yield* put("b", "first")
+      yield* until(() => clients.every(client => client.changes.length > 0))
+      const before = probe.reads
+      for (let seq = 3; seq <= 12; seq++) {
+        yield* put("a", seq)
+        yield* until(() => clients.every((client, i) => i % 3 === 2 || client.changes.includes(seq)))
+      }
+      expect(probe.reads - before).toBeLessThanOrEqual(11)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("refuses what is no handshake, in words of its own, without touching the socket", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      const answers = yield* Effect.all([
+        exchange(served, handshake({}, "POST /ws HTTP/1.1")),
+        exchange(served, handshake({ Upgrade: "h2c" })),
+        exchange(served, handshake({ "Sec-WebSocket-Key": undefined })),
+        exchange(served, handshake({ "Sec-WebSocket-Key": "short" })),
+        exchange(served, handshake({ "Sec-WebSocket-Version": "8" })),
+        exchange(served, handshake({ "Sec-WebSocket-Version": undefined }))
+      ])
+      expect(probe.reads).toBe(0)
+      const late = yield* exchange(served, handshake({ "Sec-WebSocket-Protocol": "a,,b" }))
+      const errors = [...answers, late].map(answer => {
+        expect(answer).toMatch(/^HTTP\/1.1 500 /)
+        expect(answer.match(/HTTP\//g)).toHaveLength(1)
+        return (JSON.parse(answer.slice(answer.indexOf("\r\n\r\n"))) as { readonly error: string }).error
+      })
+      expect(errors).toEqual([
+        "the method must be GET, not POST",
+        "the Upgrade header must be websocket",
+        "Sec-WebSocket-Key must be 16 bytes in base64",
+        "Sec-WebSocket-Key must be 16 bytes in base64",
+        "Sec-WebSocket-Version must be 13, not 8",
+        "Sec-WebSocket-Version must be 13, not absent",
+        "Invalid Sec-WebSocket-Protocol header"
+      ])
+      yield* untilWatchers(0)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("refuses before the handshake where the history is gone, the store away or no place left", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      yield* put("a", 1, 2, 3)
+      probe.trimmedSeq = 2
+      yield* connect(served, "after=1")
+      probe.away = true
+      yield* connect(served, "after=2")
+      probe.away = false
+      yield* connect(served, "after=2")
+      yield* connect(served, "after=2")
+      expect(served.refusals).toEqual(["HistoryTrimmed", "StoreUnavailable", "FeedBusy"])
+      yield* untilWatchers(1)
+    }).pipe(Effect.provide(layer({ watchers: 1 })))
+  )
+
+  it.scoped("closes a reader that falls out of the history with 4010", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      const client = yield* connect(served, "")
+      yield* untilWatchers(1)
+      probe.trimmedSeq = 5
+      yield* put("a", 1)
+      expect(yield* client.code).toBe(4010)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("goes on when the store is back", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      const client = yield* connect(served, "")
+      const reads = probe.reads
+      probe.away = true
+      yield* put("a", 1)
+      yield* until(() => probe.reads > reads)
+      yield* TestClock.adjust("16 seconds")
+      expect(yield* client.message(0)).toEqual({ type: "heartbeat", lastSeq: 0 })
+      probe.away = false
+      yield* TestClock.adjust("2 seconds")
+      yield* until(() => client.changes.length === 1)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("ignores what a client says, closes with 1009 where it says too much, and outlives garbage", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const client = yield* connect(served, "")
+      client.socket.send("hello")
+      client.socket.send(Buffer.alloc(4096))
+      yield* put("a", 1)
+      yield* client.message(0)
+      client.socket.send("x".repeat(5000))
+      expect(yield* client.code).toBe(1009)
+      yield* exchange(served, handshake(), frame(3, Buffer.from("reserved")))
+      yield* exchange(served, handshake(), Buffer.from([0x81, 0x05]), "naked")
+      yield* untilWatchers(0)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("keeps no follower whose connection breaks, whatever came over it", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      yield* put("a", 1)
+      yield* Effect.promise(() =>
+        fc.assert(
+          fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), fc.nat({ max: 250 }), async (bytes, cut) => {
+            const socket = connectTcp(served.port, "127.0.0.1")
+            socket.on("error", () => {})
+            const closed = once(socket, "close")
+            const text = handshake()
+            socket.write(cut < text.length ? text.slice(0, cut) : text)
+            socket.end(bytes)
+            setImmediate(() => socket.resetAndDestroy())
+            await closed
+          }),
+          { numRuns: 40 * soak }
+        )
+      )
+      yield* untilWatchers(0)
+      const client = yield* connect(served, "")
+      expect(seqsOf(yield* client.message(0))).toEqual([1])
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("closes all with 1001 when the service drains, and takes nobody in then", () =>
+    Effect.gen(function* () {
+      const draining = yield* Draining
+      const served = yield* serve
+      const clients = yield* Effect.all([connect(served, ""), connect(served, "tenant=a")])
+      yield* untilWatchers(2)
+      yield* draining.begin
+      expect(yield* Effect.all(clients.map(client => client.code))).toEqual([1001, 1001])
+      yield* untilWatchers(0)
+      yield* connect(served, "")
+      expect(served.refusals).toEqual(["FeedBusy"])
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.live("closes all with 1001 when the feed itself ends", () =>
+    Effect.gen(function* () {
+      const client = yield* Effect.gen(function* () {
+        const served = yield* serve
+        const client = yield* connect(served, "")
+        yield* untilWatchers(1)
+        return { client, served }
+      }).pipe(Effect.provide(layer()))
+      expect(yield* client.client.code).toBe(1001)
+    }).pipe(Effect.scoped)
+  )
+
+  it.scoped("ends the effect of a connection when the connection does", () =>
+    Effect.gen(function* () {
+      const feed = yield* ChangeFeed
+      const served = yield* serve
+      const client = yield* connect(served, "")
+      yield* untilWatchers(1)
+      client.socket.close()
+      expect(yield* client.code).toBe(1005)
+      yield* untilWatchers(0)
+      expect(yield* feed.watchers).toBe(0)
+    }).pipe(Effect.provide(layer()))
+  )
+})
