@@ -1,0 +1,279 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Deferred, Effect, Either, Exit, Fiber, FastCheck as fc, Option, Scope } from "effect"
+import * as TestClock from "effect/TestClock"
+import * as TestContext from "effect/TestContext"
+import { StoreUnavailable } from "../../src/Kv/Store.ts"
+import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
+
+type Write = string
+
+/** A backend whose groups come back when they are let go, one after the other. */
+const makeBackend = () => {
+  const groups: Array<ReadonlyArray<Write>> = []
+  const gates: Array<Deferred.Deferred<void, StoreUnavailable>> = []
+  const commit = (group: ReadonlyArray<Write>) =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void, StoreUnavailable>()
+      groups.push(group)
+      gates.push(gate)
+      yield* Deferred.await(gate)
+      return group.map(write =>
+        write.startsWith("bad") ? Either.left(`refused ${write}`) : Either.right(`done ${write}`)
+      )
+    })
+  /** Waits until a group is there, and lets it come back. */
+  const answer = (index: number, result: Effect.Effect<void, StoreUnavailable> = Effect.void) =>
+    Effect.zipRight(
+      settled,
+      Effect.suspend(() => Deferred.complete(gates[index]!, result))
+    )
+  return { groups, commit, answer }
+}
+
+/** Lets all fibers that can go on do so. */
+const settled = TestClock.adjust(0)
+
+const weigh = (write: Write): GroupCommit.Weight => ({ operations: 1, bytes: write.length })
+
+const setup = (options: Partial<GroupCommit.Options<Write, string, string>> = {}) =>
+  Effect.gen(function* () {
+    const backend = makeBackend()
+    const committer = yield* GroupCommit.make<Write, string, string>({ commit: backend.commit, weigh, ...options })
+    const submit = (write: Write) => Effect.zipLeft(Effect.fork(Effect.either(committer.submit(write))), settled)
+    return { ...backend, committer, submit }
+  })
+
+const tagOf = <A, E extends string | { readonly _tag: string }>(outcome: Either.Either<A, E>) =>
+  Either.match(outcome, {
+    onLeft: error => (typeof error === "string" ? error : error._tag),
+    onRight: value => value
+  })
+
+const joinAll = (fibers: ReadonlyArray<Fiber.Fiber<Either.Either<string, string | { readonly _tag: string }>>>) =>
+  Effect.forEach(fibers, fiber => Effect.map(Fiber.join(fiber), tagOf))
+
+describe("GroupCommit", () => {
+  it.scoped("what arrives while a group is in flight makes up the next one, in order", () =>
+    Effect.gen(function* () {
+      const { groups, submit, answer } = yield* setup()
+      const fibers = yield* Effect.forEach(["a", "b", "c"], submit)
+      yield* answer(0)
+      yield* answer(1)
+      expect(yield* joinAll(fibers)).toEqual(["done a", "done b", "done c"])
+      expect(groups).toEqual([["a"], ["b", "c"]])
+    })
+  )
+
+  it.scoped("a refused write fails alone", () =>
+    Effect.gen(function* () {
+      const { submit, answer } = yield* setup()
+      const fibers = yield* Effect.forEach(["a", "b", "bad", "c"], submit)
+      yield* answer(0)
+      yield* answer(1)
+      expect(yield* joinAll(fibers)).toEqual(["done a", "done b", "refused bad", "done c"])
+    })
+  )
+
+  it.scoped("a failed group fails its writes, and the next one goes ahead", () =>
+    Effect.gen(function* () {
+      const { submit, answer } = yield* setup()
+      const fibers = yield* Effect.forEach(["a", "b"], submit)
+      yield* answer(0, new StoreUnavailable({ reason: "the disk is full" }))
+      yield* answer(1)
+      expect(yield* joinAll(fibers)).toEqual(["StoreUnavailable", "done b"])
+    })
+  )
+
+  it.scoped("a write that the backend does not answer for is not acknowledged", () =>
+    Effect.gen(function* () {
+      const { submit } = yield* setup({ commit: () => Effect.succeed([]) })
+      expect(yield* joinAll([yield* submit("a")])).toEqual(["StoreUnavailable"])
+    })
+  )
+
+  it.scoped("a defect of the backend reaches its group and no other", () =>
+    Effect.gen(function* () {
+      let calls = 0
+      const { committer } = yield* setup({
+        commit: group => (calls++ === 0 ? Effect.die("a bug") : Effect.succeed(group.map(write => Either.right(write))))
+      })
+      expect(Exit.isFailure(yield* Effect.exit(committer.submit("a")))).toBe(true)
+      expect(yield* committer.submit("b")).toBe("b")
+    })
+  )
+
+  it.scoped("groups end at their bounds, and a write larger than a group goes alone", () =>
+    Effect.gen(function* () {
+      const { groups, submit, answer } = yield* setup({ maxGroup: { operations: 2, bytes: 4 } })
+      const fibers = yield* Effect.forEach(["first", "a", "b", "c", "larger", "dd", "ee", "f"], submit)
+      for (let index = 0; index < 6; index++) yield* answer(index)
+      yield* joinAll(fibers)
+      expect(groups).toEqual([["first"], ["a", "b"], ["c"], ["larger"], ["dd", "ee"], ["f"]])
+    })
+  )
+
+  it.scoped("beyond the bound of waiting writes the next is refused at once, and room is made by a commit", () =>
+    Effect.gen(function* () {
+      const { submit, answer } = yield* setup({ maxWaiting: 2 })
+      const fibers = yield* Effect.forEach(["a", "b", "c", "d"], submit)
+      expect(tagOf(yield* Fiber.join(fibers[3]!))).toBe("StoreBusy")
+      yield* answer(0)
+      yield* answer(1)
+      const last = yield* submit("e")
+      yield* answer(2)
+      expect(yield* joinAll([...fibers, last])).toEqual(["done a", "done b", "done c", "StoreBusy", "done e"])
+    })
+  )
+
+  it.scoped("beyond the bound of waiting bytes the next is refused, but one of any size may wait alone", () =>
+    Effect.gen(function* () {
+      const { submit, answer } = yield* setup({ maxWaitingBytes: 4 })
+      const fibers = yield* Effect.forEach(["a", "enormous", "b"], submit)
+      yield* answer(0)
+      yield* answer(1)
+      expect(yield* joinAll(fibers)).toEqual(["done a", "done enormous", "StoreBusy"])
+    })
+  )
+
+  it.scoped("who is interrupted while waiting takes the write back, and gives its room to others", () =>
+    Effect.gen(function* () {
+      const { groups, submit, answer } = yield* setup({ maxWaiting: 1 })
+      const first = yield* submit("a")
+      const second = yield* submit("b")
+      yield* Fiber.interrupt(second)
+      const third = yield* submit("c")
+      yield* answer(0)
+      yield* answer(1)
+      expect(yield* joinAll([first, third])).toEqual(["done a", "done c"])
+      expect(groups).toEqual([["a"], ["c"]])
+    })
+  )
+
+  it.scoped("who is interrupted in flight does not wait, and the write goes on", () =>
+    Effect.gen(function* () {
+      const { groups, submit, answer } = yield* setup()
+      const first = yield* submit("a")
+      yield* Fiber.interrupt(first)
+      const second = yield* submit("b")
+      expect(groups).toEqual([["a"]])
+      yield* answer(0)
+      yield* answer(1)
+      expect(yield* joinAll([second])).toEqual(["done b"])
+    })
+  )
+
+  it.scoped("a group that does not come back fails everybody, and its answer ends that", () =>
+    Effect.gen(function* () {
+      const { groups, committer, submit, answer } = yield* setup()
+      const fibers = yield* Effect.forEach(["a", "b"], submit)
+      yield* TestClock.adjust("1799 millis")
+      expect(committer.isStuck()).toBe(false)
+      yield* TestClock.adjust("1 millis")
+      expect(yield* joinAll(fibers)).toEqual(["StoreUnavailable", "StoreUnavailable"])
+      expect(committer.isStuck()).toBe(true)
+      expect(yield* joinAll([yield* submit("c")])).toEqual(["StoreUnavailable"])
+      yield* answer(0)
+      yield* settled
+      expect(committer.isStuck()).toBe(false)
+      const later = yield* submit("d")
+      yield* answer(1)
+      expect(yield* joinAll([later])).toEqual(["done d"])
+      expect(groups).toEqual([["a"], ["d"]])
+    })
+  )
+
+  it.scoped("each group has the whole time for itself, and each is watched", () =>
+    Effect.gen(function* () {
+      const { committer, submit, answer } = yield* setup()
+      for (let index = 0; index < 3; index++) {
+        const fiber = yield* submit(`w${index}`)
+        yield* TestClock.adjust("1700 millis")
+        yield* answer(index)
+        expect(yield* joinAll([fiber])).toEqual([`done w${index}`])
+      }
+      const last = yield* submit("last")
+      yield* TestClock.adjust("1800 millis")
+      expect(yield* joinAll([last])).toEqual(["StoreUnavailable"])
+      expect(committer.isStuck()).toBe(true)
+      yield* answer(3)
+    })
+  )
+
+  it.effect("the end of the scope finishes what is there and refuses what comes later", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const { committer, submit, answer } = yield* Scope.extend(setup(), scope)
+      const fibers = yield* Effect.forEach(["a", "b"], submit)
+      const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+      yield* settled
+      expect(tagOf(yield* Effect.either(committer.submit("late")))).toBe("StoreUnavailable")
+      yield* answer(0)
+      yield* answer(1)
+      yield* Fiber.join(closing)
+      expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
+    })
+  )
+
+  it.effect("the end of the scope does not wait longer for a group that does not come back", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const { submit } = yield* Scope.extend(setup(), scope)
+      const fiber = yield* submit("a")
+      const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+      yield* TestClock.adjust("1800 millis")
+      yield* Fiber.join(closing)
+      expect(yield* joinAll([fiber])).toEqual(["StoreUnavailable"])
+    })
+  )
+
+  it("whatever comes and goes, a write is in one group at most, in order, and its caller learns what became of it", async () => {
+    const action = fc.constantFrom<Action>("submit", "submit", "interrupt", "answer", "fail")
+    await fc.assert(
+      fc.asyncProperty(fc.array(action, { maxLength: 60 }), actions =>
+        Effect.runPromise(Effect.provide(Effect.scoped(play(actions)), TestContext.TestContext))
+      ),
+      { numRuns: 50 * Number(process.env.SOAK ?? 1) }
+    )
+  })
+})
+
+type Action = "submit" | "interrupt" | "answer" | "fail"
+
+const play = (actions: ReadonlyArray<Action>) =>
+  Effect.gen(function* () {
+    const { groups, submit, answer } = yield* setup({ maxGroup: { operations: 3, bytes: 100 } })
+    const callers = new Map<string, Fiber.Fiber<Either.Either<string, string | { readonly _tag: string }>>>()
+    const interrupted = new Set<string>()
+    const failed = new Set<string>()
+    let answered = 0
+    const next = (fails: boolean) =>
+      Effect.suspend(() => {
+        if (answered === groups.length) return Effect.void
+        if (fails) for (const write of groups[answered]!) failed.add(write)
+        return answer(answered++, fails ? new StoreUnavailable({ reason: "the disk is full" }) : Effect.void)
+      })
+    for (const [index, action] of actions.entries()) {
+      const write = `w${index}`
+      if (action === "submit") callers.set(write, yield* submit(write))
+      else if (action === "interrupt") {
+        const caller = [...callers].find(([, fiber]) => Option.isNone(Effect.runSync(Fiber.poll(fiber))))
+        if (caller !== undefined) {
+          interrupted.add(caller[0])
+          yield* Fiber.interrupt(caller[1])
+        }
+      } else yield* next(action === "fail")
+      yield* settled
+    }
+    while (answered < groups.length) {
+      yield* next(false)
+      yield* settled
+    }
+    const committed = groups.flat()
+    expect([...new Set(committed)]).toEqual(committed)
+    expect([...callers.keys()].filter(write => committed.includes(write))).toEqual(committed)
+    for (const [write, fiber] of callers) {
+      if (interrupted.has(write)) continue
+      expect(committed).toContain(write)
+      expect(tagOf(yield* Fiber.join(fiber))).toBe(failed.has(write) ? "StoreUnavailable" : `done ${write}`)
+    }
+  })

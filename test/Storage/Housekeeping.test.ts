@@ -1,0 +1,99 @@
+import { describe, expect, it } from "@effect/vitest"
+import { ConfigProvider, Duration, Effect, Either, Layer, Logger, Option } from "effect"
+import * as TestClock from "effect/TestClock"
+import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { JsonText } from "../../src/Kv/Json.ts"
+import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
+import * as Housekeeping from "../../src/Storage/Housekeeping.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+
+const set = (key: string, expiresAt: number | null = null) =>
+  Effect.flatMap(Store, store =>
+    store.commit({
+      operations: [{ op: "set", namespace: "n", key, value: JsonText("1"), expiresAt }],
+      actor: "tester"
+    })
+  )
+
+const ops = Effect.map(
+  Effect.flatMap(ChangeLog, log => log.read({ after: 0, limit: 100, tenant: "" })),
+  ({ changes }) => changes.map(change => `${change.op} ${change.key} by ${change.actor}`)
+)
+
+/** A log that cannot be written to while `away` says so, and counts how often that was tried. */
+const faulty = () => {
+  const state = { away: false, attempts: 0 }
+  const attempt = Effect.suspend(() => {
+    state.attempts++
+    return state.away ? new StoreUnavailable({ reason: "the disk is full" }) : Effect.succeed(0)
+  })
+  const log = ChangeLog.of({
+    read: () => Effect.die("not read from"),
+    lastSeq: Effect.succeed(0),
+    awaitPast: () => Effect.never,
+    trim: () => attempt,
+    expire: attempt
+  })
+  return { state, layer: Layer.succeed(ChangeLog, log) }
+}
+
+describe("Housekeeping", () => {
+  it.effect("an entry becomes a delete by `expiry` within a second of its end", () =>
+    Effect.gen(function* () {
+      yield* set("short", 10_000)
+      yield* set("long", 60_000)
+      yield* TestClock.adjust("9 seconds")
+      expect(yield* ops).toEqual(["set short by tester", "set long by tester"])
+      yield* TestClock.adjust("2 seconds")
+      expect(yield* ops).toEqual(["set short by tester", "set long by tester", "delete short by expiry"])
+    }).pipe(Effect.provide(Layer.provideMerge(Housekeeping.layer(Option.none()), Memory.layer)))
+  )
+
+  it.effect("records older than the retention go, and the newest never does", () =>
+    Effect.gen(function* () {
+      yield* set("a")
+      yield* TestClock.adjust("4 minutes")
+      yield* set("b")
+      const log = yield* ChangeLog
+      yield* TestClock.adjust("2 minutes")
+      const refused = yield* Effect.either(log.read({ after: 0, limit: 10, tenant: "" }))
+      expect(Either.isLeft(refused) && refused.left).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 1 })
+      yield* TestClock.adjust("10 minutes")
+      expect((yield* log.read({ after: 1, limit: 10, tenant: "" })).changes).toMatchObject([{ seq: 2, key: "b" }])
+    }).pipe(Effect.provide(Layer.provideMerge(Housekeeping.layer(Option.some(Duration.minutes(5))), Memory.layer)))
+  )
+
+  it.effect("without a retention everything is kept", () =>
+    Effect.gen(function* () {
+      yield* set("a")
+      yield* set("b")
+      yield* TestClock.adjust("10 minutes")
+      expect(yield* ops).toHaveLength(2)
+    }).pipe(
+      Effect.provide(Layer.provideMerge(Housekeeping.layerConfig, Memory.layer)),
+      Effect.withConfigProvider(ConfigProvider.fromMap(new Map()))
+    )
+  )
+
+  it.effect("an outage is logged once, and so is its end", () => {
+    const lines: Array<string> = []
+    const recorder = Logger.make(({ logLevel, message }) => lines.push(`${logLevel.label} ${message}`))
+    const { state, layer } = faulty()
+    return Effect.gen(function* () {
+      yield* TestClock.adjust("2 seconds")
+      state.away = true
+      yield* TestClock.adjust("1 minute")
+      expect(lines).toEqual(["WARN expiry of entries fails until the store is back"])
+      state.away = false
+      yield* TestClock.adjust("1 minute")
+      expect(lines.slice(1)).toEqual(["INFO expiry of entries works again"])
+      expect(state.attempts).toBeGreaterThan(100)
+      state.away = true
+      yield* TestClock.adjust("1 minute")
+      expect(lines).toHaveLength(3)
+    }).pipe(
+      Effect.provide(Layer.provide(Housekeeping.layer(Option.none()), layer)),
+      Effect.provide(Logger.replace(Logger.defaultLogger, recorder))
+    )
+  })
+})
