@@ -1,4 +1,6 @@
 import * as Memory from "../../src/Storage/Memory.ts"
+import { modelSuite } from "../suites/ModelSuite.ts"
 import { storeSuite } from "../suites/StoreSuite.ts"
 
 storeSuite("Memory", Memory.layer)
+modelSuite("Memory", { layerAt: () => Memory.layer, persists: false })

@@ -91,9 +91,9 @@ export const batches = (check: Check) => {
 
   check("an empty batch changes nothing", () =>
     Effect.gen(function* () {
-      expect(yield* write([])).toEqual({ results: [], timestamp: start, lastSeq: 0 })
+      expect(yield* write([])).toMatchObject({ results: [], lastSeq: 0 })
       yield* put(namespace, "k", 1)
-      expect(yield* write([])).toEqual({ results: [], timestamp: start, lastSeq: 1 })
+      expect(yield* write([])).toMatchObject({ results: [], lastSeq: 1 })
       expect(yield* lastSeq).toBe(1)
     })
   )

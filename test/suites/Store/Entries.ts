@@ -57,11 +57,7 @@ export const entries = (check: Check) => {
 
   check("a delete of what is absent changes nothing", () =>
     Effect.gen(function* () {
-      expect(yield* remove(namespace, "k")).toEqual({
-        results: [{ op: "delete", deleted: false }],
-        timestamp: start,
-        lastSeq: 0
-      })
+      expect(yield* remove(namespace, "k")).toMatchObject({ results: [{ op: "delete", deleted: false }], lastSeq: 0 })
       yield* put(namespace, "k", 1)
       yield* remove(namespace, "k")
       expect((yield* remove(namespace, "k")).results).toEqual([{ op: "delete", deleted: false }])
