@@ -52,48 +52,52 @@ const discard = (source: IncomingMessage): void => {
 }
 
 /**
- * Reads a body of at most `limit` bytes.
+ * Reads a body of at most `limit` bytes and calls back once; the function returned stops the reading.
  *
  * A longer one is answered at once, and what still comes is thrown away, within bounds, so that the
  * connection stays usable.
  */
-const readBytes = (source: IncomingMessage, limit: number): Effect.Effect<Buffer, PayloadTooLarge | BadRequest> =>
-  Effect.async(resume => {
-    const declared = Number(source.headers["content-length"] ?? 0)
-    if (declared > limit) {
-      discard(source)
-      return resume(Effect.fail(tooLarge(String(declared), limit)))
-    }
-    const chunks: Array<Buffer> = []
-    let length = 0
-    const stop = (): void => {
-      source.off("data", onData)
-      source.off("end", onEnd)
-      source.off("error", onCut)
-      source.off("close", onCut)
-    }
-    const onData = (chunk: Buffer): void => {
-      length += chunk.length
-      chunks.push(chunk)
-      if (length <= limit) return
-      stop()
-      discard(source)
-      resume(Effect.fail(tooLarge(`more than ${limit}`, limit)))
-    }
-    const onEnd = (): void => {
-      stop()
-      resume(Effect.succeed(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, length)))
-    }
-    const onCut = (): void => {
-      stop()
-      resume(Effect.fail(new BadRequest({ error: "The request body ended before its time" })))
-    }
-    source.on("data", onData)
-    source.on("end", onEnd)
-    source.on("error", onCut)
-    source.on("close", onCut)
-    return Effect.sync(stop)
-  })
+const readBytes = (
+  source: IncomingMessage,
+  limit: number,
+  done: (bytes: Either.Either<Buffer, PayloadTooLarge | BadRequest>) => void
+): (() => void) => {
+  const declared = Number(source.headers["content-length"] ?? 0)
+  if (declared > limit) {
+    discard(source)
+    done(Either.left(tooLarge(String(declared), limit)))
+    return () => {}
+  }
+  const chunks: Array<Buffer> = []
+  let length = 0
+  const stop = (): void => {
+    source.off("data", onData)
+    source.off("end", onEnd)
+    source.off("error", onCut)
+    source.off("close", onCut)
+  }
+  const onData = (chunk: Buffer): void => {
+    length += chunk.length
+    chunks.push(chunk)
+    if (length <= limit) return
+    stop()
+    discard(source)
+    done(Either.left(tooLarge(`more than ${limit}`, limit)))
+  }
+  const onEnd = (): void => {
+    stop()
+    done(Either.right(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, length)))
+  }
+  const onCut = (): void => {
+    stop()
+    done(Either.left(new BadRequest({ error: "The request body ended before its time" })))
+  }
+  source.on("data", onData)
+  source.on("end", onEnd)
+  source.on("error", onCut)
+  source.on("close", onCut)
+  return stop
+}
 
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 
@@ -113,16 +117,23 @@ export const parse = (bytes: Uint8Array, limits: LimitsShape): Either.Either<unk
   )
 }
 
-/** Reads and parses the body of a request. */
-export const json = (source: IncomingMessage, limits: LimitsShape): Effect.Effect<unknown, BodyError> =>
-  Effect.suspend((): Effect.Effect<unknown, BodyError> => {
-    const problem = problemOfType(source.headers)
-    if (problem !== undefined) {
-      discard(source)
-      return Effect.fail(problem)
-    }
-    return Effect.flatMap(readBytes(source, limits.bodyBytes), bytes => parse(bytes, limits))
-  })
+/** Reads and parses the body of a request, and calls back once; the function returned stops the reading. */
+export const read = (
+  source: IncomingMessage,
+  limits: LimitsShape,
+  done: (json: Either.Either<unknown, BodyError>) => void
+): (() => void) => {
+  const problem = problemOfType(source.headers)
+  if (problem === undefined) {
+    return readBytes(source, limits.bodyBytes, bytes => done(Either.flatMap(bytes, bytes => parse(bytes, limits))))
+  }
+  discard(source)
+  done(Either.left(problem))
+  return () => {}
+}
+
+const json = (source: IncomingMessage, limits: LimitsShape): Effect.Effect<unknown, BodyError> =>
+  Effect.async(resume => Effect.sync(read(source, limits, resume)))
 
 /** Puts our reader in the place of the platform's, which has no limit that ends in an answer. */
 export const layer: Layer.Layer<JsonBody> = Layer.effect(

@@ -36,8 +36,11 @@ export type Endpoints<Group extends HttpApiGroup.HttpApiGroup.Any, R> = {
 export type AnyEndpoints<R> = Readonly<Record<string, (request: never) => Effect.Effect<Reply, ApiError, R>>>
 
 /** What the handlers of a group need. */
-export type Requirements<Handlers> =
-  Handlers extends Readonly<Record<string, (request: never) => Effect.Effect<Reply, ApiError, infer R>>> ? R : never
+export type Requirements<Handlers> = {
+  [Name in keyof Handlers]: Handlers[Name] extends (request: never) => Effect.Effect<Reply, ApiError, infer R>
+    ? R
+    : never
+}[keyof Handlers]
 
 /** Checks handlers against the group that they implement. */
 export const of = <Group extends HttpApiGroup.HttpApiGroup.Any, Handlers extends Endpoints<Group, unknown>>(

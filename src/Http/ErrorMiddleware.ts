@@ -6,6 +6,7 @@ import type * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import { HttpApiDecodeError } from "@effect/platform/HttpApiError"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import type * as HttpApp from "@effect/platform/HttpApp"
 import * as HttpServerError from "@effect/platform/HttpServerError"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Cause, Effect } from "effect"
@@ -15,7 +16,7 @@ import { fromError, toResponse } from "./Reply.ts"
 import { type AllowedMethods, allowedMethods, problemOfTarget, routable } from "./Routes.ts"
 
 /** What a client is told of a defect: the detail is for the log. */
-const defect = () => new InternalServerError({ error: "Internal server error" })
+export const defect = () => new InternalServerError({ error: "Internal server error" })
 
 /** What a request is told that no route took. */
 export const unrouted = (target: string, allowed: AllowedMethods): ApiError => {
@@ -36,12 +37,10 @@ const recognize = (error: unknown, allowed: AllowedMethods): ApiError | undefine
 }
 
 /** Hands a request to the routes as they should read it, or refuses it where its target is malformed. */
-const readTarget = <A, E, R>(
-  app: Effect.Effect<A, E, R>
-): Effect.Effect<A, E | BadRequest, R | HttpServerRequest.HttpServerRequest> =>
-  Effect.flatMap(HttpServerRequest.HttpServerRequest, (request): Effect.Effect<A, E | BadRequest, R> => {
+const readTarget = <E, R>(app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
+  Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
     const problem = problemOfTarget(request.originalUrl)
-    if (problem !== undefined) return Effect.fail(new BadRequest({ error: problem }))
+    if (problem !== undefined) return Effect.succeed(toResponse(fromError(new BadRequest({ error: problem }))))
     const url = routable(request.url)
     return url === request.url
       ? app

@@ -1,5 +1,5 @@
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import { Effect, type Stream } from "effect"
+import { Effect, type Scope, type Stream } from "effect"
 import { type ApiError, statusOf } from "./ApiError.ts"
 
 /**
@@ -10,6 +10,8 @@ export interface Reply {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | Stream.Stream<Uint8Array> | undefined
+  /** Gives back what the body holds, where nobody reads it to its end; twice is as good as once. */
+  readonly release?: Effect.Effect<void>
   /** The connection is a WebSocket already and nothing is to be written on it; ends when the connection does. */
   readonly upgraded?: Effect.Effect<void>
 }
@@ -27,8 +29,14 @@ export const json = (body: string, headers: Readonly<Record<string, string>> = {
 export const stream = (
   contentType: string,
   body: Stream.Stream<Uint8Array>,
-  headers: Readonly<Record<string, string>> = {}
-): Reply => ({ status: 200, headers: { "content-type": contentType, ...headers }, body })
+  headers: Readonly<Record<string, string>> = {},
+  release?: Effect.Effect<void>
+): Reply => ({
+  status: 200,
+  headers: { "content-type": contentType, ...headers },
+  body,
+  ...(release === undefined ? {} : { release })
+})
 
 /** A status and headers alone. */
 export const empty = (status: number, headers: Readonly<Record<string, string>> = {}): Reply => ({
@@ -63,8 +71,8 @@ export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse 
  */
 export const respond = <R>(
   handler: Effect.Effect<Reply, ApiError, R>
-): Effect.Effect<HttpServerResponse.HttpServerResponse, never, R> =>
+): Effect.Effect<HttpServerResponse.HttpServerResponse, never, R | Scope.Scope> =>
   handler.pipe(
-    Effect.tap(reply => reply.upgraded ?? Effect.void),
+    Effect.tap(reply => reply.upgraded ?? (reply.release && Effect.addFinalizer(() => reply.release!)) ?? Effect.void),
     Effect.match({ onFailure: error => toResponse(fromError(error)), onSuccess: toResponse })
   )

@@ -2,7 +2,7 @@
  * What each key-value endpoint does, as plain functions from a decoded request to an answer. They know no
  * transport: whoever decodes a request by the contract in `Api` can run them.
  */
-import { Clock, Duration, Effect, Either, Option, Stream } from "effect"
+import { Clock, Duration, Effect, Either, Exit, Option, Scope, Stream } from "effect"
 import { type BadRequest, NotFound, type PayloadTooLarge } from "../Http/ApiError.ts"
 import * as Reply from "../Http/Reply.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
@@ -15,7 +15,7 @@ import * as Errors from "./Errors.ts"
 import { Limits, type LimitsShape } from "./Limits.ts"
 import * as Operations from "./Operations.ts"
 import * as Preconditions from "./Preconditions.ts"
-import { type ListPage, type Selection, Store } from "./Store.ts"
+import { type ListPage, type ListStream, type Selection, Store } from "./Store.ts"
 import { holds, ifVersion, type Operation, type OperationResult, type Precondition } from "./Write.ts"
 
 /** An entry's address, and the preconditions that the request states. */
@@ -178,28 +178,39 @@ export const list = Effect.fnUntraced(function* (request: ListRequest) {
 
 const encoder = new TextEncoder()
 
-/** A whole namespace, printed portion by portion while the client takes it. */
-const listAll = Effect.fnUntraced(function* (selection: Selection) {
-  const store = yield* Store
-  const { lastSeq, portions } = yield* store
-    .listAll(selection)
-    .pipe(
-      Effect.catchTags({ StoreBusy: error => Effect.fail(Errors.busy(error)), StoreUnavailable: Errors.unavailable })
-    )
+/** A whole namespace from one snapshot, printed portion by portion while the client takes it. */
+const listAll = (selection: Selection) =>
+  Effect.uninterruptibleMask(restore =>
+    Effect.gen(function* () {
+      const store = yield* Store
+      const snapshot = yield* Scope.make()
+      const { lastSeq, portions } = yield* restore(Scope.extend(store.listAll(selection), snapshot)).pipe(
+        Effect.onError(cause => Scope.close(snapshot, Exit.failCause(cause))),
+        Effect.catchTags({ StoreBusy: error => Effect.fail(Errors.busy(error)), StoreUnavailable: Errors.unavailable })
+      )
+      return Reply.stream(
+        "application/json",
+        listBody(portions),
+        listHeaders(lastSeq),
+        Scope.close(snapshot, Exit.void)
+      )
+    })
+  )
+
+const listBody = (portions: ListStream["portions"]): Stream.Stream<Uint8Array> => {
   const items = portions.pipe(
     Stream.filter(entries => entries.length > 0),
     Stream.zipWithIndex,
     Stream.map(([entries, index]) => (index === 0 ? "" : ",") + entries.map(toJson).join(","))
   )
-  const body = Stream.make('{"items":[').pipe(
+  return Stream.make('{"items":[').pipe(
     Stream.concat(items),
     Stream.concat(Stream.make("]}")),
     Stream.map(text => encoder.encode(text)),
     // The status is sent already: all that is left is to cut the connection, so that no client takes a part for the whole.
     Stream.orDie
   )
-  return Reply.stream("application/json", body, listHeaders(lastSeq))
-})
+}
 
 /** Where a reader of the log stands and what it wants. */
 export interface FeedParams {

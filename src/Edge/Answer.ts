@@ -1,0 +1,59 @@
+import type { ServerResponse } from "node:http"
+import { Effect, Stream } from "effect"
+import type { Reply } from "../Http/Reply.ts"
+
+/** Waits until a response takes more, or is gone. */
+const drained = (response: ServerResponse): Effect.Effect<void> =>
+  Effect.async(resume => {
+    const done = (): void => {
+      response.off("drain", done)
+      response.off("close", done)
+      resume(Effect.void)
+    }
+    response.on("drain", done)
+    response.on("close", done)
+    return Effect.sync(() => {
+      response.off("drain", done)
+      response.off("close", done)
+    })
+  })
+
+/** Sends a body bit by bit, as fast as the client takes it. A failure half-way cuts the connection. */
+const sendStream = (body: Stream.Stream<Uint8Array>, response: ServerResponse): Effect.Effect<void> =>
+  Stream.runForEach(body, chunk =>
+    Effect.suspend(() => (response.write(chunk) || response.destroyed ? Effect.void : drained(response)))
+  ).pipe(
+    Effect.zipRight(Effect.sync(() => response.end())),
+    Effect.catchAllCause(cause =>
+      Effect.zipRight(
+        Effect.logWarning("An answer was cut off half-way", cause),
+        Effect.sync(() => response.destroy())
+      )
+    )
+  )
+
+/** Writes an answer. What is left of a stream is given back when the client leaves. */
+export const send = (
+  reply: Reply,
+  response: ServerResponse,
+  isHead: boolean,
+  runFork: <A>(effect: Effect.Effect<A>) => { readonly interrupt: () => void }
+): void => {
+  const { body, headers, release, status } = reply
+  if (reply.upgraded !== undefined) return
+  if (typeof body === "string") {
+    response.writeHead(status, { ...headers, "content-length": Buffer.byteLength(body) })
+    response.end(isHead ? undefined : body)
+    return
+  }
+  response.writeHead(status, headers)
+  if (body === undefined || isHead) {
+    response.end()
+    if (release !== undefined) runFork(release)
+    return
+  }
+  const sending = runFork(
+    release === undefined ? sendStream(body, response) : Effect.ensuring(sendStream(body, response), release)
+  )
+  response.once("close", sending.interrupt)
+}

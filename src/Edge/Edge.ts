@@ -1,0 +1,160 @@
+/**
+ * Serves an api on `node:http` from HttpApi's own description of it, compiled once.
+ *
+ * The contract, the document and the typed client stay what they are, and so do the handlers; what is left out is
+ * the machinery between: a request that its handler can answer at once costs one short-lived fiber.
+ */
+import { type IncomingMessage, ServerResponse } from "node:http"
+import type { Duplex } from "node:stream"
+import type * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import { Cause, Effect, Either, type Exit, FiberId, FiberRef, Runtime } from "effect"
+import { Auth } from "../Auth/Auth.ts"
+import { refusalToRead, refusalToWrite } from "../Auth/Http.ts"
+import { type ApiError, BadRequest, isApiError } from "../Http/ApiError.ts"
+import * as Body from "../Http/Body.ts"
+import type { AnyEndpoints, Requirements } from "../Http/Endpoints.ts"
+import { defect, unrouted } from "../Http/ErrorMiddleware.ts"
+import { fromError, type Reply } from "../Http/Reply.ts"
+import { allowedMethods, problemOfTarget } from "../Http/Routes.ts"
+import type { Upgrade } from "../Http/Upgrade.ts"
+import { Limits } from "../Kv/Limits.ts"
+import * as Answer from "./Answer.ts"
+import { compile, type Endpoint } from "./Compile.ts"
+import * as Query from "./Query.ts"
+import type { Match } from "./Router.ts"
+import { inServerSpan } from "./Span.ts"
+
+/** What a `node:http` server calls. */
+export interface Listeners {
+  readonly request: (request: IncomingMessage, response: ServerResponse) => void
+  readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void
+}
+
+/** Decodes parameters in place; that the target can be decoded has been checked. */
+const decodeParams = (params: Record<string, string>): Record<string, string> => {
+  for (const name in params) {
+    const text = params[name]!
+    if (text.includes("%")) params[name] = decodeURIComponent(text)
+  }
+  return params
+}
+
+const refusalOf = {
+  open: () => undefined,
+  read: refusalToRead,
+  write: refusalToWrite
+}
+
+type GroupsOf<Needs> = Readonly<Record<string, AnyEndpoints<Needs>>>
+
+/** What the handlers of all groups need. */
+type NeedsOf<Handlers> = { [Group in keyof Handlers]: Requirements<Handlers[Group]> }[keyof Handlers]
+
+/** Compiles the listeners for an api; `groups` has the handlers of each of its groups, by name. */
+export const make = <
+  Id extends string,
+  Groups extends HttpApiGroup.HttpApiGroup.Any,
+  E,
+  R,
+  Handlers extends Readonly<Record<string, AnyEndpoints<unknown>>>
+>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>,
+  groups: Handlers
+): Effect.Effect<Listeners, never, NeedsOf<Handlers> | Auth> =>
+  Effect.gen(function* () {
+    type Needs = NeedsOf<Handlers>
+    const router = compile<Id, Groups, E, R, Needs>(api, groups as GroupsOf<Needs>)
+    const allowed = allowedMethods(api)
+    const limits = yield* Limits
+    const auth = yield* Auth
+    const runtime = yield* Effect.runtime<Needs>()
+    const runFork = Runtime.runFork(runtime)
+    const traced = yield* FiberRef.get(FiberRef.currentTracerEnabled)
+
+    const run = (effect: Effect.Effect<unknown>) => {
+      const fiber = runFork(effect)
+      return { interrupt: () => fiber.unsafeInterruptAsFork(FiberId.none) }
+    }
+
+    /** The answer to an exit, or none where the client left before there was one. */
+    const replyOf = (exit: Exit.Exit<Reply, ApiError>): Reply | undefined => {
+      if (exit._tag === "Success") return exit.value
+      if (Cause.isInterruptedOnly(exit.cause)) return undefined
+      const error = Cause.squash(exit.cause)
+      if (isApiError(error)) return fromError(error)
+      runFork(Effect.logError("Defect while serving a request", exit.cause))
+      return fromError(defect())
+    }
+
+    const handle = (
+      request: IncomingMessage,
+      response: () => ServerResponse,
+      upgrade: Upgrade | undefined,
+      onLeave: (leave: () => void) => void
+    ): void => {
+      const isHead = request.method === "HEAD"
+      const answer = (reply: Reply | undefined): void => {
+        if (reply === undefined) response().destroy()
+        else if (reply.upgraded === undefined) Answer.send(reply, response(), isHead, run)
+      }
+      const url = request.url!
+      const mark = url.indexOf("?")
+      const target = mark === -1 ? url : url.slice(0, mark)
+      const problem = problemOfTarget(url)
+      if (problem !== undefined) return answer(fromError(new BadRequest({ error: problem })))
+      const match: Match<Endpoint<Needs>> | undefined = router.find(request.method!, target)
+      if (match === undefined) return answer(fromError(unrouted(url, allowed)))
+      const endpoint = match.value
+      const { authorization } = request.headers
+      if (endpoint.access !== "open") {
+        const refused = refusalOf[endpoint.access](auth.accessOf(authorization))
+        if (refused !== undefined) return answer(fromError(refused))
+      }
+      const proceed = (payload: unknown): void => {
+        const decoded = endpoint.decode(
+          {
+            path: decodeParams(match.params),
+            query: mark === -1 ? {} : Query.parse(url.slice(mark + 1)),
+            headers: request.headers,
+            payload
+          },
+          { target, authorization, upgrade }
+        )
+        if (Either.isLeft(decoded)) return answer(fromError(decoded.left))
+        const effect = endpoint.handler(decoded.right)
+        const fiber = runFork(traced ? inServerSpan(effect, endpoint, request) : effect)
+        const exit = fiber.unsafePoll()
+        if (exit !== null) return answer(replyOf(exit))
+        fiber.addObserver(exit => answer(replyOf(exit)))
+        onLeave(() => fiber.unsafeInterruptAsFork(FiberId.none))
+      }
+      if (!endpoint.takesBody) return proceed(undefined)
+      Body.read(request, limits, json => {
+        if (Either.isLeft(json)) answer(fromError(json.left))
+        else proceed(json.right)
+      })
+    }
+
+    return {
+      request: (request, response) =>
+        handle(
+          request,
+          () => response,
+          undefined,
+          leave => response.once("close", () => response.writableEnded || leave())
+        ),
+      upgrade: (request, socket, head) => {
+        // An answer other than the handshake is written by an ordinary response on the connection.
+        const response = () => {
+          const response = new ServerResponse(request)
+          response.assignSocket(socket as never)
+          response.shouldKeepAlive = false
+          response.once("finish", () => socket.end())
+          return response
+        }
+        socket.once("error", () => socket.destroy())
+        handle(request, response, { request, socket, head }, leave => socket.once("close", leave))
+      }
+    }
+  })

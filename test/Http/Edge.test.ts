@@ -1,0 +1,5 @@
+import * as Memory from "../../src/Storage/Memory.ts"
+import { httpSuite } from "../suites/HttpSuite.ts"
+import { edge } from "./EdgeTransport.ts"
+
+httpSuite(edge, "memory", Memory.layer)
