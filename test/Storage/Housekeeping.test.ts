@@ -52,22 +52,22 @@ describe("Housekeeping", () => {
   it.effect("records older than the retention go, and the newest never does", () =>
     Effect.gen(function* () {
       yield* set("a")
-      yield* TestClock.adjust("4 minutes")
+      yield* TestClock.adjust("90 seconds")
       yield* set("b")
       const log = yield* ChangeLog
-      yield* TestClock.adjust("2 minutes")
+      yield* TestClock.adjust("100 seconds")
       const refused = yield* Effect.either(log.read({ after: 0, limit: 10, tenant: "" }))
       expect(Either.isLeft(refused) && refused.left).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 1 })
-      yield* TestClock.adjust("10 minutes")
+      yield* TestClock.adjust("2 minutes")
       expect((yield* log.read({ after: 1, limit: 10, tenant: "" })).changes).toMatchObject([{ seq: 2, key: "b" }])
-    }).pipe(Effect.provide(Layer.provideMerge(Housekeeping.layer(Option.some(Duration.minutes(5))), Memory.layer)))
+    }).pipe(Effect.provide(Layer.provideMerge(Housekeeping.layer(Option.some(Duration.minutes(2))), Memory.layer)))
   )
 
   it.effect("without a retention everything is kept", () =>
     Effect.gen(function* () {
       yield* set("a")
       yield* set("b")
-      yield* TestClock.adjust("10 minutes")
+      yield* TestClock.adjust("2 minutes")
       expect(yield* ops).toHaveLength(2)
     }).pipe(
       Effect.provide(Layer.provideMerge(Housekeeping.layerConfig, Memory.layer)),

@@ -1,5 +1,13 @@
+import * as Sqlite from "../../src/Storage/Sqlite.ts"
+import { modelSuite } from "../suites/ModelSuite.ts"
 import { storeSuite } from "../suites/StoreSuite.ts"
 import { temporaryLayer } from "./SqliteFixture.ts"
 
 storeSuite("Sqlite, written inline", temporaryLayer("inline"))
 storeSuite("Sqlite, written by a thread", temporaryLayer("thread"))
+
+modelSuite("Sqlite", {
+  layerAt: directory => Sqlite.layer({ directory, writer: "inline" }),
+  persists: true,
+  runs: 20
+})

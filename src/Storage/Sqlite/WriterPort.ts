@@ -78,13 +78,17 @@ const restarts = Schedule.exponential("100 millis").pipe(
   Schedule.resetAfter("30 seconds")
 )
 
-const startThread = (data: ThreadData): Worker => {
+/** Starts the thread from the file beside this one, in whichever form that is there. */
+export const startFromFile = (data: ThreadData): Worker => {
   const entry = import.meta.url.endsWith(".ts") ? "./WriterThread.dev.mjs" : "./WriterThread.js"
   return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "kv-writer" })
 }
 
 /** A writer in a thread of its own. When that dies, what is in flight fails, and another is started. */
-export const makeThread = ({ file, onReply }: Options): Effect.Effect<WriterPort, never, Scope.Scope> =>
+export const makeThread = (
+  { file, onReply }: Options,
+  startThread: (data: ThreadData) => Worker = startFromFile
+): Effect.Effect<WriterPort, never, Scope.Scope> =>
   Effect.gen(function* () {
     const inbox = new Inbox()
     const started = yield* Deferred.make<void>()

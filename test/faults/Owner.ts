@@ -1,0 +1,62 @@
+import { type ChildProcess, spawn } from "node:child_process"
+import { createInterface } from "node:readline"
+import { fileURLToPath } from "node:url"
+import { Effect, type Scope } from "effect"
+import type { Command } from "./Program.ts"
+
+/** What the other process answers: what it did, or the tag of an error and its message. */
+export type Answer = { readonly ok: unknown } | { readonly error: string; readonly reason: string }
+
+/** Another process that owns a store, or failed to. */
+export interface Owner {
+  /** The first answer: whether it could open the store. */
+  readonly opened: Answer
+  readonly ask: (command: Command) => Effect.Effect<Answer>
+  readonly kill: (signal: NodeJS.Signals) => Effect.Effect<void>
+  /** Lets it end in peace. */
+  readonly end: Effect.Effect<void>
+}
+
+const program = fileURLToPath(new URL("./Program.ts", import.meta.url))
+
+const exited = (child: ChildProcess): Effect.Effect<void> =>
+  Effect.async(resume => {
+    if (child.exitCode !== null || child.signalCode !== null) resume(Effect.void)
+    else child.once("exit", () => resume(Effect.void))
+  })
+
+/** Starts a process on a store; it is killed with the scope at the latest. */
+export const start = (
+  directory: string,
+  options: { readonly writer?: "thread" | "inline"; readonly env?: NodeJS.ProcessEnv } = {}
+): Effect.Effect<Owner, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const child = yield* Effect.acquireRelease(
+      Effect.sync(() =>
+        spawn(process.execPath, ["--import", "tsx", program, directory, options.writer ?? "thread"], {
+          stdio: ["pipe", "pipe", "inherit"],
+          env: { ...process.env, ...options.env }
+        })
+      ),
+      child => Effect.suspend(() => (child.kill("SIGKILL") ? exited(child) : Effect.void))
+    )
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+    const next = Effect.promise(async (): Promise<Answer> => {
+      const line = await lines.next()
+      return line.done === true ? { error: "Ended", reason: "the process ended" } : (JSON.parse(line.value) as Answer)
+    })
+    const opened = yield* next
+    return {
+      opened,
+      ask: command =>
+        Effect.zipRight(
+          Effect.sync(() => child.stdin.write(`${JSON.stringify(command)}\n`)),
+          next
+        ),
+      kill: signal => Effect.suspend(() => (child.kill(signal) ? exited(child) : Effect.void)),
+      end: Effect.zipRight(
+        Effect.sync(() => child.stdin.end()),
+        exited(child)
+      )
+    }
+  })

@@ -1,0 +1,71 @@
+/**
+ * A process that owns a store: it opens the directory in its first argument, says so, and serves commands, one JSON
+ * object a line on stdin with one answer a line on stdout, until stdin ends.
+ */
+import { createInterface } from "node:readline"
+import { Effect, Either, Option } from "effect"
+import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { JsonText } from "../../src/Kv/Json.ts"
+import { Store } from "../../src/Kv/Store.ts"
+import * as Sqlite from "../../src/Storage/Sqlite.ts"
+
+/** What the process is asked to do. */
+export type Command =
+  | { readonly do: "set"; readonly key: string; readonly value: string }
+  | { readonly do: "get"; readonly key: string }
+  | { readonly do: "ready" }
+  | { readonly do: "lastSeq" }
+
+const namespace = "n"
+
+const perform = (command: Command) =>
+  Effect.gen(function* () {
+    const store = yield* Store
+    switch (command.do) {
+      case "set": {
+        const value = JsonText(JSON.stringify(command.value))
+        const operation = { op: "set", namespace, key: command.key, value, expiresAt: null } as const
+        return (yield* store.commit({ operations: [operation], actor: "program" })).lastSeq
+      }
+      case "get":
+        return Option.getOrNull(Option.map(yield* store.get(namespace, command.key), entry => JSON.parse(entry.value)))
+      case "ready":
+        return yield* store.ready
+      case "lastSeq":
+        return yield* (yield* ChangeLog).lastSeq
+    }
+  })
+
+const say = (answer: unknown) => Effect.sync(() => process.stdout.write(`${JSON.stringify(answer)}\n`))
+
+const answer = (line: string) =>
+  perform(JSON.parse(line) as Command).pipe(
+    Effect.either,
+    Effect.flatMap(outcome =>
+      say(
+        Either.match(outcome, {
+          onLeft: error => ({ error: error._tag, reason: error.message }),
+          onRight: ok => ({ ok })
+        })
+      )
+    )
+  )
+
+const serve = Effect.gen(function* () {
+  yield* say({ ok: "open" })
+  const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
+  for (;;) {
+    const line = yield* Effect.promise(() => lines.next())
+    if (line.done === true) return
+    yield* answer(line.value)
+  }
+})
+
+const [directory = "", writer] = process.argv.slice(2)
+await Effect.runPromise(
+  serve.pipe(
+    Effect.provide(Sqlite.layer({ directory, writer: writer === "inline" ? "inline" : "thread" })),
+    Effect.catchTag("StoreRefused", error => say({ error: error._tag, reason: error.message })),
+    Effect.scoped
+  )
+)
