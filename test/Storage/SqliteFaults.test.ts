@@ -1,0 +1,106 @@
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { Effect } from "effect"
+import * as Disk from "../faults/Disk.ts"
+import * as Owner from "../faults/Owner.ts"
+import { temporaryDirectory } from "./SqliteFixture.ts"
+
+const setup = Effect.gen(function* () {
+  const directory = yield* temporaryDirectory
+  const disk = yield* Disk.make(directory)
+  const owner = yield* Owner.start(directory, { env: disk.env })
+  expect(owner.opened).toEqual({ ok: "open" })
+  const acknowledged = new Map<string, string>()
+  /** Sets a key, and notes whether that was acknowledged. */
+  const set = (key: string, value = key) =>
+    Effect.map(owner.ask({ do: "set", key, value }), answer => {
+      if ("ok" in answer) acknowledged.set(key, value)
+      return "ok" in answer ? "ok" : `${answer.error}: ${answer.reason}`
+    })
+  return { directory, disk, owner, acknowledged, set }
+})
+
+/** Opens the store in a new process on a healthy disk, and compares it with what had been acknowledged. */
+const verify = (directory: string, acknowledged: ReadonlyMap<string, string>) =>
+  Effect.gen(function* () {
+    const owner = yield* Owner.start(directory, { writer: "inline" })
+    expect(owner.opened).toEqual({ ok: "open" })
+    for (const [key, value] of acknowledged) expect(yield* owner.ask({ do: "get", key })).toEqual({ ok: value })
+    yield* owner.end
+    const db = new Database(join(directory, "kv.db"), { readonly: true })
+    expect(db.pragma("integrity_check", { simple: true })).toBe("ok")
+    // Dense from 1 on: nothing that was refused has left a hole.
+    expect(db.prepare("SELECT max(seq) - count(*) FROM changes").pluck().get()).toBe(0)
+    db.close()
+  })
+
+describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler named cc)", () => {
+  it.scopedLive("a full disk fails writes, reads go on, and writes go on with space", () =>
+    Effect.gen(function* () {
+      const { directory, disk, owner, acknowledged, set } = yield* setup
+      expect(yield* set("a")).toBe("ok")
+      yield* disk.fail("full")
+      for (let attempt = 0; attempt < 3; attempt++) {
+        expect(yield* set("a", "lost")).toMatch(/^StoreUnavailable: SQLITE_FULL/)
+        expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: "a" })
+      }
+      yield* disk.heal("full")
+      expect(yield* set("b")).toBe("ok")
+      expect(yield* owner.ask({ do: "lastSeq" })).toEqual({ ok: 2 })
+      yield* owner.end
+      yield* verify(directory, acknowledged)
+    })
+  )
+
+  it.scopedLive("a failed flush fails writes, reads go on, and writes go on once the disk is sound", () =>
+    Effect.gen(function* () {
+      const { directory, disk, owner, acknowledged, set } = yield* setup
+      for (const key of ["a", "b", "c"]) expect(yield* set(key)).toBe("ok")
+      for (let round = 0; round < 3; round++) {
+        yield* disk.fail("flush")
+        for (let attempt = 0; attempt < 3; attempt++) {
+          expect(yield* set("a", `lost ${round}`)).toMatch(/^StoreUnavailable: SQLITE_IOERR/)
+          expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: "a" })
+          expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: false })
+        }
+        yield* disk.heal("flush")
+        expect(yield* set(`after ${round}`)).toBe("ok")
+        expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: true })
+        for (let index = 0; index < 5; index++) expect(yield* set(`more ${round}-${index}`)).toBe("ok")
+      }
+      yield* owner.kill("SIGKILL")
+      yield* verify(directory, acknowledged)
+    })
+  )
+
+  it.scopedLive("a process that dies on a failing disk loses nothing that it acknowledged", () =>
+    Effect.gen(function* () {
+      const { directory, disk, owner, acknowledged, set } = yield* setup
+      for (let index = 0; index < 20; index++) expect(yield* set(`k${index}`)).toBe("ok")
+      yield* disk.fail("flush")
+      for (let index = 0; index < 5; index++) expect(yield* set(`k${index}`, "lost")).not.toBe("ok")
+      yield* owner.kill("SIGKILL")
+      yield* verify(directory, acknowledged)
+    })
+  )
+
+  it.scopedLive("with space gone and flushes failing by turns, the log stays whole", () =>
+    Effect.gen(function* () {
+      const { directory, disk, owner, acknowledged, set } = yield* setup
+      for (const [round, fault] of (["full", "flush", "flush", "full", "flush"] as const).entries()) {
+        // Large values, so that checkpoints come in between.
+        for (let index = 0; index < 8; index++) {
+          expect(yield* set(`${round}-${index}`, "x".repeat(300_000))).toBe("ok")
+        }
+        yield* disk.fail(fault)
+        expect(yield* set(`${round}-0`, "lost")).toMatch(/^StoreUnavailable/)
+        expect(yield* set(`${round}-1`, "lost".repeat(100_000))).toMatch(/^StoreUnavailable/)
+        yield* disk.heal(fault)
+      }
+      expect(yield* set("last")).toBe("ok")
+      yield* owner.kill("SIGKILL")
+      yield* verify(directory, acknowledged)
+    })
+  )
+})
