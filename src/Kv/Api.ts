@@ -16,205 +16,18 @@ import { JsonBody } from "../Http/JsonBody.ts"
 import { Change } from "./Change.ts"
 import * as Description from "./Description.ts"
 import { Entry } from "./Entry.ts"
-
-/** The most entries in a page of a list, and the most changes in a page of the log. */
-export const maxPage = 1000
-
-/** The changes in a page of the log where a request does not say. */
-export const defaultPage = 100
-
-/** The longest that a poll for changes waits, in seconds. */
-export const maxWaitSeconds = 60
-
-/** The writer that is recorded where a request names none. */
-export const defaultActor = "api"
-
-/** A name in a path: decoded once by the router, encoded here for the typed client. */
-const Segment = (description: string, example: string) =>
-  Schema.transform(Schema.String, Schema.String, {
-    strict: true,
-    decode: segment => segment,
-    encode: segment => encodeURIComponent(segment)
-  }).annotations({ description, jsonSchema: { type: "string", minLength: 1, description, examples: [example] } })
-
-const Namespace = Segment("Grouping of keys, percent-encoded as one path segment.", "tenant:acme/settings")
-const Key = Segment("Name within the namespace, percent-encoded as one path segment.", "theme")
-
-/** A whole number in a query, written in digits. */
-const QueryInt = (options: {
-  readonly minimum: number
-  readonly maximum?: number
-  /** What the handler takes where the query says nothing. */
-  readonly default?: number
-  readonly description: string
-}) => {
-  const { minimum, maximum = Number.MAX_SAFE_INTEGER } = options
-  const allowed =
-    maximum === Number.MAX_SAFE_INTEGER
-      ? `a whole number not below ${minimum}`
-      : `a whole number from ${minimum} to ${maximum}`
-  return Schema.transform(
-    Schema.String.pipe(
-      Schema.filter(text => /^\d{1,16}$/.test(text) && Number(text) >= minimum && Number(text) <= maximum, {
-        message: ({ actual }) => `must be ${allowed}, not ${JSON.stringify(actual)}`
-      })
-    ),
-    Schema.Number,
-    { strict: true, decode: Number, encode: String }
-  ).annotations({
-    jsonSchema: {
-      type: "integer",
-      minimum,
-      ...(options.maximum === undefined ? {} : { maximum }),
-      ...(options.default === undefined ? {} : { default: options.default }),
-      description: options.description
-    }
-  })
-}
-
-/** A whole number in a body. */
-const Whole = (options: { readonly minimum: number; readonly maximum: number; readonly description: string }) =>
-  Schema.Number.pipe(
-    Schema.filter(number => Number.isInteger(number) && number >= options.minimum && number <= options.maximum, {
-      jsonSchema: {
-        type: "integer",
-        minimum: options.minimum,
-        maximum: options.maximum,
-        description: options.description
-      }
-    })
-  ).annotations({
-    description: options.description,
-    message: ({ actual }) =>
-      `must be a whole number from ${options.minimum} to ${options.maximum}, not ${JSON.stringify(actual)}`
-  })
-
-/** The last time that a JavaScript date can name, in epoch milliseconds. */
-const endOfTime = 8_640_000_000_000_000
-
-/** How long an entry lives: at most one of the two. */
-const Expiry = {
-  ttlMs: Schema.optionalWith(
-    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires this many milliseconds from now." }),
-    { exact: true }
-  ),
-  expiresAt: Schema.optionalWith(
-    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires at this time, in epoch milliseconds." }),
-    { exact: true }
-  )
-}
-
-const Actor = Schema.optionalWith(
-  Schema.String.annotations({
-    description: "Who writes.",
-    jsonSchema: { type: "string", default: defaultActor, description: "Who writes." }
-  }),
-  { exact: true }
-)
-
-const AnyJson = Schema.Unknown.annotations({ description: "Any JSON value." })
-
-/** The body of a PUT. */
-export const SetPayload = Schema.Struct({ value: AnyJson, actor: Actor, ...Expiry }).annotations({
-  identifier: "SetRequest"
-})
-
-const IfVersion = Schema.optionalWith(
-  Whole({
-    minimum: 0,
-    maximum: Number.MAX_SAFE_INTEGER,
-    description: "The entry must be at this version; 0 means that it must be absent."
-  }),
-  { exact: true }
-)
-
-/** One operation of a batch. */
-export const BatchOperation = Schema.Union(
-  Schema.Struct({
-    op: Schema.Literal("set"),
-    namespace: Schema.String,
-    key: Schema.String,
-    value: AnyJson,
-    ifVersion: IfVersion,
-    ...Expiry
-  }).annotations({ identifier: "SetOperation" }),
-  Schema.Struct({
-    op: Schema.Literal("delete"),
-    namespace: Schema.String,
-    key: Schema.String,
-    ifVersion: IfVersion
-  }).annotations({ identifier: "DeleteOperation" })
-).annotations({ identifier: "BatchOperation", description: "One write." })
-
-/** The body of a batch. */
-export const BatchPayload = Schema.Struct({
-  operations: Schema.Array(BatchOperation),
-  actor: Actor
-}).annotations({ identifier: "BatchRequest" })
-
-/** RFC 9110 preconditions; what they may hold is checked by the handler, which knows how to say what is wrong. */
-const Preconditions = Schema.Struct({
-  "if-match": Schema.optionalWith(Schema.String.annotations({ description: 'A version in quotes, as in `"3"`.' }), {
-    exact: true
-  }),
-  "if-none-match": Schema.optionalWith(
-    Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }),
-    { exact: true }
-  )
-})
-
-const ListParams = Schema.Struct({
-  prefix: Schema.optionalWith(
-    Schema.String.annotations({ description: "Only keys that start with this, literally." }),
-    {
-      exact: true
-    }
-  ),
-  limit: Schema.optionalWith(
-    QueryInt({ minimum: 1, maximum: maxPage, description: "Entries in a page; without it all come in one answer." }),
-    { exact: true }
-  ),
-  cursor: Schema.optionalWith(
-    Schema.String.annotations({ description: "Where the page starts, from the Link header of the one before." }),
-    { exact: true }
-  )
-})
-
-const after = Schema.optionalWith(
-  QueryInt({ minimum: 0, default: 0, description: "Only changes with a greater seq." }),
-  { exact: true }
-)
-
-const tenant = Schema.optionalWith(
-  Schema.String.annotations({
-    jsonSchema: { type: "string", default: "", description: "Only changes of this tenant; of all when empty." }
-  }),
-  { exact: true }
-)
-
-const limit = Schema.optionalWith(
-  QueryInt({
-    minimum: 1,
-    default: defaultPage,
-    description: `Most changes in one answer; more than ${maxPage} is taken for ${maxPage}.`
-  }),
-  { exact: true }
-)
-
-const ChangesParams = Schema.Struct({
-  tenant,
-  after,
-  limit,
-  wait: Schema.optionalWith(
-    QueryInt({
-      minimum: 0,
-      maximum: maxWaitSeconds,
-      default: 0,
-      description: "Seconds to wait for a change where there is none yet."
-    }),
-    { exact: true }
-  )
-})
+import {
+  BatchPayload,
+  ChangesParams,
+  DeleteParams,
+  EntryPath,
+  FollowParams,
+  ListParams,
+  NamespacePath,
+  Preconditions,
+  ResumeHeaders,
+  SetPayload
+} from "./Requests.ts"
 
 const changesSuccess = Schema.Struct({
   changes: Schema.Array(Change),
@@ -240,13 +53,11 @@ const EventStream = Schema.String.pipe(
   HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
 ).annotations({ description: "Server-Sent Events: `id` is the seq, `data` a change." })
 
-const path = Schema.Struct({ namespace: Namespace, key: Key })
-
 /** Entries, batches and the change feed, under `/api/v1`. */
 export const KvGroup = HttpApiGroup.make("kv")
   .add(
     HttpApiEndpoint.get("list", "/kv/:namespace")
-      .setPath(Schema.Struct({ namespace: Namespace }))
+      .setPath(NamespacePath)
       .setUrlParams(ListParams)
       .addSuccess(Schema.Struct({ items: Schema.Array(Entry) }).annotations({ identifier: "EntryList" }))
       .addError(BadRequest.Wire)
@@ -259,7 +70,7 @@ export const KvGroup = HttpApiGroup.make("kv")
   )
   .add(
     HttpApiEndpoint.get("get", "/kv/:namespace/:key")
-      .setPath(path)
+      .setPath(EntryPath)
       .setHeaders(Preconditions)
       .addSuccess(Entry)
       .addSuccess(HttpApiSchema.Empty(304).annotations({ description: "The entry is at a version in If-None-Match." }))
@@ -272,7 +83,7 @@ export const KvGroup = HttpApiGroup.make("kv")
   )
   .add(
     HttpApiEndpoint.put("set", "/kv/:namespace/:key")
-      .setPath(path)
+      .setPath(EntryPath)
       .setHeaders(Preconditions)
       .setPayload(SetPayload)
       .addSuccess(Entry)
@@ -286,9 +97,9 @@ export const KvGroup = HttpApiGroup.make("kv")
   )
   .add(
     HttpApiEndpoint.del("delete", "/kv/:namespace/:key")
-      .setPath(path)
+      .setPath(EntryPath)
       .setHeaders(Preconditions)
-      .setUrlParams(Schema.Struct({ actor: Actor }))
+      .setUrlParams(DeleteParams)
       .addSuccess(DeleteResult)
       .addError(BadRequest.Wire)
       .addError(PreconditionFailed.Wire)
@@ -324,15 +135,8 @@ export const KvGroup = HttpApiGroup.make("kv")
   )
   .add(
     HttpApiEndpoint.get("changesStream", "/changes/stream")
-      .setUrlParams(Schema.Struct({ tenant, after, limit }))
-      .setHeaders(
-        Schema.Struct({
-          "last-event-id": Schema.optionalWith(
-            Schema.String.annotations({ description: "Resumes after this seq; it wins over `after`." }),
-            { exact: true }
-          )
-        })
-      )
+      .setUrlParams(FollowParams)
+      .setHeaders(ResumeHeaders)
       .addSuccess(EventStream)
       .addError(BadRequest.Wire)
       .addError(Gone.Wire)
@@ -342,7 +146,7 @@ export const KvGroup = HttpApiGroup.make("kv")
   )
   .add(
     HttpApiEndpoint.get("changesSocket", "/changes/ws")
-      .setUrlParams(Schema.Struct({ tenant, after, limit }))
+      .setUrlParams(FollowParams)
       .addSuccess(HttpApiSchema.Empty(101).annotations({ description: "The connection is a WebSocket now." }))
       .addError(BadRequest.Wire)
       .addError(Gone.Wire)

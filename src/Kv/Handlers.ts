@@ -6,7 +6,6 @@ import { Clock, Duration, Effect, Either, Exit, Option, Scope, Stream } from "ef
 import { type BadRequest, NotFound, type PayloadTooLarge } from "../Http/ApiError.ts"
 import * as Reply from "../Http/Reply.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
-import { type BatchPayload, maxPage, type SetPayload } from "./Api.ts"
 import { ChangeFeed, type FeedBusy } from "./ChangeFeed.ts"
 import type { ChangeQuery, HistoryTrimmed } from "./ChangeLog.ts"
 import * as Cursor from "./Cursor.ts"
@@ -15,6 +14,7 @@ import * as Errors from "./Errors.ts"
 import { Limits, type LimitsShape } from "./Limits.ts"
 import * as Operations from "./Operations.ts"
 import * as Preconditions from "./Preconditions.ts"
+import { type BatchPayload, defaultPage, maxPage, type SetPayload } from "./Requests.ts"
 import { type ListPage, type ListStream, type Selection, Store } from "./Store.ts"
 import { holds, ifVersion, type Operation, type OperationResult, type Precondition } from "./Write.ts"
 
@@ -219,11 +219,8 @@ export interface FeedParams {
   readonly limit?: number
 }
 
-/** The most changes in an answer where a request names no limit. */
-const defaultLimit = 100
-
 const queryOf = (params: FeedParams): Either.Either<ChangeQuery, BadRequest | PayloadTooLarge> => {
-  const { tenant = "", after = 0, limit = defaultLimit } = params
+  const { tenant = "", after = 0, limit = defaultPage } = params
   return Either.map(Operations.text("tenant", tenant), () => ({ tenant, after, limit: Math.min(limit, maxPage) }))
 }
 

@@ -3,11 +3,11 @@
  */
 import { Either } from "effect"
 import type { BadRequest, PayloadTooLarge } from "../Http/ApiError.ts"
-import { defaultActor } from "./Api.ts"
 import { badRequest, tooLarge } from "./Errors.ts"
 import * as Json from "./Json.ts"
 import type { LimitsShape } from "./Limits.ts"
 import { byteLength, problemOfActor, problemOfName, problemOfText } from "./Names.ts"
+import { defaultActor } from "./Requests.ts"
 
 /** The last time that a JavaScript date can name, in epoch milliseconds. */
 const endOfTime = 8_640_000_000_000_000
