@@ -1,5 +1,5 @@
 import { Deferred, Effect, FiberId } from "effect"
-import { maxPage } from "../Api.ts"
+import { maxPage } from "../Requests.ts"
 import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.ts"
 import type { StoreUnavailable } from "../Store.ts"
 import { Page } from "./Page.ts"
