@@ -16,14 +16,15 @@ export type Phase = "starting" | "open" | "draining"
  * as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body.
  */
 class Request extends Http.IncomingMessage {
-  #offered = false
+  // No private field: the parent's constructor sets it before this class has any.
+  declare private offered: boolean
 
   get upgrade(): boolean {
-    return this.#offered && this.method === "GET" && /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.headers.upgrade ?? "")
+    return this.offered && this.method === "GET" && /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.headers.upgrade ?? "")
   }
 
   set upgrade(offered: boolean | null) {
-    this.#offered = offered === true
+    this.offered = offered === true
   }
 }
 
