@@ -1,0 +1,111 @@
+import { Deferred, Duration, Effect, Queue } from "effect"
+import { breathe } from "./Answer.ts"
+import type { Instance, Turn } from "./Instance.ts"
+import * as Script from "./Script.ts"
+import type { Step } from "./Step.ts"
+
+/** So many events are emitted before everything else gets its turn. */
+const burst = 32
+
+const workspaceError = (instance: Instance, turn: Turn, path: string): void =>
+  instance.emit({
+    type: "error",
+    turnId: turn.turnId,
+    code: "workspace",
+    message: `Nothing was done to ${JSON.stringify(path)}: there is no such file, or no room for it`,
+    retryable: false
+  })
+
+/** Changes a file and tells of it, or says that it could not be. */
+const changeFile = (instance: Instance, turn: Turn, step: Extract<Step, { do: "write" | "delete" | "rename" }>) => {
+  const { workspace } = instance
+  const { turnId } = turn
+  switch (step.do) {
+    case "write": {
+      const { path, content } = step
+      const written = path === "" ? undefined : workspace.write(path, content, instance.now())
+      if (written === undefined) return workspaceError(instance, turn, path)
+      const { iteration, size, hash } = written
+      return instance.emit({
+        type: written.created ? "file.created" : "file.modified",
+        turnId,
+        path,
+        iteration,
+        size,
+        hash
+      })
+    }
+    case "delete":
+      if (!workspace.delete(step.path)) return workspaceError(instance, turn, step.path)
+      return instance.emit({ type: "file.deleted", turnId, path: step.path })
+    case "rename": {
+      const { from, to } = step
+      const renamed = to === "" ? undefined : workspace.rename(from, to, instance.now())
+      if (renamed === undefined) return workspaceError(instance, turn, from)
+      const { iteration, size, hash } = renamed
+      return instance.emit({ type: "file.renamed", turnId, from, path: to, iteration, size, hash })
+    }
+  }
+}
+
+/** Does one thing. What comes back goes to the script. */
+const perform = (instance: Instance, turn: Turn, step: Step): Effect.Effect<unknown> => {
+  switch (step.do) {
+    case "emit":
+      return Effect.sync(() => instance.emit(step.event))
+    case "write":
+    case "delete":
+    case "rename":
+      return Effect.sync(() => changeFile(instance, turn, step))
+    case "ask":
+      return Effect.suspend(() => {
+        const answer = instance.expect(turn, step.requestId)
+        instance.emit(step.event)
+        return answer
+      })
+    case "garble":
+      return Effect.sync(() => instance.garble(step.frame))
+    case "hang":
+      return Effect.never
+    case "disconnect":
+      return Effect.map(instance.settled, () => {
+        for (const connection of [...instance.connections]) connection.close(step.code)
+      })
+    case "crash":
+      return Effect.sync(() => instance.finish("crashed", step.reason))
+  }
+}
+
+const playTurn = (instance: Instance, turn: Turn, pace: Duration.Duration): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    const { turnId, content, number } = turn
+    const script = Script.play({ turnId, content, number, instanceId: instance.id })
+    let answer: unknown
+    for (let count = 1; ; count++) {
+      const step = script.next(answer)
+      if (step.done) return
+      answer = yield* perform(instance, turn, step.value)
+      if (Duration.toMillis(pace) > 0) yield* Effect.sleep(pace)
+      if (count % burst === 0) yield* breathe
+      yield* instance.room
+    }
+  })
+
+/** Takes an instance's turns one after another, until it ends. */
+export const run = (instance: Instance, pace: Duration.Duration): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    for (;;) {
+      const turn = yield* Queue.take(instance.waiting)
+      if (!instance.isLive(turn)) continue
+      yield* Effect.raceFirst(playTurn(instance, turn, pace), Deferred.await(turn.interrupted))
+      instance.cancel(turn)
+    }
+  }).pipe(
+    Effect.raceFirst(Effect.asVoid(instance.ended)),
+    Effect.catchAllDefect(defect =>
+      Effect.zipRight(
+        Effect.logError("The simulated agent failed", defect),
+        Effect.sync(() => instance.finish("crashed", "The simulator failed"))
+      )
+    )
+  )

@@ -1,0 +1,98 @@
+import { emit, type Script, type Step, type TurnContext } from "./Step.ts"
+
+/** Turns of the agent's own accord, one that fails and one that is cancelled. */
+export const otherTurns = (turnId: string): ReadonlyArray<Step> => [
+  emit("turn.started", { turnId: `${turnId}-failing` }),
+  emit("turn.failed", { turnId: `${turnId}-failing`, code: "simulated", message: "failed as asked", retryable: true }),
+  emit("turn.started", { turnId: `${turnId}-cancelled` }),
+  emit("turn.cancelled", { turnId: `${turnId}-cancelled`, reason: "cancelled as asked" })
+]
+
+const talk = (turnId: string): ReadonlyArray<Step> => {
+  const thinking = { turnId, thinkingId: `${turnId}-thinking-1` }
+  const message = { turnId, messageId: `${turnId}-message-1` }
+  return [
+    emit("thinking.start", thinking),
+    emit("thinking.delta", { ...thinking, delta: "One of " }),
+    emit("thinking.delta", { ...thinking, delta: "each." }),
+    emit("thinking.complete", { ...thinking, content: "One of each." }),
+    emit("message.start", { ...message, role: "assistant" }),
+    emit("message.delta", { ...message, delta: "Here is " }),
+    emit("message.delta", { ...message, delta: "everything." }),
+    emit("message.complete", { ...message, content: "Here is everything." })
+  ]
+}
+
+const tools = (turnId: string): ReadonlyArray<Step> => {
+  const good = { turnId, toolCallId: `${turnId}-tool-1` }
+  const bad = { turnId, toolCallId: `${turnId}-tool-2` }
+  return [
+    emit("tool.call.start", { ...good, name: "search" }),
+    emit("tool.call.delta", { ...good, delta: '{"query":' }),
+    emit("tool.call.delta", { ...good, delta: '"tea"}' }),
+    emit("tool.call", { ...good, name: "search", input: { query: "tea" } }),
+    emit("tool.progress", { ...good, message: "half-way", progress: 0.5 }),
+    emit("tool.result", { ...good, output: ["green", "black"] }),
+    emit("tool.call", { ...bad, name: "search", input: { query: "" } }),
+    emit("tool.error", { ...bad, message: "The query is empty" })
+  ]
+}
+
+/** A question and an approval that the agent settles by itself, so that nobody has to answer. */
+const requests = (turnId: string): ReadonlyArray<Step> => {
+  const question = { turnId, requestId: `${turnId}-question-1` }
+  const approval = { turnId, requestId: `${turnId}-approval-1` }
+  return [
+    emit("question.asked", { ...question, question: "Tea or coffee?", options: ["tea", "coffee"] }),
+    emit("question.answered", { ...question, answer: "tea" }),
+    emit("approval.requested", { ...approval, action: "run_command", description: "boil water" }),
+    emit("approval.resolved", { ...approval, approved: true })
+  ]
+}
+
+const work = (turnId: string): ReadonlyArray<Step> => {
+  const terminal = { turnId, terminalId: `${turnId}-terminal-1` }
+  const step = { turnId, stepId: `${turnId}-step-1`, title: "Boil water" }
+  const subagent = { turnId, subagentId: `${turnId}-subagent-1`, agentType: "taster" }
+  const path = `showcase/${turnId}.txt`
+  return [
+    emit("plan.updated", { turnId, plan: [{ id: step.stepId, title: step.title, status: "pending" }] }),
+    emit("step.started", step),
+    emit("terminal.opened", { ...terminal, command: "kettle --on", cwd: "/workspace" }),
+    emit("terminal.output", { ...terminal, stream: "stdout", data: "bubbling\n" }),
+    emit("terminal.exited", { ...terminal, exitCode: 0 }),
+    { do: "write", path, content: "water\n" },
+    { do: "write", path, content: "tea\n" },
+    { do: "rename", from: path, to: `${path}.old` },
+    { do: "delete", path: `${path}.old` },
+    emit("subagent.started", subagent),
+    emit("subagent.completed", { ...subagent, result: "hot" }),
+    emit("step.completed", { ...step, status: "done" }),
+    emit("artifact.created", {
+      turnId,
+      artifactId: `${turnId}-artifact-1`,
+      name: "recipe.md",
+      mimeType: "text/markdown",
+      uri: "workspace:recipe.md"
+    }),
+    emit("checkpoint.created", { turnId, checkpointId: `${turnId}-checkpoint-1`, label: "after tea" })
+  ]
+}
+
+const state = (turnId: string): ReadonlyArray<Step> => [
+  emit("state.snapshot", { turnId, state: { cups: 1 } }),
+  emit("state.delta", { turnId, patch: [{ op: "replace", path: "/cups", value: 2 }] }),
+  emit("rate_limited", { turnId, message: "The model asks for patience", retryAfterMs: 1000 }),
+  emit("error", { turnId, code: "tea_cold", message: "The tea is cold", retryable: true }),
+  emit("log", { turnId, level: "info", message: "one of each" }),
+  emit("heartbeat")
+]
+
+/** Every type of event that belongs into a turn, but for its start, its usage and its end. */
+export const showcase = function* ({ turnId }: TurnContext): Script {
+  yield* talk(turnId)
+  yield* tools(turnId)
+  yield* requests(turnId)
+  yield* work(turnId)
+  yield* state(turnId)
+}
