@@ -1,7 +1,7 @@
 import { join } from "node:path"
 import { Worker } from "node:worker_threads"
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Schedule } from "effect"
+import { Effect, Logger, Schedule } from "effect"
 import type { Reply, Request } from "../../src/Storage/Sqlite/Messages.ts"
 import * as WriterPort from "../../src/Storage/Sqlite/WriterPort.ts"
 import type { ThreadData } from "../../src/Storage/Sqlite/WriterThread.ts"
@@ -33,7 +33,7 @@ const setup = (start: (data: ThreadData, attempt: number) => Worker) =>
       }
     )
     return { directory, port, workers, replies }
-  })
+  }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
 
 /** Asks until the writer serves again. */
 const eventually = (port: WriterPort.WriterPort, request: Request) =>

@@ -80,7 +80,7 @@ const restarts = Schedule.exponential("100 millis").pipe(
 
 /** Starts the thread from the file beside this one, in whichever form that is there. */
 export const startFromFile = (data: ThreadData): Worker => {
-  const entry = import.meta.url.endsWith(".ts") ? "./WriterThread.dev.mjs" : "./WriterThread.js"
+  const entry = import.meta.url.endsWith(".ts") ? "./WriterThread.dev.cjs" : "./WriterThread.js"
   return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "kv-writer" })
 }
 
