@@ -1,0 +1,65 @@
+import type * as HttpClient from "@effect/platform/HttpClient"
+import { Duration, Effect, Stream } from "effect"
+import * as BatchClient from "./BatchClient.ts"
+import { type Bounds, type Entry, inBatches } from "./Batches.ts"
+
+/** What to write, and how. */
+export interface Options extends BatchClient.Options {
+  /** Each key at most once: batches in flight may overtake one another. */
+  readonly entries: Iterable<Entry>
+  readonly namespace: string
+  readonly actor: string
+  /** Batches in flight at once. */
+  readonly concurrency: number
+  readonly bounds?: Partial<Bounds>
+  /** Told after each batch how many entries it held. */
+  readonly onProgress?: (entries: number) => Effect.Effect<void>
+}
+
+/** What was written, and in what time. */
+export interface Summary {
+  readonly entries: number
+  readonly batches: number
+  readonly elapsed: Duration.Duration
+}
+
+/** Well within the service's limits of 1,000 operations and 16 MiB. */
+export const defaultBounds: Bounds = { operations: 1000, bytes: 4 * 1024 * 1024 }
+
+/**
+ * Fills a namespace with entries, in batches of which a few are in flight. It ends with the first batch that is
+ * refused, or for which the service stays away too long; what was written until then stays.
+ */
+export const load = (
+  options: Options
+): Effect.Effect<Summary, BatchClient.Refused | BatchClient.Away, HttpClient.HttpClient> =>
+  Effect.gen(function* () {
+    const send = yield* BatchClient.make(options)
+    const { namespace, actor, concurrency, onProgress = () => Effect.void } = options
+    const batches = inBatches(options.entries, { ...defaultBounds, ...options.bounds, namespace, actor })
+    const [elapsed, written] = yield* Stream.fromIteratorSucceed(batches, 1).pipe(
+      Stream.mapEffect(
+        ({ count, body }) =>
+          Effect.flatMap(send(body), results =>
+            results.length === count
+              ? Effect.as(onProgress(count), count)
+              : new BatchClient.Refused({ status: 200, reason: `${results.length} results for ${count} operations` })
+          ),
+        { concurrency, unordered: true }
+      ),
+      Stream.runFold({ entries: 0, batches: 0 }, (sum, count) => ({
+        entries: sum.entries + count,
+        batches: sum.batches + 1
+      })),
+      Effect.timed
+    )
+    return { ...written, elapsed }
+  })
+
+/** One line for people. */
+export const describe = ({ entries, batches, elapsed }: Summary): string => {
+  const seconds = Duration.toSeconds(elapsed)
+  const rate = seconds > 0 ? `, ${Math.round(entries / seconds).toLocaleString("en")} entries/s` : ""
+  const inBatches = `${entries.toLocaleString("en")} entries in ${batches.toLocaleString("en")} batches`
+  return `${inBatches}, ${seconds.toFixed(1)} s${rate}`
+}
