@@ -1,6 +1,7 @@
 /**
  * Configuration variables that explain themselves: a wrong value is reported with the variable's name, the
- * value (unless it is secret) and what is allowed, and all wrong ones are reported together.
+ * value (unless it is secret) and what is allowed, and all wrong ones are reported together. An empty or blank
+ * text counts as unset.
  */
 import { Config, ConfigError, Duration, Either, Option, Redacted } from "effect"
 
@@ -35,9 +36,11 @@ export const declare = <A>(
   described.set(name, { name, description: options.description, allowed: options.allowed, default: options.shown })
   return Config.string(name).pipe(
     Config.mapOrFail(text =>
-      Either.fromOption(parse(text.trim()), () =>
-        ConfigError.InvalidData([], `${secret ? "the value" : JSON.stringify(text)} is not ${options.allowed}`)
-      )
+      text.trim() === ""
+        ? Either.right(options.default)
+        : Either.fromOption(parse(text.trim()), () =>
+            ConfigError.InvalidData([], `${secret ? "the value" : JSON.stringify(text)} is not ${options.allowed}`)
+          )
     ),
     Config.withDefault(options.default),
     Config.withDescription(options.description)

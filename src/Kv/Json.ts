@@ -74,10 +74,10 @@ class Scanner {
       if (parsed.length > this.maxElements) {
         throw new JsonProblem(`${name} has ${parsed.length} elements; the limit is ${this.maxElements}`, true)
       }
-      this.elements(depth, index => this.envelope(parsed[index], depth + 1))
+      this.elements(index => this.envelope(parsed[index], depth + 1))
     } else {
       const object = parsed as Record<string, unknown>
-      this.members(depth, name => {
+      this.members(name => {
         if (name === "value") object.value = new RawJson(this.takeValue())
         else this.envelope(object[name], depth + 1, name)
       })
@@ -96,15 +96,18 @@ class Scanner {
   private skipValue(depth: number): void {
     this.skipSpace()
     const code = this.text.charCodeAt(this.at)
-    if (code === openBrace) this.members(depth, () => this.skipValue(depth + 1))
-    else if (code === openBracket) this.elements(depth, () => this.skipValue(depth + 1))
+    if ((code === openBrace || code === openBracket) && depth >= this.maxDepth) {
+      throw new JsonProblem(`JSON is nested more than ${this.maxDepth} levels deep`)
+    }
+    if (code === openBrace) this.members(() => this.skipValue(depth + 1))
+    else if (code === openBracket) this.elements(() => this.skipValue(depth + 1))
     else if (code === quote) this.skipString()
     else this.skipScalar()
   }
 
-  private members(depth: number, visit: (name: string) => void): void {
+  private members(visit: (name: string) => void): void {
     const names = new Set<string>()
-    this.elements(depth, () => {
+    this.elements(() => {
       this.skipSpace()
       const name = this.memberName()
       // A reader would have to guess which of the two was meant (RFC 7493, 2.3).
@@ -119,8 +122,7 @@ class Scanner {
   }
 
   /** Visits what stands between this bracket or brace and its partner, separated by commas. */
-  private elements(depth: number, visit: (index: number) => void): void {
-    if (depth >= this.maxDepth) throw new JsonProblem(`JSON is nested more than ${this.maxDepth} levels deep`)
+  private elements(visit: (index: number) => void): void {
     this.at++
     this.skipSpace()
     const code = this.text.charCodeAt(this.at)
@@ -206,7 +208,9 @@ export const fromUnknown = (value: unknown, maxDepth: number): Either.Either<Jso
   return Either.try({
     try: () => {
       checkTree(value, maxDepth)
-      return JsonText(JSON.stringify(value))
+      const text: string | undefined = JSON.stringify(value)
+      if (text === undefined) throw new JsonProblem("the value says of itself that it is none in JSON")
+      return JsonText(text)
     },
     catch: error => (error instanceof JsonProblem ? error : new JsonProblem(messageOf(error)))
   })
@@ -219,7 +223,9 @@ const checkTree = (value: unknown, levelsLeft: number): void => {
   }
   if (typeof value !== "object" || value === null) return
   if (levelsLeft === 0) throw new JsonProblem("JSON is nested too deep, or refers to itself")
-  for (const child of Object.values(value)) if (child !== undefined) checkTree(child, levelsLeft - 1)
+  // A member that is undefined is left out in print, but an element would turn into null.
+  const children = Array.isArray(value) ? value : Object.values(value).filter(child => child !== undefined)
+  for (const child of children) checkTree(child, levelsLeft - 1)
 }
 
 /** The parsed form, for code in the same process that wants the value rather than its text. */

@@ -243,40 +243,38 @@ const portionsOf = function* (entries: ReadonlyArray<StoredEntry>): Generator<Re
   }
 }
 
+/** Runs at the time of the clock. */
+const at = <A>(run: (now: number) => A): Effect.Effect<A> => Effect.map(Clock.currentTimeMillis, run)
+
 const makeStore = (state: State): Context.Tag.Service<Store> => ({
-  get: Effect.fn("Store.get")(function* (namespace, key) {
-    return Option.fromNullable(state.get(namespace, key, yield* Clock.currentTimeMillis))
-  }),
-  list: Effect.fn("Store.list")(function* (query) {
-    return state.list(query, yield* Clock.currentTimeMillis)
-  }),
+  get: (namespace, key) => at(now => Option.fromNullable(state.get(namespace, key, now))),
+  list: query => at(now => state.list(query, now)),
   // Entries are never changed in place, so that the references are the snapshot.
-  listAll: Effect.fn("Store.listAll")(function* (selection) {
-    const entries = [...state.select(selection, "", yield* Clock.currentTimeMillis)]
-    return { lastSeq: state.lastSeq, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
-  }),
-  commit: Effect.fn("Store.commit")(function* (write) {
-    const committed = state.commit(write, yield* Clock.currentTimeMillis)
-    return yield* Either.mapLeft(
-      committed,
-      ({ index, currentVersion }) => new PreconditionFailed({ index, currentVersion })
-    )
-  }),
+  listAll: selection =>
+    at(now => {
+      const entries = [...state.select(selection, "", now)]
+      return { lastSeq: state.lastSeq, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
+    }),
+  commit: write =>
+    Effect.flatMap(Clock.currentTimeMillis, now =>
+      Either.mapLeft(
+        state.commit(write, now),
+        ({ index, currentVersion }) => new PreconditionFailed({ index, currentVersion })
+      )
+    ),
   ready: Effect.succeed(true)
 })
 
 const makeChangeLog = (state: State): Context.Tag.Service<ChangeLog> => ({
-  read: Effect.fn("ChangeLog.read")(query => Effect.suspend(() => state.read(query))),
+  read: query => Effect.suspend(() => state.read(query)),
   lastSeq: Effect.sync(() => state.lastSeq),
   awaitPast: seq =>
     Effect.async<void>(resume => {
       const stop = state.onGrowth(seq, () => resume(Effect.void))
       return Effect.sync(stop)
     }),
-  trim: Effect.fn("ChangeLog.trim")(function* (age: Duration.Duration) {
-    return state.trim((yield* Clock.currentTimeMillis) - Duration.toMillis(age))
-  }),
-  expire: Effect.map(Clock.currentTimeMillis, now => state.expire(now))
+  trim: age => at(now => state.trim(now - Duration.toMillis(age))),
+  expire: at(now => state.expire(now))
 })
 
 /** An empty store, and the log of its changes. Each build of the layer is a store of its own. */
