@@ -4,6 +4,7 @@
 import { type ConfigError, Context, Deferred, Duration, Effect, FiberId, Layer, type Stream } from "effect"
 import { Draining } from "../Http/Draining.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
+import * as Bell from "./ChangeFeed/Bell.ts"
 import * as Limits from "./ChangeFeed/FollowLimits.ts"
 import { problemOf, UpgradeFailed } from "./ChangeFeed/Handshake.ts"
 import * as Hub from "./ChangeFeed/Hub.ts"
@@ -12,7 +13,7 @@ import type { EncodedPage } from "./ChangeFeed/Page.ts"
 import * as Pages from "./ChangeFeed/Pages.ts"
 import { type FeedBusy, Places } from "./ChangeFeed/Places.ts"
 import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
-import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "./ChangeLog.ts"
+import type { ChangeLog, ChangeQuery, HistoryTrimmed } from "./ChangeLog.ts"
 import type { StoreUnavailable } from "./Store.ts"
 
 export type { Upgrade } from "../Http/Upgrade.ts"
@@ -70,11 +71,11 @@ const guarded = <A, E, R>({ socket }: Upgrade, effect: Effect.Effect<A, E, R>): 
 export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer.scoped(
   ChangeFeed,
   Effect.gen(function* () {
-    const log = yield* ChangeLog
     const draining = yield* Draining
     const limits = yield* Limits.FollowLimits
     const places = new Places(limits.watchers, draining.hasBegun)
     const pages = yield* Pages.make
+    const bell = yield* Bell.make(pages)
     const hub = yield* Hub.make(pages, limits.unsentBytes)
 
     return {
@@ -85,15 +86,15 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer
         const rest = { ...query, after: first.lastSeq }
         return yield* Effect.acquireUseRelease(
           places.enter,
-          () => LongPoll.wait(log, pages, draining, rest, wait),
-          () => places.leave
+          () => LongPoll.wait(pages, bell, rest, wait),
+          () => Effect.sync(() => places.leave())
         )
       }),
 
       events: Effect.fn("ChangeFeed.events")(function* (query) {
         yield* places.check
         const first = yield* pages.fresh(query)
-        return ServerSentEvents.make(log, pages, draining, places, query, first)
+        return ServerSentEvents.make(pages, bell, draining, places, query, first)
       }),
 
       accept: Effect.fn("ChangeFeed.accept")(function* (upgrade, query) {
@@ -104,13 +105,13 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer
             yield* places.enter
             const closed = Deferred.unsafeMake<void>(FiberId.none)
             const onClose = () => {
-              Effect.runSync(places.leave)
+              places.leave()
               Deferred.unsafeDone(closed, Effect.void)
             }
             yield* guarded(
               upgrade,
               Effect.flatMap(restore(pages.fresh(query)), first => hub.adopt(upgrade, query, first, onClose))
-            ).pipe(Effect.onError(() => places.leave))
+            ).pipe(Effect.onError(() => Effect.sync(() => places.leave())))
             return Deferred.await(closed)
           })
         )

@@ -120,6 +120,8 @@ export interface Served {
   readonly sockets: ReadonlyArray<Duplex>
   /** Why upgrades were refused. */
   readonly refusals: ReadonlyArray<string>
+  /** How many connections of followers have ended, as `accept` told it. */
+  readonly ended: () => number
 }
 
 const queryOf = (request: IncomingMessage): ChangeQuery & { readonly wait: number } => {
@@ -167,6 +169,7 @@ export const serve: Effect.Effect<Served, never, ChangeFeed.ChangeFeed | Scope.S
   const fork = Runtime.runFork(runtime)
   const sockets: Array<Duplex> = []
   const refusals: Array<string> = []
+  let ended = 0
   const server = createServer((request, response) => {
     const fiber = fork(answer(request, response))
     response.on("close", () => fork(Fiber.interrupt(fiber)))
@@ -178,7 +181,11 @@ export const serve: Effect.Effect<Served, never, ChangeFeed.ChangeFeed | Scope.S
       Effect.gen(function* () {
         const feed = yield* ChangeFeed.ChangeFeed
         const accepted = yield* Effect.either(feed.accept({ request, socket, head }, where))
-        if (accepted._tag === "Right") return yield* accepted.right
+        if (accepted._tag === "Right") {
+          yield* accepted.right
+          ended++
+          return
+        }
         refusals.push(accepted.left._tag)
         const body = JSON.stringify({ error: accepted.left.message })
         socket.on("error", () => {})
@@ -197,7 +204,7 @@ export const serve: Effect.Effect<Served, never, ChangeFeed.ChangeFeed | Scope.S
         for (const socket of sockets) socket.destroy()
       })
   )
-  return { port: (server.address() as AddressInfo).port, sockets, refusals }
+  return { port: (server.address() as AddressInfo).port, sockets, refusals, ended: () => ended }
 })
 
 /** A WebSocket client that keeps what comes. */

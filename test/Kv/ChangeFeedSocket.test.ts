@@ -3,7 +3,6 @@ import { connect as connectTcp } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, TestClock } from "effect"
 import { Draining } from "../../src/Http/Draining.ts"
-import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
 import { connect, layer, Probe, put, type Served, seqsOf, serve, until, untilWatchers } from "./ChangeFeedHarness.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
@@ -75,6 +74,10 @@ describe("ChangeFeed.accept", () => {
       expect(everything.changes).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11])
       expect(reader.messages.every(message => message.changes.length <= 2)).toBe(true)
       expect(everything.messages.every(message => message.changes.length <= 3)).toBe(true)
+      yield* put("", "of no tenant")
+      yield* put("a", 13)
+      yield* until(() => reader.changes.length === 9 && everything.changes.includes(13))
+      expect(everything.changes.slice(-2)).toEqual([12, 13])
     }).pipe(Effect.provide(layer()))
   )
 
@@ -103,6 +106,25 @@ describe("ChangeFeed.accept", () => {
       yield* put("a", 2)
       yield* until(() => client.changes.length > 0)
       expect(client.changes).toEqual([2])
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("leaves the store alone where a reader comes to the end of a log that was reset", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      yield* put("a", 1, 2, 3)
+      yield* connect(served, "")
+      yield* probe.restore
+      yield* put("a", 1)
+      const client = yield* connect(served, "after=1")
+      let turns = 0
+      yield* until(() => ++turns === 300)
+      const settled = probe.reads
+      yield* until(() => ++turns === 600)
+      expect(probe.reads).toBe(settled)
+      yield* put("a", 2)
+      expect(yield* client.message(0)).toMatchObject({ changes: [{ seq: 2 }], lastSeq: 2 })
     }).pipe(Effect.provide(layer()))
   )
 
@@ -371,14 +393,17 @@ describe("ChangeFeed.accept", () => {
 
   it.scoped("ends the effect of a connection when the connection does", () =>
     Effect.gen(function* () {
-      const feed = yield* ChangeFeed
       const served = yield* serve
-      const client = yield* connect(served, "")
-      yield* untilWatchers(1)
-      client.socket.close()
-      expect(yield* client.code).toBe(1005)
+      const polite = yield* connect(served, "")
+      const rude = yield* connect(served, "")
+      yield* untilWatchers(2)
+      expect(served.ended()).toBe(0)
+      polite.socket.close()
+      expect(yield* polite.code).toBe(1005)
+      yield* until(() => served.ended() === 1)
+      rude.socket.terminate()
+      yield* until(() => served.ended() === 2)
       yield* untilWatchers(0)
-      expect(yield* feed.watchers).toBe(0)
     }).pipe(Effect.provide(layer()))
   )
 })

@@ -2,11 +2,12 @@ import { Clock, Effect, Schedule, type Scope } from "effect"
 import { Draining } from "../../Http/Draining.ts"
 import type { Upgrade } from "../../Http/Upgrade.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
-import { pauseAfterNothing } from "./Follow.ts"
+import { pauseAfterNothing } from "./Bell.ts"
 import { Handshake, type UpgradeFailed } from "./Handshake.ts"
 import type { Page } from "./Page.ts"
 import { type Pages, tail } from "./Pages.ts"
-import { closeCodes, timing, Watchers } from "./Watchers.ts"
+import { closeCodes, type Group, timing } from "./Watcher.ts"
+import { Watchers } from "./Watchers.ts"
 
 /** The WebSockets that follow the log, served by a few fibers however many they are. */
 export interface Hub {
@@ -47,6 +48,7 @@ export const make = (
     const watchers = new Watchers(unsentBytes, pages.end, () => work.unsafeOpen())
     const handshake = new Handshake()
     let pause = firstPause
+    let looking = false
 
     const whenAway = Effect.suspend(() => {
       const now = pause
@@ -54,14 +56,20 @@ export const make = (
       return Effect.sleep(now)
     })
 
+    const closeGroup = (group: Group, code: number, reason: string) =>
+      Effect.map(Clock.currentTimeMillis, now => watchers.closeGroup(group, code, reason, now))
+
     const serveLagging = Effect.gen(function* () {
       for (const group of watchers.groups(groupsPerRound)) {
         yield* pages.next(group.query).pipe(
           Effect.zip(Clock.currentTimeMillis),
           Effect.map(([page, now]) => watchers.advanceGroup(group, page, now)),
-          Effect.catchTag("HistoryTrimmed", () =>
-            Effect.map(Clock.currentTimeMillis, now =>
-              watchers.closeGroup(group, closeCodes.trimmed, trimmedReason, now)
+          Effect.catchTag("HistoryTrimmed", () => closeGroup(group, closeCodes.trimmed, trimmedReason)),
+          // What cannot be read for these must not keep the others waiting.
+          Effect.catchAllDefect(defect =>
+            Effect.zipRight(
+              Effect.logError("A part of the change log cannot be read", defect),
+              closeGroup(group, closeCodes.internal, "Internal error")
             )
           )
         )
@@ -87,21 +95,25 @@ export const make = (
       )
     })
 
-    /** Waits until there is something to do. Returns whether it is because the log has grown. */
-    const untilWork = Effect.suspend(() => {
-      if (watchers.lagging) return Effect.succeed(false)
-      const woken = Effect.as(work.await, false)
-      return watchers.atEnd ? Effect.raceFirst(woken, Effect.as(log.awaitPast(watchers.position), true)) : woken
+    /** Waits until there is something to do. Returns why. */
+    const untilWork = Effect.suspend((): Effect.Effect<"lagging" | "grown" | "woken"> => {
+      if (watchers.lagging) return Effect.succeed("lagging")
+      const woken = Effect.as(work.await, "woken" as const)
+      if (!watchers.atEnd) return woken
+      return Effect.raceFirst(woken, Effect.as(log.awaitPast(watchers.position), "grown" as const))
     })
 
     const round = Effect.gen(function* () {
-      const grown = yield* untilWork
+      const why = yield* untilWork
       work.unsafeClose()
       yield* turn
       yield* serveLagging
-      const moved = yield* serveEnd
+      if (why !== "woken" || looking) {
+        looking = false
+        const moved = yield* serveEnd
+        if (why === "grown" && !moved) yield* Effect.sleep(pauseAfterNothing)
+      }
       pause = firstPause
-      if (grown && !moved) yield* Effect.sleep(pauseAfterNothing)
     })
 
     const pump = round.pipe(
@@ -113,7 +125,10 @@ export const make = (
     const tick = Effect.map(Clock.currentTimeMillis, now => watchers.tick(now))
 
     // A log that was reset grows past nobody's position, so look at it even when nothing moves.
-    const look = Effect.sync(() => work.unsafeOpen())
+    const look = Effect.sync(() => {
+      looking = true
+      work.unsafeOpen()
+    })
 
     const closeAll = Effect.map(Clock.currentTimeMillis, now =>
       watchers.closeAll(closeCodes.goingAway, "The service is shutting down", now)

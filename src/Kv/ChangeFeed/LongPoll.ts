@@ -1,7 +1,6 @@
-import { type Context, type Duration, Effect, identity, Option } from "effect"
-import type { Draining } from "../../Http/Draining.ts"
-import type { ChangeLog, ChangeQuery } from "../ChangeLog.ts"
-import { type Cursor, nextPage } from "./Follow.ts"
+import { type Duration, Effect, Option } from "effect"
+import type { ChangeQuery } from "../ChangeLog.ts"
+import { type Bell, pauseAfterNothing } from "./Bell.ts"
 import { Page } from "./Page.ts"
 import type { Pages, ReadFailure } from "./Pages.ts"
 
@@ -10,18 +9,24 @@ import type { Pages, ReadFailure } from "./Pages.ts"
  * empty page that says how far the log was scanned.
  */
 export const wait = (
-  log: Context.Tag.Service<ChangeLog>,
   pages: Pages,
-  draining: Context.Tag.Service<Draining>,
+  bell: Bell,
   query: ChangeQuery,
   duration: Duration.Duration
 ): Effect.Effect<Page, ReadFailure> =>
   Effect.suspend(() => {
-    const cursor: Cursor = { after: query.after }
-    return nextPage(log, pages, cursor, query).pipe(
-      Effect.asSome,
-      Effect.raceFirst(Effect.as(draining.begun, Option.none<Page>())),
-      Effect.timeoutTo({ duration, onTimeout: Option.none<Page>, onSuccess: identity }),
-      Effect.map(Option.getOrElse(() => Page.empty(cursor.after)))
+    let after = query.after
+    const found = Effect.gen(function* () {
+      while ((yield* bell.wait(after, Number.POSITIVE_INFINITY)) !== "draining") {
+        const page = yield* pages.next({ ...query, after })
+        if (page.count > 0 || page.lastSeq < after) return page
+        if (page.lastSeq === after) yield* Effect.sleep(pauseAfterNothing)
+        after = page.lastSeq
+      }
+      return Page.empty(after)
+    })
+    return Effect.map(
+      Effect.timeoutOption(found, duration),
+      Option.getOrElse(() => Page.empty(after))
     )
   })

@@ -1,6 +1,6 @@
 import { Deferred, Effect, FiberId } from "effect"
-import { maxPage } from "../Requests.ts"
 import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.ts"
+import { maxPage } from "../Requests.ts"
 import type { StoreUnavailable } from "../Store.ts"
 import { Page } from "./Page.ts"
 
@@ -79,8 +79,9 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   let end = 0
 
   const keep = (query: ChangeQuery, page: Page): Page => {
-    // The log ends before what was seen of it: a backup was restored, and pages tell of what is no more.
-    if (page.lastSeq < query.after && page.lastSeq < end) {
+    // The log ends before what was seen of it: a backup was restored, and pages tell of what is no more. Where reads
+    // overtake each other it only seems so, which does no harm.
+    if (page.lastSeq <= query.after && page.lastSeq < end) {
       cache.clear()
       end = page.lastSeq
     }

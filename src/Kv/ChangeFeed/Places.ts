@@ -44,7 +44,7 @@ export class Places {
   )
 
   /** Gives a place back. */
-  readonly leave: Effect.Effect<void> = Effect.sync(() => {
+  leave(): void {
     this.taken--
-  })
+  }
 }

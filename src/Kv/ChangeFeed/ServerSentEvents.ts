@@ -1,16 +1,17 @@
-import { type Context, Effect, Option, Schedule, Stream } from "effect"
+import { Clock, type Context, Effect, Either, Option, Stream } from "effect"
 import type { Draining } from "../../Http/Draining.ts"
-import type { ChangeLog, ChangeQuery } from "../ChangeLog.ts"
-import { type Cursor, nextPage } from "./Follow.ts"
+import type { ChangeQuery } from "../ChangeLog.ts"
+import { type Bell, pauseAfterNothing } from "./Bell.ts"
 import type { Page } from "./Page.ts"
-import type { Pages, ReadFailure } from "./Pages.ts"
+import type { Pages } from "./Pages.ts"
 import type { FeedBusy, Places } from "./Places.ts"
 
-/** After so long without a change, a reader hears that the connection is alive. */
-export const keepAliveAfter = "15 seconds"
+/** After so many milliseconds without a change, a reader hears that the connection is alive. */
+const keepAliveAfter = 15_000
 
-/** While the store is away the log is asked again after ever longer pauses, up to two seconds. */
-const storeReturns = Schedule.exponential("100 millis").pipe(Schedule.union(Schedule.spaced("2 seconds")))
+/** While the store is away the log is asked again after ever longer pauses, in milliseconds. */
+const firstPause = 100
+const longestPause = 2000
 
 /** What a client gets at once, so that it sees the connection open; it comes back a second after losing it. */
 const opening = Buffer.from("retry: 1000\n: following the change log\n\n")
@@ -24,16 +25,71 @@ const keepAlive = (after: number): Uint8Array => Buffer.from(`: keep-alive\nid: 
 const reset = (lastSeq: number): Uint8Array =>
   Buffer.from(`event: reset\nid: ${lastSeq}\ndata: {"lastSeq":${lastSeq}}\n\n`)
 
-interface Reader {
-  readonly cursor: Cursor
-  /** A page that is read but not yet sent. */
-  pending: Page | undefined
-  /** Whether to look at the log before waiting for it to grow: a log that was reset would keep us waiting. */
-  look: boolean
-}
+/** One stream on its way through the log. */
+class Reader {
+  private after: number
+  /** Whether to read without waiting for the log to grow: one that was reset would keep us waiting. */
+  private look = false
+  private pause = firstPause
 
-const silence = Symbol()
-const end = Symbol()
+  constructor(
+    private readonly pages: Pages,
+    private readonly bell: Bell,
+    private readonly draining: Context.Tag.Service<Draining>,
+    private readonly query: ChangeQuery,
+    /** A page that is read but not yet sent. */
+    private pending: Page | undefined
+  ) {
+    this.after = query.after
+  }
+
+  /** The next bytes, once there are some; it fails with nothing at the end. */
+  readonly next: Effect.Effect<Uint8Array, Option.Option<never>> = Effect.flatMap(Clock.currentTimeMillis, now =>
+    this.search(now + keepAliveAfter)
+  )
+
+  private search(deadline: number): Effect.Effect<Uint8Array, Option.Option<never>> {
+    const self = this
+    return Effect.gen(function* () {
+      const first = self.pending
+      self.pending = undefined
+      const told = first === undefined ? undefined : self.tell(first)
+      if (told !== undefined) return told
+      while (true) {
+        const ring = self.look ? "grown" : yield* self.bell.wait(self.after, deadline)
+        if (ring === "draining" || self.draining.hasBegun()) return yield* Effect.fail(Option.none())
+        if (ring === "late") return self.sayAlive()
+        const read = yield* Effect.either(self.pages.next({ ...self.query, after: self.after }))
+        if (Either.isRight(read)) {
+          const from = self.after
+          const bytes = self.tell(read.right)
+          if (bytes !== undefined) return bytes
+          if (!self.look && self.after === from) yield* Effect.sleep(pauseAfterNothing)
+          self.look = false
+          self.pause = firstPause
+        } else {
+          if (read.left._tag === "HistoryTrimmed") return yield* Effect.fail(Option.none())
+          yield* Effect.raceFirst(Effect.sleep(self.pause), self.draining.begun)
+          self.pause = Math.min(2 * self.pause, longestPause)
+          if ((yield* Clock.currentTimeMillis) >= deadline) return self.sayAlive()
+        }
+      }
+    })
+  }
+
+  private sayAlive(): Uint8Array {
+    this.look = true
+    return keepAlive(this.after)
+  }
+
+  /** Moves on by a page. Returns what it has to tell, if anything. */
+  private tell(page: Page): Uint8Array | undefined {
+    const wentBack = page.lastSeq < this.after
+    this.after = page.lastSeq
+    if (wentBack) return reset(page.lastSeq)
+    return page.count > 0 ? page.events : undefined
+  }
+}
 
 /**
  * The events after `query.after`, of which `first` is the first page. Pages are read as the client takes them, so
@@ -41,61 +97,20 @@ const end = Symbol()
  * when the reader falls out of the history.
  */
 export const make = (
-  log: Context.Tag.Service<ChangeLog>,
   pages: Pages,
+  bell: Bell,
   draining: Context.Tag.Service<Draining>,
   places: Places,
   query: ChangeQuery,
   first: Page
-): Stream.Stream<Uint8Array> => {
-  const search = (reader: Reader): Effect.Effect<Page, ReadFailure> =>
+): Stream.Stream<Uint8Array> =>
+  Stream.unwrapScoped(
     Effect.gen(function* () {
-      const { cursor } = reader
-      if (reader.look) {
-        const page = yield* pages.next({ ...query, after: cursor.after })
-        if (page.count > 0 || page.lastSeq < cursor.after) return page
-        cursor.after = page.lastSeq
-        reader.look = false
-      }
-      return yield* nextPage(log, pages, cursor, query)
-    })
-
-  const await_ = (reader: Reader): Effect.Effect<Page | typeof silence | typeof end> =>
-    search(reader).pipe(
-      Effect.retry({ schedule: storeReturns, while: error => error._tag === "StoreUnavailable" }),
-      Effect.catchAll(() => Effect.succeed(end)),
-      Effect.raceFirst(Effect.as(draining.begun, end)),
-      Effect.timeoutTo({ duration: keepAliveAfter, onTimeout: () => silence, onSuccess: found => found })
-    )
-
-  const step = (reader: Reader): Effect.Effect<Uint8Array, Option.Option<never>> =>
-    Effect.gen(function* () {
-      const found = draining.hasBegun() ? end : (reader.pending ?? (yield* await_(reader)))
-      reader.pending = undefined
-      if (found === end) return yield* Effect.fail(Option.none())
-      const { cursor } = reader
-      if (found === silence) {
-        reader.look = true
-        return keepAlive(cursor.after)
-      }
-      const wentBack = found.lastSeq < cursor.after
-      cursor.after = found.lastSeq
-      return wentBack ? reset(found.lastSeq) : found.events
-    })
-
-  return Stream.unwrapScoped(
-    Effect.gen(function* () {
-      yield* Effect.acquireRelease(places.enter, () => places.leave)
-      const tells = first.count > 0 || first.lastSeq < query.after
-      const reader: Reader = {
-        cursor: { after: tells ? query.after : first.lastSeq },
-        pending: tells ? first : undefined,
-        look: false
-      }
-      return Stream.concat(Stream.make(opening), Stream.repeatEffectOption(step(reader)))
+      yield* Effect.acquireRelease(places.enter, () => Effect.sync(() => places.leave()))
+      const reader = new Reader(pages, bell, draining, query, first)
+      return Stream.concat(Stream.make(opening), Stream.repeatEffectOption(reader.next))
     })
   ).pipe(
     // All places were taken between the answer's head and its body: the client comes back by itself.
     Stream.catchAll((_: FeedBusy) => Stream.make(opening))
   )
-}

@@ -1,53 +1,10 @@
 import { WebSocket } from "ws"
 import type { ChangeQuery } from "../ChangeLog.ts"
 import { Page } from "./Page.ts"
-
-/** Close codes, as the service's documentation lists them. */
-export const closeCodes = {
-  goingAway: 1001,
-  slow: 4008,
-  trimmed: 4010
-} as const
-
-/** All in milliseconds. */
-export const timing = {
-  /** Idle for so long, a follower is sent a heartbeat; it is pinged as often. */
-  heartbeat: 15_000,
-  /** So long may a follower leave what it was sent unread. */
-  drain: 30_000,
-  /** So long may a closing handshake take. */
-  close: 5_000
-} as const
+import { closeCodes, type Group, timing, type Watcher } from "./Watcher.ts"
 
 /** Pings without any sign of life, after which a follower is given up. */
 const unansweredPings = 2
-
-/**
- * Where a follower stands: at the common position, past it, before it, unable to take more, or on its way out.
- */
-type Phase = "live" | "ahead" | "behind" | "blocked" | "closing"
-
-/** One WebSocket that follows the log. */
-interface Watcher {
-  readonly socket: WebSocket
-  readonly tenant: string
-  readonly limit: number
-  readonly written: () => void
-  phase: Phase
-  /** The last `seq` sent; out of date while live, when the common position says it. */
-  cursor: number
-  lastSent: number
-  /** When it was blocked, or began to close. */
-  since: number
-  nextPing: number
-  unanswered: number
-}
-
-/** Followers that want the same page. */
-export interface Group {
-  readonly query: ChangeQuery
-  readonly members: Array<Watcher>
-}
 
 const text = { binary: false }
 

@@ -1,0 +1,160 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Deferred, Effect, Fiber } from "effect"
+import type { StoredChange } from "../../src/Kv/Change.ts"
+import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
+import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
+import { ChangeLog, type ChangePage, type HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
+import { JsonText } from "../../src/Kv/Json.ts"
+import { StoreUnavailable } from "../../src/Kv/Store.ts"
+
+const change = (seq: number, tenant = "a", size = 1): StoredChange => ({
+  seq,
+  op: "set",
+  namespace: `tenant:${tenant}/x`,
+  key: `k${seq}`,
+  value: JsonText(JSON.stringify("v".repeat(size))),
+  version: 1,
+  actor: "test",
+  timestamp: 0
+})
+
+const page = (...changes: ReadonlyArray<StoredChange>): ChangePage => ({ changes, lastSeq: changes.at(-1)?.seq ?? 0 })
+
+/** A log whose reads see it as it is when they begin, and answer when the test says so. */
+const slowLog = () => {
+  const changes: Array<StoredChange> = []
+  const reads: Array<Deferred.Deferred<void, StoreUnavailable | HistoryTrimmed>> = []
+  const log = {
+    read: ({ after, limit, tenant }: { after: number; limit: number; tenant: string }) =>
+      Effect.gen(function* () {
+        const found = Page.of(page(...changes)).split({ after, limit, tenant })[0]
+        const seen = changes.slice(after, found.lastSeq)
+        const gate = yield* Deferred.make<void, StoreUnavailable | HistoryTrimmed>()
+        reads.push(gate)
+        yield* Deferred.await(gate)
+        return { changes: seen, lastSeq: found.lastSeq }
+      }),
+    lastSeq: Effect.sync(() => changes.length),
+    awaitPast: () => Effect.never,
+    trim: () => Effect.succeed(0),
+    expire: Effect.succeed(0)
+  }
+  const commit = () => changes.push(change(changes.length + 1))
+  return { reads, commit, make: Effect.provideService(Pages.make, ChangeLog, log) }
+}
+
+const query = { after: 0, limit: 100, tenant: "" }
+
+const settle = Effect.repeatN(Effect.yieldNow(), 20)
+
+describe("Pages", () => {
+  it.effect("never answers a request with a read that began before it, yet reads at most twice", () =>
+    Effect.gen(function* () {
+      const { reads, commit, make } = slowLog()
+      const pages = yield* make
+      const first = yield* Effect.fork(pages.fresh(query))
+      yield* settle
+      commit()
+      const others = yield* Effect.forkAll(Array.from({ length: 1000 }, () => pages.fresh(query)))
+      yield* settle
+      expect(reads).toHaveLength(1)
+      yield* Deferred.succeed(reads[0]!, undefined)
+      yield* settle
+      expect(reads).toHaveLength(2)
+      yield* Deferred.succeed(reads[1]!, undefined)
+      expect((yield* Fiber.join(first)).lastSeq).toBe(0)
+      expect((yield* Fiber.join(others)).every(({ lastSeq }) => lastSeq === 1)).toBe(true)
+    })
+  )
+
+  it.effect("goes on with a read when the one who asked for it has left", () =>
+    Effect.gen(function* () {
+      const { reads, commit, make } = slowLog()
+      const pages = yield* make
+      commit()
+      const first = yield* Effect.fork(pages.next(query))
+      yield* settle
+      const second = yield* Effect.fork(pages.next(query))
+      yield* settle
+      yield* Fiber.interrupt(first)
+      yield* Deferred.succeed(reads[0]!, undefined)
+      expect((yield* Fiber.join(second)).count).toBe(1)
+      expect(reads).toHaveLength(1)
+    })
+  )
+
+  it.effect("tells a failure to all who wait for it, and keeps none", () =>
+    Effect.gen(function* () {
+      const { reads, commit, make } = slowLog()
+      const pages = yield* make
+      const both = yield* Effect.forkAll([Effect.flip(pages.next(query)), Effect.flip(pages.next(query))])
+      yield* settle
+      yield* Deferred.fail(reads[0]!, new StoreUnavailable({ reason: "away" }))
+      expect(yield* Fiber.join(both)).toMatchObject([{ reason: "away" }, { reason: "away" }])
+      commit()
+      const again = yield* Effect.fork(pages.next(query))
+      yield* settle
+      yield* Deferred.succeed(reads[1]!, undefined)
+      expect((yield* Fiber.join(again)).count).toBe(1)
+    })
+  )
+
+  it.effect("keeps pages that lead on, never one that says there is nothing", () =>
+    Effect.gen(function* () {
+      const { reads, commit, make } = slowLog()
+      const pages = yield* make
+      const read = Effect.gen(function* () {
+        const before = reads.length
+        const fiber = yield* Effect.fork(pages.next(query))
+        yield* settle
+        if (reads.length > before) yield* Deferred.succeed(reads[before]!, undefined)
+        return (yield* Fiber.join(fiber)).count
+      })
+      expect([yield* read, yield* read]).toEqual([0, 0])
+      expect(reads).toHaveLength(2)
+      commit()
+      expect([yield* read, yield* read]).toEqual([1, 1])
+      expect(reads).toHaveLength(3)
+    })
+  )
+
+  it.effect("keeps no more than its bounds", () =>
+    Effect.gen(function* () {
+      const size = 1024 * 1024
+      let reads = 0
+      const pages = yield* Effect.provideService(Pages.make, ChangeLog, {
+        read: ({ after }) =>
+          Effect.sync(() => {
+            reads++
+            return page(change(after + 1, "a", size))
+          }),
+        lastSeq: Effect.succeed(1000),
+        awaitPast: () => Effect.void,
+        trim: () => Effect.succeed(0),
+        expire: Effect.succeed(0)
+      })
+      for (let after = 0; after < 20; after++) yield* pages.next({ ...query, after })
+      expect(reads).toBe(20)
+      yield* pages.next({ ...query, after: 19 })
+      expect(reads).toBe(20)
+      yield* pages.next({ ...query, after: 0 })
+      expect(reads).toBe(21)
+    })
+  )
+})
+
+describe("Page", () => {
+  it("splits what concerns a reader into parts within its limit that end where the page does", () => {
+    const whole = Page.of({ ...page(change(1), change(2, "b"), change(3), change(4), change(5, "b")), lastSeq: 7 })
+    const parts = (after: number, limit: number, tenant: string) =>
+      whole.split({ after, limit, tenant }).map(part => [part.count, part.lastSeq])
+    expect(parts(0, 10, "")).toEqual([[5, 7]])
+    expect(parts(0, 2, "a")).toEqual([
+      [2, 3],
+      [1, 7]
+    ])
+    expect(parts(1, 2, "a")).toEqual([[2, 7]])
+    expect(parts(5, 2, "")).toEqual([[0, 7]])
+    expect(parts(0, 2, "c")).toEqual([[0, 7]])
+  })
+})
