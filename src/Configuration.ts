@@ -10,6 +10,7 @@ import * as Exposure from "./Observability/Exposure.ts"
 import * as Logging from "./Observability/Logging.ts"
 import * as Tracer from "./Observability/Tracer.ts"
 import * as Setting from "./Setting.ts"
+import * as Housekeeping from "./Storage/Housekeeping.ts"
 import * as StoreUrl from "./Storage/StoreUrl.ts"
 
 /** The credentials that dev mode has when none are set. */
@@ -74,7 +75,8 @@ const settings = Config.all({
   collector: Tracer.config,
   metrics: Exposure.config,
   limits: Limits.config,
-  followLimits: FollowLimits.config
+  followLimits: FollowLimits.config,
+  retention: Housekeeping.config
 })
 
 const checkedKeys = Config.all({ mode, keys: Auth.config }).pipe(

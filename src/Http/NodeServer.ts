@@ -2,10 +2,11 @@
  * The HTTP server on `node:http`, which ends without losing a request.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
+import type { Duplex } from "node:stream"
 import * as HttpServer from "@effect/platform/HttpServer"
 import type { ServeError } from "@effect/platform/HttpServerError"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
-import { Config, Duration, Effect, Layer, Schema } from "effect"
+import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
 import * as Setting from "../Setting.ts"
 import { Draining } from "./Draining.ts"
 import { Gate, type Timing, timing } from "./NodeServerGate.ts"
@@ -38,6 +39,22 @@ export const config: Config.Config<Address> = Config.all({
     max: 65_535
   })
 })
+
+/** What a `node:http` server calls. */
+export interface Listeners {
+  readonly request: (request: IncomingMessage, response: ServerResponse) => void
+  readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void
+}
+
+/** The server, for an application that does without @effect/platform's. */
+export class NodeServer extends Context.Tag("causeway/NodeServer")<
+  NodeServer,
+  {
+    readonly address: HttpServer.Address
+    /** Serves with these listeners; the end of the scope is the end of the server, as {@link layer} tells. */
+    readonly attach: (listeners: Listeners) => Effect.Effect<void, never, Scope.Scope>
+  }
+>() {}
 
 /** How the server listens and ends. */
 export interface Options extends Address {
@@ -101,16 +118,36 @@ const make = Effect.fnUntraced(function* (options: Options) {
   )
   const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
   yield* Effect.addFinalizer(() => end)
-  return HttpServer.make({
-    address: inner.address,
-    // The application keeps its handlers until the last request is answered: this finalizer runs before its own.
+  // The application keeps its listeners until the last request is answered: this finalizer runs before its own.
+  const opened = Effect.zipRight(
+    Effect.sync(() => gate.open()),
+    Effect.addFinalizer(() => end)
+  )
+  const { address } = inner
+  const platform = HttpServer.make({
+    address,
     serve: (app, middleware) =>
-      (middleware === undefined ? inner.serve(app) : inner.serve(app, middleware)).pipe(
-        Effect.tap(() => gate.open()),
-        Effect.zipRight(Effect.addFinalizer(() => end))
-      )
+      Effect.zipRight(middleware === undefined ? inner.serve(app) : inner.serve(app, middleware), opened)
   })
+  const attach = (listeners: Listeners) =>
+    Effect.zipRight(
+      Effect.sync(() => {
+        gate.on("request", listeners.request)
+        gate.on("upgrade", listeners.upgrade)
+      }),
+      opened
+    )
+  return Context.make(HttpServer.HttpServer, platform).pipe(Context.add(NodeServer, { address, attach }))
 })
+
+/** Serves with listeners of one's own. */
+export const serve = <E, R>(listeners: Effect.Effect<Listeners, E, R>) =>
+  Layer.scopedDiscard(
+    Effect.gen(function* () {
+      const server = yield* NodeServer
+      yield* server.attach(yield* listeners)
+    })
+  )
 
 /**
  * Listens, and answers 503 until there is an application.
@@ -119,5 +156,4 @@ const make = Effect.fnUntraced(function* (options: Options) {
  * connections, and lets what is in flight finish within the grace period of 10 seconds. Malformed requests are
  * answered with a JSON error too.
  */
-export const layer = (options: Options) =>
-  Layer.merge(Layer.scoped(HttpServer.HttpServer, make(options)), NodeHttpServer.layerContext)
+export const layer = (options: Options) => Layer.merge(Layer.scopedContext(make(options)), NodeHttpServer.layerContext)

@@ -66,7 +66,9 @@ export const fromSnapshot = (pairs: Iterable<MetricPair.MetricPair.Untyped>): Re
   const samples: Array<Sample> = []
   for (const { metricKey, metricState } of pairs) {
     if (isInternal(metricKey.name)) continue
-    const labels = Object.fromEntries(metricKey.tags.map(({ key, value }): [string, string] => [key, value]))
+    const labels = Object.fromEntries(
+      metricKey.tags.map(({ key, value }): [string, string] => [key, value]).sort(([a], [b]) => (a < b ? -1 : 1))
+    )
     const description = Option.getOrElse(metricKey.description, () => "")
     samples.push(...ofState({ name: metricKey.name, description, labels }, metricState))
   }

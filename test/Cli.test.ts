@@ -1,0 +1,147 @@
+import { readFileSync, writeFileSync } from "node:fs"
+import * as Net from "node:net"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Console, Effect, Exit } from "effect"
+import * as Cli from "../src/Cli.ts"
+import { developmentKeys } from "../src/Configuration.ts"
+import * as Setting from "../src/Setting.ts"
+import { version } from "../src/Version.ts"
+import { launch, runToEnd, temporaryDirectory } from "./ServerProcess.ts"
+
+/** What the command prints on standard output within this process. */
+const printed = (args: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const lines: Array<unknown> = []
+    const silent = yield* Console.consoleWith(Effect.succeed)
+    yield* Cli.run(args).pipe(
+      Effect.withConsole({
+        ...silent,
+        log: (...parts: ReadonlyArray<unknown>) => Effect.sync(() => lines.push(...parts))
+      })
+    )
+    return lines.join("\n")
+  })
+
+const exitCode = (exit: Exit.Exit<unknown, unknown>): number => {
+  let code = -1
+  Cli.teardown(exit, given => {
+    code = given
+  })
+  return code
+}
+
+/** A failed start: one message for a person, and nothing else. */
+const assertFailedStart = (ended: { code: number | null; stdout: string; stderr: string }) => {
+  assert.strictEqual(ended.code, 1, ended.stderr)
+  assert.strictEqual(ended.stdout, "")
+  assert.match(ended.stderr, /^causeway cannot start\. /)
+  assert.notMatch(ended.stderr, /^\s+at /m)
+  return ended.stderr
+}
+
+const key = { KV_API_KEY: "sesame" }
+
+describe("Cli", () => {
+  it.effect("tells every variable", () =>
+    Effect.gen(function* () {
+      const help = yield* printed(["--help"])
+      assert.strictEqual(yield* printed(["-h"]), help)
+      const names = Setting.all().map(({ name }) => name)
+      assert.includeMembers(names, ["HOST", "PORT", "DATA_DIR", "STORE_URL", "KV_API_KEY", "CHANGES_RETENTION"])
+      for (const name of names) assert.match(help, new RegExp(`^ {2}${name} `, "m"))
+    })
+  )
+
+  it.effect("tells its version, which is the package's", () =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* printed(["--version"]), version)
+      const manifest = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"))
+      assert.strictEqual(version, manifest.version)
+    })
+  )
+
+  it.effect("maps ends to exit codes", () =>
+    Effect.gen(function* () {
+      const usage = yield* Effect.flip(Cli.run(["--port", "1"]))
+      assert.include(usage.message, "--port 1")
+      assert.strictEqual(exitCode(Exit.fail(usage)), 2)
+      assert.strictEqual(exitCode(Exit.fail(new Cli.CommandFailed({ message: "", exitCode: 1 }))), 1)
+      assert.strictEqual(exitCode(Exit.die(new Error("a bug"))), 1)
+      assert.strictEqual(exitCode(yield* Effect.exit(Effect.interrupt)), 0)
+      assert.strictEqual(exitCode(Exit.failCause(Cause.sequential(Cause.die("a bug"), Cause.empty))), 1)
+      assert.strictEqual(exitCode(Exit.void), 0)
+    })
+  )
+
+  it.scoped("answers unknown arguments with exit code 2", () =>
+    Effect.gen(function* () {
+      const { code, stdout, stderr } = yield* runToEnd({}, ["serve"])
+      assert.strictEqual(code, 2)
+      assert.strictEqual(stdout, "")
+      assert.strictEqual(stderr, 'causeway does not take "serve".\nUsage: causeway [--help | --version]\n')
+    })
+  )
+
+  it.scoped("names all wrong variables at once", () =>
+    Effect.gen(function* () {
+      const message = assertFailedStart(
+        yield* runToEnd({ PORT: "99999", LOG_LEVEL: "INFO", STORE_URL: "postgres://u:sesame@db/kv", KV_API_KEY: "" })
+      )
+      assert.include(message, 'PORT: "99999" is not a whole number from 0 to 65535')
+      assert.include(message, 'LOG_LEVEL: "INFO" is not one of trace, debug, info, warning, error, fatal')
+      assert.include(message, "STORE_URL: the value is not sqlite: or")
+      assert.include(message, "KV_API_KEY: it must be set, unless DEV_MODE is true")
+      assert.notInclude(message, "sesame")
+    })
+  )
+
+  it.scoped("names host and port that are in use", () =>
+    Effect.gen(function* () {
+      const other = yield* Effect.acquireRelease(
+        Effect.async<Net.Server>(resume => {
+          const server = Net.createServer().listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
+        }),
+        server => Effect.sync(() => server.close())
+      )
+      const address = other.address()
+      const port = typeof address === "object" && address !== null ? String(address.port) : ""
+      const message = assertFailedStart(yield* runToEnd({ ...key, PORT: port }))
+      assert.include(message, `Cannot listen on host 127.0.0.1, port ${port}: the address is already in use`)
+    })
+  )
+
+  it.scoped("names the file of a store that it refuses", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const file = join(directory, "kv.db")
+      writeFileSync(file, "This is a diary and no database.".repeat(100))
+      const foreign = assertFailedStart(yield* runToEnd({ ...key, DATA_DIR: directory }))
+      assert.include(foreign, file)
+      const nowhere = join(file, "data")
+      assert.include(assertFailedStart(yield* runToEnd({ ...key, DATA_DIR: nowhere })), nowhere)
+    })
+  )
+
+  it.scoped("refuses a store that another process holds", () =>
+    Effect.gen(function* () {
+      const first = yield* launch(key)
+      yield* first.shows(/"Listening"/)
+      const second = yield* runToEnd({ ...key, STORE_URL: `sqlite:${first.directory}`, DATA_DIR: "unused" })
+      assert.include(assertFailedStart(second), first.directory)
+    })
+  )
+
+  it.scoped("warns of what is hardly meant", () =>
+    Effect.gen(function* () {
+      const dev = yield* launch({ DEV_MODE: "yes", HOST: "0.0.0.0", METRICS_TOKEN: "t" })
+      yield* dev.shows(/curl/)
+      assert.match(dev.output.stdout, /WARN .*development keys/)
+      assert.match(dev.output.stdout, /WARN .*METRICS_PROMETHEUS is not true/)
+      assert.include(dev.output.stdout, developmentKeys.write)
+      const production = yield* launch({ ...key, DEV_MODE: "true", NODE_ENV: "production" })
+      yield* production.shows(/"Listening"/)
+      assert.match(production.output.stdout, /"WARN".*DEV_MODE is ignored/)
+    })
+  )
+})
