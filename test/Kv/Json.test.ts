@@ -253,10 +253,10 @@ describe("fromUnknown", () => {
     ["NaN", Number.NaN],
     ["an infinity inside", { a: [Number.POSITIVE_INFINITY] }],
     ["a circle", circle],
-    ["what denies itself", { toJSON: () => undefined }]
+    ["what denies itself", Object.create({ toJSON: () => undefined })]
   ])("refuses %s", (_, value) => {
     const result = fromUnknown(value, 256)
-    expect(Either.isLeft(result) && result.left.message.length).toBeGreaterThan(0)
+    expect(result).toMatchObject({ _tag: "Left", left: { _tag: "JsonProblem", message: expect.stringMatching(/./) } })
   })
 
   it("limits nesting exactly", () => {
