@@ -3,10 +3,13 @@ import { Layer } from "effect"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import type { Store } from "../../src/Kv/Store.ts"
 import type { Transport } from "../Harness.ts"
+import { bodies } from "./Http/Bodies.ts"
 import { entries } from "./Http/Entries.ts"
 import { type Check, Site, site } from "./Http/Fixture.ts"
+import { names } from "./Http/Names.ts"
+import { values } from "./Http/Values.ts"
 
-const parts = { entries }
+const parts = { entries, names, values, bodies }
 
 /**
  * What the service must do at its socket, whatever serves it and whatever it keeps its data in.

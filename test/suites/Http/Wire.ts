@@ -103,24 +103,31 @@ export class Wire {
   }
 
   /** The next answer, or `undefined` where the server ends the connection instead. */
-  readonly answer: Effect.Effect<Answer | undefined> = Effect.async(resume => {
-    const look = (): void => {
-      const taken = takeAnswer(this.received)
-      if (taken !== undefined) this.received = taken.rest
-      if (taken !== undefined || this.ended) resume(Effect.succeed(taken?.answer))
-    }
-    this.wake = look
-    look()
+  readonly answer: Effect.Effect<Answer | undefined> = this.when(() => {
+    const taken = takeAnswer(this.received)
+    if (taken === undefined) return this.ended ? Effect.succeed(undefined) : undefined
+    this.received = taken.rest
+    return Effect.succeed(taken.answer)
   })
 
   /** Waits until the server ends the connection; gives what it still sent. */
-  readonly closed: Effect.Effect<Buffer> = Effect.async(resume => {
-    const look = (): void => {
-      if (this.ended) resume(Effect.succeed(this.received))
-    }
-    this.wake = look
-    look()
-  })
+  readonly closed: Effect.Effect<Buffer> = this.when(() => (this.ended ? Effect.succeed(this.received) : undefined))
+
+  /** Looks now and whenever something happens on the connection, until there is a result. */
+  private when<A>(look: () => Effect.Effect<A> | undefined): Effect.Effect<A> {
+    return Effect.async(resume => {
+      this.wake = () => {
+        const result = look()
+        if (result === undefined) return
+        this.wake = () => undefined
+        resume(result)
+      }
+      this.wake()
+    })
+  }
+
+  /** Says that nothing more will be sent. */
+  readonly finish: Effect.Effect<void> = Effect.sync(() => this.socket.end())
 
   /** Cuts the connection. */
   readonly cut: Effect.Effect<void> = Effect.sync(() => this.socket.destroy())
