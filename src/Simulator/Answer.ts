@@ -1,5 +1,5 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http"
-import { Duration, Effect, Redacted, Schema } from "effect"
+import { Duration, Effect, type Fiber, FiberId, Redacted, Schema } from "effect"
 import type { Delivery } from "./Fault.ts"
 
 /** A request that is answered with a status and `{error}`. */
@@ -90,6 +90,13 @@ export const deliver = (
       response.socket?.destroy()
     }
   })
+
+/** Ends the work on an answer when its client goes. */
+export const endWith = (response: ServerResponse, work: Fiber.RuntimeFiber<void>): void => {
+  response.once("close", () => work.unsafeInterruptAsFork(FiberId.none))
+  // What is written before the work has ended fails, and is of no interest to anybody.
+  response.on("error", () => {})
+}
 
 /** Refuses a request whose bearer is not the key; without a key, none. */
 export const authorize = (

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { Effect, FiberId, FiberSet, type Scope } from "effect"
+import { Effect, FiberSet, type Scope } from "effect"
 import * as Answer from "./Answer.ts"
 import { Command, follow, type Parts, stateOf } from "./Control.ts"
 import { sound } from "./Fault.ts"
@@ -26,8 +26,8 @@ export const handler = (
   bodyBytes: number
 ): Effect.Effect<(request: IncomingMessage, response: ServerResponse) => void, never, Scope.Scope> =>
   Effect.map(FiberSet.makeRuntime<never>(), run => (request, response) => {
-    const fiber = run(
+    const work = run(
       Effect.flatMap(answer(request, parts, bodyBytes), answer => Answer.deliver(response, answer, sound))
     )
-    response.once("close", () => fiber.unsafeInterruptAsFork(FiberId.none))
+    Answer.endWith(response, work)
   })

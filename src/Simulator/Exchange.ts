@@ -1,7 +1,7 @@
 import { type IncomingMessage, ServerResponse } from "node:http"
 import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
-import { Cause, Effect, FiberId, FiberSet, type Redacted, type Scope } from "effect"
+import { Cause, Effect, FiberSet, type Redacted, type Scope } from "effect"
 import * as Answer from "./Answer.ts"
 import { type Plan, sound } from "./Fault.ts"
 import type { Faults } from "./Faults.ts"
@@ -84,7 +84,8 @@ export const handlers = (played: Played, faults: Faults, ledger: Ledger): Effect
         if (plan.latencyMillis > 0) yield* Effect.sleep(plan.latencyMillis)
         if (plan.instead?.kind === "hang") return yield* Effect.never
         if (plan.instead?.kind === "reset") {
-          return yield* Effect.sync(() => request.socket.resetAndDestroy())
+          request.socket.resetAndDestroy()
+          return yield* Effect.void
         }
         if (plan.instead?.kind === "status") return yield* Answer.deliver(response, injected(plan.instead), plan)
         const answer = yield* carryOut({ ...call, request, query: new URLSearchParams(query), plan, upgrade })
@@ -95,8 +96,7 @@ export const handlers = (played: Played, faults: Faults, ledger: Ledger): Effect
 
     return {
       request: (request, response) => {
-        const fiber = run(serve(request, response, undefined))
-        response.once("close", () => fiber.unsafeInterruptAsFork(FiberId.none))
+        Answer.endWith(response, run(serve(request, response, undefined)))
       },
       upgrade: (request, socket, head) => {
         // A refused handshake is answered like any request.
@@ -109,7 +109,7 @@ export const handlers = (played: Played, faults: Faults, ledger: Ledger): Effect
         response.assignSocket(socket)
         response.once("finish", () => socket.end())
         socket.on("error", () => socket.destroy())
-        const fiber = run(
+        const work = run(
           serve(request, response, {
             head,
             take: () => {
@@ -118,7 +118,7 @@ export const handlers = (played: Played, faults: Faults, ledger: Ledger): Effect
             }
           })
         )
-        socket.once("close", () => fiber.unsafeInterruptAsFork(FiberId.none))
+        Answer.endWith(response, work)
       }
     }
   })

@@ -137,7 +137,7 @@ const dropped = function* (turn: TurnContext, code: number | undefined): Script 
   yield emit("message.complete", { turnId, messageId, content: "before after" })
 }
 
-/** The turns that stand for a message, in order; the last is the message's own. */
+/** All that the agent does about a message; the message's own turn is ended exactly once, unless it crashes or hangs. */
 export const play = function* (turn: TurnContext): Script {
   const { turnId, content, instanceId } = turn
   const [command = "", first = "", ...rest] = content.trim().split(/\s+/u)

@@ -126,8 +126,17 @@ export const connect = (
       socket.on("error", error => resume(Effect.fail(new NoReply({ code: codeOf(error) }))))
       const send = (frame: unknown) =>
         Effect.sync(() => socket.send(typeof frame === "string" ? frame : JSON.stringify(frame)))
-      const find = (type: ReadonlyArray<unknown>, matches: (event: Event) => boolean) =>
-        changes.until(() => Option.fromNullable(events.find(event => type.includes(event.type) && matches(event))))
+      const find = (wanted: ReadonlyArray<unknown>, matches: (event: Event) => boolean) => {
+        // Each event is looked at once, however many come.
+        let looked = 0
+        return changes.until(() => {
+          while (looked < events.length) {
+            const event = events[looked++]!
+            if (wanted.includes(event.type) && matches(event)) return Option.some(event)
+          }
+          return Option.none()
+        })
+      }
       socket.once("open", () =>
         resume(
           Effect.succeed({
