@@ -71,6 +71,8 @@ const perform = (instance: Instance, turn: Turn, step: Step): Effect.Effect<unkn
       return Effect.map(instance.settled, () => {
         for (const connection of [...instance.connections]) connection.close(step.code)
       })
+    case "stop":
+      return Effect.sync(() => instance.finish("stopped", step.reason))
     case "crash":
       return Effect.sync(() => instance.finish("crashed", step.reason))
   }

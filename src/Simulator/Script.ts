@@ -9,7 +9,7 @@ import { emit, type Script, type Step, type TurnContext } from "./Step.ts"
 
 /** The commands that a message may begin with, as `/help` lists them. */
 export const commands: Readonly<Record<string, string>> = {
-  "/all": "every type of event",
+  "/all": "every type of event, in the end those of an instance that goes down, and does",
   "/ask": "asks a question and echoes the answer",
   "/approve": "asks for an approval",
   "/fail [message]": "the turn fails",
@@ -197,14 +197,11 @@ export const play = function* (turn: TurnContext): Script {
   }
   yield usage(turn)
   yield emit("turn.completed", { turnId })
-  if (command === "/all") yield* restart(instanceId)
+  if (command === "/all") yield* goDown(instanceId)
 }
 
-/** What an instance that restarts by itself tells. */
-const restart = function* (instanceId: string): Script {
+/** How an instance goes down that fails and is cleaned up. Clients may leave at the first of these. */
+const goDown = function* (instanceId: string): Script {
   yield emit("instance.failed", { instanceId, code: "out_of_memory", message: "The instance ran out of memory" })
-  yield emit("instance.stopping", { instanceId })
-  yield emit("instance.stopped", { instanceId })
-  yield emit("instance.starting", { instanceId })
-  yield emit("instance.ready", { instanceId })
+  yield { do: "stop", reason: "instance failed" }
 }

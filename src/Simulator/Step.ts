@@ -15,6 +15,8 @@ export type Step =
   | { readonly do: "hang" }
   /** Cuts the connections once they have had all events so far; the turn goes on. */
   | { readonly do: "disconnect"; readonly code: number | undefined }
+  /** The instance stops as if it had been asked to. */
+  | { readonly do: "stop"; readonly reason: string }
   /** The instance dies, and the turn with it. */
   | { readonly do: "crash"; readonly reason: string }
 

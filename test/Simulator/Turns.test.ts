@@ -135,9 +135,10 @@ describe("a turn", () => {
 describe("a command", () => {
   it.scopedLive("/all shows every type of event, and one end for each turn", () =>
     Effect.gen(function* () {
-      const { client } = yield* start()
+      const { client, awaitState } = yield* start()
       yield* client.send({ type: "message", content: "/all", turnId: "t1" })
-      yield* client.until("instance.ready", ({ id }) => id !== "e2")
+      expect(yield* client.closed).toBe(1000)
+      yield* awaitState(({ instances }) => instances.length === 0)
       expect(new Set(types(client.events))).toEqual(new Set(everyType))
       const marks = client.events.filter(({ type }) => String(type).startsWith("turn."))
       expect(marks.map(({ turnId, type }) => `${turnId} ${type}`)).toEqual([
