@@ -1,0 +1,240 @@
+import { watch } from "node:fs"
+import { join } from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { Deferred, Effect, Exit, Fiber, Random, type Scope } from "effect"
+import type { Change } from "../src/Kv/Change.ts"
+import * as Client from "./process/Client.ts"
+import * as Environment from "./process/Environment.ts"
+import { History } from "./process/History.ts"
+import * as Load from "./process/Load.ts"
+import * as Service from "./process/Service.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+
+/** Lets the event loop turn, so that what is in flight comes a little further. */
+const turns = (count: number) =>
+  Effect.repeatN(
+    Effect.promise(() => new Promise(resolve => setImmediate(resolve))),
+    count
+  )
+
+/** Fulfilled by the `count`-th thing that happens to a file of the directory whose name has this beginning. */
+const happenings = (
+  directory: string,
+  beginning: string,
+  count: number
+): Effect.Effect<Effect.Effect<void>, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const reached = yield* Deferred.make<void>()
+    let left = count
+    yield* Effect.acquireRelease(
+      Effect.sync(() =>
+        watch(directory, (_, name) => {
+          if (name?.startsWith(beginning) === true && --left === 0) Deferred.unsafeDone(reached, Effect.void)
+        })
+      ),
+      watcher => Effect.sync(() => watcher.close())
+    )
+    return Deferred.await(reached)
+  })
+
+/** A service for as long as the effect needs it. */
+const withService = <A, E, R>(directory: string, use: (service: Service.Running) => Effect.Effect<A, E, R>) =>
+  Effect.scoped(Effect.flatMap(Service.start({ directory }), use))
+
+const killed = (service: Service.Running) => Effect.asVoid(service.end("SIGKILL"))
+
+layer(Environment.layer, { excludeTestServices: true })("the service", it => {
+  it.scoped(
+    "keeps what it acknowledged, in whole batches and a log without holes, whenever it is killed",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const random = Random.make("kill -9")
+        const history = new History()
+        const followed: Array<typeof Change.Type> = []
+        for (let round = 0; round < 4 * soak; round++) {
+          const writes = yield* random.nextIntBetween(1, 250)
+          const moment = yield* random.nextIntBetween(0, 40)
+          yield* withService(directory, service =>
+            Load.run({
+              service,
+              history,
+              followed,
+              name: `round${round}`,
+              writers: 6,
+              followBy: round % 2 === 0 ? "events" : "polling",
+              writes,
+              end: Effect.zipRight(turns(moment), killed(service))
+            })
+          )
+          const found = yield* withService(directory, service => Load.findings(service, history, followed))
+          assert.deepStrictEqual(found, [], `round ${round}`)
+        }
+        assert.isAbove(followed.length, 0)
+      }),
+    60_000 * soak
+  )
+
+  it.scoped("keeps what it acknowledged, and ends with 0, when it is told to end under load", () =>
+    Effect.gen(function* () {
+      const directory = yield* Environment.temporaryDirectory
+      const history = new History()
+      const followed: Array<typeof Change.Type> = []
+      const ended = yield* withService(directory, service =>
+        Effect.gen(function* () {
+          const end = yield* Deferred.make<Service.Ended>()
+          yield* Load.run({
+            service,
+            history,
+            followed,
+            name: "term",
+            writers: 6,
+            followBy: "events",
+            writes: 100,
+            end: Effect.intoDeferred(service.end("SIGTERM"), end)
+          })
+          return yield* Deferred.await(end)
+        })
+      )
+      assert.deepStrictEqual(ended, { code: 0, signal: null, stderr: "" })
+      const found = yield* withService(directory, service => Load.findings(service, history, followed))
+      assert.deepStrictEqual(found, [])
+    })
+  )
+
+  it.scoped(
+    "has a batch of 15 MiB whole or not at all, wherever in its writing it is killed",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const random = Random.make("large")
+        const history = new History()
+        for (let round = 0; round < 3 * soak; round++) {
+          const count = yield* random.nextIntBetween(1, 40)
+          yield* withService(directory, service =>
+            Effect.gen(function* () {
+              const client = yield* Client.make(service.url)
+              const reached = yield* happenings(directory, "kv.db-wal", count)
+              const actor = `large${round}`
+              const value = String.fromCharCode(97 + (round % 26)).repeat(1_000_000)
+              const operations = Array.from({ length: 15 }, (_, index) => ({
+                op: "set" as const,
+                namespace: "plain",
+                key: `large/${index}`,
+                value
+              }))
+              history.send(actor, operations)
+              const sent = yield* Effect.fork(Effect.exit(client.batch(operations, actor)))
+              yield* Effect.raceFirst(reached, Fiber.await(sent))
+              yield* killed(service)
+              const answer = yield* Fiber.join(sent)
+              if (Exit.isSuccess(answer)) history.acknowledge(actor, answer.value)
+            })
+          )
+          const found = yield* withService(directory, service => Load.findings(service, history, []))
+          assert.deepStrictEqual(found, [], `round ${round}, killed at event ${count}`)
+        }
+      }),
+    60_000 * soak
+  )
+
+  /** Starts the service and kills it when something happens to its files for the `count`-th time. */
+  const killStart = (directory: string, count: number) =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const reached = yield* happenings(directory, "kv.", count)
+        const service = yield* Service.launch({ directory })
+        const first = yield* Effect.raceFirst(
+          Effect.as(reached, "killed" as const),
+          Effect.as(service.serving, "served" as const)
+        )
+        service.signal("SIGKILL")
+        yield* service.ended
+        return first
+      })
+    )
+
+  const step = (random: Random.Random) => (soak > 1 ? Effect.succeed(1) : random.nextIntBetween(4, 9))
+
+  it.scoped(
+    "leaves nothing that keeps the next from making the store",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const random = Random.make("creation")
+        let kills = 0
+        for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
+        assert.isAbove(kills, 1)
+        yield* withService(directory, service =>
+          Effect.gen(function* () {
+            const client = yield* Client.make(service.url)
+            yield* client.put("n", "k", { value: 1 })
+            assert.deepStrictEqual(
+              (yield* client.poll(0)).map(({ seq, key, value }) => ({ seq, key, value })),
+              [{ seq: 1, key: "k", value: 1 }]
+            )
+          })
+        )
+      }),
+    60_000 * soak
+  )
+
+  it.scoped(
+    "takes nothing from a store that was killed under load before",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const random = Random.make("recovery")
+        const history = new History()
+        const followed: Array<typeof Change.Type> = []
+        yield* withService(directory, service =>
+          Load.run({
+            service,
+            history,
+            followed,
+            name: "before",
+            writers: 4,
+            followBy: "events",
+            writes: 100,
+            end: killed(service)
+          })
+        )
+        let kills = 0
+        for (let count = 1; (yield* killStart(directory, count)) === "killed"; count += yield* step(random)) kills++
+        assert.isAbove(kills, 0)
+        const found = yield* withService(directory, service => Load.findings(service, history, followed))
+        assert.deepStrictEqual(found, [])
+      }),
+    60_000 * soak
+  )
+
+  it.scoped(
+    "is refused to a second process while the first lives, which it does not disturb, and takes over when that was killed",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        yield* withService(directory, first =>
+          Effect.gen(function* () {
+            const client = yield* Client.make(first.url)
+            yield* client.put("n", "k", { value: "before" })
+            const refused = yield* Effect.flip(Service.start({ directory }))
+            assert.strictEqual(refused.code, 1)
+            assert.include(refused.stderr, join(directory, "kv.lock"))
+            assert.include(refused.stderr, "another process has this store open")
+            assert.strictEqual(refused.stderr.trim().split("\n").length, 1)
+            assert.strictEqual((yield* client.put("n", "k", { value: "after" })).version, 2)
+            yield* killed(first)
+          })
+        )
+        yield* withService(directory, second =>
+          Effect.gen(function* () {
+            const client = yield* Client.make(second.url)
+            const { value, version } = yield* client.get("n", "k")
+            assert.deepStrictEqual({ value, version }, { value: "after", version: 2 })
+            assert.strictEqual((yield* client.put("n", "k", { value: "on" })).version, 3)
+          })
+        )
+      })
+  )
+})

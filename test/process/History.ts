@@ -1,0 +1,152 @@
+/**
+ * What clients asked of a service and were told, held against what the service has afterwards.
+ *
+ * Every write has an actor of its own, so that each change record names the write that it comes from.
+ */
+import type { Change } from "../../src/Kv/Change.ts"
+import type { Entry } from "../../src/Kv/Entry.ts"
+import type { Operation, Result } from "./Client.ts"
+
+type Results = ReadonlyArray<typeof Result.Type>
+type Record = typeof Change.Type
+
+interface Write {
+  readonly operations: ReadonlyArray<Operation>
+  /** Nothing as long as no answer has come: then the write may have been made or not. */
+  results: Results | undefined
+}
+
+/** The writes of all clients. */
+export class History {
+  readonly writes = new Map<string, Write>()
+  /** How many writes were answered with success. */
+  acknowledged = 0
+
+  /** A write is about to be sent. */
+  send(actor: string, operations: ReadonlyArray<Operation>): void {
+    this.writes.set(actor, { operations, results: undefined })
+  }
+
+  /** The write was answered with success. */
+  acknowledge(actor: string, results: Results): void {
+    const write = this.writes.get(actor)
+    if (write === undefined) throw new Error(`${actor} has sent nothing`)
+    write.results = results
+    this.acknowledged++
+  }
+}
+
+/** What a key is at one place of the log; absent where it was deleted. */
+interface State {
+  readonly version: number
+  readonly entry: typeof Entry.Type | undefined
+}
+
+type States = Map<string, State>
+
+const addressOf = ({ namespace, key }: { readonly namespace: string; readonly key: string }) =>
+  JSON.stringify([namespace, key])
+
+const text = (value: unknown): string => {
+  const json = JSON.stringify(value)
+  return json.length > 120 ? `${json.slice(0, 120)}… (${json.length})` : json
+}
+
+/** What a write must have done to the states: its answer and its change records. The states are moved on. */
+const perform = (actor: string, { operations }: Write, states: States, first: number, timestamp: number) => {
+  const records: Array<Omit<Record, "tenantId">> = []
+  const results = operations.map((operation): typeof Result.Type => {
+    const { op, namespace, key } = operation
+    const before = states.get(addressOf(operation)) ?? { version: 0, entry: undefined }
+    if (op === "delete" && before.entry === undefined) return { deleted: false }
+    const version = before.version + 1
+    const value = op === "set" ? operation.value : null
+    records.push({ seq: first + records.length, op, namespace, key, value, version, actor, timestamp })
+    const entry =
+      op === "set"
+        ? { namespace, key, value, version, updatedBy: actor, updatedAt: timestamp, expiresAt: null }
+        : undefined
+    states.set(addressOf(operation), { version, entry })
+    return op === "set" ? { version } : { deleted: true }
+  })
+  return { records, results }
+}
+
+/** The change records in the runs of one actor that they come in. */
+const runsOf = (log: ReadonlyArray<Record>): ReadonlyArray<readonly [Record, ...Array<Record>]> => {
+  const runs: Array<[Record, ...Array<Record>]> = []
+  for (const record of log) {
+    const last = runs.at(-1)
+    if (last !== undefined && last[0].actor === record.actor) last.push(record)
+    else runs.push([record])
+  }
+  return runs
+}
+
+const withoutTenant = ({ seq, op, namespace, key, value, version, actor, timestamp }: Record) => ({
+  seq,
+  op,
+  namespace,
+  key,
+  value,
+  version,
+  actor,
+  timestamp
+})
+
+/**
+ * Everything that contradicts the promises of the service, in sentences: `seq` is dense and time does not fall; a
+ * write is in the log whole, once and in one piece, or not at all; one that was acknowledged is there, with the
+ * answer that was given; and the entries are what the log comes to.
+ */
+export const contradictions = (
+  history: History,
+  log: ReadonlyArray<Record>,
+  entries: ReadonlyArray<typeof Entry.Type>
+): ReadonlyArray<string> => {
+  const found: Array<string> = []
+  for (const [index, { seq, timestamp }] of log.entries()) {
+    if (seq !== index + 1) found.push(`seq ${seq} stands where ${index + 1} should`)
+    const previous = log[index - 1]
+    if (previous !== undefined && previous.timestamp > timestamp) found.push(`time falls at seq ${seq}`)
+  }
+
+  const states: States = new Map()
+  const seen = new Set<string>()
+  for (const run of runsOf(log)) {
+    const [{ actor, seq, timestamp }] = run
+    const write = history.writes.get(actor)
+    if (write === undefined) found.push(`seq ${seq} is of ${actor}, who wrote nothing`)
+    else if (seen.has(actor)) found.push(`${actor} comes up again at seq ${seq}`)
+    else {
+      const expected = perform(actor, write, states, seq, timestamp)
+      const actual = run.map(withoutTenant)
+      if (JSON.stringify(actual) !== JSON.stringify(expected.records)) {
+        found.push(
+          `${actor} has ${actual.length} records at seq ${seq}, ${text(actual)}, not ${expected.records.length}, ${text(expected.records)}`
+        )
+      }
+      if (write.results !== undefined && JSON.stringify(write.results) !== JSON.stringify(expected.results)) {
+        found.push(`${actor} was told ${text(write.results)}, and the log has ${text(expected.results)}`)
+      }
+    }
+    seen.add(actor)
+  }
+
+  for (const [actor, { results }] of history.writes) {
+    if (results === undefined || seen.has(actor)) continue
+    const changedNothing = results.every(result => "deleted" in result && !result.deleted)
+    if (!changedNothing) found.push(`${actor} was acknowledged with ${text(results)} and is not in the log`)
+  }
+
+  const actual = new Map(entries.map(entry => [addressOf(entry), entry]))
+  if (actual.size !== entries.length) found.push("the lists have an entry twice")
+  for (const address of new Set([...states.keys(), ...actual.keys()])) {
+    const expected = states.get(address)?.entry
+    const entry = actual.get(address)
+    if (JSON.stringify(entry) !== JSON.stringify(expected)) {
+      found.push(`the entry ${address} is ${text(entry ?? null)}, and the log comes to ${text(expected ?? null)}`)
+    }
+  }
+  return found
+}

@@ -1,0 +1,120 @@
+/** The service as a process of its own, to be killed. */
+import { type ChildProcess, spawn } from "node:child_process"
+import { createInterface } from "node:readline"
+import { Deferred, Effect, Schema, type Scope } from "effect"
+import { Program } from "./Program.ts"
+
+/** How a process ended. */
+export interface Ended {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+  readonly stderr: string
+}
+
+/** The process ended before it served. */
+export class NotServing extends Schema.TaggedError<NotServing>()("NotServing", {
+  code: Schema.NullOr(Schema.Int),
+  signal: Schema.NullOr(Schema.String),
+  stderr: Schema.String
+}) {
+  override get message(): string {
+    return `The service ended with ${this.signal ?? this.code} before it served: ${this.stderr}`
+  }
+}
+
+/** A process that may not serve yet. */
+export interface Starting {
+  /** Waits until it serves, and answers its base address. */
+  readonly serving: Effect.Effect<string, NotServing>
+  /** Waits for its end. */
+  readonly ended: Effect.Effect<Ended>
+  /** Sends a signal at once, to a process that may have ended. */
+  readonly signal: (signal: NodeJS.Signals) => void
+}
+
+/** A process that serves. */
+export interface Running extends Starting {
+  readonly url: string
+  /** Sends a signal and waits for the end. */
+  readonly end: (signal: NodeJS.Signals) => Effect.Effect<Ended>
+}
+
+/** Where the store lies, and further variables. */
+export interface Options {
+  readonly directory: string
+  readonly env?: Readonly<Record<string, string>>
+}
+
+/** The key that every service here is started with. */
+export const key = "key-that-writes"
+
+const Listening = Schema.parseJson(
+  Schema.Struct({ message: Schema.Literal("Listening"), annotations: Schema.Struct({ port: Schema.Int }) })
+)
+
+/** Nothing of the environment of the tests but what a process needs, so that no setting leaks in. */
+const environment = ({ directory, env }: Options): NodeJS.ProcessEnv => ({
+  PATH: process.env.PATH,
+  HOME: process.env.HOME,
+  DATA_DIR: directory,
+  KV_API_KEY: key,
+  NODE_ENV: "production",
+  PORT: "0",
+  ...env
+})
+
+const observe = (child: ChildProcess): Effect.Effect<Starting> =>
+  Effect.gen(function* () {
+    const serving = yield* Deferred.make<string, NotServing>()
+    const ended = yield* Deferred.make<Ended>()
+    let stderr = ""
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text
+    })
+    if (child.stdout !== null) {
+      createInterface({ input: child.stdout }).on("line", line => {
+        const listening = Schema.decodeUnknownOption(Listening)(line)
+        if (listening._tag === "None") return
+        Deferred.unsafeDone(serving, Effect.succeed(`http://127.0.0.1:${listening.value.annotations.port}`))
+      })
+    }
+    child.once("close", (code, signal) => {
+      Deferred.unsafeDone(serving, new NotServing({ code, signal, stderr }))
+      Deferred.unsafeDone(ended, Effect.succeed({ code, signal, stderr }))
+    })
+    return {
+      serving: Deferred.await(serving),
+      ended: Deferred.await(ended),
+      signal: signal => {
+        child.kill(signal)
+      }
+    }
+  })
+
+/** Begins to start the service; it is killed with the scope at the latest. */
+export const launch = (options: Options): Effect.Effect<Starting, never, Program | Scope.Scope> =>
+  Effect.flatMap(Program, ({ main }) =>
+    Effect.acquireRelease(
+      Effect.suspend(() =>
+        observe(spawn(process.execPath, [main], { env: environment(options), stdio: ["ignore", "pipe", "pipe"] }))
+      ),
+      service =>
+        Effect.zipRight(
+          Effect.sync(() => service.signal("SIGKILL")),
+          service.ended
+        )
+    )
+  )
+
+/** Starts the service on a free port and waits until it serves. */
+export const start = (options: Options): Effect.Effect<Running, NotServing, Program | Scope.Scope> =>
+  Effect.gen(function* () {
+    const service = yield* launch(options)
+    const url = yield* service.serving
+    const end = (signal: NodeJS.Signals) =>
+      Effect.zipRight(
+        Effect.sync(() => service.signal(signal)),
+        service.ended
+      )
+    return { ...service, url, end }
+  })
