@@ -15,77 +15,85 @@ export type Printable =
 /** Levels of arrays and objects that are shown. */
 const maxDepth = 8
 
-/** Members of one array or object that are shown. */
-const maxMembers = 100
+/** Characters of one value that are shown, its parts together. */
+const maxLength = 32_768
 
-/** Characters of one text that are shown. */
-const maxText = 16_384
+/** What is charged for a value beside its text: brackets, a comma, a name. */
+const overhead = 16
 
-/** A text cut to a bounded length. */
-export const shorten = (text: string): string =>
-  text.length <= maxText ? text : `${text.slice(0, maxText)}… (${text.length} characters)`
+const omitted = "[…]"
 
-const ofObject = (value: object, above: ReadonlyArray<object>): Printable => {
-  if (Redacted.isRedacted(value)) return "<redacted>"
-  if (above.includes(value)) return "[circular]"
-  if (Cause.isCause(value)) return shorten(Cause.pretty(value, { renderErrorCause: true }))
-  if (value instanceof Error) return shorten(Cause.pretty(Cause.fail(value), { renderErrorCause: true }))
-  if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`
-  if (above.length >= maxDepth) return "[…]"
-  const within = [...above, value]
-  if (Inspectable.isRedactable(value)) return of(Inspectable.redact(value), within)
-  if ("toJSON" in value && typeof value.toJSON === "function") return of(value.toJSON(), within)
-  if (Symbol.iterator in value && typeof value[Symbol.iterator] === "function") {
-    return ofIterable(value as Iterable<unknown>, within)
-  }
-  return ofMembers(value, within)
-}
+/** Prints one value, within one budget. */
+class Printer {
+  private left = maxLength
 
-const ofIterable = (values: Iterable<unknown>, within: ReadonlyArray<object>): Printable => {
-  const shown: Array<Printable> = []
-  for (const value of values) {
-    if (shown.length === maxMembers) {
-      shown.push("[…]")
-      break
+  of(value: unknown, above: ReadonlyArray<object>): Printable {
+    this.left -= overhead
+    if (this.left <= 0) return omitted
+    try {
+      switch (typeof value) {
+        case "string":
+          return this.text(value)
+        case "boolean":
+          return value
+        case "number":
+          return Number.isFinite(value) ? value : String(value)
+        case "object":
+          return value === null ? null : this.object(value, above)
+        case "function":
+          return this.text(`[function ${value.name}]`)
+        default:
+          return this.text(String(value))
+      }
+    } catch {
+      return "[unreadable]"
     }
-    shown.push(of(value, within))
   }
-  return shown
-}
 
-const ofMembers = (value: object, within: ReadonlyArray<object>): Printable => {
-  const keys = Object.keys(value)
-  const members = keys.slice(0, maxMembers).map((key): [string, Printable] => {
-    const member: unknown = Reflect.get(value, key)
-    return [key, of(member, within)]
-  })
-  if (keys.length > maxMembers) members.push(["…", `${keys.length - maxMembers} more`])
-  return Object.fromEntries(members)
-}
+  private text(text: string): string {
+    const room = Math.max(0, this.left)
+    this.left -= text.length
+    return text.length <= room ? text : `${text.slice(0, room)}… (${text.length} characters)`
+  }
 
-const of = (value: unknown, above: ReadonlyArray<object>): Printable => {
-  try {
-    switch (typeof value) {
-      case "string":
-        return shorten(value)
-      case "boolean":
-        return value
-      case "number":
-        return Number.isFinite(value) ? value : String(value)
-      case "object":
-        return value === null ? null : ofObject(value, above)
-      case "function":
-        return `[function ${value.name}]`
-      default:
-        return String(value)
+  private object(value: object, above: ReadonlyArray<object>): Printable {
+    if (Redacted.isRedacted(value)) return "<redacted>"
+    if (above.includes(value)) return "[circular]"
+    if (Cause.isCause(value)) return this.text(Cause.pretty(value, { renderErrorCause: true }))
+    if (value instanceof Error) return this.text(Cause.pretty(Cause.fail(value), { renderErrorCause: true }))
+    if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`
+    if (above.length >= maxDepth) return omitted
+    const within = [...above, value]
+    if (Inspectable.isRedactable(value)) return this.of(Inspectable.redact(value), within)
+    if ("toJSON" in value && typeof value.toJSON === "function") return this.of(value.toJSON(), within)
+    if (Symbol.iterator in value && typeof value[Symbol.iterator] === "function") {
+      return this.iterable(value as Iterable<unknown>, within)
     }
-  } catch {
-    return "[unreadable]"
+    return this.members(value, within)
+  }
+
+  private iterable(values: Iterable<unknown>, within: ReadonlyArray<object>): Printable {
+    const shown: Array<Printable> = []
+    for (const value of values) {
+      shown.push(this.of(value, within))
+      if (this.left <= 0) break
+    }
+    return shown
+  }
+
+  private members(value: object, within: ReadonlyArray<object>): Printable {
+    const shown: Array<[string, Printable]> = []
+    for (const key of Object.keys(value)) {
+      const member: unknown = Reflect.get(value, key)
+      shown.push([this.text(key), this.of(member, within)])
+      if (this.left <= 0) break
+    }
+    return Object.fromEntries(shown)
   }
 }
 
 /** A value as JSON data, with marks where something was left out. */
-export const fromUnknown = (value: unknown): Printable => of(value, [])
+export const fromUnknown = (value: unknown): Printable => new Printer().of(value, [])
 
 /** A value as one text: texts as they are, anything else as JSON. */
 export const toText = (value: unknown): string => {

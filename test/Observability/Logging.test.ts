@@ -1,0 +1,152 @@
+import * as Headers from "@effect/platform/Headers"
+import { assert, describe, it } from "@effect/vitest"
+import { Cause, Console, Effect, FastCheck as fc, Layer, Option, Redacted, TestClock } from "effect"
+import * as Logging from "../../src/Observability/Logging.ts"
+import * as Printable from "../../src/Observability/Printable.ts"
+
+/** The lines that a program logs. */
+const logged = <E>(
+  program: Effect.Effect<unknown, E>,
+  format: "json" | "pretty" = "json",
+  level: Logging.Level = "trace"
+) =>
+  Effect.gen(function* () {
+    const lines: Array<string> = []
+    const console = yield* Console.consoleWith(Effect.succeed)
+    const collect = (...parts: ReadonlyArray<unknown>) => {
+      lines.push(parts.map(String).join(" "))
+    }
+    yield* Effect.provide(program, Layer.fresh(Logging.layer({ level, format }))).pipe(
+      Effect.withConsole({ ...console, unsafe: { ...console.unsafe, log: collect } })
+    )
+    return lines
+  })
+
+const one = <E>(program: Effect.Effect<unknown, E>) =>
+  Effect.map(logged(program), lines => {
+    assert.strictEqual(lines.length, 1)
+    return JSON.parse(lines[0]!)
+  })
+
+describe("Logging", () => {
+  it.effect("writes exactly the four fields", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(Date.UTC(2024, 1, 29, 12, 30, 15, 7))
+      const { fiber, ...line } = yield* one(Effect.logWarning("Beware"))
+      assert.deepStrictEqual(line, { level: "WARN", message: "Beware", timestamp: "2024-02-29T12:30:15.007Z" })
+      assert.match(fiber, /^#\d+$/)
+    })
+  )
+
+  it.effect("keeps annotations and spans apart from them", () =>
+    Effect.gen(function* () {
+      const program = Effect.zipRight(TestClock.adjust("40 millis"), Effect.logInfo("Hello")).pipe(
+        Effect.withLogSpan("work"),
+        Effect.annotateLogs({ level: "mine", message: 1, timestamp: null, fiber: { a: [true] } })
+      )
+      const { level, message, annotations, spans } = yield* one(program)
+      assert.strictEqual(level, "INFO")
+      assert.strictEqual(message, "Hello")
+      assert.deepStrictEqual(annotations, { level: "mine", message: 1, timestamp: null, fiber: { a: [true] } })
+      assert.deepStrictEqual(spans, { work: 40 })
+    })
+  )
+
+  it.effect("writes upper-case levels, from the least one on", () =>
+    Effect.gen(function* () {
+      const program = Effect.all([
+        Effect.logTrace(""),
+        Effect.logDebug(""),
+        Effect.logInfo(""),
+        Effect.logWarning(""),
+        Effect.logError(""),
+        Effect.logFatal("")
+      ])
+      const levels = (lines: ReadonlyArray<string>) => lines.map(line => JSON.parse(line).level)
+      assert.deepStrictEqual(levels(yield* logged(program)), ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"])
+      assert.deepStrictEqual(levels(yield* logged(program, "json", "warning")), ["WARN", "ERROR", "FATAL"])
+      assert.deepStrictEqual(levels(yield* logged(program, "json", "fatal")), ["FATAL"])
+    })
+  )
+
+  it.effect("renders causes and errors into the message", () =>
+    Effect.gen(function* () {
+      const failed = yield* one(Effect.logError(Cause.fail(new Error("no disk", { cause: new Error("why") }))))
+      assert.include(failed.message, "no disk")
+      assert.include(failed.message, "why")
+      const died = yield* one(Effect.logError("Serving failed", Cause.die("a bug")))
+      assert.match(died.message, /^Serving failed\n.*a bug/s)
+      assert.include((yield* one(Effect.logError(new Error("plain")))).message, "plain")
+      assert.strictEqual((yield* one(Effect.logInfo("a", { b: 1 }, [2]))).message, 'a {"b":1} [2]')
+    })
+  )
+
+  it.effect("shows no secrets", () =>
+    Effect.gen(function* () {
+      const secret = Redacted.make("sesame")
+      const headers = Headers.fromInput({ authorization: "Bearer sesame", accept: "*/*" })
+      const program = Effect.logInfo("Keys", secret, { deep: [Option.some(secret)] }).pipe(
+        Effect.annotateLogs({ secret, headers })
+      )
+      for (const format of ["json", "pretty"] as const) {
+        const text = (yield* logged(program, format)).join("\n")
+        assert.notInclude(text, "sesame")
+        assert.include(text, "<redacted>")
+      }
+    })
+  )
+
+  it.effect("never throws, whatever it is given", () =>
+    Effect.gen(function* () {
+      const cyclic: Record<string, unknown> = { big: 1n, date: new Date(Number.NaN), none: undefined }
+      cyclic.self = cyclic
+      const hostile = {
+        get trap() {
+          throw new Error("gotcha")
+        }
+      }
+      const liar = {
+        toJSON() {
+          throw new Error("gotcha")
+        }
+      }
+      const values = [cyclic, hostile, liar, Symbol("s"), () => 1, undefined, null, Number.NaN, new Map([[1, cyclic]])]
+      const program = Effect.forEach(values, value => Effect.annotateLogs(Effect.logError(value), { value }))
+      const lines = yield* logged(program)
+      assert.strictEqual(lines.length, values.length)
+      assert.deepStrictEqual(JSON.parse(lines[0]!).annotations.value, {
+        big: "1",
+        date: null,
+        none: "undefined",
+        self: "[circular]"
+      })
+      for (const line of lines) assert.isNotEmpty(JSON.parse(line).message)
+      const readable = yield* logged(
+        Effect.forEach(values, value => Effect.logError(value)),
+        "pretty"
+      )
+      assert.isAtLeast(readable.length, values.length)
+    })
+  )
+
+  it.effect("is readable in dev mode", () =>
+    Effect.gen(function* () {
+      const lines = yield* logged(Effect.annotateLogs(Effect.logInfo("Hello"), "port", 80), "pretty")
+      assert.match(lines.join("\n"), /INFO.*Hello/)
+      assert.match(lines.join("\n"), /port.*80/)
+    })
+  )
+
+  it("prints any value as bounded JSON", () => {
+    fc.assert(
+      fc.property(fc.anything({ withBigInt: true, withDate: true, withMap: true, withSet: true }), value => {
+        const text = JSON.stringify(Printable.fromUnknown(value))
+        assert.isString(text)
+      })
+    )
+    const wide = Array.from({ length: 200 }, () => Array.from({ length: 200 }, () => ["x".repeat(100)]))
+    for (const huge of ["x".repeat(1_000_000), Array.from({ length: 100_000 }, () => 1), wide]) {
+      assert.isBelow(Printable.toText(huge).length, 70_000)
+    }
+  })
+})

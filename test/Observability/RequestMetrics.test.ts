@@ -1,0 +1,65 @@
+import { IncomingMessage, ServerResponse } from "node:http"
+import { Socket } from "node:net"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Metric, TestClock } from "effect"
+import { Api } from "../../src/Api.ts"
+import * as RequestMetrics from "../../src/Observability/RequestMetrics.ts"
+import * as Samples from "../../src/Observability/Samples.ts"
+
+const series = Effect.map(Metric.snapshot, pairs =>
+  Samples.fromSnapshot(pairs).filter(({ name }) => name.startsWith("http_"))
+)
+
+/** A request at the server, and the end of its answer. */
+const exchange = (observe: RequestMetrics.Observer, method: string, url: string) => {
+  const request = new IncomingMessage(new Socket())
+  request.method = method
+  request.url = url
+  const response = new ServerResponse(request)
+  observe(request, response)
+  return { response, end: () => response.emit("close") }
+}
+
+describe("RequestMetrics", () => {
+  it("labels paths by their route", () => {
+    const routeOf = RequestMetrics.routeLabels(Api)
+    assert.strictEqual(routeOf("/api/v1/kv/a%2Fb/c?x=/"), "/api/v1/kv/{namespace}/{key}")
+    assert.strictEqual(routeOf("/api/v1/kv/a"), "/api/v1/kv/{namespace}")
+    assert.strictEqual(routeOf("/api/v1/changes?after=1"), "/api/v1/changes")
+    assert.strictEqual(routeOf("/metrics"), "/metrics")
+    for (const other of ["", "/", "*", "/api/v1/kv/a/b/c", "/API/v1/changes", "/wp-login.php"]) {
+      assert.strictEqual(routeOf(other), RequestMetrics.unknownRoute, other)
+    }
+  })
+
+  it.effect("counts and times requests", () =>
+    Effect.gen(function* () {
+      const observe = yield* RequestMetrics.observer(Api)
+      const put = exchange(observe, "PUT", "/api/v1/kv/n/k")
+      yield* TestClock.adjust("7 millis")
+      put.response.writeHead(200)
+      put.end()
+      const found = yield* series
+      const labels = { method: "PUT", route: "/api/v1/kv/{namespace}/{key}" }
+      const count = found.find(sample => sample.name === "http_requests_total")
+      assert.deepInclude(count, { labels: { ...labels, status: "200" }, value: 1 })
+      const time = found.find(sample => sample.kind === "histogram")
+      assert.deepStrictEqual(time?.labels, labels)
+      assert.deepInclude(time?.value, { count: 1, sum: 7 })
+    })
+  )
+
+  it.effect("makes no series of what strangers ask for", () =>
+    Effect.gen(function* () {
+      const observe = yield* RequestMetrics.observer(Api)
+      exchange(observe, "GET", "/nothing").end()
+      const before = (yield* series).length
+      for (let index = 0; index < 100; index++) exchange(observe, "GET", `/nothing${index}`).end()
+      assert.strictEqual((yield* series).length, before)
+      for (let index = 0; index < 100; index++) exchange(observe, `M-${index}`, "/").end()
+      assert.strictEqual((yield* series).length, before + 2)
+      const gone = (yield* series).find(({ labels }) => labels.method === "other" && labels.status === "aborted")
+      assert.strictEqual(gone?.value, 100)
+    })
+  )
+})
