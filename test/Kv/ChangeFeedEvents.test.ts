@@ -74,6 +74,8 @@ describe("ChangeFeed.events", () => {
       yield* TestClock.adjust("15 seconds")
       expect(yield* Queue.take(blocks)).toContain(": keep-alive")
       expect(yield* Queue.take(blocks)).toBe('event: reset\nid: 1\ndata: {"lastSeq":1}\n\n')
+      yield* put("a", 2)
+      expect(yield* Queue.take(blocks)).toMatch(/^id: 2\n/)
     }).pipe(Effect.provide(layer()))
   )
 

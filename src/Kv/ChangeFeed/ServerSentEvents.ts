@@ -71,8 +71,8 @@ class Reader {
           if (read.left._tag === "HistoryTrimmed") return yield* Effect.fail(Option.none())
           yield* Effect.raceFirst(Effect.sleep(self.pause), self.draining.begun)
           self.pause = Math.min(2 * self.pause, longestPause)
-          if ((yield* Clock.currentTimeMillis) >= deadline) return self.sayAlive()
         }
+        if ((yield* Clock.currentTimeMillis) >= deadline) return self.sayAlive()
       }
     })
   }
