@@ -1,0 +1,272 @@
+/**
+ * The agent platform over HTTP and WebSocket.
+ *
+ * What is safe to repeat is tried up to three times within the limits below. The time limit of a file call covers
+ * its tries together, and a single try may take all of it: an answer that comes within the limit is taken.
+ */
+import * as HttpClient from "@effect/platform/HttpClient"
+import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
+import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
+import {
+  Array as Arr,
+  Clock,
+  type Context,
+  Effect,
+  Either,
+  Layer,
+  Option,
+  Random,
+  Redacted,
+  Schema,
+  type Scope,
+  Stream
+} from "effect"
+import * as AgentPlatform from "./AgentPlatform.ts"
+import * as Exchange from "./Exchange.ts"
+import * as FilePath from "./FilePath.ts"
+import * as HealthProbe from "./HealthProbe.ts"
+import * as InstanceConnection from "./InstanceConnection.ts"
+import { PlatformSocket, type SocketRefused } from "./PlatformSocket.ts"
+import * as Resilience from "./Resilience.ts"
+import { parseRetryAfter } from "./RetryPolicy.ts"
+import { UpstreamFailure } from "./UpstreamFailure.ts"
+import * as Workspace from "./Workspace.ts"
+
+type Service = Context.Tag.Service<AgentPlatform.AgentPlatform>
+
+const ConnectionError = AgentPlatform.AgentPlatformConnectionError
+
+const create: Resilience.Policy = {
+  operation: "create",
+  repeatable: true,
+  tryLimit: "30 seconds",
+  totalLimit: "60 seconds"
+}
+const stop: Resilience.Policy = { operation: "stop", repeatable: true, tryLimit: "5 seconds", totalLimit: "15 seconds" }
+const connect: Resilience.Policy = {
+  operation: "connect",
+  repeatable: true,
+  tryLimit: "10 seconds",
+  totalLimit: "30 seconds"
+}
+
+const fileCall = (operation: string): Resilience.Policy => ({
+  operation,
+  repeatable: true,
+  tryLimit: "15 seconds",
+  totalLimit: "15 seconds"
+})
+
+/** Bytes of an answer that are taken, by what it holds. */
+const largest = { creation: 64 * 1024, list: 8 * 1024 * 1024, content: 32 * 1024 * 1024 }
+
+const InstanceId = Schema.String.pipe(
+  Schema.minLength(1),
+  Schema.maxLength(512),
+  // These could not be put into a path.
+  Schema.filter(id => id.isWellFormed() && id !== "." && id !== "..")
+)
+
+/** What creating an instance is answered; either name is taken. */
+const Created = Schema.Union(Schema.Struct({ instanceId: InstanceId }), Schema.Struct({ id: InstanceId }))
+
+const durations = Resilience.durations(
+  "agent_platform_request_duration_ms",
+  "Requests to the agent platform, in milliseconds"
+)
+
+const instances = "/api/v1/instances"
+
+const pathOf = (instanceId: string): string => `${instances}/${encodeURIComponent(instanceId.toWellFormed())}`
+
+const toError = ({ operation, reason, statusCode, message }: UpstreamFailure) =>
+  new ConnectionError({
+    operation,
+    reason,
+    statusCode: reason === "circuit_open" ? 503 : statusCode,
+    message
+  })
+
+const randomKey: Effect.Effect<string> = Effect.map(
+  Effect.all(Arr.makeBy(4, () => Random.nextIntBetween(0, 2 ** 32))),
+  words => words.map(word => word.toString(16).padStart(8, "0")).join("")
+)
+
+const webSocketUrl = (baseUrl: string, instanceId: string, after: string | undefined): string => {
+  const query = after === undefined ? "" : `?after=${encodeURIComponent(after.toWellFormed())}`
+  return `${baseUrl.replace(/^http/, "ws")}${pathOf(instanceId)}/connect${query}`
+}
+
+/** W3C trace context of the current span; none while tracing is off. */
+const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.match(Effect.currentSpan, {
+  onFailure: () => ({}),
+  onSuccess: span => {
+    const { traceparent = "" } = HttpTraceContext.toHeaders(span)
+    // While tracing is off, spans are stand-ins with an id of another form.
+    return /^00-[0-9a-f]{32}-[0-9a-f]{16}-/.test(traceparent) ? { traceparent } : {}
+  }
+})
+
+const refusal = ({ statusCode, retryAfter, message }: SocketRefused): Effect.Effect<never, UpstreamFailure> =>
+  Effect.flatMap(Clock.currentTimeMillis, now => {
+    const retryAfterMillis = parseRetryAfter(retryAfter, now)
+    return new UpstreamFailure({
+      operation: connect.operation,
+      message,
+      ...(statusCode === undefined ? { reason: "connection" } : { reason: "status", statusCode }),
+      ...(retryAfterMillis === undefined ? {} : { retryAfterMillis })
+    })
+  })
+
+const make = (
+  client: HttpClient.HttpClient,
+  sockets: Context.Tag.Service<PlatformSocket>,
+  baseUrl: string,
+  apiKey: Option.Option<Redacted.Redacted>
+): Effect.Effect<Service, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const exchange = Exchange.make(client, { service: "agent platform", baseUrl, apiKey })
+    const resilience = yield* Resilience.make({ upstream: "agent_platform", durations })
+    const probe = yield* HealthProbe.make(exchange)
+    const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
+      onNone: () => ({}),
+      onSome: key => ({ authorization: `Bearer ${Redacted.value(key)}` })
+    })
+
+    const ask = <A, I>(
+      policy: Resilience.Policy,
+      request: HttpClientRequest.HttpClientRequest,
+      schema: Schema.Schema<A, I>,
+      maxBytes: number
+    ): Effect.Effect<A, AgentPlatform.AgentPlatformConnectionError> =>
+      Effect.mapError(resilience.call(policy, exchange.json(policy.operation, request, schema, maxBytes)), toError)
+
+    const askForFile = <A, I>(
+      operation: string,
+      instanceId: string,
+      path: Either.Either<string, FilePath.InvalidFileRequest>,
+      schema: Schema.Schema<A, I>,
+      maxBytes: number
+    ): Effect.Effect<A, AgentPlatform.FileCallError> =>
+      Effect.flatMap(path, path =>
+        ask(fileCall(operation), HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`), schema, maxBytes)
+      )
+
+    const dial = (instanceId: string) => (after: string | undefined, again: boolean) =>
+      resilience.call(
+        // A connection that was lost is waited for by whoever keeps it; the retries here are for the first one.
+        { ...connect, repeatable: !again },
+        Effect.flatMap(traceHeaders, trace =>
+          Effect.catchAll(
+            sockets.open(webSocketUrl(baseUrl, instanceId, after), { ...authorization, ...trace }),
+            refusal
+          )
+        )
+      )
+
+    return {
+      create: ({ idempotencyKey, agentType, deployment, environment, secrets }) =>
+        Effect.flatMap(idempotencyKey === undefined ? randomKey : Effect.succeed(idempotencyKey), key => {
+          const body = {
+            agentType,
+            deployment,
+            secrets: Object.fromEntries(
+              Object.entries(secrets).map(([name, secret]) => [name, Redacted.value(secret)])
+            ),
+            environment
+          }
+          const request = HttpClientRequest.post(instances).pipe(
+            HttpClientRequest.setHeader("idempotency-key", key),
+            HttpClientRequest.bodyUnsafeJson(body)
+          )
+          return Effect.map(ask(create, request, Created, largest.creation), created =>
+            "instanceId" in created ? created.instanceId : created.id
+          )
+        }),
+      stop: instanceId =>
+        resilience
+          .call(
+            stop,
+            Effect.catchIf(
+              exchange.done(stop.operation, HttpClientRequest.del(pathOf(instanceId))),
+              failure => failure.statusCode === 404,
+              () => Effect.void
+            )
+          )
+          .pipe(Effect.mapError(toError)),
+      connect: (instanceId, { after } = {}) =>
+        InstanceConnection.make({ instanceId, after, dial: dial(instanceId) }).pipe(
+          Effect.mapBoth({
+            onFailure: toError,
+            onSuccess: connection => ({
+              ...connection,
+              send: frame => Effect.mapError(connection.send(frame), toError),
+              events: Stream.mapError(connection.events, toError)
+            })
+          })
+        ),
+      listFiles: (instanceId, { path, depth } = {}) => {
+        const query = Either.gen(function* () {
+          const params = new URLSearchParams()
+          if (path !== undefined) params.set("path", yield* FilePath.check(path))
+          if (depth !== undefined) params.set("depth", String(yield* FilePath.checkCount("depth", depth)))
+          return params.size === 0 ? "" : `?${params}`
+        })
+        return askForFile("list_files", instanceId, query, Workspace.FileList, largest.list)
+      },
+      readFile: (instanceId, path) => {
+        const segment = Either.map(FilePath.toSegment(path), path => `/${path}`)
+        return askForFile("read_file", instanceId, segment, Workspace.FileContent, largest.content)
+      },
+      fileHistory: (instanceId, path) => {
+        const segment = Either.map(FilePath.toSegment(path), path => `/${path}/history`)
+        return Effect.map(
+          askForFile("file_history", instanceId, segment, Workspace.FileHistory, largest.list),
+          Arr.sort(Workspace.byIteration)
+        )
+      },
+      fileAtIteration: (instanceId, path, iteration) => {
+        const segments = Either.gen(function* () {
+          return `/${yield* FilePath.toSegment(path)}/at/${yield* FilePath.checkCount("iteration", iteration)}`
+        })
+        return askForFile("file_at_iteration", instanceId, segments, Workspace.FileContent, largest.content)
+      },
+      probe: Effect.asSome(probe)
+    }
+  })
+
+const absent = (operation: string) =>
+  new ConnectionError({
+    operation,
+    reason: "not_configured",
+    message: "There is no agent platform: AGENT_PLATFORM_URL is not set"
+  })
+
+/** Where no platform is configured, every call says so. */
+const unavailable: Service = {
+  create: () => absent("create"),
+  stop: () => absent("stop"),
+  connect: () => absent("connect"),
+  listFiles: () => absent("list_files"),
+  readFile: () => absent("read_file"),
+  fileHistory: () => absent("file_history"),
+  fileAtIteration: () => absent("file_at_iteration"),
+  probe: Effect.succeedNone
+}
+
+/** The platform at an address. */
+export const layer = (
+  settings: AgentPlatform.Settings
+): Layer.Layer<AgentPlatform.AgentPlatform, never, HttpClient.HttpClient | PlatformSocket> =>
+  Layer.scoped(
+    AgentPlatform.AgentPlatform,
+    Effect.gen(function* () {
+      const client = yield* HttpClient.HttpClient
+      const sockets = yield* PlatformSocket
+      if (Option.isNone(settings.url)) return unavailable
+      return yield* make(client, sockets, settings.url.value, settings.apiKey)
+    })
+  )
+
+/** The platform that the environment names. */
+export const layerConfig = Layer.unwrapEffect(Effect.map(AgentPlatform.config, layer))

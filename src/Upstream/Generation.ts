@@ -1,0 +1,135 @@
+/**
+ * The body of a streaming generation: bytes in, pieces of text out.
+ */
+import { Chunk, Effect, Option, Schema, Stream } from "effect"
+import * as ServerSentEvents from "./ServerSentEvents.ts"
+import { UpstreamFailure } from "./UpstreamFailure.ts"
+
+/** How a body carries its text. */
+export type Format = "events" | "plain"
+
+/** The format that a content type stands for; a body without one is plain text. */
+export const formatOf = (contentType: string | undefined): Option.Option<Format> => {
+  const essence = (contentType ?? "text/plain").split(";", 1)[0]!.trim().toLowerCase()
+  if (essence === "text/event-stream") return Option.some("events")
+  return essence === "text/plain" ? Option.some("plain") : Option.none()
+}
+
+/** Characters of a generated text; one that goes on beyond them is cut off with an error. */
+export const longestText = 8 * 1024 * 1024
+
+const operation = "generate_stream"
+
+const failed = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
+  new UpstreamFailure({ operation, reason, message: `The inference proxy's stream ${message}` })
+
+/** A code point that is cut between two chunks comes out whole; bytes that are no UTF-8 come out as U+FFFD. */
+const decodeText = <E>(bytes: Stream.Stream<Uint8Array, E>): Stream.Stream<string, E> =>
+  Stream.suspend(() => {
+    const decoder = new TextDecoder("utf-8")
+    return Stream.concat(
+      Stream.map(bytes, chunk => decoder.decode(chunk, { stream: true })),
+      Stream.sync(() => decoder.decode())
+    )
+  })
+
+const Data = Schema.parseJson(Schema.Record({ key: Schema.String, value: Schema.Unknown }))
+const decodeData = Schema.decodeUnknownOption(Data)
+
+const textMembers = ["text", "delta", "content"] as const
+
+const messageOf = (error: unknown): string =>
+  typeof error === "string"
+    ? error
+    : typeof error === "object" && error !== null && "message" in error && typeof error.message === "string"
+      ? error.message
+      : "no reason given"
+
+/** What an event means: a piece of text (perhaps empty), the end, or a failure. */
+type Meaning =
+  | { readonly _tag: "text"; readonly text: string }
+  | { readonly _tag: "end" }
+  | { readonly _tag: "failure"; readonly failure: UpstreamFailure }
+
+const meaningOf = ({ name, data }: ServerSentEvents.ServerSentEvent): Meaning => {
+  if (data.trim() === "[DONE]") return { _tag: "end" }
+  const decoded = decodeData(data)
+  if (Option.isNone(decoded)) {
+    return { _tag: "failure", failure: failed("malformed", "holds an event whose data is no JSON object") }
+  }
+  for (const member of textMembers) {
+    const text = decoded.value[member]
+    if (typeof text === "string") return { _tag: "text", text }
+  }
+  const error = decoded.value.error ?? (name === "error" ? decoded.value : undefined)
+  return error === undefined || error === null
+    ? { _tag: "text", text: "" }
+    : { _tag: "failure", failure: failed("status", `tells of an error: ${messageOf(error).slice(0, 300)}`) }
+}
+
+/** The end of the body, in place of one more piece of it. */
+const bodyEnd = Symbol("end of the body")
+
+/**
+ * The pieces of text in a stream of events, up to `[DONE]`.
+ *
+ * A body that ends without that mark has been cut off. What comes before a failure is passed on.
+ */
+const fromEvents = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
+  Stream.suspend(() => {
+    const reader = ServerSentEvents.reader()
+    const read = (piece: string | typeof bodyEnd): ReadonlyArray<Meaning> => {
+      try {
+        const events = piece === bodyEnd ? reader.end() : reader.push(piece)
+        const meanings = events.map(meaningOf)
+        return piece === bodyEnd ? [...meanings.filter(({ _tag }) => _tag === "end"), cutOff] : meanings
+      } catch (error) {
+        if (error instanceof ServerSentEvents.EventTooLong) {
+          return [{ _tag: "failure", failure: failed("too_large", `is refused: ${error.message}`) }]
+        }
+        throw error
+      }
+    }
+    return Stream.concat(text, Stream.succeed(bodyEnd)).pipe(
+      Stream.mapConcat(read),
+      Stream.takeWhile(({ _tag }) => _tag !== "end"),
+      Stream.mapEffect(meaning =>
+        meaning._tag === "failure"
+          ? Effect.fail(meaning.failure)
+          : Effect.succeed(meaning._tag === "text" ? meaning.text : "")
+      )
+    )
+  })
+
+const cutOff: Meaning = {
+  _tag: "failure",
+  failure: failed("connection", "ended before [DONE]")
+}
+
+/** Fails a text that does not come to an end. */
+const bounded = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
+  Stream.suspend(() => {
+    let length = 0
+    return Stream.tap(text, piece => {
+      length += piece.length
+      return length > longestText
+        ? Effect.fail(failed("too_large", `is longer than ${longestText} characters`))
+        : Effect.void
+    })
+  })
+
+/** The pieces of text in a body, none of them empty. */
+export const texts = (
+  format: Format,
+  body: Stream.Stream<Uint8Array, UpstreamFailure>
+): Stream.Stream<string, UpstreamFailure> => {
+  const text = decodeText(body)
+  return (format === "events" ? fromEvents(text) : text).pipe(
+    Stream.filter(piece => piece !== ""),
+    bounded
+  )
+}
+
+/** Collects a whole text. */
+export const collect = <E>(text: Stream.Stream<string, E>): Effect.Effect<string, E> =>
+  Effect.map(Stream.runCollect(text), pieces => Chunk.toReadonlyArray(pieces).join(""))

@@ -1,0 +1,57 @@
+/**
+ * Whether an upstream service answers `GET {url}/health`: never through a breaker, so that a probe tells what is the
+ * case now.
+ */
+import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
+import { Clock, Duration, Effect, Fiber, type Scope } from "effect"
+import type { Exchange } from "./Exchange.ts"
+import { UpstreamFailure } from "./UpstreamFailure.ts"
+
+/** How an upstream is, as the specification of the gateway classifies it. */
+export interface Health {
+  /** 200 in time is `ok`, any other status `degraded`, no answer in time or no connection `unhealthy`. */
+  readonly status: "ok" | "degraded" | "unhealthy"
+  /** Milliseconds that the probe took. */
+  readonly latencyMs: number
+  /** The HTTP status, where there was an answer. */
+  readonly statusCode?: number
+  /** What is wrong, when not `ok`. */
+  readonly error?: string
+}
+
+const operation = "health"
+
+const limit = Duration.seconds(2)
+
+const ofStatus = (status: number): Omit<Health, "latencyMs"> =>
+  status === 200
+    ? { status: "ok", statusCode: status }
+    : { status: "degraded", statusCode: status, error: `GET /health answered ${status}` }
+
+const ofFailure = (failure: UpstreamFailure): Omit<Health, "latencyMs"> =>
+  failure.statusCode === undefined ? { status: "unhealthy", error: failure.message } : ofStatus(failure.statusCode)
+
+/**
+ * A probe that is shared: callers within a second of its start get one probe's result.
+ *
+ * It runs in a fiber of its own, so that a caller who leaves takes nothing from the others.
+ */
+export const make = (exchange: Exchange): Effect.Effect<Effect.Effect<Health>, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const scope = yield* Effect.scope
+    const probe = Effect.scoped(exchange.open(operation, HttpClientRequest.get("/health"))).pipe(
+      Effect.timeoutFail({
+        duration: limit,
+        onTimeout: () =>
+          new UpstreamFailure({ operation, reason: "timeout", message: `No answer within ${Duration.format(limit)}` })
+      }),
+      Effect.match({ onSuccess: response => ofStatus(response.status), onFailure: ofFailure })
+    )
+    const timed = Effect.gen(function* () {
+      const start = yield* Clock.currentTimeMillis
+      const found = yield* probe
+      return { ...found, latencyMs: Math.max(0, (yield* Clock.currentTimeMillis) - start) }
+    })
+    const running = yield* Effect.cachedWithTTL(Effect.forkIn(timed, scope), "1 second")
+    return Effect.flatMap(Effect.uninterruptible(running), Fiber.join)
+  })

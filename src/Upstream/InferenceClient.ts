@@ -1,0 +1,101 @@
+/**
+ * The inference proxy over HTTP.
+ */
+import * as HttpClient from "@effect/platform/HttpClient"
+import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
+import { type Context, Effect, Layer, Option, type Redacted, type Scope, Stream } from "effect"
+import * as Exchange from "./Exchange.ts"
+import * as Generation from "./Generation.ts"
+import * as HealthProbe from "./HealthProbe.ts"
+import * as Inference from "./Inference.ts"
+import * as Resilience from "./Resilience.ts"
+import { UpstreamFailure } from "./UpstreamFailure.ts"
+
+type Service = Context.Tag.Service<Inference.Inference>
+
+const policy: Resilience.StreamPolicy = { operation: "generate_stream", totalLimit: "120 seconds" }
+
+const durations = Resilience.durations(
+  "inference_request_duration_ms",
+  "Requests to the inference proxy, in milliseconds; a stream's lasts until its end"
+)
+
+const statusOf = ({ reason, statusCode }: UpstreamFailure): number => {
+  if (reason === "circuit_open") return 503
+  if (reason === "timeout") return 504
+  return statusCode ?? 502
+}
+
+const toError = (failure: UpstreamFailure): Inference.InferenceError =>
+  new Inference.InferenceError({ statusCode: statusOf(failure), message: failure.message })
+
+const make = (
+  client: HttpClient.HttpClient,
+  baseUrl: string,
+  apiKey: Redacted.Redacted
+): Effect.Effect<Service, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const exchange = Exchange.make(client, { service: "inference proxy", baseUrl, apiKey: Option.some(apiKey) })
+    const resilience = yield* Resilience.make({ upstream: "inference", durations })
+    const probe = yield* HealthProbe.make(exchange)
+
+    const open = ({ prompt, maxTokens, model }: Inference.Prompt) =>
+      Effect.gen(function* () {
+        const request = HttpClientRequest.post("/api/v1/generate/stream").pipe(
+          HttpClientRequest.accept("text/event-stream, text/plain"),
+          HttpClientRequest.bodyUnsafeJson({ prompt, maxTokens, model })
+        )
+        const { body, headers } = yield* exchange.openStream(policy.operation, request)
+        const format = Generation.formatOf(headers["content-type"])
+        if (Option.isNone(format)) {
+          return yield* new UpstreamFailure({
+            operation: policy.operation,
+            reason: "malformed",
+            message: "The inference proxy's answer is neither Server-Sent Events nor plain text"
+          })
+        }
+        return Generation.texts(format.value, body)
+      })
+
+    const generateStream: Service["generateStream"] = prompt =>
+      Stream.mapError(resilience.stream(policy, open(prompt)), toError)
+
+    return {
+      generate: prompt => Generation.collect(generateStream(prompt)),
+      generateStream,
+      health: Effect.map(probe, ({ status }) => status === "ok"),
+      probe: Effect.asSome(probe)
+    }
+  })
+
+const absent = new Inference.InferenceError({
+  statusCode: 503,
+  message: "Inference unavailable: INFERENCE_URL or INFERENCE_API_KEY is not set"
+})
+
+/** Without a key nothing is called. */
+const unavailable: Service = {
+  generate: () => absent,
+  generateStream: () => Stream.fail(absent),
+  health: Effect.succeed(false),
+  probe: Effect.succeedNone
+}
+
+/** The proxy at an address; warns of one that has an address of its own and no key. */
+export const layer = (settings: Inference.Settings): Layer.Layer<Inference.Inference, never, HttpClient.HttpClient> =>
+  Layer.scoped(
+    Inference.Inference,
+    Effect.gen(function* () {
+      const client = yield* HttpClient.HttpClient
+      if (Option.isSome(settings.apiKey)) return yield* make(client, settings.url, settings.apiKey.value)
+      if (settings.url !== Inference.defaultUrl) {
+        yield* Effect.logWarning(
+          "INFERENCE_URL is set but INFERENCE_API_KEY is empty: the inference integration will fail"
+        )
+      }
+      return unavailable
+    })
+  )
+
+/** The proxy that the environment names. */
+export const layerConfig = Layer.unwrapEffect(Effect.map(Inference.config, layer))

@@ -1,0 +1,261 @@
+/**
+ * The connection to a running agent instance: it outlives the sockets that carry it, as long as the instance lives.
+ */
+import {
+  Clock,
+  Duration,
+  Effect,
+  ExecutionStrategy,
+  Exit,
+  Mailbox,
+  Metric,
+  PubSub,
+  Schedule,
+  Scope,
+  Stream
+} from "effect"
+import * as PlatformEvent from "./PlatformEvent.ts"
+import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
+import * as RetryPolicy from "./RetryPolicy.ts"
+import { UpstreamFailure } from "./UpstreamFailure.ts"
+
+/** `closed` is the end: the instance is gone, the platform refuses us, or the scope has ended. */
+export type ConnectionState = "connected" | "reconnecting" | "closed"
+
+/** A connection to one instance. */
+export interface InstanceConnection<E> {
+  /**
+   * Sends a frame, waiting up to 10 s for a connection that is being re-established.
+   *
+   * After a failure the frame may or may not have arrived; `turnId` and `requestId` let the platform tell.
+   */
+  readonly send: (frame: PlatformEvent.PlatformFrame) => Effect.Effect<void, E>
+  /**
+   * What the instance tells, in order, for one consumer. It ends when the instance is gone and fails when the platform
+   * refuses the connection for good. A consumer that does not take stops the reading from the network.
+   */
+  readonly events: Stream.Stream<PlatformEvent.PlatformEvent, E>
+  readonly state: Effect.Effect<ConnectionState>
+  /** The state at present and its changes; a slow watcher may miss some between, never the last one. */
+  readonly states: Stream.Stream<ConnectionState>
+}
+
+/** How a connection is made and watched. */
+export interface Options {
+  /** Opens a socket that resumes after an event, until the scope ends. `again` tells a first try from a later one. */
+  readonly dial: (after: string | undefined, again: boolean) => Effect.Effect<OpenSocket, UpstreamFailure, Scope.Scope>
+  /** The event to resume after from the beginning. */
+  readonly after: string | undefined
+  /** For logs. */
+  readonly instanceId: string
+}
+
+/** Events read and not yet consumed, beside those that wait in the socket. */
+const waitingEvents = 64
+
+/** A silent connection is asked for a sign of life after this time, and given up after it once more. */
+const silence = Duration.seconds(20)
+
+/** A connection that has stood this long, or brought an event, was a good one: the waits begin anew. */
+const stable = Duration.seconds(10)
+
+/** How long a frame waits for its turn and for a connection. */
+const sendLimit = Duration.seconds(10)
+
+const reconnects = Metric.counter("agent_platform_reconnects_total", {
+  description: "Connections to agent instances that were re-established",
+  incremental: true
+})
+
+const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
+  description: "Frames from agent instances that are no events",
+  incremental: true
+})
+
+const operation = "connect"
+
+const failure = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
+  new UpstreamFailure({ operation, reason, message })
+
+/** Whether a refusal says that the instance is no more. */
+const saysGone = ({ statusCode }: UpstreamFailure): boolean => statusCode === 404 || statusCode === 410
+
+/** Whether dialling again would meet the same refusal. */
+const isFinal = (refusal: UpstreamFailure): boolean =>
+  refusal.reason === "status" &&
+  refusal.statusCode !== undefined &&
+  refusal.statusCode >= 400 &&
+  refusal.statusCode < 500 &&
+  !RetryPolicy.isTransient(refusal)
+
+/** Types after which an instance has nothing more to say. */
+const lastTypes: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
+
+/**
+ * Connects, and stays connected until the scope ends.
+ *
+ * The first connection must come about for this to succeed.
+ */
+export const make = (
+  options: Options
+): Effect.Effect<InstanceConnection<UpstreamFailure>, UpstreamFailure, Scope.Scope> =>
+  Effect.gen(function* () {
+    const { instanceId } = options
+    const scope = yield* Effect.scope
+    const events = yield* Mailbox.make<PlatformEvent.PlatformEvent, UpstreamFailure>(waitingEvents)
+    // A watcher who falls behind loses the oldest states first.
+    const changes = yield* PubSub.sliding<ConnectionState>(8)
+    const connected = yield* Effect.makeLatch(true)
+    const sending = yield* Effect.makeSemaphore(1)
+    const waits = yield* Schedule.driver(RetryPolicy.backoff)
+
+    let state: ConnectionState = "connected"
+    let lastId = options.after
+    let isOver = false
+    let offering = false
+
+    const become = (next: ConnectionState): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        if (state === next || state === "closed") return Effect.void
+        state = next
+        const gate = next === "reconnecting" ? connected.close : connected.open
+        return Effect.zipRight(gate, Effect.asVoid(PubSub.publish(changes, next)))
+      })
+
+    const end = (exit: Exit.Exit<void, UpstreamFailure>) => Effect.zipRight(become("closed"), events.done(exit))
+    yield* Effect.addFinalizer(() => end(Exit.void))
+
+    const dial = (again: boolean) =>
+      Effect.gen(function* () {
+        const socketScope = yield* Scope.fork(scope, ExecutionStrategy.sequential)
+        const socket = yield* options.dial(lastId, again).pipe(
+          Scope.extend(socketScope),
+          Effect.onError(cause => Scope.close(socketScope, Exit.failCause(cause)))
+        )
+        return { socket, close: Scope.close(socketScope, Exit.void) }
+      })
+
+    let current = yield* dial(false)
+
+    let warned = false
+    const onRejected = (problem: string) =>
+      Effect.gen(function* () {
+        yield* Metric.increment(rejectedFrames)
+        if (warned) return
+        warned = true
+        yield* Effect.logWarning(
+          "The agent platform sent a frame that is no event; further ones are only counted"
+        ).pipe(Effect.annotateLogs({ instanceId, problem }))
+      })
+
+    /** Carries events on until the socket ends; tells whether any came. */
+    const carry = (socket: OpenSocket, progress: { any: boolean }): Effect.Effect<never, SocketClosed> =>
+      Effect.gen(function* () {
+        const event = PlatformEvent.fromFrame(yield* socket.take)
+        if (event._tag === "Left") return yield* onRejected(event.left)
+        const isRepeated = !progress.any && event.right.id !== undefined && event.right.id === lastId
+        progress.any = true
+        if (isRepeated) return
+        offering = true
+        yield* events.offer(event.right)
+        offering = false
+        lastId = event.right.id ?? lastId
+        isOver = lastTypes.has(event.right.type)
+      }).pipe(Effect.forever)
+
+    /** Ends when a socket has been silent for too long, unless it is not being read. */
+    const watch = (socket: OpenSocket): Effect.Effect<void> =>
+      Effect.gen(function* () {
+        for (;;) {
+          const before = socket.heard()
+          yield* Effect.sleep(silence)
+          if (offering || socket.heard() !== before) continue
+          yield* socket.ping
+          yield* Effect.sleep(silence)
+          if (!offering && socket.heard() === before) return
+        }
+      })
+
+    /** Runs one socket to its end; tells why it ended. */
+    const serve = (socket: OpenSocket) =>
+      Effect.gen(function* () {
+        const start = yield* Clock.currentTimeMillis
+        const progress = { any: false }
+        const ended = yield* Effect.raceFirst(Effect.flip(carry(socket, progress)), Effect.as(watch(socket), undefined))
+        const stood = (yield* Clock.currentTimeMillis) - start
+        if (progress.any || stood >= Duration.toMillis(stable)) yield* waits.reset
+        return ended
+      })
+
+    const redial: Effect.Effect<typeof current, UpstreamFailure> = Effect.zipRight(
+      Effect.orDie(waits.next(undefined)),
+      dial(true)
+    ).pipe(
+      Effect.catchIf(
+        refusal => !isFinal(refusal),
+        refusal =>
+          Effect.zipRight(
+            Effect.logDebug("An agent instance cannot be reached yet").pipe(
+              Effect.annotateLogs({ instanceId, failure: refusal.message })
+            ),
+            redial
+          )
+      )
+    )
+
+    const supervise = Effect.gen(function* () {
+      for (;;) {
+        const ended = yield* serve(current.socket)
+        yield* Effect.forkIn(current.close, scope)
+        if (ended?.tooLarge) return yield* failure("too_large", ended.message)
+        if (isOver) return
+        yield* become("reconnecting")
+        yield* Effect.logWarning("Lost the connection to an agent instance; reconnecting").pipe(
+          Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no sign of life" })
+        )
+        current = yield* redial
+        yield* Metric.increment(reconnects)
+        yield* become("connected")
+        yield* Effect.logInfo("Connected to an agent instance again").pipe(Effect.annotateLogs({ instanceId }))
+      }
+    }).pipe(
+      Effect.catchIf(saysGone, () => Effect.void),
+      Effect.onExit(exit => (Exit.isInterrupted(exit) ? Effect.void : end(exit)))
+    )
+    yield* Effect.forkScoped(Effect.ignore(supervise))
+
+    const transmit = (frame: PlatformEvent.PlatformFrame): Effect.Effect<void, UpstreamFailure> =>
+      Effect.gen(function* () {
+        // The supervisor learns of an end only once it has taken what came before it.
+        if (current.socket.isClosed()) yield* become("reconnecting")
+        yield* connected.await
+        if (state === "closed") return yield* failure("connection", "The connection to the instance is closed")
+        yield* Effect.mapError(current.socket.send(PlatformEvent.toFrame(frame)), ended =>
+          failure("connection", ended.message)
+        )
+      })
+
+    return {
+      send: frame =>
+        transmit(frame).pipe(
+          sending.withPermits(1),
+          Effect.timeoutFail({
+            duration: sendLimit,
+            onTimeout: () => failure("timeout", `No connection to the instance within ${Duration.format(sendLimit)}`)
+          })
+        ),
+      events: Mailbox.toStream(events),
+      state: Effect.sync(() => state),
+      states: Stream.unwrapScoped(
+        Effect.map(PubSub.subscribe(changes), later =>
+          Stream.concat(
+            Stream.sync(() => state),
+            Stream.fromQueue(later)
+          ).pipe(
+            Stream.changes,
+            Stream.takeUntil(seen => seen === "closed")
+          )
+        )
+      )
+    }
+  })

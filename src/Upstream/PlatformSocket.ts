@@ -1,0 +1,198 @@
+/**
+ * WebSockets to the agent platform: a port, so that what is built on it can be tested without a network.
+ */
+import type { ClientRequest, IncomingMessage } from "node:http"
+import { Context, Duration, Effect, Exit, Layer, Mailbox, Schema, type Scope } from "effect"
+import WebSocket from "ws"
+import { reasonOf } from "./Exchange.ts"
+
+/** The connection could not be opened. */
+export class SocketRefused extends Schema.TaggedError<SocketRefused>()("SocketRefused", {
+  /** The HTTP status, where the handshake was answered. */
+  statusCode: Schema.optional(Schema.Int),
+  retryAfter: Schema.optional(Schema.String),
+  message: Schema.String
+}) {}
+
+/** The connection has ended. */
+export class SocketClosed extends Schema.TaggedError<SocketClosed>()("SocketClosed", {
+  /** The close code (RFC 6455, 7.4), 1006 where the connection broke. */
+  code: Schema.Int,
+  /** Whether the other side sent a frame longer than allowed, and would again. */
+  tooLarge: Schema.Boolean,
+  message: Schema.String
+}) {}
+
+/** An open WebSocket; it is closed when its scope ends. */
+export interface OpenSocket {
+  /** Sends a text frame; success means that it has been handed to the network. */
+  readonly send: (text: string) => Effect.Effect<void, SocketClosed>
+  /** The next frame, in order; those received before the end come before `SocketClosed`. One taker at a time. */
+  readonly take: Effect.Effect<string, SocketClosed>
+  /** Asks the other side for a sign of life. */
+  readonly ping: Effect.Effect<void>
+  /** Grows with each frame and each sign of life received. */
+  readonly heard: () => number
+  /** Whether it has ended, taken frames or not. */
+  readonly isClosed: () => boolean
+}
+
+/** Opens WebSockets. */
+export class PlatformSocket extends Context.Tag("causeway/PlatformSocket")<
+  PlatformSocket,
+  {
+    readonly open: (
+      url: string,
+      headers: Readonly<Record<string, string>>
+    ) => Effect.Effect<OpenSocket, SocketRefused, Scope.Scope>
+  }
+>() {}
+
+/** What is buffered at most. */
+export interface Limits {
+  /** A longer frame ends the connection. */
+  readonly frameBytes: number
+  /**
+   * Frames and characters received and not yet taken. At either, reading from the network stops until half is
+   * taken; what the last read brought along (64 KiB) may lie above.
+   */
+  readonly waitingFrames: number
+  readonly waitingCharacters: number
+}
+
+const defaults: Limits = {
+  frameBytes: 8 * 1024 * 1024,
+  waitingFrames: 256,
+  waitingCharacters: 8 * 1024 * 1024
+}
+
+/** How long the other side has to answer the closing handshake. */
+const closing = Duration.seconds(1)
+
+const tooLargeCode = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH"
+
+/** Frames on their way from a socket to their taker; a full one stops the reading. */
+const inbox = (socket: WebSocket, mailbox: Mailbox.Mailbox<string, SocketClosed>, limits: Limits) => {
+  let [frames, characters, heard, tooLarge] = [0, 0, 0, false]
+  const isAbove = (share: number): boolean =>
+    frames >= limits.waitingFrames * share || characters >= limits.waitingCharacters * share
+  const onLife = (): void => {
+    heard++
+  }
+  socket.on("ping", onLife)
+  socket.on("pong", onLife)
+  socket.on("message", (data: Buffer) => {
+    heard++
+    const text = data.toString("utf8")
+    frames++
+    characters += text.length
+    mailbox.unsafeOffer(text)
+    if (isAbove(1)) socket.pause()
+  })
+  socket.on("error", (error: Error) => {
+    tooLarge ||= "code" in error && error.code === tooLargeCode
+  })
+  socket.on("close", (code, reason) => {
+    const why = tooLarge ? `a frame is longer than ${limits.frameBytes} bytes` : reason.toString("utf8")
+    const message = `The connection to the agent platform has ended (${code}${why === "" ? "" : `: ${why}`})`
+    mailbox.unsafeDone(Exit.fail(new SocketClosed({ code, tooLarge, message })))
+  })
+  const take = Effect.map(
+    Effect.catchTag(mailbox.take, "NoSuchElementException", error => Effect.die(error)),
+    text => {
+      frames--
+      characters -= text.length
+      if (socket.isPaused && !isAbove(0.5)) socket.resume()
+      return text
+    }
+  )
+  return { take, heard: () => heard }
+}
+
+/** Waits until the handshake has been answered. */
+const opened = (socket: WebSocket): Effect.Effect<void, SocketRefused> =>
+  Effect.async(resume => {
+    const onOpen = (): void => {
+      leave()
+      resume(Effect.void)
+    }
+    const onError = (error: Error): void => {
+      leave()
+      resume(new SocketRefused({ message: `No connection to the agent platform: ${reasonOf(error)}` }))
+    }
+    const onResponse = (_request: ClientRequest, response: IncomingMessage): void => {
+      leave()
+      resume(
+        new SocketRefused({
+          statusCode: response.statusCode,
+          retryAfter: response.headers["retry-after"],
+          message: `The agent platform answered ${response.statusCode} to connect`
+        })
+      )
+    }
+    const leave = (): void => {
+      socket.off("open", onOpen)
+      socket.off("error", onError)
+      socket.off("unexpected-response", onResponse)
+    }
+    socket.on("open", onOpen)
+    socket.on("error", onError)
+    socket.on("unexpected-response", onResponse)
+    return Effect.sync(leave)
+  })
+
+/** Closes a socket with 1001 and waits a moment for the other side to agree. */
+const close = (socket: WebSocket): Effect.Effect<void> =>
+  Effect.async<void>(resume => {
+    if (socket.readyState === WebSocket.CLOSED) return resume(Effect.void)
+    socket.once("close", () => resume(Effect.void))
+    if (socket.readyState === WebSocket.CONNECTING) socket.terminate()
+    if (socket.readyState === WebSocket.OPEN) {
+      // A paused socket would never read the other side's answer.
+      socket.resume()
+      socket.close(1001)
+    }
+    return undefined
+  }).pipe(Effect.timeoutOption(closing), Effect.zipRight(Effect.sync(() => socket.terminate())))
+
+/** Opens real WebSockets, without compression and without following redirects. */
+export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSocket> => ({
+  open: (url, headers) =>
+    Effect.gen(function* () {
+      const mailbox = yield* Mailbox.make<string, SocketClosed>()
+      const socket = yield* Effect.acquireRelease(
+        Effect.sync(
+          () =>
+            new WebSocket(url, {
+              headers,
+              followRedirects: false,
+              maxPayload: limits.frameBytes,
+              perMessageDeflate: false
+            })
+        ),
+        close
+      )
+      // Frames may come along with the answer to the handshake, so listening begins before it.
+      const { take, heard } = inbox(socket, mailbox, limits)
+      yield* Effect.onError(opened(socket), () => Effect.sync(() => socket.terminate()))
+      const isClosed = (): boolean => socket.readyState !== WebSocket.OPEN
+      return {
+        send: text =>
+          Effect.async(resume => {
+            socket.send(text, error => {
+              const message = `The connection ended while a frame was sent: ${reasonOf(error)}`
+              resume(error ? new SocketClosed({ code: 1006, tooLarge: false, message }) : Effect.void)
+            })
+          }),
+        take,
+        ping: Effect.sync(() => {
+          if (!isClosed()) socket.ping()
+        }),
+        heard,
+        isClosed
+      }
+    })
+})
+
+/** Opens real WebSockets. */
+export const layer: Layer.Layer<PlatformSocket> = Layer.sync(PlatformSocket, () => make())

@@ -1,0 +1,171 @@
+/**
+ * How every call to an upstream service is made: limited in time, retried within a budget, guarded by a circuit
+ * breaker, measured, and seen in a span.
+ *
+ * The breaker stands inside the retries: each try asks it and is counted by it, since each is a request that the
+ * upstream has to bear. A try that it rejects is not repeated, and where it opens no retry is waited for.
+ */
+import { Clock, Duration, Effect, Metric, MetricBoundaries, Ref, type Scope, Stream } from "effect"
+import * as Breaker from "./Breaker.ts"
+import * as CircuitBreaker from "./CircuitBreaker.ts"
+import * as ResilientStream from "./ResilientStream.ts"
+import * as RetryBudget from "./RetryBudget.ts"
+import * as RetryPolicy from "./RetryPolicy.ts"
+import { type Outcome, outcomeOf, UpstreamFailure, verdictOf } from "./UpstreamFailure.ts"
+
+/** What is decided for one kind of call. */
+export interface Policy {
+  /** Label of the call in metrics and spans. */
+  readonly operation: string
+  /** Whether the call may be made again after a failure that leaves open whether it took place. */
+  readonly repeatable: boolean
+  /** The time that a single try may take. */
+  readonly tryLimit: Duration.DurationInput
+  /** The time that all tries and the waits between them may take together. */
+  readonly totalLimit: Duration.DurationInput
+}
+
+/** A stream's policy: it is never retried, and the limit covers it from the request to its last element. */
+export interface StreamPolicy {
+  readonly operation: string
+  readonly totalLimit: Duration.DurationInput
+}
+
+/** Calls to one upstream service. */
+export interface Resilience {
+  readonly breaker: Breaker.Breaker
+  /** Makes a call; `attempt` is run once for each try. */
+  readonly call: <A, R>(
+    policy: Policy,
+    attempt: Effect.Effect<A, UpstreamFailure, R>
+  ) => Effect.Effect<A, UpstreamFailure, R>
+  /**
+   * Opens a stream and carries it.
+   *
+   * To the breaker the stream is a success with its first elements, and a failed call more if it breaks off later.
+   * After the limit the request is given up even if the consumer does not ask for more; that is only counted against
+   * the upstream if nothing had come yet, since it may be the consumer that is slow.
+   */
+  readonly stream: <A>(
+    policy: StreamPolicy,
+    open: Effect.Effect<Stream.Stream<A, UpstreamFailure>, UpstreamFailure, Scope.Scope>
+  ) => Stream.Stream<A, UpstreamFailure>
+}
+
+/** Whose calls these are, and what they are measured with. */
+export interface Options {
+  /** Name in metrics, logs and spans. */
+  readonly upstream: string
+  /** Histogram of single requests in milliseconds; gets the labels `operation` and `outcome`. */
+  readonly durations: Metric.Metric.Histogram<number>
+  readonly breaker?: CircuitBreaker.Settings
+  readonly budget?: RetryBudget.Settings
+}
+
+/** A histogram of request durations in milliseconds. */
+export const durations = (name: string, description: string): Metric.Metric.Histogram<number> =>
+  Metric.histogram(
+    name,
+    MetricBoundaries.fromIterable([
+      5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 15_000, 30_000, 60_000, 120_000
+    ]),
+    description
+  )
+
+const retryCounter = Metric.counter("upstream_retries_total", {
+  description: "Retries of calls to an upstream",
+  incremental: true
+})
+
+const rejectedCounter = Metric.counter("circuit_breaker_rejected_total", {
+  description: "Calls that an open circuit breaker rejected",
+  incremental: true
+})
+
+/** Wraps the calls to one upstream service. */
+export const make = (options: Options): Effect.Effect<Resilience> =>
+  Effect.gen(function* () {
+    const { upstream } = options
+    const breaker = yield* Breaker.make(upstream, options.breaker ?? CircuitBreaker.defaults)
+    const budget = RetryBudget.make(options.budget ?? RetryBudget.defaults)
+    const retried = Metric.tagged(retryCounter, "upstream", upstream)
+    const rejected = Metric.tagged(rejectedCounter, "upstream", upstream)
+
+    const measure = (operation: string, start: number, outcome: Outcome) =>
+      Effect.flatMap(Clock.currentTimeMillis, now =>
+        Metric.update(
+          Metric.tagged(Metric.tagged(options.durations, "operation", operation), "outcome", outcome),
+          Math.max(0, now - start)
+        )
+      )
+
+    const measured = <A, R>(operation: string, request: Effect.Effect<A, UpstreamFailure, R>) =>
+      Effect.flatMap(Clock.currentTimeMillis, start =>
+        Effect.onExit(request, exit => measure(operation, start, outcomeOf(exit)))
+      )
+
+    const timeout = (operation: string, limit: Duration.DurationInput) => () =>
+      new UpstreamFailure({
+        operation,
+        reason: "timeout",
+        message: `No answer to ${operation} within ${Duration.format(limit)}`
+      })
+
+    const onRejected = (operation: string) => (error: Breaker.CircuitOpen) =>
+      Effect.zipRight(
+        Metric.increment(Metric.tagged(rejected, "operation", operation)),
+        new UpstreamFailure({
+          operation,
+          reason: "circuit_open",
+          retryAfterMillis: error.retryAfterMillis,
+          message: `The circuit breaker of ${upstream} is open; next try in ${Math.ceil(error.retryAfterMillis / 1000)} s`
+        })
+      )
+
+    const call: Resilience["call"] = (policy, attempt) => {
+      const { operation } = policy
+      const totalMillis = Duration.toMillis(policy.totalLimit)
+      const tryMillis = Duration.toMillis(policy.tryLimit)
+
+      const oneTry = (deadline: number, isFirst: Ref.Ref<boolean>) =>
+        Effect.gen(function* () {
+          if (yield* Ref.getAndSet(isFirst, false)) yield* budget.deposit
+          const limit = Math.min(tryMillis, deadline - (yield* Clock.currentTimeMillis))
+          return yield* attempt.pipe(
+            Effect.timeoutFail({ duration: limit, onTimeout: timeout(operation, limit) }),
+            request => measured(operation, request)
+          )
+        }).pipe(request => breaker.protect(request, verdictOf), Effect.catchTag("CircuitOpen", onRejected(operation)))
+
+      const allowed = (deadline: number) => (failure: UpstreamFailure, delay: number) =>
+        Effect.gen(function* () {
+          if ((yield* Clock.currentTimeMillis) + delay >= deadline) return false
+          if ((yield* breaker.state) === "open") return false
+          if (!(yield* budget.withdraw)) return false
+          yield* Metric.increment(Metric.tagged(retried, "operation", operation))
+          yield* Effect.logDebug("Retrying a call to an upstream").pipe(
+            Effect.annotateLogs({ upstream, operation, delayMs: Math.round(delay), failure: failure.message })
+          )
+          return true
+        })
+
+      return Effect.gen(function* () {
+        const deadline = (yield* Clock.currentTimeMillis) + totalMillis
+        const attempts = oneTry(deadline, yield* Ref.make(true))
+        return yield* policy.repeatable ? Effect.retry(attempts, RetryPolicy.retries(allowed(deadline))) : attempts
+      }).pipe(Effect.withSpan(`${upstream}.${operation}`, { attributes: { upstream, operation } }))
+    }
+
+    const stream: Resilience["stream"] = ({ operation, totalLimit }, open) =>
+      ResilientStream.make({
+        limitMillis: Duration.toMillis(totalLimit),
+        onTimeout: timeout(operation, totalLimit),
+        open: Effect.zipRight(budget.deposit, open),
+        protect: request =>
+          Effect.catchTag(breaker.protectFirst(request, verdictOf), "CircuitOpen", onRejected(operation)),
+        onBroken: permit => breaker.settle(permit, "failure"),
+        onEnd: (start, outcome) => measure(operation, start, outcome)
+      }).pipe(Stream.withSpan(`${upstream}.${operation}`, { attributes: { upstream, operation } }))
+
+    return { breaker, call, stream }
+  })

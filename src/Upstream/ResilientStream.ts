@@ -1,0 +1,91 @@
+/**
+ * The life of a stream from an upstream service: opened once, never retried, over at a time limit.
+ */
+import { type Chunk, Clock, Effect, ExecutionStrategy, Exit, Option, Scope, Stream } from "effect"
+import type { Permit } from "./CircuitBreaker.ts"
+import { isFault, type Outcome, outcomeOf, type UpstreamFailure } from "./UpstreamFailure.ts"
+
+/** What a stream is made of. */
+export interface Parts<A> {
+  readonly limitMillis: number
+  readonly onTimeout: () => UpstreamFailure
+  /** Sends the request; the scope's end gives it up. */
+  readonly open: Effect.Effect<Stream.Stream<A, UpstreamFailure>, UpstreamFailure, Scope.Scope>
+  /** Asks the breaker for a permit; what it runs lasts until the first elements are there. */
+  readonly protect: <B>(
+    begin: Effect.Effect<B, UpstreamFailure>
+  ) => Effect.Effect<readonly [B, Permit], UpstreamFailure>
+  /** Told when a stream that had begun breaks off by the upstream's fault. */
+  readonly onBroken: (permit: Permit) => Effect.Effect<void>
+  /** Told the start time and the outcome of each request that was sent. */
+  readonly onEnd: (start: number, outcome: Outcome) => Effect.Effect<void>
+}
+
+type Pull<A> = Effect.Effect<Chunk.Chunk<A>, Option.Option<UpstreamFailure>>
+
+/** Carries the elements on as the consumer asks for them. */
+export const make = <A>(parts: Parts<A>): Stream.Stream<A, UpstreamFailure> =>
+  Stream.unwrapScoped(
+    Effect.gen(function* () {
+      const start = yield* Clock.currentTimeMillis
+      const deadline = start + parts.limitMillis
+      const scope = yield* Effect.scope
+      let sent = false
+      let outcome: Outcome = "interrupted"
+      yield* Effect.addFinalizer(() => (sent ? parts.onEnd(start, outcome) : Effect.void))
+
+      // The request has a scope of its own, which ends at the limit even while nobody asks for the next element.
+      const request = yield* Scope.fork(scope, ExecutionStrategy.sequential)
+      yield* Effect.forkScoped(Effect.delay(Scope.close(request, Exit.void), parts.limitMillis))
+
+      // Whatever goes wrong at the limit does so because of the limit.
+      const inTime = <B>(
+        part: Effect.Effect<B, Option.Option<UpstreamFailure>>
+      ): Effect.Effect<B, Option.Option<UpstreamFailure>> =>
+        Effect.flatMap(Clock.currentTimeMillis, now =>
+          part.pipe(
+            Effect.timeoutFail({
+              duration: Math.max(0, deadline - now),
+              onTimeout: () => Option.some(parts.onTimeout())
+            }),
+            Effect.catchAll(error =>
+              Effect.flatMap(Clock.currentTimeMillis, later =>
+                Effect.fail(later >= deadline ? Option.some(parts.onTimeout()) : error)
+              )
+            )
+          )
+        )
+
+      const begin = Effect.suspend(() => {
+        sent = true
+        return Scope.extend(parts.open, request)
+      }).pipe(
+        Effect.flatMap(body => Scope.extend(Stream.toPull(body), scope)),
+        Effect.mapError(Option.some),
+        Effect.flatMap(pull => Effect.map(pull, first => ({ pull, first }))),
+        inTime,
+        Effect.catchAll(
+          Option.match({ onNone: () => Effect.succeed(undefined), onSome: failure => Effect.fail(failure) })
+        ),
+        Effect.onExit(exit =>
+          Effect.sync(() => {
+            if (Exit.isFailure(exit)) outcome = outcomeOf(exit)
+          })
+        )
+      )
+
+      const [begun, permit] = yield* parts.protect(begin)
+      if (begun === undefined) {
+        outcome = "ok"
+        return Stream.empty
+      }
+      const { first, pull } = begun
+      const rest: Pull<A> = Effect.tapError(inTime(pull), end => {
+        outcome = Option.isNone(end) ? "ok" : outcomeOf(Exit.fail(end.value))
+        return Option.isSome(end) && end.value.reason !== "timeout" && isFault(end.value)
+          ? parts.onBroken(permit)
+          : Effect.void
+      })
+      return Stream.concat(Stream.fromChunk(first), Stream.repeatEffectChunkOption(rest))
+    })
+  )

@@ -1,0 +1,69 @@
+import { Cause, Exit, Option, Schema } from "effect"
+import type { Verdict } from "./CircuitBreaker.ts"
+
+/**
+ * Why a call to an upstream service failed: no connection or a broken one (`connection`), no answer in time
+ * (`timeout`), an answer that is no success (`status`), one that cannot be understood (`malformed`) or is longer
+ * than allowed (`too_large`), or no call at all since the breaker is open (`circuit_open`).
+ */
+export const Reason = Schema.Literal("connection", "timeout", "status", "malformed", "too_large", "circuit_open")
+
+/** A call to an upstream service failed; each client turns it into its own error. */
+export class UpstreamFailure extends Schema.TaggedError<UpstreamFailure>()("UpstreamFailure", {
+  operation: Schema.String,
+  reason: Reason,
+  /** The HTTP status that the upstream answered with, where it answered. */
+  statusCode: Schema.optional(Schema.Int),
+  /** How long the upstream asked to be left alone. */
+  retryAfterMillis: Schema.optional(Schema.Number),
+  message: Schema.String
+}) {}
+
+/** The client errors of HTTP tell of the request, not of the service. */
+const isClientError = (status: number): boolean => status >= 400 && status < 500
+
+/**
+ * What a failure says about the upstream's health.
+ *
+ * A 4xx (429 and 408 included) comes from a service that works, and so does a body longer than we take, whose size
+ * is up to a user. An answer that cannot be understood, or a redirect, which is never followed, is not the service
+ * speaking, and as bad as a 500.
+ */
+export const isFault = ({ reason, statusCode }: UpstreamFailure): boolean => {
+  switch (reason) {
+    case "connection":
+    case "timeout":
+    case "malformed":
+      return true
+    case "status":
+      return statusCode === undefined || !isClientError(statusCode)
+    case "too_large":
+    case "circuit_open":
+      return false
+  }
+}
+
+/** What the end of a try means to the breaker; interruption and defects of ours mean nothing. */
+export const verdictOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): Verdict =>
+  Exit.match(exit, {
+    onSuccess: () => "success" as const,
+    onFailure: cause =>
+      Option.match(Cause.failureOption(cause), {
+        onNone: () => "abandoned" as const,
+        onSome: failure => (isFault(failure) ? "failure" : "success")
+      })
+  })
+
+/** How a try ended, as metrics are labelled: a bounded set of words. */
+export type Outcome = "ok" | "client_error" | "server_error" | "interrupted" | "defect" | (typeof Reason)["Type"]
+
+/** The label of a try's end. */
+export const outcomeOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): Outcome => {
+  if (Exit.isSuccess(exit)) return "ok"
+  if (Cause.isInterruptedOnly(exit.cause)) return "interrupted"
+  const failure = Cause.failureOption(exit.cause)
+  if (Option.isNone(failure)) return "defect"
+  const { reason, statusCode } = failure.value
+  if (reason !== "status") return reason
+  return statusCode !== undefined && isClientError(statusCode) ? "client_error" : "server_error"
+}

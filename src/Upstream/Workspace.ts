@@ -1,0 +1,69 @@
+/**
+ * Files of an agent's workspace, as the agent platform tells of them.
+ */
+import { Order, Schema } from "effect"
+
+const Count = Schema.Int.pipe(Schema.nonNegative())
+
+/** An immutable snapshot of one file at one moment. */
+export const FileIteration = Schema.Struct({
+  /** Increases monotonically within the path. */
+  iteration: Count,
+  /** Epoch milliseconds at which the change was persisted. */
+  timestamp: Schema.Finite,
+  /** Bytes of the content. */
+  size: Count,
+  hash: Schema.String
+})
+
+/** An immutable snapshot of one file at one moment. */
+export type FileIteration = (typeof FileIteration)["Type"]
+
+/** A file or directory in a list. */
+export const FileEntry = Schema.Struct({
+  /** Relative to the workspace. */
+  path: Schema.String,
+  type: Schema.optionalWith(Schema.Literal("file", "directory"), { exact: true }),
+  /** Bytes of the content. */
+  size: Schema.optionalWith(Count, { exact: true }),
+  iteration: Schema.optionalWith(Count, { exact: true }),
+  /** Epoch milliseconds of the last change. */
+  timestamp: Schema.optionalWith(Schema.Finite, { exact: true }),
+  hash: Schema.optionalWith(Schema.String, { exact: true })
+})
+
+/** A file or directory in a list. */
+export type FileEntry = (typeof FileEntry)["Type"]
+
+/** The content of a file, now or at an iteration. */
+export const FileContent = Schema.Struct({
+  content: Schema.String,
+  /** How `content` stands for the file's bytes. */
+  encoding: Schema.optionalWith(Schema.Literal("utf-8", "base64"), { default: () => "utf-8" as const }),
+  iteration: Schema.optionalWith(Count, { exact: true }),
+  size: Schema.optionalWith(Count, { exact: true }),
+  hash: Schema.optionalWith(Schema.String, { exact: true })
+})
+
+/** The content of a file, now or at an iteration. */
+export type FileContent = (typeof FileContent)["Type"]
+
+/** A list that is given bare or as the one member of an object. */
+const listUnder = <Name extends string, A, I>(name: Name, item: Schema.Schema<A, I>) =>
+  Schema.Union(
+    Schema.Array(item),
+    Schema.transform(
+      Schema.Struct({ list: Schema.propertySignature(Schema.Array(item)).pipe(Schema.fromKey(name)) }),
+      Schema.typeSchema(Schema.Array(item)),
+      { strict: true, decode: ({ list }) => list, encode: list => ({ list }) }
+    )
+  )
+
+/** The answer to a request for a list of files. */
+export const FileList = listUnder("entries", FileEntry)
+
+/** The answer to a request for a file's history. */
+export const FileHistory = listUnder("iterations", FileIteration)
+
+/** Iterations from the oldest on. */
+export const byIteration: Order.Order<FileIteration> = Order.mapInput(Order.number, ({ iteration }) => iteration)

@@ -1,0 +1,153 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Array as Arr, Deferred, Effect, Either, Exit, Fiber, Logger, Metric, Ref, TestClock } from "effect"
+import * as Breaker from "../../src/Upstream/Breaker.ts"
+
+const verdict = (exit: Exit.Exit<unknown, unknown>) =>
+  Exit.isSuccess(exit) ? "success" : Exit.isInterrupted(exit) ? "abandoned" : "failure"
+
+const open = (breaker: Breaker.Breaker) =>
+  Effect.replicateEffect(Effect.either(breaker.protect(Effect.fail("broken"), verdict)), 5)
+
+const counting = (count: Ref.Ref<number>) => Ref.update(count, n => n + 1)
+
+describe("Breaker", () => {
+  it.effect("rejects at once while open, without making the call", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("reject")
+      yield* open(breaker)
+      expect(yield* breaker.state).toBe("open")
+      const count = yield* Ref.make(0)
+      const result = yield* Effect.either(breaker.protect(counting(count), verdict))
+      expect(Either.getLeft(result)).toMatchObject({ value: { _tag: "CircuitOpen", retryAfterMillis: 10_000 } })
+      yield* TestClock.adjust(9_999)
+      expect(Either.isLeft(yield* Effect.either(breaker.protect(counting(count), verdict)))).toBe(true)
+      expect(yield* Ref.get(count)).toBe(0)
+      yield* TestClock.adjust(1)
+      yield* breaker.protect(counting(count), verdict)
+      expect(yield* Ref.get(count)).toBe(1)
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+
+  it.effect("simultaneous failures open it once; verdicts that come later change nothing", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("simultaneous")
+      const gate = yield* Deferred.make<void>()
+      const call = breaker.protect(Effect.zipRight(Deferred.await(gate), Effect.fail("broken")), verdict)
+      const fibers = yield* Effect.forEach(Arr.range(1, 50), () => Effect.fork(Effect.either(call)))
+      yield* Effect.yieldNow()
+      yield* Deferred.succeed(gate, undefined)
+      const results = yield* Fiber.join(Fiber.all(fibers))
+      // All were under way before the first failed, so all were made.
+      expect(results.every(result => Either.isLeft(result) && result.left === "broken")).toBe(true)
+      const result = yield* Effect.either(breaker.protect(Effect.void, verdict))
+      expect(Either.getLeft(result)).toMatchObject({ value: { retryAfterMillis: 10_000 } })
+    })
+  )
+
+  it.effect("a burst when half open gets one permit", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("burst")
+      yield* open(breaker)
+      yield* TestClock.adjust("10 seconds")
+      const count = yield* Ref.make(0)
+      const gate = yield* Deferred.make<void>()
+      const call = breaker.protect(Effect.zipRight(counting(count), Deferred.await(gate)), verdict)
+      const fibers = yield* Effect.forEach(Arr.range(1, 100), () => Effect.fork(Effect.either(call)))
+      yield* Effect.yieldNow()
+      expect(yield* Ref.get(count)).toBe(1)
+      expect(yield* breaker.state).toBe("half_open")
+      yield* Deferred.succeed(gate, undefined)
+      const results = yield* Fiber.join(Fiber.all(fibers))
+      expect(results.filter(Either.isRight)).toHaveLength(1)
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+
+  it.effect("a probe whose caller leaves gives its permit back", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("leaves")
+      yield* open(breaker)
+      yield* TestClock.adjust("10 seconds")
+      const probe = yield* Effect.fork(breaker.protect(Effect.never, verdict))
+      yield* Effect.yieldNow()
+      expect(Either.isLeft(yield* Effect.either(breaker.protect(Effect.void, verdict)))).toBe(true)
+      yield* Fiber.interrupt(probe)
+      expect(yield* breaker.state).toBe("half_open")
+      yield* breaker.protect(Effect.void, verdict)
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+
+  it.effect("a probe that hangs counts as failed at its deadline, and its late success for nothing", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("hangs")
+      yield* open(breaker)
+      yield* TestClock.adjust("10 seconds")
+      const gate = yield* Deferred.make<void>()
+      const probe = yield* Effect.fork(breaker.protect(Deferred.await(gate), verdict))
+      yield* TestClock.adjust("30 seconds")
+      expect(yield* breaker.state).toBe("open")
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(probe)
+      expect(yield* breaker.state).toBe("open")
+      yield* TestClock.adjust("20 seconds")
+      expect(yield* breaker.state).toBe("half_open")
+    })
+  )
+
+  it.effect("interruption is no failure, however often", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("interrupted")
+      for (let i = 0; i < 100; i++) {
+        const fiber = yield* Effect.fork(breaker.protect(Effect.never, verdict))
+        yield* Effect.yieldNow()
+        yield* Fiber.interrupt(fiber)
+      }
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+
+  it.effect("shows its state as a gauge, counts transitions and logs them", () =>
+    Effect.gen(function* () {
+      const lines: Array<unknown> = []
+      const logger = Logger.make(({ message }) => void lines.push(message))
+      yield* Effect.gen(function* () {
+        const breaker = yield* Breaker.make("seen")
+        yield* open(breaker)
+        expect(yield* gauge("seen")).toBe(2)
+        yield* TestClock.adjust("10 seconds")
+        yield* Effect.either(breaker.protect(Effect.fail("broken"), verdict))
+        yield* TestClock.adjust("20 seconds")
+        yield* breaker.protect(Effect.void, verdict)
+      }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
+      expect(yield* gauge("seen")).toBe(0)
+      expect(yield* transitions("seen", "closed", "open")).toBe(1)
+      expect(yield* transitions("seen", "open", "half_open")).toBe(2)
+      expect(yield* transitions("seen", "half_open", "open")).toBe(1)
+      expect(yield* transitions("seen", "half_open", "closed")).toBe(1)
+      expect(lines.flat()).toEqual([
+        "Circuit breaker closed → open",
+        "Circuit breaker open → half_open",
+        "Circuit breaker half_open → open",
+        "Circuit breaker open → half_open",
+        "Circuit breaker half_open → closed"
+      ])
+    })
+  )
+})
+
+const gauge = (upstream: string) =>
+  Effect.map(Metric.value(Metric.tagged(Breaker.stateGauge, "upstream", upstream)), ({ value }) => value)
+
+const transitions = (upstream: string, from: string, to: string) =>
+  Effect.map(
+    Metric.value(
+      Breaker.transitionCounter.pipe(
+        Metric.tagged("upstream", upstream),
+        Metric.tagged("from", from),
+        Metric.tagged("to", to)
+      )
+    ),
+    ({ count }) => count
+  )

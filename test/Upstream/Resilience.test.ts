@@ -1,0 +1,328 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Clock, Effect, Either, Exit, Fiber, Metric, Random, Ref, TestClock } from "effect"
+import * as CircuitBreaker from "../../src/Upstream/CircuitBreaker.ts"
+import * as Resilience from "../../src/Upstream/Resilience.ts"
+import { parseRetryAfter } from "../../src/Upstream/RetryPolicy.ts"
+import { UpstreamFailure } from "../../src/Upstream/UpstreamFailure.ts"
+import * as RushingClock from "./RushingClock.ts"
+
+const durations = Resilience.durations("test_request_duration_ms", "Requests of tests")
+
+const upstream = Resilience.make({ upstream: "test", durations })
+
+/** A breaker that stays out of the way. */
+const patient = Resilience.make({
+  upstream: "patient",
+  durations,
+  breaker: { ...CircuitBreaker.defaults, consecutiveFailures: 1e9, minimumCalls: 1e9 }
+})
+
+const policy: Resilience.Policy = {
+  operation: "get",
+  repeatable: true,
+  tryLimit: "30 seconds",
+  totalLimit: "120 seconds"
+}
+
+const failure = (more: Partial<UpstreamFailure>) =>
+  new UpstreamFailure({ operation: "get", reason: "connection", message: "broken", ...more })
+
+const status = (statusCode: number, retryAfterMillis?: number) =>
+  failure({ reason: "status", statusCode, retryAfterMillis })
+
+/** Fails each time, and notes when it was tried. */
+const failing = (error: UpstreamFailure) =>
+  Effect.map(Ref.make<ReadonlyArray<number>>([]), times => ({
+    times: Ref.get(times),
+    attempt: Effect.flatMap(Clock.currentTimeMillis, now =>
+      Effect.zipRight(
+        Ref.update(times, tried => [...tried, now]),
+        error
+      )
+    )
+  }))
+
+/** Runs to the end, however long it takes on the test's clock. */
+const finish = <A, E>(effect: Effect.Effect<A, E>) =>
+  Effect.gen(function* () {
+    const fiber = yield* Effect.fork(Effect.either(effect))
+    yield* TestClock.adjust("10 minutes")
+    return yield* Fiber.join(fiber)
+  })
+
+describe("retries", () => {
+  it.effect("three tries in all, with the waits of full jitter that the seed decides", () =>
+    Effect.gen(function* () {
+      const { call } = yield* upstream
+      const { attempt, times } = yield* failing(failure({}))
+      const draws = yield* Effect.withRandom(Effect.all([Random.next, Random.next]), Random.make("seed"))
+      const result = yield* Effect.withRandom(finish(call(policy, attempt)), Random.make("seed"))
+      expect(Either.getLeft(result)).toMatchObject({ value: { message: "broken" } })
+      const tried = yield* times
+      expect(tried).toHaveLength(3)
+      expect(tried[1]! - tried[0]!).toBeCloseTo(200 * draws[0], -1)
+      expect(tried[2]! - tried[1]!).toBeCloseTo(400 * draws[1], -1)
+      expect(draws[0]).not.toBe(draws[1])
+    })
+  )
+
+  for (const error of [
+    failure({}),
+    failure({ reason: "timeout" }),
+    ...[408, 429, 502, 503, 504].map(code => status(code))
+  ]) {
+    it.effect(`after ${error.statusCode ?? error.reason}`, () =>
+      Effect.gen(function* () {
+        const { call } = yield* upstream
+        const { attempt, times } = yield* failing(error)
+        yield* finish(call(policy, attempt))
+        expect(yield* times).toHaveLength(3)
+      })
+    )
+  }
+
+  for (const error of [
+    failure({ reason: "malformed" }),
+    failure({ reason: "too_large" }),
+    ...[301, 400, 401, 404, 409, 500, 501].map(code => status(code))
+  ]) {
+    it.effect(`none after ${error.statusCode ?? error.reason}`, () =>
+      Effect.gen(function* () {
+        const { call } = yield* upstream
+        const { attempt, times } = yield* failing(error)
+        yield* finish(call(policy, attempt))
+        expect(yield* times).toHaveLength(1)
+      })
+    )
+  }
+
+  it.effect("none of what is not safe to repeat", () =>
+    Effect.gen(function* () {
+      const { call } = yield* upstream
+      const { attempt, times } = yield* failing(failure({}))
+      yield* finish(call({ ...policy, repeatable: false }, attempt))
+      expect(yield* times).toHaveLength(1)
+    })
+  )
+
+  it.effect("wait as long as the upstream asks, and some more by chance", () =>
+    Effect.gen(function* () {
+      const { call } = yield* upstream
+      const { attempt, times } = yield* failing(status(503, 7000))
+      yield* finish(call(policy, attempt))
+      const [first, second, third] = yield* times
+      expect(second! - first!).toBeGreaterThanOrEqual(7000)
+      expect(second! - first!).toBeLessThanOrEqual(7200)
+      expect(third! - second!).toBeGreaterThanOrEqual(7000)
+      expect(third! - second!).toBeLessThanOrEqual(7400)
+    })
+  )
+
+  it.effect("none where the upstream asks for more than ten seconds", () =>
+    Effect.gen(function* () {
+      const { call } = yield* upstream
+      for (const [asked, count] of [
+        [10_000, 3],
+        [10_001, 1]
+      ] as const) {
+        const { attempt, times } = yield* failing(status(429, asked))
+        yield* finish(call(policy, attempt))
+        expect(yield* times).toHaveLength(count)
+      }
+    })
+  )
+
+  it.effect("none that could not begin before the call's time is up", () =>
+    Effect.gen(function* () {
+      const { call } = yield* upstream
+      const { attempt, times } = yield* failing(status(503, 6000))
+      const fiber = yield* Effect.fork(Effect.either(call({ ...policy, totalLimit: "10 seconds" }, attempt)))
+      yield* TestClock.adjust("7 seconds")
+      // The second wait would end after ten seconds, so it is not begun, and the caller learns at once what was wrong.
+      expect(Either.getLeft(yield* Fiber.join(fiber))).toMatchObject({ value: { statusCode: 503 } })
+      expect(yield* times).toHaveLength(2)
+    })
+  )
+
+  it.effect("a later try may succeed", () =>
+    Effect.gen(function* () {
+      const { call } = yield* upstream
+      const count = yield* Ref.make(0)
+      const attempt = Effect.flatMap(
+        Ref.updateAndGet(count, n => n + 1),
+        n => (n < 3 ? failure({}) : Effect.succeed(n))
+      )
+      expect(yield* finish(call(policy, attempt))).toEqual(Either.right(3))
+    })
+  )
+
+  it("read Retry-After as seconds or as a date", () => {
+    const now = Date.parse("Fri, 31 Dec 1999 23:59:57 GMT")
+    expect(parseRetryAfter("120", now)).toBe(120_000)
+    expect(parseRetryAfter("0", now)).toBe(0)
+    expect(parseRetryAfter("Fri, 31 Dec 1999 23:59:59 GMT", now)).toBe(2000)
+    expect(parseRetryAfter("Friday, 31-Dec-99 23:59:59 GMT", now)).toBe(2000)
+    expect(parseRetryAfter("Fri Dec 31 23:59:59 1999 GMT", now)).toBe(2000)
+    expect(parseRetryAfter("Fri, 31 Dec 1999 23:00:00 GMT", now)).toBe(0)
+    for (const odd of [undefined, "", "-1", "1.5", "soon", "1e3", "9999999999999"]) {
+      expect(parseRetryAfter(odd, now)).toBeUndefined()
+    }
+  })
+})
+
+describe("the budget", () => {
+  /** 10,000 failing calls, so many at a time, one wave a second; gives the requests that they made. */
+  const storm = (wave: number) =>
+    RushingClock.run(
+      Effect.gen(function* () {
+        const { call } = yield* patient
+        let requests = 0
+        const attempt = Effect.suspend(() => {
+          requests++
+          return status(429)
+        })
+        const calls = Effect.all(
+          Array.from({ length: wave }, () => Effect.either(call(policy, attempt))),
+          { concurrency: "unbounded", discard: true }
+        )
+        const waves = Array.from({ length: 10_000 / wave }, (_, second) => Effect.delay(calls, `${second} seconds`))
+        yield* Effect.all(waves, { concurrency: "unbounded", discard: true })
+        return requests
+      })
+    )
+
+  it.effect("a storm of 10,000 failing calls makes at most 1.2 times as many requests and the allowance", () =>
+    Effect.gen(function* () {
+      const requests = yield* storm(500)
+      expect(requests).toBeGreaterThan(11_000)
+      expect(requests).toBeLessThanOrEqual(12_000 + 3 * (20 + 10))
+    })
+  )
+
+  it.effect("the same storm all at once", () =>
+    Effect.gen(function* () {
+      const requests = yield* storm(10_000)
+      expect(requests).toBeGreaterThan(11_000)
+      expect(requests).toBeLessThanOrEqual(12_030)
+    })
+  )
+})
+
+describe("the breaker", () => {
+  it.effect("counts each try, and ends the retries where it opens", () =>
+    Effect.gen(function* () {
+      const { breaker, call } = yield* upstream
+      const { attempt, times } = yield* failing(failure({}))
+      yield* finish(call(policy, attempt))
+      const second = yield* finish(call(policy, attempt))
+      // The fifth failure in a row opened it: no third try, and the failure is the upstream's own.
+      expect(yield* times).toHaveLength(5)
+      expect(Either.getLeft(second)).toMatchObject({ value: { reason: "connection" } })
+      expect(yield* breaker.state).toBe("half_open")
+    })
+  )
+
+  it.effect("rejects without a request, and rejections earn no retries", () =>
+    Effect.gen(function* () {
+      const { call } = yield* upstream
+      const { attempt, times } = yield* failing(failure({ reason: "malformed" }))
+      yield* Effect.replicateEffect(Effect.either(call(policy, attempt)), 5)
+      const result = yield* Effect.either(call(policy, attempt))
+      expect(Either.getLeft(result)).toMatchObject({ value: { reason: "circuit_open", retryAfterMillis: 10_000 } })
+      expect(yield* times).toHaveLength(5)
+    })
+  )
+
+  it.effect("does not open at 4xx, at answers too large, or at callers who leave", () =>
+    Effect.gen(function* () {
+      const { breaker, call } = yield* upstream
+      for (const error of [status(400), status(404), status(408), status(429), failure({ reason: "too_large" })]) {
+        const { attempt } = yield* failing(error)
+        for (let i = 0; i < 30; i++) yield* Effect.either(call({ ...policy, repeatable: false }, attempt))
+      }
+      for (let i = 0; i < 30; i++) {
+        const fiber = yield* Effect.fork(call(policy, Effect.never))
+        yield* Effect.yieldNow()
+        yield* Fiber.interrupt(fiber)
+      }
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+
+  for (const error of [
+    status(500),
+    status(503),
+    status(302),
+    failure({ reason: "malformed" }),
+    failure({ reason: "timeout" })
+  ]) {
+    it.effect(`opens at ${error.statusCode ?? error.reason}`, () =>
+      Effect.gen(function* () {
+        const { breaker, call } = yield* upstream
+        const { attempt } = yield* failing(error)
+        for (let i = 0; i < 5; i++) yield* Effect.either(call({ ...policy, repeatable: false }, attempt))
+        expect(yield* breaker.state).toBe("open")
+      })
+    )
+  }
+
+  it.effect("a defect of ours is not held against the upstream", () =>
+    Effect.gen(function* () {
+      const { breaker, call } = yield* upstream
+      for (let i = 0; i < 10; i++) {
+        expect(Exit.isFailure(yield* Effect.exit(call(policy, Effect.die("bug"))))).toBe(true)
+      }
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+})
+
+describe("time limits", () => {
+  it.effect("of a try, after which there is another, and of all tries together", () =>
+    Effect.gen(function* () {
+      const { breaker, call } = yield* upstream
+      const tried = yield* Ref.make(0)
+      const attempt = Effect.zipRight(
+        Ref.update(tried, n => n + 1),
+        Effect.never
+      )
+      const fiber = yield* Effect.fork(
+        Effect.either(call({ ...policy, tryLimit: "4 seconds", totalLimit: "10 seconds" }, attempt))
+      )
+      yield* TestClock.adjust("9999 millis")
+      expect(yield* Fiber.poll(fiber)).toMatchObject({ _tag: "None" })
+      expect(yield* Ref.get(tried)).toBe(3)
+      yield* TestClock.adjust("1 millis")
+      expect(Either.getLeft(yield* Fiber.join(fiber))).toMatchObject({ value: { reason: "timeout" } })
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+})
+
+describe("metrics", () => {
+  it.effect("durations of single tries by operation and outcome, and retries", () =>
+    Effect.gen(function* () {
+      const { call } = yield* Resilience.make({ upstream: "measured", durations })
+      const operation = "measured"
+      const histogram = (outcome: string) =>
+        Effect.map(
+          Metric.value(durations.pipe(Metric.tagged("operation", operation), Metric.tagged("outcome", outcome))),
+          ({ count, max }) => ({ count, max: Math.round(max) })
+        )
+      const attempts = yield* Ref.make(0)
+      const attempt = Effect.flatMap(
+        Ref.updateAndGet(attempts, n => n + 1),
+        n => Effect.delay(n === 1 ? status(503) : Effect.void, n * 1000)
+      )
+      yield* finish(call({ ...policy, operation }, attempt))
+      yield* finish(call({ ...policy, operation }, Effect.fail(status(404))))
+      const fiber = yield* Effect.fork(call({ ...policy, operation }, Effect.never))
+      yield* TestClock.adjust("3 seconds")
+      yield* Fiber.interrupt(fiber)
+      expect(yield* histogram("server_error")).toEqual({ count: 1, max: 1000 })
+      expect(yield* histogram("ok")).toEqual({ count: 1, max: 2000 })
+      expect(yield* histogram("client_error")).toEqual({ count: 1, max: 0 })
+      expect(yield* histogram("interrupted")).toEqual({ count: 1, max: 3000 })
+    })
+  )
+})
