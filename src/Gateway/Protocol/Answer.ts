@@ -1,0 +1,126 @@
+/** What the gateway answers to requests. An answer has no `seq`, which tells it from an event. */
+import { Schema } from "effect"
+import { FileEntry, FileIteration } from "../../Upstream/Workspace.ts"
+import { ErrorCode, errorMeanings } from "./ErrorCode.ts"
+import { Count, Epoch, Identifier, optional, RequestId, SessionId, Timestamp, TraceId } from "./Fields.ts"
+import { Session } from "./Session.ts"
+
+const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
+  type: Type,
+  description: string,
+  fields: Fields
+) =>
+  Schema.Struct({ type: Schema.Literal(type), id: RequestId, ...fields }).annotations({ identifier: type, description })
+
+/** Answers `create_session`. */
+export const SessionCreated = answer("session_created", "Answers `create_session`.", { session: Session })
+
+/** Answers `list_sessions`, in the order of the sessions' ids. */
+export const SessionList = answer("session_list", "Answers `list_sessions`.", { sessions: Schema.Array(Session) })
+
+/** Answers `get_session`, `start_session` and `stop_session`. */
+export const SessionAnswer = answer("session", "Answers `get_session`, `start_session` and `stop_session`.", {
+  session: Session
+})
+
+/** Answers `delete_session`. */
+export const SessionDeleted = answer("session_deleted", "Answers `delete_session`.", { sessionId: SessionId })
+
+/** Answers `subscribe`, ahead of the missed events. */
+export const Subscribed = answer("subscribed", "Answers `subscribe`; the missed events follow, then those to come.", {
+  session: Session,
+  epoch: Epoch,
+  /** The newest `seq` at this moment: events up to it are missed ones. */
+  headSeq: Count,
+  /** Whether events go on right after `afterSeq`; else all that is kept follows. */
+  recovered: Schema.Boolean
+})
+
+/** Answers `unsubscribe`. */
+export const Unsubscribed = answer("unsubscribed", "Answers `unsubscribe`.", { sessionId: SessionId })
+
+/** Answers what is passed on to the agent: `send_message`, `interrupt_turn` and `answer`. */
+export const Accepted = answer("accepted", "Answers `send_message`, `interrupt_turn` and `answer`.", {
+  /** The turn that a message started, or that is interrupted. */
+  turnId: optional(Identifier)
+})
+
+/** Answers `list_files`. */
+export const FileList = answer("file_list", "Answers `list_files`.", { entries: Schema.Array(FileEntry) })
+
+/** Answers `read_file` and `file_at_iteration`. */
+export const FileContent = answer("file_content", "Answers `read_file` and `file_at_iteration`.", {
+  path: Schema.String,
+  content: Schema.String,
+  /** How `content` stands for the file's bytes. */
+  encoding: Schema.Literal("utf-8", "base64"),
+  iteration: optional(Count),
+  /** Bytes of the content. */
+  size: optional(Count),
+  hash: optional(Schema.String)
+})
+
+/** Answers `file_history`, the oldest iteration first. */
+export const FileHistoryList = answer("file_history_list", "Answers `file_history`, the oldest iteration first.", {
+  path: Schema.String,
+  iterations: Schema.Array(FileIteration)
+})
+
+/** Answers `ping`. */
+export const Pong = answer("pong", "Answers `ping`.", { timestamp: Timestamp })
+
+/** Answers a request that failed, and a frame that is none. */
+export const ErrorAnswer = Schema.Struct({
+  type: Schema.Literal("error"),
+  /** Absent where the frame's id could not be read. */
+  id: optional(RequestId),
+  error: Schema.Struct({
+    code: ErrorCode,
+    message: Schema.String,
+    /** Whether the same request may succeed later. */
+    retryable: Schema.Boolean,
+    traceId: TraceId
+  })
+}).annotations({ identifier: "error_answer", description: "Answers a request that failed, and a frame that is none." })
+
+/** Answers a request that failed, and a frame that is none. */
+export type ErrorAnswer = (typeof ErrorAnswer)["Type"]
+
+/** Everything that is answered. */
+export const Answer = Schema.Union(
+  SessionCreated,
+  SessionList,
+  SessionAnswer,
+  SessionDeleted,
+  Subscribed,
+  Unsubscribed,
+  Accepted,
+  FileList,
+  FileContent,
+  FileHistoryList,
+  Pong,
+  ErrorAnswer
+)
+
+/** An answer; it travels as it is. */
+export type Answer = (typeof Answer)["Type"]
+
+/** The answer of one type. */
+export type AnswerOf<Type extends Answer["type"]> = Extract<Answer, { readonly type: Type }>
+
+/** What an error answer is made from. */
+export interface Failure {
+  readonly id: string | undefined
+  readonly code: ErrorCode
+  readonly message: string
+  readonly traceId: string
+  /** What holds of the code where absent. */
+  readonly retryable?: boolean | undefined
+}
+
+/** The answer to a request that failed. */
+export const errorAnswer = ({ id, code, message, traceId, retryable }: Failure): ErrorAnswer => ({
+  type: "error",
+  ...(id === undefined ? {} : { id }),
+  error: { code, message, retryable: retryable ?? errorMeanings[code].retryable, traceId }
+})

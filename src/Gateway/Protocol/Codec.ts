@@ -1,0 +1,76 @@
+/** Frames from text and to text. */
+import { Either, Option, ParseResult, Schema } from "effect"
+import { describe } from "../../Http/Issues.ts"
+import type { Answer } from "./Answer.ts"
+import { ErrorCode } from "./ErrorCode.ts"
+import type { Event } from "./Event.ts"
+import { RequestId } from "./Fields.ts"
+import { isWithinDepth } from "./Json.ts"
+import { frameBytes, jsonDepth } from "./Limits.ts"
+import { Request, type RequestFrame, requestTypes } from "./Request.ts"
+
+/** A frame that is no request; `message` says what is wrong, in words for the client. */
+export class ProtocolError extends Schema.TaggedError<ProtocolError>()("ProtocolError", {
+  /** The frame's id, where it could be read. */
+  id: Schema.optional(RequestId),
+  code: ErrorCode,
+  message: Schema.String
+}) {}
+
+/** Levels of a frame: a value may have all it is granted, inside of the frame. */
+const frameDepth = jsonDepth + 1
+
+const knownTypes: ReadonlySet<unknown> = new Set(requestTypes)
+
+const readId = Schema.decodeUnknownOption(RequestId)
+
+const readRequest = Schema.decodeUnknownEither(Request, { errors: "all" })
+
+const shorten = (text: string): string => (text.length > 64 ? `${text.slice(0, 64)}…` : text)
+
+const problemOfType = (type: unknown): string | undefined => {
+  if (type === undefined) return "type: is missing"
+  if (typeof type !== "string") return "type: must be text"
+  return knownTypes.has(type) ? undefined : `type: there is no request ${JSON.stringify(shorten(type))}`
+}
+
+const isObject = (u: unknown): u is Readonly<Record<string, unknown>> =>
+  typeof u === "object" && u !== null && !Array.isArray(u)
+
+const refuse = (message: string, id?: string, code: ErrorCode = "bad_request") =>
+  Either.left(new ProtocolError({ code, message, ...(id === undefined ? {} : { id }) }))
+
+/** The parser's own message is left out: it repeats a piece of the frame, which may hold secrets. */
+const parse = Option.liftThrowable((text: string): unknown => JSON.parse(text))
+
+/**
+ * Reads a frame from a client, or says what is wrong with it; it never throws.
+ *
+ * The id of a frame that is wrong elsewhere is kept, so that the answer finds its request.
+ */
+export const decodeRequest = (text: string): Either.Either<Request, ProtocolError> => {
+  // UTF-8 has at least one byte for each UTF-16 code unit.
+  if (text.length > frameBytes) {
+    return refuse(`The frame has at least ${text.length} bytes; the limit is ${frameBytes}`, undefined, "too_large")
+  }
+  const parsed = parse(text)
+  if (Option.isNone(parsed)) return refuse("Invalid request: the frame is not JSON")
+  const frame = parsed.value
+  if (!isObject(frame)) return refuse("Invalid request: the frame is not a JSON object")
+  const id = Option.getOrUndefined(readId(frame.id))
+  if (!isWithinDepth(frame, frameDepth)) {
+    return refuse(`Invalid request: the frame is nested more than ${frameDepth} levels deep`, id)
+  }
+  const wrongType = problemOfType(frame.type)
+  if (wrongType !== undefined) return refuse(`Invalid request: ${wrongType}`, id)
+  const decoded = readRequest(frame)
+  return Either.isRight(decoded)
+    ? Either.right(decoded.right)
+    : refuse(describe(ParseResult.ArrayFormatter.formatErrorSync(decoded.left)), id)
+}
+
+/** A request as text, for clients and tests. */
+export const encodeRequest = (request: RequestFrame): string => JSON.stringify(request)
+
+/** A frame for a client as text. Answers and events travel as they are, so that nothing has to be encoded. */
+export const encode = (frame: Answer | Event): string => JSON.stringify(frame)

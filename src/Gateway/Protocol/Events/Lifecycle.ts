@@ -1,0 +1,71 @@
+/** Events of sessions and turns as a whole. */
+import { Schema } from "effect"
+import { Count, Identifier, optional } from "../Fields.ts"
+import { SessionState as State } from "../Session.ts"
+import { body, turn } from "./Body.ts"
+
+/** The session has come into another state. */
+export const SessionState = body("session_state", "The session has come into another state.", {
+  state: State,
+  reason: optional(Schema.String)
+})
+
+/** A turn begins. */
+export const TurnStarted = body("turn_started", "A turn begins.", { turnId: Identifier })
+
+/** A turn has ended as it should; one of the three ends of a turn. */
+export const TurnCompleted = body("turn_completed", "A turn has ended as it should.", { turnId: Identifier })
+
+/** A turn has failed; one of the three ends of a turn. */
+export const TurnErrored = body("turn_errored", "A turn has failed.", {
+  turnId: Identifier,
+  /** The platform's own code, or one of the gateway's. */
+  code: Schema.String,
+  message: Schema.String,
+  /** Whether sending the message again may help. */
+  retryable: Schema.Boolean
+})
+
+/** A turn was ended before its time; one of the three ends of a turn. */
+export const TurnInterrupted = body("turn_interrupted", "A turn was ended before its time.", {
+  turnId: Identifier,
+  reason: optional(Schema.String)
+})
+
+/** The agent or its instance met an error; it ends no turn. */
+export const ErrorEvent = body("error", "The agent or its instance met an error; it ends no turn.", {
+  ...turn,
+  code: Schema.String,
+  message: Schema.String,
+  retryable: Schema.Boolean
+})
+
+/** The agent has to wait for its model or a tool. */
+export const RateLimited = body("rate_limited", "The agent has to wait for its model or a tool.", {
+  ...turn,
+  message: optional(Schema.String),
+  retryAfterMs: optional(Count)
+})
+
+/** What the agent has used up, as the platform counts it. */
+export const UsageUpdate = body("usage_update", "What the agent has used up, as the platform counts it.", {
+  ...turn,
+  inputTokens: optional(Count),
+  outputTokens: optional(Count),
+  totalTokens: optional(Count),
+  cacheReadTokens: optional(Count),
+  cacheWriteTokens: optional(Count),
+  costUsd: optional(Schema.Finite.pipe(Schema.nonNegative())),
+  model: optional(Schema.String)
+})
+
+/** How much of the model's context window is used. */
+export const UsageContext = body("usage_context", "How much of the model's context window is used.", {
+  ...turn,
+  /** Tokens. */
+  used: Count,
+  /** Tokens. */
+  limit: Schema.Int.pipe(Schema.positive()),
+  /** Of `limit`, with two decimals; over 100 where the platform says so. */
+  percent: Schema.Finite.pipe(Schema.nonNegative())
+})

@@ -1,0 +1,56 @@
+/** The fields that several frames share. */
+import { Schema } from "effect"
+import * as Limits from "./Limits.ts"
+
+/** A field that may be left out; it is never null. */
+export const optional = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { exact: true })
+
+const text = (least: number, most: number) =>
+  Schema.String.pipe(
+    Schema.minLength(least, { message: () => "must not be empty" }),
+    Schema.maxLength(most, {
+      message: ({ actual }) => `has ${String(actual).length} characters; the limit is ${most}`
+    })
+  )
+
+/** A whole number from 0 on. */
+export const Count = Schema.Int.pipe(Schema.nonNegative())
+
+/** Epoch milliseconds. */
+export const Timestamp = Count.annotations({ description: "Epoch milliseconds." })
+
+/** What a client calls a request; the answer repeats it. */
+export const RequestId = text(1, Limits.requestIdChars).annotations({
+  description: `Chosen by the client; the answer repeats it. 1 to ${Limits.requestIdChars} characters.`
+})
+
+/** The id of a session, fit for a key, a URL and a file name. */
+export const SessionId = Schema.String.pipe(
+  Schema.pattern(new RegExp(`^[A-Za-z0-9_-]{1,${Limits.sessionIdChars}}$`), {
+    message: () => `must be 1 to ${Limits.sessionIdChars} letters, digits, "_" or "-"`
+  }),
+  Schema.annotations({ description: "The id of a session." })
+)
+
+/** An id that the agent platform gives, or that is made up in its manner. */
+export const Identifier = text(1, Limits.identifierChars)
+
+/** The name of something. */
+export const Name = text(1, Limits.nameChars)
+
+/** A file's path; what makes one acceptable to the workspace is decided where files are asked for. */
+export const Path = text(1, Limits.pathChars).annotations({ description: "A path relative to the workspace." })
+
+/** The place of an event in its session, from 1 on. */
+export const Seq = Schema.Int.pipe(Schema.positive(), Schema.annotations({ description: "Dense per session, from 1." }))
+
+/** Names one life of a session's history: it changes only when history is lost or reset. */
+export const Epoch = text(1, Limits.identifierChars).annotations({
+  description: "Names one life of the history; it changes only when history is lost or reset."
+})
+
+/** 32 hexadecimal digits that lead to the server's trace. */
+export const TraceId = Schema.String.pipe(
+  Schema.pattern(/^[0-9a-f]{32}$/),
+  Schema.annotations({ description: "32 hexadecimal digits that lead to the server's trace." })
+)

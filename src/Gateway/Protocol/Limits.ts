@@ -1,0 +1,34 @@
+/** What a connection may ask for, and how large the parts of a frame may be. */
+
+/** Bytes of a frame from a client; a longer one closes the connection with 1009. */
+export const frameBytes = 1024 * 1024
+
+/** Requests of a connection that may wait for their answers at once; one more is answered `rate_limited`. */
+export const requestsInFlight = 64
+
+/** Frames from a client in a second. */
+export const messagesPerSecond = 100
+
+/** Sessions that a connection may be subscribed to at once. */
+export const subscriptions = 128
+
+/** Characters (UTF-16 code units) of a request's id. */
+export const requestIdChars = 128
+
+/** Characters of a session's id. */
+export const sessionIdChars = 128
+
+/** Characters of the ids that the platform gives: turns, messages, calls, terminals, questions and the like. */
+export const identifierChars = 256
+
+/** Characters of names: agent types, tools, titles of sessions. */
+export const nameChars = 256
+
+/** Characters of a file's path. */
+export const pathChars = 2048
+
+/** Names in `environment`, and in `secrets`. */
+export const variables = 256
+
+/** Levels of arrays and objects in a JSON value; deeper ones cannot be printed safely by every client. */
+export const jsonDepth = 256

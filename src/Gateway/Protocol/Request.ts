@@ -1,0 +1,140 @@
+/** What clients send. Members that a request does not have are ignored, so that newer clients can talk to it. */
+import { Schema } from "effect"
+import { Count, Epoch, Identifier, Name, optional, Path, RequestId, SessionId } from "./Fields.ts"
+import { Json } from "./Json.ts"
+import { variables } from "./Variables.ts"
+
+const request = <Type extends string, Fields extends Schema.Struct.Fields>(
+  type: Type,
+  description: string,
+  fields: Fields
+) =>
+  Schema.Struct({ type: Schema.Literal(type), id: RequestId, ...fields }).annotations({ identifier: type, description })
+
+/** Makes a session; it has no instance until it is started or needs one. */
+export const CreateSession = request("create_session", "Makes a session, inactive at first.", {
+  agentType: Name,
+  title: optional(Name),
+  /** Where and how the agent is deployed; passed on to the platform as it is. */
+  deployment: optional(Json),
+  environment: optional(variables(Schema.String, "Environment variables of the agent.")),
+  secrets: optional(variables(Schema.Redacted(Schema.String), "Secrets for the agent, kept in memory only."))
+})
+
+/** Asks for all sessions of the tenant. */
+export const ListSessions = request("list_sessions", "Asks for all sessions of the tenant.", {})
+
+/** Asks for one session. */
+export const GetSession = request("get_session", "Asks for one session.", { sessionId: SessionId })
+
+/** Activates a session; answered once it is active. */
+export const StartSession = request("start_session", "Activates a session; answered once it is active.", {
+  sessionId: SessionId
+})
+
+/** Stops a session's instance; answered once it is inactive. */
+export const StopSession = request("stop_session", "Stops a session's instance; answered once it is inactive.", {
+  sessionId: SessionId
+})
+
+/** Deletes a session and its history, stopping it first. */
+export const DeleteSession = request("delete_session", "Stops a session and deletes it with its history.", {
+  sessionId: SessionId
+})
+
+/** Asks for a session's events, those after a place in its history and all to come. */
+export const Subscribe = request("subscribe", "Asks for a session's events: those missed, then those to come.", {
+  sessionId: SessionId,
+  /** The last `seq` that the client has; 0 where absent, which asks for all that is kept. */
+  afterSeq: optional(Count),
+  /** The epoch that `afterSeq` belongs to; not checked where absent. */
+  epoch: optional(Epoch)
+})
+
+/** Ends a subscription. */
+export const Unsubscribe = request("unsubscribe", "Ends a subscription.", { sessionId: SessionId })
+
+/** Sends a user's message, which starts a turn. */
+export const SendMessage = request(
+  "send_message",
+  "Sends a message, which starts a turn; activates the session first.",
+  {
+    sessionId: SessionId,
+    content: Schema.String.pipe(Schema.minLength(1, { message: () => "must not be empty" }))
+  }
+)
+
+/** Ends a turn before its time. */
+export const InterruptTurn = request("interrupt_turn", "Ends a turn before its time.", {
+  sessionId: SessionId,
+  /** The turn in progress where absent. */
+  turnId: optional(Identifier)
+})
+
+/** Answers a question or an approval that the agent asked for. */
+export const AnswerRequest = request("answer", "Answers a question or a request for approval.", {
+  sessionId: SessionId,
+  requestId: Identifier,
+  answer: Json
+})
+
+/** Asks for the files below a directory. */
+export const ListFiles = request("list_files", "Asks for the files below a directory of the workspace.", {
+  sessionId: SessionId,
+  path: optional(Path),
+  depth: optional(Count)
+})
+
+/** Asks for a file as it is now. */
+export const ReadFile = request("read_file", "Asks for a file as it is now.", { sessionId: SessionId, path: Path })
+
+/** Asks for all iterations of a file. */
+export const FileHistory = request("file_history", "Asks for all iterations of a file.", {
+  sessionId: SessionId,
+  path: Path
+})
+
+/** Asks for a file as it was at an iteration. */
+export const FileAtIteration = request("file_at_iteration", "Asks for a file as it was at an iteration.", {
+  sessionId: SessionId,
+  path: Path,
+  iteration: Count
+})
+
+/** Asks for a sign of life. */
+export const Ping = request("ping", "Asks for a sign of life.", {})
+
+/** Everything that clients send. */
+export const Request = Schema.Union(
+  CreateSession,
+  ListSessions,
+  GetSession,
+  StartSession,
+  StopSession,
+  DeleteSession,
+  Subscribe,
+  Unsubscribe,
+  SendMessage,
+  InterruptTurn,
+  AnswerRequest,
+  ListFiles,
+  ReadFile,
+  FileHistory,
+  FileAtIteration,
+  Ping
+)
+
+/** A request as the gateway handles it, secrets redacted. */
+export type Request = (typeof Request)["Type"]
+
+/** A request as it travels. */
+export type RequestFrame = (typeof Request)["Encoded"]
+
+/** The names of requests. */
+export type RequestType = Request["type"]
+
+/** The request of one type. */
+export type RequestOf<Type extends RequestType> = Extract<Request, { readonly type: Type }>
+
+/** The names of all requests. */
+export const requestTypes: ReadonlyArray<RequestType> = Request.members.map(({ fields }) => fields.type.literals[0])
