@@ -40,15 +40,19 @@ export const help = (): string =>
 const startFailed = ({ message }: { readonly message: string }) =>
   new CommandFailed({ message: `causeway cannot start. ${message}`, exitCode: 1 })
 
-/** A second signal must not cut short what the first one began: Node kills a process that listens to none. */
-const outliveSignals = Effect.sync(() => {
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => undefined)
+/** What would end a Node process by default, and must not cut short a request or what the first signal began. */
+const outlive = Effect.sync(() => {
+  const ignore = () => undefined
+  // A second signal.
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, ignore)
+  // A reader of the log that went away.
+  for (const output of [process.stdout, process.stderr]) output.on("error", ignore)
 })
 
 const serve = Effect.gen(function* () {
   const configuration = yield* Effect.mapError(Configuration.load, startFailed)
   const logging = Logging.layer({ level: configuration.logLevel, format: configuration.devMode ? "pretty" : "json" })
-  yield* outliveSignals
+  yield* outlive
   return yield* Layer.launch(Server.layer(configuration)).pipe(Effect.mapError(startFailed), Effect.provide(logging))
 }).pipe(
   Effect.withConfigProvider(Configuration.environment),

@@ -52,7 +52,7 @@ describe("Server", () => {
   it.scoped("in dev mode prints lines that work as pasted", () =>
     Effect.gen(function* () {
       const server = yield* launch({ DEV_MODE: "true" })
-      const [, base] = yield* server.shows(/dev mode, at (\S+)\n[^]*(?: {2}curl.*\n){3}/)
+      const [, base] = yield* server.shows(/dev mode, at (\S+)\n[\s\S]*(?: {2}curl.*\n){3}/)
       const lines = server.output.stdout.split("\n").filter(line => line.startsWith("  curl"))
       const [set, read, follow] = yield* Effect.forEach(lines, line => shell(line))
       const entry = JSON.parse(set!)
@@ -147,6 +147,58 @@ describe("Server", () => {
       assert.strictEqual(headers.connection, "close")
       assert.strictEqual(JSON.parse(stored).version, 1)
       assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
+    })
+  )
+
+  it.scoped("outlives the reader of its log", () =>
+    Effect.gen(function* () {
+      const server = yield* launch(secrets)
+      yield* server.shows(/"Listening"/)
+      yield* server.abandonOutput
+      yield* server.kill("SIGTERM")
+      assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
+      assert.strictEqual(server.output.stderr, "")
+    })
+  )
+
+  it.scoped("sends the traces of requests to a collector", () =>
+    Effect.gen(function* () {
+      const bodies: Array<string> = []
+      const collector = yield* Effect.acquireRelease(
+        Effect.async<Http.Server>(resume => {
+          const server = Http.createServer((request, response) => {
+            request.on("data", chunk => bodies.push(String(chunk)))
+            request.on("end", () => response.end("{}"))
+          }).listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
+        }),
+        server =>
+          Effect.sync(() => {
+            server.close()
+            server.closeAllConnections()
+          })
+      )
+      const address = collector.address()
+      const collectorPort = typeof address === "object" && address !== null ? address.port : 0
+      const server = yield* launch({
+        ...secrets,
+        OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${collectorPort}`,
+        OTEL_SERVICE_NAME: "tested"
+      })
+      const [, port] = yield* server.shows(/"port":(\d+)/)
+      const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
+      const headers = {
+        authorization: `Bearer ${secrets.KV_API_KEY}`,
+        traceparent: `00-${traceId}-00f067aa0ba902b7-01`
+      }
+      yield* Effect.promise(() =>
+        answerOf(Http.get(`http://127.0.0.1:${port}/api/v1/changes`, { agent: false, headers }))
+      )
+      yield* server.kill("SIGTERM")
+      assert.deepStrictEqual(yield* server.ended, { code: 0, signal: null })
+      const sent = bodies.join("")
+      assert.include(sent, traceId)
+      assert.include(sent, '"tested"')
+      assert.notInclude(sent, "sesame")
     })
   )
 })

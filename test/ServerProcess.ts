@@ -47,6 +47,8 @@ export const launch = (env: Readonly<Record<string, string>>, args: ReadonlyArra
       output,
       ended: Effect.promise(() => ended),
       kill: (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal)),
+      /** Stops reading standard output, as a log shipper does that dies. */
+      abandonOutput: Effect.sync(() => child.stdout.destroy()),
       /** Waits until standard output has it; dies when the process ends without. */
       shows: (pattern: RegExp) =>
         Effect.async<RegExpExecArray>(resume => {

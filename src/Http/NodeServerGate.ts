@@ -135,6 +135,8 @@ export class Gate extends Http.Server {
         }
       }
       if (event === "upgrade" && target instanceof Duplex && head instanceof Buffer) {
+        // Node lets go of an upgraded connection: an error that nobody hears would end the process.
+        target.on("error", () => target.destroy())
         const refusal = this.#refusal(request)
         if (refusal !== undefined) {
           Raw.refuse(target, statusOf(refusal), refusal.error)

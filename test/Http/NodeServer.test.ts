@@ -1,5 +1,6 @@
 import * as Http from "node:http"
 import * as Net from "node:net"
+import { PassThrough } from "node:stream"
 import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as HttpServer from "@effect/platform/HttpServer"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
@@ -8,7 +9,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Chunk, Context, Deferred, Effect, Exit, Fiber, Layer, Scope, Stream, TestClock } from "effect"
 import * as Draining from "../../src/Http/Draining.ts"
 import * as NodeServer from "../../src/Http/NodeServer.ts"
-import { timing } from "../../src/Http/NodeServerGate.ts"
+import { Gate, timing } from "../../src/Http/NodeServerGate.ts"
 import { upgradeOf } from "../../src/Http/Upgrade.ts"
 
 const options: NodeServer.Options = { host: "127.0.0.1", port: 0 }
@@ -283,6 +284,14 @@ describe("NodeServer", () => {
       assert.strictEqual(yield* Deferred.await(seen), "early")
     })
   )
+
+  it("survives the errors of connections that asked for an upgrade", () => {
+    const gate = new Gate(timing)
+    const socket = new PassThrough()
+    gate.emit("upgrade", new Http.IncomingMessage(new Net.Socket()), socket, Buffer.alloc(0))
+    socket.emit("error", new Error("ECONNRESET"))
+    assert.isTrue(socket.destroyed)
+  })
 
   it.scoped("says why it cannot listen", () =>
     Effect.gen(function* () {
