@@ -18,9 +18,12 @@ import { type AllowedMethods, allowedMethods, problemOfTarget, routable } from "
 /** What a client is told of a defect: the detail is for the log. */
 export const defect = () => new InternalServerError({ error: "Internal server error" })
 
+/** What a target in absolute form (RFC 9112, 3.2.2) has before its path. */
+const origin = /^https?:\/\/[^/]*/i
+
 /** What a request is told that no route took. */
 export const unrouted = (target: string, allowed: AllowedMethods): ApiError => {
-  const path = target.split("?", 1)[0]!
+  const path = target.split("?", 1)[0]!.replace(origin, "")
   const allow = allowed(path)
   return allow === undefined
     ? new NotFound({ error: "Not found" })

@@ -3,6 +3,7 @@ import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Effect, type Layer, type Scope } from "effect"
 import type { AnyEndpoints, Incoming, Requirements } from "./Endpoints.ts"
 import { respond } from "./Reply.ts"
@@ -23,6 +24,11 @@ const incomingOf = (request: HttpServerRequest.HttpServerRequest): Incoming => (
   authorization: request.headers.authorization,
   upgrade: upgradeOf(request)
 })
+
+const cutOff = (request: HttpServerRequest.HttpServerRequest): Effect.Effect<void> =>
+  Effect.sync(() => {
+    NodeHttpServerRequest.toServerResponse(request).destroy()
+  })
 
 /** The builder of a group of which nothing is known: its handlers were checked against it when they were written. */
 interface Builder<R> {
@@ -69,7 +75,7 @@ export const make = <
         built.handle(
           endpoint,
           ({ request, ...decoded }) =>
-            respond(handler({ ...decoded, incoming: incomingOf(request) } as never)).pipe(
+            respond(handler({ ...decoded, incoming: incomingOf(request) } as never), cutOff(request)).pipe(
               Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
             ) as Effect.Effect<HttpServerResponse.HttpServerResponse, never, Needs>
         ),

@@ -1,5 +1,5 @@
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import { Effect, type Scope, type Stream } from "effect"
+import { Effect, type Scope, Stream } from "effect"
 import { type ApiError, statusOf } from "./ApiError.ts"
 
 /**
@@ -66,13 +66,31 @@ export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse 
 }
 
 /**
+ * The platform's server ends a body that fails half-way as if it were whole: `cut` has to end the connection before
+ * that, so that no client takes the part for all.
+ */
+const cutOnFailure = (reply: Reply, cut: Effect.Effect<void>): Reply =>
+  reply.body === undefined || typeof reply.body === "string"
+    ? reply
+    : {
+        ...reply,
+        body: Stream.tapErrorCause(reply.body, cause =>
+          Effect.zipRight(Effect.logWarning("An answer was cut off half-way", cause), cut)
+        )
+      }
+
+/**
  * Runs a handler to a response, errors included, so that its headers survive in any host. An upgraded connection is
- * over by then, as the platform's server would write the response on it.
+ * over by then, as the platform's server would write the response on it. `cut` ends the connection at once.
  */
 export const respond = <R>(
-  handler: Effect.Effect<Reply, ApiError, R>
+  handler: Effect.Effect<Reply, ApiError, R>,
+  cut: Effect.Effect<void>
 ): Effect.Effect<HttpServerResponse.HttpServerResponse, never, R | Scope.Scope> =>
   handler.pipe(
     Effect.tap(reply => reply.upgraded ?? (reply.release && Effect.addFinalizer(() => reply.release!)) ?? Effect.void),
-    Effect.match({ onFailure: error => toResponse(fromError(error)), onSuccess: toResponse })
+    Effect.match({
+      onFailure: error => toResponse(fromError(error)),
+      onSuccess: reply => toResponse(cutOnFailure(reply, cut))
+    })
   )

@@ -1,29 +1,68 @@
 import { layer } from "@effect/vitest"
-import { Layer } from "effect"
+import { Layer, Logger } from "effect"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import type { Store } from "../../src/Kv/Store.ts"
 import type { Transport } from "../Harness.ts"
+import { batches } from "./Http/Batches.ts"
 import { bodies } from "./Http/Bodies.ts"
+import { polling, retention } from "./Http/Changes.ts"
+import { conditions } from "./Http/Conditions.ts"
+import { credentials } from "./Http/Credentials.ts"
 import { entries } from "./Http/Entries.ts"
+import { expiry } from "./Http/Expiry.ts"
 import { type Check, Site, site } from "./Http/Fixture.ts"
+import { lists } from "./Http/Lists.ts"
 import { names } from "./Http/Names.ts"
+import * as Outage from "./Http/Outage.ts"
+import { races } from "./Http/Races.ts"
+import { routing } from "./Http/Routing.ts"
 import { values } from "./Http/Values.ts"
 
-const parts = { entries, names, values, bodies }
+type AnyStore = Layer.Layer<Store | ChangeLog, unknown>
+
+const parts = {
+  entries,
+  names,
+  values,
+  bodies,
+  routing,
+  credentials,
+  conditions,
+  expiry,
+  lists,
+  batches,
+  polling,
+  retention,
+  races
+}
+
+const outages: ReadonlyArray<readonly [string, AnyStore, (check: Check) => void]> = [
+  ["the store is away", Outage.away, Outage.whileAway],
+  ["the store is busy", Outage.busy, Outage.whileBusy],
+  ["the store has a bug", Outage.broken, Outage.whenBroken],
+  ["the store fails half-way", Outage.failingHalfWay, Outage.whenCut]
+]
+
+/** Registers cases that share one service over the network. */
+const serving = (title: string, transport: Transport, store: AnyStore, register: (check: Check) => void): void => {
+  // Some cases make the service log what they break on purpose.
+  const quiet = Logger.remove(Logger.defaultLogger)
+  layer(Layer.provide(Layer.scoped(Site, site(transport, store)), quiet), { excludeTestServices: true })(title, it => {
+    register((name, body) => it.scoped(name, body))
+  })
+}
 
 /**
- * What the service must do at its socket, whatever serves it and whatever it keeps its data in.
- *
- * The cases of a part share one service, which is built on an empty store.
+ * What the service must do at its socket, whatever serves it and whatever it keeps its data in: each part gets a
+ * service over an empty store, built from `store`.
  */
-export const httpSuite = (transport: Transport, name: string, store: Layer.Layer<Store | ChangeLog, unknown>): void => {
+export const httpSuite = (transport: Transport, name: string, store: AnyStore): void => {
   for (const [part, register] of Object.entries(parts)) {
-    layer(Layer.scoped(Site, site(transport, store)), { excludeTestServices: true })(
-      `${transport.name}, ${name}: ${part}`,
-      it => {
-        const check: Check = (title, body) => it.scoped(title, body)
-        register(check)
-      }
-    )
+    serving(`${transport.name}, ${name}: ${part}`, transport, store, register)
   }
+}
+
+/** What the service must do at its socket when the store behind it fails. */
+export const outageSuite = (transport: Transport): void => {
+  for (const [what, store, register] of outages) serving(`${transport.name}: ${what}`, transport, store, register)
 }

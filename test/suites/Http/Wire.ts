@@ -110,6 +110,14 @@ export class Wire {
     return Effect.succeed(taken.answer)
   })
 
+  /** The next answer where it answers a HEAD, and so has no body whatever its headers say. */
+  readonly head: Effect.Effect<Answer | undefined> = this.when(() => {
+    const head = headOf(this.received)
+    if (head === undefined) return this.ended ? Effect.succeed(undefined) : undefined
+    this.received = this.received.subarray(head.length)
+    return Effect.succeed({ status: head.status, headers: head.headers, bytes: Buffer.alloc(0), text: "" })
+  })
+
   /** Waits until the server ends the connection; gives what it still sent. */
   readonly closed: Effect.Effect<Buffer> = this.when(() => (this.ended ? Effect.succeed(this.received) : undefined))
 

@@ -1,0 +1,261 @@
+import { expect } from "@effect/vitest"
+import { Duration, Effect, Fiber } from "effect"
+import {
+  batch,
+  bodyOf,
+  type ChangesBody,
+  type Check,
+  call,
+  changes,
+  end,
+  expectError,
+  follow,
+  put,
+  remove,
+  Site,
+  space,
+  telling
+} from "./Fixture.ts"
+
+const fill = (namespace: string, count: number) =>
+  batch(Array.from({ length: count }, (_, index) => ({ op: "set", namespace, key: `k${index}`, value: index })))
+
+const tenantOf = (namespace: string): string => namespace.slice("tenant:".length, namespace.indexOf("/"))
+
+/** Polling the change log. */
+export const polling = (check: Check) => {
+  check("the limit is 100 unless it is given, and above 1000 it is served as 1000", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const start = yield* end
+      yield* fill(namespace, 1000)
+      yield* fill(namespace, 5)
+      for (const [query, count] of [
+        ["", 100],
+        ["&limit=1", 1],
+        ["&limit=1000", 1000],
+        ["&limit=1001", 1000],
+        ["&limit=9007199254740991", 1000]
+      ] as const) {
+        const page = yield* changes(`after=${start}${query}`)
+        expect([query, page.changes.length, page.lastSeq]).toEqual([query, count, start + count])
+        expect(page.changes.map(change => change.seq)).toEqual(
+          Array.from({ length: count }, (_, index) => start + 1 + index)
+        )
+      }
+      const all = yield* follow(start)
+      expect(all).toHaveLength(1005)
+      expect(all.map(change => change.timestamp)).toEqual(all.map(change => change.timestamp).sort((a, b) => a - b))
+    })
+  )
+
+  check("after is 0 unless it is given", () =>
+    Effect.gen(function* () {
+      yield* put(space(), "k", 1)
+      const { changes: records } = yield* changes("limit=1")
+      expect(records.map(record => record.seq)).toEqual([1])
+      expect((yield* changes("after=0&limit=1")).changes).toEqual(records)
+      expect((yield* call("GET", "/api/v1/changes?after=00&limit=01")).status).toBe(200)
+    })
+  )
+
+  check("0, negative, fractional and absurd numbers are refused by name", () =>
+    Effect.gen(function* () {
+      for (const [name, values] of [
+        ["limit", ["0", "-1", "1.5", "", "x", "1e3", "0x1", "NaN", "Infinity", "%2B1", "1%20", "99999999999999999999"]],
+        ["after", ["-1", "1.5", "", "x", "-0", "1e3", "null", "9007199254740992", "99999999999999999999"]],
+        ["wait", ["-1", "61", "1.5", "", "forever"]]
+      ] as const) {
+        for (const value of values) {
+          const answer = yield* call("GET", `/api/v1/changes?${name}=${value}`)
+          expect([name, value, answer.status]).toEqual([name, value, 400])
+          expectError(answer, 400, name)
+        }
+      }
+      for (const route of ["stream", "ws"]) {
+        for (const query of ["limit=0", "after=-1", "after=x", "tenant=a&tenant=b"]) {
+          const answer = yield* call("GET", `/api/v1/changes/${route}?${query}`)
+          expectError(answer, 400, query.split("=", 1)[0]!)
+        }
+      }
+    })
+  )
+
+  check("with nothing newer, lastSeq is after", () =>
+    Effect.gen(function* () {
+      yield* put(space(), "k", 1)
+      const last = yield* end
+      const answer = yield* call("GET", `/api/v1/changes?after=${last}`)
+      expect([answer.text, telling(answer)]).toEqual([
+        `{"changes":[],"lastSeq":${last}}`,
+        { "content-type": "application/json" }
+      ])
+      expect((yield* changes(`after=${last}&wait=0`)).lastSeq).toBe(last)
+    })
+  )
+
+  check("an after beyond the end is told where the end is, at once", () =>
+    Effect.gen(function* () {
+      yield* put(space(), "k", 1)
+      const last = yield* end
+      for (const query of [`after=${last + 1}`, `after=${last + 1000}&wait=60`, "after=9007199254740991&wait=60"]) {
+        expect(yield* changes(query)).toEqual({ changes: [], lastSeq: last })
+        expect(yield* changes(`${query}&tenant=nobody`)).toEqual({ changes: [], lastSeq: last })
+      }
+    })
+  )
+
+  check("a tenant sees its own changes, and lastSeq goes past those of others", () =>
+    Effect.gen(function* () {
+      const [mine, other] = [space(), space()]
+      const tenant = tenantOf(mine)
+      const start = yield* end
+      yield* put(mine, "a", 1)
+      yield* put(other, "b", 2)
+      yield* put(`tenant:${tenant}`, "c", 3)
+      yield* put(`tenant:${tenant}x/y`, "d", 4)
+      yield* put(`xtenant:${tenant}/y`, "e", 5)
+      yield* put(`tenant:${tenant}/deep/er`, "f", 6)
+      yield* put(`Tenant:${tenant}/y`, "g", 7)
+      const page = yield* changes(`after=${start}&tenant=${tenant}`)
+      expect(page.changes.map(({ key, tenantId }) => [key, tenantId])).toEqual([
+        ["a", tenant],
+        ["c", tenant],
+        ["f", tenant]
+      ])
+      expect(page.lastSeq).toBe(start + 7)
+      const first = yield* changes(`after=${start}&tenant=${tenant}&limit=1`)
+      expect([first.changes.length, first.lastSeq]).toEqual([1, start + 1])
+      const none = yield* changes(`after=${start}&tenant=${tenant}-nobody`)
+      expect(none).toEqual({ changes: [], lastSeq: start + 7 })
+      const all = yield* changes(`after=${start}&tenant=`)
+      expect(all.changes.map(change => change.tenantId)).toEqual([
+        tenant,
+        tenantOf(other),
+        tenant,
+        `${tenant}x`,
+        "",
+        tenant,
+        ""
+      ])
+    })
+  )
+
+  check("a tenant may be called anything", () =>
+    Effect.gen(function* () {
+      for (const tenant of ["a%b", "a+b", "a&b=c", "é😀", "a b", "x:y", "__proto__"]) {
+        const own = tenant + tenantOf(space())
+        const start = yield* end
+        yield* put(`tenant:${own}/x`, "k", 1)
+        const page = yield* changes(`after=${start}&tenant=${encodeURIComponent(own)}`)
+        expect(page.changes.map(change => change.tenantId)).toEqual([own])
+      }
+    })
+  )
+
+  check("a poll that waits is answered by the next write that concerns it", () =>
+    Effect.gen(function* () {
+      const [mine, other] = [space(), space()]
+      const start = yield* end
+      const waiting = yield* Effect.fork(changes(`after=${start}&wait=60`))
+      const filtered = yield* Effect.fork(changes(`after=${start}&wait=60&tenant=${tenantOf(mine)}`))
+      yield* put(other, "k", 1)
+      const first = yield* Fiber.join(waiting)
+      expect(first.changes.map(change => change.namespace)).toEqual([other])
+      yield* put(mine, "k", 2)
+      const second = yield* Fiber.join(filtered)
+      expect(second.changes.map(change => [change.namespace, change.seq])).toEqual([[mine, start + 2]])
+      expect(second.lastSeq).toBe(start + 2)
+    })
+  )
+
+  check("many polls wait at once, and one write answers them all", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const start = yield* end
+      const waiting = yield* Effect.fork(
+        Effect.forEach(Array.from({ length: 60 }), () => changes(`after=${start}&wait=60`), {
+          concurrency: "unbounded"
+        })
+      )
+      yield* put(namespace, "k", 1)
+      const pages = yield* Fiber.join(waiting)
+      for (const page of pages) expect(page).toEqual(pages[0])
+    })
+  )
+
+  check("Server-Sent Events carry the records, and the connection goes on", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Site
+      const namespace = space()
+      const start = yield* end
+      yield* put(namespace, "a", "x\ny")
+      const polled = yield* call("GET", `/api/v1/changes?after=${start}`)
+      const [record] = bodyOf<ChangesBody>(polled).changes
+      const received = yield* Effect.promise(async signal => {
+        const headers = { authorization: "Bearer key-that-reads", "last-event-id": String(start) }
+        const answer = await fetch(`${url}/api/v1/changes/stream?after=0`, { headers, signal })
+        const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
+        let text = ""
+        while (!text.includes("data:") || !text.endsWith("\n\n")) text += (await reader.read()).value ?? ""
+        await reader.cancel()
+        return {
+          status: answer.status,
+          type: answer.headers.get("content-type"),
+          cache: answer.headers.get("cache-control"),
+          text
+        }
+      })
+      expect(received).toMatchObject({ status: 200, type: "text/event-stream", cache: "no-store" })
+      const event = received.text.slice(received.text.indexOf(`id: ${start + 1}\n`))
+      expect(event).toBe(`id: ${start + 1}\ndata: ${JSON.stringify(record)}\n\n`)
+      for (const id of ["x", "-1", "1.5", "1 2"]) {
+        const answer = yield* call("GET", "/api/v1/changes/stream", { headers: { "last-event-id": id } })
+        expectError(answer, 400, "Last-Event-ID")
+      }
+    })
+  )
+
+  check("what is no WebSocket handshake is 500 on the WebSocket route", () =>
+    Effect.gen(function* () {
+      expectError(yield* call("GET", "/api/v1/changes/ws"), 500, "WebSocket")
+    })
+  )
+}
+
+/** Trims until everything up to `seq` is gone: a record has to be older than now. */
+const trimAll = (seq: number) =>
+  Effect.gen(function* () {
+    const { log } = yield* Site
+    const trimmed = Effect.match(log.read({ after: 0, limit: 1, tenant: "" }), {
+      onFailure: error => (error._tag === "HistoryTrimmed" ? error.trimmedSeq : 0),
+      onSuccess: () => 0
+    })
+    yield* Effect.repeat(Effect.zipRight(log.trim(Duration.zero), trimmed), { until: reached => reached === seq })
+  })
+
+/** What retention does to those who follow; it trims the log, and so has a service to itself. */
+export const retention = (check: Check) => {
+  check("a reader that fell out of the history is told to list again", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      for (const value of [1, 2, 3]) yield* put(namespace, "k", value)
+      yield* remove(namespace, "k")
+      yield* put(namespace, "other", 1)
+      const last = yield* end
+      yield* trimAll(last - 1)
+      for (const after of [0, 1, last - 2]) {
+        for (const query of ["", "&wait=60", "&tenant=x", "&limit=1"]) {
+          const answer = yield* call("GET", `/api/v1/changes?after=${after}${query}`)
+          expectError(answer, 410, String(last - 1), "list again", "Kv-Last-Seq")
+        }
+        expectError(yield* call("GET", `/api/v1/changes/stream?after=${after}`), 410, "list again")
+      }
+      const page = yield* changes(`after=${last - 1}`)
+      expect(page.changes.map(change => [change.seq, change.key])).toEqual([[last, "other"]])
+      expect(yield* changes(`after=${last}`)).toEqual({ changes: [], lastSeq: last })
+      // The tombstone went with its record.
+      expect((yield* put(namespace, "k", 1)).headers.etag).toBe('"1"')
+    })
+  )
+}

@@ -1,0 +1,171 @@
+import { expect } from "@effect/vitest"
+import { Effect, Layer, Stream } from "effect"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { JsonText } from "../../../src/Kv/Json.ts"
+import { Store, StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { keys } from "../../Harness.ts"
+import { at, batch, type Check, call, expectError, get, listAt, put, remove, telling } from "./Fixture.ts"
+
+const failing = (
+  fail: Effect.Effect<never, StoreUnavailable>,
+  commit: Effect.Effect<never, StoreUnavailable | StoreBusy> = fail
+): Layer.Layer<Store | ChangeLog> =>
+  Layer.mergeAll(
+    Layer.succeed(Store, {
+      get: () => fail,
+      list: () => fail,
+      listAll: () => commit,
+      commit: () => commit,
+      ready: Effect.succeed(false)
+    }),
+    Layer.succeed(ChangeLog, {
+      read: () => fail,
+      lastSeq: fail,
+      awaitPast: () => Effect.never,
+      trim: () => fail,
+      expire: fail
+    })
+  )
+
+/** More than fits into any buffer on the way, so that a part is out before the failure. */
+const longValue = JsonText(JSON.stringify("x".repeat(256 * 1024)))
+
+const secret = "disk 7 of host db-3 is on fire"
+
+/** A store that cannot be reached. */
+export const away = failing(new StoreUnavailable({ reason: secret }))
+
+/** A store that reads on and takes no more writes for three seconds. */
+export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
+  Layer.succeed(Store, {
+    get: () => Effect.succeedNone,
+    list: () => Effect.succeed({ entries: [], lastSeq: 0, more: true }),
+    listAll: () => new StoreBusy({ retryAfterSeconds: 3 }),
+    commit: () => new StoreBusy({ retryAfterSeconds: 3 }),
+    ready: Effect.succeed(true)
+  }),
+  Layer.succeed(ChangeLog, {
+    read: () => Effect.succeed({ changes: [], lastSeq: 0 }),
+    lastSeq: Effect.succeed(0),
+    awaitPast: () => Effect.never,
+    trim: () => Effect.succeed(0),
+    expire: Effect.succeed(0)
+  })
+)
+
+/** A store with a bug. */
+export const broken = failing(Effect.die(new Error(secret)))
+
+/** A store that fails half-way through a long list. */
+export const failingHalfWay: Layer.Layer<Store | ChangeLog> = Layer.effect(
+  Store,
+  Effect.map(Store, store => ({
+    ...store,
+    list: () => Effect.succeed({ entries: [], lastSeq: 0, more: true }),
+    listAll: () =>
+      Effect.succeed({
+        lastSeq: 0,
+        portions: Stream.concat(
+          Stream.make([
+            { namespace: "n", key: "k", value: longValue, version: 1, updatedBy: "api", updatedAt: 0, expiresAt: null }
+          ]),
+          Stream.fail(new StoreUnavailable({ reason: secret }))
+        )
+      })
+  }))
+).pipe(Layer.provideMerge(busy))
+
+const everything = [
+  ["GET", listAt("n")],
+  ["GET", `${listAt("n")}?limit=1`],
+  ["GET", at("n", "k")],
+  ["PUT", at("n", "k")],
+  ["DELETE", at("n", "k")],
+  ["POST", "/api/v1/batch"],
+  ["GET", "/api/v1/changes"],
+  ["GET", "/api/v1/changes?wait=60"],
+  ["GET", "/api/v1/changes/stream"]
+] as const
+
+const extras = { json: { value: 1, operations: [{ op: "delete", namespace: "n", key: "k" }] } }
+
+const json = { "content-type": "application/json" }
+
+/** While the store is away. */
+export const whileAway = (check: Check) => {
+  check("every key-value route is 503 with Retry-After, and nothing of the reason shows", () =>
+    Effect.gen(function* () {
+      for (const [method, target] of everything) {
+        const answer = yield* call(method, target, method === "GET" || method === "DELETE" ? {} : extras)
+        expect([target, answer.status, answer.text]).toEqual([target, 503, '{"error":"Store unavailable"}'])
+        expect(telling(answer)).toEqual({ ...json, "retry-after": "1" })
+      }
+    })
+  )
+
+  check("what is wrong with a request, or with its credential, is still told first", () =>
+    Effect.gen(function* () {
+      expect((yield* get("n", "k", { key: null })).status).toBe(401)
+      expect((yield* remove("n", "k", { key: keys.read })).status).toBe(403)
+      expect((yield* put("n", "x".repeat(2000), 1)).status).toBe(400)
+      expect((yield* call("PUT", at("n", "k"), { body: "{" })).status).toBe(400)
+      expect((yield* batch([])).status).toBe(200)
+    })
+  )
+
+  check("the service lives and says that it is not ready, with 200", () =>
+    Effect.gen(function* () {
+      for (const [target, text] of [
+        ["/api/v1/health", '{"ok":true}'],
+        ["/api/v1/ready", '{"ok":false}'],
+        ["/api/v1/cluster/status", '{"ok":false,"mode":"store"}'],
+        ["/api/v1/cluster/leader", '{"leader":null,"address":null,"mode":"store"}']
+      ] as const) {
+        const answer = yield* call("GET", target)
+        expect([answer.status, answer.text, telling(answer)]).toEqual([200, text, json])
+      }
+      expect((yield* call("POST", "/api/v1/cluster/join", { json: {} })).status).toBe(410)
+      expect((yield* call("GET", "/api/v1/openapi.json")).status).toBe(200)
+    })
+  )
+}
+
+/** While the store takes no more writes. */
+export const whileBusy = (check: Check) => {
+  check("a write is 503 and Retry-After says for how long; reads go on", () =>
+    Effect.gen(function* () {
+      const refused = [yield* put("n", "k", 1), yield* remove("n", "k"), yield* batch(extras.json.operations)]
+      for (const answer of [...refused, yield* call("GET", listAt("n"))]) {
+        expectError(answer, 503, "waiting")
+        expect(telling(answer)).toEqual({ ...json, "retry-after": "3" })
+      }
+      expectError(yield* get("n", "k"), 404, "Not found")
+      expect((yield* call("GET", "/api/v1/ready")).text).toBe('{"ok":true}')
+    })
+  )
+}
+
+/** When the store has a bug. */
+export const whenBroken = (check: Check) => {
+  check("a defect is 500 in general terms, on a connection that goes on", () =>
+    Effect.gen(function* () {
+      for (const [method, target] of everything) {
+        const answer = yield* call(method, target, method === "GET" || method === "DELETE" ? {} : extras)
+        expect([target, answer.status, answer.text]).toEqual([target, 500, '{"error":"Internal server error"}'])
+        expect(telling(answer)).toEqual(json)
+      }
+      expect((yield* call("GET", "/api/v1/health")).text).toBe('{"ok":true}')
+    })
+  )
+}
+
+/** When the store goes away half-way through a list. */
+export const whenCut = (check: Check) => {
+  check("a list that cannot be finished is cut, so that nobody takes a part for the whole", () =>
+    Effect.gen(function* () {
+      const outcome = yield* Effect.either(call("GET", listAt("n")))
+      expect(outcome._tag).toBe("Left")
+      expect((yield* call("GET", "/api/v1/health")).text).toBe('{"ok":true}')
+    })
+  )
+}

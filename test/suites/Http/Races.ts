@@ -1,0 +1,144 @@
+import { expect } from "@effect/vitest"
+import { Deferred, Effect } from "effect"
+import {
+  batch,
+  bodyOf,
+  type ChangeBody,
+  type Check,
+  changes,
+  changesOf,
+  type EntryBody,
+  end,
+  get,
+  put,
+  remove,
+  space
+} from "./Fixture.ts"
+
+const range = (count: number): ReadonlyArray<number> => Array.from({ length: count }, (_, index) => index)
+
+const all = { concurrency: "unbounded" } as const
+
+/** Many clients at once. */
+export const races = (check: Check) => {
+  check("200 writers of one key get consecutive versions", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const start = yield* end
+      const answers = yield* Effect.forEach(range(200), value => put(namespace, "k", value), all)
+      const entries = answers.map(answer => bodyOf<EntryBody>(answer))
+      expect(entries.map(entry => entry.version).sort((a, b) => a - b)).toEqual(range(200).map(index => index + 1))
+      const records = yield* changesOf(namespace, start)
+      const written = new Map(entries.map(entry => [entry.version, entry.value]))
+      expect(records.map(record => [record.version, record.value])).toEqual(
+        range(200).map(index => [index + 1, written.get(index + 1)])
+      )
+      expect(bodyOf(yield* get(namespace, "k"))).toMatchObject({ version: 200, value: written.get(200) })
+    })
+  )
+
+  check("of many who create one key, exactly one does", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const create = (value: number) => put(namespace, "k", value, { headers: { "if-none-match": "*" } })
+      const answers = yield* Effect.forEach(range(50), create, all)
+      expect(answers.map(answer => answer.status).sort()).toEqual([200, ...range(49).map(() => 412)])
+      const winner = answers.findIndex(answer => answer.status === 200)
+      expect(bodyOf(yield* get(namespace, "k"))).toMatchObject({ version: 1, value: winner })
+    })
+  )
+
+  check("counting up with If-Match loses nothing", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      yield* put(namespace, "k", 0)
+      const countUp = Effect.repeat(
+        Effect.flatMap(get(namespace, "k"), answer => {
+          const { value } = bodyOf<{ readonly value: number }>(answer)
+          return put(namespace, "k", value + 1, { headers: { "if-match": answer.headers.etag } })
+        }),
+        { until: answer => answer.status === 200 }
+      )
+      yield* Effect.forEach(range(30), () => countUp, all)
+      expect(bodyOf(yield* get(namespace, "k"))).toMatchObject({ value: 30, version: 31 })
+    })
+  )
+
+  check("of many who delete one key, exactly one does", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      yield* put(namespace, "k", 1)
+      const answers = yield* Effect.forEach(range(30), () => remove(namespace, "k"), all)
+      expect(answers.filter(answer => answer.text === '{"deleted":true}')).toHaveLength(1)
+    })
+  )
+
+  check("batches never interleave in the feed", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const start = yield* end
+      const operations = (writer: number) =>
+        range(20).map(index => ({ op: "set", namespace, key: `k${index}`, value: [writer, index] }))
+      const single = (value: number) => put(namespace, "single", value)
+      yield* Effect.all(
+        [Effect.forEach(range(40), writer => batch(operations(writer)), all), Effect.forEach(range(40), single, all)],
+        all
+      )
+      const records = yield* changesOf(namespace, start)
+      expect(records).toHaveLength(840)
+      for (let at = 0; at < records.length; ) {
+        if (records[at]!.key === "single") {
+          at++
+          continue
+        }
+        const [writer] = records[at]!.value as ReadonlyArray<number>
+        const together = records.slice(at, at + 20)
+        expect(together.map(record => record.value)).toEqual(range(20).map(index => [writer, index]))
+        at += 20
+      }
+    })
+  )
+
+  check("pollers that race writers see every seq once and in order", () =>
+    Effect.gen(function* () {
+      const namespaces = range(4).map(() => space())
+      const start = yield* end
+      const done = yield* Deferred.make<number>()
+      const poller = (limit: number, wait: number) =>
+        Effect.gen(function* () {
+          const seen: Array<ChangeBody> = []
+          for (let after = start; ; ) {
+            const finished = yield* Deferred.poll(done)
+            const page = yield* changes(
+              `after=${after}&limit=${limit}${finished._tag === "None" ? `&wait=${wait}` : ""}`
+            )
+            seen.push(...page.changes)
+            after = page.lastSeq
+            if (finished._tag === "Some" && page.changes.length === 0) return seen
+          }
+        })
+      const writers = Effect.gen(function* () {
+        yield* Effect.forEach(
+          range(300),
+          index => {
+            const namespace = namespaces[index % 4]!
+            if (index % 7 === 0)
+              return batch(range(5).map(part => ({ op: "set", namespace, key: `b${part}`, value: index })))
+            return index % 5 === 0 ? remove(namespace, `k${index % 10}`) : put(namespace, `k${index % 10}`, index)
+          },
+          { concurrency: 16, discard: true }
+        )
+        const last = yield* end
+        yield* Deferred.succeed(done, last)
+        // Wakes those who wait after the last of the writes.
+        yield* put(namespaces[0]!, "last", true)
+        return last + 1
+      })
+      const pollers = [poller(1000, 60), poller(7, 60), poller(1, 0), poller(100, 0)]
+      const [last, ...views] = yield* Effect.all([writers, ...pollers], all)
+      for (const view of views) {
+        expect(view.map(record => record.seq)).toEqual(range(last - start).map(index => start + 1 + index))
+      }
+    })
+  )
+}

@@ -1,0 +1,186 @@
+import { expect } from "@effect/vitest"
+import { Effect } from "effect"
+import * as Contract from "./Contract.ts"
+import {
+  at,
+  bodyOf,
+  type Check,
+  call,
+  expectError,
+  get,
+  head,
+  items,
+  listAt,
+  put,
+  space,
+  telling,
+  wire
+} from "./Fixture.ts"
+
+/** A target for each template. */
+const fill = (path: string, namespace: string): string =>
+  path.replace(":namespace", encodeURIComponent(namespace)).replace(":key", "k")
+
+/** The methods that node's parser knows and a client may send without further ado. */
+const methods = ["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "LINK", "PURGE"]
+
+const endless = ["/api/v1/changes/stream"]
+
+/** Paths, methods and queries. */
+export const routing = (check: Check) => {
+  check("HEAD is answered as GET is, without the body, wherever there is a GET", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      yield* put(namespace, "k", { a: 1 })
+      const connection = yield* wire
+      for (const { method, path } of Contract.routes) {
+        if (method !== "GET") continue
+        const target = fill(path, namespace)
+        const answer = yield* call("HEAD", target)
+        if (endless.includes(path)) {
+          expect([answer.status, answer.headers["content-type"]]).toEqual([200, "text/event-stream"])
+        } else {
+          const full = yield* call("GET", target)
+          expect([path, answer.status, telling(answer)]).toEqual([path, full.status, telling(full)])
+          expect([path, answer.headers["content-length"]]).toEqual([path, full.headers["content-length"]])
+        }
+        // Not a byte of a body is left on the connection for the next answer to stumble over.
+        yield* connection.send(head(`HEAD ${target}`))
+        expect((yield* connection.head)?.status).toBe(answer.status)
+      }
+      yield* connection.send(head("GET /api/v1/health"))
+      expect((yield* connection.answer)?.text).toBe('{"ok":true}')
+    })
+  )
+
+  check("HEAD keeps preconditions and errors", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      expect((yield* call("HEAD", at(namespace, "k"))).status).toBe(404)
+      yield* put(namespace, "k", 1)
+      const same = yield* call("HEAD", at(namespace, "k"), { headers: { "if-none-match": '"1"' } })
+      expect([same.status, telling(same)]).toEqual([304, { etag: '"1"' }])
+      const other = yield* call("HEAD", at(namespace, "k"), { headers: { "if-match": '"2"' } })
+      expect([other.status, other.headers.etag]).toEqual([412, '"1"'])
+      expect((yield* call("HEAD", at(namespace, "k"), { key: null })).status).toBe(401)
+      expect((yield* call("HEAD", `${listAt(namespace)}?limit=0`)).status).toBe(400)
+    })
+  )
+
+  check("a method that a path does not take is 405 and says which it does", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const targets = new Map<string, Set<string>>()
+      for (const { method, path } of Contract.routes) {
+        const allowed = targets.get(path) ?? new Set()
+        allowed.add(method)
+        if (method === "GET") allowed.add("HEAD")
+        targets.set(path, allowed)
+      }
+      for (const [path, allowed] of targets) {
+        for (const method of methods.filter(method => !allowed.has(method))) {
+          const answer = yield* call(method, fill(path, namespace))
+          expect([method, path, answer.status]).toEqual([method, path, 405])
+          expect(telling(answer)).toEqual({
+            allow: [...allowed].sort().join(", "),
+            "content-type": "application/json"
+          })
+          if (method !== "HEAD") expectError(answer, 405, "Method not allowed")
+        }
+      }
+    })
+  )
+
+  check("a path that is not exactly a route is 404", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      yield* put(namespace, "k", 1)
+      const entry = at(namespace, "k")
+      for (const target of [
+        "/",
+        "/api",
+        "/api/v1",
+        "/api/v1/",
+        "/api/v2/health",
+        "/api/v1/kv",
+        "/api/v1/health/",
+        "/api/v1/Health",
+        "/API/v1/health",
+        "/api/V1/kv/n/k",
+        "//api/v1/health",
+        "/api//v1/health",
+        "/api/v1//health",
+        "/api/v1/batch/",
+        "/api/v1/changes/",
+        "/api/v1/changes/nothing",
+        "/api/v1/openapi.yaml",
+        `${entry}/`,
+        `${entry}/more`,
+        `/api/v1/kv/a/b/c/d`,
+        "/api%2fv1/health",
+        "/favicon.ico",
+        "/.env",
+        `/${"x".repeat(8192)}`,
+        `/api/v1/${"x/".repeat(4096)}`
+      ]) {
+        const answer = yield* call("GET", target)
+        expect([target, answer.status, answer.text]).toEqual([target, 404, '{"error":"Not found"}'])
+      }
+    })
+  )
+
+  check("a target in absolute form is read by its path", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      yield* put(namespace, "k", 1)
+      const connection = yield* wire
+      yield* connection.send(head(`GET http://localhost${at(namespace, "k")}`))
+      expect(bodyOf((yield* connection.answer)!)).toMatchObject({ key: "k" })
+      yield* connection.send(head("PATCH http://localhost/api/v1/health"))
+      const refused = (yield* connection.answer)!
+      expect([refused.status, refused.headers.allow]).toEqual([405, "GET, HEAD"])
+    })
+  )
+
+  check("letters that need no encoding may be encoded", () =>
+    Effect.gen(function* () {
+      expect((yield* call("GET", "/api/v1/%68ealth")).text).toBe('{"ok":true}')
+    })
+  )
+
+  check("a query that nobody knows is ignored, and one given twice or without sense is refused by name", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      for (const key of ["a", "b", "c"]) yield* put(namespace, key, 1)
+      const list = listAt(namespace)
+      for (const query of ["unknown=1", "unknown", "&&", "prefix=", "prefix", "__proto__=x", "Limit=0", "=", "a=b=c"]) {
+        expect([query, items(yield* call("GET", `${list}?${query}`)).length]).toEqual([query, 3])
+      }
+      for (const [target, name] of [
+        [`${list}?prefix=a&prefix=b`, "prefix"],
+        [`${list}?limit=1&limit=2`, "limit"],
+        [`${list}?limit`, "limit"],
+        [`${list}?limit=`, "limit"],
+        [`${list}?limit=0`, "limit"],
+        [`${list}?limit=1001`, "limit"],
+        [`${list}?limit=-1`, "limit"],
+        [`${list}?limit=1.5`, "limit"],
+        [`${list}?limit=1e2`, "limit"],
+        [`${list}?limit=0x10`, "limit"],
+        [`${list}?limit=%201`, "limit"],
+        [`${list}?limit=ten`, "limit"],
+        [`${list}?limit=99999999999999999999`, "limit"],
+        [`${list}?cursor=a&cursor=b`, "cursor"],
+        [`${at(namespace, "a")}?actor=x&actor=y`, "actor"],
+        ["/api/v1/changes?tenant=a&tenant=b", "tenant"],
+        ["/api/v1/changes?after=1&after=2", "after"]
+      ] as const) {
+        const method = target.includes("actor") ? "DELETE" : "GET"
+        const answer = yield* call(method, target)
+        expect([target, answer.status]).toEqual([target, 400])
+        expectError(answer, 400, name)
+      }
+      expect((yield* get(namespace, "a")).status).toBe(200)
+    })
+  )
+}
