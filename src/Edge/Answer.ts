@@ -18,11 +18,22 @@ const drained = (response: ServerResponse): Effect.Effect<void> =>
     })
   })
 
+/** How long a client may take nothing of what was sent to it, before it gives up its place to others. */
+const patience = "60 seconds"
+
+const write = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void, string> =>
+  Effect.suspend(() =>
+    response.write(chunk) || response.destroyed
+      ? Effect.void
+      : Effect.timeoutFail(drained(response), {
+          duration: patience,
+          onTimeout: () => `the client has read nothing for ${patience}`
+        })
+  )
+
 /** Sends a body bit by bit, as fast as the client takes it. A failure half-way cuts the connection. */
 const sendStream = (body: Stream.Stream<Uint8Array>, response: ServerResponse): Effect.Effect<void> =>
-  Stream.runForEach(body, chunk =>
-    Effect.suspend(() => (response.write(chunk) || response.destroyed ? Effect.void : drained(response)))
-  ).pipe(
+  Stream.runForEach(body, chunk => write(response, chunk)).pipe(
     Effect.zipRight(Effect.sync(() => response.end())),
     Effect.catchAllCause(cause =>
       Effect.zipRight(

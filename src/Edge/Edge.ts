@@ -16,7 +16,7 @@ import * as Body from "../Http/Body.ts"
 import type { AnyEndpoints, Requirements } from "../Http/Endpoints.ts"
 import { defect, unrouted } from "../Http/ErrorMiddleware.ts"
 import { fromError, type Reply } from "../Http/Reply.ts"
-import { allowedMethods, problemOfTarget } from "../Http/Routes.ts"
+import { allowedMethods, pathOf, problemOfTarget } from "../Http/Routes.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
 import { Limits } from "../Kv/Limits.ts"
 import * as Answer from "./Answer.ts"
@@ -103,7 +103,7 @@ export const make = <
       const target = mark === -1 ? url : url.slice(0, mark)
       const problem = problemOfTarget(url)
       if (problem !== undefined) return answer(fromError(new BadRequest({ error: problem })))
-      const match: Match<Endpoint<Needs>> | undefined = router.find(request.method!, target)
+      const match: Match<Endpoint<Needs>> | undefined = router.find(request.method!, pathOf(target))
       if (match === undefined) return answer(fromError(unrouted(url, allowed)))
       const endpoint = match.value
       const { authorization } = request.headers

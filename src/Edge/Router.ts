@@ -42,7 +42,7 @@ export class Router<A> {
     at.methods.set(method, { names, value })
   }
 
-  /** The route that takes a path; HEAD goes wherever GET does. */
+  /** The route that takes a path, which must be percent-encoded UTF-8; HEAD goes wherever GET does. */
   find(method: string, path: string): Match<A> | undefined {
     if (path.charCodeAt(0) !== 0x2f) return undefined
     const values: Array<string> = []
@@ -56,7 +56,7 @@ export class Router<A> {
   #walk(at: Node<A>, path: string, from: number, method: string, values: Array<string>): Route<A> | undefined {
     const slash = path.indexOf("/", from)
     const segment = slash === -1 ? path.slice(from) : path.slice(from, slash)
-    const next = at.statics.get(segment)
+    const next = at.statics.get(segment.includes("%") ? decodeURIComponent(segment) : segment)
     if (next !== undefined) {
       const found = slash === -1 ? routeOf(next, method) : this.#walk(next, path, slash + 1, method, values)
       if (found !== undefined) return found

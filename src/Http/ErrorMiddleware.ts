@@ -13,18 +13,14 @@ import { Cause, Effect } from "effect"
 import { type ApiError, BadRequest, InternalServerError, isApiError, MethodNotAllowed, NotFound } from "./ApiError.ts"
 import { describe } from "./Issues.ts"
 import { fromError, toResponse } from "./Reply.ts"
-import { type AllowedMethods, allowedMethods, problemOfTarget, routable } from "./Routes.ts"
+import { type AllowedMethods, allowedMethods, pathOf, problemOfTarget, routable } from "./Routes.ts"
 
 /** What a client is told of a defect: the detail is for the log. */
 export const defect = () => new InternalServerError({ error: "Internal server error" })
 
-/** What a target in absolute form (RFC 9112, 3.2.2) has before its path. */
-const origin = /^https?:\/\/[^/]*/i
-
 /** What a request is told that no route took. */
 export const unrouted = (target: string, allowed: AllowedMethods): ApiError => {
-  const path = target.split("?", 1)[0]!.replace(origin, "")
-  const allow = allowed(path)
+  const allow = allowed(pathOf(target))
   return allow === undefined
     ? new NotFound({ error: "Not found" })
     : new MethodNotAllowed({ error: `Method not allowed; this path takes ${allow}`, headers: { allow } })

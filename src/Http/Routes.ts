@@ -42,6 +42,16 @@ export const routable = (target: string): string => {
     : target.slice(0, query).replaceAll(";", "%3B") + target.slice(query)
 }
 
+/** What a target in absolute form (RFC 9112, 3.2.2) has before its path. */
+const origin = /^https?:\/\/[^/?]*/i
+
+/** The path of a request's target. */
+export const pathOf = (target: string): string => {
+  const query = target.indexOf("?")
+  const path = query === -1 ? target : target.slice(0, query)
+  return path.startsWith("/") ? path : path.replace(origin, "")
+}
+
 interface Route {
   readonly segments: ReadonlyArray<string>
   readonly methods: Set<string>

@@ -1,6 +1,6 @@
+import { Effect } from "effect"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { upgraded } from "../Http/Reply.ts"
-import { Effect } from "effect"
 import { KvGroup } from "./Api.ts"
 import * as Handlers from "./Handlers.ts"
 
