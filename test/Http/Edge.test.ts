@@ -1,5 +1,6 @@
 import * as Memory from "../../src/Storage/Memory.ts"
-import { httpSuite } from "../suites/HttpSuite.ts"
+import { httpSuite, outageSuite } from "../suites/HttpSuite.ts"
 import { edge } from "./EdgeTransport.ts"
 
 httpSuite(edge, "memory", Memory.layer)
+outageSuite(edge)
