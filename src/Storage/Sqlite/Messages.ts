@@ -13,7 +13,12 @@ export type Request =
   | { readonly kind: "probe" }
   /** Opens the file that now stands in the place of the old one; all readers have been closed. */
   | { readonly kind: "reopen" }
-  | { readonly kind: "close" }
+  | Close
+
+/** Lets go of the file. */
+export interface Close {
+  readonly kind: "close"
+}
 
 export type Kind = Request["kind"]
 
@@ -35,4 +40,11 @@ export type Reply =
       /** Which file the writer has open. */
       readonly databaseId: string | undefined
     }
-  | { readonly _tag: "Away"; readonly obstacle: Obstacle; readonly reason: string }
+  | Away
+
+/** Nothing was done, or nobody can tell whether it was. */
+export interface Away {
+  readonly _tag: "Away"
+  readonly obstacle: Obstacle
+  readonly reason: string
+}

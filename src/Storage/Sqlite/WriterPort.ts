@@ -1,20 +1,29 @@
 import { Worker } from "node:worker_threads"
 import { Deferred, Duration, Effect, Schedule, type Scope } from "effect"
-import type { Kind, Reply, Request } from "./Messages.ts"
+import type { Away, Close, Reply, Request } from "./Messages.ts"
 import { Writer } from "./Writer.ts"
-import type { Posted, ThreadData } from "./WriterThread.ts"
+import type { ThreadData } from "./WriterThread.ts"
 
-type Respond = (reply: Reply) => void
+interface Asked {
+  readonly kind: string
+}
 
-/** The way to the writer. */
-export interface WriterPort {
+type Respond<Rep> = (reply: Rep | Away) => void
+
+/** Serves requests synchronously, in whichever thread. */
+export interface Handler<Req extends Asked, Rep> {
+  readonly handle: (request: Req | Close) => Rep
+}
+
+/** The way to a writer: to the store's, unless said otherwise. */
+export interface WriterPort<Req extends Asked = Request, Rep = Reply> {
   /**
    * Has a request served. There is one request of a kind at a time: a second is answered with `Away` at once, so that
    * nothing piles up before a writer that hangs, except for probes, which share one answer.
    */
-  readonly post: (request: Request, respond: Respond) => void
+  readonly post: (request: Req, respond: Respond<Rep>) => void
   /** As `post`; interrupting it leaves the request under way. */
-  readonly send: (request: Request) => Effect.Effect<Reply>
+  readonly send: (request: Req) => Effect.Effect<Rep | Away>
 }
 
 /** Where to find the writer, and who hears of each reply before whoever asked. */
@@ -23,22 +32,26 @@ export interface Options {
   readonly onReply: (reply: Reply) => void
 }
 
-const away = (reason: string): Reply => ({ _tag: "Away", obstacle: "failed", reason })
+const away = (reason: string): Away => ({ _tag: "Away", obstacle: "failed", reason })
 
-const withSend = (post: WriterPort["post"]): WriterPort => ({
+const withSend = <Req extends Asked, Rep>(post: WriterPort<Req, Rep>["post"]): WriterPort<Req, Rep> => ({
   post,
   send: request => Effect.async(resume => post(request, reply => resume(Effect.succeed(reply))))
 })
 
-/** A writer in the calling thread, which each commit blocks. */
+/** The store's writer in the calling thread, which each commit blocks. */
 export const makeInline = ({ file, onReply }: Options): Effect.Effect<WriterPort, never, Scope.Scope> =>
+  inline<Request, Reply>(() => new Writer(file), onReply)
+
+/** Any writer in the calling thread. */
+export const inline = <Req extends Asked, Rep>(
+  make: () => Handler<Req, Rep>,
+  onReply: (reply: Rep) => void
+): Effect.Effect<WriterPort<Req, Rep>, never, Scope.Scope> =>
   Effect.map(
-    Effect.acquireRelease(
-      Effect.sync(() => new Writer(file)),
-      writer => Effect.sync(() => writer.handle({ kind: "close" }))
-    ),
+    Effect.acquireRelease(Effect.sync(make), writer => Effect.sync(() => writer.handle({ kind: "close" }))),
     writer =>
-      withSend((request, respond) => {
+      withSend<Req, Rep>((request, respond) => {
         const reply = writer.handle(request)
         onReply(reply)
         respond(reply)
@@ -46,11 +59,11 @@ export const makeInline = ({ file, onReply }: Options): Effect.Effect<WriterPort
   )
 
 /** Requests that were sent to the thread, and who waits for the answers. */
-class Inbox {
-  private readonly asked = new Map<Kind, Array<Respond>>()
+class Inbox<Rep> {
+  private readonly asked = new Map<string, Array<Respond<Rep>>>()
 
   /** Whether the request is to be sent; otherwise it has its answer, or will share one. */
-  admit(kind: Kind, respond: Respond): boolean {
+  admit(kind: string, respond: Respond<Rep>): boolean {
     const others = this.asked.get(kind)
     if (others === undefined) {
       this.asked.set(kind, [respond])
@@ -61,13 +74,13 @@ class Inbox {
     return false
   }
 
-  answer(kind: Kind, reply: Reply): void {
+  answer(kind: string, reply: Rep | Away): void {
     const responds = this.asked.get(kind) ?? []
     this.asked.delete(kind)
     for (const respond of responds) respond(reply)
   }
 
-  answerAll(reply: Reply): void {
+  answerAll(reply: Away): void {
     for (const kind of [...this.asked.keys()]) this.answer(kind, reply)
   }
 }
@@ -84,21 +97,27 @@ export const startFromFile = (data: ThreadData): Worker => {
   return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "kv-writer" })
 }
 
-/** A writer in a thread of its own. When that dies, what is in flight fails, and another is started. */
+/** The store's writer in a thread of its own. */
 export const makeThread = (
   { file, onReply }: Options,
   startThread: (data: ThreadData) => Worker = startFromFile
-): Effect.Effect<WriterPort, never, Scope.Scope> =>
+): Effect.Effect<WriterPort, never, Scope.Scope> => thread<Request, Reply>(() => startThread({ file }), onReply)
+
+/** Any writer in a thread of its own. When that dies, what is in flight fails, and another is started. */
+export const thread = <Req extends Asked, Rep>(
+  startThread: () => Worker,
+  onReply: (reply: Rep | Away) => void
+): Effect.Effect<WriterPort<Req, Rep>, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const inbox = new Inbox()
+    const inbox = new Inbox<Rep>()
     const started = yield* Deferred.make<void>()
     let current: Worker | undefined
     let isClosing = false
 
     const life = Effect.async<never, string>(resume => {
-      const worker = startThread({ file })
+      const worker = startThread()
       let reason = "it ended"
-      worker.on("message", ({ kind, reply }: Posted) => {
+      worker.on("message", ({ kind, reply }: { readonly kind: string; readonly reply: Rep }) => {
         onReply(reply)
         inbox.answer(kind, reply)
       })
@@ -126,18 +145,19 @@ export const makeThread = (
     )
     yield* Deferred.await(started)
 
-    const port = withSend((request, respond) => {
+    const post = (request: Req | Close, respond: Respond<Rep>): void => {
       if (current === undefined) respond(away("the writing thread is being started"))
       else if (inbox.admit(request.kind, respond)) current.postMessage(request)
-    })
+    }
 
     yield* Effect.addFinalizer(() =>
       Effect.gen(function* () {
         isClosing = true
         // A thread that hangs in the kernel can neither answer nor end; the process's own end takes it along.
-        yield* Effect.timeoutOption(Effect.interruptible(port.send({ kind: "close" })), "5 seconds")
+        const closed = Effect.async<void>(resume => post({ kind: "close" }, () => resume(Effect.void)))
+        yield* Effect.timeoutOption(Effect.interruptible(closed), "5 seconds")
         yield* Effect.timeoutOption(Effect.interruptible(Effect.promise(async () => current?.terminate())), "2 seconds")
       })
     )
-    return port
+    return withSend<Req, Rep>(post)
   })
