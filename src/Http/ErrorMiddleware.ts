@@ -7,6 +7,7 @@ import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import { HttpApiDecodeError } from "@effect/platform/HttpApiError"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type * as HttpApp from "@effect/platform/HttpApp"
+import * as HttpLayerRouter from "@effect/platform/HttpLayerRouter"
 import * as HttpServerError from "@effect/platform/HttpServerError"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Cause, Effect } from "effect"
@@ -46,17 +47,9 @@ const readTarget = <E, R>(app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
       : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
   })
 
-/**
- * Answers every failure of an api as JSON.
- *
- * A host that mounts groups of this service puts it on its own api; failures that the host declared itself keep
- * their own encoding.
- */
-export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
-  api: HttpApi.HttpApi<Id, Groups, E, R>
-) => {
-  const allowed = allowedMethods(api)
-  return HttpApiBuilder.middleware(app =>
+const answering =
+  (allowed: AllowedMethods) =>
+  <E, R>(app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
     Effect.catchAllCause(readTarget(app), cause => {
       if (Cause.isInterruptedOnly(cause)) return Effect.failCause(cause)
       const error = recognize(Cause.squash(cause), allowed)
@@ -65,5 +58,22 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
         ? Effect.as(Effect.logError("Defect while serving a request", cause), toResponse(fromError(defect())))
         : Effect.failCause(cause)
     })
-  )
-}
+
+/**
+ * Answers every failure of an api as JSON.
+ *
+ * A host that mounts groups of this service puts it on its own api; failures that the host declared itself keep
+ * their own encoding.
+ */
+export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+) => HttpApiBuilder.middleware(answering(allowedMethods(api)))
+
+/**
+ * The same for a host that adds the api to an `HttpLayerRouter`, over all routes of that router.
+ *
+ * There the platform answers a request that does not match its schema by itself: 400 in its own shape.
+ */
+export const layerRouter = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+) => HttpLayerRouter.middleware(answering(allowedMethods(api)), { global: true })
