@@ -2,7 +2,18 @@
 import { Schema } from "effect"
 import { FileEntry, FileIteration } from "../../Upstream/Workspace.ts"
 import { ErrorCode, errorMeanings } from "./ErrorCode.ts"
-import { Count, Epoch, Identifier, optional, RequestId, SessionId, Timestamp, TraceId } from "./Fields.ts"
+import {
+  Count,
+  described,
+  Epoch,
+  Identifier,
+  optional,
+  RequestId,
+  SessionId,
+  schemaName,
+  Timestamp,
+  TraceId
+} from "./Fields.ts"
 import { Session } from "./Session.ts"
 
 const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
@@ -10,7 +21,10 @@ const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
   description: string,
   fields: Fields
 ) =>
-  Schema.Struct({ type: Schema.Literal(type), id: RequestId, ...fields }).annotations({ identifier: type, description })
+  Schema.Struct({ type: Schema.Literal(type), id: RequestId, ...fields }).annotations({
+    identifier: schemaName(type, "Answer"),
+    description
+  })
 
 /** Answers `create_session`. */
 export const SessionCreated = answer("session_created", "Answers `create_session`.", { session: Session })
@@ -30,10 +44,8 @@ export const SessionDeleted = answer("session_deleted", "Answers `delete_session
 export const Subscribed = answer("subscribed", "Answers `subscribe`; the missed events follow, then those to come.", {
   session: Session,
   epoch: Epoch,
-  /** The newest `seq` at this moment: events up to it are missed ones. */
-  headSeq: Count,
-  /** Whether events go on right after `afterSeq`; else all that is kept follows. */
-  recovered: Schema.Boolean
+  headSeq: described(Count, "The newest `seq` at this moment: events up to it are missed ones."),
+  recovered: described(Schema.Boolean, "Whether events go on right after `afterSeq`; else all that is kept follows.")
 })
 
 /** Answers `unsubscribe`. */
@@ -41,8 +53,7 @@ export const Unsubscribed = answer("unsubscribed", "Answers `unsubscribe`.", { s
 
 /** Answers what is passed on to the agent: `send_message`, `interrupt_turn` and `answer`. */
 export const Accepted = answer("accepted", "Answers `send_message`, `interrupt_turn` and `answer`.", {
-  /** The turn that a message started, or that is interrupted. */
-  turnId: optional(Identifier)
+  turnId: optional(described(Identifier, "The turn that a message started, or that is interrupted."))
 })
 
 /** Answers `list_files`. */
@@ -52,11 +63,9 @@ export const FileList = answer("file_list", "Answers `list_files`.", { entries: 
 export const FileContent = answer("file_content", "Answers `read_file` and `file_at_iteration`.", {
   path: Schema.String,
   content: Schema.String,
-  /** How `content` stands for the file's bytes. */
-  encoding: Schema.Literal("utf-8", "base64"),
+  encoding: described(Schema.Literal("utf-8", "base64"), "How `content` stands for the file's bytes."),
   iteration: optional(Count),
-  /** Bytes of the content. */
-  size: optional(Count),
+  size: optional(described(Count, "Bytes of the content.")),
   hash: optional(Schema.String)
 })
 
@@ -72,16 +81,17 @@ export const Pong = answer("pong", "Answers `ping`.", { timestamp: Timestamp })
 /** Answers a request that failed, and a frame that is none. */
 export const ErrorAnswer = Schema.Struct({
   type: Schema.Literal("error"),
-  /** Absent where the frame's id could not be read. */
-  id: optional(RequestId),
+  id: optional(described(RequestId, "Absent where the frame's id could not be read.")),
   error: Schema.Struct({
     code: ErrorCode,
     message: Schema.String,
-    /** Whether the same request may succeed later. */
-    retryable: Schema.Boolean,
+    retryable: described(Schema.Boolean, "Whether the same request may succeed later."),
     traceId: TraceId
   })
-}).annotations({ identifier: "error_answer", description: "Answers a request that failed, and a frame that is none." })
+}).annotations({
+  identifier: schemaName("error", "Answer"),
+  description: "Answers a request that failed, and a frame that is none."
+})
 
 /** Answers a request that failed, and a frame that is none. */
 export type ErrorAnswer = (typeof ErrorAnswer)["Type"]

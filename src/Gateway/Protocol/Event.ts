@@ -3,16 +3,15 @@ import { Schema } from "effect"
 import * as Conversation from "./Events/Conversation.ts"
 import * as Lifecycle from "./Events/Lifecycle.ts"
 import * as Work from "./Events/Work.ts"
-import { Seq, SessionId, Timestamp, TraceId } from "./Fields.ts"
+import { described, Seq, SessionId, Timestamp, TraceId } from "./Fields.ts"
 
 /** What all events carry beside their type. */
 export const Envelope = Schema.Struct({
   sessionId: SessionId,
   seq: Seq,
-  /** When the gateway took the event in. */
-  timestamp: Timestamp,
+  timestamp: described(Timestamp, "When the gateway took the event in."),
   traceId: TraceId
-})
+}).annotations({ identifier: "EventEnvelope", description: "What all events carry beside their type." })
 
 /** What all events carry beside their type. */
 export type Envelope = (typeof Envelope)["Type"]

@@ -5,6 +5,22 @@ import * as Limits from "./Limits.ts"
 /** A field that may be left out; it is never null. */
 export const optional = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { exact: true })
 
+/** The schema with a sentence for those who read of the field. */
+export const described = <A, I>(schema: Schema.Schema<A, I>, description: string): Schema.Schema<A, I> =>
+  schema.annotations({ description })
+
+/** The name that a frame's schema goes by in generated documents: `text_delta` with `Event` is `TextDeltaEvent`. */
+export const schemaName = (type: string, kind: string): string =>
+  `${type.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())}${kind}`
+
+// Schema.Int and Schema.Finite go by names of their own, which generated documents would refer to.
+
+/** A whole number. */
+export const Integer = Schema.Number.pipe(Schema.int({ description: "A whole number." }))
+
+/** A number that JSON can say. */
+export const Finite = Schema.Number.pipe(Schema.finite({ description: "A number." }))
+
 const text = (least: number, most: number) =>
   Schema.String.pipe(
     Schema.minLength(least, { message: () => "must not be empty" }),
@@ -14,7 +30,7 @@ const text = (least: number, most: number) =>
   )
 
 /** A whole number from 0 on. */
-export const Count = Schema.Int.pipe(Schema.nonNegative())
+export const Count = Integer.pipe(Schema.nonNegative({ description: "A whole number from 0 on." }))
 
 /** Epoch milliseconds. */
 export const Timestamp = Count.annotations({ description: "Epoch milliseconds." })
@@ -33,16 +49,16 @@ export const SessionId = Schema.String.pipe(
 )
 
 /** An id that the agent platform gives, or that is made up in its manner. */
-export const Identifier = text(1, Limits.identifierChars)
+export const Identifier = text(1, Limits.identifierChars).annotations({ description: "An id." })
 
 /** The name of something. */
-export const Name = text(1, Limits.nameChars)
+export const Name = text(1, Limits.nameChars).annotations({ description: "A name." })
 
 /** A file's path; what makes one acceptable to the workspace is decided where files are asked for. */
 export const Path = text(1, Limits.pathChars).annotations({ description: "A path relative to the workspace." })
 
 /** The place of an event in its session, from 1 on. */
-export const Seq = Schema.Int.pipe(Schema.positive(), Schema.annotations({ description: "Dense per session, from 1." }))
+export const Seq = Integer.pipe(Schema.positive({ description: "Dense per session, from 1." }))
 
 /** Names one life of a session's history: it changes only when history is lost or reset. */
 export const Epoch = text(1, Limits.identifierChars).annotations({

@@ -1,6 +1,17 @@
 /** What clients send. Members that a request does not have are ignored, so that newer clients can talk to it. */
 import { Schema } from "effect"
-import { Count, Epoch, Identifier, Name, optional, Path, RequestId, SessionId } from "./Fields.ts"
+import {
+  Count,
+  described,
+  Epoch,
+  Identifier,
+  Name,
+  optional,
+  Path,
+  RequestId,
+  SessionId,
+  schemaName
+} from "./Fields.ts"
 import { Json } from "./Json.ts"
 import { variables } from "./Variables.ts"
 
@@ -9,14 +20,16 @@ const request = <Type extends string, Fields extends Schema.Struct.Fields>(
   description: string,
   fields: Fields
 ) =>
-  Schema.Struct({ type: Schema.Literal(type), id: RequestId, ...fields }).annotations({ identifier: type, description })
+  Schema.Struct({ type: Schema.Literal(type), id: RequestId, ...fields }).annotations({
+    identifier: schemaName(type, "Request"),
+    description
+  })
 
 /** Makes a session; it has no instance until it is started or needs one. */
 export const CreateSession = request("create_session", "Makes a session, inactive at first.", {
   agentType: Name,
   title: optional(Name),
-  /** Where and how the agent is deployed; passed on to the platform as it is. */
-  deployment: optional(Json),
+  deployment: optional(described(Json, "Where and how the agent is deployed; passed on to the platform as it is.")),
   environment: optional(variables(Schema.String, "Environment variables of the agent.")),
   secrets: optional(variables(Schema.Redacted(Schema.String), "Secrets for the agent, kept in memory only."))
 })
@@ -45,10 +58,10 @@ export const DeleteSession = request("delete_session", "Stops a session and dele
 /** Asks for a session's events, those after a place in its history and all to come. */
 export const Subscribe = request("subscribe", "Asks for a session's events: those missed, then those to come.", {
   sessionId: SessionId,
-  /** The last `seq` that the client has; 0 where absent, which asks for all that is kept. */
-  afterSeq: optional(Count),
-  /** The epoch that `afterSeq` belongs to; not checked where absent. */
-  epoch: optional(Epoch)
+  afterSeq: optional(
+    described(Count, "The last `seq` that the client has; 0 where absent, which asks for all that is kept.")
+  ),
+  epoch: optional(described(Epoch, "The epoch that `afterSeq` belongs to; not checked where absent."))
 })
 
 /** Ends a subscription. */
@@ -67,8 +80,7 @@ export const SendMessage = request(
 /** Ends a turn before its time. */
 export const InterruptTurn = request("interrupt_turn", "Ends a turn before its time.", {
   sessionId: SessionId,
-  /** The turn in progress where absent. */
-  turnId: optional(Identifier)
+  turnId: optional(described(Identifier, "The turn in progress where absent."))
 })
 
 /** Answers a question or an approval that the agent asked for. */

@@ -1,5 +1,5 @@
 import { Schema } from "effect"
-import { Count, Epoch, Identifier, Name, SessionId, Timestamp } from "./Fields.ts"
+import { Count, described, Epoch, Identifier, Name, SessionId, Timestamp } from "./Fields.ts"
 
 /** Where a session stands. */
 export const SessionState = Schema.Literal(
@@ -19,16 +19,13 @@ export const Session = Schema.Struct({
   id: SessionId,
   tenant: Schema.String,
   agentType: Name,
-  /** Empty until there is something to name the session after. */
-  title: Schema.String,
+  title: described(Schema.String, "Empty until there is something to name the session after."),
   state: SessionState,
-  /** The platform's instance; null while there is none. */
-  instanceId: Schema.NullOr(Identifier),
+  instanceId: described(Schema.NullOr(Identifier), "The platform's instance; null while there is none."),
   createdAt: Timestamp,
   updatedAt: Timestamp,
   epoch: Epoch,
-  /** The `seq` of the newest event; 0 where there is none. */
-  headSeq: Count
+  headSeq: described(Count, "The `seq` of the newest event; 0 where there is none.")
 }).annotations({ identifier: "Session", description: "A session as clients see it." })
 
 /** A session as clients see it, and as it is stored. */

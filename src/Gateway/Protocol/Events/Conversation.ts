@@ -1,6 +1,6 @@
 /** Events of what an agent says, thinks, asks and calls. */
 import { Schema } from "effect"
-import { Identifier, Name, optional } from "../Fields.ts"
+import { described, Finite, Identifier, Name, optional } from "../Fields.ts"
 import { Json } from "../Json.ts"
 import { body, turn } from "./Body.ts"
 
@@ -14,8 +14,7 @@ export const TextStart = body("text_start", "A message of the agent begins.", {
 /** A piece of a message. */
 export const TextDelta = body("text_delta", "A piece of a message.", {
   ...turn,
-  /** Absent where the text came in an event that the gateway does not know. */
-  messageId: optional(Identifier),
+  messageId: optional(described(Identifier, "Absent where the text came in an event that the gateway does not know.")),
   text: Schema.String
 })
 
@@ -23,8 +22,7 @@ export const TextDelta = body("text_delta", "A piece of a message.", {
 export const TextEnd = body("text_end", "A message has ended.", {
   ...turn,
   messageId: Identifier,
-  /** The message as a whole, where the platform repeats it. */
-  text: optional(Schema.String)
+  text: optional(described(Schema.String, "The message as a whole, where the platform repeats it."))
 })
 
 /** The agent begins to think. */
@@ -41,8 +39,7 @@ export const ThinkingDelta = body("thinking_delta", "A piece of a thought.", {
 export const ThinkingEnd = body("thinking_end", "A thought has ended.", {
   ...turn,
   thinkingId: Identifier,
-  /** The thought as a whole, where the platform repeats it. */
-  text: optional(Schema.String)
+  text: optional(described(Schema.String, "The thought as a whole, where the platform repeats it."))
 })
 
 /** The agent begins to write a call of a tool. */
@@ -72,8 +69,7 @@ export const ToolProgress = body("tool_progress", "How far a tool has come.", {
   ...turn,
   callId: Identifier,
   message: optional(Schema.String),
-  /** 1 is all of it. */
-  progress: optional(Schema.Finite)
+  progress: optional(described(Finite, "1 is all of it."))
 })
 
 /** What a tool has given. */
@@ -96,8 +92,7 @@ export const QuestionRequested = body("question_requested", "The agent asks some
   ...turn,
   requestId: Identifier,
   question: Schema.String,
-  /** What may be answered, where there is a choice. */
-  options: optional(Schema.Array(Json))
+  options: optional(described(Schema.Array(Json), "What may be answered, where there is a choice."))
 })
 
 /** A question is answered, by whomever. */
@@ -113,8 +108,7 @@ export const ApprovalRequested = body("approval_requested", "The agent asks for 
   requestId: Identifier,
   action: Schema.String,
   description: optional(Schema.String),
-  /** What the action would be done with. */
-  details: optional(Json)
+  details: optional(described(Json, "What the action would be done with."))
 })
 
 /** Leave is given or denied, by whomever. */

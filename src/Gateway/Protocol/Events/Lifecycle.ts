@@ -1,6 +1,6 @@
 /** Events of sessions and turns as a whole. */
 import { Schema } from "effect"
-import { Count, Identifier, optional } from "../Fields.ts"
+import { Count, described, Finite, Identifier, Integer, optional } from "../Fields.ts"
 import { SessionState as State } from "../Session.ts"
 import { body, turn } from "./Body.ts"
 
@@ -19,11 +19,9 @@ export const TurnCompleted = body("turn_completed", "A turn has ended as it shou
 /** A turn has failed; one of the three ends of a turn. */
 export const TurnErrored = body("turn_errored", "A turn has failed.", {
   turnId: Identifier,
-  /** The platform's own code, or one of the gateway's. */
-  code: Schema.String,
+  code: described(Schema.String, "The platform's own code, or one of the gateway's."),
   message: Schema.String,
-  /** Whether sending the message again may help. */
-  retryable: Schema.Boolean
+  retryable: described(Schema.Boolean, "Whether sending the message again may help.")
 })
 
 /** A turn was ended before its time; one of the three ends of a turn. */
@@ -55,17 +53,17 @@ export const UsageUpdate = body("usage_update", "What the agent has used up, as 
   totalTokens: optional(Count),
   cacheReadTokens: optional(Count),
   cacheWriteTokens: optional(Count),
-  costUsd: optional(Schema.Finite.pipe(Schema.nonNegative())),
+  costUsd: optional(Finite.pipe(Schema.nonNegative())),
   model: optional(Schema.String)
 })
 
 /** How much of the model's context window is used. */
 export const UsageContext = body("usage_context", "How much of the model's context window is used.", {
   ...turn,
-  /** Tokens. */
-  used: Count,
-  /** Tokens. */
-  limit: Schema.Int.pipe(Schema.positive()),
-  /** Of `limit`, with two decimals; over 100 where the platform says so. */
-  percent: Schema.Finite.pipe(Schema.nonNegative())
+  used: described(Count, "Tokens."),
+  limit: described(Integer.pipe(Schema.positive()), "Tokens."),
+  percent: described(
+    Finite.pipe(Schema.nonNegative()),
+    "Of `limit`, with two decimals; over 100 where the platform says so."
+  )
 })

@@ -1,6 +1,6 @@
 /** Events of what an agent does: terminals, files, plans, helpers and state. */
 import { Schema } from "effect"
-import { Count, Identifier, Name, optional, Path } from "../Fields.ts"
+import { Count, described, Identifier, Integer, Name, optional, Path } from "../Fields.ts"
 import { Json } from "../Json.ts"
 import { body, turn } from "./Body.ts"
 
@@ -16,8 +16,7 @@ export const TerminalOpened = body("terminal_opened", "A terminal is open.", {
 export const TerminalOutput = body("terminal_output", "A terminal printed something.", {
   ...turn,
   terminalId: Identifier,
-  /** `stdout` or `stderr`, where they are told apart. */
-  stream: optional(Schema.String),
+  stream: optional(described(Schema.String, "`stdout` or `stderr`, where they are told apart.")),
   text: Schema.String
 })
 
@@ -25,8 +24,7 @@ export const TerminalOutput = body("terminal_output", "A terminal printed someth
 export const TerminalExited = body("terminal_exited", "A terminal's process has ended.", {
   ...turn,
   terminalId: Identifier,
-  /** Absent where a signal ended it. */
-  exitCode: optional(Schema.Int),
+  exitCode: optional(described(Integer, "Absent where a signal ended it.")),
   signal: optional(Schema.String)
 })
 
@@ -35,11 +33,9 @@ export const FileChanged = body("file_changed", "A file of the workspace has cha
   ...turn,
   change: Schema.Literal("created", "modified", "deleted", "renamed"),
   path: Path,
-  /** Where a renamed file was before. */
-  previousPath: optional(Path),
+  previousPath: optional(described(Path, "Where a renamed file was before.")),
   iteration: optional(Count),
-  /** Bytes of the content. */
-  size: optional(Count),
+  size: optional(described(Count, "Bytes of the content.")),
   hash: optional(Schema.String)
 })
 
