@@ -1,7 +1,10 @@
 import { expect } from "@effect/vitest"
-import { Duration, Effect, Fiber } from "effect"
+import { Effect, Fiber } from "effect"
+import { WebSocket } from "ws"
+import { keys } from "../../Harness.ts"
 import {
   batch,
+  bearer,
   bodyOf,
   type ChangesBody,
   type Check,
@@ -10,11 +13,12 @@ import {
   end,
   expectError,
   follow,
+  head,
   put,
-  remove,
   Site,
   space,
-  telling
+  telling,
+  wire
 } from "./Fixture.ts"
 
 const fill = (namespace: string, count: number) =>
@@ -193,7 +197,7 @@ export const polling = (check: Check) => {
       const polled = yield* call("GET", `/api/v1/changes?after=${start}`)
       const [record] = bodyOf<ChangesBody>(polled).changes
       const received = yield* Effect.promise(async signal => {
-        const headers = { authorization: "Bearer key-that-reads", "last-event-id": String(start) }
+        const headers = { authorization: bearer(keys.read), "last-event-id": String(start) }
         const answer = await fetch(`${url}/api/v1/changes/stream?after=0`, { headers, signal })
         const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
         let text = ""
@@ -216,46 +220,51 @@ export const polling = (check: Check) => {
     })
   )
 
-  check("what is no WebSocket handshake is 500 on the WebSocket route", () =>
+  check("a WebSocket is sent the records in frames", () =>
     Effect.gen(function* () {
-      expectError(yield* call("GET", "/api/v1/changes/ws"), 500, "WebSocket")
+      const { port } = yield* Site
+      const namespace = space()
+      const start = yield* end
+      yield* put(namespace, "k", { a: 1 })
+      const polled = yield* call("GET", `/api/v1/changes?after=${start}`)
+      const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?after=${start}&tenant=${tenantOf(namespace)}`
+      const socket = yield* Effect.acquireRelease(
+        Effect.sync(() => new WebSocket(url, { headers: { authorization: bearer(keys.read) } })),
+        socket => Effect.sync(() => socket.terminate())
+      )
+      const frame = yield* Effect.async<string, Error>(resume => {
+        socket.once("message", data => resume(Effect.succeed(String(data))))
+        socket.once("error", error => resume(Effect.fail(error)))
+      })
+      expect(frame).toBe(`{"type":"changes",${polled.text.slice(1)}`)
     })
   )
-}
 
-/** Trims until everything up to `seq` is gone: a record has to be older than now. */
-const trimAll = (seq: number) =>
-  Effect.gen(function* () {
-    const { log } = yield* Site
-    const trimmed = Effect.match(log.read({ after: 0, limit: 1, tenant: "" }), {
-      onFailure: error => (error._tag === "HistoryTrimmed" ? error.trimmedSeq : 0),
-      onSuccess: () => 0
-    })
-    yield* Effect.repeat(Effect.zipRight(log.trim(Duration.zero), trimmed), { until: reached => reached === seq })
-  })
-
-/** What retention does to those who follow; it trims the log, and so has a service to itself. */
-export const retention = (check: Check) => {
-  check("a reader that fell out of the history is told to list again", () =>
-    Effect.gen(function* () {
-      const namespace = space()
-      for (const value of [1, 2, 3]) yield* put(namespace, "k", value)
-      yield* remove(namespace, "k")
-      yield* put(namespace, "other", 1)
-      const last = yield* end
-      yield* trimAll(last - 1)
-      for (const after of [0, 1, last - 2]) {
-        for (const query of ["", "&wait=60", "&tenant=x", "&limit=1"]) {
-          const answer = yield* call("GET", `/api/v1/changes?after=${after}${query}`)
-          expectError(answer, 410, String(last - 1), "list again", "Kv-Last-Seq")
+  check(
+    "what is no WebSocket handshake is 500 on the WebSocket route, and an upgrade elsewhere changes no answer",
+    () =>
+      Effect.gen(function* () {
+        expectError(yield* call("GET", "/api/v1/changes/ws"), 500, "WebSocket")
+        const upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+        const key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+        for (const [line, headers, status] of [
+          ["GET /api/v1/changes/ws", upgrade, 500],
+          ["GET /api/v1/changes/ws", [...upgrade, "Sec-WebSocket-Key: short"], 500],
+          ["GET /api/v1/changes/ws", [...upgrade.slice(0, 2), "Sec-WebSocket-Version: 7", key], 500],
+          ["GET /api/v1/changes/ws?after=x", [...upgrade, key], 400],
+          ["GET /api/v1/health", [...upgrade, key], 200],
+          ["GET /nowhere", [...upgrade, key], 404],
+          ["POST /api/v1/changes/ws", [...upgrade, key, "Content-Length: 0"], 405]
+        ] as const) {
+          const connection = yield* wire
+          yield* connection.send(head(line, ...headers))
+          const answer = yield* connection.answer
+          expect([line, headers, answer?.status]).toEqual([line, headers, status])
+          expect(answer?.headers["content-type"]).toBe("application/json")
         }
-        expectError(yield* call("GET", `/api/v1/changes/stream?after=${after}`), 410, "list again")
-      }
-      const page = yield* changes(`after=${last - 1}`)
-      expect(page.changes.map(change => [change.seq, change.key])).toEqual([[last, "other"]])
-      expect(yield* changes(`after=${last}`)).toEqual({ changes: [], lastSeq: last })
-      // The tombstone went with its record.
-      expect((yield* put(namespace, "k", 1)).headers.etag).toBe('"1"')
-    })
+        const stranger = yield* wire
+        yield* stranger.send(head("GET /api/v1/changes/ws", ...upgrade, key).replace(bearer(keys.write), "Bearer x"))
+        expect((yield* stranger.answer)?.text).toBe('{"error":"Unauthorized"}')
+      })
   )
 }

@@ -18,7 +18,7 @@ import {
   telling
 } from "./Fixture.ts"
 
-const open = ["/api/v1/health", "/api/v1/ready", "/api/metrics", "/metrics"]
+const open = ["/health", "/api/v1/health", "/api/v1/ready", "/api/metrics", "/metrics"]
 
 const writes: ReadonlyArray<string> = [
   "PUT /api/v1/kv/:namespace/:key",

@@ -114,7 +114,7 @@ export const races = (check: Check) => {
             )
             seen.push(...page.changes)
             after = page.lastSeq
-            if (finished._tag === "Some" && page.changes.length === 0) return seen
+            if (finished._tag === "Some" && after >= (yield* finished.value)) return seen
           }
         })
       const writers = Effect.gen(function* () {
@@ -128,11 +128,11 @@ export const races = (check: Check) => {
           },
           { concurrency: 16, discard: true }
         )
-        const last = yield* end
+        const last = (yield* end) + 1
         yield* Deferred.succeed(done, last)
         // Wakes those who wait after the last of the writes.
         yield* put(namespaces[0]!, "last", true)
-        return last + 1
+        return last
       })
       const pollers = [poller(1000, 60), poller(7, 60), poller(1, 0), poller(100, 0)]
       const [last, ...views] = yield* Effect.all([writers, ...pollers], all)
