@@ -1,0 +1,102 @@
+/**
+ * The events of sessions, kept so that what a client has seen is never lost or renumbered. This is the port; each
+ * backend has an adapter.
+ */
+import { Context, type Duration, type Effect, type Option, Schema } from "effect"
+import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
+
+/** Where the history of a session stands. */
+export interface History {
+  /** Names this life of the history; another one begins only when a history was lost. */
+  readonly epoch: string
+  /** The newest `seq`; 0 where there was no event yet. */
+  readonly headSeq: number
+  /** The newest `seq` that is no longer kept; 0 where all are. */
+  readonly trimmedSeq: number
+  /** What the session's keeper needs to go on after a crash; null where nothing is left to do. */
+  readonly bookmark: string | null
+}
+
+/** An event as it travels to clients. */
+export interface StoredEvent {
+  readonly seq: number
+  /** The whole frame as JSON text. */
+  readonly text: string
+}
+
+/** A part of a history, read in one snapshot with where that stands. */
+export interface EventPage {
+  readonly events: ReadonlyArray<StoredEvent>
+  readonly history: History
+}
+
+/** Events to store behind those that are there. */
+export interface Append {
+  /** Names the session, whichever the tenant: `<tenant>/<id>`. */
+  readonly session: string
+  readonly epoch: string
+  /** The newest `seq` before; the events get those that follow. */
+  readonly after: number
+  /** Epoch milliseconds. */
+  readonly timestamp: number
+  /** The frames, which hold their `seq` already. There may be none, to replace the bookmark alone. */
+  readonly texts: ReadonlyArray<string>
+  /** Replaces the bookmark in the same transaction. */
+  readonly bookmark: string | null
+}
+
+/** A session whose keeper did not come to an end with it. */
+export interface Unfinished {
+  readonly session: string
+  readonly bookmark: string
+}
+
+/** The history is not where the append believes it to be; nothing was stored. */
+export class OutOfStep extends Schema.TaggedError<OutOfStep>()("OutOfStep", {
+  session: Schema.String,
+  /** The newest `seq` that is there; null where there is no such history. */
+  headSeq: Schema.NullOr(Schema.Int)
+}) {}
+
+/** What bounds the history of one session; the oldest events go first. */
+export interface Retention {
+  readonly events: number
+  /** Bytes of UTF-8 of all frames together. The newest event is kept even where it is larger. */
+  readonly bytes: number
+}
+
+/**
+ * Durable histories of events, one for each session, dense in `seq` from 1.
+ *
+ * Appends of many sessions share transactions and flushes. A history keeps as many events as its {@link Retention}
+ * allows; its numbers go on when older events, or all, have been removed.
+ */
+export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
+  SessionEvents,
+  {
+    /** The history of a session; one that is not there begins with the epoch given. */
+    readonly open: (session: string, epoch: string) => Effect.Effect<History, StoreBusy | StoreUnavailable>
+    /** The history of a session, where there is one. */
+    readonly find: (session: string) => Effect.Effect<Option.Option<History>, StoreUnavailable>
+    /** Stores events, all or none. `StoreUnavailable` leaves open whether they were. */
+    readonly append: (append: Append) => Effect.Effect<void, OutOfStep | StoreBusy | StoreUnavailable>
+    /**
+     * Up to `limit` events with a greater `seq` than `after`, in order, fewer where they are large and at least one
+     * where there is one; nothing where there is no history.
+     */
+    readonly read: (
+      session: string,
+      after: number,
+      limit: number
+    ) => Effect.Effect<Option.Option<EventPage>, StoreUnavailable>
+    /** Removes a history with its events. One that is not there is as good as removed. */
+    readonly remove: (session: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
+    /** Histories that have a bookmark. */
+    readonly unfinished: Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable>
+    /** Removes events that are older than an age, and tells how many. */
+    readonly trim: (age: Duration.Duration) => Effect.Effect<number, StoreUnavailable>
+  }
+>() {}
+
+/** A page ends with the event with which it comes to this many characters. */
+export const pageCharacters = 1024 * 1024

@@ -1,0 +1,114 @@
+/**
+ * Histories that live and die with the process, for tests and examples.
+ */
+import { Clock, type Context, Duration, Effect, Layer, Option } from "effect"
+import {
+  type Append,
+  type EventPage,
+  type History,
+  OutOfStep,
+  pageCharacters,
+  type Retention,
+  SessionEvents,
+  type StoredEvent,
+  type Unfinished
+} from "../SessionEvents.ts"
+import { defaults } from "./Retention.ts"
+
+interface Kept extends StoredEvent {
+  readonly timestamp: number
+  readonly size: number
+}
+
+/** All histories. Each method runs to its end at once, and so is atomic. */
+class State {
+  private readonly histories = new Map<string, { history: History; kept: Array<Kept>; bytes: number }>()
+
+  constructor(private readonly retention: Retention) {}
+
+  open(session: string, epoch: string): History {
+    const known = this.histories.get(session)
+    if (known !== undefined) return known.history
+    const history: History = { epoch, headSeq: 0, trimmedSeq: 0, bookmark: null }
+    this.histories.set(session, { history, kept: [], bytes: 0 })
+    return history
+  }
+
+  find(session: string): History | undefined {
+    return this.histories.get(session)?.history
+  }
+
+  append({ session, epoch, after, timestamp, texts, bookmark }: Append): Option.Option<OutOfStep> {
+    const found = this.histories.get(session)
+    if (found === undefined || found.history.epoch !== epoch || found.history.headSeq !== after) {
+      return Option.some(new OutOfStep({ session, headSeq: found?.history.headSeq ?? null }))
+    }
+    for (const [index, text] of texts.entries()) {
+      const size = Buffer.byteLength(text)
+      found.kept.push({ seq: after + 1 + index, text, timestamp, size })
+      found.bytes += size
+    }
+    found.history = { ...found.history, headSeq: after + texts.length, bookmark }
+    const { events, bytes } = this.retention
+    this.dropWhile(session, () => found.kept.length > events || (found.bytes > bytes && found.kept.length > 1))
+    return Option.none()
+  }
+
+  read(session: string, after: number, limit: number): EventPage | undefined {
+    const found = this.histories.get(session)
+    if (found === undefined) return undefined
+    const { history, kept } = found
+    const events: Array<StoredEvent> = []
+    let characters = 0
+    for (let i = Math.max(0, after - history.trimmedSeq); i < kept.length && events.length < limit; i++) {
+      const { seq, text } = kept[i]!
+      events.push({ seq, text })
+      characters += text.length
+      if (characters >= pageCharacters) break
+    }
+    return { events, history }
+  }
+
+  remove(session: string): void {
+    this.histories.delete(session)
+  }
+
+  unfinished(): ReadonlyArray<Unfinished> {
+    return [...this.histories].flatMap(([session, { history }]) =>
+      history.bookmark === null ? [] : [{ session, bookmark: history.bookmark }]
+    )
+  }
+
+  trim(before: number): number {
+    let count = 0
+    for (const [session] of this.histories) count += this.dropWhile(session, oldest => oldest.timestamp < before)
+    return count
+  }
+
+  private dropWhile(session: string, isTooMuch: (oldest: Kept) => boolean): number {
+    const found = this.histories.get(session)!
+    let count = 0
+    for (let oldest = found.kept[0]; oldest !== undefined && isTooMuch(oldest); oldest = found.kept[0]) {
+      found.kept.shift()
+      found.bytes -= oldest.size
+      found.history = { ...found.history, trimmedSeq: oldest.seq }
+      count++
+    }
+    return count
+  }
+}
+
+const make = (state: State): Context.Tag.Service<SessionEvents> => ({
+  open: (session, epoch) => Effect.sync(() => state.open(session, epoch)),
+  find: session => Effect.sync(() => Option.fromNullable(state.find(session))),
+  append: append =>
+    Effect.suspend(() => Option.match(state.append(append), { onNone: () => Effect.void, onSome: Effect.fail })),
+  read: (session, after, limit) => Effect.sync(() => Option.fromNullable(state.read(session, after, limit))),
+  remove: session => Effect.sync(() => state.remove(session)),
+  unfinished: Effect.sync(() => state.unfinished()),
+  trim: age => Effect.map(Clock.currentTimeMillis, now => state.trim(now - Duration.toMillis(age)))
+})
+
+/** Empty histories. Each build of the layer has its own. */
+export const layer = (retention: Retention = defaults): Layer.Layer<SessionEvents> =>
+  Layer.sync(SessionEvents, () => make(new State(retention)))

@@ -1,0 +1,57 @@
+/**
+ * How much of each session's history is kept.
+ */
+import { Config, Duration, Effect, Layer, Option, Schedule } from "effect"
+import * as Setting from "../../Setting.ts"
+import { type Retention, SessionEvents } from "../SessionEvents.ts"
+
+/** What bounds a history, by number and by age. */
+export interface Settings extends Retention {
+  readonly age: Duration.Duration
+}
+
+/** 10,000 events, 7 days or 64 MiB, whichever comes first. */
+export const defaults: Settings = { events: 10_000, bytes: 64 * 1024 * 1024, age: Duration.days(7) }
+
+/** The bounds as configuration variables. */
+export const config: Config.Config<Settings> = Config.all({
+  events: Setting.integer("SESSION_HISTORY_EVENTS", {
+    description: "Events kept of each session",
+    default: defaults.events,
+    min: 1,
+    max: 10_000_000
+  }),
+  bytes: Setting.integer("SESSION_HISTORY_BYTES", {
+    description: "Bytes of events kept of each session",
+    default: defaults.bytes,
+    min: 1024,
+    max: 64 * 1024 * 1024 * 1024
+  }),
+  age: Setting.optionalDuration("SESSION_HISTORY_AGE", {
+    description: "How long events of sessions are kept",
+    shown: "7 days"
+  }).pipe(Config.map(Option.getOrElse(() => defaults.age)))
+})
+
+/** Removes events past their age every minute. The log hears of the first failure of an outage, and of its end. */
+export const layer = (age: Duration.Duration): Layer.Layer<never, never, SessionEvents> =>
+  Layer.scopedDiscard(
+    Effect.gen(function* () {
+      const events = yield* SessionEvents
+      let isFailing = false
+      const trim = Effect.matchEffect(events.trim(age), {
+        onFailure: ({ reason }) => {
+          if (isFailing) return Effect.void
+          isFailing = true
+          return Effect.logWarning("Old events of sessions cannot be removed until the store is back").pipe(
+            Effect.annotateLogs({ reason })
+          )
+        },
+        onSuccess: () =>
+          Effect.sync(() => {
+            isFailing = false
+          })
+      })
+      yield* Effect.forkScoped(Effect.interruptible(Effect.repeat(trim, Schedule.spaced("1 minute"))))
+    })
+  )

@@ -1,0 +1,129 @@
+/**
+ * The histories of sessions in one SQLite database: reads on the main thread, writes of all sessions in groups on a
+ * thread of their own.
+ */
+import { Worker } from "node:worker_threads"
+import { Clock, type Context, Duration, Effect, Either, Layer, Option, type Scope } from "effect"
+import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
+import { type Retention as Bounds, type History, OutOfStep, SessionEvents } from "../../Gateway/SessionEvents.ts"
+import { StoreUnavailable } from "../../Kv/Store.ts"
+import * as GroupCommit from "../GroupCommit.ts"
+import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./SessionEvents/Messages.ts"
+import { open } from "./SessionEvents/Opening.ts"
+import { Reader } from "./SessionEvents/Reader.ts"
+import type { ThreadData } from "./SessionEvents/Thread.ts"
+import { Writer } from "./SessionEvents/Writer.ts"
+import { StoreRefused } from "./StoreRefused.ts"
+import * as WriterPort from "./WriterPort.ts"
+
+/** Where the histories lie, how they are written and how much of each is kept. */
+export interface Options {
+  /** Made when it is missing; the database is the file `sessions.db` in it. */
+  readonly directory: string
+  /** Whether writes have a thread of their own (`"thread"`, the default), or block the calling one (`"inline"`). */
+  readonly writer?: "thread" | "inline"
+  readonly retention?: Bounds
+}
+
+/** How long the writer may take to remove what is too old, in milliseconds; the rest waits for the next time. */
+const patience = 1800
+
+/** Events that one transaction removes for their age: others get their turn in between. */
+const trimPortion = 500
+
+const startThread = (data: ThreadData): Worker => {
+  const entry = import.meta.url.endsWith(".ts") ? "./SessionEvents/Thread.dev.cjs" : "./SessionEvents/Thread.js"
+  return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "session-events" })
+}
+
+const makePort = (options: Options, data: ThreadData) => {
+  const onReply = (): void => {}
+  return options.writer === "inline"
+    ? WriterPort.inline<EventRequest, EventReply>(() => new Writer(data.file, data.retention), onReply)
+    : WriterPort.thread<EventRequest, EventReply>(() => startThread(data), onReply)
+}
+
+const weigh = (write: EventWrite): GroupCommit.Weight => ({
+  operations: write.op === "append" ? write.texts.length + 1 : 1,
+  bytes: write.op === "append" ? write.texts.reduce((sum, text) => sum + text.length, 64) : 64
+})
+
+const outcomeOf =
+  (write: EventWrite) =>
+  (outcome: EventOutcome): Either.Either<History | undefined, OutOfStep | StoreUnavailable> => {
+    switch (outcome._tag) {
+      case "Stored":
+        return Either.right(outcome.history)
+      case "OutOfStep":
+        return Either.left(new OutOfStep({ session: write.session, headSeq: outcome.headSeq }))
+      case "Failed":
+        return Either.left(new StoreUnavailable({ reason: outcome.reason }))
+    }
+  }
+
+/** The histories in a directory, which belong to it until the scope closes. */
+export const make = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents>, StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const file = yield* open(options.directory)
+    const port = yield* makePort(options, { file, retention: options.retention ?? Retention.defaults })
+    const reader = yield* Effect.acquireRelease(
+      Effect.sync(() => new Reader(file)),
+      reader => Effect.sync(() => reader.close())
+    )
+    const ask = (request: EventRequest) =>
+      Effect.flatMap(port.send(request), reply =>
+        reply._tag === "Done" ? Effect.succeed(reply) : new StoreUnavailable({ reason: reply.reason })
+      )
+    yield* Effect.mapError(
+      ask({ kind: "probe" }),
+      ({ reason }) => new StoreRefused({ file, reason: `cannot be opened for writing (${reason})` })
+    )
+    const group = yield* GroupCommit.make<EventWrite, History | undefined, OutOfStep | StoreUnavailable>({
+      commit: writes =>
+        Effect.map(ask({ kind: "commit", writes }), ({ outcomes }) =>
+          outcomes.map((outcome, index) => outcomeOf(writes[index]!)(outcome))
+        ),
+      weigh
+    })
+    const submit = (write: Exclude<EventWrite, { op: "append" }>) =>
+      // Only an append can be out of step.
+      Effect.catchTag(group.submit(write), "OutOfStep", Effect.die)
+    const maintenance = yield* Effect.makeSemaphore(1)
+    const trim = (before: number): Effect.Effect<number, StoreUnavailable> =>
+      Effect.iterate(
+        { total: 0, last: trimPortion },
+        {
+          while: ({ last }) => last === trimPortion,
+          body: ({ total }) =>
+            Effect.map(ask({ kind: "trim", before, limit: trimPortion }), ({ count }) => ({
+              total: total + count,
+              last: count
+            }))
+        }
+      ).pipe(
+        Effect.map(({ total }) => total),
+        Effect.timeoutFail({
+          duration: patience,
+          onTimeout: () => new StoreUnavailable({ reason: `trim takes longer than ${patience} ms` })
+        }),
+        maintenance.withPermits(1)
+      )
+    const gone = new StoreUnavailable({ reason: "the writer lost sight of a history" })
+
+    return SessionEvents.of({
+      open: (session, epoch) =>
+        Effect.flatMap(submit({ op: "open", session, epoch }), history =>
+          history === undefined ? gone : Effect.succeed(history)
+        ),
+      find: session => Effect.map(reader.find(session), Option.fromNullable),
+      append: append => Effect.asVoid(group.submit({ op: "append", ...append })),
+      read: (session, after, limit) => Effect.map(reader.page(session, after, limit), Option.fromNullable),
+      remove: session => Effect.asVoid(submit({ op: "remove", session })),
+      unfinished: reader.unfinished,
+      trim: age => Effect.flatMap(Clock.currentTimeMillis, now => trim(now - Duration.toMillis(age)))
+    })
+  })
+
+/** The histories in a directory. */
+export const layer = (options: Options): Layer.Layer<SessionEvents, StoreRefused> =>
+  Layer.scoped(SessionEvents, make(options))

@@ -1,0 +1,42 @@
+/**
+ * The database of the sessions' events: its name, and how the one connection that writes opens it.
+ *
+ * It is a file of its own beside the store's. Events are many, short-lived and of no use without their session: in
+ * the store's file they would swell its log and its backups and share its flushes, and with the store in another
+ * place, such as PostgreSQL, there would be no such file. Nothing has to commit in both: a session's record says what
+ * it is, its history what became of it, and a history that is lost begins anew under another epoch.
+ */
+import { join } from "node:path"
+import Database from "better-sqlite3"
+
+/** `CWSE`, in the header of every database of sessions' events (PRAGMA application_id). */
+export const applicationId = 0x43575345
+
+/** The newest schema that this code knows (PRAGMA user_version). */
+export const schemaVersion = 1
+
+/** The files in the data directory. */
+export const filesIn = (directory: string) => ({
+  database: join(directory, "sessions.db"),
+  lock: join(directory, "sessions.lock")
+})
+
+/** Opens the database for writing. What cannot be opened durably is not opened. */
+export const openForWriting = (file: string): Database.Database => {
+  const db = new Database(file, { fileMustExist: true, timeout: 250 })
+  try {
+    if (db.pragma("application_id", { simple: true }) !== applicationId) throw new Error(`${file} is not ours`)
+    if (db.pragma("journal_mode = WAL", { simple: true }) !== "wal") throw new Error(`${file} cannot be in WAL mode`)
+    db.pragma("synchronous = FULL")
+    db.pragma("wal_autocheckpoint = 1000")
+    db.pragma(`journal_size_limit = ${64 * 1024 * 1024}`)
+    db.pragma("mmap_size = 0")
+    db.prepare("SELECT count(*) FROM sqlite_schema").get()
+    // Where SQLite finds no word on it, a write-ahead log that is opened again goes down to NORMAL at its first read.
+    if (db.pragma("synchronous", { simple: true }) !== 2) throw new Error(`${file} cannot be opened durably`)
+    return db
+  } catch (error) {
+    db.close()
+    throw error
+  }
+}

@@ -1,0 +1,106 @@
+import Database from "better-sqlite3"
+import { Effect } from "effect"
+import {
+  type EventPage,
+  type History,
+  pageCharacters,
+  type StoredEvent,
+  type Unfinished
+} from "../../../Gateway/SessionEvents.ts"
+import { StoreUnavailable } from "../../../Kv/Store.ts"
+
+interface Row extends History {
+  readonly id: number
+}
+
+interface Opened {
+  readonly db: Database.Database
+  readonly statements: ReturnType<typeof prepare>
+}
+
+/** All reads of the histories, on the thread that asks. A connection that failed is opened anew by the next read. */
+export class Reader {
+  private opened: Opened | undefined
+
+  constructor(private readonly file: string) {}
+
+  find(session: string): Effect.Effect<History | undefined, StoreUnavailable> {
+    return this.read(({ find }) => {
+      const row = find.get(session)
+      return row === undefined ? undefined : historyOf(row)
+    })
+  }
+
+  page(session: string, after: number, limit: number): Effect.Effect<EventPage | undefined, StoreUnavailable> {
+    return this.read(statements => {
+      const row = statements.find.get(session)
+      if (row === undefined) return undefined
+      const events: Array<StoredEvent> = []
+      let characters = 0
+      for (const event of statements.page.iterate(row.id, after, limit)) {
+        events.push(event)
+        characters += event.text.length
+        if (characters >= pageCharacters) break
+      }
+      return { events, history: historyOf(row) }
+    })
+  }
+
+  get unfinished(): Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable> {
+    return this.read(({ unfinished }) => unfinished.all())
+  }
+
+  close(): void {
+    this.opened?.db.close()
+    this.opened = undefined
+  }
+
+  /** Reads from one snapshot. */
+  private read<A>(body: (statements: Opened["statements"]) => A): Effect.Effect<A, StoreUnavailable> {
+    return Effect.suspend(() => {
+      try {
+        this.opened ??= open(this.file)
+        const { statements } = this.opened
+        statements.begin.run()
+        try {
+          return Effect.succeed(body(statements))
+        } finally {
+          statements.commit.run()
+        }
+      } catch (error) {
+        this.close()
+        const reason = error instanceof Database.SqliteError ? `${error.code}: ${error.message}` : String(error)
+        return Effect.fail(new StoreUnavailable({ reason }))
+      }
+    })
+  }
+}
+
+const open = (file: string): Opened => {
+  const db = new Database(file, { readonly: true, fileMustExist: true, timeout: 100 })
+  try {
+    return { db, statements: prepare(db) }
+  } catch (error) {
+    db.close()
+    throw error
+  }
+}
+
+const historyOf = ({ epoch, headSeq, trimmedSeq, bookmark }: Row): History => ({
+  epoch,
+  headSeq,
+  trimmedSeq,
+  bookmark
+})
+
+const prepare = (db: Database.Database) => ({
+  begin: db.prepare("BEGIN"),
+  commit: db.prepare("COMMIT"),
+  find: db.prepare<[string], Row>(
+    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bookmark FROM histories WHERE session = ?"
+  ),
+  page: db.prepare<[number, number, number], StoredEvent>(
+    "SELECT seq, text FROM events WHERE history = ? AND seq > ? ORDER BY seq LIMIT ?"
+  ),
+  unfinished: db.prepare<[], Unfinished>("SELECT session, bookmark FROM histories WHERE bookmark IS NOT NULL")
+})

@@ -1,0 +1,23 @@
+/**
+ * The thread that writes the histories of sessions.
+ * What it imports costs each start time and memory; the barrel of effect alone would be 40 MB.
+ */
+import { parentPort, workerData } from "node:worker_threads"
+import type { Retention } from "../../../Gateway/SessionEvents.ts"
+import type { Close } from "../Messages.ts"
+import type { EventRequest } from "./Messages.ts"
+import { Writer } from "./Writer.ts"
+
+/** What the thread is started with. */
+export interface ThreadData {
+  /** The database file. */
+  readonly file: string
+  readonly retention: Retention
+}
+
+const { file, retention } = workerData as ThreadData
+const writer = new Writer(file, retention)
+
+parentPort?.on("message", (request: EventRequest | Close) => {
+  parentPort?.postMessage({ kind: request.kind, reply: writer.handle(request) })
+})

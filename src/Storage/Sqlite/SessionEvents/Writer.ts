@@ -1,0 +1,215 @@
+import Database from "better-sqlite3"
+import type { Append, History, Retention } from "../../../Gateway/SessionEvents.ts"
+import type { Close } from "../Messages.ts"
+import { openForWriting } from "./File.ts"
+import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./Messages.ts"
+
+interface Row {
+  readonly id: number
+  readonly epoch: string
+  readonly headSeq: number
+  readonly trimmedSeq: number
+  readonly bytes: number
+  readonly bookmark: string | null
+}
+
+interface OldEvent {
+  readonly id: number
+  readonly history: number
+  readonly seq: number
+  readonly timestamp: number
+  readonly size: number
+}
+
+/** Errors after which the connection can be used as it is: the transaction is gone, and nothing else. */
+const passing = new Set(["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_NOMEM", "SQLITE_INTERRUPT", "SQLITE_TOOBIG"])
+
+const historyOf = ({ epoch, headSeq, trimmedSeq, bookmark }: Row): History => ({
+  epoch,
+  headSeq,
+  trimmedSeq,
+  bookmark
+})
+
+/** Everything with prepared statements on one connection. Statements throw `SqliteError`; nothing is caught here. */
+class Connection {
+  private readonly statements: ReturnType<typeof prepare>
+
+  constructor(
+    private readonly db: Database.Database,
+    private readonly retention: Retention
+  ) {
+    this.statements = prepare(db)
+  }
+
+  transaction<A>(body: () => A): A {
+    this.statements.begin.run()
+    try {
+      const result = body()
+      this.statements.commit.run()
+      return result
+    } catch (error) {
+      if (this.db.inTransaction) this.statements.rollback.run()
+      throw error
+    }
+  }
+
+  apply(write: EventWrite): EventOutcome {
+    switch (write.op) {
+      case "open": {
+        this.statements.open.run(write.session, write.epoch)
+        return { _tag: "Stored", history: historyOf(this.statements.find.get(write.session)!) }
+      }
+      case "append":
+        return this.append(write)
+      case "remove": {
+        const row = this.statements.find.get(write.session)
+        if (row !== undefined) {
+          this.statements.removeEvents.run(row.id)
+          this.statements.remove.run(row.id)
+        }
+        return { _tag: "Stored", history: undefined }
+      }
+    }
+  }
+
+  private append({ session, epoch, after, timestamp, texts, bookmark }: Append): EventOutcome {
+    const row = this.statements.find.get(session)
+    if (row === undefined || row.epoch !== epoch || row.headSeq !== after) {
+      return { _tag: "OutOfStep", headSeq: row?.headSeq ?? null }
+    }
+    let { bytes, trimmedSeq } = row
+    for (const [index, text] of texts.entries()) {
+      const size = Buffer.byteLength(text)
+      this.statements.insert.run(row.id, after + 1 + index, timestamp, size, text)
+      bytes += size
+    }
+    const headSeq = after + texts.length
+    for (const { seq, size } of this.excess(row.id, trimmedSeq, headSeq, bytes)) {
+      trimmedSeq = seq
+      bytes -= size
+    }
+    if (trimmedSeq > row.trimmedSeq) this.statements.drop.run(row.id, trimmedSeq)
+    this.statements.update.run(headSeq, trimmedSeq, bytes, bookmark, row.id)
+    return { _tag: "Stored", history: { epoch, headSeq, trimmedSeq, bookmark } }
+  }
+
+  /** The oldest events of a history that are more than may be kept. */
+  private excess(id: number, trimmedSeq: number, headSeq: number, bytes: number): ReadonlyArray<OldEvent> {
+    const { events: most, bytes: mostBytes } = this.retention
+    if (headSeq - trimmedSeq <= most && bytes <= mostBytes) return []
+    const excess: Array<OldEvent> = []
+    let left = bytes
+    for (const event of this.statements.oldestOf.iterate(id)) {
+      const isTooMany = headSeq - event.seq + 1 > most
+      if (event.seq === headSeq || !(isTooMany || left > mostBytes)) break
+      excess.push(event)
+      left -= event.size
+    }
+    return excess
+  }
+
+  /** Removes what is from before a time among the oldest events; tells how many. */
+  trim(before: number, limit: number): number {
+    const old: Array<OldEvent> = []
+    for (const event of this.statements.oldest.iterate(limit)) {
+      if (event.timestamp >= before) break
+      old.push(event)
+    }
+    for (const { id, history, seq, size } of old) {
+      this.statements.dropOne.run(id)
+      this.statements.forget.run(seq, size, history)
+    }
+    return old.length
+  }
+
+  /** Copies the write-ahead log into the file and flushes that; tells whether it could. */
+  checkpoint(): boolean {
+    const [row] = this.db.pragma("wal_checkpoint(TRUNCATE)") as ReadonlyArray<{ readonly busy: number }>
+    return row?.busy === 0
+  }
+
+  close(): void {
+    this.db.close()
+  }
+}
+
+/**
+ * Makes the transactions of the histories, synchronously, one request after the other.
+ *
+ * After an error for which SQLite or the kernel cannot vouch, such as a failed flush, the file is opened anew, and a
+ * checkpoint must go through before anything is acknowledged, so that no later commit rests on what may be lost.
+ */
+export class Writer {
+  private connection: Connection | undefined
+  private isSuspect = false
+
+  constructor(
+    private readonly file: string,
+    private readonly retention: Retention
+  ) {}
+
+  /** Serves a request. It never throws, and what it does not answer with `Done` is not acknowledged. */
+  handle(request: EventRequest | Close): EventReply {
+    try {
+      if (request.kind === "close") {
+        this.connection?.close()
+        this.connection = undefined
+        return { _tag: "Done", outcomes: [], count: 0 }
+      }
+      const connection = this.ready()
+      switch (request.kind) {
+        case "commit": {
+          const outcomes = connection.transaction(() => request.writes.map(write => connection.apply(write)))
+          return { _tag: "Done", outcomes, count: 0 }
+        }
+        case "trim": {
+          const count = connection.transaction(() => connection.trim(request.before, request.limit))
+          return { _tag: "Done", outcomes: [], count }
+        }
+        case "probe":
+          return { _tag: "Done", outcomes: [], count: 0 }
+      }
+    } catch (error) {
+      if (!(error instanceof Database.SqliteError && passing.has(error.code))) this.isSuspect = true
+      return { _tag: "Away", obstacle: "failed", reason: describe(error) }
+    }
+  }
+
+  private ready(): Connection {
+    if (this.connection !== undefined && !this.isSuspect) return this.connection
+    this.connection?.close()
+    this.connection = undefined
+    const fresh = new Connection(openForWriting(this.file), this.retention)
+    this.connection = fresh
+    if (this.isSuspect && !fresh.checkpoint()) throw new Error("a checkpoint waits for a reader")
+    this.isSuspect = false
+    return fresh
+  }
+}
+
+const describe = (error: unknown): string =>
+  error instanceof Database.SqliteError ? `${error.code}: ${error.message}` : String(error)
+
+const prepare = (db: Database.Database) => ({
+  begin: db.prepare("BEGIN IMMEDIATE"),
+  commit: db.prepare("COMMIT"),
+  rollback: db.prepare("ROLLBACK"),
+  open: db.prepare(
+    "INSERT INTO histories (session, epoch, head, trimmed, bytes, bookmark) VALUES (?, ?, 0, 0, 0, NULL) ON CONFLICT DO NOTHING"
+  ),
+  find: db.prepare<[string], Row>(
+    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, bookmark FROM histories WHERE session = ?"
+  ),
+  update: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ?, bookmark = ? WHERE id = ?"),
+  remove: db.prepare("DELETE FROM histories WHERE id = ?"),
+  removeEvents: db.prepare("DELETE FROM events WHERE history = ?"),
+  insert: db.prepare("INSERT INTO events (history, seq, timestamp, size, text) VALUES (?, ?, ?, ?, ?)"),
+  oldestOf: db.prepare<[number], OldEvent>(
+    "SELECT id, history, seq, timestamp, size FROM events WHERE history = ? ORDER BY seq"
+  ),
+  drop: db.prepare("DELETE FROM events WHERE history = ? AND seq <= ?"),
+  oldest: db.prepare<[number], OldEvent>("SELECT id, history, seq, timestamp, size FROM events ORDER BY id LIMIT ?"),
+  dropOne: db.prepare("DELETE FROM events WHERE id = ?"),
+  forget: db.prepare("UPDATE histories SET trimmed = ?, bytes = bytes - ? WHERE id = ?")
+})

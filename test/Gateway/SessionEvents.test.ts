@@ -1,0 +1,57 @@
+import { readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import * as Memory from "../../src/Gateway/SessionEvents/Memory.ts"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
+import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
+import { sessionEventsSuite } from "./SessionEventsSuite.ts"
+
+sessionEventsSuite("Events in memory", Memory.layer)
+
+for (const writer of ["inline", "thread"] as const) {
+  sessionEventsSuite(`Events in SQLite, written ${writer}`, retention =>
+    Layer.unwrapScoped(Effect.map(temporaryDirectory, directory => Sqlite.layer({ directory, writer, retention })))
+  )
+}
+
+describe("A database of events", () => {
+  it.scoped("outlives the process that wrote it", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const layer = Sqlite.layer({ directory, writer: "inline" })
+      yield* Effect.gen(function* () {
+        const events = yield* SessionEvents
+        yield* events.open("t/s", "e1")
+        yield* events.append({ session: "t/s", epoch: "e1", after: 0, timestamp: 1, texts: ["1", "2"], bookmark: "b" })
+      }).pipe(Effect.provide(layer))
+      yield* Effect.gen(function* () {
+        const events = yield* SessionEvents
+        expect(yield* events.unfinished).toEqual([{ session: "t/s", bookmark: "b" }])
+        expect(yield* events.open("t/s", "e2")).toEqual({ epoch: "e1", headSeq: 2, trimmedSeq: 0, bookmark: "b" })
+      }).pipe(Effect.provide(layer))
+    })
+  )
+
+  it.scoped("belongs to one process at a time", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* Sqlite.make({ directory, writer: "inline" })
+      const refused = yield* Effect.flip(Sqlite.make({ directory, writer: "inline" }))
+      expect(refused.message).toContain("sessions.lock is locked")
+    })
+  )
+
+  it.scoped("is refused, and left as it is, where it is something else", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const file = join(directory, "sessions.db")
+      const text = "these are somebody's notes, long enough to be taken for a header. ".repeat(4)
+      writeFileSync(file, text)
+      const refused = yield* Effect.flip(Effect.scoped(Sqlite.make({ directory, writer: "inline" })))
+      expect(refused.message).toBe(`${file} is not a SQLite database`)
+      expect(readFileSync(file, "utf8")).toBe(text)
+    })
+  )
+})

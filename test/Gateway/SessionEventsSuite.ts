@@ -1,0 +1,253 @@
+/** What every keeper of sessions' events must do. */
+import { describe, expect, it } from "@effect/vitest"
+import { Duration, Effect, Exit, FastCheck as fc, type Layer, Option, Runtime, TestClock } from "effect"
+import { type Append, pageCharacters, type Retention, SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+
+type Make = (retention: Retention) => Layer.Layer<SessionEvents, unknown>
+
+const small: Retention = { events: 10, bytes: 1000 }
+const ample: Retention = { events: 10_000, bytes: 64 * 1024 * 1024 }
+const numRuns = 30 * Number(process.env.SOAK ?? 1)
+
+const appendTo = (session: string, after: number, texts: ReadonlyArray<string>, rest: Partial<Append> = {}) =>
+  Effect.flatMap(SessionEvents, events =>
+    events.append({ session, epoch: "e1", after, timestamp: 0, texts, bookmark: null, ...rest })
+  )
+
+const readAll = (session: string, after = 0, limit = 1000) =>
+  Effect.flatMap(SessionEvents, events => Effect.flatten(events.read(session, after, limit)))
+
+const historyOf = (session: string) => Effect.flatMap(SessionEvents, events => Effect.flatten(events.find(session)))
+
+export const sessionEventsSuite = (name: string, make: Make) => {
+  const kept = <A, E>(effect: Effect.Effect<A, E, SessionEvents>, retention: Retention = ample) =>
+    Effect.provide(effect, make(retention))
+
+  describe(name, () => {
+    it.effect("a history begins once, with the epoch of whoever came first", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          expect(yield* events.find("t/s")).toEqual(Option.none())
+          expect(yield* events.read("t/s", 0, 10)).toEqual(Option.none())
+          const begun = { epoch: "e1", headSeq: 0, trimmedSeq: 0, bookmark: null }
+          expect(yield* events.open("t/s", "e1")).toEqual(begun)
+          expect(yield* events.open("t/s", "e2")).toEqual(begun)
+          expect(yield* historyOf("t/s")).toEqual(begun)
+        })
+      )
+    )
+
+    it.effect("events come back as they were stored, from any place and in pages", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          yield* events.open("t/s", "e1")
+          yield* appendTo("t/s", 0, ['{"a":"ä😀\\u0000"}', "{}"])
+          yield* appendTo("t/s", 2, ["3", "4", "5"], { bookmark: "here" })
+          const page = yield* readAll("t/s", 1, 2)
+          expect(page.events).toEqual([
+            { seq: 2, text: "{}" },
+            { seq: 3, text: "3" }
+          ])
+          expect(page.history).toEqual({ epoch: "e1", headSeq: 5, trimmedSeq: 0, bookmark: "here" })
+          expect((yield* readAll("t/s")).events.map(({ text }) => text)).toEqual([
+            '{"a":"ä😀\\u0000"}',
+            "{}",
+            "3",
+            "4",
+            "5"
+          ])
+          expect((yield* readAll("t/s", 5)).events).toEqual([])
+          expect((yield* readAll("t/s", 99)).events).toEqual([])
+        })
+      )
+    )
+
+    it.effect("a page ends where its events become many characters, and holds at least one", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          yield* events.open("t/s", "e1")
+          const large = "x".repeat(pageCharacters)
+          yield* appendTo("t/s", 0, [large, "small", large])
+          expect((yield* readAll("t/s")).events.map(({ seq }) => seq)).toEqual([1])
+          expect((yield* readAll("t/s", 1)).events.map(({ seq }) => seq)).toEqual([2, 3])
+        })
+      )
+    )
+
+    it.effect("an append that is out of step stores nothing", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          expect(yield* Effect.flip(appendTo("t/s", 0, ["1"]))).toMatchObject({ _tag: "OutOfStep", headSeq: null })
+          yield* events.open("t/s", "e1")
+          yield* appendTo("t/s", 0, ["1"], { bookmark: "one" })
+          expect(yield* Effect.flip(appendTo("t/s", 0, ["1"]))).toMatchObject({ _tag: "OutOfStep", headSeq: 1 })
+          expect(yield* Effect.flip(appendTo("t/s", 2, ["3"]))).toMatchObject({ _tag: "OutOfStep", headSeq: 1 })
+          expect(yield* Effect.flip(appendTo("t/s", 1, ["2"], { epoch: "e2" }))).toMatchObject({ _tag: "OutOfStep" })
+          expect((yield* readAll("t/s")).events).toEqual([{ seq: 1, text: "1" }])
+          expect((yield* historyOf("t/s")).bookmark).toBe("one")
+        })
+      )
+    )
+
+    it.effect("of two appends behind the same event, at once, one is stored", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          yield* events.open("t/s", "e1")
+          const exits = yield* Effect.all(
+            ["a", "b"].map(text => Effect.exit(appendTo("t/s", 0, [text]))),
+            { concurrency: "unbounded" }
+          )
+          expect(exits.filter(Exit.isSuccess)).toHaveLength(1)
+          expect((yield* readAll("t/s")).events).toHaveLength(1)
+        })
+      )
+    )
+
+    it.effect("sessions do not see each other's events, whatever their names", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          const names = ["t/s", "t/s2", "t2/s", "T/s", "t/%", "t/ä"]
+          yield* Effect.forEach(names, session => events.open(session, "e1"))
+          yield* Effect.forEach(names, session => appendTo(session, 0, [session, session]), {
+            concurrency: "unbounded"
+          })
+          for (const session of names) {
+            expect((yield* readAll(session)).events.map(({ text }) => text)).toEqual([session, session])
+          }
+        })
+      )
+    )
+
+    it.effect("the number of events is bounded, and numbers go on", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          yield* events.open("t/s", "e1")
+          for (let after = 0; after < 24; after += 3) yield* appendTo("t/s", after, ["a", "b", "c"])
+          const { events: left, history } = yield* readAll("t/s")
+          expect(left.map(({ seq }) => seq)).toEqual([15, 16, 17, 18, 19, 20, 21, 22, 23, 24])
+          expect(history).toMatchObject({ headSeq: 24, trimmedSeq: 14 })
+          yield* appendTo(
+            "t/s",
+            24,
+            Array.from({ length: 25 }, () => "x")
+          )
+          expect((yield* historyOf("t/s")).trimmedSeq).toBe(39)
+        }),
+        small
+      )
+    )
+
+    it.effect("the bytes of a history are bounded, and the newest event is kept however large", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          yield* events.open("t/s", "e1")
+          yield* appendTo("t/s", 0, ["ä".repeat(200), "ä".repeat(200), "ä".repeat(200)])
+          expect((yield* readAll("t/s")).events.map(({ seq }) => seq)).toEqual([2, 3])
+          yield* appendTo("t/s", 3, ["x".repeat(5000)])
+          expect((yield* readAll("t/s")).events.map(({ seq }) => seq)).toEqual([4])
+          yield* appendTo("t/s", 4, ["y"])
+          expect((yield* readAll("t/s")).events.map(({ seq }) => seq)).toEqual([5])
+        }),
+        small
+      )
+    )
+
+    it.effect("events past an age go, and the end of the history stays known", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          yield* events.open("t/s", "e1")
+          yield* events.open("t/r", "e1")
+          yield* appendTo("t/s", 0, ["old", "old"], { timestamp: 0 })
+          yield* appendTo("t/r", 0, ["old"], { timestamp: 0 })
+          yield* appendTo("t/s", 2, ["newer"], { timestamp: 60_000 })
+          yield* TestClock.setTime(90_000)
+          expect(yield* events.trim(Duration.minutes(1))).toBe(3)
+          expect((yield* readAll("t/s")).events).toEqual([{ seq: 3, text: "newer" }])
+          expect(yield* historyOf("t/r")).toMatchObject({ headSeq: 1, trimmedSeq: 1 })
+          expect(yield* events.trim(Duration.minutes(1))).toBe(0)
+          yield* appendTo("t/r", 1, ["next"], { timestamp: 90_000 })
+          expect((yield* readAll("t/r")).events).toEqual([{ seq: 2, text: "next" }])
+        })
+      )
+    )
+
+    it.effect("a session that is removed leaves nothing, and may begin again", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          yield* events.open("t/s", "e1")
+          yield* appendTo("t/s", 0, ["1", "2"], { bookmark: "x" })
+          yield* events.remove("t/s")
+          yield* events.remove("t/s")
+          expect(yield* events.find("t/s")).toEqual(Option.none())
+          expect(yield* events.unfinished).toEqual([])
+          yield* events.open("t/s", "e2")
+          expect((yield* readAll("t/s")).events).toEqual([])
+        })
+      )
+    )
+
+    it.effect("bookmarks tell which sessions were not brought to an end", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          for (const session of ["t/a", "t/b", "t/c"]) yield* events.open(session, "e1")
+          yield* appendTo("t/a", 0, [], { bookmark: "a" })
+          yield* appendTo("t/b", 0, ["1"], { bookmark: "b" })
+          expect(yield* events.unfinished).toEqual([
+            { session: "t/a", bookmark: "a" },
+            { session: "t/b", bookmark: "b" }
+          ])
+          yield* appendTo("t/a", 0, [], { bookmark: null })
+          expect(yield* events.unfinished).toEqual([{ session: "t/b", bookmark: "b" }])
+        })
+      )
+    )
+
+    it.effect("whatever is appended, histories are dense and end at their heads", () => {
+      const sessions = ["a", "b"]
+      const appends = fc.array(fc.tuple(fc.constantFrom(...sessions), fc.array(fc.string(), { maxLength: 8 })), {
+        maxLength: 12
+      })
+      let run = 0
+      const holds = (steps: ReadonlyArray<readonly [string, ReadonlyArray<string>]>) =>
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          const prefix = `t${run++}/`
+          const model: Record<string, Array<string>> = { a: [], b: [] }
+          for (const session of sessions) yield* events.open(prefix + session, "e1")
+          for (const [session, texts] of steps) {
+            yield* appendTo(prefix + session, model[session]!.length, texts)
+            model[session]!.push(...texts)
+          }
+          for (const [session, texts] of Object.entries(model)) {
+            const { events: left, history } = yield* readAll(prefix + session)
+            expect(history.headSeq).toBe(texts.length)
+            expect(history.trimmedSeq).toBe(texts.length - left.length)
+            expect(left).toEqual(texts.map((text, index) => ({ seq: index + 1, text })).slice(history.trimmedSeq))
+            expect(left.length).toBeGreaterThanOrEqual(Math.min(1, texts.length))
+          }
+        })
+      return kept(
+        Effect.flatMap(Effect.runtime<SessionEvents>(), runtime =>
+          Effect.promise(() =>
+            fc.assert(
+              fc.asyncProperty(appends, steps => Runtime.runPromise(runtime)(holds(steps))),
+              { numRuns }
+            )
+          )
+        ),
+        small
+      )
+    })
+  })
+}
