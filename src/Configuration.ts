@@ -3,6 +3,7 @@
  */
 import { Config, ConfigError, ConfigProvider, Effect, Either, Option, Redacted, Schema } from "effect"
 import * as Auth from "./Auth/Auth.ts"
+import * as Replication from "./Health/Replication.ts"
 import * as NodeServer from "./Http/NodeServer.ts"
 import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
 import * as Limits from "./Kv/Limits.ts"
@@ -12,6 +13,8 @@ import * as Tracer from "./Observability/Tracer.ts"
 import * as Setting from "./Setting.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
 import * as StoreUrl from "./Storage/StoreUrl.ts"
+import * as AgentPlatform from "./Upstream/AgentPlatform.ts"
+import * as Inference from "./Upstream/Inference.ts"
 
 /** The credentials that dev mode has when none are set. */
 export const developmentKeys = { write: "dev-key", read: "dev-agent-key" } as const
@@ -76,7 +79,10 @@ const settings = Config.all({
   metrics: Exposure.config,
   limits: Limits.config,
   followLimits: FollowLimits.config,
-  retention: Housekeeping.config
+  retention: Housekeeping.config,
+  agentPlatform: AgentPlatform.config,
+  inference: Inference.config,
+  replication: Replication.config
 })
 
 const checkedKeys = Config.all({ mode, keys: Auth.config }).pipe(
@@ -108,7 +114,7 @@ const problemsOf = (error: ConfigError.ConfigError): ReadonlyArray<Problem> => {
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i
 
 /** What is allowed and yet looks like a mistake. */
-const warningsOf = ({ mode, address, keys, metrics }: Settings): ReadonlyArray<string> => {
+const warningsOf = ({ mode, address, keys, metrics, replication, store }: Settings): ReadonlyArray<string> => {
   const exposed = !loopback.test(address.host)
   const lent = mode.devMode && (Option.isNone(keys.write) || Option.isNone(keys.read))
   const findings: ReadonlyArray<readonly [boolean, string]> = [
@@ -121,6 +127,10 @@ const warningsOf = ({ mode, address, keys, metrics }: Settings): ReadonlyArray<s
     [
       metrics.prometheus && exposed && Option.isNone(metrics.token),
       "/metrics is open to everybody who reaches the service: set METRICS_TOKEN"
+    ],
+    [
+      Option.exists(replication, ({ directory }) => directory !== store.directory),
+      "REPLICATION_ENABLED looks at DATA_DIR, but STORE_URL keeps the database elsewhere"
     ]
   ]
   return findings.flatMap(([applies, text]) => (applies ? [text] : []))

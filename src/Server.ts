@@ -2,6 +2,8 @@
  * The whole service: the only place that chooses backends and puts the layers together.
  */
 import * as HttpServer from "@effect/platform/HttpServer"
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Console, Effect, Layer, Option, Redacted } from "effect"
 import { Api } from "./Api.ts"
 import * as Auth from "./Auth/Auth.ts"
@@ -9,6 +11,7 @@ import { banner, baseUrl } from "./Banner.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
 import * as Edge from "./Edge/Edge.ts"
 import { endpoints } from "./Endpoints.ts"
+import * as Health from "./Health/Health.ts"
 import * as Draining from "./Http/Draining.ts"
 import * as NodeServer from "./Http/NodeServer.ts"
 import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
@@ -20,16 +23,21 @@ import * as RequestMetrics from "./Observability/RequestMetrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
 import * as Sqlite from "./Storage/Sqlite.ts"
+import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 import { version } from "./Version.ts"
 
 const serve = NodeServer.serve(Edge.make(Api, endpoints))
 
-const services = ({ devMode, followLimits, keys, limits, metrics, retention, store }: Configuration) =>
-  Layer.merge(ChangeFeed.layer, Housekeeping.layer(retention)).pipe(
+const services = (configuration: Configuration) => {
+  const { devMode, followLimits, keys, limits, metrics, replication, retention, store } = configuration
+  return Layer.mergeAll(ChangeFeed.layer, Housekeeping.layer(retention), Health.layer({ replication })).pipe(
     Layer.provideMerge(Sqlite.layer(store)),
+    Layer.provideMerge(UpstreamClients.layer(configuration)),
     Layer.provideMerge(
       Layer.mergeAll(
         Draining.layer,
+        NodeFileSystem.layer,
+        NodeHttpClient.layerUndici,
         Auth.layer(keys),
         Metrics.layer,
         Layer.succeed(Exposure, { ...metrics, json: devMode }),
@@ -38,6 +46,7 @@ const services = ({ devMode, followLimits, keys, limits, metrics, retention, sto
       )
     )
   )
+}
 
 const server = ({ address }: Configuration) =>
   Layer.unwrapEffect(Effect.map(RequestMetrics.observer(Api), observe => NodeServer.layer({ ...address, observe })))

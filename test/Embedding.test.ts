@@ -29,6 +29,7 @@ import {
   ChangeLog,
   Draining,
   ErrorMiddleware,
+  Health,
   HealthGroup,
   HealthHttp,
   Json,
@@ -85,7 +86,7 @@ const keys = Auth.layer({
 })
 
 /** All that our groups need beside the ports. */
-const storeServices = Layer.mergeAll(AuthHttp.layer, Body.layer, ChangeFeed.layer).pipe(
+const storeServices = Layer.mergeAll(AuthHttp.layer, Body.layer, ChangeFeed.layer, Health.layerAlone).pipe(
   Layer.provide([keys, Draining.layer])
 )
 
@@ -290,7 +291,7 @@ describe("one group alone", () => {
     Layer.provide(ErrorMiddleware.layer(Probes)),
     Layer.provide(HttpApiBuilder.api(Probes)),
     Layer.provide(HealthHttp.layer(Probes)),
-    Layer.provide(Memory.layer),
+    Layer.provide([Memory.layer, Health.layerAlone]),
     Layer.provideMerge(server)
   )
 

@@ -9,6 +9,7 @@ import { Api } from "../src/Api.ts"
 import * as Auth from "../src/Auth/Auth.ts"
 import * as AuthHttp from "../src/Auth/Http.ts"
 import * as ClusterHttp from "../src/Cluster/Http.ts"
+import * as Health from "../src/Health/Health.ts"
 import * as HealthHttp from "../src/Health/Http.ts"
 import * as Body from "../src/Http/Body.ts"
 import * as Draining from "../src/Http/Draining.ts"
@@ -47,7 +48,7 @@ export const auth = Auth.layer({
 
 /** What every transport serves from, over a store. */
 export const services = (store: Layer.Layer<Store | ChangeLog, unknown>) =>
-  Layer.mergeAll(auth, ChangeFeed.layer, Metrics.layer).pipe(
+  Layer.mergeAll(auth, ChangeFeed.layer, Health.layerAlone, Metrics.layer).pipe(
     Layer.provideMerge(Draining.layer),
     Layer.provideMerge(store)
   )

@@ -43,6 +43,7 @@ const batch = (body: string) => ({ method: "POST", path: "/api/v1/batch", body, 
 
 /** Requests in order, each with the status that it gets. */
 const requests: ReadonlyArray<Sent> = [
+  { method: "GET", path: "/health", status: 200 },
   { method: "GET", path: "/api/v1/health", status: 200 },
   { method: "GET", path: "/api/v1/ready", status: 200 },
   { method: "GET", path: entry, status: 404 },

@@ -4,6 +4,7 @@ import * as Handlers from "./Handlers.ts"
 
 /** The handlers of the `health` group. */
 export const endpoints = Endpoints.of(HealthGroup, {
+  status: () => Handlers.status,
   alive: () => Handlers.alive,
   ready: () => Handlers.ready
 })

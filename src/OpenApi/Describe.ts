@@ -9,7 +9,7 @@ import { compact, isNode, mapNode, type Node } from "./SchemaProjection.ts"
 export interface Answer {
   readonly description?: string
   /** Response headers by name. */
-  readonly headers?: Readonly<Record<string, Header>>
+  readonly headers?: Readonly<Record<string, Header>> | undefined
   /** A body as it is on the wire. */
   readonly example?: unknown
 }

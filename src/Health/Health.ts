@@ -1,0 +1,76 @@
+import * as FileSystem from "@effect/platform/FileSystem"
+import { Array as Arr, Clock, Context, Effect, Layer, Option } from "effect"
+import { AgentPlatform } from "../Upstream/AgentPlatform.ts"
+import { Inference } from "../Upstream/Inference.ts"
+import { version } from "../Version.ts"
+import * as Replication from "./Replication.ts"
+import { critical, type Dependency, overall, type Report } from "./Report.ts"
+import { Subscriptions } from "./Subscriptions.ts"
+import { dependency } from "./Upstreams.ts"
+
+/** How the gateway is, and all that it depends on. */
+export class Health extends Context.Tag("causeway/Health")<
+  Health,
+  {
+    /**
+     * Looks at every dependency, all at once, within little more than two seconds. Callers within the same second
+     * share what was found, so that nobody can make the gateway press its upstreams.
+     */
+    readonly report: Effect.Effect<Report>
+  }
+>() {}
+
+/** A look at one dependency; nothing where there is none. */
+type Check = Effect.Effect<Option.Option<Dependency>>
+
+const make = (checks: ReadonlyArray<Check>) =>
+  Effect.gen(function* () {
+    const subscriptions = yield* Subscriptions
+    const startedAt = yield* Clock.currentTimeNanos
+    return Health.of({
+      report: Effect.gen(function* () {
+        const dependencies = Arr.getSomes(yield* Effect.all(checks, { concurrency: "unbounded" }))
+        const { rss, heapUsed, heapTotal } = process.memoryUsage()
+        return {
+          status: overall(dependencies),
+          uptime: Math.round(Number((yield* Clock.currentTimeNanos) - startedAt) / 1e6),
+          connections: yield* subscriptions.count,
+          memory: { rss, heapUsed, heapTotal },
+          dependencies,
+          version
+        }
+      })
+    })
+  })
+
+/** The health of a service that depends on nothing, as where a host mounts the store alone. */
+export const layerAlone: Layer.Layer<Health> = Layer.effect(Health, make([]))
+
+/** The health of the gateway: its upstreams, where they are configured, and replication, where it is asked for. */
+export const layer = (options: {
+  readonly replication: Option.Option<Replication.Settings>
+}): Layer.Layer<Health, never, AgentPlatform | Inference | FileSystem.FileSystem> =>
+  Layer.effect(
+    Health,
+    Effect.gen(function* () {
+      const platform = yield* AgentPlatform
+      const inference = yield* Inference
+      const files = yield* FileSystem.FileSystem
+      const replication = Option.isNone(options.replication)
+        ? []
+        : [
+            yield* Effect.cachedWithTTL(
+              Replication.check(options.replication.value).pipe(
+                Effect.provideService(FileSystem.FileSystem, files),
+                Effect.asSome
+              ),
+              "1 second"
+            )
+          ]
+      return yield* make([
+        Effect.map(platform.probe, probed => dependency(critical, probed)),
+        Effect.map(inference.probe, probed => dependency("inference", probed)),
+        ...replication
+      ])
+    })
+  )

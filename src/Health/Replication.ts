@@ -1,0 +1,74 @@
+/**
+ * Whether the databases are being replicated, as far as the files beside them tell. It looks at nothing but names:
+ * whether the replicator runs at this moment is for its own supervisor to say.
+ */
+import { join } from "node:path"
+import * as FileSystem from "@effect/platform/FileSystem"
+import { Array as Arr, Config, Duration, Effect, Option } from "effect"
+import * as Setting from "../Setting.ts"
+import * as Sqlite from "../Storage/Sqlite.ts"
+import type { Dependency } from "./Report.ts"
+
+/** Where to look. */
+export interface Settings {
+  /** The directory of the databases. */
+  readonly directory: string
+}
+
+/** The check as configuration variables; nothing where it is not asked for. */
+export const config: Config.Config<Option.Option<Settings>> = Config.all({
+  enabled: Setting.boolean("REPLICATION_ENABLED", {
+    description: "Whether /health tells if the databases in DATA_DIR are replicated",
+    default: false
+  }),
+  directory: Sqlite.config
+}).pipe(Config.map(({ enabled, directory }) => (enabled ? Option.some({ directory }) : Option.none())))
+
+const name = "replication"
+
+const ok: Dependency = { name, status: "ok" }
+
+const degraded = (error: string): Dependency => ({ name, status: "degraded", error })
+
+/** What replication leaves behind: `generations` and `generation` up to Litestream 0.3, `ltx` since 0.5. */
+const marks = ["generations", "generation", "ltx"] as const
+
+const isHidden = (file: string): boolean => file.startsWith(".")
+
+const isDatabase = (file: string): boolean => !isHidden(file) && /\.(?:db|sqlite|sqlite3)$/.test(file)
+
+const isMark = (file: string): boolean => marks.some(mark => file === `.${mark}`)
+
+/** How long a disk may take to say what is there. */
+const limit = Duration.seconds(2)
+
+/**
+ * Looks once. Without databases all is well, and so it is with metadata of a replicator in a hidden directory;
+ * databases without it are `degraded`, and so is a directory that cannot be read. It is never `unhealthy`.
+ */
+export const check = ({ directory }: Settings): Effect.Effect<Dependency, never, FileSystem.FileSystem> =>
+  Effect.gen(function* () {
+    const files = yield* FileSystem.FileSystem
+    const names = yield* Effect.catchIf(
+      files.readDirectory(directory),
+      error => error._tag === "SystemError" && error.reason === "NotFound",
+      () => Effect.succeed<Array<string>>([])
+    )
+    if (!names.some(isDatabase)) return ok
+    const hidden = names.filter(isHidden)
+    if (hidden.some(isMark)) return ok
+    const candidates = Arr.cartesianWith(hidden, marks, (parent, mark) => join(directory, parent, mark))
+    const found = yield* Effect.findFirst(candidates, path => Effect.orElseSucceed(files.exists(path), () => false))
+    return Option.isSome(found) ? ok : degraded("The data directory holds databases and no replication metadata")
+  }).pipe(
+    Effect.catchAll(error =>
+      Effect.succeed(
+        degraded(`The data directory cannot be read (${error._tag === "SystemError" ? error.reason : error._tag})`)
+      )
+    ),
+    Effect.timeoutTo({
+      duration: limit,
+      onSuccess: found => found,
+      onTimeout: () => degraded(`The data directory does not answer within ${Duration.format(limit)}`)
+    })
+  )
