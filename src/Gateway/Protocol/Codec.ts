@@ -5,7 +5,7 @@ import type { Answer } from "./Answer.ts"
 import { ErrorCode } from "./ErrorCode.ts"
 import type { Event } from "./Event.ts"
 import { RequestId } from "./Fields.ts"
-import { isWithinDepth } from "./Json.ts"
+import { isTextWithinDepth } from "./Json.ts"
 import { frameBytes, jsonDepth } from "./Limits.ts"
 import { Request, type RequestFrame, requestTypes } from "./Request.ts"
 
@@ -58,7 +58,7 @@ export const decodeRequest = (text: string): Either.Either<Request, ProtocolErro
   const frame = parsed.value
   if (!isObject(frame)) return refuse("Invalid request: the frame is not a JSON object")
   const id = Option.getOrUndefined(readId(frame.id))
-  if (!isWithinDepth(frame, frameDepth)) {
+  if (!isTextWithinDepth(text, frameDepth)) {
     return refuse(`Invalid request: the frame is nested more than ${frameDepth} levels deep`, id)
   }
   const wrongType = problemOfType(frame.type)

@@ -1,0 +1,173 @@
+/** The generated parts of docs/protocol.md, made of the protocol's schemas. */
+import * as AsyncApi from "../../src/Gateway/AsyncApi.ts"
+import * as EventMapping from "../../src/Gateway/EventMapping.ts"
+import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
+import { schemaName } from "../../src/Gateway/Protocol/Fields.ts"
+import * as Protocol from "../../src/Gateway/Protocol.ts"
+import { isNode, type Node } from "../../src/OpenApi/SchemaProjection.ts"
+
+const row = (...cells: ReadonlyArray<string>): string =>
+  `| ${cells.map(cell => cell.replaceAll("|", "\\|").replaceAll("\n", " ")).join(" | ")} |`
+
+const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string =>
+  [row(...head), row(...head.map(() => "---")), ...rows.map(cells => row(...cells))].join("\n")
+
+const code = (text: string): string => `\`${text}\``
+
+const count = (figure: number): string => figure.toLocaleString("en-US")
+
+/** Descriptions that say no more than the type or the name does. */
+const generic: ReadonlySet<unknown> = new Set([
+  "An id.",
+  "A name.",
+  "A number.",
+  "A whole number.",
+  "A whole number from 0 on.",
+  "The id of a session.",
+  `Any JSON value of at most ${Protocol.Limits.jsonDepth} levels.`
+])
+
+const typeOf = (schema: Node): string => {
+  if (typeof schema.$ref === "string") return schema.$ref.split("/").at(-1)!
+  if (Array.isArray(schema.anyOf)) return schema.anyOf.filter(isNode).map(typeOf).join(" or ")
+  if (Array.isArray(schema.enum)) return schema.enum.map(word => code(String(word))).join(", ")
+  switch (schema.type) {
+    case "string":
+      return typeof schema.maxLength === "number" ? `text, 1 to ${count(schema.maxLength)} characters` : "text"
+    case "integer":
+      return "whole number"
+    case "array":
+      return `list of ${isNode(schema.items) ? typeOf(schema.items) : "any JSON"}`
+    case "object":
+      return isNode(schema.additionalProperties) ? "texts by name" : `{ ${fields(schema, []).join("; ")} }`
+    case undefined:
+      return "any JSON"
+    default:
+      return String(schema.type)
+  }
+}
+
+const field = (name: string, schema: unknown, isRequired: boolean): string => {
+  if (!isNode(schema)) return code(name)
+  const { description } = schema
+  const said = typeof description === "string" && !generic.has(description) ? ` ${description}` : ""
+  return `${code(isRequired ? name : `${name}?`)} (${typeOf(schema)})${said}`
+}
+
+const fields = (schema: unknown, without: ReadonlyArray<string>): ReadonlyArray<string> => {
+  if (!isNode(schema) || !isNode(schema.properties)) return []
+  const required = new Set(Array.isArray(schema.required) ? schema.required : [])
+  return Object.entries(schema.properties)
+    .filter(([name]) => !without.includes(name))
+    .map(([name, value]) => field(name, value, required.has(name)))
+}
+
+const schemas = (): Node => AsyncApi.document().components.schemas
+
+const fieldsCell = (name: string, without: ReadonlyArray<string>): string =>
+  fields(schemas()[name], without).join("<br>")
+
+const meaning = (name: string): string => {
+  const schema = schemas()[name]
+  return isNode(schema) && typeof schema.description === "string" ? schema.description : ""
+}
+
+const requests = (): string =>
+  table(
+    ["request", "meaning", "fields beside `type` and `id`", "answer"],
+    Protocol.requestTypes.map(type => {
+      const name = schemaName(type, "Request")
+      return [code(type), meaning(name), fieldsCell(name, ["type", "id"]), code(Protocol.answerTypes[type])]
+    })
+  )
+
+const answers = (): string =>
+  table(
+    ["answer", "meaning", "fields beside `type` and `id`"],
+    Object.keys(Examples.answers).map(type => {
+      const name = schemaName(type, "Answer")
+      return [code(type), meaning(name), fieldsCell(name, ["type", "id"])]
+    })
+  )
+
+const events = (): string =>
+  table(
+    ["event", "meaning", "fields beside the envelope and `turnId`"],
+    Protocol.eventTypes.map(type => {
+      const name = schemaName(type, "Event")
+      return [code(type), meaning(name), fieldsCell(name, ["type", "turnId"])]
+    })
+  )
+
+const object = (name: string) => (): string =>
+  fields(schemas()[name], [])
+    .map(line => `- ${line}`)
+    .join("\n")
+
+const errors = (): string =>
+  table(
+    ["code", "retryable", "meaning"],
+    Object.entries(Protocol.errorMeanings).map(([name, { retryable, meaning }]) => [
+      code(name),
+      retryable ? "yes" : "no",
+      meaning
+    ])
+  )
+
+const closeCodes = (): string =>
+  table(
+    ["code", "reason", "connect again", "meaning"],
+    Object.values(Protocol.closeCodes).map(({ code, name, reconnect, meaning }) => [
+      String(code),
+      name,
+      reconnect ? "yes" : "no",
+      meaning
+    ])
+  )
+
+const limits = (): string => {
+  const { Limits } = Protocol
+  return table(
+    ["limit", "value"],
+    [
+      ["bytes of a frame from a client", Limits.frameBytes],
+      ["requests in flight", Limits.requestsInFlight],
+      ["frames from a client in a second", Limits.messagesPerSecond],
+      ["subscriptions of a connection", Limits.subscriptions],
+      ["characters of a request's `id`", Limits.requestIdChars],
+      ["levels of arrays and objects in a JSON value", Limits.jsonDepth],
+      ["names in `environment`, and in `secrets`", Limits.variables],
+      ["characters of text in a delta; longer ones come in several", EventMapping.longestDelta]
+    ].map(([what, figure]) => [String(what), typeof figure === "number" ? count(figure) : String(figure)])
+  )
+}
+
+/** The parts by name. */
+const parts: Readonly<Record<string, () => string>> = {
+  requests,
+  answers,
+  envelope: object("EventEnvelope"),
+  events,
+  session: object("Session"),
+  states: () => Protocol.SessionState.literals.map(code).join(", "),
+  errors,
+  "close codes": closeCodes,
+  limits
+}
+
+/** A page whose generated parts may be out of date, with all of them made anew. */
+export const render = (page: string): string => {
+  const seen = new Set<string>()
+  const rendered = page.replace(
+    /<!-- generated: ([a-z ]+) -->\n[\s\S]*?<!-- end -->/g,
+    (whole: string, name: string): string => {
+      const part = parts[name]
+      if (part === undefined) throw new Error(`There is no part ${JSON.stringify(name)}`)
+      seen.add(name)
+      return `${whole.slice(0, whole.indexOf("\n"))}\n${part()}\n<!-- end -->`
+    }
+  )
+  const missing = Object.keys(parts).filter(name => !seen.has(name))
+  if (missing.length > 0) throw new Error(`The page has no place for: ${missing.join(", ")}`)
+  return rendered
+}

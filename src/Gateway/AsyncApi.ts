@@ -1,0 +1,146 @@
+/** The client protocol as an AsyncAPI 3.0.0 document, made of the protocol's own schemas. */
+import type { Node } from "../OpenApi/SchemaProjection.ts"
+import { version } from "../Version.ts"
+import { definitionsOf, ref } from "./AsyncApiSchemas.ts"
+import { Answer } from "./Protocol/Answer.ts"
+import { closeCodes } from "./Protocol/CloseCode.ts"
+import { Envelope, EventBody } from "./Protocol/Event.ts"
+import * as Examples from "./Protocol/Examples.ts"
+import { answerTypes } from "./Protocol/Exchange.ts"
+import { schemaName } from "./Protocol/Fields.ts"
+import * as Limits from "./Protocol/Limits.ts"
+import { Request, requestTypes } from "./Protocol/Request.ts"
+
+/** An AsyncAPI document, as far as anything here looks into it. */
+export interface AsyncApiDocument {
+  readonly asyncapi: "3.0.0"
+  readonly info: { readonly title: string; readonly version: string; readonly description: string }
+  readonly defaultContentType: "application/json"
+  readonly servers: Node
+  readonly channels: Readonly<Record<"gateway", Node & { readonly messages: Readonly<Record<string, Node>> }>>
+  readonly operations: Readonly<Record<string, Node>>
+  readonly components: {
+    readonly messages: Readonly<Record<string, Node>>
+    readonly schemas: Node
+    readonly securitySchemes: Node
+  }
+}
+
+interface Message {
+  readonly key: string
+  readonly message: Node
+}
+
+const message = (type: string, kind: string, summary: string, payload: Node, example: unknown): Message => ({
+  key: schemaName(type, kind),
+  message: { name: type, summary, payload, examples: [{ name: type, payload: example }] }
+})
+
+const described = (definitions: Node, key: string): string => {
+  const definition = definitions[key]
+  return typeof definition === "object" && definition !== null && "description" in definition
+    ? String(definition.description)
+    : key
+}
+
+const messagesOf = (definitions: Node): ReadonlyArray<Message> => {
+  const plain = (kind: string, examples: Readonly<Record<string, unknown>>): ReadonlyArray<Message> =>
+    Object.entries(examples).map(([type, example]) => {
+      const key = schemaName(type, kind)
+      return message(type, kind, described(definitions, key), ref(key), example)
+    })
+  const events = Examples.allBodies.map(body => {
+    const key = schemaName(body.type, "Event")
+    const payload = { allOf: [ref("EventEnvelope"), ref(key)] }
+    return message(body.type, "Event", described(definitions, key), payload, { ...body, ...Examples.envelope })
+  })
+  return [...plain("Request", Examples.requests), ...plain("Answer", Examples.answers), ...events]
+}
+
+const channel = { $ref: "#/channels/gateway" }
+
+const ofChannel = (key: string): Node => ({ $ref: `#/channels/gateway/messages/${key}` })
+
+/** From the gateway's side: it receives requests, replies, and sends events. */
+const operationsOf = (events: ReadonlyArray<string>): Readonly<Record<string, Node>> => ({
+  ...Object.fromEntries(
+    requestTypes.map(type => [
+      type,
+      {
+        action: "receive",
+        channel,
+        messages: [ofChannel(schemaName(type, "Request"))],
+        reply: {
+          channel,
+          messages: [ofChannel(schemaName(answerTypes[type], "Answer")), ofChannel(schemaName("error", "Answer"))]
+        }
+      }
+    ])
+  ),
+  events: {
+    action: "send",
+    channel,
+    summary: "What happens in the sessions that the connection is subscribed to.",
+    messages: events.map(ofChannel)
+  }
+})
+
+const description = `Sessions with agents over one WebSocket. A client sends requests, each with an \`id\` of its own choice, which the answer repeats; subscribed sessions send events, which have a dense \`seq\` each. An answer has no \`seq\`. Limits: ${Limits.frameBytes} bytes a frame, ${Limits.requestsInFlight} requests in flight, ${Limits.messagesPerSecond} frames a second, ${Limits.subscriptions} subscriptions.`
+
+const make = (): AsyncApiDocument => {
+  const schemas = definitionsOf([...Request.members, ...Answer.members, ...EventBody.members, Envelope])
+  const messages = messagesOf(schemas)
+  return {
+    asyncapi: "3.0.0",
+    info: { title: "Causeway gateway", version, description },
+    defaultContentType: "application/json",
+    servers: {
+      gateway: {
+        host: "{host}",
+        protocol: "ws",
+        description: "The gateway; `wss` where TLS is terminated in front of it.",
+        variables: { host: { default: "127.0.0.1:8080", description: "Host and port." } },
+        security: [{ $ref: "#/components/securitySchemes/token" }]
+      }
+    },
+    channels: {
+      gateway: {
+        address: "/ws",
+        title: "Gateway",
+        description: "Text frames, each one JSON object. Browsers pass the subprotocols `causeway.v1, bearer.<token>`.",
+        messages: Object.fromEntries(messages.map(({ key }) => [key, { $ref: `#/components/messages/${key}` }])),
+        bindings: { ws: { method: "GET", bindingVersion: "0.1.0" } },
+        "x-close-codes": Object.values(closeCodes)
+      }
+    },
+    operations: operationsOf(messages.map(({ key }) => key).filter(key => key.endsWith("Event"))),
+    components: {
+      messages: Object.fromEntries(messages.map(({ key, message }) => [key, message])),
+      schemas,
+      securitySchemes: {
+        token: {
+          type: "http",
+          scheme: "bearer",
+          bearerFormat: "JWT",
+          description: "Claims `exp`, `tenant` and `sub`. Not asked for in development."
+        }
+      }
+    }
+  }
+}
+
+let made: { readonly document: AsyncApiDocument; readonly text: string } | undefined
+
+const once = () => {
+  if (made === undefined) {
+    const fresh = make()
+    made = { document: fresh, text: JSON.stringify(fresh) }
+  }
+  return made
+}
+
+/** The document; made when it is first asked for, and the same object from then on. */
+export const document = (): AsyncApiDocument => once().document
+
+/** The document as JSON text. */
+export const text = (): string => once().text
