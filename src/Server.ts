@@ -18,6 +18,7 @@ import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
 import * as ChangeFeed from "./Kv/ChangeFeed.ts"
 import * as Limits from "./Kv/Limits.ts"
 import { Exposure } from "./Observability/Exposure.ts"
+import * as FeedMetrics from "./Observability/FeedMetrics.ts"
 import * as Metrics from "./Observability/Metrics.ts"
 import * as RequestMetrics from "./Observability/RequestMetrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
@@ -30,7 +31,8 @@ const serve = NodeServer.serve(Edge.make(Api, endpoints))
 
 const services = (configuration: Configuration) => {
   const { devMode, followLimits, keys, limits, metrics, replication, retention, store } = configuration
-  return Layer.mergeAll(ChangeFeed.layer, Housekeeping.layer(retention), Health.layer({ replication })).pipe(
+  return Layer.mergeAll(FeedMetrics.layer, Housekeeping.layer(retention), Health.layer({ replication })).pipe(
+    Layer.provideMerge(ChangeFeed.layer),
     Layer.provideMerge(Sqlite.layer(store)),
     Layer.provideMerge(UpstreamClients.layer(configuration)),
     Layer.provideMerge(

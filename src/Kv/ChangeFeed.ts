@@ -13,7 +13,7 @@ import type { EncodedPage } from "./ChangeFeed/Page.ts"
 import * as Pages from "./ChangeFeed/Pages.ts"
 import { type FeedBusy, Places } from "./ChangeFeed/Places.ts"
 import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
-import type { ChangeLog, ChangeQuery, HistoryTrimmed } from "./ChangeLog.ts"
+import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "./ChangeLog.ts"
 import type { StoreUnavailable } from "./Store.ts"
 
 export type { Upgrade } from "../Http/Upgrade.ts"
@@ -52,6 +52,8 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
     ) => Effect.Effect<Effect.Effect<void>, UpgradeFailed | StoreUnavailable | HistoryTrimmed | FeedBusy>
     /** How many follow at the moment: polls that wait, event streams and WebSockets. */
     readonly watchers: Effect.Effect<number>
+    /** How many changes lie between the WebSocket furthest behind and the end of the log, as far as it is known. */
+    readonly lag: Effect.Effect<number>
   }
 >() {}
 
@@ -72,6 +74,7 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer
   ChangeFeed,
   Effect.gen(function* () {
     const draining = yield* Draining
+    const log = yield* ChangeLog
     const limits = yield* Limits.FollowLimits
     const places = new Places(limits.watchers, draining.hasBegun)
     const pages = yield* Pages.make
@@ -117,7 +120,12 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer
         )
       }),
 
-      watchers: Effect.sync(() => places.count)
+      watchers: Effect.sync(() => places.count),
+
+      lag: Effect.map(
+        Effect.catchAll(log.lastSeq, () => Effect.sync(pages.end)),
+        end => Math.max(0, end - (hub.furthestBehind() ?? end))
+      )
     }
   })
 )

@@ -1,7 +1,10 @@
-import { Context, Effect, Layer, Metric } from "effect"
+import { Context, Effect, Layer, Metric, type Scope } from "effect"
+import * as GatewayMetrics from "./GatewayMetrics.ts"
 import * as ProcessMetrics from "./ProcessMetrics.ts"
 import * as Prometheus from "./Prometheus.ts"
 import * as Samples from "./Samples.ts"
+import * as StoreMetrics from "./StoreMetrics.ts"
+import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 /** What the process has counted and measured, ready to be shown. */
 export class Metrics extends Context.Tag("causeway/Metrics")<
@@ -11,16 +14,40 @@ export class Metrics extends Context.Tag("causeway/Metrics")<
     readonly json: Effect.Effect<string>
     /** All series in the Prometheus text exposition format 0.0.4. */
     readonly prometheus: Effect.Effect<string>
+    /**
+     * Has gauges brought up to date whenever metrics are shown, until the scope closes. A measurement that takes
+     * longer than a second is given up; what it would have shown stays as it was.
+     */
+    readonly measure: (measurement: Effect.Effect<void>) => Effect.Effect<void, never, Scope.Scope>
   }
 >() {}
 
-const samples = Effect.map(Effect.zipRight(ProcessMetrics.measure, Metric.snapshot), Samples.fromSnapshot)
+const bounded = (measurement: Effect.Effect<void>): Effect.Effect<void> =>
+  measurement.pipe(
+    Effect.timeoutOption("1 second"),
+    Effect.catchAllCause(cause => Effect.logError("A measurement failed", cause))
+  )
 
 /** Shows Effect's metrics registry, and measures the process while it lasts. */
 export const layer: Layer.Layer<Metrics> = Layer.merge(
-  Layer.succeed(Metrics, {
-    json: Effect.map(samples, Samples.toJson),
-    prometheus: Effect.map(samples, Prometheus.render)
+  Layer.sync(Metrics, () => {
+    const measurements = new Set<Effect.Effect<void>>([ProcessMetrics.measure])
+    for (const metrics of [GatewayMetrics, UpstreamMetrics, StoreMetrics]) metrics.register()
+    const samples = Effect.suspend(() => Effect.forEach(measurements, bounded, { discard: true })).pipe(
+      Effect.zipRight(Metric.snapshot),
+      Effect.map(Samples.fromSnapshot)
+    )
+    return {
+      json: Effect.map(samples, Samples.toJson),
+      prometheus: Effect.map(samples, Prometheus.render),
+      measure: measurement =>
+        Effect.asVoid(
+          Effect.acquireRelease(
+            Effect.sync(() => measurements.add(measurement)),
+            () => Effect.sync(() => measurements.delete(measurement))
+          )
+        )
+    }
   }),
   ProcessMetrics.layer
 )

@@ -9,18 +9,20 @@ const residentMemory = Metric.gauge("process_resident_memory_bytes", {
 })
 const heapUsed = Metric.gauge("process_heap_used_bytes", { description: "JavaScript heap in use in bytes." })
 const heapTotal = Metric.gauge("process_heap_total_bytes", { description: "JavaScript heap allocated in bytes." })
+const uptime = Metric.gauge("process_uptime_seconds", { description: "Seconds that the process has been running." })
 const loopDelay = Metric.gauge("event_loop_delay_ms", {
   description: "Delay of the event loop in milliseconds, 99th percentile of the last ten seconds."
 })
 
-/** Brings the gauges of memory up to date. */
+/** Brings the gauges of memory and uptime up to date. */
 export const measure: Effect.Effect<void> = Effect.suspend(() => {
   const memory = process.memoryUsage()
   return Effect.all(
     [
       Metric.set(residentMemory, memory.rss),
       Metric.set(heapUsed, memory.heapUsed),
-      Metric.set(heapTotal, memory.heapTotal)
+      Metric.set(heapTotal, memory.heapTotal),
+      Metric.set(uptime, process.uptime())
     ],
     { discard: true }
   )

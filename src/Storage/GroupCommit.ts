@@ -25,6 +25,12 @@ export interface Options<A, B, E> {
   readonly maxWaitingBytes?: number
   /** How long a group may be in flight before its callers, and all others, are told that the store is away. */
   readonly patience?: Duration.DurationInput
+  /** Told of each group when its answer is there. */
+  readonly observe?: (group: {
+    readonly writes: number
+    readonly millis: number
+    readonly outcome: "ok" | "failed"
+  }) => void
 }
 
 export interface GroupCommit<A, B, E> {
@@ -46,6 +52,8 @@ interface Waiting<A, B, E> {
 interface Flight<A, B, E> {
   readonly group: ReadonlyArray<Waiting<A, B, E>>
   readonly startedAt: number
+  /** For measuring: by a clock that nobody sets. */
+  readonly startedAtNanos: bigint
 }
 
 const MiB = 1024 * 1024
@@ -140,6 +148,7 @@ export const make = <A, B, E = never>(
 ): Effect.Effect<GroupCommit<A, B, E>, never, Scope.Scope> =>
   Effect.gen(function* () {
     const patience = Duration.toMillis(options.patience ?? "1800 millis")
+    const clock = yield* Effect.clock
     const queue = new Queue<A, B, E>(
       options.maxGroup ?? { operations: 1024, bytes: 4 * MiB },
       options.maxWaiting ?? 10_000,
@@ -147,7 +156,12 @@ export const make = <A, B, E = never>(
     )
 
     const settle = (exit: Exit.Exit<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>): void => {
-      const { group } = queue.flight!
+      const { group, startedAtNanos } = queue.flight!
+      options.observe?.({
+        writes: group.length,
+        millis: Number(clock.unsafeCurrentTimeNanos() - startedAtNanos) / 1e6,
+        outcome: Exit.isSuccess(exit) ? "ok" : "failed"
+      })
       for (const [index, item] of group.entries()) {
         if (Exit.isFailure(exit)) item.complete(Exit.failCause(exit.cause))
         else item.complete(outcomeOf(exit.value[index]))
@@ -160,7 +174,7 @@ export const make = <A, B, E = never>(
     const commitGroup = Effect.flatMap(Clock.currentTimeMillis, now => {
       const group = queue.takeGroup()
       if (group.length === 0) return Effect.void
-      queue.flight = { group, startedAt: now }
+      queue.flight = { group, startedAt: now, startedAtNanos: clock.unsafeCurrentTimeNanos() }
       queue.changed()
       return Effect.suspend(() =>
         options.commit(

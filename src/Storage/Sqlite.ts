@@ -5,6 +5,7 @@ import { Clock, type ConfigError, Context, Duration, Effect, Either, Layer, Opti
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
 import type { Committed, Write } from "../Kv/Write.ts"
+import * as StoreMetrics from "../Observability/StoreMetrics.ts"
 import * as Setting from "../Setting.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 import { Signal } from "./Signal.ts"
@@ -51,7 +52,8 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
     }
     const group = yield* GroupCommit.make<Write, Committed, PreconditionFailed | StoreUnavailable>({
       commit: (writes, now) => Effect.flatMap(port.send({ kind: "commit", writes, now }), outcomesOf),
-      weigh
+      weigh,
+      observe: StoreMetrics.observe
     })
 
     const maintenance = yield* Effect.makeSemaphore(1)

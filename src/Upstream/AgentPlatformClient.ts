@@ -21,6 +21,7 @@ import {
   type Scope,
   Stream
 } from "effect"
+import * as UpstreamMetrics from "../Observability/UpstreamMetrics.ts"
 import * as AgentPlatform from "./AgentPlatform.ts"
 import * as Exchange from "./Exchange.ts"
 import * as FilePath from "./FilePath.ts"
@@ -69,11 +70,6 @@ const InstanceId = Schema.String.pipe(
 
 /** What creating an instance is answered; either name is taken. */
 const Created = Schema.Union(Schema.Struct({ instanceId: InstanceId }), Schema.Struct({ id: InstanceId }))
-
-const durations = Resilience.durations(
-  "agent_platform_request_duration_ms",
-  "Requests to the agent platform, in milliseconds"
-)
 
 const instances = "/api/v1/instances"
 
@@ -126,7 +122,7 @@ const make = (
 ): Effect.Effect<Service, never, Scope.Scope> =>
   Effect.gen(function* () {
     const exchange = Exchange.make(client, { service: "agent platform", baseUrl, apiKey })
-    const resilience = yield* Resilience.make({ upstream: "agent_platform", durations })
+    const resilience = yield* Resilience.make({ upstream: "agent_platform", durations: UpstreamMetrics.agentPlatform })
     const probe = yield* HealthProbe.make(exchange)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
       onNone: () => ({}),

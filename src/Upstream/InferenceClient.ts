@@ -4,6 +4,7 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { type Context, Effect, Layer, Option, type Redacted, type Scope, Stream } from "effect"
+import * as UpstreamMetrics from "../Observability/UpstreamMetrics.ts"
 import * as Exchange from "./Exchange.ts"
 import * as Generation from "./Generation.ts"
 import * as HealthProbe from "./HealthProbe.ts"
@@ -14,11 +15,6 @@ import { UpstreamFailure } from "./UpstreamFailure.ts"
 type Service = Context.Tag.Service<Inference.Inference>
 
 const policy: Resilience.StreamPolicy = { operation: "generate_stream", totalLimit: "120 seconds" }
-
-const durations = Resilience.durations(
-  "inference_request_duration_ms",
-  "Requests to the inference proxy, in milliseconds; a stream's lasts until its end"
-)
 
 const statusOf = ({ reason, statusCode }: UpstreamFailure): number => {
   if (reason === "circuit_open") return 503
@@ -36,7 +32,7 @@ const make = (
 ): Effect.Effect<Service, never, Scope.Scope> =>
   Effect.gen(function* () {
     const exchange = Exchange.make(client, { service: "inference proxy", baseUrl, apiKey: Option.some(apiKey) })
-    const resilience = yield* Resilience.make({ upstream: "inference", durations })
+    const resilience = yield* Resilience.make({ upstream: "inference", durations: UpstreamMetrics.inference })
     const probe = yield* HealthProbe.make(exchange)
 
     const open = ({ prompt, maxTokens, model }: Inference.Prompt) =>

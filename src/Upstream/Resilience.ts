@@ -5,13 +5,15 @@
  * The breaker stands inside the retries: each try asks it and is counted by it, since each is a request that the
  * upstream has to bear. A try that it rejects is not repeated, and where it opens no retry is waited for.
  */
-import { Clock, Duration, Effect, Metric, MetricBoundaries, Ref, type Scope, Stream } from "effect"
+import { Clock, Duration, Effect, Metric, Ref, type Scope, Stream } from "effect"
 import * as Breaker from "./Breaker.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as ResilientStream from "./ResilientStream.ts"
 import * as RetryBudget from "./RetryBudget.ts"
 import * as RetryPolicy from "./RetryPolicy.ts"
 import { type Outcome, outcomeOf, UpstreamFailure, verdictOf } from "./UpstreamFailure.ts"
+
+export { durations } from "../Observability/UpstreamMetrics.ts"
 
 /** What is decided for one kind of call. */
 export interface Policy {
@@ -61,16 +63,6 @@ export interface Options {
   readonly breaker?: CircuitBreaker.Settings
   readonly budget?: RetryBudget.Settings
 }
-
-/** A histogram of request durations in milliseconds. */
-export const durations = (name: string, description: string): Metric.Metric.Histogram<number> =>
-  Metric.histogram(
-    name,
-    MetricBoundaries.fromIterable([
-      5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 15_000, 30_000, 60_000, 120_000
-    ]),
-    description
-  )
 
 const retryCounter = Metric.counter("upstream_retries_total", {
   description: "Retries of calls to an upstream",

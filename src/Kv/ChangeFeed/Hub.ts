@@ -21,6 +21,8 @@ export interface Hub {
     first: Page,
     onClose: () => void
   ) => Effect.Effect<void, UpgradeFailed>
+  /** The position of the follower furthest behind; `undefined` without followers. */
+  readonly furthestBehind: () => number | undefined
 }
 
 /** So many groups of lagging followers are served before those at the end get their turn. */
@@ -143,6 +145,7 @@ export const make = (
     yield* Effect.forkScoped(Effect.zipRight(draining.begun, closeAll))
 
     return {
+      furthestBehind: () => watchers.furthestBehind,
       adopt: (upgrade, query, first, onClose) =>
         Effect.gen(function* () {
           const now = yield* Clock.currentTimeMillis

@@ -47,6 +47,17 @@ export class Watchers {
     return this.behind.size > 0
   }
 
+  /** The position of the one furthest behind, of those that are not on their way out; `undefined` without any. */
+  get furthestBehind(): number | undefined {
+    let least: number | undefined
+    for (const { phase, cursor } of this.all) {
+      if (phase === "closing") continue
+      const position = phase === "live" ? this.common : cursor
+      if (least === undefined || position < least) least = position
+    }
+    return least
+  }
+
   /** Takes a WebSocket in, with the first page for it. `onClose` is called once, when it is closed. */
   add(socket: WebSocket, query: ChangeQuery, first: Page, now: number, onClose: () => void): void {
     const watcher: Watcher = {

@@ -1,0 +1,36 @@
+/**
+ * How long requests to upstream services take. Retries and breakers are counted where they happen.
+ */
+import { Metric, MetricBoundaries } from "effect"
+
+/** A histogram of request durations in milliseconds; gets the labels `operation` and `outcome`. */
+export const durations = (name: string, description: string): Metric.Metric.Histogram<number> =>
+  Metric.histogram(
+    name,
+    MetricBoundaries.fromIterable([
+      5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 15_000, 30_000, 60_000, 120_000
+    ]),
+    description
+  )
+
+/** Requests to the agent platform. */
+export const agentPlatform = durations(
+  "agent_platform_request_duration_ms",
+  "Requests to the agent platform, in milliseconds"
+)
+
+/** Requests to the inference proxy; a stream's lasts until its end. */
+export const inference = durations(
+  "inference_request_duration_ms",
+  "Requests to the inference proxy, in milliseconds; a stream's lasts until its end"
+)
+
+/** A series of each that is there before any request: that of the call made first. */
+export const register = (): void => {
+  for (const [histogram, operation] of [
+    [agentPlatform, "create"],
+    [inference, "generate_stream"]
+  ] as const) {
+    histogram.pipe(Metric.tagged("operation", operation), Metric.tagged("outcome", "ok")).register()
+  }
+}
