@@ -57,6 +57,7 @@ export class Gate extends Http.Server {
   #phase: Phase = "starting"
   readonly #answers = new Set<Http.ServerResponse>()
   readonly #sockets = new Set<Socket>()
+  readonly #latest = new WeakMap<Socket, Http.ServerResponse>()
 
   constructor(timing: Timing) {
     super({
@@ -133,6 +134,7 @@ export class Gate extends Http.Server {
           send(target, statusOf(refusal), refusal.error, { connection: "close", ...refusal.headers })
           return true
         }
+        return this.#inTurn(request, target)
       }
       if (event === "upgrade" && target instanceof Duplex && head instanceof Buffer) {
         // Node lets go of an upgraded connection: an error that nobody hears would end the process.
@@ -146,6 +148,20 @@ export class Gate extends Http.Server {
       }
     }
     return super.emit(event, ...args)
+  }
+
+  /**
+   * Emits a request, after the one before it on the same connection where either could change something: node hands
+   * out pipelined requests at once, and only safe ones may be served side by side (RFC 9112, 9.3.2).
+   */
+  #inTurn(request: Http.IncomingMessage, response: Http.ServerResponse): boolean {
+    const before = this.#latest.get(request.socket)
+    this.#latest.set(request.socket, response)
+    if (before === undefined || before.writableFinished || before.destroyed)
+      return super.emit("request", request, response)
+    if (isSafe(before.req) && isSafe(request)) return super.emit("request", request, response)
+    before.once("close", () => super.emit("request", request, response))
+    return true
   }
 
   #refusal(request: Http.IncomingMessage): ApiError | undefined {
@@ -173,6 +189,9 @@ export class Gate extends Http.Server {
     socket.once("close", () => clearTimeout(deadline))
   }
 }
+
+/** Whether a request only reads (RFC 9110, 9.2.1). */
+const isSafe = ({ method }: Http.IncomingMessage): boolean => method === "GET" || method === "HEAD"
 
 const send = (
   response: Http.ServerResponse,
