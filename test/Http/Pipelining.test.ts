@@ -50,7 +50,7 @@ describe("requests sent behind one another on a connection", () => {
     const { seen, answers, socket, until, read } = await open()
     socket.write(request("PUT", "/a") + request("GET", "/b") + request("PUT", "/c"))
     await until(1)
-    // Whatever is to come is parsed by the time that the same bytes sent again would be.
+    // All three came in one packet: the others would be here by now.
     await new Promise(resolve => setImmediate(resolve))
     expect(seen).toEqual(["PUT /a"])
     const first = read()
