@@ -52,6 +52,7 @@ export const make = (exchange: Exchange): Effect.Effect<Effect.Effect<Health>, n
       const found = yield* probe
       return { ...found, latencyMs: Math.max(0, (yield* Clock.currentTimeMillis) - start) }
     })
-    const running = yield* Effect.cachedWithTTL(Effect.forkIn(timed, scope), "1 second")
+    // The fiber is not to inherit what keeps its start from being interrupted.
+    const running = yield* Effect.cachedWithTTL(Effect.forkIn(Effect.interruptible(timed), scope), "1 second")
     return Effect.flatMap(Effect.uninterruptible(running), Fiber.join)
   })

@@ -66,7 +66,9 @@ export const reader = (): Reader => {
     push: text => {
       const fresh = afterReturn && text.startsWith("\n") ? text.slice(1) : text
       if (text !== "") afterReturn = text.endsWith("\r")
-      const lines = (rest + fresh).split(/\r\n|\r|\n/)
+      // Only what is new is searched, so that a long line in small pieces stays cheap.
+      const lines = fresh.split(/\r\n|\r|\n/)
+      lines[0] = rest + lines[0]
       rest = lines.pop()!
       const events: Array<ServerSentEvent> = []
       for (const line of lines) {

@@ -1,0 +1,409 @@
+import { describe, expect, it } from "@effect/vitest"
+import {
+  Chunk,
+  Clock,
+  ConfigProvider,
+  Effect,
+  Either,
+  Fiber,
+  Layer,
+  Logger,
+  Option,
+  Redacted,
+  Ref,
+  Stream,
+  TestClock
+} from "effect"
+import * as Inference from "../../src/Upstream/Inference.ts"
+import * as InferenceClient from "../../src/Upstream/InferenceClient.ts"
+import * as Stub from "./Stub.ts"
+
+const settings: Inference.Settings = { url: "http://inference.test", apiKey: Option.some(Redacted.make("key")) }
+
+const withInference = <A, E>(
+  stub: ReturnType<typeof Stub.make>,
+  use: (inference: typeof Inference.Inference.Service) => Effect.Effect<A, E>,
+  options = settings
+) =>
+  Effect.flatMap(Inference.Inference, use).pipe(
+    Effect.provide(Layer.provide(InferenceClient.layer(options), stub.layer))
+  )
+
+const generate = (stub: ReturnType<typeof Stub.make>) =>
+  withInference(stub, inference => Effect.either(inference.generate({ prompt: "hi" })))
+
+const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
+
+/** A body in single bytes, so that every code point and every line is cut. */
+const inBytes = (text: string) => Stream.fromIterable([...bytes(text)].map(byte => Uint8Array.of(byte)))
+
+const events = (text: string) => Stub.streaming("text/event-stream; charset=utf-8", inBytes(text))
+
+const plain = (text: string) => Stub.streaming("text/plain", inBytes(text))
+
+const collected = (answer: Parameters<typeof Stub.make>[0][0]) => generate(Stub.make([answer]))
+
+describe("generate", () => {
+  it.effect("sends the prompt with the bearer", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([plain("ok")])
+      yield* withInference(stub, inference => inference.generate({ prompt: "hi", maxTokens: 5, model: "m" }))
+      yield* withInference(stub, inference => inference.generate({ prompt: "hi" }))
+      expect(stub.seen[0]).toMatchObject({
+        method: "POST",
+        url: "http://inference.test/api/v1/generate/stream",
+        headers: { authorization: "Bearer key", accept: "text/event-stream, text/plain" },
+        body: { prompt: "hi", maxTokens: 5, model: "m" }
+      })
+      expect(stub.seen[1]!.body).toEqual({ prompt: "hi" })
+    })
+  )
+
+  it.effect("takes plain text, whole whatever the cuts, and also without a content type", () =>
+    Effect.gen(function* () {
+      const text = "Grüße, 世界 👋🏽!\r\n"
+      expect(yield* collected(plain(text))).toEqual(Either.right(text))
+      expect(yield* collected(plain("\ufeffx"))).toEqual(Either.right("x"))
+      expect(yield* collected(Stub.streaming("TEXT/Plain;charset=utf-8", inBytes(text)))).toEqual(Either.right(text))
+      expect(yield* collected(plain(""))).toEqual(Either.right(""))
+    })
+  )
+
+  it.effect("puts U+FFFD for bytes that are no UTF-8, also at the very end", () =>
+    Effect.gen(function* () {
+      const body = Stream.make(Uint8Array.of(0x61, 0xff), Uint8Array.of(0xf0, 0x9f))
+      expect(yield* collected(Stub.streaming("text/plain", body))).toEqual(Either.right("a\ufffd\ufffd"))
+    })
+  )
+
+  it.effect("takes Server-Sent Events up to [DONE]", () =>
+    Effect.gen(function* () {
+      const body = [
+        ": hello\r\n\r\n",
+        'data: {"text":"Grü"}\r\n\r\n',
+        'data: {"delta":"ße"}\n\n',
+        'event: chunk\ndata: {"content":\ndata: " 👋"}\n\n',
+        'data: {"usage":{"tokens":3}}\n\n',
+        'data: {"text":""}\n\n',
+        "data: [DONE]\n\n",
+        'data: {"text":"never"}\n\n'
+      ].join("")
+      expect(yield* collected(events(body))).toEqual(Either.right("Grüße 👋"))
+      expect(yield* collected(events('data: {"text":"a"}\n\ndata: [DONE]'))).toEqual(Either.right("a"))
+    })
+  )
+
+  it.effect("does not wait for a body that goes on after [DONE]", () =>
+    Effect.gen(function* () {
+      const body = Stream.concat(inBytes('data: {"text":"a"}\n\ndata: [DONE]\n\n'), Stream.never)
+      const stub = Stub.make([Stub.streaming("text/event-stream", body)])
+      expect(yield* generate(stub)).toEqual(Either.right("a"))
+      expect(stub.seen[0]!.isAborted()).toBe(true)
+    })
+  )
+
+  it.effect("fails at what is no generation", () =>
+    Effect.gen(function* () {
+      const endless = bytes(`data: ${"x".repeat(600 * 1024)}`)
+      const failures: ReadonlyArray<readonly [Parameters<typeof Stub.make>[0][0], number, RegExp]> = [
+        [events('data: {"text":"a"}\n\n'), 502, /ended before \[DONE\]/],
+        [events("data: hello\n\n"), 502, /no JSON object/],
+        [events("data: [1]\n\n"), 502, /no JSON object/],
+        [events('data: {"error":{"message":"overloaded"}}\n\n'), 502, /overloaded/],
+        [events('event: error\ndata: {"message":"broken"}\n\n'), 502, /broken/],
+        [Stub.streaming("text/event-stream", Stream.make(endless, endless)), 502, /longer than/],
+        [Stub.streaming("text/html", inBytes("<html>")), 502, /neither Server-Sent Events nor plain text/],
+        [Stub.status(200, { text: "a" }), 502, /neither/],
+        [Stub.status(401, { error: "bad key" }), 401, /answered 401 to generate_stream: bad key/],
+        [Stub.status(429), 429, /429/],
+        [Stub.refused, 502, /ECONNREFUSED/]
+      ]
+      for (const [answer, statusCode, message] of failures) {
+        const stub = Stub.make([answer])
+        const error = Option.getOrThrow(Either.getLeft(yield* generate(stub)))
+        expect(error).toMatchObject({ _tag: "InferenceError", statusCode })
+        expect(error.message).toMatch(message)
+        expect(stub.seen).toHaveLength(1)
+      }
+    })
+  )
+
+  it.effect("refuses a text that does not come to an end", () =>
+    Effect.gen(function* () {
+      const mebibyte = new Uint8Array(1024 * 1024).fill(0x61)
+      const result = yield* collected(Stub.streaming("text/plain", Stream.repeatValue(mebibyte)))
+      expect(Either.getLeft(result)).toMatchObject({ value: { statusCode: 502 } })
+    })
+  )
+})
+
+describe("streaming generation", () => {
+  const ticking = (millis: number) =>
+    Stub.streaming(
+      "text/plain",
+      Stream.repeatEffect(
+        Effect.delay(
+          Effect.map(Clock.currentTimeMillis, now => bytes(`${now} `)),
+          millis
+        )
+      )
+    )
+
+  it.effect("gives each piece as it comes", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([ticking(1000)])
+      const pieces = yield* Ref.make<ReadonlyArray<string>>([])
+      yield* withInference(stub, ({ generateStream }) =>
+        Effect.gen(function* () {
+          const fiber = yield* generateStream({ prompt: "hi" }).pipe(
+            Stream.runForEach(piece => Ref.update(pieces, all => [...all, piece])),
+            Effect.fork
+          )
+          yield* TestClock.adjust("2500 millis")
+          expect(yield* Ref.get(pieces)).toEqual(["1000 ", "2000 "])
+          yield* Fiber.interrupt(fiber)
+        })
+      )
+      expect(stub.seen[0]!.isAborted()).toBe(true)
+    })
+  )
+
+  it.effect("is over after 120 s in all, however lively", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([ticking(7000)])
+      yield* withInference(stub, ({ generateStream }) =>
+        Effect.gen(function* () {
+          const count = yield* Ref.make(0)
+          const fiber = yield* generateStream({ prompt: "hi" }).pipe(
+            Stream.runForEach(() => Ref.update(count, n => n + 1)),
+            Effect.flip,
+            Effect.fork
+          )
+          yield* TestClock.adjust("119999 millis")
+          expect(yield* Fiber.poll(fiber)).toEqual(Option.none())
+          yield* TestClock.adjust("1 millis")
+          expect(yield* Fiber.join(fiber)).toMatchObject({ statusCode: 504, message: expect.stringContaining("2m") })
+          expect(yield* Ref.get(count)).toBe(17)
+        })
+      )
+      expect(stub.seen).toHaveLength(1)
+      expect(stub.seen[0]!.isAborted()).toBe(true)
+    })
+  )
+
+  it.effect("is over after 120 s without an answer, and without a first piece", () =>
+    Effect.gen(function* () {
+      for (const answer of [Stub.hanging, Stub.streaming("text/plain", Stream.never)]) {
+        const stub = Stub.make([answer])
+        yield* withInference(stub, ({ generate }) =>
+          Effect.gen(function* () {
+            const fiber = yield* Effect.fork(Effect.flip(generate({ prompt: "hi" })))
+            yield* TestClock.adjust("119999 millis")
+            expect(yield* Fiber.poll(fiber)).toEqual(Option.none())
+            yield* TestClock.adjust("1 millis")
+            expect(yield* Fiber.join(fiber)).toMatchObject({ statusCode: 504 })
+          })
+        )
+        expect(stub.seen).toHaveLength(1)
+        expect(stub.seen[0]!.isAborted()).toBe(true)
+      }
+    })
+  )
+
+  it.effect("gives the request up after 120 s though the consumer asks for nothing more", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([ticking(1)])
+      yield* withInference(stub, ({ generateStream }) =>
+        Effect.gen(function* () {
+          const fiber = yield* generateStream({ prompt: "hi" }).pipe(
+            Stream.runForEach(() => Effect.sleep("1 hour")),
+            Effect.flip,
+            Effect.fork
+          )
+          yield* TestClock.adjust("119 seconds")
+          expect(stub.seen[0]!.isAborted()).toBe(false)
+          yield* TestClock.adjust("2 seconds")
+          expect(stub.seen[0]!.isAborted()).toBe(true)
+          yield* TestClock.adjust("1 hour")
+          expect(yield* Fiber.join(fiber)).toMatchObject({ statusCode: 504 })
+        })
+      )
+    })
+  )
+
+  it.effect("reads no further than the consumer does", () =>
+    Effect.gen(function* () {
+      const read = yield* Ref.make(0)
+      const body = Stream.repeatEffect(
+        Effect.as(
+          Ref.update(read, n => n + 1),
+          bytes("x")
+        )
+      )
+      const stub = Stub.make([Stub.streaming("text/plain", body)])
+      yield* withInference(stub, ({ generateStream }) =>
+        generateStream({ prompt: "hi" }).pipe(Stream.take(10), Stream.runDrain)
+      )
+      expect(yield* Ref.get(read)).toBeLessThanOrEqual(11)
+      expect(stub.seen[0]!.isAborted()).toBe(true)
+    })
+  )
+
+  it.effect("is never asked for again: neither before nor after the first piece", () =>
+    Effect.gen(function* () {
+      for (const answer of [
+        Stub.refused,
+        Stub.status(503),
+        Stub.streaming("text/event-stream", inBytes('data: {"text":"a"}\n\n'))
+      ]) {
+        const stub = Stub.make([answer])
+        yield* generate(stub)
+        expect(stub.seen).toHaveLength(1)
+      }
+    })
+  )
+
+  it.effect("passes on what came before a failure", () =>
+    Effect.gen(function* () {
+      const body = 'data: {"text":"a"}\n\ndata: {"text":"b"}\n\ndata: rubbish\n\n'
+      const stub = Stub.make([Stub.streaming("text/event-stream", Stream.make(bytes(body)))])
+      const pieces = yield* withInference(stub, ({ generateStream }) =>
+        generateStream({ prompt: "hi" }).pipe(Stream.either, Stream.runCollect)
+      )
+      expect(Chunk.toReadonlyArray(pieces)).toMatchObject([
+        { right: "a" },
+        { right: "b" },
+        { left: { statusCode: 502 } }
+      ])
+    })
+  )
+})
+
+describe("the breaker", () => {
+  it.effect("open, it fails with 503 at once and sends nothing; a success closes it", () =>
+    Effect.gen(function* () {
+      const down = Array.from({ length: 5 }, () => Stub.status(500))
+      const stub = Stub.make([Stub.status(500), ...down.slice(1), plain("ok")])
+      yield* withInference(stub, ({ generate, generateStream }) =>
+        Effect.gen(function* () {
+          const call = Effect.either(generate({ prompt: "hi" }))
+          for (let i = 0; i < 5; i++) yield* call
+          expect(Either.getLeft(yield* call)).toMatchObject({ value: { _tag: "InferenceError", statusCode: 503 } })
+          const stream = yield* Effect.flip(Stream.runDrain(generateStream({ prompt: "hi" })))
+          expect(stream.statusCode).toBe(503)
+          expect(stub.seen).toHaveLength(5)
+          yield* TestClock.adjust("10 seconds")
+          expect(yield* call).toEqual(Either.right("ok"))
+          expect(yield* call).toEqual(Either.right("ok"))
+        })
+      )
+    })
+  )
+
+  it.effect("opens at streams that break off", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([events('data: {"text":"a"}\n\n')])
+      yield* withInference(stub, ({ generate }) =>
+        Effect.gen(function* () {
+          const call = Effect.either(generate({ prompt: "hi" }))
+          // Each counts as begun and as broken off: half of the calls fail.
+          for (let i = 0; i < 10; i++) expect(Either.getLeft(yield* call)).toMatchObject({ value: { statusCode: 502 } })
+          expect(Either.getLeft(yield* call)).toMatchObject({ value: { statusCode: 503 } })
+          expect(stub.seen).toHaveLength(10)
+        })
+      )
+    })
+  )
+
+  it.effect("stays closed at consumers who leave, before the first piece or after, and at slow ones", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([Stub.hanging, ...Array.from({ length: 29 }, () => Stub.hanging), plain("abc")])
+      yield* withInference(stub, ({ generateStream }) =>
+        Effect.gen(function* () {
+          const stream = generateStream({ prompt: "hi" })
+          for (let i = 0; i < 30; i++) {
+            const fiber = yield* Effect.fork(Stream.runDrain(stream))
+            yield* Effect.yieldNow()
+            yield* Effect.yieldNow()
+            yield* Fiber.interrupt(fiber)
+          }
+          for (let i = 0; i < 30; i++) expect(yield* Stream.runCollect(Stream.take(stream, 1))).toHaveLength(1)
+          for (let i = 0; i < 6; i++) {
+            const slow = yield* Effect.fork(Effect.exit(Stream.runForEach(stream, () => Effect.sleep("200 seconds"))))
+            yield* TestClock.adjust("600 seconds")
+            yield* Fiber.join(slow)
+          }
+          expect(yield* Stream.runCollect(stream)).toHaveLength(3)
+        })
+      )
+    })
+  )
+})
+
+describe("configuration", () => {
+  const start = (variables: ReadonlyArray<readonly [string, string]>) =>
+    Effect.gen(function* () {
+      const warnings: Array<unknown> = []
+      const logger = Logger.make(({ message, logLevel }) => void (logLevel.label === "WARN" && warnings.push(message)))
+      const stub = Stub.make([Stub.status(200)])
+      const found = yield* Effect.gen(function* () {
+        const { generate, generateStream, health, probe } = yield* Inference.Inference
+        return {
+          generate: yield* Effect.either(generate({ prompt: "hi" })),
+          stream: yield* Effect.either(Stream.runDrain(generateStream({ prompt: "hi" }))),
+          health: yield* health,
+          probe: yield* probe
+        }
+      }).pipe(
+        Effect.provide(InferenceClient.layerConfig),
+        Effect.provide(stub.layer),
+        Effect.provide(Logger.replace(Logger.defaultLogger, logger)),
+        Effect.withConfigProvider(ConfigProvider.fromMap(new Map(variables)))
+      )
+      return { ...found, warnings: warnings.flat(), sent: stub.seen.map(({ url }) => url) }
+    })
+
+  for (const variables of [[], [["INFERENCE_API_KEY", ""]], [["INFERENCE_URL", Inference.defaultUrl]]] as const) {
+    it.effect(`without a key there is no inference: ${JSON.stringify(variables)}`, () =>
+      Effect.gen(function* () {
+        const { generate, stream, health, probe, warnings, sent } = yield* start(variables)
+        for (const left of [Either.getLeft(generate), Either.getLeft(stream)]) {
+          expect(left).toMatchObject({
+            value: { _tag: "InferenceError", message: expect.stringMatching(/^Inference unavailable/) }
+          })
+        }
+        expect([health, probe, warnings, sent]).toEqual([false, Option.none(), [], []])
+      })
+    )
+  }
+
+  it.effect("an address of its own without a key is warned of", () =>
+    Effect.gen(function* () {
+      const { health, warnings, sent } = yield* start([["INFERENCE_URL", "http://inference.test:8000/"]])
+      expect(warnings).toEqual([
+        "INFERENCE_URL is set but INFERENCE_API_KEY is empty: the inference integration will fail"
+      ])
+      expect([health, sent]).toEqual([false, []])
+    })
+  )
+
+  it.effect("a key is enough: the proxy is then on this machine", () =>
+    Effect.gen(function* () {
+      const { health, probe, warnings, sent } = yield* start([["INFERENCE_API_KEY", "key"]])
+      expect(health).toBe(true)
+      expect(probe).toMatchObject({ value: { status: "ok" } })
+      expect(warnings).toEqual([])
+      expect(sent).toContain("http://127.0.0.1:5180/health")
+    })
+  )
+
+  for (const url of ["ftp://x", "nonsense", "http://user:pass@x", "http://x?y"]) {
+    it.effect(`refuses ${url} as an address`, () =>
+      Effect.gen(function* () {
+        const error = yield* Effect.flip(start([["INFERENCE_URL", url]]))
+        expect(String(error)).toContain("INFERENCE_URL")
+        expect(String(error)).toContain("is not an http or https URL")
+      })
+    )
+  }
+})

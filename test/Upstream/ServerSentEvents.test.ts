@@ -1,0 +1,65 @@
+import { describe, expect, it } from "@effect/vitest"
+import { FastCheck as fc } from "effect"
+import * as ServerSentEvents from "../../src/Upstream/ServerSentEvents.ts"
+
+const read = (...pieces: ReadonlyArray<string>) => {
+  const reader = ServerSentEvents.reader()
+  return pieces.flatMap(piece => reader.push(piece))
+}
+
+const message = (data: string, name = "message") => ({ name, data })
+
+describe("ServerSentEvents", () => {
+  it("reads lines of data, names, comments and fields nobody knows", () => {
+    expect(read("data: a\n\n")).toEqual([message("a")])
+    expect(read("data:a\ndata: b\ndata\n\n")).toEqual([message("a\nb\n")])
+    expect(read(": comment\nid: 7\nretry: 5\nevent: error\ndata:  two spaces\n\n")).toEqual([
+      message(" two spaces", "error")
+    ])
+    expect(read("event: lonely\n\ndata: next\n\n")).toEqual([message("next")])
+    expect(read("data: unfinished\n")).toEqual([])
+  })
+
+  it("takes any line ending, also one that is cut in two", () => {
+    expect(read("data: a\r\n\r\ndata: b\r\rdata: c\n\n")).toEqual([message("a"), message("b"), message("c")])
+    expect(read("data: a\r", "\n\r", "\n")).toEqual([message("a")])
+    expect(read("data: a\r", "", "\ndata: b\r\n\r\n")).toEqual([message("a\nb")])
+  })
+
+  it("gives at the end what the end cut off", () => {
+    const reader = ServerSentEvents.reader()
+    expect(reader.push("data: [DONE]")).toEqual([])
+    expect(reader.end()).toEqual([message("[DONE]")])
+    expect(reader.end()).toEqual([])
+  })
+
+  it("refuses an event that does not come to an end", () => {
+    const reader = ServerSentEvents.reader()
+    const half = `data: ${"x".repeat(ServerSentEvents.longestEvent / 2)}`
+    expect(reader.push(`${half}\n`)).toEqual([])
+    expect(() => reader.push(half)).toThrow(ServerSentEvents.EventTooLong)
+    const lines = ServerSentEvents.reader()
+    expect(() => {
+      for (let i = 0; i < 20; i++) lines.push("data: \n".repeat(100_000))
+    }).toThrow(ServerSentEvents.EventTooLong)
+  })
+
+  it("gives the same events wherever the text is cut", () => {
+    const line = fc.oneof(
+      fc.constantFrom("", "", ": comment", "event: x", "data", "data:", "data: a", "data:b:c", "other: d"),
+      fc.string({ unit: "grapheme", maxLength: 10 }).filter(text => !/[\r\n]/.test(text))
+    )
+    const text = fc
+      .array(fc.tuple(line, fc.constantFrom("\n", "\r\n", "\r")), { maxLength: 30 })
+      .map(lines => lines.flat().join(""))
+    fc.assert(
+      fc.property(text, fc.array(fc.nat(), { maxLength: 20 }), (text, cuts) => {
+        const places = cuts.map(cut => cut % (text.length + 1)).sort((a, b) => a - b)
+        const pieces = [0, ...places].map((from, i) => text.slice(from, places[i] ?? text.length))
+        expect(pieces.join("")).toBe(text)
+        expect(read(...pieces)).toEqual(read(text))
+      }),
+      { numRuns: 500 * Number(process.env.SOAK ?? 1) }
+    )
+  })
+})
