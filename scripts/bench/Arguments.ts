@@ -1,0 +1,112 @@
+import { parseArgs } from "node:util"
+import { Effect } from "effect"
+import { BenchFailed } from "./BenchFailed.ts"
+import type { Case } from "./Case.ts"
+
+/** What the benchmark is told to do. */
+export interface Arguments {
+  readonly names: ReadonlyArray<string>
+  readonly rounds: number
+  readonly seconds: number
+  readonly warmUpSeconds: number
+  readonly entries: number
+  readonly service: string | undefined
+  readonly store: string | undefined
+  readonly profiles: string | undefined
+  /** Whether the findings go into the page: only those of a full run do. */
+  readonly isFull: boolean
+}
+
+const usual = { rounds: 5, duration: 5, "warm-up": 5, entries: 1_000_000 } as const
+const quick = { rounds: 3, duration: 1, "warm-up": 2, entries: 100_000 } as const
+
+/** What `--help` prints. */
+export const help = (cases: ReadonlyArray<Case>): string =>
+  [
+    "Measures the service beside its peers.",
+    "",
+    "Usage: npm run bench -- [options] [case …]",
+    "",
+    `  --quick             ${quick.rounds} rounds of ${quick.duration} s, ${quick.entries.toLocaleString("en")} entries: for a look, not for figures`,
+    `  --rounds n          rounds of each comparison; default ${usual.rounds}`,
+    `  --duration s        seconds of each measurement; default ${usual.duration}`,
+    `  --warm-up s         seconds of load before the first; default ${usual["warm-up"]}`,
+    `  --entries n         entries of the large store; default ${usual.entries.toLocaleString("en")}`,
+    "  --store directory   keeps the large store there for the next run",
+    "  --service file      the compiled service; default dist/main.js, which is built first",
+    "  --profile directory has the service write processor profiles there, when it ends",
+    "  --help              says this",
+    "",
+    "Cases:",
+    ...cases.map(({ about, name }) => `  ${name.padEnd(20)}${about}`),
+    "",
+    "A run of all cases that is not quick writes docs/performance.md; others only print."
+  ].join("\n")
+
+const parse = (args: ReadonlyArray<string>) =>
+  Effect.try({
+    try: () =>
+      parseArgs({
+        args: [...args],
+        allowPositionals: true,
+        strict: true,
+        options: {
+          help: { type: "boolean", short: "h", default: false },
+          quick: { type: "boolean", default: false },
+          rounds: { type: "string" },
+          duration: { type: "string" },
+          "warm-up": { type: "string" },
+          entries: { type: "string" },
+          store: { type: "string" },
+          service: { type: "string" },
+          profile: { type: "string" }
+        }
+      }),
+    catch: error => new BenchFailed({ reason: error instanceof Error ? error.message : String(error) })
+  })
+
+const bounds = {
+  rounds: { min: 1, max: 1000, whole: true },
+  duration: { min: 0.1, max: 3600, whole: false },
+  "warm-up": { min: 0.1, max: 3600, whole: false },
+  entries: { min: 10_000, max: 100_000_000, whole: true }
+} as const
+
+const number = (name: keyof typeof bounds, text: string | undefined, otherwise: number) => {
+  if (text === undefined) return Effect.succeed(otherwise)
+  const value = text.trim() === "" ? Number.NaN : Number(text)
+  const { max, min, whole } = bounds[name]
+  return value >= min && value <= max && (!whole || Number.isInteger(value))
+    ? Effect.succeed(value)
+    : new BenchFailed({
+        reason: `--${name} must be a ${whole ? "whole " : ""}number from ${min} to ${max}, not ${text}`
+      })
+}
+
+/** Reads the arguments; `"help"` where that is what is wanted. */
+export const read = (
+  args: ReadonlyArray<string>,
+  cases: ReadonlyArray<Case>
+): Effect.Effect<Arguments | "help", BenchFailed> =>
+  Effect.gen(function* () {
+    const { positionals, values } = yield* parse(args)
+    if (values.help) return "help"
+    const stranger = positionals.find(name => cases.every(one => one.name !== name))
+    if (stranger !== undefined) {
+      return yield* new BenchFailed({
+        reason: `there is no case ${stranger}; there are ${cases.map(({ name }) => name).join(", ")}`
+      })
+    }
+    const defaults = values.quick ? quick : usual
+    return {
+      names: positionals,
+      rounds: yield* number("rounds", values.rounds, defaults.rounds),
+      seconds: yield* number("duration", values.duration, defaults.duration),
+      warmUpSeconds: yield* number("warm-up", values["warm-up"], defaults["warm-up"]),
+      entries: yield* number("entries", values.entries, defaults.entries),
+      service: values.service,
+      store: values.store,
+      profiles: values.profile,
+      isFull: positionals.length === 0 && !values.quick && values.profile === undefined
+    }
+  })

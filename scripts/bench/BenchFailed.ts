@@ -1,0 +1,8 @@
+import { Schema } from "effect"
+
+/** The benchmark cannot go on. */
+export class BenchFailed extends Schema.TaggedError<BenchFailed>()("BenchFailed", { reason: Schema.String }) {
+  override get message(): string {
+    return this.reason
+  }
+}

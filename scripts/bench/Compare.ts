@@ -1,0 +1,87 @@
+import { Console, Effect } from "effect"
+import type { BenchFailed } from "./BenchFailed.ts"
+import type { Comparison, Sample } from "./Findings.ts"
+import * as ClosedLoop from "./load/ClosedLoop.ts"
+import { Plan } from "./Plan.ts"
+import { processorSeconds } from "./Process.ts"
+import type { Running } from "./Server.ts"
+
+/** Work of one contender in a round: what was done, and how long the answers took where that was looked at. */
+export interface Work {
+  readonly done: number
+  readonly seconds: number
+  readonly failures: number
+  readonly p50?: number
+  readonly p99?: number
+}
+
+/** A contender in a comparison. */
+export interface Entrant<R> {
+  readonly name: string
+  readonly pid: number
+  readonly work: (seconds: number) => Effect.Effect<Work, BenchFailed, R>
+}
+
+/** A load of requests as work. */
+export const underLoad = (
+  running: Running,
+  connections: number,
+  request: () => string,
+  name = running.name
+): Entrant<never> => ({
+  name,
+  pid: running.pid,
+  work: seconds =>
+    Effect.map(ClosedLoop.run({ port: running.port, connections, seconds, request }), outcome => ({
+      done: outcome.requests,
+      seconds: outcome.seconds,
+      failures: outcome.failures,
+      p50: outcome.latency.quantile(0.5),
+      p99: outcome.latency.quantile(0.99)
+    }))
+})
+
+const generatorSeconds = Effect.sync(() => {
+  const { system, user } = process.cpuUsage()
+  return (system + user) / 1e6
+})
+
+const sample = <R>({ pid, work }: Entrant<R>, seconds: number): Effect.Effect<Sample, BenchFailed, R> =>
+  Effect.gen(function* () {
+    const serverBefore = yield* processorSeconds(pid)
+    const generatorBefore = yield* generatorSeconds
+    const startedAt = performance.now()
+    const { done, seconds: taken, ...rest } = yield* work(seconds)
+    const elapsed = (performance.now() - startedAt) / 1000
+    const server = (yield* processorSeconds(pid)) - serverBefore
+    const generator = (yield* generatorSeconds) - generatorBefore
+    return {
+      ...rest,
+      perSecond: done / taken,
+      cpuMicros: (server * 1e6) / done,
+      serverShare: server / elapsed,
+      generatorShare: generator / elapsed
+    }
+  })
+
+/**
+ * Has contenders do the same work in rounds, one at a time, each round beginning with another of them: what the
+ * machine does beside strikes all alike.
+ */
+export const compare = <R>(
+  about: Pick<Comparison, "name" | "title" | "unit">,
+  entrants: ReadonlyArray<Entrant<R>>
+): Effect.Effect<Comparison, BenchFailed, Plan | R> =>
+  Effect.gen(function* () {
+    const { rounds, seconds, warmUpSeconds } = yield* Plan
+    yield* Console.error(`${about.title} …`)
+    const samples = entrants.map((): Array<Sample> => [])
+    for (const { work } of entrants) yield* work(warmUpSeconds)
+    for (let round = 0; round < rounds; round++) {
+      for (let turn = 0; turn < entrants.length; turn++) {
+        const index = (round + turn) % entrants.length
+        samples[index]!.push(yield* sample(entrants[index]!, seconds))
+      }
+    }
+    return { ...about, series: entrants.map(({ name }, index) => ({ contender: name, samples: samples[index]! })) }
+  })

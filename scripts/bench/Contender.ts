@@ -1,0 +1,107 @@
+/** What is compared: how each server is started. */
+import { existsSync } from "node:fs"
+import { delimiter, join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { Effect } from "effect"
+import { Plan } from "./Plan.ts"
+
+/** A command that starts a server. */
+export interface Command {
+  readonly file: string
+  readonly args: ReadonlyArray<string>
+  readonly env: Readonly<Record<string, string>>
+}
+
+/** A server that can be measured. */
+export interface Contender {
+  readonly name: string
+  /** What is asked to learn whether it is up: anything that is answered 2xx. */
+  readonly probe: string
+  readonly command: (directory: string, port: number) => Effect.Effect<Command, never, Plan>
+  /** Whether it wants the credential; etcd takes any for one of its own. */
+  readonly takesKey: boolean
+  /** Why it cannot take part, where it cannot. */
+  readonly absence?: string
+}
+
+/** The credential of all servers under test. */
+export const key = "bench-key"
+
+const inherited = { PATH: process.env.PATH ?? "", NODE_ENV: "production" }
+
+/** The service, compiled, in production mode. */
+export const causeway: Contender = {
+  name: "causeway",
+  probe: "/api/v1/changes?limit=1",
+  takesKey: true,
+  command: (directory, port) =>
+    Effect.map(Plan, ({ profiles, service }) => ({
+      file: process.execPath,
+      args: [...(profiles === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profiles}`]), service],
+      env: {
+        ...inherited,
+        KV_API_KEY: key,
+        HOST: "127.0.0.1",
+        PORT: String(port),
+        DATA_DIR: directory,
+        LOG_LEVEL: "warning"
+      }
+    }))
+}
+
+const peer = (name: string, script: string, probe: string): Contender => ({
+  name,
+  probe,
+  takesKey: true,
+  command: (directory, port) =>
+    Effect.succeed({
+      file: process.execPath,
+      args: ["--import", "tsx", fileURLToPath(new URL(`./peers/${script}`, import.meta.url))],
+      env: { ...inherited, KV_API_KEY: key, PORT: String(port), DATA_DIR: directory }
+    })
+})
+
+/** fastify and better-sqlite3. */
+export const fastify = peer("fastify + SQLite", "fastify.ts", "/api/v1/changes?limit=1")
+
+/** node:http with a fixed body. */
+export const raw = peer("raw node:http", "raw.ts", "/")
+
+/** `ws` alone. */
+export const ws = peer("raw ws", "ws.ts", "/")
+
+const find = (program: string): string | undefined =>
+  inherited.PATH.split(delimiter)
+    .map(directory => join(directory, program))
+    .find(file => existsSync(file))
+
+const etcdFile = find("etcd")
+
+/** etcd through its gateway for JSON over HTTP. */
+export const etcd: Contender = {
+  name: "etcd",
+  probe: "/health",
+  takesKey: false,
+  command: (directory, port) => {
+    const address = `http://127.0.0.1:${port}`
+    // A port of 0 for other members: there are none.
+    const peers = "http://127.0.0.1:0"
+    return Effect.succeed({
+      file: etcdFile ?? "etcd",
+      args: [
+        ...["--data-dir", directory, "--log-level", "error"],
+        ...["--listen-client-urls", address, "--advertise-client-urls", address],
+        ...[
+          "--listen-peer-urls",
+          peers,
+          "--initial-advertise-peer-urls",
+          peers,
+          "--initial-cluster",
+          `default=${peers}`
+        ]
+      ],
+      env: { ...inherited }
+    })
+  },
+  ...(etcdFile === undefined ? { absence: "etcd is not installed (Debian: etcd-server)" } : {})
+}

@@ -1,0 +1,59 @@
+/** What is asked, as it goes over the wire, and what is stored. */
+import { key } from "./Contender.ts"
+
+/** Entries a namespace. */
+export const areaSize = 1000
+
+/** The namespace of the entry with a number. */
+export const namespaceOf = (entry: number): string => `tenant:bench/area-${Math.floor(entry / areaSize)}`
+
+/** The key of the entry with a number. */
+export const keyOf = (entry: number): string => `item-${String(entry % areaSize).padStart(3, "0")}`
+
+/** A value of about 120 bytes, as text. */
+export const valueOf = (entry: number): string =>
+  `{"name":"item ${entry}","count":${entry},"price":12.5,"tags":["alpha","beta"],"active":true,"note":"a note of some length"}`
+
+/** A batch that sets entries. */
+export const batchOf = (entries: ReadonlyArray<number>): string => {
+  const operations = entries.map(
+    entry => `{"op":"set","namespace":"${namespaceOf(entry)}","key":"${keyOf(entry)}","value":${valueOf(entry)}}`
+  )
+  return `{"operations":[${operations.join(",")}]}`
+}
+
+const host = "HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+const authorized = `${host}authorization: Bearer ${key}\r\n`
+
+const withBody = (method: string, path: string, head: string, body: string): string =>
+  `${method} ${path} ${head}content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+
+/** A GET. */
+export const get = (path: string): string => `GET ${path} ${authorized}\r\n`
+
+/** A request with a JSON body in ASCII. */
+export const send = (method: "PUT" | "POST", path: string, body: string): string =>
+  withBody(method, path, authorized, body)
+
+/** The path of the entry with a number. */
+export const entryPath = (entry: number): string =>
+  `/api/v1/kv/tenant%3Abench%2Farea-${Math.floor(entry / areaSize)}/${keyOf(entry)}`
+
+/** The path of the namespace in which the entry with a number lies. */
+export const listPath = (entry: number): string => `/api/v1/kv/tenant%3Abench%2Farea-${Math.floor(entry / areaSize)}`
+
+const base64 = (text: string): string => Buffer.from(text).toString("base64")
+
+const etcdKey = (entry: number): string => base64(`${namespaceOf(entry)}/${keyOf(entry)}`)
+
+/** The requests of etcd's gateway (its API reference, v3). */
+export const etcd = {
+  get: (entry: number): string => withBody("POST", "/v3/kv/range", host, `{"key":"${etcdKey(entry)}"}`),
+  set: (entry: number): string =>
+    withBody("POST", "/v3/kv/put", host, `{"key":"${etcdKey(entry)}","value":"${base64(valueOf(entry))}"}`),
+  /** The body of a transaction that sets entries; etcd takes 128 at most. */
+  batch: (entries: ReadonlyArray<number>): string => {
+    const puts = entries.map(entry => `{"requestPut":{"key":"${etcdKey(entry)}","value":"${base64(valueOf(entry))}"}}`)
+    return `{"success":[${puts.join(",")}]}`
+  }
+} as const

@@ -1,0 +1,21 @@
+import type { Case } from "../Case.ts"
+import { get, put } from "./Entries.ts"
+import { fanOut } from "./FanOut.ts"
+import { idleWatchers } from "./IdleWatchers.ts"
+import { growth, memory, startUp } from "./LargeStore.ts"
+import { batch, changes, changesAnywhere, list } from "./Many.ts"
+
+/** All cases, in the order in which they run. */
+export const all: ReadonlyArray<Case> = [
+  get,
+  put,
+  batch,
+  changes,
+  changesAnywhere,
+  list,
+  fanOut,
+  idleWatchers,
+  startUp,
+  memory,
+  growth
+]

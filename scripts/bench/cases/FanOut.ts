@@ -1,0 +1,78 @@
+/** WebSockets: each change to many watchers. */
+import { Effect } from "effect"
+import { BenchFailed } from "../BenchFailed.ts"
+import type { Case } from "../Case.ts"
+import { compare, type Entrant, type Work } from "../Compare.ts"
+import { causeway, key, ws } from "../Contender.ts"
+import { none } from "../Findings.ts"
+import * as ClosedLoop from "../load/ClosedLoop.ts"
+import * as Random from "../load/Random.ts"
+import * as Watchers from "../load/Watchers.ts"
+import * as Requests from "../Requests.ts"
+import { ask, type Running, start } from "../Server.ts"
+import { scratch } from "../Stores.ts"
+
+const watchers = 500
+
+/** Connections that write or publish, so that there is always something to send. */
+const writers = 8
+
+/** Where a follower of the change log begins that wants nothing but what is new. */
+const endOfLog = (running: Running): Effect.Effect<string, BenchFailed> =>
+  Effect.map(ask(running, `/api/v1/changes?after=${Number.MAX_SAFE_INTEGER}`), body => {
+    const { lastSeq }: { readonly lastSeq: number } = JSON.parse(body)
+    return `/api/v1/changes/ws?limit=1000&after=${lastSeq}`
+  })
+
+const broadcasting = (
+  running: Running,
+  path: Effect.Effect<string, BenchFailed>,
+  request: () => string,
+  onMessages: (messages: ReadonlyArray<string>) => void
+): Entrant<never> => ({
+  name: running.name,
+  pid: running.pid,
+  work: seconds =>
+    Effect.gen(function* () {
+      const all = yield* Watchers.make({ port: running.port, path: yield* path, key, count: watchers })
+      const before = all.messages()
+      const { failures, seconds: taken } = yield* ClosedLoop.run({
+        port: running.port,
+        connections: writers,
+        seconds,
+        request
+      })
+      const done = all.messages() - before
+      onMessages(all.kept())
+      if (done === 0) return yield* new BenchFailed({ reason: `${running.name} sends its watchers nothing` })
+      return { done, seconds: taken, failures } satisfies Work
+    }).pipe(Effect.scoped)
+})
+
+export const fanOut: Case = {
+  name: "fan-out",
+  about: `changes to ${watchers} WebSockets`,
+  run: Effect.gen(function* () {
+    const service = yield* start(causeway, { directory: yield* scratch })
+    const peer = yield* start(ws, { directory: yield* scratch })
+    const random = Random.make(7)
+    const write = () => {
+      const entry = random(Requests.areaSize)
+      return Requests.send("PUT", Requests.entryPath(entry), `{"value":${Requests.valueOf(entry)}}`)
+    }
+    // The peer is given the very frames that the service sent in its warm-up, which comes first.
+    let frames: ReadonlyArray<string> = []
+    let next = 0
+    const publish = () => Requests.send("POST", "/", frames[next++ % frames.length]!)
+    const comparison = yield* compare(
+      { name: "fan-out", title: `changes to ${watchers} WebSockets, ${writers} writers`, unit: "frames" },
+      [
+        broadcasting(service, endOfLog(service), write, kept => {
+          if (frames.length === 0) frames = kept.filter(frame => frame.includes('"changes"'))
+        }),
+        broadcasting(peer, Effect.succeed("/"), publish, () => {})
+      ]
+    )
+    return { ...none, comparisons: [comparison] }
+  })
+}

@@ -1,0 +1,43 @@
+/** Each power of two is divided into so many steps, so that a quantile is off by less than 1 %. */
+const stepBits = 7
+const steps = 1 << stepBits
+
+/** Longer times are counted as this one, in microseconds: about 19 hours. */
+const longest = 2 ** 36
+
+const indexOf = (micros: number): number => {
+  if (micros < steps) return micros
+  const exponent = Math.floor(Math.log2(micros)) - stepBits
+  return exponent * steps + Math.floor(micros / 2 ** exponent)
+}
+
+/** The middle of the times that are counted at an index. */
+const valueAt = (index: number): number => {
+  if (index < 2 * steps) return index
+  const exponent = Math.floor(index / steps) - 1
+  return (index - exponent * steps + 0.5) * 2 ** exponent
+}
+
+/** Times, counted in logarithmic steps as HdrHistogram does: constant space, whatever the number of times. */
+export class Histogram {
+  private readonly counts = new Float64Array(indexOf(longest) + 1)
+  private total = 0
+
+  /** Counts a time in milliseconds. */
+  record(millis: number): void {
+    const micros = Math.min(longest, Math.max(0, Math.round(millis * 1000)))
+    this.counts[indexOf(micros)]! += 1
+    this.total++
+  }
+
+  /** The time, in milliseconds, that a share of all times (0 to 1) does not exceed; `NaN` where there are none. */
+  quantile(share: number): number {
+    if (this.total === 0) return Number.NaN
+    let left = Math.max(1, Math.ceil(share * this.total))
+    for (let index = 0; index < this.counts.length; index++) {
+      left -= this.counts[index]!
+      if (left <= 0) return valueAt(index) / 1000
+    }
+    return longest / 1000
+  }
+}

@@ -1,0 +1,100 @@
+import { type Comparison, type Findings, median, type Quantity, ratios, type Sample } from "../Findings.ts"
+import { plain, range } from "./Numbers.ts"
+
+/** A goal beside what was measured. */
+export interface Verdict {
+  readonly goal: string
+  readonly measured: string
+  readonly isMet: boolean
+}
+
+type Judge = (findings: Findings) => Omit<Verdict, "goal"> | undefined
+
+interface Goal {
+  readonly goal: string
+  readonly judge: Judge
+}
+
+const comparisonOf = ({ comparisons }: Findings, name: string): Comparison | undefined =>
+  comparisons.find(comparison => comparison.name === name)
+
+const quantityOf = ({ quantities }: Findings, name: string, contender = "causeway"): Quantity | undefined =>
+  quantities.find(quantity => quantity.name === name && quantity.contender === contender)
+
+const throughput = (sample: Sample): number => sample.perSecond
+
+/** Reaches at least so many times what the peer does, in the middle of the rounds. */
+const atLeast =
+  (name: string, factor: number, peer: string, figure = throughput, contender = "causeway"): Judge =>
+  findings => {
+    const comparison = comparisonOf(findings, name)
+    if (comparison === undefined) return undefined
+    const values = ratios(comparison, contender, peer, figure)
+    const middle = median(values)
+    return { measured: range(middle, values), isMet: middle >= factor }
+  }
+
+/** Stays within so many times what the peer needs. */
+const atMost =
+  (name: string, factor: number, peer: string, figure: (sample: Sample) => number): Judge =>
+  findings => {
+    const judged = comparisonOf(findings, name)
+    if (judged === undefined) return undefined
+    const values = ratios(judged, "causeway", peer, figure)
+    const middle = median(values)
+    return { measured: range(middle, values), isMet: middle <= factor }
+  }
+
+const within =
+  (name: string, most: number): Judge =>
+  findings => {
+    const quantity = quantityOf(findings, name)
+    if (quantity === undefined) return undefined
+    const middle = median(quantity.values)
+    return { measured: `${plain(middle)} ${quantity.unit}`, isMet: middle <= most }
+  }
+
+const perWatcher: Judge = findings => {
+  const ours = quantityOf(findings, "idle-watchers")
+  const theirs = quantityOf(findings, "idle-watchers", "raw ws")
+  if (ours === undefined || theirs === undefined) return undefined
+  const [mine, other] = [median(ours.values), median(theirs.values)]
+  return {
+    measured: `${(mine / other).toFixed(2)} × (${plain(mine)} of ${plain(other)} KiB)`,
+    isMet: mine <= 2 * other
+  }
+}
+
+/** The two contenders of a growth comparison are one service on two stores, the small one first. */
+const growth =
+  (name: string): Judge =>
+  findings => {
+    const [small, large] = comparisonOf(findings, name)?.series ?? []
+    if (small === undefined || large === undefined) return undefined
+    return atLeast(name, 0.8, small.contender, throughput, large.contender)(findings)
+  }
+
+const fastify = "fastify + SQLite"
+
+const goals: ReadonlyArray<Goal> = [
+  { goal: "GET: at least 1.0 × fastify + SQLite", judge: atLeast("get", 1, fastify) },
+  { goal: "GET: at least 0.6 × raw node:http", judge: atLeast("get", 0.6, "raw node:http") },
+  { goal: "PUT: at least 5 × fastify, a transaction a write", judge: atLeast("put", 5, fastify) },
+  { goal: "PUT: p99 at most that of fastify", judge: atMost("put", 1, fastify, ({ p99 }) => p99 ?? Number.NaN) },
+  { goal: "batch of 100: at least 2 × fastify", judge: atLeast("batch", 2, fastify) },
+  { goal: "page of 100 changes near the log's end: at least 5 × fastify", judge: atLeast("changes", 5, fastify) },
+  { goal: "fan-out: at least 0.9 × raw ws", judge: atLeast("fan-out", 0.9, "raw ws") },
+  { goal: "fan-out: memory of an idle watcher at most 2 × raw ws", judge: perWatcher },
+  { goal: "GET on the large store: at least 0.8 × the small one", judge: growth("growth-get") },
+  { goal: "PUT on the large store: at least 0.8 × the small one", judge: growth("growth-put") },
+  { goal: "start to first answer on the large store: at most 1,000 ms", judge: within("start", 1000) },
+  { goal: "resident memory, idle: at most 150 MiB", judge: within("memory-idle", 150) },
+  { goal: "resident memory, large store under load: at most 300 MiB", judge: within("memory-loaded", 300) }
+]
+
+/** The goals on which there are measurements. */
+export const judge = (findings: Findings): ReadonlyArray<Verdict> =>
+  goals.flatMap(({ goal, judge }) => {
+    const verdict = judge(findings)
+    return verdict === undefined ? [] : [{ goal, ...verdict }]
+  })

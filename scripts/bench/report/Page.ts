@@ -1,0 +1,56 @@
+/** The page in docs/ into which the findings go. */
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import type { Findings } from "../Findings.ts"
+import type { PlanShape } from "../Plan.ts"
+import * as Machine from "./Machine.ts"
+import * as Plot from "./Plot.ts"
+import * as Tables from "./Tables.ts"
+
+const page = new URL("../../../docs/performance.md", import.meta.url)
+const drawings = new URL("../../../docs/performance/", import.meta.url)
+const begin = "<!-- findings -->"
+const end = "<!-- /findings -->"
+
+const isGrowth = ({ name }: { readonly name: string }): boolean => name.startsWith("growth-")
+
+const list = (lines: ReadonlyArray<string>): string => lines.map(line => `- ${line}`).join("\n")
+
+const conditions = ({ directory, entries, rounds, seconds, warmUpSeconds }: PlanShape, date: string) => [
+  ...Machine.describe(directory),
+  `Run of ${date}: ${rounds} rounds of ${seconds} s each after ${warmUpSeconds} s of load; the large store has ${entries.toLocaleString("en")} entries.`
+]
+
+const section = (title: string, isWanted: boolean, ...parts: ReadonlyArray<string>): ReadonlyArray<string> =>
+  isWanted ? [`## ${title}`, ...parts] : []
+
+/** The findings as Markdown. */
+export const print = (findings: Findings, plan: PlanShape, date: string, withPlots: boolean): string => {
+  const peers = findings.comparisons.filter(comparison => !isGrowth(comparison))
+  const growth = findings.comparisons.filter(isGrowth)
+  const plot = (file: string, about: string) => (withPlots ? [`![${about}](performance/${file})`] : [])
+  return [
+    list([...conditions(plan, date), ...findings.remarks]),
+    ...section("Goals", true, Tables.goals(findings)),
+    ...section("Beside its peers", peers.length > 0, ...plot("peers.svg", "Throughput"), Tables.comparisons(peers)),
+    ...section("With growth", growth.length > 0, ...plot("growth.svg", "Growth"), Tables.comparisons(growth)),
+    ...section("Start and memory", findings.quantities.length > 0, Tables.quantities(findings.quantities))
+  ].join("\n\n")
+}
+
+/** Puts the findings of a full run into the page, and draws the plots. */
+export const write = (findings: Findings, plan: PlanShape, date: string): void => {
+  const [head, rest = ""] = readFileSync(page, "utf8").split(begin)
+  const tail = rest.split(end)[1] ?? "\n"
+  writeFileSync(page, `${head}${begin}\n${print(findings, plan, date, true)}\n${end}${tail}`)
+  mkdirSync(drawings, { recursive: true })
+  const draw = (file: string, heading: string, growth: boolean) =>
+    writeFileSync(
+      new URL(file, drawings),
+      Plot.draw(
+        findings.comparisons.filter(comparison => isGrowth(comparison) === growth),
+        heading
+      )
+    )
+  draw("peers.svg", "What each server does a second", false)
+  draw("growth.svg", "What the service does a second on a small and a large store", true)
+}
