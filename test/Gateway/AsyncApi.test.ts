@@ -1,0 +1,154 @@
+import { readFileSync, writeFileSync } from "node:fs"
+import { DiagnosticSeverity, Parser } from "@asyncapi/parser"
+import { Ajv } from "ajv"
+import { Either, FastCheck as fc, Schema } from "effect"
+import { describe, expect, it } from "vitest"
+import * as AsyncApi from "../../src/Gateway/AsyncApi.ts"
+import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
+import * as Protocol from "../../src/Gateway/Protocol.ts"
+import { isNode, type Node } from "../../src/OpenApi/SchemaProjection.ts"
+import { version } from "../../src/Version.ts"
+
+const numRuns = 300 * Number(process.env.SOAK ?? 1)
+
+const golden = new URL("../golden/asyncapi.json", import.meta.url)
+
+const document = AsyncApi.document()
+const { messages, schemas } = document.components
+
+const ajv = new Ajv({ strict: false, allErrors: true })
+ajv.addSchema({ $id: "document", components: { schemas } })
+
+const checkerOf = (payload: unknown) =>
+  ajv.compile(JSON.parse(JSON.stringify(payload).replaceAll('"$ref":"#/', '"$ref":"document#/')))
+
+const checkers = new Map(Object.entries(messages).map(([name, message]) => [name, checkerOf(message.payload)]))
+
+/** Follows a reference within the document. */
+const resolve = (reference: unknown): unknown => {
+  const path = isNode(reference) && typeof reference.$ref === "string" ? reference.$ref.split("/").slice(1) : []
+  return path.reduce<unknown>((at, name) => (isNode(at) ? at[name] : undefined), document)
+}
+
+const list = (u: unknown): ReadonlyArray<unknown> => (Array.isArray(u) ? u : [])
+
+/** All values of members called `$ref`, anywhere. */
+const references = (u: unknown): ReadonlyArray<Node> => {
+  if (Array.isArray(u)) return u.flatMap(references)
+  if (!isNode(u)) return []
+  return typeof u.$ref === "string" ? [u] : Object.values(u).flatMap(references)
+}
+
+describe("the AsyncAPI document", () => {
+  it("is AsyncAPI 3.0.0 by the official parser", async () => {
+    const { document, diagnostics } = await new Parser().parse(AsyncApi.text())
+    // Below warnings are hints, such as one that there is a version 3.1.0.
+    expect(diagnostics.filter(({ severity }) => severity <= DiagnosticSeverity.Warning)).toStrictEqual([])
+    expect(document?.version()).toBe("3.0.0")
+    expect(document?.messages().all()).toHaveLength(Object.keys(messages).length)
+  })
+
+  it("is what test/golden/asyncapi.json says", () => {
+    const text = `${JSON.stringify(document, null, 2)}\n`
+    if (process.env.UPDATE_GOLDEN === "1") writeFileSync(golden, text)
+    expect(
+      JSON.parse(text),
+      "The protocol changed. If that is meant, write the file anew with UPDATE_GOLDEN=1 and look at the difference."
+    ).toStrictEqual(JSON.parse(readFileSync(golden, "utf8")))
+  })
+
+  it("is the same object every time, and the same as its text", () => {
+    expect(AsyncApi.document()).toBe(document)
+    expect(JSON.parse(AsyncApi.text())).toStrictEqual(document)
+    expect(document.info.version).toBe(version)
+  })
+
+  it("refers to nothing that is not there, and says nothing beside a reference", () => {
+    const all = references(document)
+    expect(all.length).toBeGreaterThan(100)
+    for (const reference of all) {
+      expect(resolve(reference), JSON.stringify(reference)).toBeDefined()
+      const { $ref: _, description: __, ...beside } = reference
+      expect(beside).toStrictEqual({})
+    }
+  })
+
+  it("has every request with its answers, and every event", () => {
+    expect(Object.keys(document.operations)).toStrictEqual([...Protocol.requestTypes, "events"])
+    for (const type of Protocol.requestTypes) {
+      const { messages: sent, reply } = document.operations[type]!
+      expect(list(sent).map(message => resolve(resolve(message)))).toMatchObject([{ name: type }])
+      const answers = isNode(reply) ? list(reply.messages) : []
+      expect(answers.map(message => resolve(resolve(message)))).toMatchObject([
+        { name: Protocol.answerTypes[type] },
+        { name: "error" }
+      ])
+    }
+    const told = list(document.operations.events?.messages).map(message => resolve(resolve(message)))
+    expect(told).toMatchObject(Protocol.eventTypes.map(name => ({ name })))
+  })
+
+  it.each(Object.keys(messages))("accepts its own example of %s", name => {
+    const examples = list(messages[name]?.examples)
+    expect(examples).toHaveLength(1)
+    for (const example of examples) {
+      const check = checkers.get(name)!
+      expect(isNode(example) && check(example.payload), JSON.stringify(check.errors)).toBe(true)
+    }
+  })
+
+  it("accepts what the gateway accepts, and refuses what it refuses", () => {
+    const requests = Object.entries(messages).filter(([name]) => name.endsWith("Request"))
+    const values = fc.oneof(
+      fc.constantFrom<unknown>(undefined, null, true, 0, -1, 1.5, 7, "", "s", "a b", [], {}, ["a"], { A: 1 }),
+      fc.constantFrom<unknown>("x".repeat(128), "x".repeat(129), "x".repeat(257), "x".repeat(2049))
+    )
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...requests).chain(([name, { name: type }]) => {
+          const example: Node = { ...Object.values(Examples.requests).find(frame => frame.type === type) }
+          return fc.tuple(fc.constant(name), fc.constant(example), fc.constantFrom(...Object.keys(example)), values)
+        }),
+        ([name, example, field, value]) => {
+          const text = JSON.stringify({ ...example, [field]: value })
+          const byGateway = Either.isRight(Protocol.decodeRequest(text))
+          expect(checkers.get(name)!(JSON.parse(text)), text).toBe(byGateway)
+        }
+      ),
+      { numRuns }
+    )
+  })
+
+  it("accepts the events that clients accept, and refuses the others", () => {
+    const isEvent = Schema.is(Protocol.Event)
+    const values = fc.constantFrom<unknown>(
+      undefined,
+      null,
+      true,
+      0,
+      -1,
+      1.5,
+      7,
+      "",
+      "s",
+      "a b",
+      [],
+      {},
+      "x".repeat(257)
+    )
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...Examples.allBodies).chain(body => {
+          const event: Node = { ...Protocol.event(Examples.envelope, body) }
+          return fc.tuple(fc.constant(event), fc.constantFrom(...Object.keys(event)), values)
+        }),
+        ([event, field, value]) => {
+          const changed: unknown = JSON.parse(JSON.stringify({ ...event, [field]: value }))
+          const name = Object.keys(messages).find(key => key.endsWith("Event") && messages[key]?.name === event.type)
+          expect(checkers.get(name!)!(changed), JSON.stringify(changed)).toBe(isEvent(changed))
+        }
+      ),
+      { numRuns }
+    )
+  })
+})

@@ -1,0 +1,43 @@
+import { readFileSync } from "node:fs"
+import { describe, expect, it } from "vitest"
+import { render } from "../../scripts/protocol/Tables.ts"
+import * as EventMapping from "../../src/Gateway/EventMapping.ts"
+import * as Protocol from "../../src/Gateway/Protocol.ts"
+
+const page = readFileSync(new URL("../../docs/protocol.md", import.meta.url), "utf8")
+
+describe("docs/protocol.md", () => {
+  it("is up to date", () => {
+    expect(page, "Write it anew with: npx tsx scripts/generate-protocol.ts").toBe(render(page))
+  })
+
+  it("names every request, answer, event and code", () => {
+    const names = [
+      ...Protocol.requestTypes,
+      ...Object.values(Protocol.answerTypes),
+      ...Protocol.eventTypes,
+      ...Object.keys(Protocol.errorMeanings),
+      ...Protocol.SessionState.literals
+    ]
+    for (const name of names) expect(page).toContain(`\`${name}\``)
+    for (const { code, name } of Object.values(Protocol.closeCodes)) expect(page).toContain(`| ${code} | ${name} |`)
+    expect(page).toContain(EventMapping.longestDelta.toLocaleString("en-US"))
+  })
+
+  it("shows frames that are frames", () => {
+    const frames = [...page.matchAll(/```json\n([\s\S]*?)```/g)].flatMap(([, block = ""]) => block.trim().split("\n"))
+    expect(frames.length).toBeGreaterThan(4)
+    const types = new Set<unknown>([
+      ...Protocol.requestTypes,
+      ...Object.values(Protocol.answerTypes),
+      ...Protocol.eventTypes,
+      "error"
+    ])
+    for (const frame of frames) expect(types).toContain(JSON.parse(frame).type)
+  })
+
+  it("cannot be rendered without a place for each part", () => {
+    expect(() => render("# Nothing")).toThrow("The page has no place for: requests")
+    expect(() => render(page.replace("generated: limits", "generated: bounds"))).toThrow('There is no part "bounds"')
+  })
+})
