@@ -14,6 +14,7 @@ import * as HealthHttp from "../src/Health/Http.ts"
 import * as Body from "../src/Http/Body.ts"
 import * as Draining from "../src/Http/Draining.ts"
 import * as ErrorMiddleware from "../src/Http/ErrorMiddleware.ts"
+import * as RequestId from "../src/Http/RequestId.ts"
 import { routerConfig } from "../src/Http/Routes.ts"
 import { remember } from "../src/Http/Upgrade.ts"
 import * as ChangeFeed from "../src/Kv/ChangeFeed.ts"
@@ -63,6 +64,7 @@ const groups = Layer.mergeAll(
 
 /** The api as @effect/platform serves it, still in want of a server. */
 const app = HttpApiBuilder.serve().pipe(
+  Layer.provide(RequestId.layer),
   Layer.provide(ErrorMiddleware.layer(Api)),
   Layer.provide(HttpApiBuilder.api(Api)),
   Layer.provide(groups),

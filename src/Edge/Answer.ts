@@ -1,6 +1,7 @@
 import type { ServerResponse } from "node:http"
 import { Effect, Stream } from "effect"
 import type { Reply } from "../Http/Reply.ts"
+import { header } from "../Http/RequestId.ts"
 
 /** Waits until a response takes more, or is gone. */
 const drained = (response: ServerResponse): Effect.Effect<void> =>
@@ -43,21 +44,22 @@ const sendStream = (body: Stream.Stream<Uint8Array>, response: ServerResponse): 
     )
   )
 
-/** Writes an answer. What is left of a stream is given back when the client leaves. */
+/** Writes an answer, which names the request by `id`. What is left of a stream is given back when the client leaves. */
 export const send = (
   reply: Reply,
   response: ServerResponse,
   isHead: boolean,
+  id: string,
   runFork: <A>(effect: Effect.Effect<A>) => { readonly interrupt: () => void }
 ): void => {
   const { body, headers, release, status } = reply
   if (reply.upgraded !== undefined) return
   if (typeof body === "string") {
-    response.writeHead(status, { ...headers, "content-length": Buffer.byteLength(body) })
+    response.writeHead(status, { ...headers, [header]: id, "content-length": Buffer.byteLength(body) })
     response.end(isHead ? undefined : body)
     return
   }
-  response.writeHead(status, headers)
+  response.writeHead(status, { ...headers, [header]: id })
   if (body === undefined || isHead) {
     response.end()
     if (release !== undefined) runFork(release)

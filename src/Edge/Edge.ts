@@ -16,6 +16,7 @@ import * as Body from "../Http/Body.ts"
 import type { AnyEndpoints, Requirements } from "../Http/Endpoints.ts"
 import { defect, unrouted } from "../Http/ErrorMiddleware.ts"
 import { fromError, type Reply } from "../Http/Reply.ts"
+import * as RequestId from "../Http/RequestId.ts"
 import { allowedMethods, pathOf, problemOfTarget } from "../Http/Routes.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
 import { Limits } from "../Kv/Limits.ts"
@@ -70,6 +71,7 @@ export const make = <
     const auth = yield* Auth
     const runtime = yield* Effect.runtime<Needs>()
     const runFork = Runtime.runFork(runtime)
+    const nextId = yield* RequestId.generator
     const traced = yield* FiberRef.get(FiberRef.currentTracerEnabled)
 
     const run = (effect: Effect.Effect<unknown>) => {
@@ -78,12 +80,12 @@ export const make = <
     }
 
     /** The answer to an exit, or none where the client left before there was one. */
-    const replyOf = (exit: Exit.Exit<Reply, ApiError>): Reply | undefined => {
+    const replyOf = (exit: Exit.Exit<Reply, ApiError>, id: string): Reply | undefined => {
       if (exit._tag === "Success") return exit.value
       if (Cause.isInterruptedOnly(exit.cause)) return undefined
       const error = Cause.squash(exit.cause)
       if (isApiError(error)) return fromError(error)
-      runFork(Effect.logError("Defect while serving a request", exit.cause))
+      runFork(RequestId.tag(id, Effect.logError("Defect while serving a request", exit.cause)))
       return fromError(defect())
     }
 
@@ -94,9 +96,11 @@ export const make = <
       onLeave: (leave: () => void) => void
     ): void => {
       const isHead = request.method === "HEAD"
+      const id = RequestId.accepted(request.headers[RequestId.header]) ?? nextId()
       const answer = (reply: Reply | undefined): void => {
         if (reply === undefined) response().destroy()
-        else if (reply.upgraded === undefined) Answer.send(reply, response(), isHead, run)
+        else if (reply.upgraded === undefined)
+          Answer.send(reply, response(), isHead, id, effect => run(RequestId.tag(id, effect)))
       }
       const url = request.url!
       const mark = url.indexOf("?")
@@ -123,10 +127,10 @@ export const make = <
         )
         if (Either.isLeft(decoded)) return answer(fromError(decoded.left))
         const effect = endpoint.handler(decoded.right)
-        const fiber = runFork(traced ? inServerSpan(effect, endpoint, request) : effect)
+        const fiber = runFork(RequestId.tag(id, traced ? inServerSpan(effect, endpoint, request, id) : effect))
         const exit = fiber.unsafePoll()
-        if (exit !== null) return answer(replyOf(exit))
-        fiber.addObserver(exit => answer(replyOf(exit)))
+        if (exit !== null) return answer(replyOf(exit, id))
+        fiber.addObserver(exit => answer(replyOf(exit, id)))
         onLeave(() => fiber.unsafeInterruptAsFork(FiberId.none))
       }
       if (!endpoint.takesBody) return proceed(undefined)

@@ -3,13 +3,22 @@ import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { Effect, Option } from "effect"
 import { type ApiError, statusOf } from "../Http/ApiError.ts"
-import type { Reply } from "../Http/Reply.ts"
+import { fromError, type Reply } from "../Http/Reply.ts"
+
+/** A refusal, as for what is not there, is no failure of the service: the span of a 4xx ends well. */
+const answered = <R>(handler: Effect.Effect<Reply, ApiError, R>): Effect.Effect<Reply, ApiError, R> =>
+  Effect.catchIf(
+    handler,
+    error => statusOf(error) < 500,
+    error => Effect.succeed(fromError(error))
+  )
 
 /** Puts a request's handler into a span of its own, under the client's where its `traceparent` names one. */
 export const inServerSpan = <R>(
   handler: Effect.Effect<Reply, ApiError, R>,
   endpoint: { readonly name: string; readonly route: string },
-  request: IncomingMessage
+  request: IncomingMessage,
+  id: string
 ): Effect.Effect<Reply, ApiError, R> =>
   Effect.useSpan(
     `http.server ${request.method}`,
@@ -20,6 +29,7 @@ export const inServerSpan = <R>(
       attributes: {
         "http.request.method": request.method,
         "http.route": endpoint.route,
+        "http.request.id": id,
         "url.path": request.url?.split("?", 1)[0],
         ...(request.headers["user-agent"] === undefined
           ? {}
@@ -28,7 +38,7 @@ export const inServerSpan = <R>(
       }
     },
     span =>
-      handler.pipe(
+      answered(handler).pipe(
         Effect.withSpan(endpoint.name, { parent: span, captureStackTrace: false }),
         Effect.tapBoth({
           onSuccess: reply => Effect.sync(() => span.attribute("http.response.status_code", reply.status)),

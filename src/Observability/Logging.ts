@@ -3,6 +3,7 @@
  */
 import { Array as Arr, Cause, type Config, FiberId, HashMap, Inspectable, Layer, List, Logger, LogLevel } from "effect"
 import * as Setting from "../Setting.ts"
+import * as CurrentSpan from "./CurrentSpan.ts"
 import * as Printable from "./Printable.ts"
 
 /** What `LOG_LEVEL` may be, and the least severity that each shows. */
@@ -32,14 +33,22 @@ const messageOf = ({ message, cause }: Options): string => {
   return Cause.isEmpty(cause) ? text : [text, Printable.toText(cause)].filter(part => part !== "").join("\n")
 }
 
+/** What the fiber is at work on: its annotations, and its span where it is traced. */
+const annotationsOf = ({ annotations, context }: Options): HashMap.HashMap<string, Printable.Printable> =>
+  HashMap.union(
+    HashMap.fromIterable(Object.entries(CurrentSpan.annotationsOf(context))),
+    HashMap.map(annotations, Printable.fromUnknown)
+  )
+
+const annotated = (annotations: HashMap.HashMap<string, Printable.Printable>) =>
+  HashMap.isEmpty(annotations) ? {} : { annotations: Object.fromEntries(annotations) }
+
 const fields = (options: Options) => ({
   level: options.logLevel.label,
   message: messageOf(options),
   timestamp: options.date.toISOString(),
   fiber: FiberId.threadName(options.fiberId),
-  ...(HashMap.isEmpty(options.annotations)
-    ? {}
-    : { annotations: Object.fromEntries(HashMap.map(options.annotations, Printable.fromUnknown)) }),
+  ...annotated(annotationsOf(options)),
   ...(List.isNil(options.spans)
     ? {}
     : {
@@ -50,8 +59,9 @@ const fields = (options: Options) => ({
 })
 
 /**
- * A log call as one line of JSON: `level`, `message`, `timestamp` and `fiber`, then `annotations` and `spans`
- * (milliseconds by label) where there are any. It never throws; a cause is part of the message.
+ * A log call as one line of JSON: `level`, `message`, `timestamp` and `fiber`, then `annotations` (with `traceId`,
+ * `spanId` and `span` while tracing is on) and `spans` (milliseconds by label of log spans) where there are any. It
+ * never throws; a cause is part of the message.
  */
 export const toLine = (options: Options): string =>
   Inspectable.withRedactableContext(options.context, () => JSON.stringify(fields(options)))
@@ -64,7 +74,7 @@ const readable = Logger.prettyLogger()
 const simplified = (options: Options): Options => ({
   ...options,
   message: Arr.ensure(options.message).map(part => (typeof part === "string" ? part : Printable.toText(part))),
-  annotations: HashMap.map(options.annotations, Printable.fromUnknown)
+  annotations: annotationsOf(options)
 })
 
 /** Writes for people, in colour on a terminal. */

@@ -2,9 +2,11 @@
  * Traces by OpenTelemetry: off unless an endpoint is set and the optional packages are installed.
  */
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
-import { Array as Arr, Config, Context, Effect, Layer, Option, Random } from "effect"
+import { Array as Arr, Config, Context, Effect, type Tracer as EffectTracer, Layer, Option, Random } from "effect"
 import * as Setting from "../Setting.ts"
 import { version } from "../Version.ts"
+import * as CurrentSpan from "./CurrentSpan.ts"
+import * as SpanStatus from "./SpanStatus.ts"
 
 /** The trace that the current fiber works for. */
 export class Tracer extends Context.Tag("causeway/Tracer")<
@@ -37,8 +39,6 @@ export const config: Config.Config<Option.Option<Collector>> = Config.all({
   serviceName: Setting.string("OTEL_SERVICE_NAME", { description: "Service name in traces", default: "causeway" })
 }).pipe(Config.map(({ endpoint, serviceName }) => Option.map(endpoint, endpoint => ({ endpoint, serviceName }))))
 
-const traceIdPattern = /^(?!0{32})[0-9a-f]{32}$/
-
 const randomTraceId: Effect.Effect<string> = Effect.map(
   Effect.all(Arr.makeBy(4, () => Random.nextIntBetween(0, 2 ** 32))),
   words => words.map(word => word.toString(16).padStart(8, "0")).join("")
@@ -48,7 +48,7 @@ const randomTraceId: Effect.Effect<string> = Effect.map(
 export const layer: Layer.Layer<Tracer> = Layer.succeed(Tracer, {
   currentTraceId: Effect.flatMap(Effect.option(Effect.currentSpan), span =>
     // While tracing is off, spans are stand-ins whose trace id is none.
-    Option.isSome(span) && traceIdPattern.test(span.value.traceId) ? Effect.succeed(span.value.traceId) : randomTraceId
+    Option.isSome(span) && CurrentSpan.isTraced(span.value) ? Effect.succeed(span.value.traceId) : randomTraceId
   )
 })
 
@@ -66,6 +66,15 @@ export const tracesUrl = (endpoint: URL): string => {
   return url.toString()
 }
 
+/** The tracers set up here, to tell them from others. */
+const exporting = new WeakSet<EffectTracer.Tracer>()
+
+const setTracer = Effect.map(Effect.tracer, made => {
+  const tracer = SpanStatus.withInterruptions(made)
+  exporting.add(tracer)
+  return Layer.setTracer(tracer)
+})
+
 /** Loads the optional packages and sets up the export, in batches. */
 const load = async ({ endpoint, serviceName }: Collector): Promise<Layer.Layer<never>> => {
   const [NodeSdk, { BatchSpanProcessor }, { OTLPTraceExporter }] = await Promise.all([
@@ -73,7 +82,8 @@ const load = async ({ endpoint, serviceName }: Collector): Promise<Layer.Layer<n
     import("@opentelemetry/sdk-trace-base"),
     import("@opentelemetry/exporter-trace-otlp-http")
   ])
-  return Layer.discard(
+  return Layer.provide(
+    Layer.unwrapEffect(setTracer),
     NodeSdk.layer(() => ({
       resource: { serviceName, serviceVersion: version },
       spanProcessor: new BatchSpanProcessor(new OTLPTraceExporter({ url: tracesUrl(endpoint), timeoutMillis: 2000 })),
@@ -83,16 +93,26 @@ const load = async ({ endpoint, serviceName }: Collector): Promise<Layer.Layer<n
   )
 }
 
-/** Exports spans to a collector; does without where the packages cannot be loaded. */
+/**
+ * Exports spans to a collector; does without where the packages cannot be loaded. Where spans are exported already
+ * it does nothing.
+ */
 export const layerExport = (
   collector: Collector,
   loader: (collector: Collector) => Promise<Layer.Layer<never>> = load
 ): Layer.Layer<never> =>
   Layer.unwrapEffect(
-    Effect.tryPromise(() => loader(collector)).pipe(
-      Effect.catchAll(error =>
-        Effect.as(Effect.logDebug("Tracing is off: its optional packages cannot be loaded", error.cause), layerOff)
-      )
+    Effect.flatMap(Effect.tracer, current =>
+      exporting.has(current)
+        ? Effect.succeed(Layer.empty)
+        : Effect.catchAll(
+            Effect.tryPromise(() => loader(collector)),
+            error =>
+              Effect.as(
+                Effect.logDebug("Tracing is off: its optional packages cannot be loaded", error.cause),
+                layerOff
+              )
+          )
     )
   )
 
