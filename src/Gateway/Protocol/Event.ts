@@ -89,7 +89,7 @@ export const turnEnds = [
 /** An event that ends a turn. */
 export type TurnEnd = EventBodyOf<(typeof turnEnds)[number]>
 
-/** Puts a body into its envelope. */
+/** Puts a body into its envelope. In its text, `type` comes first, as it does in the body. */
 export const event = (envelope: Envelope, body: EventBody): Event => ({
   ...body,
   sessionId: envelope.sessionId,
