@@ -47,7 +47,7 @@ export interface Extras {
 }
 
 /** The headers that every answer may have without being asked about them. */
-const incidental = ["date", "connection", "keep-alive", "transfer-encoding", "content-length"]
+const incidental = ["date", "connection", "keep-alive", "transfer-encoding", "content-length", "x-request-id"]
 
 /** The headers that a client looks at. */
 export const telling = ({ headers }: Client.Answer): Record<string, unknown> =>

@@ -1,0 +1,254 @@
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
+import { assert, describe, it } from "@effect/vitest"
+import { Array as Arr, Effect, Fiber, Layer, Option, Redacted, Schema, TestClock } from "effect"
+import * as Handlers from "../../src/Health/Handlers.ts"
+import * as Health from "../../src/Health/Health.ts"
+import { Report } from "../../src/Health/Report.ts"
+import { Subscriptions } from "../../src/Health/Subscriptions.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
+import { version } from "../../src/Version.ts"
+import { edge } from "../Http/EdgeTransport.ts"
+import * as Stub from "../Upstream/Stub.ts"
+
+const platformUrl = "http://platform.internal:9000"
+const inferenceUrl = "http://inference.internal:9001"
+const secret = Redacted.make("sesame")
+
+const settings = (platform = Option.some(platformUrl), inferenceKey = Option.some(secret)) => ({
+  agentPlatform: { url: platform, apiKey: Option.some(secret) },
+  inference: { url: inferenceUrl, apiKey: inferenceKey }
+})
+
+const layer = (upstreams = settings(), replication: Option.Option<{ readonly directory: string }> = Option.none()) =>
+  Layer.provide(Health.layer({ replication }), [UpstreamClients.layer(upstreams), NodeFileSystem.layer])
+
+const report = Effect.flatMap(Health.Health, ({ report }) => report)
+
+/** Answers as the upstream at an address does. */
+const upstreams = (answers: Readonly<Record<string, ReturnType<typeof Stub.status>>>) =>
+  Stub.make([
+    request => {
+      const answer = Object.entries(answers).find(([url]) => request.url.startsWith(url))
+      return answer === undefined ? Effect.die(`nobody is at ${request.url}`) : answer[1](request)
+    }
+  ])
+
+const dependenciesOf = ({ dependencies }: Report, beside: Record<string, unknown> = {}): Record<string, unknown> => ({
+  ...beside,
+  ...Object.fromEntries(
+    dependencies.map(({ name, status, error }) => [name, error === undefined ? status : [status, error]])
+  )
+})
+
+describe("the health report", () => {
+  it.effect("has all its fields, and probes what is configured", () =>
+    Effect.gen(function* () {
+      const { layer: client, seen } = upstreams({ [platformUrl]: Stub.status(200), [inferenceUrl]: Stub.status(200) })
+      yield* Effect.gen(function* () {
+        yield* TestClock.adjust("90 seconds")
+        const found = yield* report
+        const { memory, ...rest } = found
+        assert.deepStrictEqual(rest, {
+          status: "ok",
+          uptime: 90_000,
+          connections: 7,
+          dependencies: [
+            { name: "agent_platform", status: "ok", latencyMs: 0 },
+            { name: "inference", status: "ok", latencyMs: 0 }
+          ],
+          version
+        })
+        for (const bytes of [memory.rss, memory.heapUsed, memory.heapTotal]) assert.isAbove(bytes, 0)
+        assert.sameMembers(
+          seen.map(({ url, method }) => `${method} ${url}`),
+          [`GET ${platformUrl}/health`, `GET ${inferenceUrl}/health`]
+        )
+        assert.deepStrictEqual(yield* Schema.decodeUnknown(Report)(found), found)
+      }).pipe(
+        Effect.provide(layer()),
+        Effect.provide(Layer.succeed(Subscriptions, { count: Effect.succeed(7) })),
+        Effect.provide(client)
+      )
+    })
+  )
+
+  it.effect("leaves out what is not configured", () =>
+    Effect.gen(function* () {
+      const { layer: client, seen } = upstreams({})
+      const { dependencies, status } = yield* Effect.provide(
+        report,
+        Layer.provide(layer(settings(Option.none(), Option.none())), client)
+      )
+      assert.deepStrictEqual({ dependencies, status }, { dependencies: [], status: "ok" })
+      assert.lengthOf(seen, 0)
+    })
+  )
+
+  it.effect("classifies each probe, with a detail that names no address and no key", () =>
+    Effect.gen(function* () {
+      const outcome = (platform: ReturnType<typeof Stub.status>, inference: ReturnType<typeof Stub.status>) =>
+        Effect.gen(function* () {
+          const { layer: client } = upstreams({ [platformUrl]: platform, [inferenceUrl]: inference })
+          const fiber = yield* Effect.fork(Effect.provide(report, Layer.provide(layer(), client)))
+          yield* TestClock.adjust("2 seconds")
+          const found = yield* Fiber.join(fiber)
+          assert.notMatch(JSON.stringify(found), /sesame|internal|900[01]|http:/)
+          return dependenciesOf(found, { status: found.status })
+        })
+      const ok = Stub.status(200)
+      assert.deepStrictEqual(yield* outcome(ok, Stub.status(500, { error: "at http://db.internal with sesame" })), {
+        status: "degraded",
+        agent_platform: "ok",
+        inference: ["degraded", "GET /health answered 500"]
+      })
+      assert.deepStrictEqual(yield* outcome(Stub.status(204), Stub.status(302, {}, { location: platformUrl })), {
+        status: "degraded",
+        agent_platform: ["degraded", "GET /health answered 204"],
+        inference: ["degraded", "GET /health answered 302"]
+      })
+      assert.deepStrictEqual(yield* outcome(ok, Stub.refused), {
+        status: "degraded",
+        agent_platform: "ok",
+        inference: ["unhealthy", "No connection (ECONNREFUSED)"]
+      })
+      assert.deepStrictEqual(yield* outcome(Stub.hanging, ok), {
+        status: "unhealthy",
+        agent_platform: ["unhealthy", "No answer within 2s"],
+        inference: "ok"
+      })
+      // Both probes hang at once and the report comes after two seconds, not four.
+      assert.deepStrictEqual((yield* outcome(Stub.hanging, Stub.hanging)).status, "unhealthy")
+    })
+  )
+
+  it.effect("shares a probe among all who ask within a second", () =>
+    Effect.gen(function* () {
+      const { layer: client, seen } = upstreams({
+        [platformUrl]: Stub.late(300, Stub.status(200)),
+        [inferenceUrl]: Stub.status(200)
+      })
+      yield* Effect.gen(function* () {
+        const crowd = yield* Effect.fork(Effect.all(Arr.replicate(report, 50), { concurrency: "unbounded" }))
+        yield* TestClock.adjust("300 millis")
+        yield* Fiber.join(crowd)
+        yield* TestClock.adjust("600 millis")
+        const { dependencies } = yield* report
+        assert.lengthOf(seen, 2)
+        assert.deepInclude(dependencies, { name: "agent_platform", status: "ok", latencyMs: 300 })
+        yield* TestClock.adjust("200 millis")
+        const later = yield* Effect.fork(report)
+        yield* TestClock.adjust("300 millis")
+        yield* Fiber.join(later)
+        assert.lengthOf(seen, 4)
+      }).pipe(Effect.provide(Layer.provide(layer(), client)))
+    })
+  )
+
+  it.effect("is not disturbed by a caller who leaves", () =>
+    Effect.gen(function* () {
+      const { layer: client, seen } = upstreams({ [platformUrl]: Stub.late(300, Stub.status(200)) })
+      yield* Effect.gen(function* () {
+        const leaving = yield* Effect.fork(report)
+        yield* TestClock.adjust("100 millis")
+        const staying = yield* Effect.fork(report)
+        yield* TestClock.adjust("100 millis")
+        yield* Fiber.interrupt(leaving)
+        yield* TestClock.adjust("100 millis")
+        assert.strictEqual((yield* Fiber.join(staying)).status, "ok")
+        assert.lengthOf(seen, 1)
+      }).pipe(Effect.provide(Layer.provide(layer(settings(Option.some(platformUrl), Option.none())), client)))
+    })
+  )
+
+  it.effect("tells of replication where it is asked to, and never as unhealthy", () =>
+    Effect.gen(function* () {
+      const { layer: client } = upstreams({ [platformUrl]: Stub.status(200) })
+      const found = yield* Effect.provide(
+        report,
+        Layer.provide(
+          layer(settings(Option.some(platformUrl), Option.none()), Option.some({ directory: "/nonexistent" })),
+          client
+        )
+      )
+      assert.deepInclude(found.dependencies, { name: "replication", status: "ok" })
+    })
+  )
+})
+
+describe("GET /health", () => {
+  it.scoped("is 503 only where the report is unhealthy, and not to be kept by caches", () =>
+    Effect.gen(function* () {
+      const answer = (status: Report["status"]) =>
+        Effect.provideService(Handlers.status, Health.Health, {
+          report: Effect.succeed({
+            status,
+            uptime: 1,
+            connections: 0,
+            memory: { rss: 1, heapUsed: 1, heapTotal: 1 },
+            dependencies: [],
+            version
+          })
+        })
+      for (const [status, code] of [
+        ["ok", 200],
+        ["degraded", 200],
+        ["unhealthy", 503]
+      ] as const) {
+        const reply = yield* answer(status)
+        assert.strictEqual(reply.status, code)
+        assert.strictEqual(reply.headers["cache-control"], "no-store")
+        assert.strictEqual(JSON.parse(String(reply.body)).status, status)
+      }
+    })
+  )
+
+  it.scopedLive("answers without credentials, HEAD too, at the socket", () =>
+    Effect.gen(function* () {
+      const { url } = yield* edge.serve(Memory.layer)
+      const response = yield* Effect.promise(() => fetch(`${url}/health`))
+      assert.strictEqual(response.status, 200)
+      assert.strictEqual(response.headers.get("content-type"), "application/json")
+      const body: unknown = yield* Effect.promise(() => response.json())
+      assert.strictEqual((yield* Schema.decodeUnknown(Report)(body)).status, "ok")
+      assert.strictEqual((yield* Effect.promise(() => fetch(`${url}/health`, { method: "HEAD" }))).status, 200)
+      assert.strictEqual((yield* Effect.promise(() => fetch(`${url}/health`, { method: "POST" }))).status, 405)
+    })
+  )
+
+  it.scopedLive("probes real servers: no redirect is followed, and one that went away is unhealthy", () =>
+    Effect.gen(function* () {
+      const asked: Array<string> = []
+      const server = yield* Effect.acquireRelease(
+        Effect.async<ReturnType<typeof createServer>>(resume => {
+          const server = createServer((request, response) => {
+            asked.push(`${request.url} ${request.headers.authorization}`)
+            response.writeHead(302, { location: "/elsewhere" }).end()
+          })
+          server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
+        }),
+        server => Effect.sync(() => server.close())
+      )
+      const platform = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+      const looked = () =>
+        Effect.provide(
+          report,
+          Layer.provide(layer(settings(Option.some(platform), Option.none())), NodeHttpClient.layerUndici)
+        )
+      assert.deepStrictEqual(dependenciesOf(yield* looked()), {
+        agent_platform: ["degraded", "GET /health answered 302"]
+      })
+      assert.deepStrictEqual(asked, ["/health Bearer sesame"])
+      yield* Effect.async<void>(resume => {
+        server.closeAllConnections()
+        server.close(() => resume(Effect.void))
+      })
+      assert.deepStrictEqual(dependenciesOf(yield* looked()), {
+        agent_platform: ["unhealthy", "No connection (ECONNREFUSED)"]
+      })
+    })
+  )
+})

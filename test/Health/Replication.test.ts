@@ -1,0 +1,97 @@
+import * as FileSystem from "@effect/platform/FileSystem"
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import { assert, describe, it } from "@effect/vitest"
+import { ConfigProvider, Effect, Fiber, Option, TestClock } from "effect"
+import * as Replication from "../../src/Health/Replication.ts"
+import type { Dependency } from "../../src/Health/Report.ts"
+
+/** What the check says of a directory with these files; a name that ends in a slash is a directory's. */
+const checked = (...names: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const files = yield* FileSystem.FileSystem
+    const directory = yield* files.makeTempDirectoryScoped({ prefix: "causeway-" })
+    for (const name of names) {
+      const path = `${directory}/${name}`
+      if (name.endsWith("/")) yield* files.makeDirectory(path, { recursive: true })
+      else yield* files.writeFileString(path, "")
+    }
+    return yield* Replication.check({ directory })
+  }).pipe(Effect.scoped, Effect.provide(NodeFileSystem.layer))
+
+const ok: Dependency = { name: "replication", status: "ok" }
+const without: Dependency = {
+  name: "replication",
+  status: "degraded",
+  error: "The data directory holds databases and no replication metadata"
+}
+
+describe("the replication check", () => {
+  it.effect("is ok without databases", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* checked(), ok)
+      assert.deepStrictEqual(yield* checked("kv.lock", "notes.txt", ".hidden.db", "logs/"), ok)
+      const missing = Replication.check({ directory: "/nonexistent/causeway" })
+      assert.deepStrictEqual(yield* Effect.provide(missing, NodeFileSystem.layer), ok)
+    })
+  )
+
+  it.effect("is ok with what a replicator leaves, old or new", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/generations/"), ok)
+      assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation"), ok)
+      assert.deepStrictEqual(yield* checked("kv.db", "kv.db-wal", ".kv.db-litestream/ltx/0/"), ok)
+      assert.deepStrictEqual(yield* checked("kv.db", ".other/", ".kv.db-litestream/generations/1f/"), ok)
+      assert.deepStrictEqual(yield* checked("kv.db", ".generations/"), ok)
+    })
+  )
+
+  it.effect("is degraded with databases and nothing of the kind", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* checked("kv.db"), without)
+      assert.deepStrictEqual(yield* checked("kv.db", "kv.db-wal", "generations/"), without)
+      assert.deepStrictEqual(yield* checked("sessions.db", ".kv.db-litestream/"), without)
+      assert.deepStrictEqual(yield* checked("kv.sqlite3", ".cache/", ".profile"), without)
+    })
+  )
+
+  it.effect("is degraded, and says why, where the directory cannot be read", () =>
+    Effect.gen(function* () {
+      const file = Effect.gen(function* () {
+        const files = yield* FileSystem.FileSystem
+        return yield* Replication.check({ directory: yield* files.makeTempFileScoped() })
+      }).pipe(Effect.scoped, Effect.provide(NodeFileSystem.layer))
+      const { status, error } = yield* file
+      assert.strictEqual(status, "degraded")
+      assert.match(error ?? "", /^The data directory cannot be read \(\w+\)$/)
+    })
+  )
+
+  it.effect("does not wait for a disk that hangs", () =>
+    Effect.gen(function* () {
+      const check = Replication.check({ directory: "." })
+      const fiber = yield* Effect.fork(
+        Effect.provideService(check, FileSystem.FileSystem, FileSystem.makeNoop({ readDirectory: () => Effect.never }))
+      )
+      yield* TestClock.adjust("2 seconds")
+      assert.deepStrictEqual(yield* Fiber.join(fiber), {
+        name: "replication",
+        status: "degraded",
+        error: "The data directory does not answer within 2s"
+      })
+    })
+  )
+
+  it.effect("is made only where it is asked for", () =>
+    Effect.gen(function* () {
+      const load = (variables: Readonly<Record<string, string>>) =>
+        Effect.withConfigProvider(Replication.config, ConfigProvider.fromMap(new Map(Object.entries(variables))))
+      assert.deepStrictEqual(yield* load({}), Option.none())
+      assert.deepStrictEqual(yield* load({ REPLICATION_ENABLED: "false" }), Option.none())
+      assert.deepStrictEqual(yield* load({ REPLICATION_ENABLED: "" }), Option.none())
+      assert.deepStrictEqual(
+        yield* load({ REPLICATION_ENABLED: "true", DATA_DIR: "/data" }),
+        Option.some({ directory: "/data" })
+      )
+    })
+  )
+})
