@@ -11,6 +11,11 @@ const described = operation({
   answers: { 200: { description: "The description of every endpoint of this service." } }
 })
 
+const protocolDescribed = operation({
+  operationId: "getAsyncApi",
+  answers: { 200: { description: "The description of the client protocol on `/ws`." } }
+})
+
 /** The service's description of itself. */
 export const DescriptionGroup = HttpApiGroup.make("description")
   .add(
@@ -20,6 +25,14 @@ export const DescriptionGroup = HttpApiGroup.make("description")
       )
       .annotate(OpenApi.Transform, described)
       .annotate(OpenApi.Summary, "This document, OpenAPI 3.0.3")
+  )
+  .add(
+    HttpApiEndpoint.get("asyncapi", "/api/v1/asyncapi.json")
+      .addSuccess(
+        Schema.Record({ key: Schema.String, value: Schema.Unknown }).annotations({ identifier: "AsyncApiDocument" })
+      )
+      .annotate(OpenApi.Transform, protocolDescribed)
+      .annotate(OpenApi.Summary, "The client protocol, AsyncAPI 3.0")
   )
   .addError(InternalServerError.Wire)
   .middleware(ReadAccess)
