@@ -33,7 +33,10 @@ export interface Breaker {
   readonly settle: (permit: CircuitBreaker.Permit, verdict: CircuitBreaker.Verdict) => Effect.Effect<void>
 }
 
-/** The state of each breaker, by the label `upstream`. */
+/**
+ * The state of each breaker, by the label `upstream`, as of its last call: a cooldown that passes while nobody calls
+ * is noticed by the next call.
+ */
 export const stateGauge = Metric.gauge("circuit_breaker_state", {
   description: "State of the circuit breaker of an upstream: 0 closed, 1 half open, 2 open"
 })

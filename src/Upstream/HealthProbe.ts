@@ -32,13 +32,24 @@ const ofFailure = (failure: UpstreamFailure): Omit<Health, "latencyMs"> =>
   failure.statusCode === undefined ? { status: "unhealthy", error: failure.message } : ofStatus(failure.statusCode)
 
 /**
- * A probe that is shared: callers within a second of its start get one probe's result.
+ * Has callers within a second of a look's start share what it finds.
  *
  * It runs in a fiber of its own, so that a caller who leaves takes nothing from the others.
  */
-export const make = (exchange: Exchange): Effect.Effect<Effect.Effect<Health>, never, Scope.Scope> =>
+export const shared = <A, R>(
+  look: Effect.Effect<A, never, R>
+): Effect.Effect<Effect.Effect<A>, never, Scope.Scope | R> =>
   Effect.gen(function* () {
     const scope = yield* Effect.scope
+    // The fiber is not to inherit what keeps its start from being interrupted.
+    const running = yield* Effect.cachedWithTTL(Effect.forkIn(Effect.interruptible(look), scope), "1 second")
+    // Joining would hand the first caller's context, log annotations included, to all the others.
+    return Effect.flatten(Effect.flatMap(Effect.uninterruptible(running), Fiber.await))
+  })
+
+/** A probe that is {@link shared}. */
+export const make = (exchange: Exchange): Effect.Effect<Effect.Effect<Health>, never, Scope.Scope> =>
+  Effect.suspend(() => {
     const probe = Effect.scoped(exchange.open(operation, HttpClientRequest.get("/health"))).pipe(
       Effect.timeoutFail({
         duration: limit,
@@ -52,7 +63,5 @@ export const make = (exchange: Exchange): Effect.Effect<Effect.Effect<Health>, n
       const found = yield* probe
       return { ...found, latencyMs: Math.max(0, (yield* Clock.currentTimeMillis) - start) }
     })
-    // The fiber is not to inherit what keeps its start from being interrupted.
-    const running = yield* Effect.cachedWithTTL(Effect.forkIn(Effect.interruptible(timed), scope), "1 second")
-    return Effect.flatMap(Effect.uninterruptible(running), Fiber.join)
+    return shared(timed)
   })

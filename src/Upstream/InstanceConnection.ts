@@ -102,6 +102,8 @@ export const make = (
   Effect.gen(function* () {
     const { instanceId } = options
     const scope = yield* Effect.scope
+    // Made first and so closed last: nobody is to take the end of the sockets at the scope's end for a loss.
+    const sockets = yield* Scope.fork(scope, ExecutionStrategy.sequential)
     const events = yield* Mailbox.make<PlatformEvent.PlatformEvent, UpstreamFailure>(waitingEvents)
     // A watcher who falls behind loses the oldest states first.
     const changes = yield* PubSub.sliding<ConnectionState>(8)
@@ -127,7 +129,7 @@ export const make = (
 
     const dial = (again: boolean) =>
       Effect.gen(function* () {
-        const socketScope = yield* Scope.fork(scope, ExecutionStrategy.sequential)
+        const socketScope = yield* Scope.fork(sockets, ExecutionStrategy.sequential)
         const socket = yield* options.dial(lastId, again).pipe(
           Scope.extend(socketScope),
           Effect.onError(cause => Scope.close(socketScope, Exit.failCause(cause)))
@@ -206,7 +208,7 @@ export const make = (
     const supervise = Effect.gen(function* () {
       for (;;) {
         const ended = yield* serve(current.socket)
-        yield* Effect.forkIn(current.close, scope)
+        yield* Effect.forkIn(current.close, sockets)
         if (ended?.tooLarge) return yield* failure("too_large", ended.message)
         if (isOver) return
         yield* become("reconnecting")

@@ -84,12 +84,14 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
     const rejected = Metric.tagged(rejectedCounter, "upstream", upstream)
 
     const measure = (operation: string, start: number, outcome: Outcome) =>
-      Effect.flatMap(Clock.currentTimeMillis, now =>
-        Metric.update(
-          Metric.tagged(Metric.tagged(options.durations, "operation", operation), "outcome", outcome),
-          Math.max(0, now - start)
+      Effect.flatMap(Clock.currentTimeMillis, now => {
+        const millis = Math.max(0, now - start)
+        const histogram = Metric.tagged(Metric.tagged(options.durations, "operation", operation), "outcome", outcome)
+        return Effect.zipRight(
+          Metric.update(histogram, millis),
+          Effect.annotateLogs(Effect.logDebug("Called an upstream"), { upstream, operation, outcome, millis })
         )
-      )
+      })
 
     const measured = <A, R>(operation: string, request: Effect.Effect<A, UpstreamFailure, R>) =>
       Effect.flatMap(Clock.currentTimeMillis, start =>
@@ -145,7 +147,9 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
         const deadline = (yield* Clock.currentTimeMillis) + totalMillis
         const attempts = oneTry(deadline, yield* Ref.make(true))
         return yield* policy.repeatable ? Effect.retry(attempts, RetryPolicy.retries(allowed(deadline))) : attempts
-      }).pipe(Effect.withSpan(`${upstream}.${operation}`, { attributes: { upstream, operation } }))
+      }).pipe(
+        Effect.withSpan(`${upstream}.${operation}`, { attributes: { upstream, operation }, captureStackTrace: false })
+      )
     }
 
     const stream: Resilience["stream"] = ({ operation, totalLimit }, open) =>
@@ -157,7 +161,9 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
           Effect.catchTag(breaker.protectFirst(request, verdictOf), "CircuitOpen", onRejected(operation)),
         onBroken: permit => breaker.settle(permit, "failure"),
         onEnd: (start, outcome) => measure(operation, start, outcome)
-      }).pipe(Stream.withSpan(`${upstream}.${operation}`, { attributes: { upstream, operation } }))
+      }).pipe(
+        Stream.withSpan(`${upstream}.${operation}`, { attributes: { upstream, operation }, captureStackTrace: false })
+      )
 
     return { breaker, call, stream }
   })

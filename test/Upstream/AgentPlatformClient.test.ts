@@ -331,6 +331,68 @@ describe("file calls", () => {
   )
 })
 
+describe("connect", () => {
+  /** Sockets that are refused, and the handshakes that were asked for. */
+  const refusing = (refused: PlatformSocket.SocketRefused) => {
+    const seen: Array<{ readonly url: string; readonly headers: Readonly<Record<string, string>> }> = []
+    const layer = Layer.succeed(PlatformSocket.PlatformSocket, {
+      open: (url, headers) =>
+        Effect.suspend(() => {
+          seen.push({ url, headers })
+          return refused
+        })
+    })
+    const connect = <A, E>(use: (platform: typeof AgentPlatform.Service) => Effect.Effect<A, E>) =>
+      Effect.flatMap(AgentPlatform, use).pipe(
+        Effect.provide(AgentPlatformClient.layer(settings)),
+        Effect.provide(Layer.merge(Stub.make([Stub.refused]).layer, layer))
+      )
+    return { seen, connect }
+  }
+
+  it.effect("dials the instance with the bearer, the trace and the event to resume after", () =>
+    Effect.gen(function* () {
+      const { connect, seen } = refusing(new PlatformSocket.SocketRefused({ statusCode: 404, message: "gone" }))
+      yield* connect(platform =>
+        Effect.gen(function* () {
+          const call = Effect.flip(Effect.scoped(platform.connect("i/1", { after: "e&1" })))
+          expect(yield* call).toMatchObject({ reason: "status", statusCode: 404 })
+          yield* Effect.withTracerEnabled(call, false)
+        })
+      )
+      expect(seen).toEqual([
+        {
+          url: "ws://platform.test/base/api/v1/instances/i%2F1/connect?after=e%261",
+          headers: {
+            authorization: "Bearer key",
+            traceparent: expect.stringMatching(/^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/)
+          }
+        },
+        { url: seen[0]!.url, headers: { authorization: "Bearer key" } }
+      ])
+    })
+  )
+
+  it.effect("retries the first connection like any call, and an open breaker keeps it from being tried", () =>
+    Effect.gen(function* () {
+      const { connect, seen } = refusing(new PlatformSocket.SocketRefused({ message: "ECONNREFUSED" }))
+      yield* connect(platform =>
+        Effect.gen(function* () {
+          const call = Effect.scoped(platform.connect("i"))
+          expect(Either.getLeft(yield* finish(call))).toMatchObject({ value: { reason: "connection" } })
+          expect(seen).toHaveLength(3)
+          const second = yield* Effect.fork(Effect.flip(call))
+          yield* TestClock.adjust("1 second")
+          yield* Fiber.join(second)
+          expect(seen).toHaveLength(5)
+          expect(yield* Effect.flip(call)).toMatchObject({ reason: "circuit_open", statusCode: 503 })
+          expect(seen).toHaveLength(5)
+        })
+      )
+    })
+  )
+})
+
 describe("without AGENT_PLATFORM_URL", () => {
   it.effect("every call says so, and there is nothing to probe", () =>
     Effect.gen(function* () {

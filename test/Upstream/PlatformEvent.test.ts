@@ -1,0 +1,56 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Either, FastCheck as fc } from "effect"
+import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
+
+describe("PlatformEvent", () => {
+  it("reads the envelope and keeps all the rest", () => {
+    const frame = '{"id":"e1","type":"message.delta","timestamp":5,"text":"hi","__proto__":{"a":1}}'
+    const event = Either.getOrThrow(PlatformEvent.fromFrame(frame))
+    expect(event).toMatchObject({ id: "e1", type: "message.delta", timestamp: 5 })
+    expect(JSON.stringify(event.payload)).toBe(frame)
+    expect(Object.getPrototypeOf(event.payload)).toBe(Object.prototype)
+  })
+
+  it("does without an id and a timestamp, or with odd ones", () => {
+    const read = (frame: unknown) => Either.getOrThrow(PlatformEvent.fromFrame(JSON.stringify(frame)))
+    expect(read({ type: "x" })).toMatchObject({ id: undefined, timestamp: undefined })
+    expect(read({ type: "x", id: 7, timestamp: "2024-05-01T00:00:00Z" })).toMatchObject({
+      id: "7",
+      timestamp: Date.UTC(2024, 4, 1)
+    })
+    expect(read({ type: "x", id: {}, timestamp: "soon" })).toMatchObject({ id: undefined, timestamp: undefined })
+    expect(read({ type: "x", id: "", timestamp: null })).toMatchObject({ id: undefined, timestamp: undefined })
+  })
+
+  it("tells what is wrong with a frame that is no event", () => {
+    expect(PlatformEvent.fromFrame("{")).toEqual(Either.left("not JSON"))
+    for (const frame of ["1", "null", "[]", '"x"'])
+      expect(PlatformEvent.fromFrame(frame)).toEqual(Either.left("not an object"))
+    for (const type of [undefined, "", 5, "x".repeat(257)]) {
+      expect(PlatformEvent.fromFrame(JSON.stringify({ type }))).toEqual(Either.left("without a type"))
+    }
+  })
+
+  it("never throws, whatever arrives", () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), fc.json()), frame => {
+        const event = PlatformEvent.fromFrame(frame)
+        if (Either.isRight(event)) expect(JSON.parse(frame).type).toBe(event.right.type)
+      }),
+      { numRuns: 300 * Number(process.env.SOAK ?? 1) }
+    )
+  })
+
+  it("prints frames for the platform", () => {
+    expect(JSON.parse(PlatformEvent.toFrame({ type: "message", content: "hi", turnId: "t" }))).toEqual({
+      type: "message",
+      content: "hi",
+      turnId: "t"
+    })
+    expect(JSON.parse(PlatformEvent.toFrame({ type: "answer", requestId: "r", answer: { ok: true } }))).toEqual({
+      type: "answer",
+      requestId: "r",
+      answer: { ok: true }
+    })
+  })
+})

@@ -1,0 +1,137 @@
+import { createServer, type Server } from "node:http"
+import { type AddressInfo, createServer as createTcpServer, type Server as TcpServer } from "node:net"
+import { describe, expect, it } from "@effect/vitest"
+import { Deferred, Effect, Fiber } from "effect"
+import { type WebSocket, WebSocketServer } from "ws"
+import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
+
+const listen = <S extends Server | TcpServer>(server: S) =>
+  Effect.acquireRelease(
+    Effect.async<string>(resume => {
+      server.listen(0, "127.0.0.1", () =>
+        resume(Effect.succeed(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`))
+      )
+    }),
+    () =>
+      Effect.async<void>(resume => {
+        server.close(() => resume(Effect.void))
+        if ("closeAllConnections" in server) server.closeAllConnections()
+      })
+  )
+
+/** A server that does as told with each WebSocket. */
+const webSockets = (onSocket: (socket: WebSocket) => void) =>
+  Effect.gen(function* () {
+    const server = createServer()
+    const sockets = new WebSocketServer({ server })
+    sockets.on("connection", onSocket)
+    const url = yield* listen(server)
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        for (const socket of sockets.clients) socket.terminate()
+        sockets.close()
+      })
+    )
+    return url
+  })
+
+const limits: PlatformSocket.Limits = { frameBytes: 1000, waitingFrames: 10, waitingCharacters: 1000 }
+
+const { open } = PlatformSocket.make(limits)
+
+describe("PlatformSocket", () => {
+  it.scopedLive("gives the frames that came before the end, then tells of the end", () =>
+    Effect.gen(function* () {
+      const url = yield* webSockets(socket => {
+        for (let i = 0; i < 100; i++) socket.send(`${i}`)
+        socket.close(1013, "too slow")
+      })
+      const socket = yield* open(url, {})
+      for (let i = 0; i < 100; i++) expect(yield* socket.take).toBe(`${i}`)
+      expect(yield* Effect.flip(socket.take)).toMatchObject({
+        code: 1013,
+        message: expect.stringContaining("too slow")
+      })
+      expect(socket.isClosed()).toBe(true)
+      expect(yield* Effect.flip(socket.send("x"))).toMatchObject({ _tag: "SocketClosed" })
+    })
+  )
+
+  it.scopedLive("refuses a frame that is too long, and says that it is the frame", () =>
+    Effect.gen(function* () {
+      const url = yield* webSockets(socket => {
+        socket.send("x".repeat(1001))
+      })
+      const socket = yield* open(url, {})
+      expect(yield* Effect.flip(socket.take)).toMatchObject({ tooLarge: true })
+    })
+  )
+
+  it.scopedLive("tells the status of a refused handshake", () =>
+    Effect.gen(function* () {
+      const server = createServer()
+      server.on("upgrade", (_, socket) =>
+        socket.end(
+          "HTTP/1.1 503 Service Unavailable\r\nretry-after: 7\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        )
+      )
+      const url = yield* listen(server)
+      expect(yield* Effect.flip(open(url, {}))).toMatchObject({ statusCode: 503, retryAfter: "7" })
+    })
+  )
+
+  it.scopedLive("fails where nobody listens, and where somebody speaks no HTTP", () =>
+    Effect.gen(function* () {
+      const closed = yield* Effect.scoped(listen(createServer()))
+      expect(yield* Effect.flip(open(closed, {}))).toMatchObject({ message: expect.stringContaining("ECONNREFUSED") })
+      const url = yield* listen(
+        createTcpServer(socket =>
+          socket
+            .on("error", () => undefined)
+            .resume()
+            .end("hello\r\n\r\n")
+        )
+      )
+      expect(yield* Effect.flip(open(url, {}))).toMatchObject({ _tag: "SocketRefused" })
+    })
+  )
+
+  it.scopedLive("a handshake that is given up leaves no connection behind", () =>
+    Effect.gen(function* () {
+      const [connected, ended] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
+      const url = yield* listen(
+        createTcpServer(socket => {
+          Effect.runSync(Deferred.succeed(connected, undefined))
+          socket.on("error", () => undefined)
+          socket.on("close", () => Effect.runSync(Deferred.succeed(ended, undefined)))
+          socket.resume()
+        })
+      )
+      const fiber = yield* Effect.fork(open(url, {}))
+      yield* Deferred.await(connected)
+      yield* Fiber.interrupt(fiber)
+      yield* Deferred.await(ended)
+    })
+  )
+
+  it.scopedLive("hears signs of life, and closes with its scope", () =>
+    Effect.gen(function* () {
+      const [ponged, code] = [yield* Deferred.make<void>(), yield* Deferred.make<number>()]
+      const url = yield* webSockets(socket => {
+        socket.on("ping", () => socket.send("pinged", () => Effect.runSync(Deferred.succeed(ponged, undefined))))
+        socket.on("close", code_ => Effect.runSync(Deferred.succeed(code, code_)))
+      })
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const socket = yield* open(url, {})
+          expect(socket.heard()).toBe(0)
+          yield* socket.ping
+          yield* Deferred.await(ponged)
+          expect(yield* socket.take).toBe("pinged")
+          expect(socket.heard()).toBeGreaterThan(0)
+        })
+      )
+      expect(yield* Deferred.await(code)).toBe(1001)
+    })
+  )
+})

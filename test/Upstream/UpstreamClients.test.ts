@@ -1,0 +1,337 @@
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
+import type * as HttpClient from "@effect/platform/HttpClient"
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
+import { describe, expect, it } from "@effect/vitest"
+import {
+  Array as Arr,
+  Chunk,
+  ConfigProvider,
+  Context,
+  Effect,
+  Either,
+  Fiber,
+  Layer,
+  Option,
+  Redacted,
+  Schedule,
+  Scope,
+  Stream
+} from "effect"
+import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
+import { Inference } from "../../src/Upstream/Inference.ts"
+import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
+
+const secret = Redacted.make("secret")
+
+/** A simulator and clients for it, until the scope ends. */
+const start = (
+  options: Simulator.Options = {},
+  client: Layer.Layer<HttpClient.HttpClient> = NodeHttpClient.layerUndici
+) =>
+  Effect.gen(function* () {
+    const simulator = yield* Simulator.make({ platformKey: secret, inferenceKey: secret, seed: "seed", ...options })
+    const context = yield* Layer.build(
+      Layer.provide(
+        UpstreamClients.layer({
+          agentPlatform: { url: Option.some(simulator.platformUrl), apiKey: Option.some(secret) },
+          inference: { url: simulator.inferenceUrl, apiKey: Option.some(secret) }
+        }),
+        client
+      )
+    )
+    return {
+      simulator,
+      platform: Context.get(context, AgentPlatform),
+      inference: Context.get(context, Inference)
+    }
+  })
+
+const instance = { agentType: "coder", deployment: {}, secrets: { TOKEN: secret }, environment: {} }
+
+const text = "Écho de «hi» 回声 🌊"
+
+const clients = {
+  undici: NodeHttpClient.layerUndici,
+  "node:http": NodeHttpClient.layer,
+  fetch: FetchHttpClient.layer
+}
+
+for (const [name, client] of Object.entries(clients)) {
+  describe(`over real sockets by ${name}`, () => {
+    it.scopedLive("instances are created, used and stopped", () =>
+      Effect.gen(function* () {
+        const { platform, simulator } = yield* start({}, client)
+        const id = yield* platform.create(instance)
+        expect((yield* simulator.state).instances).toMatchObject([{ id, agentType: "coder", secretNames: ["TOKEN"] }])
+        expect(yield* platform.listFiles(id, { depth: 2 })).toContainEqual(
+          expect.objectContaining({ path: "src/main.ts", type: "file" })
+        )
+        expect(yield* platform.readFile(id, "src/main.ts")).toMatchObject({ content: 'console.log("hello")\n' })
+        expect((yield* platform.fileHistory(id, "README.md")).map(({ iteration }) => iteration)).toEqual([1])
+        expect(yield* platform.fileAtIteration(id, "assets/pixel.gif", 1)).toMatchObject({ encoding: "base64" })
+        expect(yield* Effect.flip(platform.readFile(id, "missing"))).toMatchObject({ statusCode: 404 })
+        expect(yield* platform.probe).toMatchObject({ value: { status: "ok" } })
+        yield* platform.stop(id)
+        yield* platform.stop(id)
+        expect((yield* simulator.state).instances).toEqual([])
+      })
+    )
+
+    it.scopedLive("text is generated, as events and plain", () =>
+      Effect.gen(function* () {
+        for (const format of ["sse", "text"] as const) {
+          const { inference } = yield* start({ format }, client)
+          expect(yield* inference.generate({ prompt: "hi" })).toContain(text)
+          expect(yield* inference.health).toBe(true)
+        }
+      })
+    )
+
+    it.scopedLive("a consumer who leaves ends the upstream's work", () =>
+      Effect.gen(function* () {
+        let closed = false
+        const url = yield* serve((_, response) => {
+          response.writeHead(200, { "content-type": "text/plain" })
+          response.write("a")
+          response.on("close", () => {
+            closed = true
+          })
+        })
+        const { generateStream } = yield* inferenceAt(url, client)
+        expect(
+          Chunk.toReadonlyArray(yield* Stream.runCollect(Stream.take(generateStream({ prompt: "hi" }), 1)))
+        ).toEqual(["a"])
+        yield* until(() => closed)
+        closed = false
+        const fiber = yield* Effect.fork(Stream.runDrain(generateStream({ prompt: "hi" })))
+        yield* Effect.zipRight(Effect.yieldNow(), Fiber.interrupt(fiber))
+        expect(yield* Stream.runCollect(Stream.take(generateStream({ prompt: "hi" }), 1))).toHaveLength(1)
+        yield* until(() => closed)
+      })
+    )
+
+    it.scopedLive("redirects are not followed, not even with a credential to steal", () =>
+      Effect.gen(function* () {
+        let stolen = false
+        const thief = yield* serve((_, response) => {
+          stolen = true
+          response.end()
+        })
+        const url = yield* serve((_, response) => response.writeHead(307, { location: thief }).end())
+        const { generate, probe } = yield* inferenceAt(url, client)
+        expect(yield* Effect.flip(generate({ prompt: "hi" }))).toMatchObject({ statusCode: 307 })
+        expect(yield* probe).toMatchObject({ value: { status: "degraded", statusCode: 307 } })
+        expect(stolen).toBe(false)
+      })
+    )
+  })
+}
+
+describe("faults over real sockets", () => {
+  it.scopedLive("a stream that is cut fails after what came, and is not asked for again", () =>
+    Effect.gen(function* () {
+      for (const format of ["sse", "text"] as const) {
+        const { inference, simulator } = yield* start({ format })
+        yield* simulator.inject({ operation: "generate", fault: { kind: "drop", after: 60 } })
+        const pieces = yield* inference
+          .generateStream({ prompt: "/long 1000" })
+          .pipe(Stream.either, Stream.runCollect, Effect.map(Chunk.toReadonlyArray))
+        expect(pieces.filter(Either.isRight).length).toBeGreaterThan(0)
+        expect(pieces.at(-1)).toMatchObject({ left: { _tag: "InferenceError", statusCode: 502 } })
+        expect((yield* simulator.state).requests.generate).toBe(1)
+      }
+    })
+  )
+
+  it.scopedLive("resets and 503s are retried, and a repeated creation gives one instance", () =>
+    Effect.gen(function* () {
+      const { platform, simulator } = yield* start()
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "drop", after: 0 } })
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "status", status: 503, retryAfter: 0 } })
+      const id = yield* platform.create(instance)
+      expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ id }], requests: { create: 2 } })
+    })
+  )
+
+  it.scopedLive("a platform that is not there is unhealthy, and back when it is", () =>
+    Effect.gen(function* () {
+      const { platform, simulator } = yield* start()
+      yield* simulator.refuse("platform", true)
+      expect(yield* platform.probe).toMatchObject({
+        value: { status: "unhealthy", error: expect.stringContaining("ECONNREFUSED") }
+      })
+      expect(yield* Effect.flip(platform.create(instance))).toMatchObject({
+        _tag: "AgentPlatformConnectionError",
+        reason: "connection"
+      })
+      yield* simulator.refuse("platform", false)
+      expect(yield* platform.create(instance)).toMatch(/^i-/)
+    })
+  )
+})
+
+describe("connections to instances over real sockets", () => {
+  it.scopedLive("see a turn from its start to its end, in order", () =>
+    Effect.gen(function* () {
+      const { platform } = yield* start()
+      const connection = yield* platform.connect(yield* platform.create(instance))
+      yield* connection.send({ type: "message", content: "hi", turnId: "t-1" })
+      const events = yield* connection.events.pipe(
+        Stream.takeUntil(({ type }) => type === "turn.completed"),
+        Stream.runCollect,
+        Effect.map(Chunk.toReadonlyArray)
+      )
+      const types = events.map(({ type }) => type)
+      expect(types).toContain("message.delta")
+      expect(types.indexOf("turn.started")).toBeLessThan(types.indexOf("message.delta"))
+      expect(new Set(events.map(({ id }) => id)).size).toBe(events.length)
+      expect(events.every(({ timestamp }) => timestamp !== undefined)).toBe(true)
+    })
+  )
+
+  it.scopedLive("miss nothing and see nothing twice through any number of drops", () =>
+    Effect.gen(function* () {
+      const { platform, simulator } = yield* start()
+      const id = yield* platform.create(instance)
+      yield* simulator.inject({ operation: "connect", times: 10, fault: { kind: "drop", after: 7 } })
+      const connection = yield* platform.connect(id)
+      const states = yield* Effect.fork(
+        Stream.runCollect(Stream.takeUntil(connection.states, is => is === "reconnecting"))
+      )
+      yield* connection.send({ type: "message", content: "/long 100", turnId: "t-1" })
+      const ids = yield* connection.events.pipe(
+        Stream.takeUntil(({ type }) => type === "turn.completed"),
+        Stream.map(({ id }) => id),
+        Stream.runCollect,
+        Effect.map(Chunk.toReadonlyArray)
+      )
+      expect(new Set(ids).size).toBe(ids.length)
+      const again = yield* platform.connect(id)
+      const all = yield* again.events.pipe(
+        Stream.take(ids.length),
+        Stream.map(({ id }) => id),
+        Stream.runCollect,
+        Effect.map(Chunk.toReadonlyArray)
+      )
+      expect(ids).toEqual(all)
+      expect(ids.length).toBeGreaterThan(70)
+      expect(Chunk.toReadonlyArray(yield* Fiber.join(states))).toEqual(["connected", "reconnecting"])
+      const resumed = yield* platform.connect(id, { after: ids[4] })
+      expect(yield* Stream.runHead(resumed.events)).toMatchObject({ value: { id: ids[5] } })
+    })
+  )
+
+  it.scopedLive("end when the instance is reclaimed, and fail where there is none or no credential", () =>
+    Effect.gen(function* () {
+      const { platform, simulator } = yield* start()
+      const id = yield* platform.create(instance)
+      const connection = yield* platform.connect(id)
+      const fiber = yield* Effect.fork(Stream.runDrain(connection.events))
+      yield* simulator.reclaim(id)
+      yield* Fiber.join(fiber)
+      expect(yield* connection.state).toBe("closed")
+      expect(yield* Effect.flip(Effect.scoped(platform.connect(id)))).toMatchObject({
+        statusCode: 404,
+        operation: "connect"
+      })
+      expect(yield* Effect.flip(Effect.scoped(platform.connect("nobody")))).toMatchObject({ statusCode: 404 })
+      const strangers = yield* Layer.build(
+        Layer.provide(
+          UpstreamClients.layer({
+            agentPlatform: { url: Option.some(simulator.platformUrl), apiKey: Option.none() },
+            inference: { url: simulator.inferenceUrl, apiKey: Option.none() }
+          }),
+          NodeHttpClient.layerUndici
+        )
+      )
+      expect(yield* Effect.flip(Effect.scoped(Context.get(strangers, AgentPlatform).connect(id)))).toMatchObject({
+        statusCode: 401
+      })
+    })
+  )
+
+  it.scopedLive("close with their scope", () =>
+    Effect.gen(function* () {
+      const { platform, simulator } = yield* start()
+      const id = yield* platform.create(instance)
+      const scope = yield* Scope.make()
+      yield* Scope.extend(platform.connect(id), scope)
+      yield* simulator.awaitState(({ connections }) => connections === 1)
+      yield* Scope.close(scope, yield* Effect.exit(Effect.void))
+      yield* simulator.awaitState(({ connections }) => connections === 0)
+    })
+  )
+
+  it.scopedLive("hold back a platform that is faster than the consumer", () =>
+    Effect.gen(function* () {
+      const { platform, simulator } = yield* start({ limits: { history: 100_000, stall: "1 minute" } })
+      const id = yield* platform.create(instance)
+      const connection = yield* platform.connect(id)
+      const big = "x".repeat(100_000)
+      yield* Effect.forEach(Arr.range(1, 500), n => simulator.emit(id, { type: "log", n, big }), { discard: true })
+      const numbers = yield* connection.events.pipe(
+        Stream.filter(({ type }) => type === "log"),
+        Stream.take(500),
+        Stream.map(({ payload }) => payload.n),
+        Stream.runCollect
+      )
+      expect(Chunk.toReadonlyArray(numbers)).toEqual(Arr.range(1, 500))
+    })
+  )
+})
+
+describe("configuration", () => {
+  it.scopedLive("names the services", () =>
+    Effect.gen(function* () {
+      const simulator = yield* Simulator.make({ platformKey: secret, inferenceKey: secret })
+      const variables = new Map([
+        ["AGENT_PLATFORM_URL", `${simulator.platformUrl}/`],
+        ["AGENT_PLATFORM_API_KEY", "secret"],
+        ["INFERENCE_URL", simulator.inferenceUrl],
+        ["INFERENCE_API_KEY", "secret"]
+      ])
+      const created = yield* Effect.gen(function* () {
+        const platform = yield* AgentPlatform
+        const inference = yield* Inference
+        return [yield* platform.create(instance), yield* inference.generate({ prompt: "hi" })]
+      }).pipe(
+        Effect.provide(Layer.provide(UpstreamClients.layerConfig, NodeHttpClient.layerUndici)),
+        Effect.withConfigProvider(ConfigProvider.fromMap(variables))
+      )
+      expect(created).toEqual([expect.stringMatching(/^i-/), expect.stringContaining(text)])
+    })
+  )
+})
+
+const serve = (handler: Parameters<typeof createServer>[1] & {}) =>
+  Effect.acquireRelease(
+    Effect.async<ReturnType<typeof createServer>>(resume => {
+      const server = createServer(handler)
+      server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
+    }),
+    server =>
+      Effect.async<void>(resume => {
+        server.close(() => resume(Effect.void))
+        server.closeAllConnections()
+      })
+  ).pipe(Effect.map(server => `http://127.0.0.1:${(server.address() as AddressInfo).port}`))
+
+const inferenceAt = (url: string, client: Layer.Layer<HttpClient.HttpClient>) =>
+  Layer.build(
+    Layer.provide(
+      UpstreamClients.layer({
+        agentPlatform: { url: Option.none(), apiKey: Option.none() },
+        inference: { url, apiKey: Option.some(secret) }
+      }),
+      client
+    )
+  ).pipe(Effect.map(Context.get(Inference)))
+
+const until = (condition: () => boolean) =>
+  Effect.suspend(() => (condition() ? Effect.void : Effect.fail("not yet"))).pipe(
+    Effect.retry(Schedule.spaced("5 millis")),
+    Effect.timeout("10 seconds")
+  )
