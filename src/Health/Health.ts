@@ -1,6 +1,7 @@
 import * as FileSystem from "@effect/platform/FileSystem"
 import { Array as Arr, Clock, Context, Effect, Layer, Option } from "effect"
 import { AgentPlatform } from "../Upstream/AgentPlatform.ts"
+import * as HealthProbe from "../Upstream/HealthProbe.ts"
 import { Inference } from "../Upstream/Inference.ts"
 import { version } from "../Version.ts"
 import * as Replication from "./Replication.ts"
@@ -50,27 +51,19 @@ export const layerAlone: Layer.Layer<Health> = Layer.effect(Health, make([]))
 export const layer = (options: {
   readonly replication: Option.Option<Replication.Settings>
 }): Layer.Layer<Health, never, AgentPlatform | Inference | FileSystem.FileSystem> =>
-  Layer.effect(
+  Layer.scoped(
     Health,
     Effect.gen(function* () {
       const platform = yield* AgentPlatform
       const inference = yield* Inference
       const files = yield* FileSystem.FileSystem
-      const replication = Option.isNone(options.replication)
-        ? []
-        : [
-            yield* Effect.cachedWithTTL(
-              Replication.check(options.replication.value).pipe(
-                Effect.provideService(FileSystem.FileSystem, files),
-                Effect.asSome
-              ),
-              "1 second"
-            )
-          ]
+      const replication = yield* Effect.forEach(Option.toArray(options.replication), settings =>
+        HealthProbe.shared(Effect.provideService(Replication.check(settings), FileSystem.FileSystem, files))
+      )
       return yield* make([
         Effect.map(platform.probe, probed => dependency(critical, probed)),
         Effect.map(inference.probe, probed => dependency("inference", probed)),
-        ...replication
+        ...replication.map(Effect.asSome)
       ])
     })
   )

@@ -9,6 +9,7 @@ import * as Health from "../../src/Health/Health.ts"
 import { Report } from "../../src/Health/Report.ts"
 import { Subscriptions } from "../../src/Health/Subscriptions.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
+import { defaultUrl } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 import { version } from "../../src/Version.ts"
 import { edge } from "../Http/EdgeTransport.ts"
@@ -20,7 +21,7 @@ const secret = Redacted.make("sesame")
 
 const settings = (platform = Option.some(platformUrl), inferenceKey = Option.some(secret)) => ({
   agentPlatform: { url: platform, apiKey: Option.some(secret) },
-  inference: { url: inferenceUrl, apiKey: inferenceKey }
+  inference: { url: Option.isSome(inferenceKey) ? inferenceUrl : defaultUrl, apiKey: inferenceKey }
 })
 
 const layer = (upstreams = settings(), replication: Option.Option<{ readonly directory: string }> = Option.none()) =>
