@@ -80,6 +80,15 @@ const placeOf = (error: ParseResult.ParseError): string => {
   return path.length === 0 ? "" : ` at ${path.map(String).join(".").slice(0, longestReason)}`
 }
 
+/** Follows no redirects: fetch does unless told otherwise, the other clients do not. */
+const unredirected = <A, E, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.flatMap(Effect.serviceOption(FetchHttpClient.RequestInit), init =>
+    Effect.provideService(request, FetchHttpClient.RequestInit, {
+      ...Option.getOrElse(init, () => ({})),
+      redirect: "manual"
+    })
+  )
+
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 
 const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
@@ -124,8 +133,7 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
         )
       )
       .pipe(
-        // Other clients follow no redirects unless told so; fetch does.
-        Effect.provideService(FetchHttpClient.RequestInit, { redirect: "manual" }),
+        unredirected,
         Effect.catchAll((error: HttpClientError) =>
           error._tag === "RequestError" && error.reason !== "Transport"
             ? Effect.die(error)

@@ -1,0 +1,223 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Either, Fiber, FastCheck as fc, Metric, Option, TestClock } from "effect"
+import type { FileCallError } from "../../src/Upstream/AgentPlatform.ts"
+import * as FilePath from "../../src/Upstream/FilePath.ts"
+import { content, finish, withPlatform } from "./Platform.ts"
+import * as Stub from "./Stub.ts"
+
+describe("file calls", () => {
+  it.effect("ask for what they are named after", () =>
+    Effect.gen(function* () {
+      const iterations = [
+        { iteration: 2, timestamp: 20, size: 1, hash: "b" },
+        { iteration: 1, timestamp: 10, size: 1, hash: "a" }
+      ]
+      const entries = [
+        { path: "a b", type: "file", size: 1 },
+        { path: "d", type: "directory" }
+      ]
+      const stub = Stub.make([
+        Stub.status(200, { entries }),
+        Stub.status(200, entries),
+        Stub.status(200, { path: "a", ...content }),
+        Stub.status(200, { iterations }),
+        Stub.status(200, { content: "aGk=", encoding: "base64" })
+      ])
+      yield* withPlatform(stub, platform =>
+        Effect.gen(function* () {
+          expect(yield* platform.listFiles("i-1")).toEqual(entries)
+          expect(yield* platform.listFiles("i-1", { path: "src/ä&b", depth: 2 })).toEqual(entries)
+          expect(yield* platform.readFile("i-1", "src/a b?#%.ts")).toEqual(content)
+          expect((yield* platform.fileHistory("i-1", "a")).map(({ iteration }) => iteration)).toEqual([1, 2])
+          expect(yield* platform.fileAtIteration("i-1", "日本.txt", 7)).toEqual({ content: "aGk=", encoding: "base64" })
+        })
+      )
+      const base = "http://platform.test/base/api/v1/instances/i-1/files"
+      expect(stub.seen.map(({ method, url }) => `${method} ${url}`)).toEqual([
+        `GET ${base}`,
+        `GET ${base}?path=src%2F%C3%A4%26b&depth=2`,
+        `GET ${base}/src%2Fa%20b%3F%23%25.ts`,
+        `GET ${base}/a/history`,
+        `GET ${base}/%E6%97%A5%E6%9C%AC.txt/at/7`
+      ])
+    })
+  )
+
+  it.effect("refuse bad paths and numbers before any call", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([Stub.status(200, content)])
+      yield* withPlatform(stub, platform =>
+        Effect.gen(function* () {
+          const bad = [
+            "",
+            "/etc/passwd",
+            "a/../b",
+            "..",
+            "a\\..\\b",
+            "\\\\host\\share",
+            "C:\\x",
+            "a\0b",
+            "\ud800",
+            "a".repeat(2049)
+          ]
+          const calls = bad.flatMap(
+            (path): ReadonlyArray<Effect.Effect<unknown, FileCallError>> => [
+              platform.listFiles("i-1", { path }),
+              platform.readFile("i-1", path),
+              platform.fileHistory("i-1", path),
+              platform.fileAtIteration("i-1", path, 1)
+            ]
+          )
+          const more = [
+            platform.readFile("i-1", "."),
+            platform.fileAtIteration("i-1", "a", -1),
+            platform.fileAtIteration("i-1", "a", 1.5),
+            platform.listFiles("i-1", { depth: Number.NaN })
+          ]
+          for (const call of [...calls, ...more]) {
+            expect((yield* Effect.flip(call))._tag).toBe("InvalidFileRequest")
+          }
+          expect((yield* Effect.flip(platform.readFile("i-1", "a/../b"))).message).toBe(
+            'The file path holds a ".." segment'
+          )
+        })
+      )
+      expect(stub.seen).toHaveLength(0)
+    })
+  )
+
+  it("any path that is accepted comes out of its segment as it was, and stays one segment", () => {
+    const path = fc.oneof(fc.string({ unit: "binary" }), fc.stringMatching(/^[a./\\%?#:]{0,8}$/))
+    fc.assert(
+      fc.property(path, path => {
+        const segment = FilePath.toSegment(path)
+        if (Either.isLeft(segment)) return
+        const url = new URL(`http://platform.test/files/${segment.right}/history`)
+        const parts = url.pathname.split("/")
+        expect(parts).toHaveLength(4)
+        expect(decodeURIComponent(parts[2]!)).toBe(path)
+        expect(path.split("/")).not.toContain("..")
+      }),
+      { numRuns: 500 * Number(process.env.SOAK ?? 1) }
+    )
+  })
+
+  it.effect("take an answer that comes within 15 s, and give up after 15 s", () =>
+    Effect.gen(function* () {
+      const slow = Stub.make([Stub.late(14_999, Stub.status(200, content))])
+      expect(yield* withPlatform(slow, platform => finish(platform.readFile("i-1", "a")))).toEqual(
+        Either.right(content)
+      )
+
+      const dead = Stub.make([Stub.hanging])
+      yield* withPlatform(dead, platform =>
+        Effect.gen(function* () {
+          const fiber = yield* Effect.fork(Effect.flip(platform.readFile("i-1", "a")))
+          yield* TestClock.adjust("14999 millis")
+          expect(yield* Fiber.poll(fiber)).toEqual(Option.none())
+          yield* TestClock.adjust("1 millis")
+          expect(yield* Fiber.join(fiber)).toMatchObject({
+            _tag: "AgentPlatformConnectionError",
+            reason: "timeout",
+            message: "No answer to read_file within 15s"
+          })
+          expect(dead.seen).toHaveLength(1)
+          expect(dead.seen[0]!.isAborted()).toBe(true)
+        })
+      )
+    })
+  )
+
+  it.effect("spend no more than 15 s on all their tries together", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([Stub.late(7000, Stub.status(503)), Stub.hanging])
+      yield* withPlatform(stub, platform =>
+        Effect.gen(function* () {
+          const fiber = yield* Effect.fork(Effect.flip(platform.readFile("i-1", "a")))
+          yield* TestClock.adjust("15 seconds")
+          expect(yield* Fiber.join(fiber)).toMatchObject({ reason: "timeout" })
+          expect(stub.seen).toHaveLength(2)
+        })
+      )
+    })
+  )
+
+  it.effect("take no answer longer than allowed, which opens no breaker", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([Stub.status(200, content, { "content-length": String(64 * 1024 * 1024) })])
+      yield* withPlatform(stub, platform =>
+        Effect.gen(function* () {
+          for (let i = 0; i < 10; i++) {
+            expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "too_large" })
+          }
+        })
+      )
+      expect(stub.seen).toHaveLength(10)
+      expect(stub.seen.every(({ isAborted }) => isAborted())).toBe(true)
+    })
+  )
+
+  it.effect("take nothing but what a schema takes, and an open breaker sends nothing", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([
+        Stub.status(200, "not JSON"),
+        Stub.status(200, { content: 5 }),
+        Stub.status(200, ""),
+        Stub.status(204),
+        Stub.status(200, null)
+      ])
+      yield* withPlatform(stub, platform =>
+        Effect.gen(function* () {
+          for (let i = 0; i < 5; i++) {
+            expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "malformed" })
+          }
+          expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({
+            _tag: "AgentPlatformConnectionError",
+            reason: "circuit_open",
+            statusCode: 503
+          })
+        })
+      )
+      expect(stub.seen).toHaveLength(5)
+    })
+  )
+
+  it.effect("follow no redirects", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([Stub.status(302, "", { location: "http://elsewhere.test/" })])
+      const result = yield* withPlatform(stub, platform => finish(platform.readFile("i-1", "a")))
+      expect(Either.getLeft(result)).toMatchObject({ value: { reason: "status", statusCode: 302 } })
+      expect(stub.seen).toHaveLength(1)
+    })
+  )
+
+  it.effect("send the trace along while there is one, and nothing while tracing is off", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([Stub.status(200, content)])
+      yield* withPlatform(stub, platform =>
+        Effect.gen(function* () {
+          const span = yield* Effect.currentSpan
+          yield* platform.readFile("i-1", "a")
+          expect(stub.seen[0]!.headers.traceparent).toMatch(new RegExp(`^00-${span.traceId}-[0-9a-f]{16}-01$`))
+        }).pipe(Effect.withSpan("outer"))
+      )
+      yield* withPlatform(stub, platform => platform.readFile("i-1", "a")).pipe(Effect.withTracerEnabled(false))
+      expect(stub.seen[1]!.headers.traceparent).toBeUndefined()
+    })
+  )
+
+  it.effect("are measured in the platform's histogram", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([Stub.late(300, Stub.status(200, content))])
+      yield* withPlatform(stub, platform => finish(platform.fileAtIteration("i-1", "a", 1)))
+      const snapshot = yield* Metric.snapshot
+      const pair = snapshot.find(
+        ({ metricKey: { name, tags } }) =>
+          name === "agent_platform_request_duration_ms" &&
+          tags.some(({ key, value }) => key === "operation" && value === "file_at_iteration") &&
+          tags.some(({ key, value }) => key === "outcome" && value === "ok")
+      )
+      expect(pair?.metricState).toMatchObject({ max: 300 })
+    })
+  )
+})

@@ -1,0 +1,87 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Either, Fiber, Option, TestClock } from "effect"
+import { finish, withPlatform } from "./Platform.ts"
+import * as Stub from "./Stub.ts"
+
+describe("probe", () => {
+  const probe = (stub: ReturnType<typeof Stub.make>) =>
+    withPlatform(stub, platform => finish(platform.probe)).pipe(
+      Effect.map(Either.getOrThrow),
+      Effect.map(Option.getOrThrow)
+    )
+
+  it.effect("200 is ok, another status degraded, no connection and no answer within 2 s unhealthy", () =>
+    Effect.gen(function* () {
+      const ok = Stub.make([Stub.late(150, Stub.status(200))])
+      expect(yield* probe(ok)).toEqual({ status: "ok", statusCode: 200, latencyMs: 150 })
+      expect(ok.seen[0]).toMatchObject({ method: "GET", url: "http://platform.test/base/health" })
+      for (const code of [204, 302, 404, 500, 503]) {
+        expect(yield* probe(Stub.make([Stub.status(code, "")]))).toEqual({
+          status: "degraded",
+          statusCode: code,
+          latencyMs: 0,
+          error: `GET /health answered ${code}`
+        })
+      }
+      expect(yield* probe(Stub.make([Stub.refused]))).toMatchObject({
+        status: "unhealthy",
+        error: expect.stringContaining("ECONNREFUSED")
+      })
+      expect(yield* probe(Stub.make([Stub.hanging]))).toEqual({
+        status: "unhealthy",
+        latencyMs: 2000,
+        error: "No answer within 2s"
+      })
+      expect(yield* probe(Stub.make([Stub.late(1999, Stub.status(200))]))).toMatchObject({ status: "ok" })
+    })
+  )
+
+  it.effect("is shared by callers within a second, of whom the first may leave", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([Stub.late(500, Stub.status(200))])
+      yield* withPlatform(stub, ({ probe }) =>
+        Effect.gen(function* () {
+          const first = yield* Effect.fork(probe)
+          yield* TestClock.adjust("100 millis")
+          const others = yield* Effect.fork(
+            Effect.replicateEffect(probe, 20).pipe(Effect.zip(probe, { concurrent: true }))
+          )
+          yield* TestClock.adjust("100 millis")
+          yield* Fiber.interrupt(first)
+          yield* TestClock.adjust("500 millis")
+          expect((yield* Fiber.join(others))[1]).toMatchObject({ value: { status: "ok", latencyMs: 500 } })
+          expect(stub.seen).toHaveLength(1)
+          yield* TestClock.adjust("300 millis")
+          const later = yield* Effect.fork(probe)
+          yield* TestClock.adjust("500 millis")
+          yield* Fiber.join(later)
+          expect(stub.seen).toHaveLength(2)
+        })
+      )
+    })
+  )
+
+  it.effect("goes past an open breaker and counts for nothing there", () =>
+    Effect.gen(function* () {
+      const stub = Stub.make([Stub.refused])
+      yield* withPlatform(stub, platform =>
+        Effect.gen(function* () {
+          const read = platform.readFile("i-1", "a")
+          for (let i = 0; i < 10; i++) {
+            yield* TestClock.adjust("1 second")
+            expect(yield* platform.probe).toMatchObject({ value: { status: "unhealthy" } })
+          }
+          // Ten failed probes have not opened it; five failed tries do.
+          expect(Either.getLeft(yield* finish(read))).toMatchObject({ value: { reason: "connection" } })
+          const second = yield* Effect.fork(Effect.either(read))
+          yield* TestClock.adjust("1 second")
+          expect(Either.getLeft(yield* Fiber.join(second))).toMatchObject({ value: { reason: "connection" } })
+          const sent = stub.seen.length
+          expect(yield* Effect.flip(read)).toMatchObject({ reason: "circuit_open" })
+          expect(yield* platform.probe).toMatchObject({ value: { status: "unhealthy" } })
+          expect(stub.seen).toHaveLength(sent + 1)
+        })
+      )
+    })
+  )
+})

@@ -1,0 +1,38 @@
+import { Effect, Fiber, Layer, Option, Redacted, TestClock } from "effect"
+import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
+import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
+import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
+import type * as Stub from "./Stub.ts"
+
+/** An address under a path, and a key. */
+export const settings = { url: Option.some("http://platform.test/base"), apiKey: Option.some(Redacted.make("key")) }
+
+/** Uses a client whose requests a stub answers. */
+export const withPlatform = <A, E>(
+  stub: ReturnType<typeof Stub.make>,
+  use: (platform: typeof AgentPlatform.Service) => Effect.Effect<A, E>,
+  options = settings
+) =>
+  Effect.flatMap(AgentPlatform, use).pipe(
+    Effect.provide(AgentPlatformClient.layer(options)),
+    Effect.provide(Layer.merge(stub.layer, PlatformSocket.layer))
+  )
+
+/** A request for an instance. */
+export const instance = {
+  agentType: "coder",
+  deployment: { region: "eu" },
+  secrets: { TOKEN: Redacted.make("s3cret") },
+  environment: { LANG: "C" }
+}
+
+/** Lets waits and limits pass. */
+export const finish = <A, E>(effect: Effect.Effect<A, E>) =>
+  Effect.gen(function* () {
+    const fiber = yield* Effect.fork(Effect.either(effect))
+    yield* TestClock.adjust("5 minutes")
+    return yield* Fiber.join(fiber)
+  })
+
+/** An answer to a request for a file. */
+export const content = { content: "hello", encoding: "utf-8", iteration: 3, size: 5, hash: "h" }

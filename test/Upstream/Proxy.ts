@@ -1,0 +1,29 @@
+import { Effect, Layer, Option, Redacted, Stream } from "effect"
+import * as Inference from "../../src/Upstream/Inference.ts"
+import * as InferenceClient from "../../src/Upstream/InferenceClient.ts"
+import * as Stub from "./Stub.ts"
+
+export const settings: Inference.Settings = { url: "http://inference.test", apiKey: Option.some(Redacted.make("key")) }
+
+export const withInference = <A, E>(
+  stub: ReturnType<typeof Stub.make>,
+  use: (inference: typeof Inference.Inference.Service) => Effect.Effect<A, E>,
+  options = settings
+) =>
+  Effect.flatMap(Inference.Inference, use).pipe(
+    Effect.provide(Layer.provide(InferenceClient.layer(options), stub.layer))
+  )
+
+export const generate = (stub: ReturnType<typeof Stub.make>) =>
+  withInference(stub, inference => Effect.either(inference.generate({ prompt: "hi" })))
+
+export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
+
+/** A body in single bytes, so that every code point and every line is cut. */
+export const inBytes = (text: string) => Stream.fromIterable([...bytes(text)].map(byte => Uint8Array.of(byte)))
+
+export const events = (text: string) => Stub.streaming("text/event-stream; charset=utf-8", inBytes(text))
+
+export const plain = (text: string) => Stub.streaming("text/plain", inBytes(text))
+
+export const collected = (answer: Parameters<typeof Stub.make>[0][0]) => generate(Stub.make([answer]))
