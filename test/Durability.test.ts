@@ -53,27 +53,34 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         const random = Random.make("kill -9")
         const history = new History()
         const followed: Array<typeof Change.Type> = []
-        for (let round = 0; round < 4 * soak; round++) {
+        const isWhole = (service: Service.Running, round: number) =>
+          Effect.map(Load.findings(service, history, followed), found =>
+            assert.deepStrictEqual(found, [], `after ${round} rounds`)
+          )
+        const rounds = 4 * soak
+        for (let round = 0; round < rounds; round++) {
           const writes = yield* random.nextIntBetween(1, 250)
           const moment = yield* random.nextIntBetween(0, 40)
           yield* withService(directory, service =>
-            Load.run({
-              service,
-              history,
-              followed,
-              name: `round${round}`,
-              writers: 6,
-              followBy: round % 2 === 0 ? "events" : "polling",
-              writes,
-              end: Effect.zipRight(turns(moment), killed(service))
-            })
+            Effect.zipRight(
+              isWhole(service, round),
+              Load.run({
+                service,
+                history,
+                followed,
+                name: `round${round}`,
+                writers: 6,
+                followBy: round % 2 === 0 ? "events" : "polling",
+                writes,
+                end: Effect.zipRight(turns(moment), killed(service))
+              })
+            )
           )
-          const found = yield* withService(directory, service => Load.findings(service, history, followed))
-          assert.deepStrictEqual(found, [], `round ${round}`)
         }
+        yield* withService(directory, service => isWhole(service, rounds))
         assert.isAbove(followed.length, 0)
       }),
-    60_000 * soak
+    120_000 * soak
   )
 
   it.scoped("keeps what it acknowledged, and ends with 0, when it is told to end under load", () =>
@@ -110,11 +117,17 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         const directory = yield* Environment.temporaryDirectory
         const random = Random.make("large")
         const history = new History()
-        for (let round = 0; round < 4 * soak; round++) {
+        const isWhole = (service: Service.Running, round: number) =>
+          Effect.map(Load.findings(service, history, []), found =>
+            assert.deepStrictEqual(found, [], `after ${round} rounds`)
+          )
+        const rounds = 4 * soak
+        for (let round = 0; round < rounds; round++) {
           // Its pages come to some 5,000 writes to the log, and as many again when they are copied into the database.
           const count = (round % 4) * 2000 + (yield* random.nextIntBetween(1, 2000))
           yield* withService(directory, service =>
             Effect.gen(function* () {
+              yield* isWhole(service, round)
               const client = yield* Client.make(service.url)
               const reached = yield* happenings(directory, "kv.db", count)
               const actor = `large${round}`
@@ -133,11 +146,10 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
               if (Exit.isSuccess(answer)) history.acknowledge(actor, answer.value)
             })
           )
-          const found = yield* withService(directory, service => Load.findings(service, history, []))
-          assert.deepStrictEqual(found, [], `round ${round}, killed at write ${count}`)
         }
+        yield* withService(directory, service => isWhole(service, rounds))
       }),
-    60_000 * soak
+    120_000 * soak
   )
 
   /** Starts the service and kills it when something happens to its files for the `count`-th time. */
@@ -156,7 +168,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       })
     )
 
-  const step = (random: Random.Random) => (soak > 1 ? Effect.succeed(1) : random.nextIntBetween(4, 9))
+  const step = (random: Random.Random) => (soak > 1 ? Effect.succeed(1) : random.nextIntBetween(5, 12))
 
   it.scoped(
     "leaves nothing that keeps the next from making the store",
@@ -178,7 +190,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
           })
         )
       }),
-    60_000 * soak
+    120_000 * soak
   )
 
   it.scoped(
@@ -207,7 +219,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         const found = yield* withService(directory, service => Load.findings(service, history, followed))
         assert.deepStrictEqual(found, [])
       }),
-    60_000 * soak
+    120_000 * soak
   )
 
   it.scoped(

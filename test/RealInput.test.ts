@@ -25,72 +25,75 @@ const everything = (service: Service.Running) =>
   })
 
 layer(Environment.layer, { excludeTestServices: true })("the service, with all of mime-db in it", it => {
-  it.scoped("gives back every entry and change as it took it, also after kill -9, and goes on from there", () =>
-    Effect.gen(function* () {
-      const directory = yield* Environment.temporaryDirectory
+  it.scoped(
+    "gives back every entry and change as it took it, also after kill -9, and goes on from there",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
 
-      const before = yield* Effect.scoped(
-        Effect.gen(function* () {
-          const service = yield* Service.start({ directory })
-          let progress = 0
-          const summary = yield* Load.load({
-            entries: types,
-            url: service.url,
-            key: Redacted.make(Service.key),
-            namespace,
-            actor: "load",
-            concurrency: 4,
-            bounds: { operations: 100 },
-            onProgress: by =>
-              Effect.sync(() => {
-                progress += by
-              })
+        const before = yield* Effect.scoped(
+          Effect.gen(function* () {
+            const service = yield* Service.start({ directory })
+            let progress = 0
+            const summary = yield* Load.load({
+              entries: types,
+              url: service.url,
+              key: Redacted.make(Service.key),
+              namespace,
+              actor: "load",
+              concurrency: 4,
+              bounds: { operations: 100 },
+              onProgress: by =>
+                Effect.sync(() => {
+                  progress += by
+                })
+            })
+            assert.strictEqual(summary.entries, types.length)
+            assert.strictEqual(summary.batches, Math.ceil(types.length / 100))
+            assert.strictEqual(progress, types.length)
+            const all = yield* everything(service)
+            yield* service.end("SIGKILL")
+            return all
           })
-          assert.strictEqual(summary.entries, types.length)
-          assert.strictEqual(summary.batches, Math.ceil(types.length / 100))
-          assert.strictEqual(progress, types.length)
-          const all = yield* everything(service)
-          yield* service.end("SIGKILL")
-          return all
-        })
-      )
-      const expected = types.map(({ key, value }) => ({ namespace, key, value, version: 1, updatedBy: "load" }))
-      assert.deepStrictEqual(
-        before.list.map(({ updatedAt, expiresAt, ...entry }) => entry),
-        expected
-      )
-      assert.deepStrictEqual(before.single, before.list)
-      assert.deepStrictEqual(
-        before.polled.map(({ seq }) => seq),
-        types.map((_, index) => index + 1)
-      )
-      assert.deepStrictEqual(before.events, before.polled)
-      assert.isTrue(before.polled.every(({ tenantId }) => tenantId === "iana"))
-      const byKey = new Map(before.polled.map(change => [change.key, change]))
-      assert.deepStrictEqual(
-        types.map(({ key }) => ({ key, value: byKey.get(key)?.value })),
-        types
-      )
+        )
+        const expected = types.map(({ key, value }) => ({ namespace, key, value, version: 1, updatedBy: "load" }))
+        assert.deepStrictEqual(
+          before.list.map(({ updatedAt, expiresAt, ...entry }) => entry),
+          expected
+        )
+        assert.deepStrictEqual(before.single, before.list)
+        assert.deepStrictEqual(
+          before.polled.map(({ seq }) => seq),
+          types.map((_, index) => index + 1)
+        )
+        assert.deepStrictEqual(before.events, before.polled)
+        assert.isTrue(before.polled.every(({ tenantId }) => tenantId === "iana"))
+        const byKey = new Map(before.polled.map(change => [change.key, change]))
+        assert.deepStrictEqual(
+          types.map(({ key }) => ({ key, value: byKey.get(key)?.value })),
+          types
+        )
 
-      const service = yield* Service.start({ directory })
-      assert.deepStrictEqual(yield* everything(service), before)
+        const service = yield* Service.start({ directory })
+        assert.deepStrictEqual(yield* everything(service), before)
 
-      const client = yield* Client.make(service.url)
-      const end = types.length
-      const key = "application/json"
-      assert.strictEqual((yield* client.put(namespace, key, { value: "next" })).version, 2)
-      assert.deepStrictEqual(yield* client.remove(namespace, key, "x"), { deleted: true })
-      assert.strictEqual((yield* client.put(namespace, key, { value: "again" })).version, 4)
-      const resumed = yield* client.follow(end).pipe(Stream.take(3), Stream.runCollect)
-      assert.deepStrictEqual(
-        [...resumed].map(({ seq, op, version }) => ({ seq, op, version })),
-        [
-          { seq: end + 1, op: "set", version: 2 },
-          { seq: end + 2, op: "delete", version: 3 },
-          { seq: end + 3, op: "set", version: 4 }
-        ]
-      )
-      assert.deepStrictEqual(yield* client.poll(end), [...resumed])
-    })
+        const client = yield* Client.make(service.url)
+        const end = types.length
+        const key = "application/json"
+        assert.strictEqual((yield* client.put(namespace, key, { value: "next" })).version, 2)
+        assert.deepStrictEqual(yield* client.remove(namespace, key, "x"), { deleted: true })
+        assert.strictEqual((yield* client.put(namespace, key, { value: "again" })).version, 4)
+        const resumed = yield* client.follow(end).pipe(Stream.take(3), Stream.runCollect)
+        assert.deepStrictEqual(
+          [...resumed].map(({ seq, op, version }) => ({ seq, op, version })),
+          [
+            { seq: end + 1, op: "set", version: 2 },
+            { seq: end + 2, op: "delete", version: 3 },
+            { seq: end + 3, op: "set", version: 4 }
+          ]
+        )
+        assert.deepStrictEqual(yield* client.poll(end), [...resumed])
+      }),
+    120_000
   )
 })
