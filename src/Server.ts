@@ -73,14 +73,25 @@ const announce = (configuration: Configuration) =>
     })
   )
 
-/**
- * Serves until its scope closes. Each layer outlives those above it: requests end before the server, and the
- * server before the store.
- */
-export const layer = (configuration: Configuration) =>
+const serving = (configuration: Configuration) =>
   announce(configuration).pipe(
     Layer.provide(serve),
     Layer.provide(server(configuration)),
     Layer.provide(services(configuration)),
     Layer.provide(Tracer.layerFor(configuration.collector))
   )
+
+/** In dev mode the simulator, which production need not even load, plays the upstream services that are not set. */
+const withStandIns = (configuration: Configuration) =>
+  Effect.promise(() => import("./Simulator/Development.ts")).pipe(
+    Effect.flatMap(({ standIns }) => standIns(configuration)),
+    Effect.map(upstreams => serving({ ...configuration, ...upstreams })),
+    Layer.unwrapScoped
+  )
+
+/**
+ * Serves until its scope closes. Each layer outlives those above it: requests end before the server, and the
+ * server before the store.
+ */
+export const layer = (configuration: Configuration) =>
+  configuration.devMode ? withStandIns(configuration) : serving(configuration)
