@@ -1,0 +1,216 @@
+import { type Context, Effect, type Redacted, type Scope } from "effect"
+import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
+import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
+import type { EventBody } from "../Protocol/Event.ts"
+import type { Session } from "../Protocol/Session.ts"
+import { isRunning, type Step } from "../Session.ts"
+import type { SessionEvents } from "../SessionEvents.ts"
+import type { Frame, Subscriber } from "../Sessions.ts"
+import type { Errand } from "./Errand.ts"
+import type { Journal } from "./Journal.ts"
+import type { Link } from "./Link.ts"
+import { type SessionRecord, view } from "./SessionRecord.ts"
+import type { Settings } from "./Settings.ts"
+
+/** What all sessions share. */
+export interface Shared {
+  readonly settings: Settings
+  readonly platform: Context.Tag.Service<AgentPlatform>
+  readonly events: Context.Tag.Service<SessionEvents>
+  /** Where everything lives that goes on without a caller. */
+  readonly scope: Scope.Scope
+  /** Milliseconds of the clock in force. */
+  readonly now: () => number
+  /** Has a record written soon. */
+  readonly save: (entity: Entity) => void
+  /** Told when a session's first turn was completed. */
+  readonly onFirstTurn: (entity: Entity) => void
+  /** Whether the gateway ends: nothing is brought up any more. */
+  readonly isClosing: () => boolean
+}
+
+/** Questions and approvals remembered as open; beyond, the oldest are forgotten, and answers to them refused. */
+const mostRequests = 1024
+
+/** One session in memory. Its standing is in the journal; here is what only the living process has. */
+export class Entity {
+  readonly subscribers = new Set<Subscriber>()
+  /** Questions and approvals that wait for an answer. */
+  readonly requests = new Set<string>()
+  /** Messages whose turn the platform has not confirmed yet, to be sent again where a connection swallowed them. */
+  readonly messages = new Map<string, string>()
+  /** The journal; there as soon as the session is loaded. */
+  journal!: Journal
+  secrets: Readonly<Record<string, Redacted.Redacted>> = {}
+  link: Link | undefined
+  errand: Errand | undefined
+  firstMessage: string | undefined
+  private lastInOrder: Effect.Latch | undefined
+  /** Calls that use the session at this moment. */
+  users = 0
+  idleSince: number
+  isDeleted = false
+  /** Whether the record in the store is behind. */
+  isDirty = false
+  /** Failed attempts to give an instance back, and when to try again. */
+  giveBackTries = 0
+  giveBackAt = 0
+
+  constructor(
+    /** `<tenant>/<id>`. */
+    readonly key: string,
+    public record: SessionRecord,
+    readonly shared: Shared
+  ) {
+    this.idleSince = shared.now()
+  }
+
+  get isRunning(): boolean {
+    return isRunning(this.journal.standing().state)
+  }
+
+  /** What clients see. */
+  view(): Session {
+    const { state, lease } = this.journal.standing()
+    const { epoch, headSeq } = this.journal.history()
+    return { ...view(this.record), state, instanceId: lease?.instanceId ?? null, epoch, headSeq }
+  }
+
+  /** The record as it is to be stored. */
+  toRecord(): SessionRecord {
+    return { ...this.record, ...this.view() }
+  }
+
+  /** Changes what the record holds beside the standing. */
+  amend(changes: Partial<Pick<SessionRecord, "title" | "titled">>): void {
+    this.record = { ...this.record, ...changes, updatedAt: this.shared.now() }
+    this.shared.save(this)
+  }
+
+  /** Whether it could be forgotten without loss. */
+  isSpare(): boolean {
+    const { lease, turns } = this.journal.standing()
+    return (
+      this.subscribers.size === 0 &&
+      this.users === 0 &&
+      this.errand === undefined &&
+      this.link === undefined &&
+      lease === null &&
+      turns.open.size === 0 &&
+      !this.isDirty &&
+      !this.isRunning
+    )
+  }
+
+  /** Whether nobody has had any use of its instance since `time`. */
+  isIdleSince(time: number): boolean {
+    return (
+      this.isRunning &&
+      this.subscribers.size === 0 &&
+      this.users === 0 &&
+      this.journal.standing().turns.open.size === 0 &&
+      this.idleSince <= time
+    )
+  }
+
+  /** Notes that somebody has had a use of it. */
+  touch(): void {
+    this.idleSince = this.shared.now()
+  }
+
+  /** Uses it for as long as an effect runs: it is neither idle nor forgotten meanwhile. */
+  use<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
+    return Effect.acquireUseRelease(
+      Effect.sync(() => {
+        this.users++
+      }),
+      () => effect,
+      () =>
+        Effect.sync(() => {
+          this.users--
+          this.touch()
+        })
+    )
+  }
+
+  /** Takes note of a step that counts, and tells the subscribers. */
+  onStep({ events }: Step, frames: ReadonlyArray<Frame>): void {
+    for (const event of events) this.note(event)
+    if (frames.length === 0) return
+    for (const subscriber of this.subscribers) subscriber.onFrames(frames)
+  }
+
+  /**
+   * Runs work in the order of these calls, whenever what each of them first waits for is there. Those that wait at
+   * the same time for the same thing share its failure instead of having one of their own each.
+   */
+  inOrder<A, E, R, B, E2, R2>(
+    ready: Effect.Effect<A, E, R>,
+    work: (ready: A) => Effect.Effect<B, E2, R2>
+  ): Effect.Effect<B, E | E2, R | R2> {
+    return Effect.acquireUseRelease(
+      Effect.sync(() => {
+        const before = this.lastInOrder
+        const mine = Effect.unsafeMakeLatch(false)
+        this.lastInOrder = mine
+        return { before, mine }
+      }),
+      ({ before }) =>
+        Effect.flatMap(ready, a =>
+          Effect.zipRight(
+            before?.await ?? Effect.void,
+            Effect.suspend(() => work(a))
+          )
+        ),
+      ({ before, mine }) =>
+        // One that leaves early must not let others pass those before it.
+        Effect.forkIn(Effect.zipRight(before?.await ?? Effect.void, mine.open), this.shared.scope)
+    )
+  }
+
+  private note(event: EventBody): void {
+    switch (event.type) {
+      case "session_state":
+        this.record = { ...this.record, updatedAt: this.shared.now() }
+        this.shared.save(this)
+        this.touch()
+        if (!isRunning(event.state)) {
+          this.requests.clear()
+          this.messages.clear()
+        }
+        return
+      case "turn_started":
+        this.messages.delete(event.turnId)
+        GatewayMetrics.turnsStarted.unsafeUpdate(1, [])
+        return
+      case "turn_completed":
+        this.endTurn(event.turnId)
+        GatewayMetrics.turnsCompleted.unsafeUpdate(1, [])
+        if (!this.record.titled) this.shared.onFirstTurn(this)
+        return
+      case "turn_errored":
+        this.endTurn(event.turnId)
+        GatewayMetrics.turnsErrored.unsafeUpdate(1, [])
+        return
+      case "turn_interrupted":
+        this.endTurn(event.turnId)
+        return
+      case "question_requested":
+      case "approval_requested":
+        this.requests.add(event.requestId)
+        if (this.requests.size > mostRequests) this.requests.delete(this.requests.values().next().value!)
+        return
+      case "question_resolved":
+      case "approval_resolved":
+        this.requests.delete(event.requestId)
+        return
+      default:
+        return
+    }
+  }
+
+  private endTurn(turnId: string): void {
+    this.messages.delete(turnId)
+    this.touch()
+  }
+}

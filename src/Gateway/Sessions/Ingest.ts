@@ -1,0 +1,82 @@
+/**
+ * What platform events make of a session, without effects.
+ */
+import type { PlatformEvent } from "../../Upstream/PlatformEvent.ts"
+import * as Turns from "../EventMapping/Turns.ts"
+import * as EventMapping from "../EventMapping.ts"
+import type { EventBody } from "../Protocol/Event.ts"
+import * as Session from "../Session.ts"
+
+/** A step, and what was left out on the way. */
+export interface Ingested {
+  readonly step: Session.Step
+  /** Types of which clients learn nothing, each as often as it came. */
+  readonly dropped: ReadonlyArray<string>
+  /** Known types whose payload did not fit. */
+  readonly malformed: ReadonlyArray<string>
+}
+
+const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
+
+const take = (standing: Session.Standing, body: EventBody): Session.Step => {
+  // The session's state is its own to tell: the platform only knows of the instance.
+  if (body.type === "session_state") return Session.stay(standing)
+  const { turns, events } = Turns.step(standing.turns, body)
+  const step: Session.Step = { standing: { ...standing, turns }, events }
+  // A message that was refused begins no turn, and nothing else would ever end it.
+  if (body.type !== "error" || body.turnId === undefined || turns.open.get(body.turnId) !== "accepted") return step
+  const { turnId, code, message, retryable } = body
+  const ended = Turns.step(turns, { type: "turn_errored", turnId, code, message, retryable })
+  return { standing: { ...standing, turns: ended.turns }, events: [...events, ...ended.events] }
+}
+
+/** The end of an instance, if an event tells it. */
+const endOf = ({ type, payload }: PlatformEvent, standing: Session.Standing): Session.Step => {
+  if (type === "instance.stopped") {
+    const message = textOf(payload.reason) ?? "the platform stopped the instance"
+    return Session.andThen(
+      Session.endTurns(standing, Session.errored("instance_stopped", "The instance was stopped during the turn")),
+      standing => Session.move(standing, "ended", message)
+    )
+  }
+  if (type === "instance.failed") {
+    const message = textOf(payload.message) ?? textOf(payload.reason) ?? "the instance failed"
+    return Session.andThen(
+      Session.endTurns(standing, Session.errored(textOf(payload.code) ?? "instance_failed", message)),
+      standing => Session.move(standing, "failed", message)
+    )
+  }
+  return Session.stay(standing)
+}
+
+/** Takes events of a session's instance in, in order. What comes behind the end of the instance is left out. */
+export const ingest = (standing: Session.Standing, platformEvents: ReadonlyArray<PlatformEvent>): Ingested => {
+  const dropped: Array<string> = []
+  const malformed: Array<string> = []
+  let step = Session.stay(standing)
+  for (const platformEvent of platformEvents) {
+    if (!Session.isRunning(step.standing.state)) break
+    const mapped = EventMapping.map(platformEvent, { turnId: Turns.current(step.standing.turns) })
+    if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
+    if (mapped.malformed !== undefined) malformed.push(mapped.malformed)
+    for (const body of mapped.events) step = Session.andThen(step, standing => take(standing, body))
+    step = Session.andThen(step, standing => endOf(platformEvent, standing))
+  }
+  return { step, dropped, malformed }
+}
+
+/** The ids of the newest events, to recognise those that are sent again. */
+export class Seen {
+  private readonly ids = new Set<string>()
+
+  constructor(private readonly most: number) {}
+
+  /** Whether an event is new; one without an id always is. */
+  isNews({ id }: PlatformEvent): boolean {
+    if (id === undefined) return true
+    if (this.ids.has(id)) return false
+    this.ids.add(id)
+    if (this.ids.size > this.most) this.ids.delete(this.ids.values().next().value!)
+    return true
+  }
+}

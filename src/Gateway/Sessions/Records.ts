@@ -1,0 +1,161 @@
+import { type Context, Effect, Either, Option, type Scope } from "effect"
+import { JsonText } from "../../Kv/Json.ts"
+import type { PreconditionFailed, Store, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import type { Entity } from "./Entity.ts"
+import { decodeRecord, encodeRecord, gatewayActor, namespaceOf, type SessionRecord } from "./SessionRecord.ts"
+
+/** The records of sessions in the key-value store. */
+export interface Records {
+  readonly find: (tenant: string, id: string) => Effect.Effect<Option.Option<SessionRecord>, StoreUnavailable>
+  /** All of a tenant's records, by id; those that others have spoilt are left out. */
+  readonly all: (tenant: string) => Effect.Effect<ReadonlyArray<SessionRecord>, StoreUnavailable>
+  readonly count: (tenant: string) => Effect.Effect<number, StoreUnavailable>
+  readonly create: (
+    text: string,
+    record: SessionRecord,
+    actor: string
+  ) => Effect.Effect<void, PreconditionFailed | StoreBusy | StoreUnavailable>
+  readonly remove: (tenant: string, id: string, actor: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
+  /** Has an entity's record written soon; changes that come before that are written as one. */
+  readonly save: (entity: Entity) => void
+  /** Writes what is still to be written, as far as the store takes it. */
+  readonly flush: Effect.Effect<void>
+}
+
+const pageEntries = 1000
+
+/** Records that are written at once. */
+const concurrency = 32
+
+export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const dirty = new Set<Entity>()
+    const work = yield* Effect.makeLatch(false)
+
+    const decode = (tenant: string, id: string, text: string): Effect.Effect<Option.Option<SessionRecord>> => {
+      const decoded = decodeRecord(text)
+      if (Either.isRight(decoded) && decoded.right.id === id && decoded.right.tenant === tenant) {
+        return Effect.succeedSome(decoded.right)
+      }
+      return Effect.as(
+        Effect.logWarning("The record of a session was changed by somebody else and cannot be read").pipe(
+          Effect.annotateLogs({ tenant, id })
+        ),
+        Option.none()
+      )
+    }
+
+    const pages = <A>(tenant: string, seed: A, add: (sum: A, keys: ReadonlyArray<Stored>) => Effect.Effect<A>) =>
+      Effect.map(
+        Effect.iterate(
+          { after: "", more: true, sum: seed },
+          {
+            while: ({ more }) => more,
+            body: ({ after, sum }) =>
+              Effect.gen(function* () {
+                const page = yield* store.list({
+                  namespace: namespaceOf(tenant),
+                  prefix: "",
+                  after,
+                  limit: pageEntries
+                })
+                const next = yield* add(sum, page.entries)
+                return { after: page.entries.at(-1)?.key ?? after, more: page.more, sum: next }
+              })
+          }
+        ),
+        ({ sum }) => sum
+      )
+
+    const write = (entity: Entity): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        const isDue = entity.isDirty && !entity.isDeleted
+        entity.isDirty = false
+        if (!isDue) return Effect.void
+        const { id, tenant } = entity.record
+        const value = JsonText(encodeRecord(entity.toRecord()))
+        const precondition = { match: "any" } as const
+        return store
+          .commit({
+            actor: gatewayActor,
+            operations: [{ op: "set", namespace: namespaceOf(tenant), key: id, value, expiresAt: null, precondition }]
+          })
+          .pipe(
+            Effect.asVoid,
+            Effect.catchTag("PreconditionFailed", () =>
+              Effect.logWarning("The record of a session was removed by somebody else").pipe(
+                Effect.annotateLogs({ session: entity.key })
+              )
+            ),
+            Effect.catchAll(() =>
+              Effect.sync(() => {
+                entity.isDirty = true
+                dirty.add(entity)
+              })
+            )
+          )
+      })
+
+    const flush = Effect.suspend(() => {
+      const entities = [...dirty]
+      dirty.clear()
+      return Effect.forEach(entities, write, { concurrency, discard: true })
+    })
+
+    const saver = Effect.gen(function* () {
+      yield* work.await
+      yield* work.close
+      yield* flush
+      // What the store did not take waits; there is no use in asking it again at once.
+      if (dirty.size > 0) yield* Effect.zipRight(Effect.sleep("1 second"), work.open)
+    })
+    yield* Effect.forkScoped(Effect.interruptible(Effect.forever(saver)))
+
+    return {
+      find: (tenant, id) =>
+        Effect.flatMap(
+          store.get(namespaceOf(tenant), id),
+          Option.match({ onNone: () => Effect.succeedNone, onSome: ({ value }) => decode(tenant, id, value) })
+        ),
+      all: tenant =>
+        pages<ReadonlyArray<SessionRecord>>(tenant, [], (sum, entries) =>
+          Effect.map(
+            Effect.forEach(entries, ({ key, value }) => decode(tenant, key, value)),
+            decoded => [...sum, ...decoded.flatMap(Option.toArray)]
+          )
+        ),
+      count: tenant => pages(tenant, 0, (sum, entries) => Effect.succeed(sum + entries.length)),
+      create: (text, { tenant, id }, actor) =>
+        Effect.asVoid(
+          store.commit({
+            actor,
+            operations: [
+              {
+                op: "set",
+                namespace: namespaceOf(tenant),
+                key: id,
+                value: JsonText(text),
+                expiresAt: null,
+                precondition: { noneMatch: "any" }
+              }
+            ]
+          })
+        ),
+      remove: (tenant, id, actor) =>
+        Effect.asVoid(
+          store.commit({ actor, operations: [{ op: "delete", namespace: namespaceOf(tenant), key: id }] })
+          // A delete without precondition is never refused.
+        ).pipe(Effect.catchTag("PreconditionFailed", Effect.die)),
+      save: entity => {
+        entity.isDirty = true
+        dirty.add(entity)
+        work.unsafeOpen()
+      },
+      flush
+    }
+  })
+
+interface Stored {
+  readonly key: string
+  readonly value: string
+}

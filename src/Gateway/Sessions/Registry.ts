@@ -1,0 +1,229 @@
+/**
+ * All sessions of the gateway: found, watched over, and brought to their end with it.
+ */
+import { Effect, Layer, Option, Scope } from "effect"
+import { Subscriptions } from "../../Health/Subscriptions.ts"
+import * as Limits from "../../Kv/Limits.ts"
+import { byteLength } from "../../Kv/Names.ts"
+import { Store } from "../../Kv/Store.ts"
+import { Tracer } from "../../Observability/Tracer.ts"
+import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
+import { Inference } from "../../Upstream/Inference.ts"
+import { SessionEvents } from "../SessionEvents.ts"
+import {
+  type Caller,
+  type CreateSession,
+  SessionConflict,
+  Sessions,
+  SessionTooLarge,
+  type Subscriber,
+  type Subscription
+} from "../Sessions.ts"
+import type { Entity, Shared } from "./Entity.ts"
+import * as Ids from "./Ids.ts"
+import * as Journal from "./Journal.ts"
+import * as Lifecycle from "./Lifecycle.ts"
+import * as Loading from "./Loading.ts"
+import * as Records from "./Records.ts"
+import * as Secrets from "./Secrets.ts"
+import { encodeRecord, type SessionRecord, view } from "./SessionRecord.ts"
+import type { Settings } from "./Settings.ts"
+import * as Talk from "./Talk.ts"
+import * as Titles from "./Titles.ts"
+import * as Watch from "./Watch.ts"
+
+const make = (settings: Settings) =>
+  Effect.gen(function* () {
+    const store = yield* Store
+    const events = yield* SessionEvents
+    const platform = yield* AgentPlatform
+    const tracer = yield* Tracer
+    const limits = yield* Limits.Limits
+    const clock = yield* Effect.clock
+    const scope = yield* Effect.scope
+    const records = yield* Records.make(store)
+    const onFirstTurn = yield* Titles.make(yield* Inference)
+    const secrets = Secrets.make()
+    let isClosing = false
+    let subscriptions = 0
+
+    const shared: Shared = {
+      settings,
+      platform,
+      events,
+      // What goes on without a caller ends before what it rests on.
+      scope: yield* Scope.fork(scope, { _tag: "Sequential" }),
+      now: () => clock.unsafeCurrentTimeMillis(),
+      save: records.save,
+      onFirstTurn,
+      isClosing: () => isClosing
+    }
+    const loaded = Loading.make(shared, records, secrets, tracer)
+
+    /** Finds a session and holds on to it while something is done with it. */
+    const withSession = <A, E, R>(
+      { tenant }: Caller,
+      sessionId: string,
+      f: (entity: Entity) => Effect.Effect<A, E, R>
+    ) => Effect.flatMap(loaded.get(tenant, sessionId), entity => entity.use(f(entity)))
+
+    const instanceOf =
+      (caller: Caller, sessionId: string) =>
+      <A, E>(f: (instanceId: string) => Effect.Effect<A, E>) =>
+        withSession(caller, sessionId, entity =>
+          Effect.flatMap(Lifecycle.ensureActive(entity), ({ instanceId }) => f(instanceId))
+        )
+
+    const create = ({ tenant, actor }: Caller, request: CreateSession) =>
+      Effect.gen(function* () {
+        const count = yield* records.count(tenant)
+        if (count >= settings.perTenant) {
+          return yield* new SessionTooLarge({
+            message: `The tenant has ${count} sessions; the limit is ${settings.perTenant}`
+          })
+        }
+        const id = yield* Ids.session
+        const now = shared.now()
+        const record: SessionRecord = {
+          id,
+          tenant,
+          agentType: request.agentType,
+          title: request.title ?? "",
+          state: "inactive",
+          instanceId: null,
+          createdAt: now,
+          updatedAt: now,
+          epoch: yield* Ids.unique,
+          headSeq: 0,
+          ...(request.deployment === undefined ? {} : { deployment: request.deployment }),
+          environment: request.environment ?? {},
+          secretNames: Object.keys(request.secrets ?? {}),
+          titled: request.title !== undefined && request.title !== ""
+        }
+        const text = encodeRecord(record)
+        const bytes = byteLength(text)
+        if (bytes > limits.valueBytes) {
+          return yield* new SessionTooLarge({
+            message: `The session has ${bytes} bytes without its secrets; the limit is ${limits.valueBytes}`
+          })
+        }
+        const key = Loading.keyOf(tenant, id)
+        yield* secrets.put(key, request.secrets ?? {})
+        yield* Effect.onError(records.create(text, record, actor), () => Effect.sync(() => secrets.forget(key)))
+        return view(record)
+      }).pipe(
+        Effect.catchTag("PreconditionFailed", () =>
+          Effect.fail(new SessionConflict({ message: "The id that was drawn is taken; try again" }))
+        )
+      )
+
+    const list = ({ tenant }: Caller) =>
+      Effect.flatMap(records.all(tenant), all =>
+        Effect.forEach(all, record => {
+          const known = loaded.peek(tenant, record.id)
+          if (known !== undefined) return Effect.succeed(known.view())
+          return Effect.map(events.find(Loading.keyOf(tenant, record.id)), found => ({
+            ...view(record),
+            headSeq: Option.match(found, { onNone: () => record.headSeq, onSome: ({ headSeq }) => headSeq })
+          }))
+        })
+      )
+
+    const remove = (caller: Caller, sessionId: string) =>
+      withSession(caller, sessionId, entity =>
+        Effect.gen(function* () {
+          yield* Lifecycle.stop(entity, "the session was deleted")
+          yield* records.remove(caller.tenant, sessionId, caller.actor)
+          entity.isDeleted = true
+          entity.isDirty = false
+          secrets.forget(entity.key)
+          for (const subscriber of [...entity.subscribers]) subscriber.onDeleted()
+          // An instance that could not be given back is remembered until it is.
+          if (entity.journal.standing().lease === null) {
+            yield* events.remove(entity.key)
+            loaded.forget(entity)
+          }
+        }).pipe(Effect.uninterruptible)
+      )
+
+    const subscribe = (caller: Caller, sessionId: string, subscriber: Subscriber) =>
+      withSession(caller, sessionId, entity =>
+        Effect.gen(function* () {
+          const found = yield* events.find(entity.key)
+          yield* Effect.acquireRelease(
+            Effect.sync(() => {
+              entity.subscribers.add(subscriber)
+              subscriptions++
+            }),
+            () =>
+              Effect.sync(() => {
+                entity.subscribers.delete(subscriber)
+                subscriptions--
+                entity.touch()
+              })
+          )
+          // What is told from here on is behind the place that the answer names, or is read along with what was missed.
+          return yield* Effect.sync((): Subscription => {
+            const { epoch, headSeq } = entity.journal.history()
+            return {
+              session: entity.view(),
+              epoch,
+              headSeq,
+              trimmedSeq: Option.match(found, { onNone: () => headSeq, onSome: ({ trimmedSeq }) => trimmedSeq }),
+              toldSeq: () => entity.journal.history().headSeq,
+              read: (after, limit) =>
+                Effect.map(events.read(entity.key, after, limit), page =>
+                  Option.match(page, {
+                    onNone: () => ({ frames: [], trimmedSeq: headSeq }),
+                    onSome: ({ events, history }) => ({
+                      frames: Journal.toFrames(events),
+                      trimmedSeq: history.trimmedSeq
+                    })
+                  })
+                )
+            }
+          })
+        })
+      )
+
+    yield* Watch.start(shared, loaded, records, () => {
+      isClosing = true
+    })
+
+    return Sessions.of({
+      create,
+      list,
+      get: (caller, sessionId) => withSession(caller, sessionId, entity => Effect.sync(() => entity.view())),
+      start: (caller, sessionId) =>
+        withSession(caller, sessionId, entity => Effect.map(Lifecycle.ensureActive(entity), () => entity.view())),
+      stop: (caller, sessionId) =>
+        withSession(caller, sessionId, entity =>
+          Effect.map(Lifecycle.stop(entity, "the session was stopped"), () => entity.view())
+        ),
+      remove,
+      subscribe,
+      send: (caller, sessionId, content) => withSession(caller, sessionId, entity => Talk.send(entity, content)),
+      interrupt: (caller, sessionId, turnId) =>
+        withSession(caller, sessionId, entity => Talk.interrupt(entity, turnId)),
+      answer: (caller, sessionId, requestId, value) =>
+        withSession(caller, sessionId, entity => Talk.answer(entity, requestId, value)),
+      listFiles: (caller, sessionId, options) =>
+        instanceOf(caller, sessionId)(instanceId => platform.listFiles(instanceId, options)),
+      readFile: (caller, { sessionId, path }) =>
+        instanceOf(caller, sessionId)(instanceId => platform.readFile(instanceId, path)),
+      fileHistory: (caller, { sessionId, path }) =>
+        instanceOf(caller, sessionId)(instanceId => platform.fileHistory(instanceId, path)),
+      fileAtIteration: (caller, { sessionId, path }, iteration) =>
+        instanceOf(caller, sessionId)(instanceId => platform.fileAtIteration(instanceId, path, iteration)),
+      subscriptions: () => subscriptions
+    })
+  })
+
+/** The sessions that a store, a keeper of events and the upstream services make possible. */
+export const layer = (settings: Settings) => Layer.scoped(Sessions, make(settings))
+
+/** The number of subscriptions, for `/health`. */
+export const layerSubscriptions: Layer.Layer<never, never, Sessions> = Layer.effect(
+  Subscriptions,
+  Effect.map(Sessions, sessions => ({ count: Effect.sync(() => sessions.subscriptions()) }))
+)

@@ -1,0 +1,67 @@
+import { Config, Duration, Option } from "effect"
+import * as Setting from "../../Setting.ts"
+
+/** How long sessions take and rest, and how many there may be. */
+export interface Settings {
+  /** An active session without subscribers and turns is deactivated after this time. */
+  readonly idleTimeout: Duration.Duration
+  /** How long bringing an instance up may take. */
+  readonly activationTimeout: Duration.Duration
+  /** Sessions of one tenant; one more is refused. */
+  readonly perTenant: number
+  /** Sessions in memory, over all tenants: those that are active or looked at. One more is refused for the moment. */
+  readonly inMemory: number
+}
+
+export const defaults: Settings = {
+  idleTimeout: Duration.minutes(30),
+  activationTimeout: Duration.minutes(1),
+  perTenant: 10_000,
+  inMemory: 10_000
+}
+
+const duration = (name: string, description: string, otherwise: Duration.Duration) =>
+  Setting.optionalDuration(name, { description, shown: Duration.format(otherwise) }).pipe(
+    Config.map(Option.getOrElse(() => otherwise))
+  )
+
+/** The settings as configuration variables. */
+export const config: Config.Config<Settings> = Config.all({
+  idleTimeout: duration(
+    "SESSION_IDLE_TIMEOUT",
+    "An active session without subscribers or turns is deactivated after this time",
+    defaults.idleTimeout
+  ),
+  activationTimeout: duration(
+    "SESSION_ACTIVATION_TIMEOUT",
+    "How long the agent platform may take to bring a session's instance up",
+    defaults.activationTimeout
+  ),
+  perTenant: Setting.integer("LIMIT_SESSIONS", {
+    description: "Most sessions of one tenant",
+    default: defaults.perTenant,
+    min: 1,
+    max: 100_000
+  }),
+  inMemory: Setting.integer("LIMIT_SESSIONS_IN_MEMORY", {
+    description: "Most sessions that are active or looked at, over all tenants",
+    default: defaults.inMemory,
+    min: 1,
+    max: 1_000_000
+  })
+})
+
+/** Messages that wait in one session for their turn to begin and end. */
+export const openTurns = 32
+
+/** How long a session may be out of reach before its turns are given up. */
+export const longestReconnection = Duration.minutes(10)
+
+/** How long all instances together may take to stop when the gateway ends. */
+export const shutdownLimit = Duration.seconds(5)
+
+/** How often sessions are looked at: for idleness, for instances to give back, for records to write again. */
+export const sweepInterval = Duration.seconds(5)
+
+/** How long a session that nobody uses stays in memory. */
+export const rest = Duration.minutes(1)

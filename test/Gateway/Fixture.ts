@@ -1,0 +1,108 @@
+/** A gateway's sessions on top of a simulated platform, which may be started again on what they have stored. */
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
+import { Context, Effect, ExecutionStrategy, Exit, Layer, Option, Redacted, Scope } from "effect"
+import type { Event } from "../../src/Gateway/Protocol.ts"
+import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
+import type { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
+import * as Settings from "../../src/Gateway/Sessions/Settings.ts"
+import { type Caller, type Frame, Sessions, type Subscription } from "../../src/Gateway/Sessions.ts"
+import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import type { Store } from "../../src/Kv/Store.ts"
+import * as Tracer from "../../src/Observability/Tracer.ts"
+import { Changes } from "../../src/Simulator/Changes.ts"
+import * as Simulator from "../../src/Simulator/Simulator.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
+
+export const alice: Caller = { tenant: "acme", actor: "alice" }
+export const mallory: Caller = { tenant: "evil", actor: "mallory" }
+
+export type Stored = Store | ChangeLog | SessionEvents
+
+export interface Options {
+  readonly settings?: Partial<Settings.Settings>
+  readonly simulator?: Simulator.Options
+  readonly inference?: boolean
+  readonly stored?: Layer.Layer<Stored, unknown>
+}
+
+/** What is stored, in memory. */
+export const inMemory: Layer.Layer<Stored> = Layer.merge(Memory.layer, EventsInMemory.layer())
+
+/** Upstream clients for a simulator. */
+export const upstreams = (simulator: Context.Tag.Service<Simulator.Simulator>, inference = true) =>
+  UpstreamClients.layer({
+    agentPlatform: { url: Option.some(simulator.platformUrl), apiKey: Option.none() },
+    inference: {
+      url: simulator.inferenceUrl,
+      apiKey: inference ? Option.some(Redacted.make("key")) : Option.none()
+    }
+  }).pipe(Layer.provide(NodeHttpClient.layerUndici))
+
+/** A simulator, what is stored, and gateways that come and go on it. */
+export const make = (options: Options = {}) =>
+  Effect.gen(function* () {
+    const simulator = yield* Simulator.make({ seed: 1, ...options.simulator })
+    const stored = yield* Layer.build(options.stored ?? inMemory)
+    const outer = yield* Effect.scope
+    const start = Effect.gen(function* () {
+      const scope = yield* Scope.fork(outer, ExecutionStrategy.sequential)
+      const context = yield* Layer.buildWithScope(
+        Registry.layer({ ...Settings.defaults, ...options.settings }).pipe(
+          Layer.provide(upstreams(simulator, options.inference)),
+          Layer.provide(Tracer.layer),
+          Layer.provide(Layer.succeedContext(stored))
+        ),
+        scope
+      )
+      return { sessions: Context.get(context, Sessions), stop: Scope.close(scope, Exit.void) }
+    })
+    return { simulator, stored, start }
+  })
+
+/** Whoever collects the events of one session. */
+export interface Listener {
+  readonly subscription: Subscription
+  readonly events: Array<Event>
+  /** Waits until an event has come. */
+  readonly until: (matches: (event: Event) => boolean) => Effect.Effect<Event>
+}
+
+const parse = (frames: ReadonlyArray<Frame>): ReadonlyArray<Event> =>
+  frames.map(({ data }) => JSON.parse(data.toString("utf8")) as Event)
+
+/** Collects the events of a session from now on. */
+export const listen = (sessions: Context.Tag.Service<Sessions>, sessionId: string, caller: Caller = alice) =>
+  Effect.gen(function* () {
+    const changes = new Changes()
+    const events: Array<Event> = []
+    const subscription = yield* sessions.subscribe(caller, sessionId, {
+      onFrames: frames => {
+        events.push(...parse(frames))
+        changes.notify()
+      },
+      onDeleted: () => {}
+    })
+    const until = (matches: (event: Event) => boolean) => changes.until(() => Option.fromNullable(events.find(matches)))
+    return { subscription, events, until } satisfies Listener
+  })
+
+/** All events that are kept of a session. */
+export const history = (subscription: Subscription) =>
+  Effect.map(subscription.read(0, 100_000), ({ frames }) => parse(frames))
+
+export const typesOf = (events: ReadonlyArray<Event>): ReadonlyArray<string> => events.map(({ type }) => type)
+
+export const statesOf = (events: ReadonlyArray<Event>): ReadonlyArray<string> =>
+  events.flatMap(event => (event.type === "session_state" ? [event.state] : []))
+
+/** The ends of turns, by turn. */
+export const endsOf = (events: ReadonlyArray<Event>): Readonly<Record<string, ReadonlyArray<string>>> => {
+  const ends: Record<string, Array<string>> = {}
+  for (const event of events) {
+    if (event.type !== "turn_completed" && event.type !== "turn_errored" && event.type !== "turn_interrupted") continue
+    ends[event.turnId] = [...(ends[event.turnId] ?? []), event.type]
+  }
+  return ends
+}
