@@ -1,7 +1,7 @@
 /** Measures the service beside its peers: `npm run bench -- --help`. */
 import { execFileSync } from "node:child_process"
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { loadavg, tmpdir } from "node:os"
 import { join, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
@@ -43,13 +43,21 @@ const planOf = (given: Arguments.Arguments): Effect.Effect<PlanShape, BenchFaile
     return { names, rounds, seconds, warmUpSeconds, entries, service, directory, profiles }
   })
 
+/** What others do on the machine spoils figures; it is said beside them. */
+const unrest = Effect.sync((): Findings.Findings => {
+  const [, load = 0] = loadavg()
+  const remark = `The machine was not idle: its load average over the five minutes before was ${load.toFixed(1)}.`
+  return load < 0.5 ? Findings.none : { ...Findings.none, remarks: [remark] }
+})
+
 const measure = (given: Arguments.Arguments) =>
   Effect.gen(function* () {
+    const before = yield* unrest
     const plan = yield* planOf(given)
     yield* pinGenerator
     const wanted = all.filter(({ name }) => plan.names.length === 0 || plan.names.includes(name))
     // Each case has its servers to itself.
-    const findings = yield* Effect.reduce(wanted, Findings.none, (sum, { run }) =>
+    const findings = yield* Effect.reduce(wanted, before, (sum, { run }) =>
       Effect.map(Effect.scoped(run), found => Findings.merge(sum, found))
     ).pipe(Effect.provide(Layer.succeed(Plan, plan)))
     const date = new Date(yield* Clock.currentTimeMillis).toISOString().slice(0, 10)

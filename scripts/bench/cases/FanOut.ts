@@ -14,8 +14,11 @@ import { scratch } from "../Stores.ts"
 
 const watchers = 500
 
-/** Connections that write or publish, so that there is always something to send. */
+/** Connections that write: while one group of writes is sent, the next is on its way to the disk. */
 const writers = 8
+
+/** One at a time, as the service sends one frame at a time. */
+const publishers = 1
 
 /** Where a follower of the change log begins that wants nothing but what is new. */
 const endOfLog = (running: Running): Effect.Effect<string, BenchFailed> =>
@@ -27,6 +30,7 @@ const endOfLog = (running: Running): Effect.Effect<string, BenchFailed> =>
 const broadcasting = (
   running: Running,
   path: Effect.Effect<string, BenchFailed>,
+  connections: number,
   request: () => string,
   onMessages: (messages: ReadonlyArray<string>) => void
 ): Entrant<never> => ({
@@ -38,7 +42,7 @@ const broadcasting = (
       const before = all.messages()
       const { failures, seconds: taken } = yield* ClosedLoop.run({
         port: running.port,
-        connections: writers,
+        connections,
         seconds,
         request
       })
@@ -67,10 +71,10 @@ export const fanOut: Case = {
     const comparison = yield* compare(
       { name: "fan-out", title: `changes to ${watchers} WebSockets, ${writers} writers`, unit: "frames" },
       [
-        broadcasting(service, endOfLog(service), write, kept => {
+        broadcasting(service, endOfLog(service), writers, write, kept => {
           if (frames.length === 0) frames = kept.filter(frame => frame.includes('"changes"'))
         }),
-        broadcasting(peer, Effect.succeed("/"), publish, () => {})
+        broadcasting(peer, Effect.succeed("/"), publishers, publish, () => {})
       ]
     )
     return { ...none, comparisons: [comparison] }

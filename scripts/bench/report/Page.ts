@@ -21,7 +21,7 @@ const conditions = ({ directory, entries, rounds, seconds, warmUpSeconds }: Plan
 ]
 
 const section = (title: string, isWanted: boolean, ...parts: ReadonlyArray<string>): ReadonlyArray<string> =>
-  isWanted ? [`## ${title}`, ...parts] : []
+  isWanted ? [`### ${title}`, ...parts] : []
 
 /** The findings as Markdown. */
 export const print = (findings: Findings, plan: PlanShape, date: string, withPlots: boolean): string => {
