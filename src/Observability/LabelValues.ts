@@ -18,7 +18,7 @@ export class LabelValues {
 
   /** The value as the label shows it. */
   of(value: string): string {
-    if (this.#known.has(value)) return value
+    if (value === other || this.#known.has(value)) return value
     if (this.#known.size >= this.most || value.length > longest) return other
     this.#known.add(value)
     return value

@@ -2,11 +2,21 @@
  * Traces by OpenTelemetry: off unless an endpoint is set and the optional packages are installed.
  */
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
-import { Array as Arr, Config, Context, Effect, type Tracer as EffectTracer, Layer, Option, Random } from "effect"
+import {
+  Array as Arr,
+  Cause,
+  Config,
+  Context,
+  Effect,
+  type Tracer as EffectTracer,
+  Layer,
+  Option,
+  Random
+} from "effect"
 import * as Setting from "../Setting.ts"
 import { version } from "../Version.ts"
 import * as CurrentSpan from "./CurrentSpan.ts"
-import * as SpanStatus from "./SpanStatus.ts"
+import * as FaithfulTracer from "./FaithfulTracer.ts"
 
 /** The trace that the current fiber works for. */
 export class Tracer extends Context.Tag("causeway/Tracer")<
@@ -69,21 +79,23 @@ export const tracesUrl = (endpoint: URL): string => {
 /** The tracers set up here, to tell them from others. */
 const exporting = new WeakSet<EffectTracer.Tracer>()
 
-const setTracer = Effect.map(Effect.tracer, made => {
-  const tracer = SpanStatus.withInterruptions(made)
-  exporting.add(tracer)
-  return Layer.setTracer(tracer)
-})
+const setTracer = (external: FaithfulTracer.MakeExternal) =>
+  Effect.map(Effect.tracer, made => {
+    const tracer = FaithfulTracer.make(made, external)
+    exporting.add(tracer)
+    return Layer.setTracer(tracer)
+  })
 
 /** Loads the optional packages and sets up the export, in batches. */
 const load = async ({ endpoint, serviceName }: Collector): Promise<Layer.Layer<never>> => {
-  const [NodeSdk, { BatchSpanProcessor }, { OTLPTraceExporter }] = await Promise.all([
+  const [NodeSdk, { makeExternalSpan }, { BatchSpanProcessor }, { OTLPTraceExporter }] = await Promise.all([
     import("@effect/opentelemetry/NodeSdk"),
+    import("@effect/opentelemetry/Tracer"),
     import("@opentelemetry/sdk-trace-base"),
     import("@opentelemetry/exporter-trace-otlp-http")
   ])
   return Layer.provide(
-    Layer.unwrapEffect(setTracer),
+    Layer.unwrapEffect(setTracer(makeExternalSpan)),
     NodeSdk.layer(() => ({
       resource: { serviceName, serviceVersion: version },
       spanProcessor: new BatchSpanProcessor(new OTLPTraceExporter({ url: tracesUrl(endpoint), timeoutMillis: 2000 })),
@@ -109,7 +121,7 @@ export const layerExport = (
             Effect.tryPromise(() => loader(collector)),
             error =>
               Effect.as(
-                Effect.logDebug("Tracing is off: its optional packages cannot be loaded", error.cause),
+                Effect.logDebug("Tracing is off: its optional packages cannot be loaded", Cause.fail(error.cause)),
                 layerOff
               )
           )

@@ -3,7 +3,7 @@
  * case now.
  */
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Clock, Duration, Effect, Fiber, type Scope } from "effect"
+import { Clock, Deferred, Duration, Effect, FiberId, type Scope } from "effect"
 import type { Exchange } from "./Exchange.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -31,20 +31,30 @@ const ofStatus = (status: number): Omit<Health, "latencyMs"> =>
 const ofFailure = (failure: UpstreamFailure): Omit<Health, "latencyMs"> =>
   failure.statusCode === undefined ? { status: "unhealthy", error: failure.message } : ofStatus(failure.statusCode)
 
+/** How long what was found is good for, in milliseconds. */
+const goodFor = 1000
+
 /**
  * Has callers within a second of a look's start share what it finds.
  *
- * It runs in a fiber of its own, so that a caller who leaves takes nothing from the others.
+ * It runs in a fiber of its own, in the context of whoever came first (so in their span), and a caller who leaves
+ * takes nothing from the others.
  */
 export const shared = <A, R>(
   look: Effect.Effect<A, never, R>
-): Effect.Effect<Effect.Effect<A>, never, Scope.Scope | R> =>
-  Effect.gen(function* () {
-    const scope = yield* Effect.scope
-    // The fiber is not to inherit what keeps its start from being interrupted.
-    const running = yield* Effect.cachedWithTTL(Effect.forkIn(Effect.interruptible(look), scope), "1 second")
-    // Joining would hand the first caller's context, log annotations included, to all the others.
-    return Effect.flatten(Effect.flatMap(Effect.uninterruptible(running), Fiber.await))
+): Effect.Effect<Effect.Effect<A, never, R>, never, Scope.Scope> =>
+  Effect.map(Effect.scope, scope => {
+    let running: { readonly startedAt: number; readonly found: Deferred.Deferred<A> } | undefined
+    return Effect.uninterruptibleMask(restore =>
+      Effect.flatMap(Clock.currentTimeMillis, now => {
+        if (running !== undefined && now - running.startedAt < goodFor) return restore(Deferred.await(running.found))
+        const found = Deferred.unsafeMake<A>(FiberId.none)
+        running = { startedAt: now, found }
+        // The fiber is not to inherit what keeps its start from being interrupted.
+        const looking = Effect.forkIn(Effect.interruptible(Effect.intoDeferred(look, found)), scope)
+        return Effect.zipRight(looking, restore(Deferred.await(found)))
+      })
+    )
   })
 
 /** A probe that is {@link shared}. */

@@ -52,6 +52,29 @@ describe("Logging", () => {
     })
   )
 
+  it.effect("names the trace and the span that the fiber works in, while tracing is on", () =>
+    Effect.gen(function* () {
+      const program = Effect.annotateLogs(Effect.logInfo("Hello"), "requestId", "r-1")
+      const { annotations } = yield* one(
+        Effect.flatMap(Effect.currentSpan, ({ spanId, traceId }) =>
+          Effect.annotateLogs(program, { expected: [traceId, spanId] })
+        ).pipe(Effect.withSpan("work"))
+      )
+      const { expected, span, spanId, traceId, requestId } = annotations
+      assert.deepStrictEqual(
+        { expected, span, requestId },
+        { expected: [traceId, spanId], span: "work", requestId: "r-1" }
+      )
+      assert.match(traceId, /^[0-9a-f]{32}$/)
+      const off = yield* one(program.pipe(Effect.withSpan("work"), Effect.withTracerEnabled(false)))
+      assert.deepStrictEqual(off.annotations, { requestId: "r-1" })
+      const own = yield* one(program.pipe(Effect.annotateLogs("traceId", "mine"), Effect.withSpan("work")))
+      assert.strictEqual(own.annotations.traceId, "mine")
+      const readable = yield* logged(Effect.withSpan(program, "work"), "pretty")
+      assert.match(readable.join("\n"), /traceId.*[0-9a-f]{32}/)
+    })
+  )
+
   it.effect("writes upper-case levels, from the least one on", () =>
     Effect.gen(function* () {
       const program = Effect.all([

@@ -1,53 +1,34 @@
-import * as Http from "node:http"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Tracer as EffectTracer, FiberRef, Layer, Option, Random } from "effect"
+import { Deferred, Effect, Tracer as EffectTracer, Fiber, FiberRef, Layer, Option, Random } from "effect"
 import * as Tracer from "../../src/Observability/Tracer.ts"
+import * as Collector from "./Collector.ts"
 
 const currentTraceId = Effect.flatMap(Tracer.Tracer, tracer => tracer.currentTraceId)
 
 const hex = /^[0-9a-f]{32}$/
 
-/** A collector that keeps what it is sent. */
-const collector = Effect.gen(function* () {
-  const received: Array<{ readonly path: string; readonly body: string }> = []
-  const server = yield* Effect.acquireRelease(
-    Effect.async<Http.Server>(resume => {
-      const server = Http.createServer((request, response) => {
-        const chunks: Array<Buffer> = []
-        request.on("data", chunk => chunks.push(chunk))
-        request.on("end", () => {
-          received.push({ path: request.url ?? "", body: Buffer.concat(chunks).toString() })
-          response.end("{}")
-        })
-      })
-      server.listen(0, "127.0.0.1", () => resume(Effect.succeed(server)))
-    }),
-    server =>
-      Effect.sync(() => {
-        server.close()
-        server.closeAllConnections()
-      })
-  )
-  const address = server.address()
-  const port = typeof address === "object" && address !== null ? address.port : 0
-  return { received, endpoint: new URL(`http://127.0.0.1:${port}/base/`), serviceName: "tested" }
+/** A tracer that tells what spans it was asked for. */
+const counting = Effect.map(Effect.tracer, native => {
+  const made: Array<string> = []
+  const tracer = EffectTracer.make({
+    span: (name, ...rest) => {
+      made.push(name)
+      return native.span(name, ...rest)
+    },
+    context: native.context
+  })
+  return { made, tracer }
 })
+
+const nowhere = { endpoint: new URL("http://127.0.0.1:1"), serviceName: "tested" }
 
 describe("Tracer", () => {
   it.effect("creates no spans when it is off, and makes trace ids up", () =>
     Effect.gen(function* () {
-      const made: Array<string> = []
-      const native = yield* Effect.tracer
-      const counting = EffectTracer.make({
-        span: (name, ...rest) => {
-          made.push(name)
-          return native.span(name, ...rest)
-        },
-        context: native.context
-      })
+      const { made, tracer } = yield* counting
       const traceId = yield* currentTraceId.pipe(
         Effect.withSpan("work"),
-        Effect.withTracer(counting),
+        Effect.withTracer(tracer),
         Effect.provide(Tracer.layerFor(Option.none()))
       )
       assert.match(traceId, hex)
@@ -77,17 +58,68 @@ describe("Tracer", () => {
 
   it.scopedLive("sends spans to the collector, the last ones when it ends", () =>
     Effect.gen(function* () {
-      const { received, ...target } = yield* collector
+      const { requests, resources, spans, target } = yield* Collector.collector()
       const traceId = yield* currentTraceId.pipe(
-        Effect.withSpan("work", { attributes: { answer: 42 } }),
+        Effect.withSpan("work", { attributes: { answer: 42, text: "x", yes: true } }),
         Effect.provide(Tracer.layerFor(Option.some(target)))
       )
-      assert.isNotEmpty(received)
-      assert.strictEqual(received[0]!.path, "/base/v1/traces")
-      const body = received.map(({ body }) => body).join("")
-      assert.include(body, traceId)
-      assert.include(body, '"work"')
-      assert.include(body, '"tested"')
+      const [span, ...others] = yield* spans
+      assert.lengthOf(others, 0)
+      assert.deepInclude(span, { traceId, name: "work", status: { code: Collector.code.ok } })
+      assert.includeDeepMembers(
+        [...(span?.attributes ?? [])],
+        [
+          { key: "answer", value: { intValue: 42 } },
+          { key: "text", value: { stringValue: "x" } },
+          { key: "yes", value: { boolValue: true } }
+        ]
+      )
+      const [resource = []] = yield* resources
+      assert.includeDeepMembers([...resource], [{ key: "service.name", value: { stringValue: "tested" } }])
+      assert.deepStrictEqual(
+        requests.map(({ path, type }) => [path, type]),
+        [["/base/v1/traces", "application/json"]]
+      )
+    })
+  )
+
+  it.scopedLive("ends a span with OK, or with ERROR and a message where it failed or was interrupted", () =>
+    Effect.gen(function* () {
+      const { spans, target } = yield* Collector.collector()
+      yield* Effect.gen(function* () {
+        yield* Effect.withSpan(Effect.void, "fine")
+        yield* Effect.exit(Effect.withSpan(Effect.fail(new Error("no disk")), "failed"))
+        yield* Effect.exit(Effect.withSpan(Effect.die("a bug"), "died"))
+        const begun = yield* Deferred.make<void>()
+        const endless = Effect.zipRight(Deferred.succeed(begun, undefined), Effect.never)
+        const fiber = yield* Effect.fork(Effect.withSpan(endless, "interrupted"))
+        yield* Deferred.await(begun)
+        yield* Fiber.interrupt(fiber)
+      }).pipe(Effect.provide(Tracer.layerFor(Option.some(target))))
+      const found = Object.fromEntries((yield* spans).map(({ name, status }) => [name, status]))
+      assert.deepStrictEqual(found, {
+        fine: { code: Collector.code.ok },
+        failed: { code: Collector.code.error, message: "no disk" },
+        died: { code: Collector.code.error, message: "a bug" },
+        interrupted: { code: Collector.code.error, message: "The work was interrupted before its end" }
+      })
+    })
+  )
+
+  it.scopedLive("is set up once: within a service that exports spans another set-up does nothing", () =>
+    Effect.gen(function* () {
+      const { spans, target } = yield* Collector.collector()
+      const other = yield* Collector.collector()
+      const work = Effect.withSpan(Effect.void, "work").pipe(
+        Effect.provide(Tracer.layerFor(Option.some(other.target))),
+        Effect.provide(Tracer.layerFor(Option.some(target)))
+      )
+      yield* Effect.withSpan(work, "outside")
+      assert.deepStrictEqual(
+        (yield* spans).map(({ name }) => name),
+        ["work"]
+      )
+      assert.lengthOf(other.requests, 0)
     })
   )
 
@@ -95,22 +127,33 @@ describe("Tracer", () => {
     Effect.gen(function* () {
       const traceId = yield* currentTraceId.pipe(
         Effect.withSpan("work"),
-        Effect.provide(Tracer.layerFor(Option.some({ endpoint: new URL("http://127.0.0.1:1"), serviceName: "tested" })))
+        Effect.provide(Tracer.layerFor(Option.some(nowhere)))
       )
       assert.match(traceId, hex)
     })
   )
 
+  it.scopedLive("ends while a collector still owes its answer", () =>
+    Effect.gen(function* () {
+      const { requests, target } = yield* Collector.collector({ hangs: true })
+      const done = Effect.withSpan(Effect.succeed("done"), "work")
+      assert.strictEqual(yield* Effect.provide(done, Tracer.layerFor(Option.some(target))), "done")
+      assert.isNotEmpty(requests)
+    })
+  )
+
   it.effect("is off where the packages are missing", () =>
     Effect.gen(function* () {
-      const target = { endpoint: new URL("http://127.0.0.1:1"), serviceName: "tested" }
-      const layer = Tracer.layerExport(target, () => Promise.reject(new Error("Cannot find package")))
+      const { made, tracer } = yield* counting
+      const layer = Tracer.layerExport(nowhere, () => Promise.reject(new Error("Cannot find package")))
       const [enabled, traceId] = yield* Effect.all([FiberRef.get(FiberRef.currentTracerEnabled), currentTraceId]).pipe(
         Effect.withSpan("work"),
+        Effect.withTracer(tracer),
         Effect.provide(Layer.merge(Tracer.layer, layer))
       )
       assert.isFalse(enabled)
       assert.match(traceId, hex)
+      assert.deepStrictEqual(made, [])
     })
   )
 })

@@ -1,0 +1,64 @@
+/** The service as it is put together for production, in this process, with its upstreams and its collector chosen. */
+import * as HttpServer from "@effect/platform/HttpServer"
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
+import { Effect, Layer, Option } from "effect"
+import { Api } from "../../src/Api.ts"
+import * as Edge from "../../src/Edge/Edge.ts"
+import { endpoints } from "../../src/Endpoints.ts"
+import * as Health from "../../src/Health/Health.ts"
+import * as Draining from "../../src/Http/Draining.ts"
+import * as NodeServer from "../../src/Http/NodeServer.ts"
+import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
+import { Exposure } from "../../src/Observability/Exposure.ts"
+import * as FeedMetrics from "../../src/Observability/FeedMetrics.ts"
+import * as Metrics from "../../src/Observability/Metrics.ts"
+import * as RequestMetrics from "../../src/Observability/RequestMetrics.ts"
+import * as Tracer from "../../src/Observability/Tracer.ts"
+import * as Sqlite from "../../src/Storage/Sqlite.ts"
+import { defaultUrl } from "../../src/Upstream/Inference.ts"
+import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
+import { auth, portOf } from "../Harness.ts"
+import { temporaryDirectory } from "../ServerProcess.ts"
+
+/** Clients of an agent platform at an address. */
+export const upstreams = (platform: Option.Option<string>) =>
+  Layer.provide(
+    UpstreamClients.layer({
+      agentPlatform: { url: platform, apiKey: Option.none() },
+      inference: { url: defaultUrl, apiKey: Option.none() }
+    }),
+    NodeHttpClient.layerUndici
+  )
+
+/** Serves until the scope closes, and answers where. */
+export const serve = (options: { readonly platform?: string; readonly tracing?: Layer.Layer<Tracer.Tracer> }) =>
+  Effect.gen(function* () {
+    const directory = yield* temporaryDirectory
+    const services = Layer.mergeAll(FeedMetrics.layer, Health.layer({ replication: Option.none() })).pipe(
+      Layer.provideMerge(ChangeFeed.layer),
+      Layer.provideMerge(Sqlite.layer({ directory })),
+      Layer.provideMerge(
+        Layer.mergeAll(
+          auth,
+          Draining.layer,
+          Metrics.layer,
+          NodeFileSystem.layer,
+          upstreams(Option.fromNullable(options.platform)),
+          Layer.succeed(Exposure, { json: true, prometheus: true, token: Option.none() })
+        )
+      )
+    )
+    const listening = Layer.unwrapEffect(
+      Effect.map(RequestMetrics.observer(Api), observe => NodeServer.layer({ host: "127.0.0.1", port: 0, observe }))
+    )
+    const context = yield* Layer.build(
+      NodeServer.serve(Edge.make(Api, endpoints)).pipe(
+        Layer.provideMerge(listening),
+        Layer.provide(services),
+        Layer.provide(options.tracing ?? Tracer.layerFor(Option.none()))
+      )
+    )
+    const server = yield* Effect.provide(HttpServer.HttpServer, context)
+    return `http://127.0.0.1:${portOf(server)}`
+  })

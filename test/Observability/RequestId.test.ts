@@ -1,0 +1,116 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, FastCheck as fc, HashMap, Layer, Logger, Random } from "effect"
+import * as RequestId from "../../src/Http/RequestId.ts"
+import { keys, stock } from "../Harness.ts"
+import { edge } from "../Http/EdgeTransport.ts"
+import * as Outage from "../suites/Http/Outage.ts"
+
+describe("a request's id", () => {
+  it("is the client's where that is fit for headers and logs", () => {
+    const { accepted } = RequestId
+    for (const id of [
+      "a",
+      "7b0c1d2e-11aa-4bcd-8e9f-0123456789ab",
+      "Root=1-67891233-abcdef012345678912345678",
+      "a/b:c"
+    ]) {
+      assert.strictEqual(accepted(id), id)
+    }
+    for (const id of [undefined, "", " ", "a b", "a,b", 'a"', "a\nb", "é", "-a", "<script>", "x".repeat(129)]) {
+      assert.isUndefined(accepted(id), String(id))
+    }
+    assert.isUndefined(accepted(["a", "b"]))
+    fc.assert(
+      fc.property(fc.fullUnicodeString(), text => {
+        const id = accepted(text)
+        assert.isTrue(id === undefined || (id === text && /^[!-~]{1,128}$/.test(id)))
+      })
+    )
+  })
+
+  it.effect("is given once by a process, and by no other", () =>
+    Effect.gen(function* () {
+      const generator = (seed: string) => Effect.withRandom(RequestId.generator, Random.make(seed))
+      const [one, other] = [yield* generator("one"), yield* generator("other")]
+      const ids = new Set([one(), one(), one(), other(), other()])
+      assert.strictEqual(ids.size, 5)
+      for (const id of ids) assert.strictEqual(RequestId.accepted(id), id)
+    })
+  )
+})
+
+interface Line {
+  readonly message: string
+  readonly id: unknown
+}
+
+/** What is logged, with the request that it is logged for. */
+const collector = () => {
+  const lines: Array<Line> = []
+  const logger = Logger.make(({ annotations, message }) => {
+    const id = HashMap.get(annotations, RequestId.annotation)
+    lines.push({ message: String(message), id: id._tag === "Some" ? id.value : undefined })
+  })
+  return { lines, layer: Layer.fresh(Logger.replace(Logger.defaultLogger, logger)) }
+}
+
+for (const transport of [edge, stock]) {
+  describe(`${transport.name}: the header x-request-id`, () => {
+    it.scopedLive("comes back with every answer, and is new where there was none or an unfit one", () =>
+      Effect.gen(function* () {
+        const { layer } = collector()
+        const { url } = yield* Effect.provide(transport.serve(Outage.busy), layer)
+        const send = (path: string, id?: string, init: RequestInit = {}) =>
+          Effect.promise(async () => {
+            const response = await fetch(url + path, {
+              ...init,
+              headers: { authorization: `Bearer ${keys.write}`, ...(id === undefined ? {} : { "x-request-id": id }) }
+            })
+            await response.arrayBuffer()
+            return [response.status, response.headers.get("x-request-id")] as const
+          })
+        const paths = {
+          "/api/v1/health": 200,
+          "/api/v1/kv/n/k": 404,
+          "/nowhere": 404,
+          "/api/v1/kv/%zz": 400,
+          "/api/v1/changes/stream": 200,
+          "/api/v1/changes?after=x": 400
+        }
+        for (const [path, status] of Object.entries(paths)) {
+          // A stream does not end; its head is all that is asked for.
+          const init = path.endsWith("stream") ? { method: "HEAD" } : {}
+          assert.deepStrictEqual(yield* send(path, "from-client-1", init), [status, "from-client-1"], path)
+          const [, made] = yield* send(path, undefined, init)
+          assert.match(made ?? "", /^[0-9a-f]{16}-\d+$/, path)
+        }
+        assert.deepStrictEqual(yield* send("/api/v1/health", "a, b").pipe(Effect.map(([status]) => status)), 200)
+        const [, replaced] = yield* send("/api/v1/health", "a b")
+        assert.match(replaced ?? "", /^[0-9a-f]{16}-\d+$/)
+      })
+    )
+
+    it.scopedLive("is on the lines that are logged for the request, and on no other's", () =>
+      Effect.gen(function* () {
+        const { layer, lines } = collector()
+        yield* Effect.gen(function* () {
+          const { url } = yield* transport.serve(Outage.broken)
+          const send = (id: string) =>
+            Effect.promise(() =>
+              fetch(`${url}/api/v1/kv/n/k`, { headers: { authorization: `Bearer ${keys.read}`, "x-request-id": id } })
+            )
+          const answers = yield* Effect.all(["one", "two", "three"].map(send), { concurrency: "unbounded" })
+          assert.deepStrictEqual(
+            answers.map(({ status }) => status),
+            [500, 500, 500]
+          )
+        }).pipe(Effect.provide(layer))
+        const defects = lines.filter(({ message }) => message.includes("Defect"))
+        assert.sameMembers(
+          defects.map(({ id }) => id),
+          ["one", "two", "three"]
+        )
+      })
+    )
+  })
+}
