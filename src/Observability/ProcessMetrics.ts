@@ -44,6 +44,7 @@ const monitor = Effect.acquireRelease(
 export const layer: Layer.Layer<never> = Layer.scopedDiscard(
   Effect.gen(function* () {
     const delays = yield* monitor
+    yield* Metric.set(loopDelay, 0)
     const look = Effect.suspend(() => {
       const delay = delays.count === 0 ? 0 : Math.max(0, delays.percentile(99) / 1e6 - resolution)
       delays.reset()

@@ -2,7 +2,7 @@
 import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { Effect, Layer, Option } from "effect"
+import { Effect, Layer, Logger, Option } from "effect"
 import { Api } from "../../src/Api.ts"
 import * as Edge from "../../src/Edge/Edge.ts"
 import { endpoints } from "../../src/Endpoints.ts"
@@ -31,6 +31,9 @@ export const upstreams = (platform: Option.Option<string>) =>
     NodeHttpClient.layerUndici
   )
 
+/** Nobody reads what a service under test logs. */
+export const quiet = Logger.remove(Logger.defaultLogger)
+
 /** Serves until the scope closes, and answers where. */
 export const serve = (options: { readonly platform?: string; readonly tracing?: Layer.Layer<Tracer.Tracer> }) =>
   Effect.gen(function* () {
@@ -56,7 +59,8 @@ export const serve = (options: { readonly platform?: string; readonly tracing?: 
       NodeServer.serve(Edge.make(Api, endpoints)).pipe(
         Layer.provideMerge(listening),
         Layer.provide(services),
-        Layer.provide(options.tracing ?? Tracer.layerFor(Option.none()))
+        Layer.provide(options.tracing ?? Tracer.layerFor(Option.none())),
+        Layer.provide(quiet)
       )
     )
     const server = yield* Effect.provide(HttpServer.HttpServer, context)

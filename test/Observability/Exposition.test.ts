@@ -1,0 +1,256 @@
+import { execFile, execFileSync } from "node:child_process"
+import { readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Option, Schema } from "effect"
+import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
+import { keys } from "../Harness.ts"
+import { temporaryDirectory } from "../ServerProcess.ts"
+import * as Fixture from "./Fixture.ts"
+
+const page = (name: string): string => readFileSync(new URL(`../../docs/${name}`, import.meta.url), "utf8")
+
+/** Calls an agent platform that is not there until the breaker rejects: there are retries, and transitions. */
+const pressInVain = Effect.gen(function* () {
+  const platform = yield* AgentPlatform
+  const call = Effect.flip(platform.listFiles("i-1"))
+  yield* call
+  yield* call
+  assert.strictEqual((yield* call)._tag, "AgentPlatformConnectionError")
+}).pipe(Effect.provide(Fixture.upstreams(Option.some("http://127.0.0.1:1"))), Effect.provide(Fixture.quiet))
+
+/** The metrics of a service that has had something to do, as Prometheus reads them. */
+const exposition = Effect.scoped(
+  Effect.gen(function* () {
+    const url = yield* Fixture.serve({ platform: "http://127.0.0.1:1" })
+    const send = (path: string, init: RequestInit = {}) =>
+      Effect.promise(async () => {
+        const response = await fetch(url + path, {
+          ...init,
+          headers: { authorization: `Bearer ${keys.write}`, "content-type": "application/json" }
+        })
+        return { status: response.status, headers: response.headers, text: await response.text() }
+      })
+    assert.strictEqual((yield* send("/api/v1/kv/n/k", { method: "PUT", body: '{"value":1}' })).status, 200)
+    assert.strictEqual((yield* send("/health")).status, 503)
+    yield* pressInVain
+    const { headers, text } = yield* send("/metrics")
+    assert.strictEqual(headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8")
+    return text
+  })
+)
+
+/** Name and kind of each metric in the text. */
+const kindsIn = (text: string): ReadonlyMap<string, string> =>
+  new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, kind]) => [name!, kind!]))
+
+/** The names that a query can use. */
+const queryable = (text: string): ReadonlySet<string> =>
+  new Set(
+    [...kindsIn(text)].flatMap(([name, kind]) =>
+      kind === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name]
+    )
+  )
+
+const words = new Set(["by", "without", "and", "or", "unless", "on", "ignoring", "bool", "offset"])
+
+/** The metrics that a PromQL expression speaks of. */
+const metricsOf = (expression: string): ReadonlyArray<string> => {
+  const bare = expression
+    .replace(/\{[^}]*\}|\[[^\]]*\]|"[^"]*"/g, " ")
+    .replace(/\b(?:by|without|on|ignoring)\s*\([^)]*\)/g, " ")
+  return [...bare.matchAll(/\b[a-z_][a-z0-9_]*\b(?!\s*\()/g)]
+    .map(([name]) => name)
+    .filter(name => !words.has(name) && !/^e\d+$/.test(name))
+}
+
+const Dashboard = Schema.parseJson(
+  Schema.Struct({
+    panels: Schema.Array(
+      Schema.Struct({
+        id: Schema.Int,
+        title: Schema.NonEmptyString,
+        targets: Schema.optionalWith(Schema.Array(Schema.Struct({ expr: Schema.String })), { default: () => [] })
+      })
+    )
+  })
+)
+
+const dashboard = Effect.map(Schema.decode(Dashboard)(page("grafana-dashboard.json")), ({ panels }) => ({
+  panels,
+  expressions: panels.flatMap(({ targets }) => targets.map(({ expr }) => expr))
+}))
+
+/** The expressions of alerts: what stands behind `expr:`, on the same line or below it. */
+const alertExpressions = [...page("alerts.yml").matchAll(/^ {8}expr: (?:\|\n((?: {10}.*\n)+)|(.*)\n)/gm)].map(
+  ([, block, line]) => (block ?? line)!.trim()
+)
+
+const documented = [
+  ...page("observability.md")
+    .split("<!-- metrics -->")[1]!
+    .split("<!-- /metrics -->")[0]!
+    .matchAll(/^\| `(\w+)` \| (\w+) \| ([\w, ]*)\|/gm)
+].map(([, name, kind, labels]) => ({
+  name: name!,
+  kind: kind!,
+  labels: labels!.split(",").flatMap(label => (label.trim() === "" ? [] : [label.trim()]))
+}))
+
+const source = (): string => {
+  const directory = new URL("../../src/", import.meta.url)
+  return readdirSync(directory, { recursive: true, encoding: "utf8" })
+    .filter(name => name.endsWith(".ts"))
+    .map(name => readFileSync(new URL(name, directory), "utf8"))
+    .join("\n")
+}
+
+describe("the metrics of a service at work", () => {
+  it.live("are those that the documentation lists, with their kinds and labels", () =>
+    Effect.gen(function* () {
+      const text = yield* exposition
+      const table = new Map(documented.map(metric => [metric.name, metric]))
+      for (const [name, kind] of kindsIn(text)) assert.strictEqual(table.get(name)?.kind, kind, name)
+      const written = source()
+      for (const { name } of documented) assert.include(written, `"${name}"`)
+      for (const [, series, inner] of text.matchAll(/^([a-z_]+)\{(.*)\} \S+$/gm)) {
+        const metric = table.get(series!) ?? table.get(series!.replace(/_(?:bucket|sum|count)$/, ""))
+        const labels = [...inner!.matchAll(/(\w+)="/g)].flatMap(([, label]) => (label === "le" ? [] : [label!]))
+        assert.sameMembers([...(metric?.labels ?? [])], labels, series)
+      }
+    })
+  )
+
+  it.live("have those of the specification from the start, with 0", () =>
+    Effect.gen(function* () {
+      const text = yield* exposition
+      for (const line of [
+        "ws_connections_active 0",
+        'ws_messages_received_total{type="other"} 0',
+        'ws_messages_sent_total{type="other"} 0',
+        "turns_started_total 0",
+        "turns_completed_total 0",
+        "turns_errored_total 0",
+        'agent_platform_request_duration_ms_count{operation="create",outcome="ok"} 0',
+        'inference_request_duration_ms_count{operation="generate_stream",outcome="ok"} 0'
+      ]) {
+        assert.include(text, `\n${line}\n`)
+      }
+      // What was done has been counted: a write, and calls in vain.
+      assert.match(text, /^store_commits_total\{outcome="ok"\} [1-9]/m)
+      assert.match(text, /^store_commit_writes_sum [1-9]/m)
+      assert.match(text, /^circuit_breaker_state\{upstream="agent_platform"\} 2$/m)
+      assert.match(text, /^upstream_retries_total\{.*upstream="agent_platform"\} [1-9]/m)
+    })
+  )
+
+  it.live("are all that the dashboard and the alerts ask for", () =>
+    Effect.gen(function* () {
+      const names = queryable(yield* exposition)
+      const { expressions, panels } = yield* dashboard
+      assert.strictEqual(new Set(panels.map(({ id }) => id)).size, panels.length)
+      assert.isAbove(expressions.length, 25)
+      assert.lengthOf(alertExpressions, [...page("alerts.yml").matchAll(/- alert:/g)].length)
+      for (const expression of [...expressions, ...alertExpressions]) {
+        const used = metricsOf(expression)
+        assert.isNotEmpty(used, expression)
+        for (const name of used) assert.isTrue(name === "up" || names.has(name), `${name} in ${expression}`)
+      }
+    })
+  )
+
+  it("shows the metrics of an expression, and nothing else of it", () => {
+    assert.deepStrictEqual(metricsOf('sum by (le, x) (rate(a_total{b="c_total", d=~"$e"}[5m])) / on(y) z > 1e9'), [
+      "a_total",
+      "z"
+    ])
+  })
+})
+
+/** Runs promtool on its standard input. */
+const promtool = (args: ReadonlyArray<string>, input: string) =>
+  Effect.async<{ readonly code: number; readonly output: string }>(resume => {
+    const child = execFile("promtool", args, (error, stdout, stderr) =>
+      resume(Effect.succeed({ code: typeof error?.code === "number" ? error.code : 0, output: stdout + stderr }))
+    )
+    child.stdin?.end(input)
+  })
+
+const hasPromtool = ((): boolean => {
+  try {
+    execFileSync("promtool", ["--version"], { stdio: "ignore" })
+    return true
+  } catch {
+    return false
+  }
+})()
+
+describe.skipIf(!hasPromtool)("promtool (skipped where it is not installed)", () => {
+  it.live("reads the metrics, and remarks on nothing but milliseconds", () =>
+    Effect.gen(function* () {
+      const { code, output } = yield* promtool(["check", "metrics"], yield* exposition)
+      // 3 says that there were remarks; what cannot be read is 1.
+      assert.include([0, 3], code, output)
+      const remarks = output.split("\n").filter(line => line !== "")
+      for (const remark of remarks) assert.match(remark, /^\w+_ms metric names should not contain abbreviated units$/)
+    })
+  )
+
+  it.scopedLive("takes the alerts, and the dashboard's expressions", () =>
+    Effect.gen(function* () {
+      const alerts = new URL("../../docs/alerts.yml", import.meta.url).pathname
+      const checked = yield* promtool(["check", "rules", alerts], "")
+      assert.strictEqual(checked.code, 0, checked.output)
+      const { expressions } = yield* dashboard
+      // What is JSON is YAML too.
+      const rules = JSON.stringify({
+        groups: [
+          {
+            name: "dashboard",
+            rules: expressions.map((expr, index) => ({
+              record: `expression_${index}`,
+              expr: expr.replaceAll("$__rate_interval", "5m")
+            }))
+          }
+        ]
+      })
+      const file = join(yield* temporaryDirectory, "rules.yml")
+      writeFileSync(file, rules)
+      const read = yield* promtool(["check", "rules", file], "")
+      assert.strictEqual(read.code, 0, read.output)
+    })
+  )
+})
+
+const Families = Schema.Array(
+  Schema.Struct({
+    name: Schema.String,
+    help: Schema.String,
+    type: Schema.String,
+    metrics: Schema.NonEmptyArray(Schema.Unknown)
+  })
+)
+
+/** A parser by others, where it is installed. */
+const parser = await (async (name: string) => {
+  try {
+    const { default: parse }: { readonly default: (text: string) => unknown } = await import(name)
+    return Option.some(parse)
+  } catch {
+    return Option.none()
+  }
+})("parse-prometheus-text-format")
+
+describe.skipIf(Option.isNone(parser))("parse-prometheus-text-format (skipped where it is not installed)", () => {
+  it.live("reads every family with its help, kind and series", () =>
+    Effect.gen(function* () {
+      const text = yield* exposition
+      const families = yield* Schema.decodeUnknown(Families)(Option.getOrThrow(parser)(text))
+      const read = new Map(families.map(({ name, type }) => [name, type.toLowerCase()]))
+      assert.deepStrictEqual(Object.fromEntries(read), Object.fromEntries(kindsIn(text)))
+      for (const { help, name } of families) assert.isNotEmpty(help, name)
+      const heap = families.find(({ name }) => name === "process_heap_used_bytes")?.metrics[0]
+      assert.match(JSON.stringify(heap), /^\{"value":"\d+"\}$/)
+    })
+  )
+})
