@@ -8,7 +8,7 @@ import { type IncomingMessage, ServerResponse } from "node:http"
 import type { Duplex } from "node:stream"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import { Cause, Effect, Either, type Exit, FiberId, FiberRef, Runtime } from "effect"
+import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Runtime } from "effect"
 import { Auth } from "../Auth/Auth.ts"
 import { refusalToRead, refusalToWrite } from "../Auth/Http.ts"
 import { type ApiError, BadRequest, isApiError } from "../Http/ApiError.ts"
@@ -72,11 +72,18 @@ export const make = <
     const runtime = yield* Effect.runtime<Needs>()
     const runFork = Runtime.runFork(runtime)
     const nextId = yield* RequestId.generator
+    // Asked once: at the levels of production a request pays nothing for a line that is not logged.
+    const detailed = LogLevel.lessThanEqual(yield* FiberRef.get(FiberRef.currentMinimumLogLevel), LogLevel.Debug)
     const traced = yield* FiberRef.get(FiberRef.currentTracerEnabled)
 
     const run = (effect: Effect.Effect<unknown>) => {
       const fiber = runFork(effect)
       return { interrupt: () => fiber.unsafeInterruptAsFork(FiberId.none) }
+    }
+
+    const logDetail = (request: IncomingMessage, reply: Reply | undefined, id: string): void => {
+      const detail = { method: request.method, target: request.url, status: reply?.status ?? "aborted" }
+      runFork(RequestId.tag(id, Effect.annotateLogs(Effect.logDebug("Answered a request"), detail)))
     }
 
     /** The answer to an exit, or none where the client left before there was one. */
@@ -98,6 +105,7 @@ export const make = <
       const isHead = request.method === "HEAD"
       const id = RequestId.accepted(request.headers[RequestId.header]) ?? nextId()
       const answer = (reply: Reply | undefined): void => {
+        if (detailed) logDetail(request, reply, id)
         if (reply === undefined) response().destroy()
         else if (reply.upgraded === undefined)
           Answer.send(reply, response(), isHead, id, effect => run(RequestId.tag(id, effect)))

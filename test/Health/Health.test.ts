@@ -1,5 +1,7 @@
+import { mkdirSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
+import { join } from "node:path"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { assert, describe, it } from "@effect/vitest"
@@ -13,6 +15,7 @@ import { defaultUrl } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 import { version } from "../../src/Version.ts"
 import { edge } from "../Http/EdgeTransport.ts"
+import { launch, temporaryDirectory } from "../ServerProcess.ts"
 import * as Stub from "../Upstream/Stub.ts"
 
 const platformUrl = "http://platform.internal:9000"
@@ -250,6 +253,32 @@ describe("GET /health", () => {
       assert.deepStrictEqual(dependenciesOf(yield* looked()), {
         agent_platform: ["unhealthy", "No connection (ECONNREFUSED)"]
       })
+    })
+  )
+
+  it.scopedLive("of the running service tells of the upstreams and the replication that its environment names", () =>
+    Effect.gen(function* () {
+      const ask = (env: Readonly<Record<string, string>>) =>
+        Effect.gen(function* () {
+          const server = yield* launch({ KV_API_KEY: "sesame", REPLICATION_ENABLED: "true", ...env })
+          const [, port] = yield* server.shows(/"Listening".*"port":(\d+)/)
+          const response = yield* Effect.promise(() => fetch(`http://127.0.0.1:${port}/health`))
+          const body = yield* Schema.decodeUnknown(Report)(yield* Effect.promise(() => response.json()))
+          return dependenciesOf(body, { code: response.status, status: body.status })
+        }).pipe(Effect.scoped)
+      const directory = yield* temporaryDirectory
+      assert.deepStrictEqual(
+        yield* ask({ DATA_DIR: directory, AGENT_PLATFORM_URL: "http://127.0.0.1:1", INFERENCE_API_KEY: "sesame" }),
+        {
+          code: 503,
+          status: "unhealthy",
+          agent_platform: ["unhealthy", "No connection (ECONNREFUSED)"],
+          inference: ["unhealthy", "No connection (ECONNREFUSED)"],
+          replication: ["degraded", "The data directory holds databases and no replication metadata"]
+        }
+      )
+      mkdirSync(join(directory, ".kv.db-litestream", "ltx"), { recursive: true })
+      assert.deepStrictEqual(yield* ask({ DATA_DIR: directory }), { code: 200, status: "ok", replication: "ok" })
     })
   )
 })

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, FastCheck as fc, HashMap, Layer, Logger, Random } from "effect"
+import { Effect, FastCheck as fc, HashMap, Layer, Logger, LogLevel, Random } from "effect"
 import * as RequestId from "../../src/Http/RequestId.ts"
 import { keys, stock } from "../Harness.ts"
 import { edge } from "../Http/EdgeTransport.ts"
@@ -53,6 +53,24 @@ const collector = () => {
   })
   return { lines, layer: Layer.fresh(Logger.replace(Logger.defaultLogger, logger)) }
 }
+
+describe("the edge", () => {
+  it.scopedLive("logs each answer at level debug, under the request's id", () =>
+    Effect.gen(function* () {
+      const messages = (level: LogLevel.LogLevel) =>
+        Effect.gen(function* () {
+          const { layer, lines } = collector()
+          yield* Effect.gen(function* () {
+            const { url } = yield* edge.serve(Outage.busy)
+            yield* Effect.promise(() => fetch(`${url}/nowhere?x=1`, { headers: { "x-request-id": "one" } }))
+          }).pipe(Effect.provide(Layer.merge(layer, Logger.minimumLogLevel(level))))
+          return lines.filter(({ message }) => message === "Answered a request")
+        })
+      assert.deepStrictEqual(yield* messages(LogLevel.Debug), [{ message: "Answered a request", id: "one" }])
+      assert.deepStrictEqual(yield* messages(LogLevel.Info), [])
+    })
+  )
+})
 
 for (const transport of [edge, stock]) {
   describe(`${transport.name}: the header x-request-id`, () => {
