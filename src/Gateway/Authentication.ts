@@ -1,0 +1,198 @@
+/**
+ * Who may open a connection: bearers of a JSON Web Token (RFC 7519) that was signed with the shared secret, or with a
+ * key of the published set. In dev mode, anybody.
+ */
+import type * as HttpClient from "@effect/platform/HttpClient"
+import { Clock, Config, Context, Effect, Layer, Option, Redacted, Schema, type Scope } from "effect"
+import { decodeProtectedHeader, type JWTPayload, jwtVerify } from "jose"
+import * as Names from "../Kv/Names.ts"
+import * as Setting from "../Setting.ts"
+import * as KeySet from "./Authentication/KeySet.ts"
+import * as Origin from "./Authentication/Origin.ts"
+import type { Caller } from "./Sessions.ts"
+
+/** Whom a connection belongs to. */
+export interface Identity extends Caller {
+  /** Epoch milliseconds at which the credential runs out; nothing where it does not. */
+  readonly expiresAt: number | undefined
+}
+
+/** The credential is missing or not valid. The message is fit for the client. */
+export class Unauthorized extends Schema.TaggedError<Unauthorized>()("Unauthorized", {
+  message: Schema.String
+}) {}
+
+/** Nobody can tell at present whether the credential is valid. */
+export class AuthenticationUnavailable extends Schema.TaggedError<AuthenticationUnavailable>()(
+  "AuthenticationUnavailable",
+  { message: Schema.String }
+) {}
+
+/** Tells who a client is. */
+export class Authentication extends Context.Tag("causeway/Authentication")<
+  Authentication,
+  {
+    /** The bearer of a token, or of none. */
+    readonly identify: (
+      token: Option.Option<Redacted.Redacted>
+    ) => Effect.Effect<Identity, Unauthorized | AuthenticationUnavailable>
+    /** Whether a page of an origin may connect to a host; a client without an origin is no browser, and may. */
+    readonly admits: (origin: string | undefined, host: string | undefined) => boolean
+  }
+>() {}
+
+/** What tokens are verified with, and which pages may connect. */
+export interface Settings {
+  /** The secret of HS256. */
+  readonly secret: Option.Option<Redacted.Redacted>
+  /** Where the public keys of RS256, ES256 and EdDSA are published. */
+  readonly keySetUrl: Option.Option<URL>
+  readonly origins: ReadonlyArray<string>
+}
+
+/** The settings as configuration variables. */
+export const config: Config.Config<Settings> = Config.all({
+  secret: Setting.optionalSecret("GATEWAY_JWT_SECRET", {
+    description: "Secret that clients' tokens are signed with (HS256), of 32 bytes or more",
+    shown: "none"
+  }),
+  keySetUrl: Setting.declare(
+    "GATEWAY_JWKS_URL",
+    {
+      description: "Where the keys that clients' tokens are signed with are published (RS256, ES256, EdDSA)",
+      allowed: "an http or https URL",
+      default: Option.none<URL>(),
+      shown: "none"
+    },
+    text => (URL.canParse(text) && /^https?:/i.test(text) ? Option.some(Option.some(new URL(text))) : Option.none())
+  ),
+  origins: Setting.declare(
+    "GATEWAY_ALLOWED_ORIGINS",
+    {
+      description:
+        "Origins of web pages that may open the WebSocket, with commas between; the service's own always may",
+      allowed: "origins such as https://app.example.com, with commas between",
+      default: [],
+      shown: "none"
+    },
+    Origin.parseList
+  )
+})
+
+/** Who everybody is in dev mode. */
+export const developer: Identity = { tenant: "dev", actor: "dev", expiresAt: undefined }
+
+/** Letters, digits, `.`, `_` and `-`; not what paths give a meaning to. */
+const tenantPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
+
+const actorBytes = 256
+
+/** How far the clocks of those who issue tokens may be ahead. */
+const skewSeconds = 60
+
+/** Bytes that RFC 7518 (3.2) wants of an HS256 key. */
+const secretBytes = 32
+
+const unauthorized = (message: string) => new Unauthorized({ message })
+
+/** Reads the claims of a token whose signature and times are good. */
+const identityOf = (claims: JWTPayload, now: number): Effect.Effect<Identity, Unauthorized> => {
+  const { tenant, sub, exp, iat } = claims
+  if (typeof tenant !== "string" || !tenantPattern.test(tenant)) {
+    return unauthorized("The token's claim tenant is missing or is not made of letters, digits, '.', '_' and '-'")
+  }
+  if (typeof sub !== "string" || sub === "" || Names.problemOfActor(sub, actorBytes) !== undefined) {
+    return unauthorized("The token's claim sub is missing or cannot be an actor's name")
+  }
+  if (iat !== undefined && iat * 1000 > now + skewSeconds * 1000) {
+    return unauthorized("The token was issued in the future")
+  }
+  return Effect.succeed({ tenant, actor: sub, expiresAt: (exp ?? 0) * 1000 })
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  ERR_JWT_EXPIRED: "The token has expired",
+  ERR_JWT_CLAIM_VALIDATION_FAILED: "A claim of the token is missing or does not hold",
+  ERR_JWS_SIGNATURE_VERIFICATION_FAILED: "The token's signature is not valid",
+  ERR_JOSE_ALG_NOT_ALLOWED: "The token's algorithm is not accepted"
+}
+
+const reasonOf = (error: unknown): string => {
+  const code = error instanceof Error && "code" in error ? String(error.code) : ""
+  return reasons[code] ?? "The token is not valid"
+}
+
+/** Which key verifies a token, and with which algorithm: never one that the token might choose for another's key. */
+type KeyFor = (
+  token: string,
+  algorithm: string
+) => Effect.Effect<Parameters<typeof jwtVerify>[1], Unauthorized | AuthenticationUnavailable>
+
+const verify =
+  (keyFor: KeyFor) =>
+  (token: string): Effect.Effect<Identity, Unauthorized | AuthenticationUnavailable> =>
+    Effect.gen(function* () {
+      const { alg = "" } = yield* Effect.try({
+        try: () => decodeProtectedHeader(token),
+        catch: () => unauthorized("The token is not a signed JSON Web Token")
+      })
+      const key = yield* keyFor(token, alg)
+      const now = yield* Clock.currentTimeMillis
+      const { payload } = yield* Effect.tryPromise({
+        try: () => jwtVerify(token, key, { algorithms: [alg], requiredClaims: ["exp"], currentDate: new Date(now) }),
+        catch: error => unauthorized(reasonOf(error))
+      })
+      return yield* identityOf(payload, now)
+    })
+
+const make = (settings: Settings): Effect.Effect<KeyFor, never, HttpClient.HttpClient | Scope.Scope> =>
+  Effect.gen(function* () {
+    const secret = Option.map(settings.secret, secret => new TextEncoder().encode(Redacted.value(secret)))
+    const keys = Option.isSome(settings.keySetUrl) ? yield* KeySet.make(settings.keySetUrl.value) : undefined
+    return (token, algorithm) => {
+      if (algorithm === "HS256" && Option.isSome(secret)) return Effect.succeed(secret.value)
+      if (KeySet.algorithms.includes(algorithm) && keys !== undefined) {
+        return Effect.catchTags(keys.keyFor(token), {
+          KeyUnknown: () => unauthorized("The token's key is not among those that are published"),
+          KeySetUnavailable: () =>
+            new AuthenticationUnavailable({
+              message: "The keys that tokens are verified with cannot be had at present"
+            })
+        })
+      }
+      return unauthorized("The token's algorithm is not accepted")
+    }
+  })
+
+const warnings = ({ secret, keySetUrl }: Settings): ReadonlyArray<string> => [
+  ...(Option.isNone(secret) && Option.isNone(keySetUrl)
+    ? ["Neither GATEWAY_JWT_SECRET nor GATEWAY_JWKS_URL is set: no client can open the WebSocket"]
+    : []),
+  ...(Option.exists(secret, secret => Names.byteLength(Redacted.value(secret)) < secretBytes)
+    ? [`GATEWAY_JWT_SECRET has fewer than ${secretBytes} bytes and may be guessed`]
+    : []),
+  ...(Option.exists(keySetUrl, ({ protocol, hostname }) => protocol === "http:" && !Origin.isLoopback(hostname))
+    ? ["GATEWAY_JWKS_URL is not https: whoever is on the way can replace the keys"]
+    : [])
+]
+
+/** Verifies tokens; without any means to, nobody gets in, and the log says so. */
+export const layer = (settings: Settings): Layer.Layer<Authentication, never, HttpClient.HttpClient> =>
+  Layer.scoped(
+    Authentication,
+    Effect.gen(function* () {
+      yield* Effect.forEach(warnings(settings), warning => Effect.logWarning(warning))
+      const identify = verify(yield* make(settings))
+      return {
+        identify: Option.match({
+          onNone: () => Effect.fail(unauthorized("A bearer token is required")),
+          onSome: token => identify(Redacted.value(token))
+        }),
+        admits: Origin.admits(settings.origins)
+      }
+    })
+  )
+
+/** Dev mode: every client is the developer, whatever token it has. Web pages are held to their origins all the same. */
+export const layerDev = ({ origins }: Pick<Settings, "origins">): Layer.Layer<Authentication> =>
+  Layer.succeed(Authentication, { identify: () => Effect.succeed(developer), admits: Origin.admits(origins) })

@@ -1,0 +1,43 @@
+/**
+ * Origins of web pages (RFC 6454). A browser lets any page open a WebSocket anywhere, so that the server has to look.
+ */
+import { Option } from "effect"
+
+/** An origin in the form that browsers send, or nothing. */
+const parse = (text: string): Option.Option<string> => {
+  if (!URL.canParse(text)) return Option.none()
+  const { origin, protocol, pathname, search, hash, username, password } = new URL(text)
+  const isBare = pathname === "/" && `${search}${hash}${username}${password}` === ""
+  return isBare && (protocol === "http:" || protocol === "https:") ? Option.some(origin) : Option.none()
+}
+
+/** Origins with commas between. */
+export const parseList = (text: string): Option.Option<ReadonlyArray<string>> =>
+  Option.all(
+    text
+      .split(",")
+      .map(part => part.trim())
+      .filter(part => part !== "")
+      .map(parse)
+  )
+
+/** Whether a host name means this machine. */
+export const isLoopback = (hostname: string): boolean => /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/i.test(hostname)
+
+/** Whether the page comes from the host that it connects to, whichever way the port is written. */
+const isSame = (origin: string, host: string): boolean => {
+  const { protocol } = new URL(origin)
+  const own = `${protocol}//${host}`
+  return URL.canParse(own) && new URL(own).origin === origin
+}
+
+/** Whether a page of an origin may connect to a host. `null`, the origin of sandboxed pages, may not. */
+export const admits =
+  (allowed: ReadonlyArray<string>) =>
+  (origin: string | undefined, host: string | undefined): boolean => {
+    if (origin === undefined) return true
+    return Option.match(parse(origin), {
+      onNone: () => false,
+      onSome: known => allowed.includes(known) || (host !== undefined && isSame(known, host))
+    })
+  }

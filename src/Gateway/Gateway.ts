@@ -1,0 +1,39 @@
+/**
+ * The gateway as a whole: sessions of agents for clients over WebSocket.
+ */
+import { Config, Layer } from "effect"
+import * as Authentication from "./Authentication.ts"
+import * as Retention from "./SessionEvents/Retention.ts"
+import * as Registry from "./Sessions/Registry.ts"
+import * as SessionSettings from "./Sessions/Settings.ts"
+import * as SocketLimits from "./Socket/Limits.ts"
+import * as Socket from "./Socket.ts"
+
+/** The gateway's settings. */
+export interface Settings {
+  readonly authentication: Authentication.Settings
+  readonly sessions: SessionSettings.Settings
+  readonly history: Retention.Settings
+  readonly socket: SocketLimits.Settings
+}
+
+/** The settings as configuration variables. */
+export const config: Config.Config<Settings> = Config.all({
+  authentication: Authentication.config,
+  sessions: SessionSettings.config,
+  history: Retention.config,
+  socket: SocketLimits.config
+})
+
+/**
+ * Takes clients in (`Socket`), keeps their sessions (`Sessions`), and tells `/health` of the subscriptions.
+ *
+ * It needs the store and a keeper of events, which must outlive it: at its end it stops every instance and stores
+ * what became of the turns. In dev mode nobody has to prove who they are.
+ */
+export const layer = ({ authentication, history, sessions, socket }: Settings, { devMode }: { devMode: boolean }) =>
+  Layer.mergeAll(Registry.layerSubscriptions, Retention.layer(history.age)).pipe(
+    Layer.provideMerge(Socket.layer(socket)),
+    Layer.provideMerge(Registry.layer(sessions)),
+    Layer.provide(devMode ? Authentication.layerDev(authentication) : Authentication.layer(authentication))
+  )

@@ -1,0 +1,180 @@
+/**
+ * The WebSocket of clients, beside HTTP on the one port.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http"
+import type { Duplex } from "node:stream"
+import { Context, Effect, FiberSet, Layer, Random, Schedule } from "effect"
+import { Draining } from "../Http/Draining.ts"
+import type { Listeners } from "../Http/NodeServer.ts"
+import type { Upgrade } from "../Http/Upgrade.ts"
+import { problemOf } from "../Kv/ChangeFeed/Handshake.ts"
+import * as GatewayMetrics from "../Observability/GatewayMetrics.ts"
+import { Tracer } from "../Observability/Tracer.ts"
+import { Authentication } from "./Authentication.ts"
+import { closeCodes } from "./Protocol/CloseCode.ts"
+import { Sessions } from "./Sessions.ts"
+import { Connection, type Shared } from "./Socket/Connection.ts"
+import { Handshake, type Refusal, refuse, speaks, subprotocol, tokenOf } from "./Socket/Handshake.ts"
+import { fileCalls, handshake as handshakeLimit, type Settings, timing } from "./Socket/Limits.ts"
+import * as Replays from "./Socket/Replays.ts"
+
+/** Where clients connect to. */
+export const path = "/ws"
+
+/** Takes clients in. */
+export class Socket extends Context.Tag("causeway/GatewaySocket")<
+  Socket,
+  {
+    /** Makes a connection of a request, or refuses it with an HTTP status and `{error}`. */
+    readonly accept: (upgrade: Upgrade) => void
+    /** Connections at present. */
+    readonly connections: () => number
+  }
+>() {}
+
+/** Lets sockets write what they were told to. */
+const turn = Effect.async<void>(resume => {
+  const handle = setImmediate(() => resume(Effect.void))
+  return Effect.sync(() => clearImmediate(handle))
+})
+
+const make = (settings: Settings) =>
+  Effect.gen(function* () {
+    const sessions = yield* Sessions
+    const authentication = yield* Authentication
+    const tracer = yield* Tracer
+    const draining = yield* Draining
+    const clock = yield* Effect.clock
+    const run = yield* FiberSet.makeRuntime<never>()
+    const connections = new Set<Connection>()
+    const handshake = new Handshake()
+    let underway = 0
+
+    const shared: Shared = {
+      sessions,
+      traceId: tracer.currentTraceId,
+      replays: yield* Replays.make,
+      unsentBytes: settings.unsentBytes,
+      now: () => clock.unsafeCurrentTimeMillis(),
+      run,
+      files: yield* Effect.makeSemaphore(fileCalls.all)
+    }
+
+    const admit = ({ request }: Upgrade) =>
+      Effect.gen(function* () {
+        const fail = (status: Refusal["status"], error: string) => Effect.fail({ status, error })
+        const { host, origin } = request.headers
+        if (draining.hasBegun()) return yield* fail(503, "The service is shutting down")
+        if (!authentication.admits(origin, host)) return yield* fail(403, "This origin may not connect")
+        if (connections.size + underway > settings.connections) {
+          return yield* fail(503, `There are ${connections.size} connections; the limit is ${settings.connections}`)
+        }
+        const token = yield* tokenOf(request)
+        return yield* authentication.identify(token).pipe(
+          Effect.catchTags({
+            Unauthorized: ({ message }) => fail(401, message),
+            AuthenticationUnavailable: ({ message }) => fail(503, message)
+          }),
+          Effect.timeoutFail({
+            duration: handshakeLimit,
+            onTimeout: (): Refusal => ({ status: 503, error: "The credential could not be verified in time" })
+          })
+        )
+      })
+
+    const open = (upgrade: Upgrade) =>
+      Effect.gen(function* () {
+        const failed = (reason: string): Refusal => ({ status: 500, error: `WebSocket upgrade failed: ${reason}` })
+        const problem = problemOf(upgrade)
+        if (problem !== undefined) return yield* Effect.fail(failed(problem))
+        if (!speaks(upgrade.request)) return yield* Effect.fail(failed(`the subprotocol is ${subprotocol}`))
+        const identity = yield* admit(upgrade)
+        const socket = yield* Effect.mapError(handshake.shake(upgrade), ({ reason }) => failed(reason))
+        connections.add(
+          new Connection(socket, identity, shared, closed => {
+            connections.delete(closed)
+            GatewayMetrics.connections.unsafeUpdate(connections.size, [])
+          })
+        )
+        GatewayMetrics.connections.unsafeUpdate(connections.size, [])
+        yield* Effect.annotateLogs(Effect.logDebug("A client has connected"), { tenant: identity.tenant })
+        if (draining.hasBegun()) closeAll()
+      }).pipe(
+        Effect.catchAll((refusal: Refusal) => Effect.sync(() => refuse(upgrade.socket, refusal))),
+        Effect.catchAllCause(cause =>
+          Effect.zipRight(
+            Effect.logError("A client could not be taken in", cause),
+            Effect.sync(() => refuse(upgrade.socket, { status: 500, error: "Internal error" }))
+          )
+        ),
+        Effect.ensuring(
+          Effect.sync(() => {
+            underway--
+          })
+        )
+      )
+
+    const closeAll = (): void => {
+      for (const connection of [...connections]) connection.close(closeCodes.goingAway)
+    }
+
+    const sendAway = () =>
+      Effect.forEach(
+        [...connections],
+        connection =>
+          Effect.flatMap(Random.nextIntBetween(0, timing.spread), delay =>
+            Effect.delay(
+              Effect.sync(() => connection.close(closeCodes.goingAway)),
+              delay
+            )
+          ),
+        { concurrency: "unbounded", discard: true }
+      )
+
+    const tick = Effect.sync(() => {
+      const now = shared.now()
+      for (const connection of [...connections]) connection.tick(now)
+    })
+
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(closeAll).pipe(
+        Effect.zipRight(turn),
+        Effect.zipRight(
+          Effect.sync(() => {
+            for (const connection of [...connections]) connection.terminate()
+          })
+        )
+      )
+    )
+    yield* Effect.forkScoped(Effect.interruptible(Effect.schedule(tick, Schedule.spaced("1 second"))))
+    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.begun, Effect.suspend(sendAway))))
+
+    return Socket.of({
+      accept: upgrade => {
+        underway++
+        upgrade.socket.once("error", () => upgrade.socket.destroy())
+        run(open(upgrade))
+      },
+      connections: () => connections.size
+    })
+  })
+
+/** Takes clients in until the scope closes; those that are there are sent away over two seconds as draining begins. */
+export const layer = (settings: Settings): Layer.Layer<Socket, never, Sessions | Authentication | Tracer | Draining> =>
+  Layer.scoped(Socket, make(settings))
+
+const targets = (request: IncomingMessage): string => (request.url ?? "").split("?", 1)[0]!
+
+/** Puts the WebSocket in front of an application's listeners: they get all that does not concern it. */
+export const beside = (socket: Context.Tag.Service<Socket>, listeners: Listeners): Listeners => ({
+  request: (request: IncomingMessage, response: ServerResponse) => {
+    if (targets(request) !== path || request.method !== "GET") return listeners.request(request, response)
+    const body = JSON.stringify({ error: `WebSocket upgrade failed: ${path} only speaks WebSocket` })
+    response.writeHead(500, { "content-type": "application/json", "content-length": Buffer.byteLength(body) })
+    response.end(body)
+  },
+  upgrade: (request: IncomingMessage, duplex: Duplex, head: Buffer) => {
+    if (targets(request) === path) socket.accept({ request, socket: duplex, head })
+    else listeners.upgrade(request, duplex, head)
+  }
+})

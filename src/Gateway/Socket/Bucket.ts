@@ -1,0 +1,26 @@
+/** A token bucket: so many at once, refilled at so many a second. Times are epoch milliseconds. */
+export class Bucket {
+  private tokens: number
+  private refusals = 0
+
+  constructor(
+    private readonly capacity: number,
+    private readonly perSecond: number,
+    private at: number
+  ) {
+    this.tokens = capacity
+  }
+
+  /** Takes one, or tells how many were refused since the bucket was last full. */
+  take(now: number): { readonly taken: true } | { readonly taken: false; readonly refusals: number } {
+    // A clock that is set back must not take anything away.
+    this.tokens = Math.min(this.capacity, this.tokens + (Math.max(0, now - this.at) * this.perSecond) / 1000)
+    this.at = now
+    if (this.tokens >= this.capacity - 1) this.refusals = 0
+    if (this.tokens >= 1) {
+      this.tokens--
+      return { taken: true }
+    }
+    return { taken: false, refusals: ++this.refusals }
+  }
+}

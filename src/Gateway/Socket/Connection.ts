@@ -1,0 +1,262 @@
+import { type Context, Effect, Either, type Fiber, FiberId } from "effect"
+import type { RawData, WebSocket } from "ws"
+import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
+import type { Identity } from "../Authentication.ts"
+import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
+import { type CloseCode, closeCodes } from "../Protocol/CloseCode.ts"
+import { decodeRequest, encode, ProtocolError } from "../Protocol/Codec.ts"
+import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
+import type { Request } from "../Protocol/Request.ts"
+import type { Sessions } from "../Sessions.ts"
+import { Bucket } from "./Bucket.ts"
+import { defect, type Failure, failureOf, Refused, type RequestError } from "./Failures.ts"
+import { Lanes } from "./Lanes.ts"
+import { fileCalls, timing, warnings } from "./Limits.ts"
+import { Outbox } from "./Outbox.ts"
+import type { Replays } from "./Replays.ts"
+import { type Call, carryOut } from "./Requests.ts"
+import { Subscriptions } from "./Subscriptions.ts"
+
+/** What all connections share. */
+export interface Shared {
+  readonly sessions: Context.Tag.Service<Sessions>
+  readonly traceId: Effect.Effect<string>
+  readonly replays: Replays
+  readonly unsentBytes: number
+  /** Milliseconds of the clock in force. */
+  readonly now: () => number
+  readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
+  /** Lets file calls of all connections pass. */
+  readonly files: Effect.Semaphore
+}
+
+const talking: ReadonlySet<Request["type"]> = new Set(["send_message", "interrupt_turn", "answer"])
+const stopping: ReadonlySet<Request["type"]> = new Set(["stop_session", "delete_session"])
+const filing: ReadonlySet<Request["type"]> = new Set(["list_files", "read_file", "file_history", "file_at_iteration"])
+
+/** Characters of a frame that is read for its id alone. */
+const smallFrame = 16_384
+
+const stopped: Failure = { code: "session_not_active", message: "The session was stopped meanwhile" }
+
+/** The client's text of a message, whichever way `ws` hands it over. */
+const textOf = (data: RawData): string =>
+  (Array.isArray(data) ? Buffer.concat(data) : Buffer.isBuffer(data) ? data : Buffer.from(data)).toString("utf8")
+
+/** One client's connection, without a fiber of its own: work has one while it lasts. */
+export class Connection {
+  private readonly outbox: Outbox
+  private readonly bucket: Bucket
+  private readonly inFlight = new Map<string, Fiber.RuntimeFiber<void> | undefined>()
+  private readonly subscriptions: Subscriptions
+  private readonly lanes = new Lanes<Failure>()
+  private readonly files = Effect.unsafeMakeSemaphore(fileCalls.each)
+  private nextPing: number
+  private awaitedSince: number | undefined
+  private closingSince: number | undefined
+
+  constructor(
+    private readonly socket: WebSocket,
+    private readonly identity: Identity,
+    private readonly shared: Shared,
+    onClosed: (connection: Connection) => void
+  ) {
+    const now = shared.now()
+    this.nextPing = now + timing.heartbeat
+    this.bucket = new Bucket(messagesPerSecond, messagesPerSecond, now)
+    // While a client takes nothing, nothing is taken of it.
+    this.outbox = new Outbox(socket, shared.unsentBytes, shared.now, isBlocked => {
+      if (isBlocked) socket.pause()
+      else socket.resume()
+      this.awaitedSince = undefined
+    })
+    this.subscriptions = new Subscriptions(
+      this.outbox,
+      identity,
+      shared,
+      (answer, onSent) => this.answer(answer, onSent),
+      () => this.close(closeCodes.slowConsumer)
+    )
+    const alive = (): void => {
+      this.awaitedSince = undefined
+    }
+    socket.on("message", (data, isBinary) => {
+      alive()
+      this.onMessage(data, isBinary)
+    })
+    socket.on("ping", alive)
+    socket.on("pong", alive)
+    // What went wrong shows in the close code.
+    socket.on("error", () => {})
+    socket.on("close", () => {
+      this.dispose()
+      onClosed(this)
+    })
+  }
+
+  /** Pings, deadlines and the credential's end; to be called about once a second. */
+  tick(now: number): void {
+    if (this.closingSince !== undefined) {
+      if (now - this.closingSince >= timing.close) this.socket.terminate()
+      return
+    }
+    const { expiresAt } = this.identity
+    const { blockedSince } = this.outbox
+    if (expiresAt !== undefined && now >= expiresAt) this.close(closeCodes.tokenExpired)
+    else if (blockedSince !== undefined) {
+      if (now - blockedSince >= timing.drain) this.close(closeCodes.slowConsumer)
+    } else if (this.awaitedSince !== undefined && now - this.awaitedSince >= timing.answer) this.close(closeCodes.idle)
+    else if (now >= this.nextPing) {
+      this.nextPing = now + timing.heartbeat
+      this.awaitedSince ??= now
+      this.socket.ping()
+    }
+  }
+
+  /** Says why, and ends the connection. */
+  close({ code, name }: CloseCode): void {
+    if (this.closingSince !== undefined) return
+    this.closingSince = this.shared.now()
+    this.dispose()
+    this.socket.close(code, name)
+    // A paused socket would never read the other side's answer.
+    this.socket.resume()
+  }
+
+  /** Ends the connection at once. */
+  terminate(): void {
+    this.socket.terminate()
+  }
+
+  private dispose(): void {
+    this.subscriptions.endAll()
+    for (const fiber of this.inFlight.values()) fiber?.unsafeInterruptAsFork(FiberId.none)
+    this.inFlight.clear()
+  }
+
+  private onMessage(data: RawData, isBinary: boolean): void {
+    if (this.closingSince !== undefined) return
+    if (isBinary) return this.close(closeCodes.protocol)
+    const taken = this.bucket.take(this.shared.now())
+    if (!taken.taken && taken.refusals > warnings) return this.close(closeCodes.rateLimited)
+    const text = textOf(data)
+    // One frame too many is not worth reading a large one for its id.
+    const decoded =
+      taken.taken || text.length <= smallFrame
+        ? decodeRequest(text)
+        : Either.left(new ProtocolError({ code: "rate_limited", message: "" }))
+    GatewayMetrics.received.increment(Either.isRight(decoded) ? decoded.right.type : "invalid")
+    if (!taken.taken) {
+      const message = `More than ${messagesPerSecond} messages in a second`
+      return this.fail(Either.merge(decoded).id, { code: "rate_limited", message })
+    }
+    if (Either.isRight(decoded)) this.onRequest(decoded.right)
+    else this.fail(decoded.left.id, decoded.left)
+  }
+
+  private onRequest(request: Request): void {
+    const { id } = request
+    if (this.inFlight.has(id)) {
+      return this.fail(id, { code: "conflict", message: "A request of this id has not been answered yet" })
+    }
+    if (this.inFlight.size >= requestsInFlight) {
+      const message = `${this.inFlight.size} requests have not been answered yet; the limit is ${requestsInFlight}`
+      return this.fail(id, { code: "rate_limited", message })
+    }
+    switch (request.type) {
+      case "ping":
+        return this.outbox.send("pong", encode({ type: "pong", id, timestamp: this.shared.now() }))
+      case "subscribe":
+        return this.inLane(`feed ${request.sessionId}`, id, () => this.subscriptions.subscribe(request))
+      case "unsubscribe":
+        return this.inLane(`feed ${request.sessionId}`, id, () => this.subscriptions.unsubscribe(request))
+      default:
+        return this.call(request)
+    }
+  }
+
+  private call(request: Call): void {
+    const { id, type } = request
+    const work = Effect.flatMap(carryOut(this.shared.sessions, this.identity, request), answer => this.answer(answer))
+    if ("sessionId" in request) {
+      const lane = `talk ${request.sessionId}`
+      if (talking.has(type)) return this.inLane(lane, id, () => work, type === "send_message")
+      // Whoever stops a session means what waits to be said to it, too.
+      if (stopping.has(type)) this.lanes.abandon(lane, stopped)
+    }
+    this.start(id, type, filing.has(type) ? this.files.withPermits(1)(this.shared.files.withPermits(1)(work)) : work)
+  }
+
+  /** Does something behind what was asked for before; a failure that spoils what waits behind takes that along. */
+  private inLane(
+    lane: string,
+    id: string,
+    work: () => Effect.Effect<void, RequestError | Refused>,
+    spoils = false
+  ): void {
+    this.inFlight.set(id, undefined)
+    this.lanes.add(lane, {
+      begin: onEnd => {
+        if (!this.inFlight.has(id)) return onEnd(undefined)
+        this.start(id, lane, work(), failure => onEnd(spoils ? failure : undefined))
+      },
+      abandon: failure => {
+        this.inFlight.delete(id)
+        this.fail(id, failure)
+      }
+    })
+  }
+
+  private start(
+    id: string,
+    name: string,
+    work: Effect.Effect<void, RequestError | Refused>,
+    onEnd: (failure: Failure | undefined) => void = () => {}
+  ): void {
+    let failed: Failure | undefined
+    const told = work.pipe(
+      Effect.catchAll(error => {
+        failed = error instanceof Refused ? error.failure : failureOf(error)
+        return this.answerFailure(id, failed)
+      }),
+      Effect.catchAllDefect(error => {
+        failed = defect
+        return Effect.zipRight(Effect.logError("A request of a client failed", error), this.answerFailure(id, defect))
+      }),
+      Effect.withSpan(`Gateway.${name.split(" ")[0]}`, { kind: "server", attributes: { tenant: this.identity.tenant } })
+    )
+    this.inFlight.set(id, undefined)
+    const fiber = this.shared.run(told)
+    if (this.inFlight.has(id)) this.inFlight.set(id, fiber)
+    fiber.addObserver(() => {
+      if (this.inFlight.get(id) === fiber) this.inFlight.delete(id)
+      onEnd(failed)
+    })
+  }
+
+  /** Sends an answer once there is room, and waits until it is on its way. */
+  private answer(answer: Answer, onSent: () => void = () => {}): Effect.Effect<void> {
+    return Effect.async<void>(resume => {
+      const leave = this.outbox.whenRoom(() => {
+        this.outbox.send(answer.type, encode(answer), () => resume(Effect.void))
+        onSent()
+      })
+      return Effect.sync(leave)
+    })
+  }
+
+  private answerFailure(id: string, failure: Failure): Effect.Effect<void> {
+    return Effect.flatMap(this.shared.traceId, traceId =>
+      this.answer(errorAnswer({ id, traceId, ...failure, retryable: failure.retryable }))
+    )
+  }
+
+  /** Answers with an error that costs no more than the answer itself. */
+  private fail(id: string | undefined, { code, message, retryable }: Failure): void {
+    this.shared.run(
+      Effect.map(this.shared.traceId, traceId =>
+        this.outbox.send("error", encode(errorAnswer({ id, code, message, traceId, retryable })))
+      )
+    )
+  }
+}

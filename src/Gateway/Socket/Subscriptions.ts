@@ -1,0 +1,103 @@
+import { type Context, Effect, Exit, type Fiber, Scope } from "effect"
+import type { Answer } from "../Protocol/Answer.ts"
+import { subscriptions as most } from "../Protocol/Limits.ts"
+import type { RequestOf } from "../Protocol/Request.ts"
+import type { Caller, LookupError, Sessions } from "../Sessions.ts"
+import { Refused } from "./Failures.ts"
+import { Feed } from "./Feed.ts"
+import type { Outbox } from "./Outbox.ts"
+import type { Replays } from "./Replays.ts"
+
+interface Shared {
+  readonly sessions: Context.Tag.Service<Sessions>
+  readonly replays: Replays
+  readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
+}
+
+/** What one client is subscribed to, one feed for each session. */
+export class Subscriptions {
+  private readonly feeds = new Map<string, { readonly feed: Feed; readonly scope: Scope.CloseableScope }>()
+  private beginning = 0
+  private isOver = false
+
+  /**
+   * @param answer sends an answer once there is room, calling back as it is handed to the socket
+   * @param onLost called when events were removed before they could be sent
+   */
+  constructor(
+    private readonly outbox: Outbox,
+    private readonly caller: Caller,
+    private readonly shared: Shared,
+    private readonly answer: (answer: Answer, onSent?: () => void) => Effect.Effect<void>,
+    private readonly onLost: () => void
+  ) {}
+
+  /** Answers `subscribed`, then sends what was missed and what comes. A second subscription replaces the first. */
+  subscribe({
+    id,
+    sessionId,
+    afterSeq = 0,
+    epoch
+  }: RequestOf<"subscribe">): Effect.Effect<void, LookupError | Refused> {
+    return Effect.uninterruptibleMask(restore =>
+      Effect.gen(this, function* () {
+        if (!this.feeds.has(sessionId) && this.feeds.size + this.beginning >= most) {
+          const message = `The connection has ${most} subscriptions, which is the limit`
+          return yield* Effect.fail(new Refused({ code: "too_large", message }))
+        }
+        const scope = yield* Scope.make()
+        const feed = new Feed(
+          this.outbox,
+          feed => this.shared.replays.add(feed, this.onLost),
+          () => this.leave(sessionId)
+        )
+        this.beginning++
+        const subscription = yield* restore(
+          this.shared.sessions.subscribe(this.caller, sessionId, feed).pipe(Scope.extend(scope))
+        ).pipe(
+          Effect.onError(() => Scope.close(scope, Exit.void)),
+          Effect.ensuring(
+            Effect.sync(() => {
+              this.beginning--
+            })
+          )
+        )
+        if (this.isOver) return yield* Scope.close(scope, Exit.void)
+        this.leave(sessionId)
+        this.feeds.set(sessionId, { feed, scope })
+        const { headSeq, trimmedSeq, session } = subscription
+        const isSame = epoch === undefined || epoch === subscription.epoch
+        const recovered = isSame && afterSeq >= trimmedSeq && afterSeq <= headSeq
+        yield* restore(
+          this.answer({ type: "subscribed", id, session, epoch: subscription.epoch, headSeq, recovered }, () =>
+            feed.begin(subscription, recovered ? afterSeq : trimmedSeq, !recovered)
+          )
+        )
+      })
+    )
+  }
+
+  /** Answers `unsubscribed`, also where there was no subscription to a session of the caller's. */
+  unsubscribe({ id, sessionId }: RequestOf<"unsubscribe">): Effect.Effect<void, LookupError> {
+    return Effect.gen(this, function* () {
+      if (!this.leave(sessionId)) yield* this.shared.sessions.get(this.caller, sessionId)
+      yield* this.answer({ type: "unsubscribed", id, sessionId })
+    })
+  }
+
+  /** Ends all, and any that is being begun. */
+  endAll(): void {
+    this.isOver = true
+    for (const sessionId of [...this.feeds.keys()]) this.leave(sessionId)
+  }
+
+  /** Ends a subscription; tells whether there was one. */
+  private leave(sessionId: string): boolean {
+    const found = this.feeds.get(sessionId)
+    if (found === undefined) return false
+    this.feeds.delete(sessionId)
+    found.feed.end()
+    this.shared.run(Scope.close(found.scope, Exit.void))
+    return true
+  }
+}

@@ -1,0 +1,219 @@
+/** A gateway behind a real port, and clients for it. */
+import { createServer } from "node:http"
+import type { AddressInfo, Socket as NetSocket } from "node:net"
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
+import { Context, Effect, ExecutionStrategy, Exit, Layer, Option, Schema, Scope } from "effect"
+import { WebSocket } from "ws"
+import * as Authentication from "../../src/Gateway/Authentication.ts"
+import type { Answer, AnswerOf, Event, RequestFrame } from "../../src/Gateway/Protocol.ts"
+import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
+import * as SessionSettings from "../../src/Gateway/Sessions/Settings.ts"
+import * as SocketLimits from "../../src/Gateway/Socket/Limits.ts"
+import * as Socket from "../../src/Gateway/Socket.ts"
+import * as Draining from "../../src/Http/Draining.ts"
+import * as Tracer from "../../src/Observability/Tracer.ts"
+import { Changes } from "../../src/Simulator/Changes.ts"
+import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { type Options as FixtureOptions, inMemory, upstreams } from "./Fixture.ts"
+
+export interface Options extends FixtureOptions {
+  readonly authentication?: Partial<Authentication.Settings>
+  readonly socket?: Partial<SocketLimits.Settings>
+}
+
+const listen = (listeners: Parameters<typeof Socket.beside>[1]) =>
+  Effect.acquireRelease(
+    Effect.async<{ port: number; close: () => void }>(resume => {
+      const server = createServer(listeners.request)
+      const sockets = new Set<NetSocket>()
+      server.on("connection", socket => {
+        sockets.add(socket)
+        socket.once("close", () => sockets.delete(socket))
+      })
+      server.on("upgrade", listeners.upgrade)
+      server.listen(0, "127.0.0.1", () => {
+        const close = () => {
+          server.close()
+          for (const socket of sockets) socket.destroy()
+        }
+        resume(Effect.succeed({ port: (server.address() as AddressInfo).port, close }))
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  )
+
+/** A simulator, what is stored, and gateways on ports of their own that come and go. */
+export const make = (options: Options = {}) =>
+  Effect.gen(function* () {
+    const simulator = yield* Simulator.make({ seed: 1, ...options.simulator })
+    const stored = yield* Layer.build(options.stored ?? inMemory)
+    const outer = yield* Effect.scope
+    const authentication =
+      options.authentication === undefined
+        ? Authentication.layerDev({ origins: [] })
+        : Authentication.layer({
+            secret: Option.none(),
+            keySetUrl: Option.none(),
+            origins: [],
+            ...options.authentication
+          }).pipe(Layer.provide(NodeHttpClient.layerUndici))
+    const start = Effect.gen(function* () {
+      const scope = yield* Scope.fork(outer, ExecutionStrategy.sequential)
+      const context = yield* Layer.buildWithScope(
+        Socket.layer({ ...SocketLimits.defaults, ...options.socket }).pipe(
+          Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),
+          Layer.provide(upstreams(simulator, options.inference)),
+          Layer.provide(authentication),
+          Layer.provideMerge(Layer.fresh(Draining.layer)),
+          Layer.provide(Tracer.layer),
+          Layer.provide(Layer.succeedContext(stored))
+        ),
+        scope
+      )
+      const socket = Context.get(context, Socket.Socket)
+      const { port } = yield* Scope.extend(
+        listen(
+          Socket.beside(socket, {
+            request: (_request, response) => response.writeHead(404).end(),
+            upgrade: (_request, socket) => socket.destroy()
+          })
+        ),
+        scope
+      )
+      return {
+        url: `ws://127.0.0.1:${port}/ws`,
+        port,
+        socket,
+        draining: Context.get(context, Draining.Draining),
+        stop: Scope.close(scope, Exit.void)
+      }
+    })
+    return { simulator, stored, start }
+  })
+
+/** A handshake that was refused: the status and the error of the answer. */
+export class Refused extends Schema.TaggedError<Refused>()("Refused", {
+  status: Schema.Int,
+  error: Schema.String
+}) {}
+
+/** A request without its id. */
+export type Asked = RequestFrame extends infer Frame ? (Frame extends RequestFrame ? Omit<Frame, "id"> : never) : never
+
+export interface Client {
+  readonly socket: WebSocket
+  /** Everything that came, in order. */
+  readonly frames: ReadonlyArray<Answer | Event>
+  readonly events: (sessionId?: string) => ReadonlyArray<Event>
+  /** Asks, and waits for the answer of this request. */
+  readonly ask: (request: Asked, id?: string) => Effect.Effect<Answer>
+  /** Asks for what succeeds. */
+  readonly get: <Type extends Answer["type"]>(type: Type, request: Asked) => Effect.Effect<AnswerOf<Type>>
+  readonly send: (data: string | Buffer) => Effect.Effect<void>
+  /** Waits until a frame has come. */
+  readonly until: (matches: (frame: Answer | Event) => boolean) => Effect.Effect<Answer | Event>
+  readonly untilEvent: (sessionId: string, matches: (event: Event) => boolean) => Effect.Effect<Event>
+  readonly closed: Effect.Effect<{ readonly code: number; readonly reason: string }>
+  readonly isOpen: () => boolean
+}
+
+interface ConnectOptions {
+  readonly headers?: Readonly<Record<string, string>>
+  readonly protocols?: ReadonlyArray<string>
+}
+
+const isEvent = (frame: Answer | Event): frame is Event => "seq" in frame
+
+/** Connects until the scope closes. */
+export const connect = (
+  url: string,
+  { headers = {}, protocols = [] }: ConnectOptions = {}
+): Effect.Effect<Client, Refused, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.async<Client, Refused>(resume => {
+      const socket = new WebSocket(url, [...protocols], { headers })
+      const changes = new Changes()
+      const frames: Array<Answer | Event> = []
+      let closed: { code: number; reason: string } | undefined
+      let lastId = 0
+      const until = (matches: (frame: Answer | Event) => boolean) => {
+        let looked = 0
+        return changes.until(() => {
+          while (looked < frames.length) {
+            const frame = frames[looked++]!
+            if (matches(frame)) return Option.some(frame)
+          }
+          return Option.none()
+        })
+      }
+      const ask: Client["ask"] = (request, id = `r${++lastId}`) =>
+        Effect.suspend(() => {
+          const answered = until(frame => !isEvent(frame) && frame.id === id) as Effect.Effect<Answer>
+          socket.send(JSON.stringify({ ...request, id }))
+          return answered
+        })
+      socket.on("message", data => {
+        frames.push(JSON.parse(data.toString("utf8")) as Answer | Event)
+        changes.notify()
+      })
+      socket.on("close", (code, reason) => {
+        closed = { code, reason: reason.toString("utf8") }
+        changes.notify()
+      })
+      socket.once("unexpected-response", (_request, response) => {
+        let body = ""
+        response.setEncoding("utf8")
+        response.on("data", (chunk: string) => {
+          body += chunk
+        })
+        response.on("end", () => {
+          const { error } = JSON.parse(body) as { error: string }
+          resume(Effect.fail(new Refused({ status: response.statusCode!, error })))
+        })
+      })
+      socket.on("error", error => resume(Effect.fail(new Refused({ status: 0, error: error.message }))))
+      socket.once("open", () =>
+        resume(
+          Effect.succeed({
+            socket,
+            frames,
+            events: sessionId =>
+              frames.filter(isEvent).filter(event => sessionId === undefined || event.sessionId === sessionId),
+            ask,
+            get: <Type extends Answer["type"]>(type: Type, request: Asked) =>
+              Effect.flatMap(ask(request), answer =>
+                answer.type === type
+                  ? Effect.succeed(answer as AnswerOf<Type>)
+                  : Effect.die(new Error(`${request.type} was answered ${JSON.stringify(answer)}`))
+              ),
+            send: data => Effect.sync(() => socket.send(data)),
+            until,
+            untilEvent: (sessionId, matches) =>
+              until(frame => isEvent(frame) && frame.sessionId === sessionId && matches(frame)) as Effect.Effect<Event>,
+            closed: changes.until(() => Option.fromNullable(closed)),
+            isOpen: () => socket.readyState === WebSocket.OPEN
+          })
+        )
+      )
+      return Effect.sync(() => socket.terminate())
+    }),
+    ({ socket }) => Effect.sync(() => socket.terminate())
+  )
+
+/** Makes a session and tells its id. */
+export const createSession = (client: Client, fields: Partial<Extract<Asked, { type: "create_session" }>> = {}) =>
+  Effect.map(
+    client.get("session_created", { type: "create_session", agentType: "echo", ...fields }),
+    ({ session }) => session.id
+  )
+
+/** Sends a message and waits for the end of its turn; answers the turn's id. */
+export const completeTurn = (client: Client, sessionId: string, content: string) =>
+  Effect.gen(function* () {
+    const { turnId } = yield* client.get("accepted", { type: "send_message", sessionId, content })
+    yield* client.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
+    return turnId!
+  })
+
+/** The code of an error answer; the answer's type where it is none. */
+export const codeOf = (answer: Answer): string => (answer.type === "error" ? answer.error.code : answer.type)
