@@ -12,6 +12,7 @@ import { all } from "./cases/All.ts"
 import * as Findings from "./Findings.ts"
 import { Plan, type PlanShape } from "./Plan.ts"
 import { pinGenerator } from "./Process.ts"
+import * as Machine from "./report/Machine.ts"
 import * as Page from "./report/Page.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
@@ -43,17 +44,18 @@ const planOf = (given: Arguments.Arguments): Effect.Effect<PlanShape, BenchFaile
     return { names, rounds, seconds, warmUpSeconds, entries, service, directory, profiles }
   })
 
-/** What others do on the machine spoils figures; it is said beside them. */
-const unrest = Effect.sync((): Findings.Findings => {
-  const [, load = 0] = loadavg()
-  const remark = `The machine was not idle: its load average over the five minutes before was ${load.toFixed(1)}.`
-  return load < 0.5 ? Findings.none : { ...Findings.none, remarks: [remark] }
-})
+/** The machine as it is before anything is measured; what others do on it spoils figures, and is said beside them. */
+const machine = (directory: string) =>
+  Effect.sync((): Findings.Findings => {
+    const [, load = 0] = loadavg()
+    const unrest = `The machine was not idle: its load average over the five minutes before was ${load.toFixed(1)}.`
+    return { ...Findings.none, remarks: [...Machine.describe(directory), ...(load < 0.5 ? [] : [unrest])] }
+  })
 
 const measure = (given: Arguments.Arguments) =>
   Effect.gen(function* () {
-    const before = yield* unrest
     const plan = yield* planOf(given)
+    const before = yield* machine(plan.directory)
     yield* pinGenerator
     const wanted = all.filter(({ name }) => plan.names.length === 0 || plan.names.includes(name))
     // Each case has its servers to itself.

@@ -2,7 +2,6 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import type { Findings } from "../Findings.ts"
 import type { PlanShape } from "../Plan.ts"
-import * as Machine from "./Machine.ts"
 import * as Plot from "./Plot.ts"
 import * as Tables from "./Tables.ts"
 
@@ -15,9 +14,8 @@ const isGrowth = ({ name }: { readonly name: string }): boolean => name.startsWi
 
 const list = (lines: ReadonlyArray<string>): string => lines.map(line => `- ${line}`).join("\n")
 
-const conditions = ({ directory, entries, rounds, seconds, warmUpSeconds }: PlanShape, date: string) => [
-  ...Machine.describe(directory),
-  `Run of ${date}: ${rounds} rounds of ${seconds} s each after ${warmUpSeconds} s of load; the large store has ${entries.toLocaleString("en")} entries.`
+const conditions = ({ entries, rounds, seconds, warmUpSeconds }: PlanShape, date: string) => [
+  `Run of ${date}. Rounds: ${rounds}, of ${seconds} s each, after ${warmUpSeconds} s of load. The large store has ${entries.toLocaleString("en")} entries.`
 ]
 
 const section = (title: string, isWanted: boolean, ...parts: ReadonlyArray<string>): ReadonlyArray<string> =>
@@ -29,7 +27,7 @@ export const print = (findings: Findings, plan: PlanShape, date: string, withPlo
   const growth = findings.comparisons.filter(isGrowth)
   const plot = (file: string, about: string) => (withPlots ? [`![${about}](performance/${file})`] : [])
   return [
-    list([...conditions(plan, date), ...findings.remarks]),
+    list([...findings.remarks, ...conditions(plan, date)]),
     ...section("Goals", true, Tables.goals(findings)),
     ...section("Beside its peers", peers.length > 0, ...plot("peers.svg", "Throughput"), Tables.comparisons(peers)),
     ...section("With growth", growth.length > 0, ...plot("growth.svg", "Growth"), Tables.comparisons(growth)),

@@ -10,7 +10,7 @@ const titleHeight = 30
 const gap = 12
 
 /** Told apart also by those who see few colours (Okabe and Ito). */
-const colours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7"]
+const colours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00"]
 
 const escapes: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" }
 
