@@ -1,0 +1,66 @@
+/** What a line of input means. */
+import { Either, Schema } from "effect"
+
+/** A line that begins with a colon, or a message. */
+export type Command =
+  | { readonly do: "nothing" | "sessions" | "stop" | "start" | "interrupt" | "help" }
+  | { readonly do: "quit" }
+  | { readonly do: "files"; readonly path: string | undefined }
+  | { readonly do: "read" | "history"; readonly path: string }
+  | { readonly do: "at"; readonly path: string; readonly iteration: number }
+  | { readonly do: "say"; readonly content: string }
+
+/** A command that cannot be followed; the message says what is wrong. */
+export class WrongCommand extends Schema.TaggedError<WrongCommand>()("WrongCommand", { message: Schema.String }) {}
+
+/** The commands, as `:help` lists them. */
+export const commands: Readonly<Record<string, string>> = {
+  ":files [path]": "lists the files of the agent's workspace",
+  ":read <path>": "prints a file",
+  ":history <path>": "lists the iterations of a file",
+  ":at <path> <iteration>": "prints a file as it was at an iteration",
+  ":sessions": "lists your sessions",
+  ":start": "starts the agent",
+  ":stop": "stops the agent",
+  ":interrupt": "ends the turn before its time",
+  ":quit": "ends the client; the session stays",
+  ":help": "lists the commands"
+}
+
+/** What `:help` prints. */
+export const help: string = [
+  ...Object.entries(commands).map(([usage, meaning]) => `${usage.padEnd(26)}${meaning}`),
+  `${"anything else".padEnd(26)}is sent to the agent, or answers its question; a first colon is doubled to be sent`
+].join("\n")
+
+const refuse = (message: string) => Either.left(new WrongCommand({ message: `${message} :help lists all commands.` }))
+
+/** Understands a line. A message that is to begin with a colon begins with two. */
+export const parse = (line: string): Either.Either<Command, WrongCommand> => {
+  if (line.trim() === "") return Either.right({ do: "nothing" })
+  if (line.startsWith("::")) return Either.right({ do: "say", content: line.slice(1) })
+  if (!line.startsWith(":")) return Either.right({ do: "say", content: line })
+  const [, name = "", argument = ""] = /^:(\S*)\s*(.*?)\s*$/u.exec(line) ?? []
+  switch (name) {
+    case "sessions":
+    case "stop":
+    case "start":
+    case "interrupt":
+    case "quit":
+    case "help":
+      return argument === "" ? Either.right({ do: name }) : refuse(`:${name} takes nothing.`)
+    case "files":
+      return Either.right({ do: "files", path: argument === "" ? undefined : argument })
+    case "read":
+    case "history":
+      return argument === "" ? refuse(`:${name} needs a path.`) : Either.right({ do: name, path: argument })
+    case "at": {
+      const [, path, iteration] = /^(.*\S)\s+(\d{1,15})$/u.exec(argument) ?? []
+      return path === undefined
+        ? refuse(":at needs a path and the number of an iteration.")
+        : Either.right({ do: "at", path, iteration: Number(iteration) })
+    }
+    default:
+      return refuse(`There is no command :${name}.`)
+  }
+}

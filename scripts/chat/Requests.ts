@@ -1,0 +1,89 @@
+/** Turns that are under way and what the agent wants to know, followed through events. */
+import { Either } from "effect"
+import { type EventBody, turnEnds } from "../../src/Gateway/Protocol.ts"
+import { WrongCommand } from "./Command.ts"
+
+/** Something that the agent waits for. */
+export interface Open {
+  readonly kind: "question" | "approval"
+  readonly requestId: string
+  readonly turnId: string | undefined
+  readonly options: ReadonlyArray<unknown>
+}
+
+/** How the conversation stands. */
+export interface Standing {
+  /** Turns that have begun and not ended. */
+  readonly running: ReadonlySet<string>
+  /** The newest turns that have ended, each with how; at most {@link mostEnded}. */
+  readonly ended: ReadonlyMap<string, EventBody["type"]>
+  /** What the agent waits for, oldest first; at most {@link mostOpen}, the newest. */
+  readonly open: ReadonlyArray<Open>
+}
+
+/** Nothing has happened. */
+export const nothing: Standing = { running: new Set(), ended: new Map(), open: [] }
+
+const mostEnded = 256
+const mostOpen = 64
+
+const ends: ReadonlySet<string> = new Set(turnEnds)
+
+const without = <A>(set: ReadonlySet<A>, item: A): ReadonlySet<A> => new Set([...set].filter(other => other !== item))
+
+/** The standing after an event. */
+export const advance = (standing: Standing, event: EventBody): Standing => {
+  switch (event.type) {
+    case "turn_started":
+      return { ...standing, running: new Set([...standing.running, event.turnId]) }
+    case "turn_completed":
+    case "turn_errored":
+    case "turn_interrupted":
+      return {
+        running: without(standing.running, event.turnId),
+        ended: new Map([...standing.ended, [event.turnId, event.type] as const].slice(-mostEnded)),
+        open: standing.open.filter(({ turnId }) => turnId !== event.turnId)
+      }
+    case "question_requested":
+    case "approval_requested": {
+      const kind = event.type === "question_requested" ? "question" : "approval"
+      const options = event.type === "question_requested" ? (event.options ?? []) : []
+      const open: Open = { kind, requestId: event.requestId, turnId: event.turnId, options }
+      return { ...standing, open: [...standing.open, open].slice(-mostOpen) }
+    }
+    case "question_resolved":
+    case "approval_resolved":
+      return settle(standing, event.requestId)
+    default:
+      return standing
+  }
+}
+
+/** The standing when a request has been answered from here. */
+export const settle = (standing: Standing, requestId: string): Standing => ({
+  ...standing,
+  open: standing.open.filter(open => open.requestId !== requestId)
+})
+
+/** The standing when an answer did not get through: the request waits again, ahead of others. */
+export const reopen = (standing: Standing, open: Open): Standing => ({
+  ...standing,
+  open: [open, ...standing.open.filter(({ requestId }) => requestId !== open.requestId)]
+})
+
+/** Whether an event ends a turn. */
+export const isEnd = ({ type }: EventBody): boolean => ends.has(type)
+
+const yes = /^(?:y|yes|ok|approve|approved|allow)$/iu
+const no = /^(?:n|no|deny|denied)$/iu
+
+/** The answer that a line gives: of a question with options their number will do. */
+export const answerOf = ({ kind, options }: Open, line: string): Either.Either<unknown, WrongCommand> => {
+  const text = line.trim()
+  if (kind === "approval") {
+    if (yes.test(text)) return Either.right(true)
+    return no.test(text) ? Either.right(false) : Either.left(new WrongCommand({ message: "Answer yes or no." }))
+  }
+  const chosen = /^\d{1,4}$/.test(text) ? options[Number(text) - 1] : undefined
+  return Either.right(chosen === undefined || options.includes(text) ? text : chosen)
+}

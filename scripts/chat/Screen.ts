@@ -1,0 +1,86 @@
+/**
+ * What is on the screen, as far as the next event must know: text that comes piece by piece goes on where it was, and
+ * everything else gets lines of its own.
+ */
+import type { EventBody } from "../../src/Gateway/Protocol.ts"
+import { lineOf } from "./EventText.ts"
+import { clean, type Paint } from "./Text.ts"
+
+/** What the next event must know. */
+export interface Screen {
+  /** The text that the last piece belonged to. */
+  readonly block: string | undefined
+  readonly isAtLineStart: boolean
+  /** Texts of which pieces were shown, until they end; at most {@link mostBegun}, the oldest are forgotten. */
+  readonly begun: ReadonlySet<string>
+}
+
+/** The screen afterwards, and what to write. */
+export type Drawn = readonly [screen: Screen, text: string]
+
+/** A fresh screen. */
+export const empty: Screen = { block: undefined, isAtLineStart: true, begun: new Set() }
+
+const mostBegun = 256
+
+const remember = (begun: ReadonlySet<string>, block: string): ReadonlySet<string> =>
+  begun.has(block) ? begun : new Set([...begun, block].slice(-mostBegun))
+
+const forget = (begun: ReadonlySet<string>, block: string): ReadonlySet<string> =>
+  begun.has(block) ? new Set([...begun].filter(other => other !== block)) : begun
+
+/** Ends the line that something is in the middle of. */
+export const breakLine = (screen: Screen): Drawn => [
+  { ...screen, block: undefined, isAtLineStart: true },
+  screen.isAtLineStart ? "" : "\n"
+]
+
+/** Lines of their own. */
+export const drawLine = (screen: Screen, line: string): Drawn => {
+  const [next, lineEnd] = breakLine(screen)
+  return [next, `${lineEnd}${line}\n`]
+}
+
+const drawPiece = (screen: Screen, block: string, piece: string, style: (text: string) => string): Drawn => {
+  if (piece === "") return [screen, ""]
+  const [before, lineEnd] = screen.block === block ? [screen, ""] : breakLine(screen)
+  const text = clean(piece)
+  const next = {
+    block,
+    isAtLineStart: text === "" ? before.isAtLineStart : text.endsWith("\n"),
+    begun: remember(screen.begun, block)
+  }
+  return [next, `${lineEnd}${style(text)}`]
+}
+
+/** The end of a text: shown as a whole where no piece of it was. */
+const drawEnd = (screen: Screen, block: string, whole: string | undefined, style: (text: string) => string): Drawn => {
+  const isKnown = screen.begun.has(block)
+  const [shown, text] = isKnown ? ([screen, ""] as const) : drawPiece(screen, block, whole ?? "", style)
+  const [next, lineEnd] = shown.block === block ? breakLine(shown) : ([shown, ""] as const)
+  return [{ ...next, begun: forget(next.begun, block) }, `${text}${lineEnd}`]
+}
+
+const asItIs = (text: string): string => text
+
+/** What an event adds to the screen. */
+export const draw = (screen: Screen, event: EventBody, paint: Paint): Drawn => {
+  switch (event.type) {
+    case "text_delta":
+      return drawPiece(screen, `text ${event.messageId ?? ""}`, event.text, asItIs)
+    case "text_end":
+      return drawEnd(screen, `text ${event.messageId}`, event.text, asItIs)
+    case "thinking_delta":
+      return drawPiece(screen, `thinking ${event.thinkingId}`, event.text, paint.dim)
+    case "thinking_end":
+      return drawEnd(screen, `thinking ${event.thinkingId}`, event.text, paint.dim)
+    case "terminal_output":
+      return drawPiece(screen, `terminal ${event.terminalId}`, event.text, paint.dim)
+    case "turn_completed":
+      return breakLine(screen)
+    default: {
+      const line = lineOf(event, paint)
+      return line === undefined ? [screen, ""] : drawLine(screen, line)
+    }
+  }
+}

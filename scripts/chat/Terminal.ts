@@ -1,0 +1,105 @@
+/** Where lines come from and text goes to. */
+import * as readline from "node:readline"
+import { Context, Effect, Layer, Mailbox, Option } from "effect"
+
+/** What comes from the keyboard, or from a file. */
+export type Input = { readonly is: "line"; readonly text: string } | { readonly is: "interrupt" }
+
+/** Where lines come from and text goes to. */
+export class Terminal extends Context.Tag("causeway/chat/Terminal")<
+  Terminal,
+  {
+    /** Whether a person types; else lines come from a file or a pipe. */
+    readonly isInteractive: boolean
+    readonly hasColours: boolean
+    /** The next input; nothing at the end of all input. */
+    readonly next: Effect.Effect<Option.Option<Input>>
+    /** Writes text; waits where the reader of a pipe is slow. */
+    readonly write: (text: string) => Effect.Effect<void>
+    /** Says what does not belong to the conversation, with a line's end. */
+    readonly complain: (text: string) => Effect.Effect<void>
+    /** Shows a prompt in the line in which the cursor is, until something is written. */
+    readonly prompt: (text: string) => Effect.Effect<void>
+  }
+>() {}
+
+/** With so many lines waiting no more are read. */
+const enough = 64
+
+const drained = (stream: NodeJS.WriteStream): Effect.Effect<void> =>
+  Effect.async(resume => {
+    const done = () => {
+      stream.off("drain", done)
+      stream.off("close", done)
+      resume(Effect.void)
+    }
+    stream.on("drain", done)
+    stream.on("close", done)
+    return Effect.sync(() => {
+      stream.off("drain", done)
+      stream.off("close", done)
+    })
+  })
+
+/** Standard input and output. A reader of the output that goes away ends the input. */
+export const layer: Layer.Layer<Terminal> = Layer.scoped(
+  Terminal,
+  Effect.gen(function* () {
+    const { stdin, stdout, stderr } = process
+    const isInteractive = stdin.isTTY && stdout.isTTY
+    const mailbox = yield* Mailbox.make<Input>()
+    const lines = yield* Effect.acquireRelease(
+      Effect.sync(() => {
+        const lines = readline.createInterface({
+          input: stdin,
+          crlfDelay: Number.POSITIVE_INFINITY,
+          ...(isInteractive ? { output: stdout, terminal: true } : { terminal: false })
+        })
+        const waiting = () => Option.getOrElse(mailbox.unsafeSize(), () => 0)
+        lines.on("line", text => {
+          mailbox.unsafeOffer({ is: "line", text })
+          if (!isInteractive && waiting() >= enough) lines.pause()
+        })
+        lines.on("SIGINT", () => mailbox.unsafeOffer({ is: "interrupt" }))
+        lines.on("close", () => Effect.runSync(mailbox.end))
+        stdout.on("error", () => lines.close())
+        return lines
+      }),
+      lines => Effect.sync(() => lines.close())
+    )
+    let isPrompted = false
+    /** Makes room for text where the prompt is, which comes back with what was typed so far. */
+    const clear = (): void => {
+      if (!isPrompted) return
+      readline.cursorTo(stdout, 0)
+      readline.clearLine(stdout, 0)
+      isPrompted = false
+    }
+    return {
+      isInteractive,
+      hasColours: stdout.isTTY && stdout.hasColors(),
+      next: Effect.suspend(() => {
+        lines.resume()
+        return Effect.option(mailbox.take)
+      }),
+      write: text =>
+        Effect.suspend(() => {
+          if (text === "" || stdout.destroyed) return Effect.void
+          clear()
+          return stdout.write(text) ? Effect.void : drained(stdout)
+        }),
+      complain: text =>
+        Effect.sync(() => {
+          clear()
+          stderr.write(`${text}\n`)
+        }),
+      prompt: text =>
+        Effect.sync(() => {
+          if (!isInteractive) return
+          lines.setPrompt(text)
+          lines.prompt(true)
+          isPrompted = true
+        })
+    }
+  })
+)

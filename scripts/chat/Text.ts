@@ -1,0 +1,77 @@
+/** Text from elsewhere, made fit for a terminal. */
+
+/** Functions that colour text, or leave it as it is. */
+export interface Paint {
+  readonly dim: (text: string) => string
+  readonly bold: (text: string) => string
+  readonly red: (text: string) => string
+  readonly green: (text: string) => string
+  readonly yellow: (text: string) => string
+  readonly cyan: (text: string) => string
+}
+
+const asItIs = (text: string): string => text
+
+/** For files, pipes and terminals that show no colours. */
+export const plain: Paint = {
+  dim: asItIs,
+  bold: asItIs,
+  red: asItIs,
+  green: asItIs,
+  yellow: asItIs,
+  cyan: asItIs
+}
+
+const style =
+  (on: number, off: number) =>
+  (text: string): string =>
+    text === "" ? "" : `\u001b[${on}m${text}\u001b[${off}m`
+
+/** For terminals (ECMA-48, 8.3.117). */
+export const coloured: Paint = {
+  dim: style(2, 22),
+  bold: style(1, 22),
+  red: style(31, 39),
+  green: style(32, 39),
+  yellow: style(33, 39),
+  cyan: style(36, 39)
+}
+
+/** Control characters but for tab and line feed, and what turns the direction of writing. */
+const unsafe = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g
+
+const visible = (character: string): string => {
+  const code = character.charCodeAt(0)
+  if (character === "\r") return ""
+  if (code < 0x20) return String.fromCharCode(0x2400 + code)
+  return code === 0x7f ? "\u2421" : `<U+${code.toString(16).toUpperCase().padStart(4, "0")}>`
+}
+
+/**
+ * Makes what an agent says harmless: what would move the cursor, change the terminal or hide text is shown instead of
+ * obeyed. Pieces of a text may be cleaned one by one.
+ */
+export const clean = (text: string): string => text.replace(unsafe, visible)
+
+/** Characters and lines of one thing that are shown. */
+const most = { characters: 2000, lines: 20 }
+
+/** A text that is shown in part where it is long, and says so. */
+export const clip = (text: string): string => {
+  const lines = text.split("\n")
+  if (text.length <= most.characters && lines.length <= most.lines) return text
+  const shown = lines.slice(0, most.lines).join("\n").slice(0, most.characters)
+  // A surrogate without its other half is no character.
+  const whole = /[\ud800-\udbff]$/.test(shown) ? shown.slice(0, -1) : shown
+  return `${whole}… (${count(text.length)} characters)`
+}
+
+/** Any value in a line or a few: texts as they are, all else as JSON. */
+export const show = (value: unknown): string =>
+  clip(clean(typeof value === "string" ? value : (JSON.stringify(value) ?? "")))
+
+/** A whole number as readers like it. */
+export const count = (number: number): string => number.toLocaleString("en")
+
+/** Lines behind the first are moved to the right. */
+export const indent = (text: string): string => text.replace(/\n(?=.)/g, "\n  ")

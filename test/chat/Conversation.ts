@@ -1,0 +1,61 @@
+import { Effect, Exit, Layer, Option, Schedule } from "effect"
+import * as Chat from "../../scripts/chat/Chat.ts"
+import { type Input, Terminal } from "../../scripts/chat/Terminal.ts"
+import { Changes } from "../../src/Simulator/Changes.ts"
+
+/** What came of a conversation. */
+export interface Held {
+  readonly output: string
+  readonly exit: Exit.Exit<void, Chat.ChatFailed | Chat.Interrupted>
+}
+
+/** A line, another input, or a text that is waited for before the next. */
+export type Typed = string | Input | { readonly shown: string }
+
+const defaults: Omit<Chat.Options, "url"> = {
+  token: Option.none(),
+  session: Option.none(),
+  agentType: "assistant",
+  backOff: Schedule.recurs(100)
+}
+
+/** Holds a conversation by these lines, without colours. A person may interrupt and be prompted. */
+export const hold = (
+  options: Partial<Chat.Options> & Pick<Chat.Options, "url">,
+  lines: ReadonlyArray<Typed>,
+  isInteractive = false
+): Effect.Effect<Held> =>
+  Effect.gen(function* () {
+    const changes = new Changes()
+    let output = ""
+    let next = 0
+    const input: Effect.Effect<Option.Option<Input>> = Effect.suspend(() => {
+      const typed = lines[next++]
+      if (typed === undefined) return Effect.succeed(Option.none())
+      if (typeof typed === "string") return Effect.succeed(Option.some({ is: "line", text: typed }))
+      if ("is" in typed) return Effect.succeed(Option.some(typed))
+      const isShown = () => (output.includes(typed.shown) ? Option.some(undefined) : Option.none())
+      return Effect.zipRight(changes.until(isShown), input)
+    })
+    const write = (text: string) =>
+      Effect.sync(() => {
+        output += text
+        changes.notify()
+      })
+    const terminal = Layer.succeed(Terminal, {
+      isInteractive,
+      hasColours: false,
+      next: input,
+      write,
+      complain: text => write(`${text}\n`),
+      prompt: () => Effect.void
+    })
+    const exit = yield* Effect.exit(Effect.provide(Chat.run({ ...defaults, ...options }), terminal))
+    return { output, exit }
+  })
+
+/** Why a conversation failed. */
+export const failureOf = ({ exit }: Held): string | undefined =>
+  Exit.isFailure(exit) && exit.cause._tag === "Fail" && exit.cause.error._tag === "ChatFailed"
+    ? exit.cause.error.message
+    : undefined

@@ -1,0 +1,220 @@
+/** A gateway for tests of its client: it speaks the protocol from memory, and goes wrong as it is told to. */
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import { Effect, Option, type Scope } from "effect"
+import { type WebSocket, WebSocketServer } from "ws"
+import {
+  type Answer,
+  decodeRequest,
+  type ErrorCode,
+  type Event,
+  type EventBody,
+  encode,
+  errorAnswer,
+  event,
+  type Request,
+  type Session
+} from "../../src/Gateway/Protocol.ts"
+import { Changes } from "../../src/Simulator/Changes.ts"
+
+/** What the agent does on a message or an answer, in order. */
+export type Step =
+  | EventBody
+  /** Closes all connections with a code, or cuts them without one. What follows is kept for those who come back. */
+  | { readonly close: number | undefined }
+  /** Sends the newest event once more. */
+  | "again"
+  /** Sends a frame that belongs to no protocol. */
+  | { readonly frame: string }
+  /** Another history takes the place of this one. */
+  | { readonly reset: string }
+  /** Events up to this one are forgotten. */
+  | { readonly trim: number }
+
+export interface Behaviour {
+  readonly onMessage: (content: string, turnId: string) => ReadonlyArray<Step>
+  readonly onAnswer?: (answer: unknown, requestId: string) => ReadonlyArray<Step>
+  /** Refuses requests of a type. */
+  readonly refusals?: Readonly<Partial<Record<Request["type"], ErrorCode>>>
+  /** Answers no message, but closes with this code once it was taken in. */
+  readonly loseAnswers?: boolean
+  /** Refuses handshakes with a status. */
+  readonly status?: () => number | undefined
+}
+
+const traceId = "0123456789abcdef0123456789abcdef"
+
+/** The fake gateway's state, as tests see it. */
+export interface FakeGateway {
+  readonly url: string
+  readonly requests: ReadonlyArray<Request>
+  readonly connections: () => number
+  /** The `Authorization` headers and subprotocols of all handshakes. */
+  readonly handshakes: ReadonlyArray<{ readonly authorization: string | undefined; readonly protocol: string }>
+  /** Waits until the state is as asked. */
+  readonly until: (probe: (gateway: FakeGateway) => boolean) => Effect.Effect<void>
+  readonly perform: (steps: ReadonlyArray<Step>) => void
+}
+
+export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.async<FakeGateway & { readonly end: () => void }>(resume => {
+      const changes = new Changes()
+      const requests: Array<Request> = []
+      const handshakes: Array<{ authorization: string | undefined; protocol: string }> = []
+      const following = new Set<WebSocket>()
+      let log: Array<Event> = []
+      let epoch = "e_1"
+      let trimmed = 0
+      let turns = 0
+      let connections = 0
+
+      const head = () => log.at(-1)?.seq ?? trimmed
+      const session = (): Session => ({
+        id: "s_1",
+        tenant: "dev",
+        agentType: "assistant",
+        title: "",
+        state: "active",
+        instanceId: null,
+        createdAt: 0,
+        updatedAt: 0,
+        epoch,
+        headSeq: head()
+      })
+
+      const server = createServer((_, response) => response.writeHead(426).end())
+      const sockets = new WebSocketServer({ noServer: true })
+
+      const broadcast = (frame: string) => {
+        for (const socket of following) socket.send(frame)
+      }
+      const perform = (steps: ReadonlyArray<Step>) => {
+        for (const step of steps) {
+          if (step === "again") broadcast(encode(log.at(-1)!))
+          else if ("close" in step) {
+            for (const socket of sockets.clients) {
+              following.delete(socket)
+              if (step.close === undefined) socket.terminate()
+              else socket.close(step.close)
+            }
+          } else if ("frame" in step) broadcast(step.frame)
+          else if ("reset" in step) {
+            epoch = step.reset
+            log = []
+            trimmed = 0
+          } else if ("trim" in step) {
+            log = log.filter(({ seq }) => seq > step.trim)
+            trimmed = step.trim
+          } else {
+            const next = event({ sessionId: "s_1", seq: head() + 1, timestamp: 0, traceId }, step)
+            log.push(next)
+            broadcast(encode(next))
+          }
+        }
+      }
+
+      const answer = (socket: WebSocket, request: Request) => {
+        const say = (answer: Answer) => socket.send(encode(answer))
+        const { id } = request
+        const code = behaviour.refusals?.[request.type]
+        if (code !== undefined) return say(errorAnswer({ id, code, message: `no ${request.type}`, traceId }))
+        switch (request.type) {
+          case "create_session":
+            return say({ type: "session_created", id, session: session() })
+          case "subscribe": {
+            const after = request.afterSeq ?? 0
+            const recovered = (request.epoch === undefined || request.epoch === epoch) && after >= trimmed
+            say({ type: "subscribed", id, session: session(), epoch, headSeq: head(), recovered })
+            for (const one of log) if (!recovered || one.seq > after) socket.send(encode(one))
+            following.add(socket)
+            return
+          }
+          case "send_message": {
+            const turnId = `t${++turns}`
+            const steps = behaviour.onMessage(request.content, turnId)
+            if (behaviour.loseAnswers) return perform([{ close: undefined }, ...steps])
+            say({ type: "accepted", id, turnId })
+            return perform(steps)
+          }
+          case "answer":
+            say({ type: "accepted", id })
+            return perform(behaviour.onAnswer?.(request.answer, request.requestId) ?? [])
+          case "interrupt_turn":
+            say({ type: "accepted", id, turnId: `t${turns}` })
+            return perform([{ type: "turn_interrupted", turnId: `t${turns}` }])
+          case "list_files":
+            return say({ type: "file_list", id, entries: [{ path: request.path ?? "src", type: "directory" }] })
+          case "read_file":
+            return say({ type: "file_content", id, path: request.path, content: "now", encoding: "utf-8" })
+          case "file_at_iteration":
+            return say({
+              type: "file_content",
+              id,
+              path: request.path,
+              content: `then ${request.iteration}`,
+              encoding: "utf-8"
+            })
+          case "file_history":
+            return say({
+              type: "file_history_list",
+              id,
+              path: request.path,
+              iterations: [{ iteration: 1, timestamp: 0, size: 4, hash: "h" }]
+            })
+          case "list_sessions":
+            return say({ type: "session_list", id, sessions: [session()] })
+          case "ping":
+            return say({ type: "pong", id, timestamp: 0 })
+          case "unsubscribe":
+            return say({ type: "unsubscribed", id, sessionId: request.sessionId })
+          case "delete_session":
+            return say({ type: "session_deleted", id, sessionId: request.sessionId })
+          default:
+            return say({ type: "session", id, session: session() })
+        }
+      }
+
+      server.on("upgrade", (request, socket, rest) => {
+        handshakes.push({
+          authorization: request.headers.authorization,
+          protocol: request.headers["sec-websocket-protocol"] ?? ""
+        })
+        const status = behaviour.status?.()
+        if (status !== undefined) {
+          const body = '{"error":"not you"}'
+          socket.end(`HTTP/1.1 ${status} No\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`)
+          return
+        }
+        sockets.handleUpgrade(request, socket, rest, socket => {
+          connections++
+          socket.on("close", () => following.delete(socket))
+          socket.on("message", data => {
+            const request = decodeRequest(String(data))
+            if (request._tag === "Left") throw request.left
+            requests.push(request.right)
+            answer(socket, request.right)
+            changes.notify()
+          })
+          changes.notify()
+        })
+      })
+      server.listen(0, "127.0.0.1", () => {
+        const { port } = server.address() as AddressInfo
+        const gateway: FakeGateway & { readonly end: () => void } = {
+          url: `ws://127.0.0.1:${port}/ws`,
+          requests,
+          handshakes,
+          connections: () => connections,
+          until: probe => changes.until(() => (probe(gateway) ? Option.some(undefined) : Option.none())),
+          perform,
+          end: () => {
+            for (const socket of sockets.clients) socket.terminate()
+            server.close()
+          }
+        }
+        resume(Effect.succeed(gateway))
+      })
+    }),
+    gateway => Effect.sync(gateway.end)
+  )
