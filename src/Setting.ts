@@ -23,9 +23,13 @@ interface Options<A> {
   readonly default: A
 }
 
+/** A value as a message may show it: what stands before an `@` or in the query of an address may be a password. */
+const quoted = (text: string): string =>
+  JSON.stringify(text.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, "$1…@").replace(/\?.*$/s, "?…"))
+
 /**
  * A variable with a syntax of its own: `allowed` completes "… is not", and `shown` stands for the default in the
- * help. The value of a `secret` one is never quoted.
+ * help. The value of a `secret` one is never quoted, and of another no part that may hold a password.
  */
 export const declare = <A>(
   name: string,
@@ -39,7 +43,7 @@ export const declare = <A>(
       text.trim() === ""
         ? Either.right(options.default)
         : Either.fromOption(parse(text.trim()), () =>
-            ConfigError.InvalidData([], `${secret ? "the value" : JSON.stringify(text)} is not ${options.allowed}`)
+            ConfigError.InvalidData([], `${secret ? "the value" : quoted(text)} is not ${options.allowed}`)
           )
     ),
     Config.withDefault(options.default),
@@ -105,6 +109,26 @@ export const optionalDuration = (
         ),
         Option.some
       )
+  )
+
+/**
+ * A secret that goes into an `Authorization` header, never shown; nothing when it is not set. What no header could
+ * carry as one token (RFC 9110, 5.5 and RFC 6750, 2.1) is refused rather than never matched.
+ */
+export const optionalCredential = (
+  name: string,
+  options: { readonly description: string; readonly shown: string }
+): Config.Config<Option.Option<Redacted.Redacted>> =>
+  declare(
+    name,
+    {
+      description: options.description,
+      allowed: "visible ASCII without blanks",
+      default: Option.none<Redacted.Redacted>(),
+      shown: options.shown
+    },
+    text => (/^[\x21-\x7e]+$/.test(text) ? Option.some(Option.some(Redacted.make(text))) : Option.none()),
+    true
   )
 
 /** A secret that is never shown; nothing when it is not set. */

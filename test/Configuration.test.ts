@@ -87,6 +87,24 @@ describe("Configuration", () => {
     })
   )
 
+  it.effect("refuses keys that no header could carry, and passwords in addresses, without showing them", () =>
+    Effect.gen(function* () {
+      for (const name of ["KV_API_KEY", "KV_AGENT_API_KEY", "METRICS_TOKEN", "INFERENCE_API_KEY"]) {
+        const refused = yield* Effect.flip(load({ ...production, [name]: "open sesame" }))
+        assert.include(refused.message, `  ${name}: the value is not visible ASCII without blanks`)
+        assert.notInclude(refused.message, "sesame")
+      }
+      assert.deepStrictEqual(yield* problems({ ...production, AGENT_PLATFORM_API_KEY: "öffne" }), [
+        "AGENT_PLATFORM_API_KEY"
+      ])
+      for (const name of ["OTEL_EXPORTER_OTLP_ENDPOINT", "AGENT_PLATFORM_URL", "INFERENCE_URL"]) {
+        const refused = yield* Effect.flip(load({ ...production, [name]: "htp://u:sesame@h" }))
+        assert.include(refused.message, `  ${name}: "htp://…@h" is not an http or https URL`)
+        assert.notInclude(refused.message, "sesame")
+      }
+    })
+  )
+
   it.effect("warns of what is hardly meant", () =>
     Effect.gen(function* () {
       const warnings = (variables: Readonly<Record<string, string>>) =>

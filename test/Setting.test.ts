@@ -21,6 +21,7 @@ const text = Setting.string("TEST_TEXT", { description: "What", default: "none" 
 const word = Setting.oneOf("TEST_WORD", ["red", "green"], { description: "Which", default: "red" })
 const span = Setting.optionalDuration("TEST_SPAN", { description: "How long", shown: "for ever" })
 const secret = Setting.optionalSecret("TEST_SECRET", { description: "Hush", shown: "none" })
+const credential = Setting.optionalCredential("TEST_CREDENTIAL", { description: "Open", shown: "none" })
 const strictSecret = Setting.declare(
   "TEST_STRICT_SECRET",
   { description: "Hush", allowed: "a long secret", default: Option.none<Redacted.Redacted>(), shown: "none" },
@@ -95,6 +96,34 @@ describe("Setting", () => {
     expect(`${String(loaded)} ${JSON.stringify(loaded)}`).not.toContain("hunter2")
   })
 
+  it("takes for a credential only what a header can carry as one token", () => {
+    const visible = String.fromCharCode(...Array.from({ length: 0x5e }, (_, index) => 0x21 + index))
+    expect(load(credential, { TEST_CREDENTIAL: ` ${visible}\n` })).toEqual(
+      Either.right(Option.some(Redacted.make(visible)))
+    )
+    for (const value of ["hunter 2", "hunter\t2", "hunter\n2", "hünter2", "hunter\u00a02", "hunter\u007f2", "猎2"]) {
+      const said = message(credential, { TEST_CREDENTIAL: value })
+      expect(said).toContain("TEST_CREDENTIAL")
+      expect(said).toContain("the value is not visible ASCII without blanks")
+      expect(said).not.toContain(value)
+    }
+  })
+
+  it.each([
+    ["htp://u:SECRET@h", '"htp://…@h"'],
+    ["http://u:SEC/RET@h", '"http://…@h"'],
+    ["http://u:SEC\nRET@h:x/p", '"http://…@h:x/p"'],
+    ["http:u:SECRET@h", '"…@h"'],
+    ["SECRET@h", '"…@h"'],
+    ["http://h/?token=SECRET#x", '"http://h/?…"'],
+    ["http://h/?token=SECRET@x", '"http://…@x"'],
+    ["ftp://h/p", '"ftp://h/p"']
+  ])("does not show the password in %j", (value, shown) => {
+    const said = message(count, { TEST_COUNT: value })
+    expect(said).toContain(`${shown} is not a whole number`)
+    expect(said).not.toMatch(/SEC|RET/)
+  })
+
   it("reports all that is wrong together", () => {
     const said = message(Config.all({ count, flag, text, inner: Config.all([word, span]) }), {
       TEST_COUNT: "many",
@@ -117,6 +146,7 @@ describe("Setting", () => {
       { name: "TEST_WORD", description: "Which", allowed: "one of red, green", default: "red" },
       { name: "TEST_SPAN", description: "How long", default: "for ever" },
       { name: "TEST_SECRET", description: "Hush", default: "none" },
+      { name: "TEST_CREDENTIAL", description: "Open", allowed: "visible ASCII without blanks", default: "none" },
       { name: "TEST_STRICT_SECRET", default: "none" }
     ])
   })

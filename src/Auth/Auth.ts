@@ -24,11 +24,11 @@ export interface Keys {
 
 /** The credentials as configuration variables. */
 export const config: Config.Config<Keys> = Config.all({
-  write: Setting.optionalSecret("KV_API_KEY", {
+  write: Setting.optionalCredential("KV_API_KEY", {
     description: "Credential that reads and writes; required outside dev mode",
     shown: "none"
   }),
-  read: Setting.optionalSecret("KV_AGENT_API_KEY", {
+  read: Setting.optionalCredential("KV_AGENT_API_KEY", {
     description: "Credential that only reads; there is none when empty",
     shown: "none"
   })

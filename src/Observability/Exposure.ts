@@ -22,7 +22,7 @@ export const config: Config.Config<Pick<ExposureShape, "prometheus" | "token">> 
     description: "Whether /metrics answers, in the Prometheus text format",
     default: false
   }),
-  token: Setting.optionalSecret("METRICS_TOKEN", {
+  token: Setting.optionalCredential("METRICS_TOKEN", {
     description: "Bearer token that /metrics wants; without one it is open",
     shown: "none"
   })

@@ -92,7 +92,7 @@ export const config: Config.Config<Settings> = Config.all({
     description: "Base address of the agent platform; sessions cannot be activated without it",
     shown: "none"
   }),
-  apiKey: Setting.optionalSecret("AGENT_PLATFORM_API_KEY", {
+  apiKey: Setting.optionalCredential("AGENT_PLATFORM_API_KEY", {
     description: "Bearer credential for the agent platform",
     shown: "none"
   }).pipe(Config.map(Option.filter(key => Redacted.value(key) !== "")))

@@ -62,7 +62,7 @@ export const config: Config.Config<Settings> = Config.all({
     description: "Base address of the inference proxy",
     default: defaultUrl
   }),
-  apiKey: Setting.optionalSecret("INFERENCE_API_KEY", {
+  apiKey: Setting.optionalCredential("INFERENCE_API_KEY", {
     description: "Bearer credential for the inference proxy; there is no inference without it",
     shown: "none"
   }).pipe(Config.map(Option.filter(key => Redacted.value(key) !== "")))
