@@ -1,0 +1,166 @@
+import { assert, layer } from "@effect/vitest"
+import { Deferred, Effect, Fiber, Random } from "effect"
+import * as Simulator from "../../src/Simulator/Simulator.ts"
+import * as Environment from "../process/Environment.ts"
+import * as Service from "../process/Service.ts"
+import * as Client from "./survival/Client.ts"
+import { secret, token } from "./survival/Token.ts"
+import { Witness } from "./survival/Witness.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+const sessionCount = soak > 1 ? 200 : 20
+const kills = soak > 1 ? 10 : 3
+
+/** Each connection has a bound of messages a second, which these turns stay below. */
+const sessionsOfConnection = 10
+
+/** Events of all sessions in a second, about, however many there are. */
+const eventsPerSecond = 2000
+
+const tenant = "acme"
+
+const message = (random: Random.Random): Effect.Effect<string> =>
+  Effect.gen(function* () {
+    const kind = yield* random.next
+    if (kind < 0.7) return `/long ${yield* random.nextIntBetween(5, 60)}`
+    return kind < 0.85 ? "some words to echo" : "/hang"
+  })
+
+/** Turn after turn in one session, until the gateway is gone; some are interrupted. */
+const talk = (client: Client.Client, sessionId: string, witness: Witness, random: Random.Random) =>
+  Effect.gen(function* () {
+    for (;;) {
+      const content = yield* message(random)
+      const { turnId = "" } = yield* client.get("accepted", id => ({ type: "send_message", id, sessionId, content }))
+      witness.accept(sessionId, turnId)
+      if (content === "/hang") {
+        yield* client.get("accepted", id => ({ type: "interrupt_turn", id, sessionId, turnId }))
+      }
+      yield* client.ended(turnId)
+    }
+  })
+
+const groups = (sessions: ReadonlyArray<string>): ReadonlyArray<ReadonlyArray<string>> =>
+  Array.from({ length: Math.ceil(sessions.length / sessionsOfConnection) }, (_, index) =>
+    sessions.slice(index * sessionsOfConnection, (index + 1) * sessionsOfConnection)
+  )
+
+layer(Environment.layer, { excludeTestServices: true })("a gateway that is killed", it => {
+  it.scoped(
+    "keeps what anybody has seen, ends each turn once, leaves no session stuck and no instance behind",
+    () =>
+      Effect.gen(function* () {
+        const random = Random.make("survival")
+        const simulator = yield* Simulator.make({
+          seed: "survival",
+          pace: `${(1000 * sessionCount) / eventsPerSecond} millis`,
+          limits: { instances: 3 * sessionCount, history: 100_000 }
+        })
+        const directory = yield* Environment.temporaryDirectory
+        const bearer = yield* token(tenant)
+        const witness = new Witness()
+        const start = Effect.map(
+          Service.start({
+            directory,
+            env: {
+              AGENT_PLATFORM_URL: simulator.platformUrl,
+              GATEWAY_JWT_SECRET: secret,
+              SESSION_HISTORY_EVENTS: "1000000",
+              LOG_LEVEL: "info"
+            }
+          }),
+          service => ({ ...service, url: `${service.url.replace("http", "ws")}/ws` })
+        )
+
+        const sessions = yield* Effect.scoped(
+          Effect.gen(function* () {
+            const service = yield* start
+            const client = yield* Client.connect(service.url, bearer, witness)
+            const create = client.get("session_created", id => ({ type: "create_session", id, agentType: "echo" }))
+            const made = yield* Effect.replicateEffect(create, sessionCount)
+            yield* service.end("SIGKILL")
+            return made.map(({ session }) => session.id)
+          })
+        )
+
+        for (let round = 0; round < kills; round++) {
+          // Early kills hit activations and replays, late ones streams.
+          const enough = Math.ceil(Math.exp((yield* random.next) * Math.log(eventsPerSecond * 2)))
+          yield* Effect.scoped(
+            Effect.gen(function* () {
+              const service = yield* start
+              const reached = yield* Deferred.make<void>()
+              let left = enough
+              const onFrame = () => {
+                if (--left === 0) Deferred.unsafeDone(reached, Effect.void)
+              }
+              const clients = yield* Effect.forEach(groups(sessions), (group, index) =>
+                Effect.forkScoped(
+                  Effect.gen(function* () {
+                    const client = yield* Client.connect(service.url, bearer, witness, onFrame)
+                    yield* Effect.forEach(
+                      group,
+                      sessionId =>
+                        Effect.zipRight(
+                          client.follow(sessionId),
+                          talk(client, sessionId, witness, Random.make(`${round} ${index} ${sessionId}`))
+                        ),
+                      { concurrency: "unbounded", discard: true }
+                    )
+                  }).pipe(Effect.catchTag("Gone", () => Effect.void))
+                )
+              )
+              // A client that ends before the gateway does has been refused something.
+              yield* Effect.raceFirst(
+                Deferred.await(reached),
+                Effect.zipRight(Fiber.joinAll(clients), Effect.dieMessage("The gateway was gone early"))
+              )
+              yield* service.end("SIGKILL")
+              yield* Fiber.joinAll(clients)
+            })
+          )
+        }
+
+        const service = yield* start
+        const whole = new Witness()
+        yield* Effect.forEach(
+          groups(sessions),
+          group =>
+            Effect.gen(function* () {
+              const resuming = yield* Client.connect(service.url, bearer, witness)
+              yield* Effect.forEach(
+                group,
+                sessionId =>
+                  Effect.gen(function* () {
+                    yield* resuming.follow(sessionId)
+                    const { turnId = "" } = yield* resuming.get("accepted", id => ({
+                      type: "send_message",
+                      id,
+                      sessionId,
+                      content: "Are you there?"
+                    }))
+                    witness.accept(sessionId, turnId)
+                    assert.strictEqual(yield* resuming.ended(turnId), "turn_completed")
+                  }),
+                { concurrency: "unbounded", discard: true }
+              )
+              // Whoever comes new is told the same from the first event on.
+              const fresh = yield* Client.connect(service.url, bearer, whole)
+              yield* Effect.forEach(group, fresh.follow, { concurrency: "unbounded", discard: true })
+            }),
+          { concurrency: 4, discard: true }
+        )
+        const problems = sessions.flatMap(sessionId => witness.judge(sessionId, whole.history(sessionId)))
+        assert.deepStrictEqual([...witness.contradictions, ...whole.contradictions, ...problems], [])
+        assert.isAbove(witness.count, sessionCount * 10)
+
+        // Each session has the instance of its last turn, and what earlier ones had was given back.
+        const { created, instances } = yield* simulator.awaitState(({ instances }) => instances.length <= sessionCount)
+        assert.strictEqual(instances.length, sessionCount)
+        assert.isAbove(created, sessionCount)
+        yield* service.end("SIGTERM")
+        yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      }),
+    120_000 * soak
+  )
+})

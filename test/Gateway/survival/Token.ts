@@ -1,0 +1,16 @@
+import { Clock, Effect } from "effect"
+import { SignJWT } from "jose"
+
+/** The secret that gateways under test verify tokens with. */
+export const secret = "a secret of at least thirty-two bytes"
+
+/** A token that is valid for an hour. */
+export const token = (tenant: string, sub = "tester"): Effect.Effect<string> =>
+  Effect.flatMap(Clock.currentTimeMillis, now =>
+    Effect.promise(() =>
+      new SignJWT({ tenant, sub })
+        .setProtectedHeader({ alg: "HS256" })
+        .setExpirationTime(Math.floor(now / 1000) + 3600)
+        .sign(new TextEncoder().encode(secret))
+    )
+  )
