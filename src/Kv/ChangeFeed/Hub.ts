@@ -150,7 +150,7 @@ export const make = (
         Effect.gen(function* () {
           const now = yield* Clock.currentTimeMillis
           const socket = yield* handshake.shake(upgrade)
-          watchers.add(socket, query, first, now, onClose)
+          watchers.add(socket, upgrade.socket, query, first, now, onClose)
           if (draining.hasBegun()) yield* closeAll
         })
     }

@@ -1,3 +1,4 @@
+import type { Duplex } from "node:stream"
 import type { WebSocket } from "ws"
 import type { ChangeQuery } from "../ChangeLog.ts"
 
@@ -30,6 +31,11 @@ export type Phase = "live" | "ahead" | "behind" | "blocked" | "closing"
 /** One WebSocket that follows the log. */
 export interface Watcher {
   readonly socket: WebSocket
+  /**
+   * What the WebSocket runs over. Frames that many followers share are written here, in one piece and one system
+   * call each. They cannot fall into another frame: without compression `ws` writes each of its own at once and whole.
+   */
+  readonly wire: Duplex
   readonly tenant: string
   readonly limit: number
   readonly written: () => void

@@ -1,12 +1,12 @@
+import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
 import type { ChangeQuery } from "../ChangeLog.ts"
+import { heartbeatFrame, pageFrame } from "./Frame.ts"
 import { Page } from "./Page.ts"
 import { closeCodes, type Group, timing, type Watcher } from "./Watcher.ts"
 
 /** Pings without any sign of life, after which a follower is given up. */
 const unansweredPings = 2
-
-const text = { binary: false }
 
 /**
  * All WebSockets that follow the log, without effects: time (epoch milliseconds) is passed in, and pages are brought.
@@ -58,10 +58,11 @@ export class Watchers {
     return least
   }
 
-  /** Takes a WebSocket in, with the first page for it. `onClose` is called once, when it is closed. */
-  add(socket: WebSocket, query: ChangeQuery, first: Page, now: number, onClose: () => void): void {
+  /** Takes in a WebSocket over a wire, with the first page for it. `onClose` is called once, when it is closed. */
+  add(socket: WebSocket, wire: Duplex, query: ChangeQuery, first: Page, now: number, onClose: () => void): void {
     const watcher: Watcher = {
       socket,
+      wire,
       tenant: query.tenant,
       limit: query.limit,
       written: () => this.drained(watcher),
@@ -138,12 +139,12 @@ export class Watchers {
   tick(now: number): void {
     const heartbeats = new Map<number, Buffer>()
     const heartbeat = (lastSeq: number): Buffer => {
-      const known = heartbeats.get(lastSeq) ?? Buffer.from(`{"type":"heartbeat","lastSeq":${lastSeq}}`)
+      const known = heartbeats.get(lastSeq) ?? heartbeatFrame(lastSeq)
       heartbeats.set(lastSeq, known)
       return known
     }
     for (const watcher of this.all) {
-      const { phase, since, socket } = watcher
+      const { phase, since, socket, wire } = watcher
       if (phase === "closing") {
         if (now - since >= timing.close) socket.terminate()
       } else if (socket.readyState !== WebSocket.OPEN) {
@@ -162,7 +163,7 @@ export class Watchers {
         }
         if (now - watcher.lastSent >= timing.heartbeat) {
           watcher.lastSent = now
-          socket.send(heartbeat(phase === "live" ? this.common : watcher.cursor), text)
+          wire.write(heartbeat(phase === "live" ? this.common : watcher.cursor))
         }
       }
     }
@@ -212,7 +213,7 @@ export class Watchers {
 
   /** Sends a page, unless it tells nothing. The follower may be blocked by it. */
   private deliver(watcher: Watcher, page: Page, now: number): void {
-    const { socket } = watcher
+    const { socket, wire } = watcher
     if (watcher.phase === "closing") return
     if (socket.readyState !== WebSocket.OPEN) {
       this.startClosing(watcher, now)
@@ -222,8 +223,8 @@ export class Watchers {
     watcher.cursor = page.lastSeq
     if (!tells) return
     watcher.lastSent = now
-    socket.send(page.frame, text, watcher.written)
-    if (socket.bufferedAmount <= this.unsentBytes) return
+    wire.write(pageFrame(page), watcher.written)
+    if (wire.writableLength <= this.unsentBytes) return
     this.leave(watcher)
     watcher.phase = "blocked"
     watcher.since = now
@@ -231,7 +232,7 @@ export class Watchers {
 
   /** Called whenever something sent has left for the network. */
   private drained(watcher: Watcher): void {
-    if (watcher.phase !== "blocked" || watcher.socket.bufferedAmount > this.unsentBytes) return
+    if (watcher.phase !== "blocked" || watcher.wire.writableLength > this.unsentBytes) return
     watcher.unanswered = 0
     // Whatever happened to the log meanwhile, a page read from the cursor tells it.
     watcher.phase = "behind"

@@ -1,0 +1,67 @@
+import { once } from "node:events"
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, FastCheck as fc } from "effect"
+import { WebSocket, WebSocketServer } from "ws"
+import { heartbeatFrame, pageFrame, textFrame } from "../../src/Kv/ChangeFeed/Frame.ts"
+
+/** What a client makes of frames that are written under the WebSocket, between others that it writes itself. */
+const received = (frames: ReadonlyArray<Buffer>): Effect.Effect<ReadonlyArray<string>> =>
+  Effect.promise(async () => {
+    const sockets = new WebSocketServer({ noServer: true, clientTracking: false, perMessageDeflate: false })
+    const server = createServer().on("upgrade", (request, socket, head) =>
+      sockets.handleUpgrade(request, socket, head, webSocket => {
+        for (const frame of frames) {
+          webSocket.ping("between")
+          socket.write(frame)
+        }
+        webSocket.close(1000)
+      })
+    )
+    await once(server.listen(0, "127.0.0.1"), "listening")
+    const messages: Array<string> = []
+    const client = new WebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`)
+    client.on("message", (data, isBinary) => messages.push(isBinary ? "binary" : String(data)))
+    const [code] = await once(client, "close")
+    expect(code).toBe(1000)
+    server.close()
+    return messages
+  })
+
+describe("Frame", () => {
+  it.live("is read by a client as the text that it was made of, whatever its length", () =>
+    Effect.gen(function* () {
+      const lengths = [0, 1, 125, 126, 127, 65_535, 65_536, 200_000]
+      const texts = lengths.flatMap(length => [
+        "x".repeat(length),
+        `${"é".repeat(length >> 1)}${"y".repeat(length % 2)}`
+      ])
+      expect(yield* received(texts.map(textFrame))).toEqual(texts)
+    })
+  )
+
+  it.live("holds a page or a heartbeat as JSON", () =>
+    Effect.gen(function* () {
+      const page = { changes: '[{"seq":7}]', count: 1, lastSeq: 9 }
+      const messages = yield* received([pageFrame(page), heartbeatFrame(9)])
+      expect(messages.map(message => JSON.parse(message))).toEqual([
+        { type: "changes", changes: [{ seq: 7 }], lastSeq: 9 },
+        { type: "heartbeat", lastSeq: 9 }
+      ])
+      expect(pageFrame(page)).toBe(pageFrame(page))
+    })
+  )
+
+  it("has exactly the bytes of its head and its text", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "binary", maxLength: 300 }), text => {
+        const frame = textFrame(text)
+        const bytes = Buffer.from(text)
+        expect(frame[0]).toBe(0x81)
+        expect(frame.subarray(frame.length - bytes.length).equals(bytes)).toBe(true)
+        expect(frame.length - bytes.length).toBe(bytes.length < 126 ? 2 : 4)
+      })
+    )
+  })
+})
