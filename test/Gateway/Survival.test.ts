@@ -40,7 +40,8 @@ const talk = (client: Client.Client, sessionId: string, witness: Witness, random
     }
   })
 
-const groups = (sessions: ReadonlyArray<string>): ReadonlyArray<ReadonlyArray<string>> =>
+/** One group for each connection. */
+const groups = <A>(sessions: ReadonlyArray<A>): ReadonlyArray<ReadonlyArray<A>> =>
   Array.from({ length: Math.ceil(sessions.length / sessionsOfConnection) }, (_, index) =>
     sessions.slice(index * sessionsOfConnection, (index + 1) * sessionsOfConnection)
   )
@@ -75,11 +76,16 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
         const sessions = yield* Effect.scoped(
           Effect.gen(function* () {
             const service = yield* start
-            const client = yield* Client.connect(service.url, bearer, witness)
-            const create = client.get("session_created", id => ({ type: "create_session", id, agentType: "echo" }))
-            const made = yield* Effect.replicateEffect(create, sessionCount)
+            const made = yield* Effect.forEach(groups(Array.from({ length: sessionCount })), group =>
+              Effect.gen(function* () {
+                const client = yield* Client.connect(service.url, bearer, witness)
+                return yield* Effect.forEach(group, () =>
+                  client.get("session_created", id => ({ type: "create_session", id, agentType: "echo" }))
+                )
+              })
+            )
             yield* service.end("SIGKILL")
-            return made.map(({ session }) => session.id)
+            return made.flat().map(({ session }) => session.id)
           })
         )
 

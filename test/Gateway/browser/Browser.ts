@@ -1,0 +1,65 @@
+/** A browser as people have it, and pages for it. */
+import { existsSync, readFileSync } from "node:fs"
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import { Effect, type Scope } from "effect"
+import { type BrowserContext, chromium, type Page } from "playwright-core"
+import * as Environment from "../../process/Environment.ts"
+
+const executablePath = "/usr/bin/chromium"
+
+/** Why there is no browser; nothing where there is one. */
+export const absence: string | undefined = existsSync(executablePath)
+  ? undefined
+  : `skipped: there is no ${executablePath} (Debian: chromium)`
+
+/** What a browser does of its own accord is switched off. */
+const args = [
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync"
+]
+
+/** A browser with a profile of its own, until the scope closes. */
+export const launch = Effect.gen(function* () {
+  const profile = yield* Environment.temporaryDirectory
+  return yield* Effect.acquireRelease(
+    Effect.promise(() => chromium.launchPersistentContext(profile, { executablePath, args })),
+    browser => Effect.promise(() => browser.close())
+  )
+})
+
+/** Serves the test's page; answers its origin, which is another for each call. */
+export const serve: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(
+  Effect.async<{ readonly origin: string; readonly close: () => void }>(resume => {
+    const html = readFileSync(new URL("./page.html", import.meta.url))
+    const server = createServer((_, response) => {
+      response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end(html)
+    })
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as AddressInfo
+      const close = () => {
+        server.close()
+        server.closeAllConnections()
+      }
+      resume(Effect.succeed({ origin: `http://127.0.0.1:${port}`, close }))
+    })
+  }),
+  ({ close }) => Effect.sync(close)
+).pipe(Effect.map(({ origin }) => origin))
+
+/** Opens the test's page in a tab of its own, until the scope closes. */
+export const visit = (browser: BrowserContext, origin: string): Effect.Effect<Page, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.promise(() => browser.newPage()),
+    page => Effect.promise(() => page.close())
+  ).pipe(Effect.tap(page => Effect.promise(() => page.goto(origin))))
+
+/** Calls one of the page's functions; what comes back is JSON. */
+export const call = (page: Page, name: string, ...args: ReadonlyArray<unknown>): Effect.Effect<unknown> =>
+  Effect.promise(() => page.evaluate(`client.${name}(...${JSON.stringify(args)})`))
