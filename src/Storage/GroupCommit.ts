@@ -1,5 +1,6 @@
 import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
+import type { Outage } from "./Outage.ts"
 
 /** What a write weighs against the bounds of a group and of the queue. */
 export interface Weight {
@@ -31,6 +32,8 @@ export interface Options<A, B, E> {
     readonly millis: number
     readonly outcome: "ok" | "failed"
   }) => void
+  /** Told when writes fail, be it one of a group, and when a whole group was committed. */
+  readonly outage?: Outage
 }
 
 export interface GroupCommit<A, B, E> {
@@ -183,13 +186,16 @@ export const make = <A, B, E = never>(
         )
       ).pipe(
         Effect.exit,
-        Effect.map(exit =>
+        Effect.flatMap(exit => {
           settle(
             Exit.isFailure(exit) && Cause.isInterruptedOnly(exit.cause)
               ? Exit.fail(new StoreUnavailable({ reason: "the commit was interrupted" }))
               : exit
           )
-        )
+          if (options.outage === undefined) return Effect.void
+          const failure = failureOf(exit)
+          return failure === undefined ? options.outage.over : options.outage.failed(failure)
+        })
       )
     })
 
@@ -204,11 +210,17 @@ export const make = <A, B, E = never>(
     const watchdog = Effect.forever(
       Effect.gen(function* () {
         yield* queue.until(() => queue.flight !== undefined && !queue.stuck)
-        const flight = queue.flight!
+        const flight = queue.flight
+        // A group that came back at once is gone before this fiber has its turn.
+        if (flight === undefined) return
         const now = yield* Clock.currentTimeMillis
         const left = flight.startedAt + patience - now
         if (left > 0) yield* Effect.sleep(left)
-        else if (queue.flight === flight && !queue.stuck) queue.giveUp(`a commit takes longer than ${patience} ms`)
+        else if (queue.flight === flight && !queue.stuck) {
+          const reason = `a commit takes longer than ${patience} ms`
+          queue.giveUp(reason)
+          yield* options.outage?.failed(Cause.fail(new StoreUnavailable({ reason }))) ?? Effect.void
+        }
       })
     )
 
@@ -236,4 +248,15 @@ export const make = <A, B, E = never>(
 const outcomeOf = <B, E>(outcome: Either.Either<B, E> | undefined): Exit.Exit<B, E | StoreUnavailable> => {
   if (outcome === undefined) return Exit.fail(new StoreUnavailable({ reason: "the commit lost sight of a write" }))
   return Either.isRight(outcome) ? Exit.succeed(outcome.right) : Exit.fail(outcome.left)
+}
+
+/** What kept a group, or the first of its writes, from being committed. */
+const failureOf = <B, E>(
+  exit: Exit.Exit<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>
+): Cause.Cause<StoreUnavailable> | undefined => {
+  if (Exit.isFailure(exit)) return exit.cause
+  for (const outcome of exit.value) {
+    if (Either.isLeft(outcome) && outcome.left instanceof StoreUnavailable) return Cause.fail(outcome.left)
+  }
+  return undefined
 }

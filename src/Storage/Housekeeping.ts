@@ -5,6 +5,7 @@ import { type Config, type Duration, Effect, Layer, Option, Schedule } from "eff
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 import * as Setting from "../Setting.ts"
+import * as Outage from "./Outage.ts"
 
 /** How long change records are kept; for ever where it is not set. */
 export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.optionalDuration("CHANGES_RETENTION", {
@@ -12,23 +13,11 @@ export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.o
   shown: "for ever"
 })
 
-/** Repeats a chore for ever. The log hears of the first failure of an outage, and of its end. */
+/** Repeats a chore for ever, whatever becomes of it. The log hears of the first failure of an outage, and of its end. */
 const chore = (name: string, pause: Duration.DurationInput, work: Effect.Effect<number, StoreUnavailable>) =>
   Effect.suspend(() => {
-    let isFailing = false
-    return work.pipe(
-      Effect.matchEffect({
-        onFailure: error => {
-          if (isFailing) return Effect.void
-          isFailing = true
-          return Effect.annotateLogs(Effect.logWarning(`${name} fails until the store is back`), "reason", error.reason)
-        },
-        onSuccess: () => {
-          if (!isFailing) return Effect.void
-          isFailing = false
-          return Effect.logInfo(`${name} works again`)
-        }
-      }),
+    const outage = Outage.make(name)
+    return Effect.matchCauseEffect(work, { onFailure: outage.failed, onSuccess: () => outage.over }).pipe(
       Effect.repeat(Schedule.spaced(pause))
     )
   })

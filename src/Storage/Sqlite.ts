@@ -1,16 +1,17 @@
 /**
  * The store in one SQLite database: reads on the main thread, writes in groups on a thread of their own.
  */
-import { Clock, type ConfigError, Context, Duration, Effect, Either, Layer, Option, type Scope } from "effect"
+import { Clock, type ConfigError, Context, Duration, Effect, Either, Layer, Option, Schema, type Scope } from "effect"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
 import type { Committed, Write } from "../Kv/Write.ts"
 import * as StoreMetrics from "../Observability/StoreMetrics.ts"
 import * as Setting from "../Setting.ts"
 import * as GroupCommit from "./GroupCommit.ts"
+import * as Outage from "./Outage.ts"
 import { Signal } from "./Signal.ts"
 import type { Lock } from "./Sqlite/Lock.ts"
-import type { Outcome, Reply, Request } from "./Sqlite/Messages.ts"
+import type { Away, Outcome, Reply, Request } from "./Sqlite/Messages.ts"
 import { open } from "./Sqlite/Opening.ts"
 import { Reader } from "./Sqlite/Reader.ts"
 import { filesIn } from "./Sqlite/StoreFile.ts"
@@ -37,6 +38,9 @@ const patience = 1800
 const expiryPortion = 500
 const trimPortion = 200
 
+/** The writer failed by a fault of its own; the message has the stack. It never leaves this file as a failure. */
+class WriterDefect extends Schema.TaggedError<WriterDefect>()("WriterDefect", { message: Schema.String }) {}
+
 /** The ports of a store in a directory, which belongs to it until the scope closes. */
 export const make = (options: Options): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
@@ -50,16 +54,17 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
     if (opened._tag === "Away") {
       return yield* new StoreRefused({ file, reason: `cannot be opened for writing (${opened.reason})` })
     }
-    const group = yield* GroupCommit.make<Write, Committed, PreconditionFailed | StoreUnavailable>({
+    const group = yield* GroupCommit.make<Write, Committed, WriteError>({
       commit: (writes, now) => Effect.flatMap(port.send({ kind: "commit", writes, now }), outcomesOf),
       weigh,
-      observe: StoreMetrics.observe
+      observe: StoreMetrics.observe,
+      outage: Outage.make("writing")
     })
 
     const maintenance = yield* Effect.makeSemaphore(1)
     const ask = (request: Request): Effect.Effect<number, StoreUnavailable> =>
       Effect.flatMap(port.send(request), reply =>
-        reply._tag === "Done" ? Effect.succeed(reply.count) : new StoreUnavailable({ reason: reply.reason })
+        reply._tag === "Done" ? Effect.succeed(reply.count) : failureOf(reply)
       ).pipe(
         Effect.timeoutFail({
           duration: patience,
@@ -87,7 +92,7 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
           }))
         ),
       listAll: selection => reader.listAll(selection),
-      commit: write => group.submit(write),
+      commit: write => Effect.catchTag(group.submit(write), "WriterDefect", Effect.die),
       ready: Effect.gen(function* () {
         if (group.isStuck()) return false
         const reply = yield* port.send({ kind: "probe" })
@@ -162,11 +167,14 @@ const weigh = ({ operations }: Write): GroupCommit.Weight => {
 }
 
 const outcomesOf = (reply: Reply) =>
-  reply._tag === "Away"
-    ? Effect.fail(new StoreUnavailable({ reason: reply.reason }))
-    : Effect.succeed(reply.outcomes.map(outcomeOf))
+  reply._tag === "Away" ? failureOf(reply) : Effect.succeed(reply.outcomes.map(outcomeOf))
 
-const outcomeOf = (outcome: Outcome): Either.Either<Committed, PreconditionFailed | StoreUnavailable> => {
+const failureOf = ({ obstacle, reason }: Away): Effect.Effect<never, StoreUnavailable> =>
+  obstacle === "defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })
+
+type WriteError = PreconditionFailed | StoreUnavailable | WriterDefect
+
+const outcomeOf = (outcome: Outcome): Either.Either<Committed, WriteError> => {
   switch (outcome._tag) {
     case "Committed":
       return Either.right(outcome.committed)
@@ -174,6 +182,8 @@ const outcomeOf = (outcome: Outcome): Either.Either<Committed, PreconditionFaile
       return Either.left(new PreconditionFailed({ index: outcome.index, currentVersion: outcome.currentVersion }))
     case "Failed":
       return Either.left(new StoreUnavailable({ reason: outcome.reason }))
+    case "Defect":
+      return Either.left(new WriterDefect({ message: outcome.reason }))
   }
 }
 

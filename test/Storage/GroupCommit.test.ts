@@ -102,6 +102,17 @@ describe("GroupCommit", () => {
     })
   )
 
+  it.scoped("a commit that hangs is noticed also after others that came back at once", () =>
+    Effect.gen(function* () {
+      const { submit } = yield* setup({
+        commit: ([write]) => (write === "hangs" ? Effect.never : Effect.succeed([Either.right("done")]))
+      })
+      const fibers = yield* Effect.forEach(["a", "b", "hangs"], submit)
+      yield* TestClock.adjust("2 seconds")
+      expect(yield* joinAll(fibers)).toEqual(["done", "done", "StoreUnavailable"])
+    })
+  )
+
   it.scoped("groups end at their bounds, and a write larger than a group goes alone", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup({ maxGroup: { operations: 2, bytes: 4 } })

@@ -96,4 +96,25 @@ describe("Housekeeping", () => {
       Effect.provide(Logger.replace(Logger.defaultLogger, recorder))
     )
   })
+
+  it.effect("a defect is logged, and the chore goes on", () => {
+    const lines: Array<string> = []
+    const recorder = Logger.make(({ logLevel, message }) => lines.push(`${logLevel.label} ${message}`))
+    let attempts = 0
+    const log = ChangeLog.of({
+      read: () => Effect.die("not read from"),
+      lastSeq: Effect.succeed(0),
+      awaitPast: () => Effect.never,
+      trim: () => Effect.die("not trimmed"),
+      expire: Effect.suspend(() => (++attempts <= 3 ? Effect.die(new Error("a bug")) : Effect.succeed(0)))
+    })
+    return Effect.gen(function* () {
+      yield* TestClock.adjust("10 seconds")
+      expect(attempts).toBeGreaterThan(9)
+      expect(lines).toEqual(["ERROR expiry of entries met a defect", "INFO expiry of entries works again"])
+    }).pipe(
+      Effect.provide(Layer.provide(Housekeeping.layer(Option.none()), Layer.succeed(ChangeLog, log))),
+      Effect.provide(Logger.replace(Logger.defaultLogger, recorder))
+    )
+  })
 })

@@ -3,7 +3,7 @@
  * object a line on stdin with one answer a line on stdout, until stdin ends.
  */
 import { createInterface } from "node:readline"
-import { Effect, Either, Option } from "effect"
+import { Effect, Either, Logger, Option } from "effect"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { JsonText } from "../../src/Kv/Json.ts"
 import { Store } from "../../src/Kv/Store.ts"
@@ -66,6 +66,8 @@ await Effect.runPromise(
   serve.pipe(
     Effect.provide(Sqlite.layer({ directory, writer: writer === "inline" ? "inline" : "thread" })),
     Effect.catchTag("StoreRefused", error => say({ error: error._tag, reason: error.message })),
-    Effect.scoped
+    Effect.scoped,
+    // Standard output is for answers.
+    Effect.provide(Logger.replace(Logger.defaultLogger, Logger.withConsoleError(Logger.logfmtLogger)))
   )
 )

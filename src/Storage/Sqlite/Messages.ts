@@ -27,6 +27,8 @@ export type Outcome =
   | { readonly _tag: "Committed"; readonly committed: Committed }
   | Refused
   | { readonly _tag: "Failed"; readonly reason: string }
+  /** This code failed on it; the reason has the stack. */
+  | { readonly _tag: "Defect"; readonly reason: string }
 
 export type Reply =
   | {

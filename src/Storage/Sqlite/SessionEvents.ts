@@ -8,6 +8,7 @@ import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import { type Retention as Bounds, type History, OutOfStep, SessionEvents } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as GroupCommit from "../GroupCommit.ts"
+import * as Outage from "../Outage.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./SessionEvents/Messages.ts"
 import { open } from "./SessionEvents/Opening.ts"
 import { Reader } from "./SessionEvents/Reader.ts"
@@ -83,7 +84,8 @@ export const make = (options: Options): Effect.Effect<Context.Tag.Service<Sessio
         Effect.map(ask({ kind: "commit", writes }), ({ outcomes }) =>
           outcomes.map((outcome, index) => outcomeOf(writes[index]!)(outcome))
         ),
-      weigh
+      weigh,
+      outage: Outage.make("writing of session histories")
     })
     const submit = (write: Exclude<EventWrite, { op: "append" }>) =>
       // Only an append can be out of step.

@@ -32,6 +32,8 @@ export type Obstacle =
   | "pinned"
   /** The disk, the file system or the database refuses. */
   | "failed"
+  /** Nothing does: this code did what it must not. */
+  | "defect"
 
 /** The database cannot be used now; the message is for the log. */
 export class Away extends Error {

@@ -4,19 +4,31 @@ import * as Either from "effect/Either"
 import { expiryActor } from "../../Kv/Names.ts"
 import { plan, type Step, type Write } from "../../Kv/Write.ts"
 import type { Outcome, Reply, Request } from "./Messages.ts"
-import { Away, identityOf } from "./StoreFile.ts"
+import { Away, identityOf, type Obstacle } from "./StoreFile.ts"
 import { WriterConnection } from "./WriterConnection.ts"
 
 /** Errors after which the connection can be used as it is: the transaction is gone, and nothing else. */
 const passing = new Set(["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_NOMEM", "SQLITE_INTERRUPT"])
 
+/** Whether an error is neither the database's nor the system's, and so this code's own. */
+const isDefect = (error: unknown): boolean =>
+  !(error instanceof Away || error instanceof Database.SqliteError || (error instanceof Error && "syscall" in error))
+
 /** Errors that may lie with what one write holds, so that the others of its group deserve another attempt. */
 const concernsOneWrite = (error: unknown): boolean =>
-  !(error instanceof Away) &&
-  (!(error instanceof Database.SqliteError) || /^SQLITE_(FULL|TOOBIG|CONSTRAINT|MISMATCH|RANGE|ERROR)/.test(error.code))
+  isDefect(error) ||
+  (error instanceof Database.SqliteError && /^SQLITE_(FULL|TOOBIG|CONSTRAINT|MISMATCH|RANGE|ERROR)/.test(error.code))
 
-const describe = (error: unknown): string =>
-  error instanceof Database.SqliteError ? `${error.code}: ${error.message}` : String(error)
+const obstacleOf = (error: unknown): Obstacle => {
+  if (error instanceof Away) return error.obstacle
+  return isDefect(error) ? "defect" : "failed"
+}
+
+const describe = (error: unknown): string => {
+  if (error instanceof Away) return error.message
+  if (error instanceof Database.SqliteError) return `${error.code}: ${error.message}`
+  return isDefect(error) && error instanceof Error ? (error.stack ?? String(error)) : String(error)
+}
 
 /**
  * Makes the transactions of a store, synchronously, one request after the other.
@@ -42,11 +54,7 @@ export class Writer {
       return this.serve(connection, request)
     } catch (error) {
       this.recoverFrom(error)
-      return {
-        _tag: "Away",
-        obstacle: error instanceof Away ? error.obstacle : "failed",
-        reason: error instanceof Away ? error.message : describe(error)
-      }
+      return { _tag: "Away", obstacle: obstacleOf(error), reason: describe(error) }
     }
   }
 
@@ -69,7 +77,7 @@ export class Writer {
     try {
       return this.commitTogether(connection, writes, now)
     } catch (error) {
-      if (writes.length === 1 || !concernsOneWrite(error)) throw error
+      if (!concernsOneWrite(error) || (writes.length === 1 && !isDefect(error))) throw error
       return this.commitEach(connection, writes, now)
     }
   }
@@ -102,7 +110,7 @@ export class Writer {
       } catch (error) {
         this.recoverFrom(error)
         if (!concernsOneWrite(error)) lost = describe(error)
-        return [{ _tag: "Failed", reason: describe(error) }]
+        return [{ _tag: isDefect(error) ? "Defect" : "Failed", reason: describe(error) }]
       }
     })
   }

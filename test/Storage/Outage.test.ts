@@ -1,0 +1,124 @@
+import { renameSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import { Cause, Deferred, Effect, Either, Logger } from "effect"
+import * as TestClock from "effect/TestClock"
+import { StoreUnavailable } from "../../src/Kv/Store.ts"
+import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
+import * as Outage from "../../src/Storage/Outage.ts"
+import * as Sqlite from "../../src/Storage/Sqlite.ts"
+import { put } from "../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "./SqliteFixture.ts"
+
+/** What an effect logs, one line for each message, with the reason where there is one. */
+const logged = <A, E, R>(body: (lines: Array<string>) => Effect.Effect<A, E, R>) => {
+  const lines: Array<string> = []
+  const recorder = Logger.make(({ logLevel, message, annotations }) => {
+    const reason = [...annotations].find(([name]) => name === "reason")
+    lines.push(`${logLevel.label} ${message}${reason === undefined ? "" : ` (${reason[1]})`}`)
+  })
+  return Effect.provide(body(lines), Logger.replace(Logger.defaultLogger, recorder))
+}
+
+const failure = (reason: string) => Cause.fail(new StoreUnavailable({ reason }))
+
+describe("an outage", () => {
+  it.effect("is logged once, with its first reason, and so is its end", () =>
+    logged(lines =>
+      Effect.gen(function* () {
+        const outage = Outage.make("writing")
+        yield* outage.over
+        yield* outage.failed(failure("the disk is full"))
+        yield* outage.failed(failure("the disk is fuller"))
+        yield* outage.over
+        yield* outage.over
+        expect(lines).toEqual([
+          "WARN writing fails until the store is back (the disk is full)",
+          "INFO writing works again"
+        ])
+      })
+    )
+  )
+
+  it.effect("that comes and goes does not fill the log", () =>
+    logged(lines =>
+      Effect.gen(function* () {
+        const outage = Outage.make("writing")
+        for (let second = 0; second < 60; second++) {
+          yield* outage.failed(failure("full"))
+          yield* outage.over
+          yield* TestClock.adjust("1 second")
+        }
+        expect(lines).toHaveLength(2 * 6)
+      })
+    )
+  )
+
+  it.effect("has its defects told as errors, and interruptions not at all", () =>
+    logged(lines =>
+      Effect.gen(function* () {
+        const outage = Outage.make("writing")
+        yield* outage.failed(yield* Effect.flip(Effect.sandbox(Effect.interrupt)))
+        yield* outage.failed(failure("full"))
+        yield* outage.failed(Cause.die("a bug"))
+        yield* outage.failed(Cause.die("a bug"))
+        expect(lines).toEqual(["WARN writing fails until the store is back (full)", "ERROR writing met a defect"])
+      })
+    )
+  )
+
+  it.scoped("is that of a group, of one write in it, and of a commit that does not come back", () =>
+    logged(lines =>
+      Effect.gen(function* () {
+        const hung = yield* Deferred.make<void>()
+        const { submit } = yield* GroupCommit.make<string, string, StoreUnavailable>({
+          commit: ([write = ""]) => {
+            if (write === "hangs") return Effect.as(Deferred.await(hung), [Either.right(write)])
+            const reason = new StoreUnavailable({ reason: `${write} fails` })
+            if (write === "group") return reason
+            return Effect.succeed([write === "one" ? Either.left(reason) : Either.right(write)])
+          },
+          weigh: () => ({ operations: 1, bytes: 1 }),
+          outage: Outage.make("writing")
+        })
+        for (const write of ["group", "fine", "one", "fine"]) {
+          yield* Effect.exit(submit(write))
+          yield* TestClock.adjust("10 seconds")
+        }
+        const fiber = yield* Effect.fork(Effect.exit(submit("hangs")))
+        yield* TestClock.adjust(0)
+        yield* TestClock.adjust("2 seconds")
+        yield* fiber.await
+        expect(lines).toEqual([
+          "WARN writing fails until the store is back (group fails)",
+          "INFO writing works again",
+          "WARN writing fails until the store is back (one fails)",
+          "INFO writing works again",
+          "WARN writing fails until the store is back (a commit takes longer than 1800 ms)"
+        ])
+        yield* Deferred.succeed(hung, undefined)
+        yield* TestClock.adjust(0)
+        expect(lines.slice(5)).toEqual(["INFO writing works again"])
+      })
+    )
+  )
+
+  it.scoped("of the store is in the log when its file is gone, and when it is back", () =>
+    logged(lines =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const file = join(directory, "kv.db")
+        yield* Effect.gen(function* () {
+          renameSync(file, `${file}.away`)
+          for (let attempt = 0; attempt < 3; attempt++) yield* Effect.exit(put("n", "a", 1))
+          renameSync(`${file}.away`, file)
+          yield* put("n", "a", 1)
+        }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })))
+        expect(lines).toEqual([
+          `WARN writing fails until the store is back (${file} is missing)`,
+          "INFO writing works again"
+        ])
+      })
+    )
+  )
+})
