@@ -154,7 +154,8 @@ const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal) 
         reader.close("the store is closed")
       })
     )
-    return port
+    const lost = `${filesIn(options.directory).lock} was taken from this process and cannot be locked anew`
+    return WriterPort.guard(port, lock.isHeld, lost)
   })
 
 const weigh = ({ operations }: Write): GroupCommit.Weight => {

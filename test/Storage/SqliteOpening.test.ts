@@ -240,6 +240,16 @@ describe("refusing", () => {
     })
   )
 
+  it.scoped.skipIf(process.platform !== "linux")("a directory that the system denies to be there", () =>
+    Effect.gen(function* () {
+      for (const directory of ["/proc/nothing", "/proc/nothing/below"]) {
+        const error = yield* refusal(directory)
+        expect(error).toMatchObject({ _tag: "StoreRefused", file: directory })
+        expect(error?.message).toMatch(/cannot be used as the directory of a store \(ENOENT/)
+      }
+    })
+  )
+
   it.scoped("a lock that is not one", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory

@@ -11,7 +11,7 @@ import {
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Fiber, Option, Schedule, Stream } from "effect"
+import { Effect, Fiber, Logger, Option, Schedule, Stream } from "effect"
 import * as TestClock from "effect/TestClock"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
@@ -21,7 +21,7 @@ import { get, lastSeq, put } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "./SqliteFixture.ts"
 
 const using = <A, E, R>(directory: string, writer: "inline" | "thread", body: Effect.Effect<A, E, R>) =>
-  Effect.provide(body, Sqlite.layer({ directory, writer }))
+  Effect.provide(body, Sqlite.layer({ directory, writer })).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
 
 const ready = Effect.flatMap(Store, store => store.ready)
 

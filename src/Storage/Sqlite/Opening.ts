@@ -1,18 +1,8 @@
-import {
-  accessSync,
-  closeSync,
-  constants,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readSync,
-  renameSync,
-  rmSync,
-  statSync
-} from "node:fs"
+import { accessSync, closeSync, constants, fsyncSync, openSync, readSync, renameSync, rmSync, statSync } from "node:fs"
 import { dirname } from "node:path"
 import Database from "better-sqlite3"
 import { Cause, Effect, type Scope } from "effect"
+import { makeDirectory } from "./Directory.ts"
 import * as Lock from "./Lock.ts"
 import { migrate, migrationsTable } from "./Migrations.ts"
 import { applicationId, filesIn, schemaVersion } from "./StoreFile.ts"
@@ -43,7 +33,7 @@ export const open = (directory: string): Effect.Effect<Lock.Lock, StoreRefused, 
   Effect.gen(function* () {
     const files = filesIn(directory)
     yield* attempt(directory, "cannot be used as the directory of a store", () => {
-      mkdirSync(directory, { recursive: true })
+      makeDirectory(directory)
       accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
     })
     const lock = yield* Lock.acquire(files.lock)

@@ -39,6 +39,25 @@ const withSend = <Req extends Asked, Rep>(post: WriterPort<Req, Rep>["post"]): W
   send: request => Effect.async(resume => post(request, reply => resume(Effect.succeed(reply))))
 })
 
+/**
+ * A way to a writer that acknowledges nothing while `isHeld` denies that the store belongs to this process: what came
+ * back then may be in the store or not. From the first denial on nothing is sent until `isHeld` says otherwise.
+ */
+export const guard = <Req extends Asked, Rep>(
+  port: WriterPort<Req, Rep>,
+  isHeld: () => boolean,
+  reason: string
+): WriterPort<Req, Rep> => {
+  let isLost = false
+  return withSend((request, respond) => {
+    if (isLost && !isHeld()) return respond(away(reason))
+    port.post(request, reply => {
+      isLost = !isHeld()
+      respond(isLost ? away(reason) : reply)
+    })
+  })
+}
+
 /** The store's writer in the calling thread, which each commit blocks. */
 export const makeInline = ({ file, onReply }: Options): Effect.Effect<WriterPort, never, Scope.Scope> =>
   inline<Request, Reply>(() => new Writer(file), onReply)

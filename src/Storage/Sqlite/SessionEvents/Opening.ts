@@ -1,7 +1,8 @@
-import { closeSync, fsyncSync, mkdirSync, openSync, readSync, statSync } from "node:fs"
+import { closeSync, fsyncSync, openSync, readSync, statSync } from "node:fs"
 import { dirname } from "node:path"
 import Database from "better-sqlite3"
 import { Effect, type Scope } from "effect"
+import { makeDirectory } from "../Directory.ts"
 import * as Lock from "../Lock.ts"
 import { parseHeader } from "../Opening.ts"
 import { StoreRefused } from "../StoreRefused.ts"
@@ -79,7 +80,7 @@ const attempt = <A>(file: string, body: () => A): Effect.Effect<A, StoreRefused>
 export const open = (directory: string): Effect.Effect<string, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const { database, lock } = filesIn(directory)
-    yield* attempt(directory, () => mkdirSync(directory, { recursive: true }))
+    yield* attempt(directory, () => makeDirectory(directory))
     yield* Lock.acquire(lock)
     const problem = yield* attempt(database, () => problemOf(database))
     if (problem !== undefined) return yield* new StoreRefused({ file: database, reason: problem })
