@@ -30,6 +30,8 @@ export interface Endpoint<R> {
   readonly route: string
   readonly access: "open" | "read" | "write"
   readonly takesBody: boolean
+  /** Whether its answer is a WebSocket. */
+  readonly isSocket: boolean
   readonly decode: (parts: Parts, incoming: Incoming) => Either.Either<never, BadRequest>
   readonly handler: (request: never) => Effect.Effect<Reply, ApiError, R>
 }
@@ -97,7 +99,7 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
   const router = new Router<Endpoint<Needs>>()
   HttpApi.reflect(api, {
     onGroup: () => undefined,
-    onEndpoint: ({ endpoint, group, middleware }) => {
+    onEndpoint: ({ endpoint, group, middleware, successes }) => {
       const name = `${group.identifier}.${endpoint.name}`
       const handler = groups[group.identifier]?.[endpoint.name]
       if (handler === undefined) throw new Error(`The endpoint ${name} has no handler`)
@@ -109,6 +111,7 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
         name,
         route: endpoint.path,
         access: before.has(WriteAccess.key) ? "write" : before.has(ReadAccess.key) ? "read" : "open",
+        isSocket: successes.has(101),
         takesBody: before.has(JsonBody.key),
         decode: decodeWith(decodersOf(endpoint)),
         handler

@@ -5,16 +5,16 @@
  * the machinery between: a request that its handler can answer at once costs one short-lived fiber.
  */
 import { type IncomingMessage, ServerResponse } from "node:http"
-import type { Duplex } from "node:stream"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Runtime } from "effect"
+import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime } from "effect"
 import { Auth } from "../Auth/Auth.ts"
 import { refusalToRead, refusalToWrite } from "../Auth/Http.ts"
 import { type ApiError, BadRequest, isApiError } from "../Http/ApiError.ts"
 import * as Body from "../Http/Body.ts"
 import type { AnyEndpoints, Requirements } from "../Http/Endpoints.ts"
 import { defect, unrouted } from "../Http/ErrorMiddleware.ts"
+import type { Listeners } from "../Http/Listeners.ts"
 import { fromError, type Reply } from "../Http/Reply.ts"
 import * as RequestId from "../Http/RequestId.ts"
 import { allowedMethods, pathOf, problemOfTarget } from "../Http/Routes.ts"
@@ -25,12 +25,6 @@ import { compile, type Endpoint } from "./Compile.ts"
 import * as Query from "./Query.ts"
 import type { Match } from "./Router.ts"
 import { inServerSpan } from "./Span.ts"
-
-/** What a `node:http` server calls. */
-export interface Listeners {
-  readonly request: (request: IncomingMessage, response: ServerResponse) => void
-  readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void
-}
 
 /** Decodes parameters in place; that the target can be decoded has been checked. */
 const decodeParams = (params: Record<string, string>): Record<string, string> => {
@@ -69,7 +63,8 @@ export const make = <
     const allowed = allowedMethods(api)
     const limits = yield* Limits
     const auth = yield* Auth
-    const runtime = yield* Effect.runtime<Needs>()
+    // A handler that fails is an answer like any other; what is a defect is logged as one.
+    const runtime = yield* Effect.locally(Effect.runtime<Needs>(), FiberRef.unhandledErrorLogLevel, Option.none())
     const runFork = Runtime.runFork(runtime)
     const nextId = yield* RequestId.generator
     // Asked once: at the levels of production a request pays nothing for a line that is not logged.
@@ -167,6 +162,8 @@ export const make = <
         }
         socket.once("error", () => socket.destroy())
         handle(request, response, { request, socket, head }, leave => socket.once("close", leave))
-      }
+      },
+      upgradable: target =>
+        problemOfTarget(target) === undefined && router.find("GET", pathOf(target))?.value.isSocket === true
     }
   })

@@ -5,7 +5,8 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Duplex } from "node:stream"
 import { Context, Effect, FiberSet, Layer, Random, Schedule } from "effect"
 import { Draining } from "../Http/Draining.ts"
-import type { Listeners } from "../Http/NodeServer.ts"
+import type { Listeners } from "../Http/Listeners.ts"
+import { pathOf } from "../Http/Routes.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
 import { problemOf } from "../Kv/ChangeFeed/Handshake.ts"
 import * as GatewayMetrics from "../Observability/GatewayMetrics.ts"
@@ -176,5 +177,6 @@ export const beside = (socket: Context.Tag.Service<Socket>, listeners: Listeners
   upgrade: (request: IncomingMessage, duplex: Duplex, head: Buffer) => {
     if (targets(request) === path) socket.accept({ request, socket: duplex, head })
     else listeners.upgrade(request, duplex, head)
-  }
+  },
+  upgradable: target => pathOf(target) === path || listeners.upgradable(target)
 })

@@ -2,13 +2,13 @@
  * The HTTP server on `node:http`, which ends without losing a request.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import type { Duplex } from "node:stream"
 import * as HttpServer from "@effect/platform/HttpServer"
 import type { ServeError } from "@effect/platform/HttpServerError"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
 import * as Setting from "../Setting.ts"
 import { Draining } from "./Draining.ts"
+import type { Listeners, Upgradable } from "./Listeners.ts"
 import { Gate, type Timing, timing } from "./NodeServerGate.ts"
 
 /** The server cannot listen at its address. */
@@ -39,12 +39,6 @@ export const config: Config.Config<Address> = Config.all({
     max: 65_535
   })
 })
-
-/** What a `node:http` server calls. */
-export interface Listeners {
-  readonly request: (request: IncomingMessage, response: ServerResponse) => void
-  readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void
-}
 
 /** The server, for an application that does without @effect/platform's. */
 export class NodeServer extends Context.Tag("causeway/NodeServer")<
@@ -119,15 +113,16 @@ const make = Effect.fnUntraced(function* (options: Options) {
   const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
   yield* Effect.addFinalizer(() => end)
   // The application keeps its listeners until the last request is answered: this finalizer runs before its own.
-  const opened = Effect.zipRight(
-    Effect.sync(() => gate.open()),
-    Effect.addFinalizer(() => end)
-  )
+  const open = (upgradable?: Upgradable) =>
+    Effect.zipRight(
+      Effect.sync(() => gate.open(upgradable)),
+      Effect.addFinalizer(() => end)
+    )
   const { address } = inner
   const platform = HttpServer.make({
     address,
     serve: (app, middleware) =>
-      Effect.zipRight(middleware === undefined ? inner.serve(app) : inner.serve(app, middleware), opened)
+      Effect.zipRight(middleware === undefined ? inner.serve(app) : inner.serve(app, middleware), open())
   })
   const attach = (listeners: Listeners) =>
     Effect.zipRight(
@@ -135,7 +130,7 @@ const make = Effect.fnUntraced(function* (options: Options) {
         gate.on("request", listeners.request)
         gate.on("upgrade", listeners.upgrade)
       }),
-      opened
+      open(listeners.upgradable)
     )
   return Context.make(HttpServer.HttpServer, platform).pipe(Context.add(NodeServer, { address, attach }))
 })

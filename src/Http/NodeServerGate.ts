@@ -5,26 +5,34 @@ import * as Http from "node:http"
 import type { Socket } from "node:net"
 import { Duplex } from "node:stream"
 import { type ApiError, BadRequest, ServiceUnavailable, statusOf } from "./ApiError.ts"
+import type { Upgradable } from "./Listeners.ts"
 import * as Raw from "./NodeServerRaw.ts"
+import { Turns } from "./Turns.ts"
 import { remember } from "./Upgrade.ts"
 
 /** Where the server stands: requests reach the application only while it is `open`. */
 export type Phase = "starting" | "open" | "draining"
 
 /**
- * A request for which only a WebSocket handshake is an upgrade. RFC 9110 lets a server pass over any other, such
- * as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body.
+ * Requests for which only a WebSocket handshake at the right place is an upgrade. RFC 9110 lets a server pass over any
+ * other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body.
  */
-class Request extends Http.IncomingMessage {
-  // No private field: the parent's constructor sets it before this class has any.
-  declare private offered: boolean
+const requestClass = (policy: { readonly upgradable: Upgradable }) => {
+  // Node's constructor assigns the property before a private field would be there.
+  const offered = new WeakSet<Http.IncomingMessage>()
+  return class Request extends Http.IncomingMessage {
+    get upgrade(): boolean {
+      return (
+        offered.has(this) &&
+        this.method === "GET" &&
+        /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.headers.upgrade ?? "") &&
+        policy.upgradable(this.url ?? "")
+      )
+    }
 
-  get upgrade(): boolean {
-    return this.offered && this.method === "GET" && /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.headers.upgrade ?? "")
-  }
-
-  set upgrade(offered: boolean | null) {
-    this.offered = offered === true
+    set upgrade(isOffered: boolean | null) {
+      if (isOffered === true) offered.add(this)
+    }
   }
 }
 
@@ -57,11 +65,13 @@ export class Gate extends Http.Server {
   #phase: Phase = "starting"
   readonly #answers = new Set<Http.ServerResponse>()
   readonly #sockets = new Set<Socket>()
-  readonly #latest = new WeakMap<Socket, Http.ServerResponse>()
+  readonly #turns = new Turns()
+  readonly #policy: { upgradable: Upgradable }
 
   constructor(timing: Timing) {
+    const policy = { upgradable: (_target: string) => true }
     super({
-      IncomingMessage: Request,
+      IncomingMessage: requestClass(policy),
       maxHeaderSize,
       headersTimeout: timing.headers,
       requestTimeout: timing.request,
@@ -72,6 +82,7 @@ export class Gate extends Http.Server {
       keepAlive: true,
       keepAliveInitialDelay: 30_000
     })
+    this.#policy = policy
     this.on("connection", socket => {
       this.#sockets.add(socket)
       socket.once("close", () => this.#sockets.delete(socket))
@@ -94,8 +105,9 @@ export class Gate extends Http.Server {
     return this.#sockets.size
   }
 
-  /** Lets requests through. */
-  open(): void {
+  /** Lets requests through; those to be upgraded at targets where that can be, which is everywhere unless said. */
+  open(upgradable?: Upgradable): void {
+    if (upgradable !== undefined) this.#policy.upgradable = upgradable
     if (this.#phase === "starting") this.#phase = "open"
   }
 
@@ -126,42 +138,39 @@ export class Gate extends Http.Server {
     const [request, target, head] = args
     if (request instanceof Http.IncomingMessage) {
       if (event === "request" && target instanceof Http.ServerResponse) {
-        this.#answers.add(target)
-        target.once("close", () => this.#answers.delete(target))
-        const refusal = this.#refusal(request)
-        if (refusal !== undefined) {
-          super.emit("refused", request, target)
-          send(target, statusOf(refusal), refusal.error, { connection: "close", ...refusal.headers })
-          return true
-        }
-        return this.#inTurn(request, target)
+        this.#turns.take(request.socket, () => this.#serve(request, target))
+        return true
       }
       if (event === "upgrade" && target instanceof Duplex && head instanceof Buffer) {
         // Node lets go of an upgraded connection: an error that nobody hears would end the process.
         target.on("error", () => target.destroy())
-        const refusal = this.#refusal(request)
-        if (refusal !== undefined) {
-          Raw.refuse(target, statusOf(refusal), refusal.error)
-          return true
-        }
-        remember(request, target, head)
+        this.#turns.take(request.socket, () => this.#upgrade(request, target, head))
+        return true
       }
     }
     return super.emit(event, ...args)
   }
 
-  /**
-   * Emits a request, after the one before it on the same connection where either could change something: node hands
-   * out pipelined requests at once, and only safe ones may be served side by side (RFC 9112, 9.3.2).
-   */
-  #inTurn(request: Http.IncomingMessage, response: Http.ServerResponse): boolean {
-    const before = this.#latest.get(request.socket)
-    this.#latest.set(request.socket, response)
-    if (before === undefined || before.writableFinished || before.destroyed)
-      return super.emit("request", request, response)
-    if (isSafe(before.req) && isSafe(request)) return super.emit("request", request, response)
-    before.once("close", () => super.emit("request", request, response))
-    return true
+  #serve(request: Http.IncomingMessage, response: Http.ServerResponse): void {
+    const { socket } = request
+    this.#answers.add(response)
+    response.once("close", () => {
+      this.#answers.delete(response)
+      this.#turns.done(socket)
+    })
+    const refusal = this.#refusal(request)
+    if (refusal === undefined) super.emit("request", request, response)
+    else {
+      super.emit("refused", request, response)
+      send(response, statusOf(refusal), refusal.error, { connection: "close", ...refusal.headers })
+    }
+  }
+
+  #upgrade(request: Http.IncomingMessage, socket: Duplex, head: Buffer): void {
+    const refusal = this.#refusal(request)
+    if (refusal !== undefined) return Raw.refuse(socket, statusOf(refusal), refusal.error)
+    remember(request, socket, head)
+    super.emit("upgrade", request, socket, head)
   }
 
   #refusal(request: Http.IncomingMessage): ApiError | undefined {
@@ -189,9 +198,6 @@ export class Gate extends Http.Server {
     socket.once("close", () => clearTimeout(deadline))
   }
 }
-
-/** Whether a request only reads (RFC 9110, 9.2.1). */
-const isSafe = ({ method }: Http.IncomingMessage): boolean => method === "GET" || method === "HEAD"
 
 const send = (
   response: Http.ServerResponse,

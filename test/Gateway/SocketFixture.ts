@@ -75,7 +75,8 @@ export const make = (options: Options = {}) =>
         listen(
           Socket.beside(socket, {
             request: (_request, response) => response.writeHead(404).end(),
-            upgrade: (_request, socket) => socket.destroy()
+            upgrade: (_request, socket) => socket.destroy(),
+            upgradable: () => false
           })
         ),
         scope
@@ -217,3 +218,15 @@ export const completeTurn = (client: Client, sessionId: string, content: string)
 
 /** The code of an error answer; the answer's type where it is none. */
 export const codeOf = (answer: Answer): string => (answer.type === "error" ? answer.error.code : answer.type)
+
+/** Waits, one turn of the event loop after the other, until something that sockets bring about holds. */
+export const until = (condition: () => boolean): Effect.Effect<void> =>
+  Effect.async<void>(resume => {
+    let handle: NodeJS.Immediate
+    const look = (): void => {
+      if (condition()) resume(Effect.void)
+      else handle = setImmediate(look)
+    }
+    look()
+    return Effect.sync(() => clearImmediate(handle))
+  })

@@ -1,11 +1,19 @@
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
+import type { Upgradable } from "../../src/Http/Listeners.ts"
 import { Gate, timing } from "../../src/Http/NodeServerGate.ts"
 
+/** The server's ends of its connections. */
+const sockets = (gate: Gate): ReadonlyArray<Net.Socket> => connections.get(gate) ?? []
+
+const connections = new Map<Gate, Array<Net.Socket>>()
+
 /** A server that leaves each answer to the test, and a connection to it. */
-const open = async () => {
+const open = async (upgradable?: Upgradable) => {
   const gate = new Gate(timing)
+  connections.set(gate, [])
+  gate.on("connection", connection => connections.get(gate)!.push(connection))
   const seen: Array<string> = []
   const answers = new Map<string, ServerResponse>()
   const listeners: Array<() => void> = []
@@ -14,7 +22,7 @@ const open = async () => {
     answers.set(request.url ?? "", response)
     for (const listener of listeners.splice(0)) listener()
   })
-  gate.open()
+  gate.open(upgradable)
   await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
   const address = gate.address() as Net.AddressInfo
   const socket = Net.connect(address.port, "127.0.0.1")
@@ -26,7 +34,7 @@ const open = async () => {
     while (seen.length < count) await new Promise<void>(resolve => listeners.push(resolve))
   }
   const read = () => new Promise<string>(resolve => socket.once("data", chunk => resolve(chunk.toString())))
-  return { seen, answers, socket, until, read }
+  return { gate, seen, answers, socket, until, read }
 }
 
 const closing: Array<() => void> = []
@@ -38,28 +46,86 @@ afterEach(() => {
 const request = (method: string, path: string) =>
   `${method} ${path} HTTP/1.1\r\nhost: x\r\n${method === "PUT" ? "content-length: 0\r\n" : ""}\r\n`
 
-describe("requests sent behind one another on a connection", () => {
-  it("run side by side where all are safe", async () => {
-    const { seen, socket, until } = await open()
-    socket.write(request("GET", "/a") + request("HEAD", "/b") + request("GET", "/c"))
-    await until(3)
-    expect(seen).toEqual(["GET /a", "HEAD /b", "GET /c"])
-  })
+const turn = () => new Promise(resolve => setImmediate(resolve))
 
-  it("wait for one that writes, and one that writes waits for those before it", async () => {
+describe("requests sent behind one another on a connection", () => {
+  it("are served one after the other, whatever they do", async () => {
     const { seen, answers, socket, until, read } = await open()
-    socket.write(request("PUT", "/a") + request("GET", "/b") + request("PUT", "/c"))
+    socket.write(request("PUT", "/a") + request("GET", "/b") + request("GET", "/c"))
     await until(1)
     // All three came in one packet: the others would be here by now.
-    await new Promise(resolve => setImmediate(resolve))
+    await turn()
     expect(seen).toEqual(["PUT /a"])
     const first = read()
     answers.get("/a")!.end("A")
     expect(await first).toContain("A")
     await until(2)
+    await turn()
     expect(seen).toEqual(["PUT /a", "GET /b"])
     answers.get("/b")!.end("B")
     await until(3)
-    expect(seen).toEqual(["PUT /a", "GET /b", "PUT /c"])
+    expect(seen).toEqual(["PUT /a", "GET /b", "GET /c"])
+  })
+
+  it("are read from the connection as far as they are served", async () => {
+    const { gate, seen, answers, socket, until } = await open()
+    const many = request("GET", "/x").repeat(20_000)
+    socket.write(many)
+    await until(1)
+    for (let turns = 0; turns < 50; turns++) await turn()
+    const [connection] = sockets(gate)
+    expect(connection!.bytesRead).toBeLessThan(many.length / 2)
+    expect(seen).toHaveLength(1)
+    answers.get("/x")!.end()
+    await until(2)
+  })
+
+  it("are forgotten with their connection, and take nothing along", async () => {
+    const { gate, seen, answers, socket, until } = await open()
+    socket.write(request("GET", "/a").repeat(500))
+    await until(1)
+    await turn()
+    const [connection] = sockets(gate)
+    const closed = new Promise(resolve => connection!.once("close", resolve))
+    socket.resetAndDestroy()
+    // A connection that is not read from tells of its end when it is written to.
+    while (!connection!.destroyed) {
+      answers.get("/a")!.write("A")
+      await turn()
+    }
+    await closed
+    await turn()
+    expect(gate.inFlight).toBe(0)
+    expect(seen).toHaveLength(1)
+  })
+
+  it("may end in an upgrade, which waits for its turn", async () => {
+    const { gate, answers, socket, until } = await open()
+    const upgraded = new Promise<void>(resolve =>
+      gate.once("upgrade", (_request, duplex) => resolve(void duplex.end("UP")))
+    )
+    socket.write(
+      `${request("GET", "/a")}GET /ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n`
+    )
+    await until(1)
+    await turn()
+    const ended = new Promise<string>(resolve => {
+      let text = ""
+      socket.on("data", chunk => {
+        text += chunk.toString()
+      })
+      socket.once("end", () => resolve(text))
+    })
+    answers.get("/a")!.end("A")
+    await upgraded
+    expect(await ended).toMatch(/^HTTP\/1.1 200 .*AUP$/s)
+  })
+
+  it("are no upgrade where there is nothing to upgrade to", async () => {
+    const { gate, seen, socket, until } = await open(target => target === "/ws")
+    gate.on("upgrade", () => seen.push("upgrade"))
+    socket.write("GET /a HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+    await until(1)
+    expect(seen).toEqual(["GET /a"])
   })
 })
