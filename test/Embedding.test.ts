@@ -199,6 +199,7 @@ describe("in a host's own api", () => {
       const refused = kv.set({ path, payload: { value: 1 }, headers: { "if-match": '"1"' } })
       expect(yield* Effect.flip(refused)).toMatchObject({ _tag: "PreconditionFailed" })
       const { ok, results } = yield* kv.batch({
+        headers: {},
         payload: {
           operations: [
             { op: "set", namespace, key: "x", value: null },

@@ -17,6 +17,7 @@ import { Change } from "./Change.ts"
 import * as Description from "./Description.ts"
 import { Entry } from "./Entry.ts"
 import {
+  BatchHeaders,
   BatchPayload,
   ChangesParams,
   DeleteParams,
@@ -110,6 +111,7 @@ export const KvGroup = HttpApiGroup.make("kv")
   )
   .add(
     HttpApiEndpoint.post("batch", "/batch")
+      .setHeaders(BatchHeaders)
       .setPayload(BatchPayload)
       .addSuccess(BatchResult)
       .addError(BadRequest.Wire)

@@ -100,10 +100,24 @@ const Actor = Schema.optionalWith(
 
 const AnyJson = Schema.Unknown.annotations({ description: "Any JSON value." })
 
+/** A precondition that another request takes: here it is refused, as ignoring it could overwrite what it protects. */
+const Misplaced = (advice: string) =>
+  Schema.optionalWith(
+    Schema.Never.annotations({
+      description: `Refused: ${advice}.`,
+      message: () => `is not taken here; ${advice}`,
+      jsonSchema: { not: {}, description: `Refused: ${advice}.` }
+    }),
+    { exact: true }
+  )
+
 /** The body of a PUT. */
-export const SetPayload = Schema.Struct({ value: AnyJson, actor: Actor, ...Expiry }).annotations({
-  identifier: "SetRequest"
-})
+export const SetPayload = Schema.Struct({
+  value: AnyJson,
+  actor: Actor,
+  ...Expiry,
+  ifVersion: Misplaced("use the header If-Match, or If-None-Match: * for an entry that must be absent")
+}).annotations({ identifier: "SetRequest" })
 
 const IfVersion = Schema.optionalWith(
   Whole({
@@ -135,8 +149,15 @@ export const BatchOperation = Schema.Union(
 /** The body of a batch. */
 export const BatchPayload = Schema.Struct({
   operations: Schema.Array(BatchOperation),
-  actor: Actor
+  actor: Actor,
+  ifVersion: Misplaced("use ifVersion of an operation")
 }).annotations({ identifier: "BatchRequest" })
+
+/** The headers of a batch, whose operations have preconditions of their own. */
+export const BatchHeaders = Schema.Struct({
+  "if-match": Misplaced("use ifVersion of an operation"),
+  "if-none-match": Misplaced("use ifVersion of an operation, 0 for an entry that must be absent")
+})
 
 /** RFC 9110 preconditions; what they may hold is checked by the handler, which knows how to say what is wrong. */
 export const Preconditions = Schema.Struct({

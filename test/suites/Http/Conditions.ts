@@ -188,12 +188,29 @@ export const conditions = (check: Check) => {
     })
   )
 
-  check("a precondition on a list or a batch is not one of an entry", () =>
+  check("a precondition on a list is not one of an entry", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)
       expect((yield* call("GET", listAt(namespace), noneMatch("*"))).status).toBe(200)
-      expect((yield* batch([{ op: "delete", namespace, key: "k" }], match('"9"'))).status).toBe(200)
+    })
+  )
+
+  check("a precondition that another request takes is refused, naming what to use, and nothing is written", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      yield* put(namespace, "k", 1)
+      const operations = [{ op: "delete", namespace, key: "k" }]
+      for (const extras of [match('"1"'), match("*"), noneMatch("*")]) {
+        expectError(yield* batch(operations, extras), 400, "is not taken here; use ifVersion of an operation")
+      }
+      const whole = yield* call("POST", "/api/v1/batch", { json: { operations, ifVersion: 1 } })
+      expectError(whole, 400, "ifVersion: is not taken here; use ifVersion of an operation")
+      for (const ifVersion of [0, 1, 7, null, "1"]) {
+        const answer = yield* call("PUT", at(namespace, "k"), { json: { value: 2, ifVersion } })
+        expectError(answer, 400, "ifVersion: is not taken here; use the header If-Match")
+      }
+      expect((yield* get(namespace, "k")).headers.etag).toBe('"1"')
     })
   )
 
