@@ -40,6 +40,8 @@ export const help = (cases: ReadonlyArray<Case>): string =>
     "Cases:",
     ...cases.map(({ about, name }) => `  ${name.padEnd(20)}${about}`),
     "",
+    "The gateway has a benchmark of its own: npm run bench -- gateway --help.",
+    "",
     "A run of all cases that is not quick writes docs/performance.md; others only print."
   ].join("\n")
 

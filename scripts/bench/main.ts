@@ -10,6 +10,7 @@ import * as Arguments from "./Arguments.ts"
 import { BenchFailed } from "./BenchFailed.ts"
 import { all } from "./cases/All.ts"
 import * as Findings from "./Findings.ts"
+import * as Gateway from "./gateway/Bench.ts"
 import { Plan, type PlanShape } from "./Plan.ts"
 import { pinGenerator } from "./Process.ts"
 import * as Machine from "./report/Machine.ts"
@@ -67,8 +68,14 @@ const measure = (given: Arguments.Arguments) =>
     if (given.isFull) yield* Effect.sync(() => Page.write(findings, plan, date))
   }).pipe(Effect.scoped)
 
-const main = Arguments.read(process.argv.slice(2), all).pipe(
-  Effect.flatMap(given => (given === "help" ? Console.log(Arguments.help(all)) : measure(given))),
+const service = (args: ReadonlyArray<string>) =>
+  Effect.flatMap(Arguments.read(args, all), given =>
+    given === "help" ? Console.log(Arguments.help(all)) : measure(given)
+  )
+
+const [first, ...rest] = process.argv.slice(2)
+
+const main = (first === "gateway" ? Gateway.main(rest) : service(process.argv.slice(2))).pipe(
   Effect.catchTag("BenchFailed", ({ message }) =>
     Effect.zipRight(
       Console.error(message),

@@ -1,0 +1,90 @@
+import { parseArgs } from "node:util"
+import { Effect } from "effect"
+import { BenchFailed } from "../BenchFailed.ts"
+
+/** What the benchmark of the gateway is told to do. */
+export interface Arguments {
+  readonly clients: number
+  readonly turns: number
+  readonly rate: number
+  readonly seconds: number
+  readonly warmUpSeconds: number
+  readonly service: string | undefined
+  readonly profiles: string | undefined
+  /** Whether the findings go into the page. */
+  readonly writes: boolean
+}
+
+const usual = { clients: 2000, turns: 500, rate: 20, duration: 60, "warm-up": 15 } as const
+const quick = { clients: 200, turns: 50, rate: 20, duration: 5, "warm-up": 3 } as const
+
+/** What `--help` prints. */
+export const help = (): string =>
+  [
+    "Measures the gateway between a platform that does next to nothing and many clients.",
+    "",
+    "Usage: npm run bench -- gateway [options]",
+    "",
+    `  --quick             ${quick.clients} clients, ${quick.turns} turns, ${quick.duration} s: for a look, not for figures`,
+    `  --clients n         connected clients, each with a session; default ${usual.clients}`,
+    `  --turns n           turns under way, half of them in the smaller load; default ${usual.turns}`,
+    `  --rate n            deltas of each turn in a second; default ${usual.rate}`,
+    `  --duration s        seconds of each measurement; default ${usual.duration}`,
+    `  --warm-up s         seconds of load before it; default ${usual["warm-up"]}`,
+    "  --service file      the compiled service; default dist/main.js, which is built first",
+    "  --profile directory has the service write processor profiles there, when it ends",
+    "  --print             only prints, and leaves docs/performance-gateway.md as it is; so does --quick",
+    "  --help              says this"
+  ].join("\n")
+
+const text = { type: "string" } as const
+
+const parse = (args: ReadonlyArray<string>) =>
+  Effect.try({
+    try: () =>
+      parseArgs({
+        args: [...args],
+        strict: true,
+        options: {
+          help: { type: "boolean", short: "h", default: false },
+          quick: { type: "boolean", default: false },
+          print: { type: "boolean", default: false },
+          clients: text,
+          turns: text,
+          rate: text,
+          duration: text,
+          "warm-up": text,
+          service: text,
+          profile: text
+        }
+      }).values,
+    catch: error => new BenchFailed({ reason: error instanceof Error ? error.message : String(error) })
+  })
+
+const number = (name: keyof typeof usual, given: string | undefined, otherwise: number, most: number) => {
+  if (given === undefined) return Effect.succeed(otherwise)
+  const value = given.trim() === "" ? Number.NaN : Number(given)
+  return Number.isInteger(value) && value >= 1 && value <= most
+    ? Effect.succeed(value)
+    : new BenchFailed({ reason: `--${name} must be a whole number from 1 to ${most}, not ${given}` })
+}
+
+/** Reads the arguments; `"help"` where that is what is wanted. */
+export const read = (args: ReadonlyArray<string>): Effect.Effect<Arguments | "help", BenchFailed> =>
+  Effect.gen(function* () {
+    const values = yield* parse(args)
+    if (values.help) return "help"
+    const defaults = values.quick ? quick : usual
+    const clients = yield* number("clients", values.clients, defaults.clients, 50_000)
+    const turns = yield* number("turns", values.turns, Math.min(clients, defaults.turns), clients)
+    return {
+      clients,
+      turns,
+      rate: yield* number("rate", values.rate, defaults.rate, 1000),
+      seconds: yield* number("duration", values.duration, defaults.duration, 3600),
+      warmUpSeconds: yield* number("warm-up", values["warm-up"], defaults["warm-up"], 600),
+      service: values.service,
+      profiles: values.profile,
+      writes: !values.quick && !values.print && values.profile === undefined
+    }
+  })

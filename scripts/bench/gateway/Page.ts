@@ -1,0 +1,131 @@
+/** The page in docs/ into which the findings go. */
+import { readFileSync, writeFileSync } from "node:fs"
+import { milliseconds, percent, plain } from "../report/Numbers.ts"
+import type { Idle } from "./Idle.ts"
+import type { Streamed } from "./Streaming.ts"
+
+/** All that was measured in a run. */
+export interface Findings {
+  /** Machine, versions and what else a reader must know. */
+  readonly conditions: ReadonlyArray<string>
+  readonly streamed: ReadonlyArray<Streamed>
+  readonly idle: Idle
+}
+
+const page = new URL("../../../docs/performance-gateway.md", import.meta.url)
+const begin = "<!-- findings -->"
+const end = "<!-- /findings -->"
+
+/** Milliseconds that the 99th percentile may take at half the load. */
+const latencyGoal = 100
+
+/** KiB that an idle client may cost. */
+const memoryGoal = 40
+
+const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string =>
+  [head, head.map(() => "---"), ...rows].map(cells => `| ${cells.join(" | ")} |`).join("\n")
+
+const whole = (value: number): string => Math.round(value).toLocaleString("en")
+
+const isComplete = ({ faults, received, sent }: Streamed): boolean => faults.length === 0 && received === sent
+
+const verdict = (isMet: boolean): string => (isMet ? "yes" : "**no**")
+
+const goals = ({ idle, streamed }: Findings): string => {
+  const most = Math.max(...streamed.map(({ load }) => load.turns))
+  const half = streamed.filter(({ load }) => load.turns < most)
+  const slowest = Math.max(...half.map(({ p99 }) => p99))
+  const lost = streamed.reduce((sum, { received, sent }) => sum + sent - received, 0)
+  const faults = streamed.reduce((sum, { faults }) => sum + faults.length, 0)
+  return table(
+    ["goal", "measured", "met"],
+    [
+      [
+        "nothing lost, doubled or out of order",
+        `${whole(lost)} lost, ${faults} faults`,
+        verdict(streamed.every(isComplete))
+      ],
+      [
+        `p99 from platform to client at half the load at most ${latencyGoal} ms`,
+        milliseconds(slowest),
+        verdict(slowest <= latencyGoal)
+      ],
+      [
+        `memory of an idle connection at most ${memoryGoal} KiB`,
+        `${plain(idle.connected)} KiB; ${plain(idle.following)} KiB with a session that it follows`,
+        verdict(idle.connected <= memoryGoal && idle.following <= memoryGoal)
+      ]
+    ]
+  )
+}
+
+const row = (streamed: Streamed): ReadonlyArray<string> => {
+  const { load } = streamed
+  return [
+    `${whole(load.clients)} clients, ${whole(load.turns)} turns at ${load.rate}/s`,
+    load.processors,
+    whole(streamed.perSecond),
+    milliseconds(streamed.p50),
+    milliseconds(streamed.p99),
+    milliseconds(streamed.p999),
+    milliseconds(streamed.max),
+    `${plain(streamed.cpuMicros)} µs`,
+    percent(streamed.gatewayShare),
+    percent(streamed.generatorShare),
+    milliseconds(streamed.lateness),
+    `${whole(streamed.residentMiB)} MiB`,
+    whole(streamed.sent - streamed.received)
+  ]
+}
+
+const head = [
+  "load",
+  "processors",
+  "deltas a second",
+  "p50",
+  "p99",
+  "p99.9",
+  "most",
+  "CPU for each",
+  "gateway's CPU",
+  "generator's CPU",
+  "generator late by",
+  "memory",
+  "lost"
+]
+
+/** The findings as Markdown. */
+export const print = (findings: Findings, date: string): string => {
+  const { idle, streamed } = findings
+  const [first] = streamed
+  const conditions = [
+    ...findings.conditions,
+    ...(first === undefined
+      ? []
+      : [`Run of ${date}: ${first.load.seconds} s of each load after ${first.load.warmUpSeconds} s of it.`]),
+    ...streamed.flatMap(({ faults }) => faults.map(fault => `Fault: ${fault}.`))
+  ]
+  return [
+    conditions.map(line => `- ${line}`).join("\n"),
+    "### Goals",
+    goals(findings),
+    "### From platform to client",
+    table(head, streamed.map(row)),
+    "### Memory of an idle client",
+    table(
+      ["client", `KiB each, of ${whole(idle.clients)}`],
+      [
+        ["connected", plain(idle.connected)],
+        ["connected, with a session that it follows", plain(idle.following)],
+        ["a WebSocket of `ws` alone", plain(idle.peer)]
+      ]
+    )
+  ].join("\n\n")
+}
+
+/** Puts the findings into the page. */
+export const write = (findings: Findings, date: string): void => {
+  const [before, rest = ""] = readFileSync(page, "utf8").split(begin)
+  const after = rest.split(end)[1] ?? "\n"
+  writeFileSync(page, `${before}${begin}\n${print(findings, date)}\n${end}${after}`)
+}

@@ -1,0 +1,143 @@
+/** An agent platform that does next to nothing, so that the gateway is what is measured. */
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
+import type { AddressInfo } from "node:net"
+import { Effect, Schema, type Scope } from "effect"
+import { type WebSocket, WebSocketServer } from "ws"
+
+const Frame = Schema.parseJson(
+  Schema.Struct({ type: Schema.String, turnId: Schema.optionalWith(Schema.String, { default: () => "" }) })
+)
+
+const decodeFrame = Schema.decodeUnknownSync(Frame)
+
+/** One instance, in whose only turn one delta follows the other. */
+class Instance {
+  private events = 0
+  private turnId = ""
+  /** Deltas sent in the turn. */
+  deltas = 0
+
+  constructor(private readonly socket: WebSocket) {
+    this.emit('"type":"instance.ready"')
+  }
+
+  get isInTurn(): boolean {
+    return this.turnId !== ""
+  }
+
+  begin(turnId: string): void {
+    this.turnId = turnId
+    this.deltas = 0
+    this.emit(`"type":"turn.started","turnId":"${turnId}"`)
+    this.emit(`"type":"message.start","turnId":"${turnId}","messageId":"m"`)
+  }
+
+  /** A delta that says which it is and when it was sent, about as long as a word or two. */
+  delta(now: number): void {
+    this.deltas++
+    const text = `${this.deltas} ${now.toFixed(3)} `
+    this.emit(`"type":"message.delta","turnId":"${this.turnId}","messageId":"m","delta":"${text}"`)
+  }
+
+  end(): void {
+    const { turnId } = this
+    this.turnId = ""
+    this.emit(`"type":"message.complete","turnId":"${turnId}","messageId":"m"`)
+    this.emit(`"type":"turn.completed","turnId":"${turnId}"`)
+  }
+
+  private emit(members: string): void {
+    this.socket.send(`{"id":"e${++this.events}",${members}}`)
+  }
+}
+
+/** The platform as the load sees it. */
+export interface Platform {
+  readonly url: string
+  /** Turns under way. */
+  readonly turns: () => number
+  /** Deltas sent in all turns so far. */
+  readonly deltas: () => number
+  /** How late the worst of the deltas was sent, in milliseconds; it begins anew with each look. */
+  readonly lateness: () => number
+  /** Lets each turn say so many deltas a second, evenly spread, until the scope closes. */
+  readonly speak: (perSecond: number) => Effect.Effect<void, never, Scope.Scope>
+  /** Ends all turns. */
+  readonly finish: Effect.Effect<void>
+}
+
+/** Milliseconds between two looks at what is due. */
+const tick = 2
+
+/** Serves on a free port until the scope closes. */
+export const make: Effect.Effect<Platform, never, Scope.Scope> = Effect.acquireRelease(
+  Effect.async<Platform & { readonly close: () => void }>(resume => {
+    const instances = new Set<Instance>()
+    let created = 0
+    let speaking: ReadonlyArray<Instance> = []
+    let said = 0
+    let worst = 0
+
+    const answer = (request: IncomingMessage, response: ServerResponse): void => {
+      request.resume()
+      const creates = request.method === "POST"
+      const body = creates ? `{"instanceId":"i${++created}"}` : "{}"
+      response.writeHead(creates ? 201 : 200, { "content-type": "application/json" }).end(body)
+    }
+    const server = createServer(answer)
+    const sockets = new WebSocketServer({ server, perMessageDeflate: false, maxPayload: 1024 * 1024 })
+    sockets.on("connection", socket => {
+      const instance = new Instance(socket)
+      instances.add(instance)
+      socket.on("error", () => socket.terminate())
+      socket.on("close", () => instances.delete(instance))
+      socket.on("message", data => {
+        const { turnId, type } = decodeFrame(String(data))
+        if (type === "message") instance.begin(turnId)
+      })
+    })
+
+    const inTurn = () => [...instances].filter(({ isInTurn }) => isInTurn)
+
+    const speak = (perSecond: number) =>
+      Effect.gen(function* () {
+        speaking = inTurn()
+        const perMilli = (perSecond * speaking.length) / 1000
+        const begun = performance.now()
+        let sent = 0
+        const say = Effect.sync(() => {
+          const now = performance.now()
+          const due = Math.floor((now - begun) * perMilli)
+          worst = Math.max(worst, now - begun - sent / perMilli)
+          said += due - sent
+          for (; sent < due; sent++) speaking[sent % speaking.length]!.delta(performance.now())
+        })
+        yield* Effect.forkScoped(Effect.forever(Effect.zipRight(say, Effect.sleep(tick))))
+      })
+
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as AddressInfo
+      resume(
+        Effect.succeed({
+          url: `http://127.0.0.1:${port}`,
+          turns: () => inTurn().length,
+          deltas: () => said,
+          lateness: () => {
+            const found = worst
+            worst = 0
+            return found
+          },
+          speak,
+          finish: Effect.sync(() => {
+            for (const instance of inTurn()) instance.end()
+          }),
+          close: () => {
+            for (const socket of sockets.clients) socket.terminate()
+            server.close()
+          }
+        })
+      )
+    })
+  }),
+  ({ close }) => Effect.sync(close)
+)

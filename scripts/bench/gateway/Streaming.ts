@@ -1,0 +1,110 @@
+/** Turns under way at once, at a steady rate: what arrives, and when. */
+import { Console, Effect, Schedule } from "effect"
+import { BenchFailed } from "../BenchFailed.ts"
+import { Histogram } from "../load/Histogram.ts"
+import { processorSeconds, residentBytes } from "../Process.ts"
+import { scratch } from "../Stores.ts"
+import * as Clients from "./Clients.ts"
+import { launch, type Processors } from "./Gateway.ts"
+import * as Platform from "./Platform.ts"
+
+/** The load. */
+export interface Load {
+  readonly clients: number
+  /** How many of them have a turn under way. */
+  readonly turns: number
+  /** Deltas of each turn in a second. */
+  readonly rate: number
+  readonly seconds: number
+  readonly warmUpSeconds: number
+  readonly processors: Processors
+}
+
+/** What was found. */
+export interface Streamed {
+  readonly load: Load
+  /** Milliseconds from when the platform sent a delta to when its client has read it. */
+  readonly p50: number
+  readonly p99: number
+  readonly p999: number
+  readonly max: number
+  /** Deltas sent and received in all, warm-up included. */
+  readonly sent: number
+  readonly received: number
+  readonly faults: ReadonlyArray<string>
+  /** Deltas that arrived in a second of the measurement. */
+  readonly perSecond: number
+  readonly cpuMicros: number
+  readonly gatewayShare: number
+  readonly generatorShare: number
+  /** How late the load generator was at worst with a delta, in milliseconds. */
+  readonly lateness: number
+  readonly residentMiB: number
+}
+
+/** How long what was sent may take to arrive once nothing more is sent, in seconds. */
+const drainSeconds = 60
+
+/** Looks again and again until something is so; tells whether it came to be. */
+const comesTrue = (holds: () => boolean, seconds: number): Effect.Effect<boolean> =>
+  Effect.sync(holds).pipe(
+    Effect.repeat(Schedule.spaced("50 millis").pipe(Schedule.untilInput((is: boolean) => is))),
+    Effect.timeoutTo({ duration: `${seconds} seconds`, onSuccess: () => true, onTimeout: () => false })
+  )
+
+/** Runs one load on a gateway of its own. */
+export const run = (load: Load) =>
+  Effect.gen(function* () {
+    const { clients: count, processors, rate, seconds, turns, warmUpSeconds } = load
+    yield* Console.error(`${count} clients, ${turns} turns at ${rate}/s, gateway on ${processors} …`)
+    const platform = yield* Platform.make
+    const gateway = yield* launch(platform.url, processors, { directory: yield* scratch })
+    let histogram: Histogram | undefined
+    const onDelta = (sentAt: number) => histogram?.record(performance.now() - sentAt)
+    const clients = yield* Clients.make({ url: gateway.url, count, withSessions: true, listener: { onDelta } })
+    const { tally } = clients
+    yield* clients.begin(turns)
+    if (!(yield* comesTrue(() => platform.turns() === turns, 30))) {
+      return yield* new BenchFailed({ reason: `${platform.turns()} of ${turns} turns have begun` })
+    }
+    const measured = yield* Effect.scoped(
+      Effect.gen(function* () {
+        yield* platform.speak(rate)
+        yield* Effect.sleep(`${warmUpSeconds} seconds`)
+        platform.lateness()
+        const before = { deltas: tally.deltas, gateway: yield* processorSeconds(gateway.pid), own: process.cpuUsage() }
+        const begun = performance.now()
+        const times = new Histogram()
+        histogram = times
+        yield* Effect.sleep(`${seconds} seconds`)
+        histogram = undefined
+        const taken = (performance.now() - begun) / 1000
+        const used = (yield* processorSeconds(gateway.pid)) - before.gateway
+        const own = process.cpuUsage(before.own)
+        const arrived = tally.deltas - before.deltas
+        return {
+          p50: times.quantile(0.5),
+          p99: times.quantile(0.99),
+          p999: times.quantile(0.999),
+          max: times.quantile(1),
+          perSecond: arrived / taken,
+          cpuMicros: (used / arrived) * 1e6,
+          gatewayShare: used / taken,
+          generatorShare: (own.user + own.system) / 1e6 / taken,
+          lateness: platform.lateness(),
+          residentMiB: (yield* residentBytes(gateway.pid)) / 2 ** 20
+        }
+      })
+    )
+    yield* platform.finish
+    yield* comesTrue(() => tally.ended === turns, drainSeconds)
+    const missing = turns - tally.ended
+    const result: Streamed = {
+      load,
+      ...measured,
+      sent: platform.deltas(),
+      received: tally.deltas,
+      faults: [...tally.faults, ...(missing === 0 ? [] : [`${missing} turns have not ended at the clients`])]
+    }
+    return result
+  }).pipe(Effect.scoped)
