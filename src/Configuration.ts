@@ -3,6 +3,7 @@
  */
 import { Config, ConfigError, ConfigProvider, Effect, Either, Option, Redacted, Schema } from "effect"
 import * as Auth from "./Auth/Auth.ts"
+import * as Gateway from "./Gateway/Gateway.ts"
 import * as Replication from "./Health/Replication.ts"
 import * as NodeServer from "./Http/NodeServer.ts"
 import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
@@ -82,7 +83,8 @@ const settings = Config.all({
   retention: Housekeeping.config,
   agentPlatform: AgentPlatform.config,
   inference: Inference.config,
-  replication: Replication.config
+  replication: Replication.config,
+  gateway: Gateway.config
 })
 
 const checkedKeys = Config.all({ mode, keys: Auth.config }).pipe(

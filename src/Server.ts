@@ -11,6 +11,8 @@ import { banner, baseUrl } from "./Banner.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
 import * as Edge from "./Edge/Edge.ts"
 import { endpoints } from "./Endpoints.ts"
+import * as Gateway from "./Gateway/Gateway.ts"
+import * as Socket from "./Gateway/Socket.ts"
 import * as Health from "./Health/Health.ts"
 import * as Draining from "./Http/Draining.ts"
 import * as NodeServer from "./Http/NodeServer.ts"
@@ -23,16 +25,25 @@ import * as Metrics from "./Observability/Metrics.ts"
 import * as RequestMetrics from "./Observability/RequestMetrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
+import * as SessionEvents from "./Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "./Storage/Sqlite.ts"
 import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 import { version } from "./Version.ts"
 
-const serve = NodeServer.serve(Edge.make(Api, endpoints))
+/** The api by the compiled edge, and clients' WebSockets beside it. */
+const serve = NodeServer.serve(
+  Effect.gen(function* () {
+    const socket = yield* Socket.Socket
+    return Socket.beside(socket, yield* Edge.make(Api, endpoints))
+  })
+)
 
 const services = (configuration: Configuration) => {
-  const { devMode, followLimits, keys, limits, metrics, replication, retention, store } = configuration
+  const { devMode, followLimits, gateway, keys, limits, metrics, replication, retention, store } = configuration
   return Layer.mergeAll(FeedMetrics.layer, Housekeeping.layer(retention), Health.layer({ replication })).pipe(
-    Layer.provideMerge(ChangeFeed.layer),
+    Layer.provideMerge(Layer.merge(ChangeFeed.layer, Gateway.layer(gateway, { devMode }))),
+    // The store owns the directory that the sessions' events lie in too.
+    Layer.provideMerge(SessionEvents.layer({ directory: store.directory, retention: gateway.history })),
     Layer.provideMerge(Sqlite.layer(store)),
     Layer.provideMerge(UpstreamClients.layer(configuration)),
     Layer.provideMerge(
