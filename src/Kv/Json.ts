@@ -30,6 +30,10 @@ export class RawJson {
   toJSON(): unknown {
     return JSON.parse(this.text)
   }
+  /** As messages about a misplaced value show it. */
+  toString(): string {
+    return this.text
+  }
 }
 
 /** Levels of arrays and objects in which a body may hold a `value`: `{"operations": [{"value": …}]}`. */
@@ -62,17 +66,18 @@ class Scanner {
   constructor(
     private readonly text: string,
     private readonly maxDepth: number,
-    private readonly maxElements: number
+    private readonly maxOperations: number
   ) {}
 
   /** Walks the next value beside its parsed form, and puts {@link RawJson} there for members named `value`. */
-  envelope(parsed: unknown, depth: number, name = "the body"): void {
+  envelope(parsed: unknown, depth: number, name = ""): void {
     this.skipSpace()
     if (depth >= envelopeLevels || typeof parsed !== "object" || parsed === null) {
       this.skipValue(depth)
     } else if (Array.isArray(parsed)) {
-      if (parsed.length > this.maxElements) {
-        throw new JsonProblem(`${name} has ${parsed.length} elements; the limit is ${this.maxElements}`, true)
+      // Here, so that a batch over its limit is not decoded before it is refused.
+      if (depth === 1 && name === "operations" && parsed.length > this.maxOperations) {
+        throw new JsonProblem(`${name} has ${parsed.length} elements; the limit is ${this.maxOperations}`, true)
       }
       this.elements(index => this.envelope(parsed[index], depth + 1))
     } else {
@@ -179,17 +184,17 @@ class Scanner {
  * Parses a request body and keeps each member named `value` as {@link RawJson}.
  *
  * Refused beside what `JSON.parse` refuses: values nested beyond `maxDepth` levels, repeated member names,
- * numbers that a double cannot hold, and arrays of more than `maxElements` outside of values.
+ * numbers that a double cannot hold, and more than `maxOperations` in the `operations` of a batch.
  */
 export const parseBody = (
   text: string,
   maxDepth: number,
-  maxElements = Number.POSITIVE_INFINITY
+  maxOperations = Number.POSITIVE_INFINITY
 ): Either.Either<unknown, JsonProblem> =>
   Either.try({
     try: () => {
       const parsed: unknown = JSON.parse(text)
-      new Scanner(text, maxDepth, maxElements).envelope(parsed, 0)
+      new Scanner(text, maxDepth, maxOperations).envelope(parsed, 0)
       return parsed
     },
     catch: error =>

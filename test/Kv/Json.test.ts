@@ -191,13 +191,22 @@ describe("parseBody", () => {
     expect(problem('{"operations":[{"op":"set","value":[[]]}]}', 1)?.message).toContain("1 levels")
   })
 
-  it("limits the elements of arrays outside of values", () => {
+  it("limits the operations of a batch, and no other array", () => {
     const operations = (count: number) => `{"operations":[${Array(count).fill('{"value":[1,2,3,4,5]}').join()}]}`
     expect(problem(operations(3), 256, 3)).toBeUndefined()
     expect(problem(operations(4), 256, 3)).toEqual({
       message: "operations has 4 elements; the limit is 3",
       overLimit: true
     })
+    const four = "[1,2,3,4]"
+    for (const text of [
+      `{"value":1,"other":${four}}`,
+      `{"other":{"operations":${four}}}`,
+      `{"operations":[{"operations":${four}}]}`,
+      four
+    ]) {
+      expect(problem(text, 256, 3)).toBeUndefined()
+    }
   })
 
   it("answers about bodies of 100,000 levels", () => {
