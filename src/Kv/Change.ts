@@ -1,4 +1,5 @@
 import { Schema } from "effect"
+import * as Entry from "./Entry.ts"
 import type { JsonText } from "./Json.ts"
 import { tenantOf } from "./Names.ts"
 
@@ -16,6 +17,19 @@ export interface StoredChange {
   readonly timestamp: number
 }
 
+/** The change record that descriptions show: that of the {@link Entry.example} entry. */
+export const example = {
+  seq: 42,
+  op: "set",
+  namespace: Entry.example.namespace,
+  key: Entry.example.key,
+  value: Entry.example.value,
+  version: Entry.example.version,
+  actor: Entry.example.updatedBy,
+  timestamp: Entry.example.updatedAt,
+  tenantId: tenantOf(Entry.example.namespace)
+} as const
+
 /** A change record as clients see it. */
 export const Change = Schema.Struct({
   seq: Schema.Int.annotations({ description: "Position in the log: dense, increasing, global." }),
@@ -30,19 +44,7 @@ export const Change = Schema.Struct({
 }).annotations({
   identifier: "Change",
   description: "One set or delete.",
-  examples: [
-    {
-      seq: 42,
-      op: "set",
-      namespace: "tenant:acme/settings",
-      key: "theme",
-      value: { dark: true },
-      version: 3,
-      actor: "api",
-      timestamp: 1767225600000,
-      tenantId: "acme"
-    }
-  ]
+  examples: [example]
 })
 
 /** The JSON text of a change record, with its value spliced in as it is stored. */

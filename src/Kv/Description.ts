@@ -2,28 +2,8 @@
  * What the description of the key-value endpoints says beyond their types: names for generated clients, headers and examples.
  */
 import { etag, type Header, operation } from "../OpenApi/Describe.ts"
-
-const entry = {
-  namespace: "tenant:acme/settings",
-  key: "theme",
-  value: { dark: true },
-  version: 3,
-  updatedBy: "api",
-  updatedAt: 1767225600000,
-  expiresAt: null
-}
-
-const change = {
-  seq: 42,
-  op: "set",
-  namespace: "tenant:acme/settings",
-  key: "theme",
-  value: { dark: true },
-  version: 3,
-  actor: "api",
-  timestamp: 1767225600000,
-  tenantId: "acme"
-}
+import { example as change } from "./Change.ts"
+import { example as entry } from "./Entry.ts"
 
 const lastSeq: Header = {
   description: "The position in the change log that the list was read at.",

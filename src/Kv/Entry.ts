@@ -15,6 +15,17 @@ export interface StoredEntry {
 
 const Millis = Schema.Int.annotations({ description: "Epoch milliseconds." })
 
+/** The entry that descriptions show. */
+export const example = {
+  namespace: "tenant:acme/settings",
+  key: "theme",
+  value: { dark: true },
+  version: 3,
+  updatedBy: "api",
+  updatedAt: 1767225600000,
+  expiresAt: null
+} as const
+
 /** An entry as clients see it. */
 export const Entry = Schema.Struct({
   namespace: Schema.String,
@@ -31,17 +42,7 @@ export const Entry = Schema.Struct({
 }).annotations({
   identifier: "Entry",
   description: "A versioned JSON value, addressed by namespace and key.",
-  examples: [
-    {
-      namespace: "tenant:acme/settings",
-      key: "theme",
-      value: { dark: true },
-      version: 3,
-      updatedBy: "api",
-      updatedAt: 1767225600000,
-      expiresAt: null
-    }
-  ]
+  examples: [example]
 })
 
 /** The JSON text of an entry, with its value spliced in as it is stored. */

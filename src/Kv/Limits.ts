@@ -15,60 +15,62 @@ export interface LimitsShape {
 
 const MiB = 1024 * 1024
 
+const defaults: LimitsShape = {
+  keyBytes: 1024,
+  namespaceBytes: 512,
+  valueBytes: MiB,
+  actorBytes: 256,
+  batchOperations: 1000,
+  bodyBytes: 16 * MiB,
+  jsonDepth: 256
+}
+
 /** The limits in force: these defaults, unless a layer says otherwise. */
 export class Limits extends Context.Reference<Limits>()("causeway/Limits", {
-  defaultValue: (): LimitsShape => ({
-    keyBytes: 1024,
-    namespaceBytes: 512,
-    valueBytes: MiB,
-    actorBytes: 256,
-    batchOperations: 1000,
-    bodyBytes: 16 * MiB,
-    jsonDepth: 256
-  })
+  defaultValue: (): LimitsShape => defaults
 }) {}
 
 /** Each limit as a configuration variable. */
 export const config: Config.Config<LimitsShape> = Config.all({
   keyBytes: Setting.integer("LIMIT_KEY_BYTES", {
     description: "Longest key, in bytes of UTF-8",
-    default: 1024,
+    default: defaults.keyBytes,
     min: 1,
     max: 8192
   }),
   namespaceBytes: Setting.integer("LIMIT_NAMESPACE_BYTES", {
     description: "Longest namespace, in bytes of UTF-8",
-    default: 512,
+    default: defaults.namespaceBytes,
     min: 1,
     max: 8192
   }),
   valueBytes: Setting.integer("LIMIT_VALUE_BYTES", {
     description: "Largest value, in bytes of its JSON text",
-    default: MiB,
+    default: defaults.valueBytes,
     min: 1,
     max: 256 * MiB
   }),
   actorBytes: Setting.integer("LIMIT_ACTOR_BYTES", {
     description: "Longest actor, in bytes of UTF-8",
-    default: 256,
+    default: defaults.actorBytes,
     min: 1,
     max: 8192
   }),
   batchOperations: Setting.integer("LIMIT_BATCH_OPERATIONS", {
     description: "Most operations in a batch",
-    default: 1000,
+    default: defaults.batchOperations,
     min: 1,
     max: 100_000
   }),
   bodyBytes: Setting.integer("LIMIT_BODY_BYTES", {
     description: "Largest request body, in bytes",
-    default: 16 * MiB,
+    default: defaults.bodyBytes,
     min: 1,
     max: 512 * MiB
   }),
   jsonDepth: Setting.integer("LIMIT_JSON_DEPTH", {
     description: "Most levels of nesting in a value",
-    default: 256,
+    default: defaults.jsonDepth,
     min: 1,
     max: 1000
   })

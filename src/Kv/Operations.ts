@@ -7,10 +7,7 @@ import { badRequest, tooLarge } from "./Errors.ts"
 import * as Json from "./Json.ts"
 import type { LimitsShape } from "./Limits.ts"
 import { byteLength, problemOfActor, problemOfName, problemOfText } from "./Names.ts"
-import { defaultActor } from "./Requests.ts"
-
-/** The last time that a JavaScript date can name, in epoch milliseconds. */
-const endOfTime = 8_640_000_000_000_000
+import { defaultActor, endOfTime } from "./Requests.ts"
 
 type Checked<A> = Either.Either<A, BadRequest | PayloadTooLarge>
 

@@ -76,7 +76,7 @@ const Whole = (options: { readonly minimum: number; readonly maximum: number; re
   })
 
 /** The last time that a JavaScript date can name, in epoch milliseconds. */
-const endOfTime = 8_640_000_000_000_000
+export const endOfTime = 8_640_000_000_000_000
 
 /** How long an entry lives: at most one of the two. */
 const Expiry = {
