@@ -64,7 +64,7 @@ export const make = (options: Options = {}) =>
           Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),
           Layer.provide(upstreams(simulator, options.inference)),
           Layer.provide(authentication),
-          Layer.provideMerge(Layer.fresh(Draining.layer)),
+          Layer.provideMerge(Draining.layer),
           Layer.provide(Tracer.layer),
           Layer.provide(Layer.succeedContext(stored))
         ),

@@ -1,0 +1,383 @@
+/** Each request: what it answers, how it fails, and what it makes of another tenant's session. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Option, Redacted, Schema } from "effect"
+import { SignJWT } from "jose"
+import { Answer, type RequestFrame } from "../../src/Gateway/Protocol.ts"
+import {
+  type Asked,
+  type Client,
+  codeOf,
+  completeTurn,
+  connect,
+  createSession,
+  make,
+  type Options
+} from "./SocketFixture.ts"
+
+const secret = "a secret of thirty-two bytes or more"
+
+const tokenFor = (tenant: string) =>
+  Effect.promise(() =>
+    new SignJWT({ tenant })
+      .setProtectedHeader({ alg: "HS256" })
+      .setSubject(`user-of-${tenant}`)
+      .setExpirationTime("1h")
+      .sign(new TextEncoder().encode(secret))
+  )
+
+/** A gateway with two tenants' clients. */
+const twoTenants = (options: Options = {}) =>
+  Effect.gen(function* () {
+    const { simulator, start } = yield* make({
+      ...options,
+      authentication: { secret: Option.some(Redacted.make(secret)) }
+    })
+    const { url } = yield* start
+    const connectAs = (tenant: string) =>
+      Effect.flatMap(tokenFor(tenant), token => connect(url, { headers: { authorization: `Bearer ${token}` } }))
+    return { simulator, acme: yield* connectAs("acme"), evil: yield* connectAs("evil") }
+  })
+
+const isAnswer = Schema.is(Answer)
+
+const ask = (client: Client, request: Asked) =>
+  Effect.map(client.ask(request), answer => {
+    expect(isAnswer(answer), JSON.stringify(answer)).toBe(true)
+    return answer
+  })
+
+const codes = (client: Client, requests: ReadonlyArray<Asked>) =>
+  Effect.forEach(requests, request => Effect.map(ask(client, request), codeOf))
+
+const ofSession = (sessionId: string): ReadonlyArray<Asked> => [
+  { type: "get_session", sessionId },
+  { type: "start_session", sessionId },
+  { type: "stop_session", sessionId },
+  { type: "delete_session", sessionId },
+  { type: "subscribe", sessionId },
+  { type: "unsubscribe", sessionId },
+  { type: "send_message", sessionId, content: "hello" },
+  { type: "interrupt_turn", sessionId },
+  { type: "answer", sessionId, requestId: "q", answer: true },
+  { type: "list_files", sessionId },
+  { type: "read_file", sessionId, path: "README.md" },
+  { type: "file_history", sessionId, path: "README.md" },
+  { type: "file_at_iteration", sessionId, path: "README.md", iteration: 1 }
+]
+
+describe("Requests over the socket", () => {
+  it.scopedLive(
+    "a session is created with what it was asked for, and secrets are told to nobody but the platform",
+    () =>
+      Effect.gen(function* () {
+        const { acme, simulator } = yield* twoTenants()
+        const created = yield* acme.get("session_created", {
+          type: "create_session",
+          agentType: "coder",
+          title: "Mine",
+          deployment: { region: "north" },
+          environment: { MODE: "fast" },
+          secrets: { TOKEN: "very-secret-text" }
+        })
+        expect(created.session).toEqual({
+          id: created.session.id,
+          tenant: "acme",
+          agentType: "coder",
+          title: "Mine",
+          state: "inactive",
+          instanceId: null,
+          createdAt: created.session.createdAt,
+          updatedAt: created.session.createdAt,
+          epoch: created.session.epoch,
+          headSeq: 0
+        })
+        const { session } = yield* acme.get("session", { type: "start_session", sessionId: created.session.id })
+        expect(session).toMatchObject({ state: "active", title: "Mine" })
+        expect((yield* simulator.state).instances).toMatchObject([
+          { agentType: "coder", deployment: { region: "north" }, environment: { MODE: "fast" }, secretNames: ["TOKEN"] }
+        ])
+        expect(JSON.stringify(acme.frames)).not.toContain("very-secret-text")
+      })
+  )
+
+  it.scopedLive("sessions are listed in the order of their creation, and those of other tenants are not there", () =>
+    Effect.gen(function* () {
+      const { acme, evil } = yield* twoTenants()
+      const first = yield* createSession(acme)
+      yield* createSession(evil)
+      const second = yield* createSession(acme)
+      const { sessions } = yield* acme.get("session_list", { type: "list_sessions" })
+      expect(sessions.map(({ id }) => id).sort()).toEqual([first, second].sort())
+      expect((yield* acme.get("session", { type: "get_session", sessionId: second })).session.id).toBe(second)
+    })
+  )
+
+  it.scopedLive("another tenant's session is not found, by any request, and neither is one that never was", () =>
+    Effect.gen(function* () {
+      const { acme, evil, simulator } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      for (const ghost of [sessionId, "0".repeat(36), "x".repeat(128)]) {
+        const answers = yield* codes(evil, ofSession(ghost))
+        expect(answers, JSON.stringify(ghost)).toEqual(answers.map(() => "not_found"))
+      }
+      for (const nonsense of ["../acme", `acme/sessions/${sessionId}`, "\u0000"]) {
+        const [get] = yield* codes(evil, [{ type: "get_session", sessionId: nonsense }])
+        expect(["not_found", "bad_request"]).toContain(get)
+      }
+      expect((yield* simulator.state).created).toBe(0)
+      expect((yield* acme.get("session", { type: "get_session", sessionId })).session.state).toBe("inactive")
+    })
+  )
+
+  it.scopedLive("a session starts once, stops, starts again, and is deleted", () =>
+    Effect.gen(function* () {
+      const { acme, simulator } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      const starts = yield* Effect.all(
+        [1, 2, 3].map(() => acme.get("session", { type: "start_session", sessionId })),
+        { concurrency: "unbounded" }
+      )
+      const ids = starts.map(({ session }) => session.instanceId)
+      expect(new Set(ids).size).toBe(1)
+      expect((yield* simulator.state).created).toBe(1)
+      for (const _ of [1, 2]) {
+        const { session } = yield* acme.get("session", { type: "stop_session", sessionId })
+        expect(session).toMatchObject({ state: "inactive", instanceId: null })
+      }
+      expect((yield* simulator.state).instances).toEqual([])
+      yield* acme.get("session", { type: "start_session", sessionId })
+      expect(yield* acme.ask({ type: "delete_session", sessionId })).toMatchObject({
+        type: "session_deleted",
+        sessionId
+      })
+      expect((yield* simulator.state).instances).toEqual([])
+      expect(yield* codes(acme, ofSession(sessionId))).toEqual(ofSession(sessionId).map(() => "not_found"))
+      expect(yield* acme.get("session_list", { type: "list_sessions" })).toMatchObject({ sessions: [] })
+    })
+  )
+
+  it.scopedLive("what needs an instance and does not start one says so", () =>
+    Effect.gen(function* () {
+      const { acme } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      expect(
+        yield* codes(acme, [
+          { type: "interrupt_turn", sessionId },
+          { type: "answer", sessionId, requestId: "q", answer: 1 }
+        ])
+      ).toEqual(["session_not_active", "session_not_active"])
+      yield* acme.get("session", { type: "start_session", sessionId })
+      expect(
+        yield* codes(acme, [
+          { type: "interrupt_turn", sessionId },
+          { type: "interrupt_turn", sessionId, turnId: "none" },
+          { type: "answer", sessionId, requestId: "q", answer: 1 }
+        ])
+      ).toEqual(["conflict", "conflict", "conflict"])
+    })
+  )
+
+  it.scopedLive("a question waits for its answer, once", () =>
+    Effect.gen(function* () {
+      const { acme } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      yield* acme.get("subscribed", { type: "subscribe", sessionId })
+      const { turnId } = yield* acme.get("accepted", { type: "send_message", sessionId, content: "/ask" })
+      const asked = yield* acme.untilEvent(sessionId, event => event.type === "question_requested")
+      if (asked.type !== "question_requested") throw new Error(asked.type)
+      const { requestId } = asked
+      expect(yield* acme.ask({ type: "answer", sessionId, requestId, answer: "blue" })).toMatchObject({
+        type: "accepted"
+      })
+      yield* acme.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
+      const text = acme.events(sessionId).flatMap(event => (event.type === "text_delta" ? [event.text] : []))
+      expect(text.join("")).toBe("answer: blue")
+      expect(codeOf(yield* ask(acme, { type: "answer", sessionId, requestId, answer: "red" }))).toBe("conflict")
+    })
+  )
+
+  it.scopedLive("a turn is interrupted, by its name or as the one at work", () =>
+    Effect.gen(function* () {
+      const { acme } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      yield* acme.get("subscribed", { type: "subscribe", sessionId })
+      for (const named of [true, false]) {
+        const { turnId } = yield* acme.get("accepted", { type: "send_message", sessionId, content: "/hang" })
+        yield* acme.untilEvent(sessionId, event => event.type === "turn_started" && event.turnId === turnId)
+        const interrupted = yield* acme.get("accepted", {
+          type: "interrupt_turn",
+          sessionId,
+          ...(named ? { turnId: turnId! } : {})
+        })
+        expect(interrupted.turnId).toBe(turnId)
+        yield* acme.untilEvent(sessionId, event => event.type === "turn_interrupted" && event.turnId === turnId)
+      }
+    })
+  )
+
+  it.scopedLive("files are listed and read, now and as they were; the session is started for that", () =>
+    Effect.gen(function* () {
+      const { acme, simulator } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      const { entries } = yield* acme.get("file_list", { type: "list_files", sessionId })
+      expect(entries.map(({ path }) => path)).toContain("README.md")
+      expect((yield* simulator.state).created).toBe(1)
+      yield* acme.get("subscribed", { type: "subscribe", sessionId })
+      yield* completeTurn(acme, sessionId, "/write a/b.txt first")
+      yield* completeTurn(acme, sessionId, "/write a/b.txt second")
+      const path = "a/b.txt"
+      const now = yield* acme.get("file_content", { type: "read_file", sessionId, path })
+      expect(now).toMatchObject({ path, content: "second", encoding: "utf-8" })
+      const { iterations } = yield* acme.get("file_history_list", { type: "file_history", sessionId, path })
+      expect(iterations).toHaveLength(2)
+      expect(iterations[0]!.iteration).toBeLessThan(iterations[1]!.iteration)
+      const then = yield* acme.get("file_content", {
+        type: "file_at_iteration",
+        sessionId,
+        path,
+        iteration: iterations[0]!.iteration
+      })
+      expect(then).toMatchObject({ path, content: "first" })
+      const below = yield* acme.get("file_list", { type: "list_files", sessionId, path: "a", depth: 1 })
+      expect(below.entries.map(({ path }) => path)).toEqual([path])
+    })
+  )
+
+  it.scopedLive("file requests that cannot be, and those that the platform refuses", () =>
+    Effect.gen(function* () {
+      const { acme, simulator } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      const bad = ["/etc/passwd", "../secrets", "a/../../b", "a\u0000b"]
+      expect(
+        yield* codes(
+          acme,
+          bad.map(path => ({ type: "read_file", sessionId, path }))
+        )
+      ).toEqual(bad.map(() => "bad_request"))
+      expect(yield* codes(acme, [{ type: "read_file", sessionId, path: "no/such.txt" }])).toEqual(["not_found"])
+      const cases = [
+        [{ kind: "status", status: 500 }, "upstream_error"],
+        [{ kind: "status", status: 401 }, "upstream_error"],
+        [{ kind: "malformed" }, "upstream_error"]
+      ] as const
+      for (const [fault, code] of cases) {
+        const rule = yield* simulator.inject({ operation: "read_file", fault })
+        expect(yield* codes(acme, [{ type: "read_file", sessionId, path: "README.md" }])).toEqual([code])
+        yield* simulator.remove(rule)
+      }
+    })
+  )
+
+  it.scopedLive("without a platform nothing starts, and the answer says why", () =>
+    Effect.gen(function* () {
+      const { acme, simulator } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 403 } })
+      expect(yield* codes(acme, [{ type: "start_session", sessionId }])).toEqual(["upstream_error"])
+      const { session } = yield* acme.get("session", { type: "get_session", sessionId })
+      expect(session).toMatchObject({ state: "error", instanceId: null })
+      yield* simulator.clear
+      expect((yield* acme.get("session", { type: "start_session", sessionId })).session.state).toBe("active")
+    })
+  )
+
+  it.scopedLive("a ping is answered with the time", () =>
+    Effect.gen(function* () {
+      const { acme } = yield* twoTenants()
+      const { timestamp } = yield* acme.get("pong", { type: "ping" })
+      expect(Math.abs(Date.now() - timestamp)).toBeLessThan(60_000)
+    })
+  )
+
+  it.scopedLive("fields of a wrong type are named, and the connection stays", () =>
+    Effect.gen(function* () {
+      const { acme } = yield* twoTenants()
+      const wrong: ReadonlyArray<readonly [Record<string, unknown>, string]> = [
+        [{ type: "create_session", agentType: 5 }, "agentType"],
+        [{ type: "create_session", agentType: "a", secrets: { A: 1 } }, "secrets"],
+        [{ type: "get_session", sessionId: [] }, "sessionId"],
+        [{ type: "subscribe", sessionId: "s", afterSeq: -1 }, "afterSeq"],
+        [{ type: "subscribe", sessionId: "s", epoch: 1 }, "epoch"],
+        [{ type: "send_message", sessionId: "s", content: "" }, "content"],
+        [{ type: "send_message", sessionId: "s" }, "content"],
+        [{ type: "interrupt_turn", sessionId: "s", turnId: {} }, "turnId"],
+        [{ type: "answer", sessionId: "s", answer: 1 }, "requestId"],
+        [{ type: "list_files", sessionId: "s", depth: 1.5 }, "depth"],
+        [{ type: "read_file", sessionId: "s", path: null }, "path"],
+        [{ type: "file_at_iteration", sessionId: "s", path: "p", iteration: "1" }, "iteration"],
+        [{ type: "dance" }, "dance"],
+        [{}, "type"]
+      ]
+      for (const [index, [frame, field]] of wrong.entries()) {
+        const id = `wrong-${index}`
+        yield* acme.send(JSON.stringify({ ...frame, id }))
+        const answer = yield* acme.until(frame => !("seq" in frame) && frame.id === id)
+        expect(answer).toMatchObject({ type: "error", error: { code: "bad_request", retryable: false } })
+        expect(answer.type === "error" && "error" in answer && answer.error.message).toContain(field)
+      }
+      yield* acme.get("pong", { type: "ping" })
+    })
+  )
+
+  it.scopedLive("an id may not be used while its request waits", () =>
+    Effect.gen(function* () {
+      const { acme, simulator } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 200 } })
+      const frame: RequestFrame = { type: "start_session", id: "same", sessionId }
+      yield* acme.send(JSON.stringify(frame))
+      yield* acme.send(JSON.stringify({ type: "get_session", id: "same", sessionId }))
+      yield* acme.until(frame => frame.type === "session")
+      const answers = acme.frames.filter(frame => !("seq" in frame) && frame.id === "same")
+      expect(answers).toMatchObject([
+        { type: "error", error: { code: "conflict" } },
+        { type: "session", session: { state: "active" } }
+      ])
+    })
+  )
+
+  it.scopedLive("a subscription that is ended tells nothing more, and one that is repeated tells nothing twice", () =>
+    Effect.gen(function* () {
+      const { acme } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      yield* acme.get("subscribed", { type: "subscribe", sessionId })
+      yield* completeTurn(acme, sessionId, "one")
+      const count = acme.events(sessionId).length
+      yield* acme.get("subscribed", { type: "subscribe", sessionId, afterSeq: count })
+      yield* completeTurn(acme, sessionId, "two")
+      const seqs = acme.events(sessionId).map(({ seq }) => seq)
+      expect(seqs).toEqual(seqs.map((_, index) => index + 1))
+      yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
+      yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
+      yield* acme.get("session", { type: "stop_session", sessionId })
+      yield* acme.get("pong", { type: "ping" })
+      expect(acme.events(sessionId)).toHaveLength(seqs.length)
+    })
+  )
+
+  it.scopedLive("a wrong epoch, a place past the end and a trimmed history bring all that is kept", () =>
+    Effect.gen(function* () {
+      const { acme } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      const { epoch } = yield* acme.get("subscribed", { type: "subscribe", sessionId })
+      yield* completeTurn(acme, sessionId, "one")
+      const all = acme.events(sessionId)
+      yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
+      const cases = [
+        { afterSeq: all.length - 2, epoch: "another", recovered: false, from: 1 },
+        { afterSeq: all.length + 5, epoch, recovered: false, from: 1 },
+        { afterSeq: all.length - 2, epoch, recovered: true, from: all.length - 1 },
+        { afterSeq: 0, epoch, recovered: true, from: 1 }
+      ]
+      for (const { afterSeq, epoch, recovered, from } of cases) {
+        const before = acme.frames.length
+        const answer = yield* acme.get("subscribed", { type: "subscribe", sessionId, afterSeq, epoch })
+        expect(answer.recovered).toBe(recovered)
+        expect(answer.headSeq).toBe(all.length)
+        yield* acme.untilEvent(sessionId, event => event.seq === all.length && acme.frames.indexOf(event) >= before)
+        const replayed = acme.frames.slice(before).filter(frame => "seq" in frame)
+        expect(replayed.map(frame => "seq" in frame && frame.seq)).toEqual(all.slice(from - 1).map(({ seq }) => seq))
+      }
+    })
+  )
+})
