@@ -55,7 +55,9 @@ export const send = (
   const { body, headers, release, status } = reply
   if (reply.upgraded !== undefined) return
   if (typeof body === "string") {
-    response.writeHead(status, { ...headers, [header]: id, "content-length": Buffer.byteLength(body) })
+    const fields: Array<string | number> = [header, id, "content-length", Buffer.byteLength(body)]
+    for (const name in headers) fields.push(name, headers[name]!)
+    response.writeHead(status, fields)
     response.end(isHead ? undefined : body)
     return
   }

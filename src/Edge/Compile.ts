@@ -7,10 +7,11 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { type Effect, Either, Option, ParseResult, type Schema } from "effect"
 import { ReadAccess, WriteAccess } from "../Auth/Api.ts"
 import { type ApiError, BadRequest } from "../Http/ApiError.ts"
-import type { AnyEndpoints, Incoming } from "../Http/Endpoints.ts"
+import type { AnyEndpoints, AtOnce, Incoming, Quick } from "../Http/Endpoints.ts"
 import { describe } from "../Http/Issues.ts"
 import { JsonBody } from "../Http/JsonBody.ts"
 import type { Reply } from "../Http/Reply.ts"
+import { label } from "../Http/Route.ts"
 import { Router } from "./Router.ts"
 
 /** A request's parts before they are decoded. */
@@ -28,12 +29,16 @@ export interface Endpoint<R> {
   readonly name: string
   /** The route template. */
   readonly route: string
+  /** The route template as metrics show it. */
+  readonly label: string
   readonly access: "open" | "read" | "write"
   readonly takesBody: boolean
   /** Whether its answer is a WebSocket. */
   readonly isSocket: boolean
   readonly decode: (parts: Parts, incoming: Incoming) => Either.Either<never, BadRequest>
   readonly handler: (request: never) => Effect.Effect<Reply, ApiError, R>
+  /** The handler's quicker way, where it has one. */
+  readonly atOnce: Effect.Effect<AtOnce<never>, never, R> | undefined
 }
 
 type Decoder = (parts: Parts, into: Record<string, unknown>) => ParseResult.ParseError | undefined
@@ -86,6 +91,12 @@ const decodeWith =
 /** The middlewares that the edge stands in for. An api with others is not for it. */
 const known: ReadonlySet<string> = new Set([ReadAccess.key, WriteAccess.key, JsonBody.key])
 
+/** All endpoints of an api, and the way to them. */
+export interface Compiled<R> {
+  readonly router: Router<Endpoint<R>>
+  readonly endpoints: ReadonlyArray<Endpoint<R>>
+}
+
 /**
  * Makes a router of an api's endpoints. `groups` has the handlers of each group, by its name.
  *
@@ -95,8 +106,9 @@ const known: ReadonlySet<string> = new Set([ReadAccess.key, WriteAccess.key, Jso
 export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R, Needs>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
   groups: Readonly<Record<string, AnyEndpoints<Needs>>>
-): Router<Endpoint<Needs>> => {
+): Compiled<Needs> => {
   const router = new Router<Endpoint<Needs>>()
+  const endpoints: Array<Endpoint<Needs>> = []
   HttpApi.reflect(api, {
     onGroup: () => undefined,
     onEndpoint: ({ endpoint, group, middleware, successes }) => {
@@ -107,16 +119,20 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
       const stranger = [...before].find(key => !known.has(key))
       if (stranger !== undefined)
         throw new Error(`The endpoint ${name} wants a middleware unknown to the edge: ${stranger}`)
-      router.add(endpoint.method, endpoint.path, {
+      const compiled: Endpoint<Needs> = {
         name,
         route: endpoint.path,
+        label: label(endpoint.path),
         access: before.has(WriteAccess.key) ? "write" : before.has(ReadAccess.key) ? "read" : "open",
         isSocket: successes.has(101),
         takesBody: before.has(JsonBody.key),
         decode: decodeWith(decodersOf(endpoint)),
-        handler
-      })
+        handler,
+        atOnce: "atOnce" in handler ? (handler as Quick<never, Needs>).atOnce : undefined
+      }
+      endpoints.push(compiled)
+      router.add(endpoint.method, endpoint.path, compiled)
     }
   })
-  return router
+  return { router, endpoints }
 }

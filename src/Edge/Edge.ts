@@ -7,16 +7,17 @@
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime } from "effect"
+import { Cause, Effect, Either, Exit, FiberId, FiberRef, LogLevel, Option, Runtime } from "effect"
 import { Auth } from "../Auth/Auth.ts"
 import { refusalToRead, refusalToWrite } from "../Auth/Http.ts"
 import { type ApiError, BadRequest, isApiError } from "../Http/ApiError.ts"
 import * as Body from "../Http/Body.ts"
-import type { AnyEndpoints, Requirements } from "../Http/Endpoints.ts"
+import type { AnyEndpoints, AtOnce, Requirements } from "../Http/Endpoints.ts"
 import { defect, unrouted } from "../Http/ErrorMiddleware.ts"
 import type { Listeners } from "../Http/Listeners.ts"
 import { fromError, type Reply } from "../Http/Reply.ts"
 import * as RequestId from "../Http/RequestId.ts"
+import * as Route from "../Http/Route.ts"
 import { allowedMethods, pathOf, problemOfTarget } from "../Http/Routes.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
 import { Limits } from "../Kv/Limits.ts"
@@ -59,7 +60,8 @@ export const make = <
 ): Effect.Effect<Listeners, never, NeedsOf<Handlers> | Auth> =>
   Effect.gen(function* () {
     type Needs = NeedsOf<Handlers>
-    const router = compile<Id, Groups, E, R, Needs>(api, groups as GroupsOf<Needs>)
+    const compiled = compile<Id, Groups, E, R, Needs>(api, groups as GroupsOf<Needs>)
+    const { router } = compiled
     const allowed = allowedMethods(api)
     const limits = yield* Limits
     const auth = yield* Auth
@@ -70,6 +72,11 @@ export const make = <
     // Asked once: at the levels of production a request pays nothing for a line that is not logged.
     const detailed = LogLevel.lessThanEqual(yield* FiberRef.get(FiberRef.currentMinimumLogLevel), LogLevel.Debug)
     const traced = yield* FiberRef.get(FiberRef.currentTracerEnabled)
+    const quick = new Map<Endpoint<Needs>, AtOnce<never>>()
+    for (const endpoint of compiled.endpoints) {
+      // A span needs a fiber to stand in.
+      if (endpoint.atOnce !== undefined && !traced) quick.set(endpoint, yield* endpoint.atOnce)
+    }
 
     const run = (effect: Effect.Effect<unknown>) => {
       const fiber = runFork(effect)
@@ -89,6 +96,15 @@ export const make = <
       if (isApiError(error)) return fromError(error)
       runFork(RequestId.tag(id, Effect.logError("Defect while serving a request", exit.cause)))
       return fromError(defect())
+    }
+
+    /** The quick answer, if there is one. What it throws is a defect, as it would be in a fiber. */
+    const atOnce = (endpoint: Endpoint<Needs>, request: never, id: string): Reply | undefined => {
+      try {
+        return quick.get(endpoint)?.(request)
+      } catch (error) {
+        return replyOf(Exit.die(error), id)
+      }
     }
 
     const handle = (
@@ -113,6 +129,7 @@ export const make = <
       const match: Match<Endpoint<Needs>> | undefined = router.find(request.method!, pathOf(target))
       if (match === undefined) return answer(fromError(unrouted(url, allowed)))
       const endpoint = match.value
+      Route.note(request, endpoint.label)
       const { authorization } = request.headers
       if (endpoint.access !== "open") {
         const refused = refusalOf[endpoint.access](auth.accessOf(authorization))
@@ -129,6 +146,8 @@ export const make = <
           { target, authorization, upgrade }
         )
         if (Either.isLeft(decoded)) return answer(fromError(decoded.left))
+        const reply = atOnce(endpoint, decoded.right, id)
+        if (reply !== undefined) return answer(reply)
         const effect = endpoint.handler(decoded.right)
         const fiber = runFork(RequestId.tag(id, traced ? inServerSpan(effect, endpoint, request, id) : effect))
         const exit = fiber.unsafePoll()

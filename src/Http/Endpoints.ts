@@ -25,6 +25,22 @@ export type Decoded<Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any> = Omit
   "request"
 > & { readonly incoming: Incoming }
 
+/** Answers a request without waiting and without a fiber, or not at all: then its handler is to be run. */
+export type AtOnce<Request> = (request: Request) => Reply | undefined
+
+/** A handler that has a quicker way for what can be answered at once; a transport may take it. */
+export interface Quick<Request, R> {
+  (request: Request): Effect.Effect<Reply, ApiError, R>
+  /** Made once, with the services that it needs. */
+  readonly atOnce: Effect.Effect<AtOnce<Request>, never, R>
+}
+
+/** Gives a handler a quicker way, which must answer what the handler would. */
+export const quick = <Request, R, R2>(
+  handler: (request: Request) => Effect.Effect<Reply, ApiError, R>,
+  atOnce: Effect.Effect<AtOnce<Request>, never, R2>
+): Quick<Request, R | R2> => Object.assign((request: Request) => handler(request), { atOnce })
+
 /** One handler for each endpoint of a group. */
 export type Endpoints<Group extends HttpApiGroup.HttpApiGroup.Any, R> = {
   readonly [Endpoint in HttpApiGroup.HttpApiGroup.Endpoints<Group> as Endpoint["name"]]: (

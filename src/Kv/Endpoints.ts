@@ -7,7 +7,7 @@ import * as Handlers from "./Handlers.ts"
 /** The handlers of the `kv` group. */
 export const endpoints = Endpoints.of(KvGroup, {
   list: ({ path, urlParams, incoming }) => Handlers.list({ path, urlParams, target: incoming.target }),
-  get: Handlers.get,
+  get: Endpoints.quick(Handlers.get, Handlers.getAtOnce),
   set: Handlers.set,
   delete: Handlers.remove,
   batch: Handlers.batch,

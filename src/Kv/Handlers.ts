@@ -3,9 +3,10 @@
  * transport: whoever decodes a request by the contract in `Api` can run them.
  */
 import { Clock, Duration, Effect, Either, Exit, Option, Scope, Stream } from "effect"
-import { type BadRequest, NotFound, type PayloadTooLarge } from "../Http/ApiError.ts"
+import { type BadRequest, NotFound, type PayloadTooLarge, type PreconditionFailed } from "../Http/ApiError.ts"
 import * as Reply from "../Http/Reply.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
+import { answerOf } from "./ChangeFeed/Print.ts"
 import { ChangeFeed, type FeedBusy } from "./ChangeFeed.ts"
 import type { ChangeQuery, HistoryTrimmed } from "./ChangeLog.ts"
 import * as Cursor from "./Cursor.ts"
@@ -15,7 +16,7 @@ import { Limits, type LimitsShape } from "./Limits.ts"
 import * as Operations from "./Operations.ts"
 import * as Preconditions from "./Preconditions.ts"
 import { type BatchPayload, defaultPage, maxPage, type SetPayload } from "./Requests.ts"
-import { type ListPage, type ListStream, type Selection, Store } from "./Store.ts"
+import { type ListPage, type ListStream, type PrintedList, type Selection, Store } from "./Store.ts"
 import { holds, ifVersion, type Operation, type OperationResult, type Precondition } from "./Write.ts"
 
 /** An entry's address, and the preconditions that the request states. */
@@ -37,18 +38,41 @@ const entryReply = (entry: StoredEntry): Reply.Reply =>
   Reply.json(toJson(entry), { etag: Preconditions.etag(entry.version) })
 
 /** The entry, 304 where the client has that version, 404 where there is none. */
+const answerGet = (
+  found: Option.Option<StoredEntry>,
+  precondition: Precondition | undefined
+): Either.Either<Reply.Reply, NotFound | PreconditionFailed> => {
+  if (Option.isNone(found)) return Either.left(new NotFound({ error: "Not found" }))
+  const { version } = found.value
+  if (holds(precondition, version)) return Either.right(entryReply(found.value))
+  return precondition?.match !== undefined && !holds({ match: precondition.match }, version)
+    ? Either.left(Errors.entryRefused(version))
+    : Either.right(Reply.empty(304, { etag: Preconditions.etag(version) }))
+}
+
+/** Reads an entry. */
 export const get = Effect.fnUntraced(function* ({ path, headers }: EntryRequest) {
   const limits = yield* Limits
   const store = yield* Store
   yield* checkPath(path, limits)
   const precondition = yield* preconditionOf(headers)
-  const entry = yield* Effect.catchTag(store.get(path.namespace, path.key), "StoreUnavailable", Errors.unavailable)
-  if (Option.isNone(entry)) return yield* new NotFound({ error: "Not found" })
-  const { version } = entry.value
-  if (holds(precondition, version)) return entryReply(entry.value)
-  return precondition?.match !== undefined && !holds({ match: precondition.match }, version)
-    ? yield* Errors.entryRefused(version)
-    : Reply.empty(304, { etag: Preconditions.etag(version) })
+  const found = yield* Effect.catchTag(store.get(path.namespace, path.key), "StoreUnavailable", Errors.unavailable)
+  return yield* answerGet(found, precondition)
+})
+
+/** `get` without a fiber, which costs more than the read: for what is answered well and by a store that need not wait. */
+export const getAtOnce = Effect.gen(function* () {
+  const limits = yield* Limits
+  const { unsafeGet } = yield* Store
+  const clock = yield* Effect.clock
+  return ({ path, headers }: EntryRequest): Reply.Reply | undefined => {
+    if (unsafeGet === undefined || Either.isLeft(checkPath(path, limits))) return undefined
+    const precondition = preconditionOf(headers)
+    if (Either.isLeft(precondition)) return undefined
+    const found = unsafeGet(path.namespace, path.key, clock.unsafeCurrentTimeMillis())
+    if (found === undefined) return undefined
+    return Option.getOrUndefined(Either.getRight(answerGet(found, precondition.right)))
+  }
 })
 
 const commitOne = Effect.fnUntraced(function* (operation: Operation, actor: string) {
@@ -149,8 +173,15 @@ export interface ListRequest {
 
 const listHeaders = (lastSeq: number) => ({ "kv-last-seq": String(lastSeq) })
 
-const pageReply = (page: ListPage, headers: Readonly<Record<string, string>> = {}): Reply.Reply =>
-  Reply.json(`{"items":[${page.entries.map(toJson).join(",")}]}`, { ...listHeaders(page.lastSeq), ...headers })
+const pageReply = (page: PrintedList, headers: Readonly<Record<string, string>> = {}): Reply.Reply =>
+  Reply.json(`{"items":[${page.entries.join(",")}]}`, { ...listHeaders(page.lastSeq), ...headers })
+
+const print = ({ entries, lastSeq, more }: ListPage): PrintedList => ({
+  entries: entries.map(toJson),
+  lastSeq,
+  more,
+  lastKey: entries.at(-1)?.key ?? ""
+})
 
 /** A page of a namespace where the request has a `limit` or a `cursor`, else all of it. */
 export const list = Effect.fnUntraced(function* (request: ListRequest) {
@@ -162,17 +193,17 @@ export const list = Effect.fnUntraced(function* (request: ListRequest) {
   yield* Operations.text("prefix", prefix)
   const after = yield* Either.mapLeft(Cursor.decode(cursor), Errors.badRequest)
   const selection = { namespace: path.namespace, prefix }
+  const query = { ...selection, after, limit: limit ?? maxPage }
   const page = yield* Effect.catchTag(
-    store.list({ ...selection, after, limit: limit ?? maxPage }),
+    store.listPrinted?.(query) ?? Effect.map(store.list(query), print),
     "StoreUnavailable",
     Errors.unavailable
   )
   const paged = limit !== undefined || cursor !== undefined
   if (!page.more) return pageReply(page)
   if (!paged) return yield* listAll(selection)
-  const last = page.entries[page.entries.length - 1]!
   return pageReply(page, {
-    link: Cursor.link(target, { prefix, limit: limit ?? maxPage, cursor: Cursor.encode(last.key) })
+    link: Cursor.link(target, { prefix, limit: limit ?? maxPage, cursor: Cursor.encode(page.lastKey) })
   })
 })
 
@@ -238,7 +269,7 @@ export const changes = Effect.fnUntraced(function* (request: {
   const query = yield* queryOf(request.urlParams)
   const wait = Duration.seconds(request.urlParams.wait ?? 0)
   const page = yield* Effect.catchTags(feed.poll(query, wait), feedFailures)
-  return Reply.json(`{"changes":${page.changes},"lastSeq":${page.lastSeq}}`)
+  return Reply.json(answerOf(page))
 })
 
 /** The change log as Server-Sent Events; the last event that the client saw wins over `after`. */

@@ -40,6 +40,15 @@ export interface ListPage {
   readonly more: boolean
 }
 
+/** A part of a list as the JSON that clients get of its entries; see `ListPage`. */
+export interface PrintedList {
+  readonly entries: ReadonlyArray<string>
+  readonly lastSeq: number
+  readonly more: boolean
+  /** The key of the last entry; `""` where there is none. */
+  readonly lastKey: string
+}
+
 /** A whole list read from one snapshot, bit by bit. */
 export interface ListStream {
   readonly lastSeq: number
@@ -59,12 +68,24 @@ export class Store extends Context.Tag("causeway/Store")<
     /** The entry, unless it is absent or past its `expiresAt`. */
     readonly get: (namespace: string, key: string) => Effect.Effect<Option.Option<StoredEntry>, StoreUnavailable>
     /**
+     * `get` at a time (epoch milliseconds), for callers that cannot wait; nothing where only `get` can tell, failures
+     * included. A backend that always has to wait leaves it out, and so does whoever wraps a store and changes its `get`.
+     */
+    readonly unsafeGet?: (namespace: string, key: string, now: number) => Option.Option<StoredEntry> | undefined
+    /**
      * Up to `limit` entries whose key comes after `after` (exclusive; `""` for the start). A page ends early
      * where its values come to several MiB, and then says `more`.
      */
     readonly list: (
       selection: Selection & { readonly after: string; readonly limit: number }
     ) => Effect.Effect<ListPage, StoreUnavailable>
+    /**
+     * The same as `list`, printed by the store itself where that is quicker. Whoever wraps a store and changes what it
+     * lists leaves it out.
+     */
+    readonly listPrinted?: (
+      selection: Selection & { readonly after: string; readonly limit: number }
+    ) => Effect.Effect<PrintedList, StoreUnavailable>
     /** All entries, from one snapshot that is held until the scope closes. */
     readonly listAll: (selection: Selection) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
     /**

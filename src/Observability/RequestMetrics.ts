@@ -6,6 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Metric, MetricBoundaries, MetricLabel } from "effect"
+import * as Route from "../Http/Route.ts"
 
 /** The label of a path that no route has. */
 export const unknownRoute = "unknown"
@@ -42,10 +43,9 @@ export const routeLabels = <Id extends string, Groups extends HttpApiGroup.HttpA
       if (seen.has(path)) return
       seen.add(path)
       const segments = path.split("/")
-      const label = segments.map(segment => (segment.startsWith(":") ? `{${segment.slice(1)}}` : segment)).join("/")
       const sameLength = byLength.get(segments.length) ?? []
       byLength.set(segments.length, sameLength)
-      sameLength.push({ segments, label })
+      sameLength.push({ segments, label: Route.label(path) })
     }
   })
   return target => {
@@ -81,7 +81,7 @@ export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiG
       const start = clock.unsafeCurrentTimeNanos()
       inFlight.unsafeModify(1, [])
       response.once("close", () => {
-        const route = routeOf(request.url ?? "")
+        const route = Route.noted(request) ?? routeOf(request.url ?? "")
         const method = request.method !== undefined && methods.has(request.method) ? request.method : "other"
         const status = response.headersSent ? String(response.statusCode) : "aborted"
         inFlight.unsafeModify(-1, [])

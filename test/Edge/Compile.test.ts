@@ -14,7 +14,7 @@ const all: Readonly<Record<string, AnyEndpoints<unknown>>> = endpoints
 
 describe("compile", () => {
   it("serves every endpoint of the service", () => {
-    const router = compile(Api, all)
+    const { router } = compile(Api, all)
     const served: Array<string> = []
     HttpApi.reflect(Api, {
       onGroup: () => undefined,
