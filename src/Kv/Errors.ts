@@ -32,6 +32,12 @@ export const busy = (error: Store.StoreBusy): ServiceUnavailable =>
     headers: { "retry-after": String(error.retryAfterSeconds) }
   })
 
+export const tooManyLists = (error: Store.StoreBusy): ServiceUnavailable =>
+  new ServiceUnavailable({
+    error: "Too many whole lists are being read; use limit",
+    headers: { "retry-after": String(error.retryAfterSeconds) }
+  })
+
 export const feedBusy = (error: FeedBusy): ServiceUnavailable =>
   new ServiceUnavailable({ error: error.reason, headers: { "retry-after": String(error.retryAfterSeconds) } })
 

@@ -217,7 +217,10 @@ const listAll = (selection: Selection) =>
       const snapshot = yield* Scope.make()
       const { lastSeq, portions } = yield* restore(Scope.extend(store.listAll(selection), snapshot)).pipe(
         Effect.onError(cause => Scope.close(snapshot, Exit.failCause(cause))),
-        Effect.catchTags({ StoreBusy: error => Effect.fail(Errors.busy(error)), StoreUnavailable: Errors.unavailable })
+        Effect.catchTags({
+          StoreBusy: error => Effect.fail(Errors.tooManyLists(error)),
+          StoreUnavailable: Errors.unavailable
+        })
       )
       return Reply.stream(
         "application/json",

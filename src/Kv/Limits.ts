@@ -11,6 +11,8 @@ export interface LimitsShape {
   readonly bodyBytes: number
   /** Levels of arrays and objects in a value. */
   readonly jsonDepth: number
+  /** Whole lists that are read at a time, each from a snapshot that is held for it. */
+  readonly wholeLists: number
 }
 
 const MiB = 1024 * 1024
@@ -22,7 +24,8 @@ const defaults: LimitsShape = {
   actorBytes: 256,
   batchOperations: 1000,
   bodyBytes: 16 * MiB,
-  jsonDepth: 256
+  jsonDepth: 256,
+  wholeLists: 32
 }
 
 /** The limits in force: these defaults, unless a layer says otherwise. */
@@ -71,6 +74,12 @@ export const config: Config.Config<LimitsShape> = Config.all({
   jsonDepth: Setting.integer("LIMIT_JSON_DEPTH", {
     description: "Most levels of nesting in a value",
     default: defaults.jsonDepth,
+    min: 1,
+    max: 1000
+  }),
+  wholeLists: Setting.integer("LIMIT_WHOLE_LISTS", {
+    description: "Most lists without a limit that are read at a time; the next is told to come back",
+    default: defaults.wholeLists,
     min: 1,
     max: 1000
   })

@@ -12,7 +12,7 @@ export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("St
   }
 }
 
-/** More writes are waiting than the store takes in; nothing of this one was applied. */
+/** More writes are waiting, or more whole lists being read, than the store takes in; nothing of this one was done. */
 export class StoreBusy extends Schema.TaggedError<StoreBusy>()("StoreBusy", {
   retryAfterSeconds: Schema.Int
 }) {}

@@ -3,6 +3,7 @@
  */
 import { Clock, type ConfigError, Context, Duration, Effect, Either, Layer, Option, Schema, type Scope } from "effect"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
+import { Limits } from "../Kv/Limits.ts"
 import { PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
 import type { Committed, Write } from "../Kv/Write.ts"
 import * as StoreMetrics from "../Observability/StoreMetrics.ts"
@@ -35,7 +36,7 @@ export interface Options {
 const patience = 1800
 
 /** Entries that one transaction expires, and records that one removes: others get their turn in between. */
-const expiryPortion = 500
+const expiryPortion = 2000
 const trimPortion = 200
 
 /** The writer failed by a fault of its own; the message has the stack. It never leaves this file as a failure. */
@@ -46,7 +47,8 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
   Effect.gen(function* () {
     const lock = yield* open(options.directory)
     const file = filesIn(options.directory).database
-    const reader = new Reader(file)
+    const { wholeLists } = yield* Limits
+    const reader = new Reader(file, wholeLists)
     const signal = new Signal(0)
     const port = yield* makePort(options, lock, reader, signal)
 

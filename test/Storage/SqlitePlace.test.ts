@@ -11,8 +11,7 @@ import {
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Fiber, Logger, Option, Schedule, Stream } from "effect"
-import * as TestClock from "effect/TestClock"
+import { Effect, Fiber, Logger, Option, Schedule } from "effect"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
@@ -211,46 +210,6 @@ describe("the database's place", () => {
           // The place is free again, and what lies there is a store.
           yield* putEventually("c")
           expect(yield* lastSeq).toBe(2)
-        })
-      )
-    })
-  )
-
-  it.scoped("a whole list that is read too slowly is cut, and holds its snapshot no longer", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      yield* using(
-        directory,
-        "inline",
-        Effect.gen(function* () {
-          yield* put("n", "a", 1)
-          const store = yield* Store
-          const { portions } = yield* store.listAll({ namespace: "n", prefix: "" })
-          yield* TestClock.adjust("60 seconds")
-          expect(yield* outcome(Stream.runCollect(portions))).toBe("StoreUnavailable")
-          yield* TestClock.adjust("60 seconds")
-        })
-      )
-    })
-  )
-
-  it.scoped("so many whole lists may be read at once, and the next is told to come back", () =>
-    Effect.gen(function* () {
-      const directory = yield* temporaryDirectory
-      yield* using(
-        directory,
-        "inline",
-        Effect.gen(function* () {
-          yield* put("n", "a", 1)
-          const store = yield* Store
-          const list = store.listAll({ namespace: "n", prefix: "" })
-          yield* Effect.scoped(
-            Effect.gen(function* () {
-              for (let index = 0; index < 8; index++) yield* list
-              expect(yield* outcome(list)).toBe("StoreBusy")
-            })
-          )
-          expect((yield* list).lastSeq).toBe(1)
         })
       )
     })

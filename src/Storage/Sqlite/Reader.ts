@@ -5,20 +5,27 @@ import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "..
 import { ReaderConnection } from "./ReaderConnection.ts"
 import { Away, identityOf } from "./StoreFile.ts"
 
-/** How many whole lists may be read at once, each from a snapshot of its own. */
-const maxSnapshots = 8
-
 /** Connections of finished lists that are kept for the next. */
 const maxSpare = 2
 
-/** How long a list may hold its snapshot: the write-ahead log cannot start over while it does. */
-const patience = "60 seconds"
+/**
+ * How long a list may hold its snapshot, since the write-ahead log cannot start over while it does: in milliseconds,
+ * without anything being read from it, and in all.
+ */
+const patience = { idle: 60_000, whole: 900_000 }
 
+/** Small portions, so that a client on a thin line takes one in time. */
 const portionEntries = 1000
-const portionSize = 1024 * 1024
+const portionSize = 256 * 1024
+
+/** Memory of a connection that walks along an index and comes back to nothing. */
+const snapshotCacheKiB = 512
 
 interface Snapshot {
   readonly connection: ReaderConnection
+  readonly startedAt: number
+  /** When a portion was last asked for. */
+  readAt: number
   /** Why it cannot be read from any more. */
   cut: string | undefined
 }
@@ -34,7 +41,11 @@ export class Reader {
   private readonly snapshots = new Set<Snapshot>()
   private readonly spare: Array<ReaderConnection> = []
 
-  constructor(private readonly file: string) {}
+  constructor(
+    private readonly file: string,
+    /** How many whole lists may be read at once, each from a snapshot of its own. */
+    private readonly maxLists: number
+  ) {}
 
   /** Opens the file, or finds that the right one is open already. It does not throw: reads will tell. */
   open(databaseId: string | undefined): void {
@@ -86,21 +97,16 @@ export class Reader {
   listAll(selection: Selection): Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope> {
     return Effect.gen(this, function* () {
       const now = yield* Clock.currentTimeMillis
-      const snapshot = yield* Effect.acquireRelease(this.acquire(), snapshot =>
+      const snapshot = yield* Effect.acquireRelease(this.acquire(now), snapshot =>
         Effect.sync(() => this.release(snapshot))
       )
       const lastSeq = yield* this.attempt(() => snapshot.connection.lastSeq())
       const scope = yield* Effect.scope
-      yield* Effect.forkIn(
-        Effect.zipRight(
-          Effect.sleep(patience),
-          Effect.sync(() => this.cut(snapshot, `a list was still being read after ${patience}`))
-        ),
-        scope
-      )
+      yield* Effect.forkIn(this.watch(snapshot), scope)
       const portion = (after: string) =>
-        this.attempt(() => {
+        this.read((_, readAt) => {
           if (snapshot.cut !== undefined) throw new Away(snapshot.cut, "failed")
+          snapshot.readAt = readAt
           const rows = snapshot.connection.entries({
             ...selection,
             after,
@@ -125,14 +131,28 @@ export class Reader {
     })
   }
 
-  private acquire(): Effect.Effect<Snapshot, StoreUnavailable | StoreBusy> {
+  /** Cuts a list that holds its snapshot for too long. */
+  private watch(snapshot: Snapshot): Effect.Effect<void> {
+    return Effect.flatMap(Clock.currentTimeMillis, now => {
+      const { startedAt, readAt } = snapshot
+      const left = Math.min(readAt + patience.idle, startedAt + patience.whole) - now
+      if (left > 0) return Effect.zipRight(Effect.sleep(left), this.watch(snapshot))
+      const reason =
+        now < startedAt + patience.whole
+          ? `nothing of a list was read for ${patience.idle / 1000} s`
+          : `a list was still being read after ${patience.whole / 1000} s`
+      return Effect.sync(() => this.cut(snapshot, reason))
+    })
+  }
+
+  private acquire(now: number): Effect.Effect<Snapshot, StoreUnavailable | StoreBusy> {
     return Effect.suspend((): Effect.Effect<Snapshot, StoreUnavailable | StoreBusy> => {
-      if (this.snapshots.size >= maxSnapshots) return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
+      if (this.snapshots.size >= this.maxLists) return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
       return this.attempt(() => {
         this.opened()
-        const connection = this.spare.pop() ?? new ReaderConnection(this.file, 2048)
+        const connection = this.spare.pop() ?? new ReaderConnection(this.file, snapshotCacheKiB)
         connection.hold()
-        const snapshot: Snapshot = { connection, cut: undefined }
+        const snapshot: Snapshot = { connection, startedAt: now, readAt: now, cut: undefined }
         this.snapshots.add(snapshot)
         return snapshot
       })
