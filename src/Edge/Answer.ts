@@ -22,7 +22,18 @@ const drained = (response: ServerResponse): Effect.Effect<void> =>
 /** How long a client may take nothing of what was sent to it, before it gives up its place to others. */
 const patience = "60 seconds"
 
+/** Node tells of progress by whole writes only: smaller ones show that a slow client is alive. */
+const pieceBytes = 64 * 1024
+
 const write = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void, string> =>
+  chunk.length <= pieceBytes
+    ? writePiece(response, chunk)
+    : Effect.zipRight(
+        writePiece(response, chunk.subarray(0, pieceBytes)),
+        Effect.suspend(() => write(response, chunk.subarray(pieceBytes)))
+      )
+
+const writePiece = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void, string> =>
   Effect.suspend(() =>
     response.write(chunk) || response.destroyed
       ? Effect.void

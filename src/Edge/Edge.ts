@@ -123,10 +123,10 @@ export const make = <
       }
       const url = request.url!
       const mark = url.indexOf("?")
-      const target = mark === -1 ? url : url.slice(0, mark)
+      const target = pathOf(url)
       const problem = problemOfTarget(url)
       if (problem !== undefined) return answer(fromError(new BadRequest({ error: problem })))
-      const match: Match<Endpoint<Needs>> | undefined = router.find(request.method!, pathOf(target))
+      const match: Match<Endpoint<Needs>> | undefined = router.find(request.method!, target)
       if (match === undefined) return answer(fromError(unrouted(url, allowed)))
       const endpoint = match.value
       Route.note(request, endpoint.label)

@@ -7,6 +7,7 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Effect, type Layer, type Scope } from "effect"
 import type { AnyEndpoints, Incoming, Requirements } from "./Endpoints.ts"
 import { respond } from "./Reply.ts"
+import { pathOf } from "./Routes.ts"
 import { upgradeOf } from "./Upgrade.ts"
 
 type AnyGroup = HttpApiGroup.HttpApiGroup.Any
@@ -20,7 +21,7 @@ export type ApiWith<Group, Id extends string, Groups extends AnyGroup, E, R> = H
   ([Group] extends [Groups] ? unknown : { readonly "the api does not contain this group": Group })
 
 const incomingOf = (request: HttpServerRequest.HttpServerRequest): Incoming => ({
-  target: request.originalUrl.split("?", 1)[0]!,
+  target: pathOf(request.originalUrl),
   authorization: request.headers.authorization,
   upgrade: upgradeOf(request)
 })

@@ -59,6 +59,7 @@ interface Route {
 
 const segmentsOf = (path: string): ReadonlyArray<string> => path.split("/").slice(1)
 
+/** Whether a path, whose segments are decoded, is of a route. */
 const matches = (template: ReadonlyArray<string>, path: ReadonlyArray<string>): boolean =>
   template.length === path.length &&
   template.every((segment, index) => segment.startsWith(":") || segment === path[index])
@@ -81,7 +82,9 @@ export const allowedMethods = <Id extends string, Groups extends HttpApiGroup.Ht
     }
   })
   return path => {
-    const segments = segmentsOf(path)
+    const segments = segmentsOf(path).map(segment =>
+      isPercentEncoded(segment) ? decodeURIComponent(segment) : segment
+    )
     const methods = new Set<string>()
     for (const route of routes.values()) {
       if (matches(route.segments, segments)) for (const method of route.methods) methods.add(method)

@@ -19,7 +19,10 @@ export const decode = (cursor: string | undefined): Either.Either<string, string
         Either.mapLeft(() => "cursor is none that a Link header of this list held")
       )
 
-/** A Link header (RFC 8288) to the next page; `target` is the path of the page at hand. */
+/**
+ * A Link header (RFC 8288) to the next page; `target` is the path of the page at hand, as the client wrote it. What
+ * would end the reference early is encoded.
+ */
 export const link = (
   target: string,
   query: { readonly prefix: string; readonly limit: number; readonly cursor: string }
@@ -28,5 +31,6 @@ export const link = (
   if (query.prefix !== "") params.set("prefix", query.prefix)
   params.set("limit", String(query.limit))
   params.set("cursor", query.cursor)
-  return `<${target}?${params}>; rel="next"`
+  const path = target.replaceAll("<", "%3C").replaceAll(">", "%3E").replaceAll('"', "%22")
+  return `<${path}?${params}>; rel="next"`
 }

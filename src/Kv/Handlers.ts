@@ -282,10 +282,13 @@ export const changesStream = Effect.fnUntraced(function* (request: {
 }) {
   const feed = yield* ChangeFeed
   const seen = request.headers["last-event-id"]
-  if (seen !== undefined && !/^\d{1,16}$/.test(seen)) {
+  if (seen !== undefined && !/^\d{0,16}$/.test(seen)) {
     return yield* Errors.badRequest("Last-Event-ID must be the id of an event, which is a whole number")
   }
-  const query = yield* queryOf(seen === undefined ? request.urlParams : { ...request.urlParams, after: Number(seen) })
+  // A browser that has seen no event yet may send an empty one.
+  const query = yield* queryOf(
+    seen === undefined || seen === "" ? request.urlParams : { ...request.urlParams, after: Number(seen) }
+  )
   const events = yield* Effect.catchTags(feed.events(query), feedFailures)
   return Reply.stream("text/event-stream", events, { "cache-control": "no-store", "x-accel-buffering": "no" })
 })

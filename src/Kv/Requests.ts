@@ -26,6 +26,9 @@ const Segment = (description: string, example: string) =>
 const Namespace = Segment("Grouping of keys, percent-encoded as one path segment.", "tenant:acme/settings")
 const Key = Segment("Name within the namespace, percent-encoded as one path segment.", "theme")
 
+/** Digits as a number; one beyond what a double counts exactly is as good as the greatest that it does. */
+const asInteger = (digits: string): number => Math.min(Number(digits), Number.MAX_SAFE_INTEGER)
+
 /** A whole number in a query, written in digits. */
 const QueryInt = (options: {
   readonly minimum: number
@@ -41,12 +44,12 @@ const QueryInt = (options: {
       : `a whole number from ${minimum} to ${maximum}`
   return Schema.transform(
     Schema.String.pipe(
-      Schema.filter(text => /^\d{1,16}$/.test(text) && Number(text) >= minimum && Number(text) <= maximum, {
+      Schema.filter(text => /^\d+$/.test(text) && Number(text) >= minimum && asInteger(text) <= maximum, {
         message: ({ actual }) => `must be ${allowed}, not ${JSON.stringify(actual)}`
       })
     ),
     Schema.Number,
-    { strict: true, decode: Number, encode: String }
+    { strict: true, decode: asInteger, encode: String }
   ).annotations({
     jsonSchema: {
       type: "integer",

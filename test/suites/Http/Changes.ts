@@ -66,8 +66,8 @@ export const polling = (check: Check) => {
   check("0, negative, fractional and absurd numbers are refused by name", () =>
     Effect.gen(function* () {
       for (const [name, values] of [
-        ["limit", ["0", "-1", "1.5", "", "x", "1e3", "0x1", "NaN", "Infinity", "%2B1", "1%20", "99999999999999999999"]],
-        ["after", ["-1", "1.5", "", "x", "-0", "1e3", "null", "9007199254740992", "99999999999999999999"]],
+        ["limit", ["0", "-1", "1.5", "", "x", "1e3", "0x1", "NaN", "Infinity", "%2B1", "1%20"]],
+        ["after", ["-1", "1.5", "", "x", "-0", "1e3", "null"]],
         ["wait", ["-1", "61", "1.5", "", "forever"]]
       ] as const) {
         for (const value of values) {
@@ -81,6 +81,21 @@ export const polling = (check: Check) => {
           const answer = yield* call("GET", `/api/v1/changes/${route}?${query}`)
           expectError(answer, 400, query.split("=", 1)[0]!)
         }
+      }
+    })
+  )
+
+  check("numbers beyond all others are merely great", () =>
+    Effect.gen(function* () {
+      yield* put(space(), "k", 1)
+      const last = yield* end
+      for (const query of [
+        "after=9007199254740993",
+        "after=99999999999999999999",
+        `after=${last}&limit=${"9".repeat(40)}`
+      ]) {
+        const answer = yield* call("GET", `/api/v1/changes?${query}`)
+        expect([query, answer.status, answer.text]).toEqual([query, 200, `{"changes":[],"lastSeq":${last}}`])
       }
     })
   )

@@ -145,6 +145,8 @@ export const routing = (check: Check) => {
   check("letters that need no encoding may be encoded", () =>
     Effect.gen(function* () {
       expect((yield* call("GET", "/api/v1/%68ealth")).text).toBe('{"ok":true}')
+      const refused = yield* call("POST", "/api/v1/%68ealth")
+      expect([refused.status, refused.headers.allow]).toEqual([405, "GET, HEAD"])
     })
   )
 
