@@ -81,18 +81,23 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer
     const bell = yield* Bell.make(pages)
     const hub = yield* Hub.make(pages, limits.unsentBytes)
 
-    return {
-      poll: Effect.fn("ChangeFeed.poll")(function* (query, wait) {
-        const first = yield* pages.fresh(query)
-        const tells = first.count > 0 || first.lastSeq < query.after
-        if (tells || Duration.toMillis(wait) === 0 || draining.hasBegun()) return first
-        const rest = { ...query, after: first.lastSeq }
-        return yield* Effect.acquireUseRelease(
+    const waitFor = Effect.fn("ChangeFeed.poll")(
+      (rest: ChangeQuery, wait: Duration.Duration): Effect.Effect<EncodedPage, Pages.ReadFailure | FeedBusy> =>
+        Effect.acquireUseRelease(
           places.enter,
           () => LongPoll.wait(pages, bell, rest, wait),
           () => Effect.sync(() => places.leave())
         )
-      }),
+    )
+
+    return {
+      // A poll that need not wait has no span of its own: it would cost more than the poll.
+      poll: (query, wait) =>
+        Effect.flatMap(pages.poll(query), (first): ReturnType<typeof waitFor> => {
+          const tells = first.count > 0 || first.lastSeq < query.after
+          if (tells || Duration.toMillis(wait) === 0 || draining.hasBegun()) return Effect.succeed(first)
+          return waitFor({ ...query, after: first.lastSeq }, wait)
+        }),
 
       events: Effect.fn("ChangeFeed.events")(function* (query) {
         yield* places.check

@@ -28,11 +28,31 @@ export interface ChangePage {
   readonly lastSeq: number
 }
 
+/** A page of records as the JSON that clients get of them; see `ChangePage`. */
+export interface PrintedPage {
+  readonly changes: ReadonlyArray<string>
+  readonly lastSeq: number
+  /** Whether no later commit can add to it, as more records are there already or it is as long as was asked for. */
+  readonly complete: boolean
+}
+
+/** A log that prints its records itself. It tells the same as `ChangeLog.read`, which it is quicker than. */
+export interface PrintedLog {
+  readonly read: (query: ChangeQuery) => Effect.Effect<PrintedPage, StoreUnavailable | HistoryTrimmed>
+  /**
+   * A number that becomes another before anybody is told that records were removed, or that another log took this
+   * one's place: a complete page stays true for as long as it stays. It fails where a read would.
+   */
+  readonly history: Effect.Effect<number, StoreUnavailable>
+}
+
 /** The log of all sets and deletes. `seq` has no holes, and a record shows only when all smaller ones do. */
 export class ChangeLog extends Context.Tag("causeway/ChangeLog")<
   ChangeLog,
   {
     readonly read: (query: ChangeQuery) => Effect.Effect<ChangePage, StoreUnavailable | HistoryTrimmed>
+    /** For answers to polls, instead of `read`. Whoever wraps a log and changes what it tells leaves it out. */
+    readonly printed?: PrintedLog
     /** The last `seq`, 0 for an empty log. */
     readonly lastSeq: Effect.Effect<number, StoreUnavailable>
     /**

@@ -15,6 +15,7 @@ import type { Lock } from "./Sqlite/Lock.ts"
 import type { Away, Outcome, Reply, Request } from "./Sqlite/Messages.ts"
 import { open } from "./Sqlite/Opening.ts"
 import { Reader } from "./Sqlite/Reader.ts"
+import type { TrimmedBefore } from "./Sqlite/ReaderConnection.ts"
 import { filesIn } from "./Sqlite/StoreFile.ts"
 import { StoreRefused } from "./Sqlite/StoreRefused.ts"
 import * as WriterPort from "./Sqlite/WriterPort.ts"
@@ -63,9 +64,18 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
       outage: Outage.make("writing")
     })
 
+    const send = (request: Request): Effect.Effect<Reply> =>
+      Effect.async(resume =>
+        port.post(request, reply => {
+          // Where nobody can tell, records may have been removed. Whoever asked may be gone by now.
+          if (request.kind === "trim" && (reply._tag === "Away" || reply.count > 0)) reader.forget()
+          resume(Effect.succeed(reply))
+        })
+      )
+
     const maintenance = yield* Effect.makeSemaphore(1)
     const ask = (request: Request): Effect.Effect<number, StoreUnavailable> =>
-      Effect.flatMap(port.send(request), reply =>
+      Effect.flatMap(send(request), reply =>
         reply._tag === "Done" ? Effect.succeed(reply.count) : failureOf(reply)
       ).pipe(
         Effect.timeoutFail({
@@ -86,10 +96,19 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
     const store = Store.of({
       get: (namespace, key) =>
         reader.read((connection, now) => Option.fromNullable(connection.get(namespace, key, now))),
+      unsafeGet: (namespace, key, now) =>
+        reader.unsafeRead(connection => Option.fromNullable(connection.get(namespace, key, now))),
       list: query =>
         reader.read((connection, now) =>
           connection.inSnapshot(() => ({
             ...connection.entries({ ...query, now }),
+            lastSeq: connection.lastSeq()
+          }))
+        ),
+      listPrinted: query =>
+        reader.read((connection, now) =>
+          connection.inSnapshot(() => ({
+            ...connection.printedEntries({ ...query, now }),
             lastSeq: connection.lastSeq()
           }))
         ),
@@ -109,9 +128,17 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
     const log = ChangeLog.of({
       read: query =>
         Effect.flatMap(
-          reader.read(connection => connection.changes(query)),
-          page => ("_tag" in page ? new HistoryTrimmed({ trimmedSeq: page.trimmedSeq }) : Effect.succeed(page))
+          reader.readTimeless(connection => connection.changes(query)),
+          orTrimmed
         ),
+      printed: {
+        read: query =>
+          Effect.flatMap(
+            reader.readTimeless(connection => connection.printedChanges(query)),
+            orTrimmed
+          ),
+        history: reader.history
+      },
       lastSeq: reader.read(connection => connection.lastSeq()),
       awaitPast: seq => signal.awaitPast(seq),
       trim: age =>
@@ -159,6 +186,9 @@ const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal) 
     const lost = `${filesIn(options.directory).lock} was taken from this process and cannot be locked anew`
     return WriterPort.guard(port, lock.isHeld, lost)
   })
+
+const orTrimmed = <A extends object>(page: A | TrimmedBefore): Effect.Effect<A, HistoryTrimmed> =>
+  "_tag" in page ? new HistoryTrimmed({ trimmedSeq: page.trimmedSeq }) : Effect.succeed(page)
 
 const weigh = ({ operations }: Write): GroupCommit.Weight => {
   let bytes = 0

@@ -1,8 +1,10 @@
 import { Deferred, Effect, FiberId } from "effect"
-import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.ts"
+import { ChangeLog, type ChangeQuery, type HistoryTrimmed, type PrintedLog } from "../ChangeLog.ts"
 import { maxPage } from "../Requests.ts"
 import type { StoreUnavailable } from "../Store.ts"
-import { Page } from "./Page.ts"
+import { type EncodedPage, Page } from "./Page.ts"
+import { PageCache } from "./PageCache.ts"
+import { Print } from "./Print.ts"
 
 export type ReadFailure = StoreUnavailable | HistoryTrimmed
 
@@ -10,6 +12,8 @@ export type ReadFailure = StoreUnavailable | HistoryTrimmed
 export interface Pages {
   /** A page that was read after the call: it holds all that was committed before. */
   readonly fresh: (query: ChangeQuery) => Effect.Effect<Page, ReadFailure>
+  /** As `fresh`, for whoever wants nothing but the text. */
+  readonly poll: (query: ChangeQuery) => Effect.Effect<EncodedPage, ReadFailure>
   /**
    * The next page for a reader that goes on from where its last one ended. It may be older than the call, but then
    * it leads on; a page that says "nothing new" is never older.
@@ -23,62 +27,29 @@ type Flight = Deferred.Deferred<Page, ReadFailure>
 
 const keyOf = ({ after, limit, tenant }: ChangeQuery): string => `${after} ${limit} ${tenant}`
 
+const MiB = 1024 * 1024
+
 /** What all who stand at the log's end read together: each picks its own tenant's changes out of it. */
 export const tail = (after: number): ChangeQuery => ({ after, limit: maxPage, tenant: "" })
-
-const cachedPages = 64
-const cachedBytes = 16 * 1024 * 1024
-
-/** Pages that were used last. At either bound the page that was not used for longest is dropped. */
-class PageCache {
-  private readonly pages = new Map<string, Page>()
-  private bytes = 0
-
-  get(key: string): Page | undefined {
-    const page = this.pages.get(key)
-    if (page !== undefined) {
-      this.pages.delete(key)
-      this.pages.set(key, page)
-    }
-    return page
-  }
-
-  put(key: string, page: Page): void {
-    if (page.weight > cachedBytes) return
-    this.drop(key)
-    this.pages.set(key, page)
-    this.bytes += page.weight
-    for (const oldest of this.pages.keys()) {
-      if (this.pages.size <= cachedPages && this.bytes <= cachedBytes) return
-      this.drop(oldest)
-    }
-  }
-
-  clear(): void {
-    this.pages.clear()
-    this.bytes = 0
-  }
-
-  private drop(key: string): void {
-    this.bytes -= this.pages.get(key)?.weight ?? 0
-    this.pages.delete(key)
-  }
-}
 
 /**
  * At most one read of a kind is under way, with at most one more to come for those who asked since.
  *
  * The log only grows, so that a page which led on from `after` stays a true answer to a follower; only such pages
- * are kept. One that led nowhere is out of date with the next commit and is never kept.
+ * are kept. One that led nowhere is out of date with the next commit and is never kept. A poll is answered from memory
+ * only where the page is complete and the log's history is still the one that it was read from.
  */
 export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function* () {
   const log = yield* ChangeLog
-  const cache = new PageCache()
+  const cache = new PageCache<Page>(64, 16 * MiB)
+  const prints = new PageCache<Print>(128, 8 * MiB)
   const running = new Map<string, Flight>()
   const queued = new Map<string, Flight>()
   let end = 0
+  /** That of the log for which `prints` are true. */
+  let history: number | undefined
 
-  const keep = (query: ChangeQuery, page: Page): Page => {
+  const see = (query: ChangeQuery, page: { readonly lastSeq: number }): void => {
     // The log ends before what was seen of it: a backup was restored, and pages tell of what is no more. Where reads
     // overtake each other it only seems so, which does no harm.
     if (page.lastSeq <= query.after && page.lastSeq < end) {
@@ -86,6 +57,10 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       end = page.lastSeq
     }
     end = Math.max(end, page.lastSeq)
+  }
+
+  const keep = (query: ChangeQuery, page: Page): Page => {
+    see(query, page)
     if (page.lastSeq > query.after) cache.put(keyOf(query), page)
     return page
   }
@@ -153,5 +128,26 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       })
     })
 
-  return { fresh, next, end: () => end }
+  const print = (printed: PrintedLog, query: ChangeQuery): Effect.Effect<EncodedPage, ReadFailure> =>
+    Effect.flatMap(printed.history, before => {
+      if (before !== history) {
+        prints.clear()
+        cache.clear()
+        history = before
+      }
+      const key = keyOf(query)
+      const kept = prints.get(key)
+      if (kept !== undefined) return Effect.succeed(kept)
+      return Effect.zipWith(printed.read(query), printed.history, (page, after) => {
+        see(query, page)
+        const made = Print.of(page)
+        if (page.complete && after === before && after === history) prints.put(key, made)
+        return made
+      })
+    })
+
+  const { printed } = log
+  const poll = printed === undefined ? fresh : (query: ChangeQuery) => print(printed, query)
+
+  return { fresh, poll, next, end: () => end }
 })

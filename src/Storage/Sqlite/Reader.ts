@@ -38,6 +38,7 @@ export class Reader {
   private connection: ReaderConnection | undefined
   private identity: string | undefined
   private absence = "the store is not open yet"
+  private era = 0
   private readonly snapshots = new Set<Snapshot>()
   private readonly spare: Array<ReaderConnection> = []
 
@@ -57,6 +58,7 @@ export class Reader {
       const connection = new ReaderConnection(this.file, 8192)
       connection.lastSeq()
       this.connection = connection
+      this.era++
       this.identity = databaseId ?? identityOf(this.file)
       this.absence = ""
     } catch (error) {
@@ -81,7 +83,19 @@ export class Reader {
     for (const connection of this.spare.splice(0)) connection.close()
     this.connection?.close()
     this.connection = undefined
+    this.era++
   }
+
+  /** To be called when records were removed, before anybody learns of it. */
+  forget(): void {
+    this.era++
+  }
+
+  /** Changes with each file that is opened and whenever records are removed; fails where a read would. */
+  readonly history: Effect.Effect<number, StoreUnavailable> = this.attempt(() => {
+    this.opened()
+    return this.era
+  })
 
   /** Ends the lists that are under way. */
   cutSnapshots(reason: string): void {
@@ -91,6 +105,22 @@ export class Reader {
   /** Reads at the current time. */
   read<A>(body: (connection: ReaderConnection, now: number) => A): Effect.Effect<A, StoreUnavailable> {
     return Effect.flatMap(Clock.currentTimeMillis, now => this.attempt(() => body(this.opened(), now)))
+  }
+
+  /** Reads what does not depend on the time. */
+  readTimeless<A>(body: (connection: ReaderConnection) => A): Effect.Effect<A, StoreUnavailable> {
+    return this.attempt(() => body(this.opened()))
+  }
+
+  /** Reads at once, or not at all: whoever needs to know why asks `read`. */
+  unsafeRead<A>(body: (connection: ReaderConnection) => A): A | undefined {
+    if (this.connection === undefined || this.absence !== "") return undefined
+    try {
+      return body(this.connection)
+    } catch (error) {
+      if (error instanceof Away || error instanceof Database.SqliteError) return undefined
+      throw error
+    }
   }
 
   /** A whole list from one snapshot, on a connection of its own. */

@@ -1,10 +1,10 @@
 import Database from "better-sqlite3"
-import type { StoredChange } from "../../Kv/Change.ts"
-import type { ChangePage, ChangeQuery } from "../../Kv/ChangeLog.ts"
-import type { StoredEntry } from "../../Kv/Entry.ts"
+import { toJson as changeToJson, type StoredChange } from "../../Kv/Change.ts"
+import type { ChangePage, ChangeQuery, PrintedPage } from "../../Kv/ChangeLog.ts"
+import { toJson as entryToJson, type StoredEntry } from "../../Kv/Entry.ts"
 import type { Selection } from "../../Kv/Store.ts"
 
-/** A page ends after the value with which it comes to this many characters. */
+/** A page ends after the value with which it comes to this many characters; in bytes where SQLite prints it. */
 const pageSize = 4 * 1024 * 1024
 
 /** Greater than every text: SQLite puts blobs after texts. */
@@ -36,6 +36,13 @@ export interface EntryQuery extends Selection {
 export interface EntryRows {
   readonly entries: ReadonlyArray<StoredEntry>
   readonly more: boolean
+}
+
+export interface PrintedRows {
+  readonly entries: ReadonlyArray<string>
+  readonly more: boolean
+  /** The key of the last entry; `""` where there is none. */
+  readonly lastKey: string
 }
 
 export interface TrimmedBefore {
@@ -89,12 +96,33 @@ export class ReaderConnection {
     return { entries, more: false }
   }
 
-  changes({ after, limit, tenant }: ChangeQuery): ChangePage | TrimmedBefore {
+  /** The same as `entries`, printed by SQLite, which takes a third of the time. */
+  printedEntries(query: Omit<EntryQuery, "size">): PrintedRows {
     return this.inSnapshot(() => {
-      const { first, last } = this.statements.ends.get() ?? { first: null, last: null }
-      if (first === null || last === null) return { changes: [], lastSeq: 0 }
-      // Records are dense and the newest stays, so that what is missing at the start was trimmed.
-      if (after < first - 1) return { _tag: "TrimmedBefore", trimmedSeq: first - 1 }
+      const { namespace, prefix, after, limit, now } = query
+      if (!prefix.isWellFormed()) return { entries: [], more: false, lastKey: "" }
+      const end = endOfPrefix(prefix)
+      const isFurther = after !== "" && !isAfter(prefix, after)
+      const { size, print, keyAt } = isFurther ? this.statements.printAfter : this.statements.printFrom
+      const start = isFurther ? after : prefix
+      if ((size.get(namespace, start, end, now, limit + 1) ?? 0) >= pageSize) {
+        const { entries, more } = this.entries(query)
+        return { entries: entries.map(entryToJson), more, lastKey: entries.at(-1)?.key ?? "" }
+      }
+      const entries = print.all(namespace, start, end, now, limit + 1)
+      const more = entries.length > limit
+      if (more) entries.length = limit
+      const lastKey = entries.length === 0 ? "" : keyAt.get(namespace, start, end, now, entries.length - 1)!
+      return { entries, more, lastKey }
+    })
+  }
+
+  changes(query: ChangeQuery): ChangePage | TrimmedBefore {
+    return this.inSnapshot(() => {
+      const { after, limit, tenant } = query
+      const bounds = this.bounds(query)
+      if ("_tag" in bounds) return bounds
+      const { last } = bounds
       if (after >= last) return { changes: [], lastSeq: last }
       const rows =
         tenant === ""
@@ -109,6 +137,39 @@ export class ReaderConnection {
       }
       return { changes, lastSeq: changes.length === limit ? changes[limit - 1]!.seq : last }
     })
+  }
+
+  /** The same as `changes`, printed by SQLite, which takes a quarter of the time. */
+  printedChanges(query: ChangeQuery): PrintedPage | TrimmedBefore {
+    return this.inSnapshot(() => {
+      const { after, limit, tenant } = query
+      const bounds = this.bounds(query)
+      if ("_tag" in bounds) return bounds
+      const { last } = bounds
+      if (after >= last) return { changes: [], lastSeq: last, complete: false }
+      const { changesSize, printChanges, tenantChangesSize, printTenantChanges, tenantSeqAt } = this.statements
+      const size = tenant === "" ? changesSize.get(after, limit) : tenantChangesSize.get(tenant, after, limit)
+      if ((size ?? 0) >= pageSize) {
+        const page = this.changes(query)
+        if ("_tag" in page) return page
+        return { changes: page.changes.map(changeToJson), lastSeq: page.lastSeq, complete: page.lastSeq < last }
+      }
+      if (tenant === "") {
+        const changes = printChanges.all(after, limit)
+        return { changes, lastSeq: after + changes.length, complete: changes.length === limit }
+      }
+      const changes = printTenantChanges.all(tenant, after, limit)
+      const complete = changes.length === limit
+      return { changes, lastSeq: complete ? tenantSeqAt.get(tenant, after, limit - 1)! : last, complete }
+    })
+  }
+
+  /** The log's end, unless records after `after` were trimmed. */
+  private bounds({ after }: ChangeQuery): { readonly last: number } | TrimmedBefore {
+    const { first, last } = this.statements.ends.get() ?? { first: null, last: null }
+    if (first === null || last === null) return { last: 0 }
+    // Records are dense and the newest stays, so that what is missing at the start was trimmed.
+    return after < first - 1 ? { _tag: "TrimmedBefore", trimmedSeq: first - 1 } : { last }
   }
 
   /** Runs reads that belong together on one snapshot. */
@@ -141,7 +202,34 @@ const entryColumns =
 const changeColumns = "seq, op, namespace, key, version, actor, timestamp, value"
 const visible = "(expires_at IS NULL OR expires_at > ?)"
 
+/** What `toJson` of an entry prints. Names hold no U+0000, at which SQLite's texts would end. */
+const printedEntry = `format(
+  '{"namespace":%s,"key":%s,"value":%s,"version":%d,"updatedBy":%s,"updatedAt":%d,"expiresAt":%s}',
+  json_quote(namespace), json_quote(key), value, version, json_quote(updated_by), updated_at,
+  coalesce(expires_at, 'null')
+)`
+
+/** What `toJson` of a change prints. */
+const printedChange = `format(
+  '{"seq":%d,"op":"%s","namespace":%s,"key":%s,"value":%s,"version":%d,"actor":%s,"timestamp":%d,"tenantId":%s}',
+  seq, op, json_quote(namespace), json_quote(key), coalesce(value, 'null'), version, json_quote(actor), timestamp,
+  json_quote(tenant)
+)`
+
 type ListParameters = [namespace: string, start: string, end: string | Buffer, now: number, limit: number]
+
+const prepareList = (db: Database.Database, comparison: ">" | ">=") => {
+  const selected = `FROM entries WHERE namespace = ? AND key ${comparison} ? AND key < ? AND ${visible} ORDER BY key LIMIT`
+  return {
+    size: db
+      .prepare<ListParameters, number | null>(
+        `SELECT sum(size) FROM (SELECT octet_length(value) AS size ${selected} ?)`
+      )
+      .pluck(),
+    print: db.prepare<ListParameters, string>(`SELECT ${printedEntry} ${selected} ?`).pluck(),
+    keyAt: db.prepare<ListParameters, string>(`SELECT key ${selected} 1 OFFSET ?`).pluck()
+  }
+}
 
 const prepare = (db: Database.Database) => ({
   begin: db.prepare("BEGIN"),
@@ -158,11 +246,37 @@ const prepare = (db: Database.Database) => ({
   listAfter: db.prepare<ListParameters, StoredEntry>(
     `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key > ? AND key < ? AND ${visible} ORDER BY key LIMIT ?`
   ),
+  printFrom: prepareList(db, ">="),
+  printAfter: prepareList(db, ">"),
   changes: db.prepare<[number, number], StoredChange>(
     `SELECT ${changeColumns} FROM changes WHERE seq > ? ORDER BY seq LIMIT ?`
   ),
+  changesSize: db
+    .prepare<[number, number], number | null>(
+      "SELECT sum(size) FROM (SELECT octet_length(value) AS size FROM changes WHERE seq > ? ORDER BY seq LIMIT ?)"
+    )
+    .pluck(),
+  printChanges: db
+    .prepare<[number, number], string>(`SELECT ${printedChange} FROM changes WHERE seq > ? ORDER BY seq LIMIT ?`)
+    .pluck(),
   // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
   tenantChanges: db.prepare<[string, number, number], StoredChange>(
     `SELECT ${changeColumns} FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?`
-  )
+  ),
+  tenantChangesSize: db
+    .prepare<[string, number, number], number | null>(
+      "SELECT sum(size) FROM " +
+        "(SELECT octet_length(value) AS size FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?)"
+    )
+    .pluck(),
+  printTenantChanges: db
+    .prepare<[string, number, number], string>(
+      `SELECT ${printedChange} FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?`
+    )
+    .pluck(),
+  tenantSeqAt: db
+    .prepare<[string, number, number], number>(
+      "SELECT seq FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
+    )
+    .pluck()
 })
