@@ -1,18 +1,20 @@
 /** A gateway's sessions on top of a simulated platform, which may be started again on what they have stored. */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { Context, Effect, ExecutionStrategy, Exit, Layer, Option, Redacted, Scope } from "effect"
+import { Context, Duration, Effect, Exit, Layer, Option, Redacted, Scope, TestClock } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
-import type { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
 import * as Settings from "../../src/Gateway/Sessions/Settings.ts"
 import { type Caller, type Frame, Sessions, type Subscription } from "../../src/Gateway/Sessions.ts"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
-import type { Store } from "../../src/Kv/Store.ts"
+import { Store } from "../../src/Kv/Store.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
+import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
+import { Inference } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 
 export const alice: Caller = { tenant: "acme", actor: "alice" }
@@ -40,26 +42,69 @@ export const upstreams = (simulator: Context.Tag.Service<Simulator.Simulator>, i
     }
   }).pipe(Layer.provide(NodeHttpClient.layerUndici))
 
+/** Whether a gateway is to be as good as killed: then nothing that it asks for ever comes back. */
+export interface Life {
+  isOver: boolean
+}
+
+/** A service whose calls never return once a life is over. Streams and plain functions pass. */
+const mortal = <S extends object>(service: S, life: Life): S => {
+  const guard = (value: unknown): unknown =>
+    Effect.isEffect(value) ? Effect.suspend(() => (life.isOver ? Effect.never : value)) : value
+  return new Proxy(service, {
+    get: (target, name) => {
+      const value: unknown = Reflect.get(target, name)
+      return typeof value === "function" ? (...args: ReadonlyArray<unknown>) => guard(value(...args)) : guard(value)
+    }
+  })
+}
+
 /** A simulator, what is stored, and gateways that come and go on it. */
 export const make = (options: Options = {}) =>
   Effect.gen(function* () {
     const simulator = yield* Simulator.make({ seed: 1, ...options.simulator })
     const stored = yield* Layer.build(options.stored ?? inMemory)
-    const outer = yield* Effect.scope
     const start = Effect.gen(function* () {
-      const scope = yield* Scope.fork(outer, ExecutionStrategy.sequential)
+      const life: Life = { isOver: false }
+      const scope = yield* Scope.make()
+      yield* Effect.addFinalizer(() => (life.isOver ? Effect.void : Scope.close(scope, Exit.void)))
+      const clients = yield* Layer.buildWithScope(upstreams(simulator, options.inference), scope)
       const context = yield* Layer.buildWithScope(
         Registry.layer({ ...Settings.defaults, ...options.settings }).pipe(
-          Layer.provide(upstreams(simulator, options.inference)),
-          Layer.provide(Tracer.layer),
-          Layer.provide(Layer.succeedContext(stored))
+          Layer.provide(Layer.succeed(AgentPlatform, mortal(Context.get(clients, AgentPlatform), life))),
+          Layer.provide(Layer.succeed(Inference, Context.get(clients, Inference))),
+          Layer.provide(Layer.succeed(Store, mortal(Context.get(stored, Store), life))),
+          Layer.provide(Layer.succeed(SessionEvents, mortal(Context.get(stored, SessionEvents), life))),
+          Layer.provide(Tracer.layer)
         ),
         scope
       )
-      return { sessions: Context.get(context, Sessions), stop: Scope.close(scope, Exit.void) }
+      return {
+        sessions: Context.get(context, Sessions),
+        stop: Scope.close(scope, Exit.void),
+        /** As by kill -9: nothing is said to anybody any more, and connections break. */
+        kill: Effect.zipRight(
+          Effect.sync(() => {
+            life.isOver = true
+          }),
+          Effect.ignore(simulator.disconnect())
+        )
+      }
     })
     return { simulator, stored, start }
   })
+
+/** Lets sockets be read and written. */
+export const breathe: Effect.Effect<void> = Effect.async<void>(resume => {
+  const handle = setTimeout(() => resume(Effect.void), 2)
+  return Effect.sync(() => clearTimeout(handle))
+})
+
+/** Lets time pass on the test's clock, with room for what sockets bring about in between. */
+export const pass = (duration: Duration.DurationInput, step: Duration.DurationInput = "10 seconds") => {
+  const steps = Math.ceil(Duration.toMillis(duration) / Duration.toMillis(step))
+  return Effect.repeatN(Effect.zipRight(TestClock.adjust(step), breathe), steps - 1)
+}
 
 /** Whoever collects the events of one session. */
 export interface Listener {

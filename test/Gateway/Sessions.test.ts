@@ -1,6 +1,17 @@
+/** Sessions against a simulated platform: instances, turns, failures and restarts. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect } from "effect"
-import { alice, endsOf, history, listen, make, mallory, statesOf, typesOf } from "./Fixture.ts"
+import { Context, Duration, Effect, Fiber, Redacted } from "effect"
+import { namespaceOf } from "../../src/Gateway/Sessions/SessionRecord.ts"
+import { Store } from "../../src/Kv/Store.ts"
+import { alice, endsOf, history, listen, make, mallory, pass, statesOf, typesOf } from "./Fixture.ts"
+
+const recordsOf = (stored: Context.Context<Store>) =>
+  Effect.map(
+    Context.get(stored, Store).list({ namespace: namespaceOf("acme"), prefix: "", after: "", limit: 1000 }),
+    ({ entries }) => entries.map(({ key, value }) => ({ key, value: JSON.parse(value), text: value }))
+  )
+
+const isDense = (seqs: ReadonlyArray<number>) => expect(seqs).toEqual(seqs.map((_, index) => index + 1))
 
 describe("Sessions", () => {
   it.scopedLive("a message brings the session up, and its turn comes as events with dense numbers", () =>
@@ -12,7 +23,7 @@ describe("Sessions", () => {
       const turnId = yield* sessions.send(alice, id, "hello there")
       yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
       expect(statesOf(listener.events)).toEqual(["activating", "active"])
-      expect(listener.events.map(({ seq }) => seq)).toEqual(listener.events.map((_, index) => index + 1))
+      isDense(listener.events.map(({ seq }) => seq))
       expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })
       const text = listener.events.flatMap(event => (event.type === "text_delta" ? [event.text] : [])).join("")
       expect(text).toBe("echo: hello there")
@@ -34,6 +45,330 @@ describe("Sessions", () => {
       expect(yield* Effect.flip(sessions.get(mallory, id))).toMatchObject({ _tag: "SessionNotFound" })
       expect(yield* sessions.list(mallory)).toEqual([])
       expect(yield* sessions.list(alice)).toHaveLength(1)
+    })
+  )
+
+  it.scopedLive("many messages at once bring up one instance, and turns follow in the order of the messages", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const turnIds = yield* Effect.all(
+        [1, 2, 3, 4, 5].map(n => sessions.send(alice, id, `message ${n}`)),
+        { concurrency: "unbounded" }
+      )
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnIds.at(-1))
+      const started = listener.events.flatMap(event => (event.type === "turn_started" ? [event.turnId] : []))
+      expect(started).toEqual(turnIds)
+      expect((yield* simulator.state).created).toBe(1)
+    })
+  )
+
+  it.scoped("whoever leaves an activation harms nobody who waits for it, the first one neither", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 5000 } })
+      const leader = yield* Effect.fork(sessions.start(alice, id))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      const waiters = yield* Effect.forEach([1, 2, 3], () => Effect.fork(sessions.start(alice, id)))
+      yield* Effect.yieldNow()
+      yield* Fiber.interrupt(leader)
+      yield* Fiber.interrupt(waiters[0]!)
+      yield* pass("6 seconds", "1 second")
+      for (const waiter of waiters.slice(1)) expect(yield* Fiber.join(waiter)).toMatchObject({ state: "active" })
+      expect((yield* simulator.state).requests.create).toBe(1)
+    })
+  )
+
+  it.scoped("an activation that takes too long is given up, and the next one takes over what it has left", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make({ settings: { activationTimeout: Duration.seconds(20) } })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      // The platform makes the instance, and its answer is lost.
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "drip", bytes: 1, everyMillis: 60_000 } })
+      const starting = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      yield* pass("21 seconds", "1 second")
+      const failure = yield* Fiber.join(starting)
+      expect(failure).toMatchObject({ _tag: "ActivationTimeout", message: expect.stringContaining("20s") })
+      expect((yield* sessions.get(alice, id)).state).toBe("error")
+      expect((yield* sessions.start(alice, id)).state).toBe("active")
+      expect(statesOf(listener.events)).toEqual(["activating", "error", "activating", "active"])
+      expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ connections: 1 }] })
+    })
+  )
+
+  it.scoped("a session without subscribers and turns is stopped after its time, and no other", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const ids = yield* Effect.forEach(["idle", "watched", "busy"], title =>
+        Effect.map(sessions.create(alice, { agentType: "echo", title }), ({ id }) => id)
+      )
+      const [idle, watched, busy] = ids as [string, string, string]
+      yield* Effect.forEach(ids, id => sessions.start(alice, id))
+      yield* listen(sessions, watched)
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const listener = yield* listen(sessions, busy)
+          const turnId = yield* sessions.send(alice, busy, "/hang")
+          yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
+        })
+      )
+      yield* pass("29 minutes")
+      expect((yield* simulator.state).instances).toHaveLength(3)
+      yield* pass("90 seconds")
+      yield* simulator.awaitState(({ instances }) => instances.length === 2)
+      expect((yield* sessions.get(alice, idle)).state).toBe("inactive")
+      expect((yield* sessions.get(alice, watched)).instanceId).not.toBeNull()
+      expect((yield* sessions.get(alice, busy)).instanceId).not.toBeNull()
+      // Whoever needs it has it again.
+      expect((yield* sessions.start(alice, idle)).state).toBe("active")
+    })
+  )
+
+  it.scopedLive("stopping a session while it is brought up leaves no instance behind", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 100 } })
+      const sending = yield* Effect.fork(Effect.flip(sessions.send(alice, id, "hello")))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      expect(yield* sessions.stop(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+      expect(yield* Fiber.join(sending)).toMatchObject({ _tag: "SessionNotActive" })
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect(statesOf(listener.events)).toEqual(["activating", "deactivating", "inactive"])
+      expect(endsOf(listener.events)).toEqual({})
+    })
+  )
+
+  it.scopedLive("a connection that drops is taken up again, with every event once and in order", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const turnId = yield* sessions.send(alice, id, "/drop")
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      yield* listener.until(event => event.type === "session_state" && event.state === "active" && event.seq > 3)
+      expect(statesOf(listener.events)).toEqual(["activating", "active", "reconnecting", "active"])
+      const text = listener.events.flatMap(event => (event.type === "text_delta" ? [event.text] : []))
+      expect(text).toEqual(["before ", "after"])
+      expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })
+    })
+  )
+
+  it.scopedLive("however an instance ends, each of its turns has one end, and the session comes up again", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const turnIds: Array<string> = []
+      const hang = Effect.gen(function* () {
+        const turnId = yield* sessions.send(alice, id, "/hang")
+        yield* listener.until(event => event.type === "turn_started" && event.turnId === turnId)
+        // This one waits behind it at the platform.
+        turnIds.push(turnId, yield* sessions.send(alice, id, "waits"))
+      })
+      const rests = (turnId: string) =>
+        listener.until(
+          event =>
+            "turnId" in event &&
+            event.turnId === turnId &&
+            event.type.startsWith("turn_") &&
+            event.type !== "turn_started"
+        )
+
+      const crashed = yield* sessions.send(alice, id, "/crash out of tea")
+      turnIds.push(crashed)
+      expect(yield* rests(crashed)).toMatchObject({ type: "turn_errored", message: "out of tea" })
+      yield* listener.until(event => event.type === "session_state" && event.state === "error")
+
+      yield* hang
+      yield* simulator.reclaim()
+      yield* rests(turnIds.at(-1)!)
+      yield* listener.until(event => event.type === "session_state" && event.state === "inactive")
+
+      yield* hang
+      yield* sessions.stop(alice, id)
+      yield* rests(turnIds.at(-1)!)
+
+      yield* hang
+      const failing = yield* sessions.interrupt(alice, id, turnIds.at(-2))
+      yield* rests(failing)
+      yield* rests(turnIds.at(-1)!)
+
+      const ends = endsOf(listener.events)
+      expect(Object.keys(ends).sort()).toEqual([...turnIds].sort())
+      expect(Object.values(ends).map(all => all.length)).toEqual(turnIds.map(() => 1))
+      isDense(listener.events.map(({ seq }) => seq))
+      expect((yield* simulator.state).instances).toHaveLength(1)
+    })
+  )
+
+  it.scopedLive("a show of every event leaves turns with one end each, and the instance's end is the session's", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const turnId = yield* sessions.send(alice, id, "/all")
+      yield* listener.until(event => event.type === "session_state" && event.state === "error")
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      const ends = endsOf(listener.events)
+      expect(ends[turnId]).toEqual(["turn_completed"])
+      expect(ends[`${turnId}-failing`]).toEqual(["turn_errored"])
+      expect(ends[`${turnId}-cancelled`]).toEqual(["turn_interrupted"])
+      expect(new Set(typesOf(listener.events)).size).toBeGreaterThan(35)
+    })
+  )
+
+  it.scopedLive("a gateway that ends stops all instances, and tells how it left each session", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const first = yield* start
+      const ids = yield* Effect.forEach([1, 2, 3], () =>
+        Effect.map(first.sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
+      )
+      yield* Effect.forEach(ids, id => first.sessions.start(alice, id))
+      const turnId = yield* first.sessions.send(alice, ids[0]!, "/hang")
+      yield* first.stop
+      expect((yield* simulator.state).instances).toEqual([])
+      const records = yield* recordsOf(stored)
+      expect(records.map(({ value }) => [value.state, value.instanceId])).toEqual(ids.map(() => ["inactive", null]))
+      const second = yield* start
+      const listener = yield* listen(second.sessions, ids[0]!)
+      const events = yield* history(listener.subscription)
+      expect(endsOf(events)).toEqual({ [turnId]: ["turn_interrupted"] })
+      expect(statesOf(events)).toEqual(["activating", "active", "deactivating", "inactive"])
+    })
+  )
+
+  it.scopedLive(
+    "a gateway that was killed is recovered from: the instance goes, what was seen stays, the turn ends",
+    () =>
+      Effect.gen(function* () {
+        const { simulator, start } = yield* make()
+        const first = yield* start
+        const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+        const before = yield* listen(first.sessions, id)
+        const turnId = yield* first.sessions.send(alice, id, "/hang")
+        yield* before.until(event => event.type === "turn_started")
+        yield* first.kill
+        const seen = [...before.events]
+
+        const second = yield* start
+        yield* simulator.awaitState(({ instances }) => instances.length === 0)
+        const after = yield* listen(second.sessions, id)
+        expect(after.subscription.session).toMatchObject({ state: "inactive", instanceId: null })
+        const events = yield* history(after.subscription)
+        expect(events.slice(0, seen.length)).toEqual(seen)
+        expect(endsOf(events)).toEqual({ [turnId]: ["turn_errored"] })
+        isDense(events.map(({ seq }) => seq))
+        const next = yield* second.sessions.send(alice, id, "again")
+        yield* after.until(event => event.type === "turn_completed" && event.turnId === next)
+        expect(after.events[0]!.seq).toBe(events.length + 1)
+      })
+  )
+
+  it.scopedLive("an instance that came up while the gateway was killed is found by its key, and stopped", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 50 } })
+      yield* Effect.fork(first.sessions.start(alice, id))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      yield* first.kill
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      const second = yield* start
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect((yield* second.sessions.get(alice, id)).state).toBe("inactive")
+      expect((yield* simulator.state).created).toBe(1)
+    })
+  )
+
+  it.scopedLive("a deleted session is gone with its history, its instance and its record", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* sessions.start(alice, id)
+      yield* sessions.remove(alice, id)
+      expect((yield* simulator.state).instances).toEqual([])
+      expect(yield* recordsOf(stored)).toEqual([])
+      expect(yield* Effect.flip(sessions.remove(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
+      expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject({ _tag: "SessionNotFound" })
+    })
+  )
+
+  it.scopedLive("secrets are in no record and no event", () =>
+    Effect.gen(function* () {
+      const { start, stored } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, {
+        agentType: "echo",
+        secrets: { TOKEN: Redacted.make("very-secret-text") }
+      })
+      const listener = yield* listen(sessions, id)
+      yield* sessions.start(alice, id)
+      const told = JSON.stringify([yield* recordsOf(stored), listener.events, yield* sessions.list(alice)])
+      expect(told).toContain("TOKEN")
+      expect(told).not.toContain("very-secret-text")
+    })
+  )
+
+  for (const inference of [true, false]) {
+    it.scopedLive(`the title is ${inference ? "made up" : "the first words"} after the first turn`, () =>
+      Effect.gen(function* () {
+        const { simulator, start } = yield* make({ inference })
+        const { sessions } = yield* start
+        const { id } = yield* sessions.create(alice, { agentType: "echo" })
+        const named = yield* sessions.create(alice, { agentType: "echo", title: "Given" })
+        const message = "Please explain to me how the tides work and why there are two of them in a day"
+        for (const session of [id, named.id]) {
+          const listener = yield* listen(sessions, session)
+          yield* sessions.send(alice, session, message)
+          const first = yield* sessions.get(alice, session)
+          if (session === id) expect(first.title).toMatch(/^Please explain to me how the tides/)
+          yield* listener.until(event => event.type === "turn_completed")
+        }
+        if (inference) {
+          yield* simulator.awaitState(({ requests }) => requests.generate === 1)
+          yield* Effect.repeat(Effect.zipRight(Effect.sleep("1 millis"), sessions.get(alice, id)), {
+            until: ({ title }) => !title.startsWith("Please explain")
+          })
+        } else expect((yield* sessions.get(alice, id)).title).toMatch(/^Please explain/)
+        expect((yield* sessions.get(alice, named.id)).title).toBe("Given")
+      })
+    )
+  }
+
+  it.scopedLive("there are only so many sessions of a tenant, and so many in memory", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make({ settings: { perTenant: 3, inMemory: 2 } })
+      const { sessions } = yield* start
+      const ids = yield* Effect.forEach([1, 2, 3], () =>
+        Effect.map(sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
+      )
+      expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo" }))).toMatchObject({
+        _tag: "SessionTooLarge",
+        message: "The tenant has 3 sessions; the limit is 3"
+      })
+      yield* sessions.create(mallory, { agentType: "echo" })
+      yield* sessions.start(alice, ids[0]!)
+      yield* sessions.start(alice, ids[1]!)
+      expect(yield* Effect.flip(sessions.start(alice, ids[2]!))).toMatchObject({ _tag: "SessionsBusy" })
+      yield* sessions.stop(alice, ids[0]!)
+      expect((yield* sessions.start(alice, ids[2]!)).state).toBe("active")
     })
   )
 })

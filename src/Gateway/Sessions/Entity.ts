@@ -73,7 +73,9 @@ export class Entity {
   view(): Session {
     const { state, lease } = this.journal.standing()
     const { epoch, headSeq } = this.journal.history()
-    return { ...view(this.record), state, instanceId: lease?.instanceId ?? null, epoch, headSeq }
+    // An instance that is still to be given back is nothing that a client could use.
+    const instanceId = state === "inactive" || state === "error" ? null : (lease?.instanceId ?? null)
+    return { ...view(this.record), state, instanceId, epoch, headSeq }
   }
 
   /** The record as it is to be stored. */

@@ -128,6 +128,8 @@ const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
     if (left !== null && left.instanceId !== null) yield* giveBack(entity)
     // The key of a creation whose end nobody knows leads to its instance, where it has made one.
     const key = left !== null && left.instanceId === null ? left.key : yield* Ids.unique
+    // What still goes on at the platform after we have given up is left a moment before it is undone.
+    entity.giveBackAt = shared.now() + Duration.toMillis(activationTimeout) + giveBackPause(1)
     yield* journal.update(standing =>
       Session.andThen(Session.endTurns(standing, Session.errored("instance_lost", "The instance was lost")), standing =>
         Session.move({ ...standing, lease: { key, instanceId: null } }, "activate")

@@ -51,15 +51,27 @@ export const make = (shared: Shared, records: Records, secrets: Vault, tracer: C
   const entities = new Map<string, Entity>()
   const loading = new Map<string, Deferred.Deferred<Entity, LookupError>>()
 
-  const makeRoom = Effect.suspend(() => {
-    const { inMemory } = shared.settings
-    if (entities.size + loading.size < inMemory) return Effect.void
+  const isFull = (): boolean => entities.size + loading.size >= shared.settings.inMemory
+
+  /** Forgets a session that nobody uses, if there must be room for another. */
+  const forgetOne = Effect.sync(() => {
+    if (!isFull()) return
     for (const [key, entity] of entities) {
       if (!entity.isSpare()) continue
       entities.delete(key)
-      return Effect.void
+      return
     }
-    return new SessionsBusy({ message: `${entities.size} sessions are in use; the limit is ${inMemory}` })
+  })
+
+  const makeRoom = Effect.gen(function* () {
+    yield* forgetOne
+    if (!isFull()) return
+    // What has only its record still to be written can go once that is done.
+    yield* records.flush
+    yield* forgetOne
+    if (!isFull()) return
+    const { inMemory } = shared.settings
+    return yield* new SessionsBusy({ message: `${entities.size} sessions are in use; the limit is ${inMemory}` })
   })
 
   const load = (key: string, tenant: string, id: string): Effect.Effect<Entity, LookupError> =>
