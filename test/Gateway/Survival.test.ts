@@ -40,6 +40,22 @@ const talk = (client: Client.Client, sessionId: string, witness: Witness, random
     }
   })
 
+/** Waits until no more instances are alive than these. */
+const instancesComeTo = (simulator: typeof Simulator.Simulator.Service, count: number) =>
+  simulator
+    .awaitState(({ instances }) => instances.length <= count)
+    .pipe(
+      Effect.timeoutTo({
+        duration: "30 seconds",
+        onSuccess: state => Effect.succeed(state),
+        onTimeout: () =>
+          Effect.flatMap(simulator.state, ({ instances }) =>
+            Effect.dieMessage(`${instances.length} instances are alive; ${count} should be`)
+          )
+      }),
+      Effect.flatten
+    )
+
 /** One group for each connection. */
 const groups = <A>(sessions: ReadonlyArray<A>): ReadonlyArray<ReadonlyArray<A>> =>
   Array.from({ length: Math.ceil(sessions.length / sessionsOfConnection) }, (_, index) =>
@@ -161,11 +177,11 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
         assert.isAbove(witness.count, sessionCount * 10)
 
         // Each session has the instance of its last turn, and what earlier ones had was given back.
-        const { created, instances } = yield* simulator.awaitState(({ instances }) => instances.length <= sessionCount)
+        const { created, instances } = yield* instancesComeTo(simulator, sessionCount)
         assert.strictEqual(instances.length, sessionCount)
         assert.isAbove(created, sessionCount)
         yield* service.end("SIGTERM")
-        yield* simulator.awaitState(({ instances }) => instances.length === 0)
+        yield* instancesComeTo(simulator, 0)
       }),
     120_000 * soak
   )
