@@ -1,9 +1,9 @@
 /**
  * The whole service: the only place that chooses backends and puts the layers together.
  */
+import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Console, Effect, Layer, Option, Redacted } from "effect"
 import { Api } from "./Api.ts"
 import * as Auth from "./Auth/Auth.ts"
@@ -38,6 +38,21 @@ const serve = NodeServer.serve(
   })
 )
 
+/** Whether there is anybody to call: an upstream service, or whoever publishes the keys of clients' tokens. */
+const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
+  Option.isSome(agentPlatform.url) || Option.isSome(inference.apiKey) || Option.isSome(gateway.authentication.keySetUrl)
+
+/** The client by undici, which takes long to load: only where there is somebody to call. */
+const httpClient = (configuration: Configuration) =>
+  calls(configuration)
+    ? Layer.unwrapEffect(
+        Effect.map(
+          Effect.promise(() => import("@effect/platform-node/NodeHttpClient")),
+          ({ layerUndici }) => layerUndici
+        )
+      )
+    : FetchHttpClient.layer
+
 const services = (configuration: Configuration) => {
   const { devMode, followLimits, gateway, keys, limits, metrics, replication, retention, store } = configuration
   return Layer.mergeAll(FeedMetrics.layer, Housekeeping.layer(retention), Health.layer({ replication })).pipe(
@@ -50,7 +65,7 @@ const services = (configuration: Configuration) => {
       Layer.mergeAll(
         Draining.layer,
         NodeFileSystem.layer,
-        NodeHttpClient.layerUndici,
+        httpClient(configuration),
         Auth.layer(keys),
         Metrics.layer,
         Layer.succeed(Exposure, { ...metrics, json: devMode }),
