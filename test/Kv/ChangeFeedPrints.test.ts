@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { answerOf } from "../../src/Kv/ChangeFeed/Print.ts"
 import { ChangeLog, type PrintedPage } from "../../src/Kv/ChangeLog.ts"
+import { JsonText } from "../../src/Kv/Json.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 
 /** A log of numbers that prints itself, and counts how often it is read. */
@@ -20,7 +21,21 @@ const printingLog = () => {
       return { changes, lastSeq: count === 0 ? state.end : after + count, complete: count === limit }
     })
   const make = Effect.provideService(Pages.make, ChangeLog, {
-    read: () => Effect.dieMessage("the log prints itself"),
+    read: ({ after, limit }) =>
+      Effect.sync(() => {
+        const count = Math.max(0, Math.min(limit, state.end - after))
+        const changes = Array.from({ length: count }, (_, index) => ({
+          seq: after + index + 1,
+          op: "set" as const,
+          namespace: "n",
+          key: "k",
+          value: JsonText(String(state.history)),
+          version: 1,
+          actor: "api",
+          timestamp: 0
+        }))
+        return { changes, lastSeq: count === 0 ? state.end : after + count }
+      }),
     printed: { read, history },
     lastSeq: Effect.sync(() => state.end),
     awaitPast: () => Effect.never,
@@ -66,6 +81,18 @@ describe("polls of a log that prints itself", () => {
       const reads = state.reads
       yield* pages.poll(query)
       expect(state.reads).toBe(reads + 1)
+    })
+  )
+
+  it.effect("and followers are told nothing of a history that is no more, though the log outgrew it", () =>
+    Effect.gen(function* () {
+      const { make, state } = printingLog()
+      const pages = yield* make
+      const told = (page: { readonly changes: string }) => page.changes.match(/"value":(\d+)/)?.[1]
+      expect(told(yield* pages.next(query))).toBe("1")
+      state.history = 2
+      state.end = 100
+      expect(told(yield* pages.next(query))).toBe("2")
     })
   )
 

@@ -46,8 +46,25 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   const running = new Map<string, Flight>()
   const queued = new Map<string, Flight>()
   let end = 0
-  /** That of the log for which `prints` are true. */
+  /** That of the log for which `cache` and `prints` are true. */
   let history: number | undefined
+  const { printed } = log
+
+  /** The log's history, with everything forgotten that was read from another. While nobody can tell it is the last known. */
+  const current: Effect.Effect<number | undefined> =
+    printed === undefined
+      ? Effect.succeed(undefined)
+      : Effect.match(printed.history, {
+          onFailure: () => history,
+          onSuccess: now => {
+            if (now !== history) {
+              prints.clear()
+              cache.clear()
+              history = now
+            }
+            return now
+          }
+        })
 
   const see = (query: ChangeQuery, page: { readonly lastSeq: number }): void => {
     // The log ends before what was seen of it: a backup was restored, and pages tell of what is no more. Where reads
@@ -59,17 +76,22 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
     end = Math.max(end, page.lastSeq)
   }
 
-  const keep = (query: ChangeQuery, page: Page): Page => {
+  const keep = (query: ChangeQuery, page: Page, isLasting: boolean): Page => {
     see(query, page)
-    if (page.lastSeq > query.after) cache.put(keyOf(query), page)
+    if (isLasting && page.lastSeq > query.after) cache.put(keyOf(query), page)
     return page
   }
+
+  /** Reads, and keeps what leads on, unless the history was another by the time that it was read. */
+  const read = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
+    Effect.flatMap(current, before =>
+      Effect.zipWith(log.read(query), current, (page, after) => keep(query, Page.of(page), before === after))
+    )
 
   const fly = (query: ChangeQuery, flight: Flight): Effect.Effect<void> => {
     const key = keyOf(query)
     running.set(key, flight)
-    return log.read(query).pipe(
-      Effect.map(page => keep(query, Page.of(page))),
+    return read(query).pipe(
       Effect.onExit(exit => {
         running.delete(key)
         Deferred.unsafeDone(flight, exit)
@@ -112,7 +134,7 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
     })
 
   const next = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
-    Effect.suspend(() => {
+    Effect.flatMap(current, () => {
       const key = keyOf(query)
       const cached = cache.get(key)
       if (cached !== undefined) return Effect.succeed(cached)
@@ -129,24 +151,20 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
     })
 
   const print = (printed: PrintedLog, query: ChangeQuery): Effect.Effect<EncodedPage, ReadFailure> =>
-    Effect.flatMap(printed.history, before => {
-      if (before !== history) {
-        prints.clear()
-        cache.clear()
-        history = before
-      }
-      const key = keyOf(query)
-      const kept = prints.get(key)
-      if (kept !== undefined) return Effect.succeed(kept)
-      return Effect.zipWith(printed.read(query), printed.history, (page, after) => {
-        see(query, page)
-        const made = Print.of(page)
-        if (page.complete && after === before && after === history) prints.put(key, made)
-        return made
+    Effect.flatMap(printed.history, () =>
+      Effect.flatMap(current, before => {
+        const key = keyOf(query)
+        const kept = prints.get(key)
+        if (kept !== undefined) return Effect.succeed(kept)
+        return Effect.zipWith(printed.read(query), current, (page, after) => {
+          see(query, page)
+          const made = Print.of(page)
+          if (page.complete && after === before) prints.put(key, made)
+          return made
+        })
       })
-    })
+    )
 
-  const { printed } = log
   const poll = printed === undefined ? fresh : (query: ChangeQuery) => print(printed, query)
 
   return { fresh, poll, next, end: () => end }
