@@ -3,6 +3,7 @@
  */
 import { Config, ConfigError, ConfigProvider, Effect, Either, Option, Redacted, Schema } from "effect"
 import * as Auth from "./Auth/Auth.ts"
+import * as Authentication from "./Gateway/Authentication.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
 import * as Replication from "./Health/Replication.ts"
 import * as NodeServer from "./Http/NodeServer.ts"
@@ -116,7 +117,7 @@ const problemsOf = (error: ConfigError.ConfigError): ReadonlyArray<Problem> => {
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i
 
 /** What is allowed and yet looks like a mistake. */
-const warningsOf = ({ mode, address, keys, metrics, replication, store }: Settings): ReadonlyArray<string> => {
+const warningsOf = ({ mode, address, gateway, keys, metrics, replication, store }: Settings): ReadonlyArray<string> => {
   const exposed = !loopback.test(address.host)
   const lent = mode.devMode && (Option.isNone(keys.write) || Option.isNone(keys.read))
   const findings: ReadonlyArray<readonly [boolean, string]> = [
@@ -135,7 +136,10 @@ const warningsOf = ({ mode, address, keys, metrics, replication, store }: Settin
       "REPLICATION_ENABLED looks at DATA_DIR, but STORE_URL keeps the database elsewhere"
     ]
   ]
-  return findings.flatMap(([applies, text]) => (applies ? [text] : []))
+  return [
+    ...findings.flatMap(([applies, text]) => (applies ? [text] : [])),
+    ...(mode.devMode ? [] : Authentication.warnings(gateway.authentication))
+  ]
 }
 
 /** Reads everything, from whichever provider of configuration is in force. */

@@ -9,7 +9,9 @@ const sessionLine = ({ id, state, title, headSeq }: Session): string =>
 
 /** A file as far as it is text; of others it is said how large they are. */
 const fileText = (content: string, encoding: "utf-8" | "base64"): string =>
-  encoding === "base64" ? `(${count(Buffer.byteLength(content, "base64"))} bytes that are no text)` : clean(content).replace(/\n$/, "")
+  encoding === "base64"
+    ? `(${count(Buffer.byteLength(content, "base64"))} bytes that are no text)`
+    : clean(content).replace(/\n$/, "")
 
 /** An answer for people to read, without the last line's end. */
 export const textOf = (answer: Answer): string => {

@@ -164,7 +164,8 @@ const make = (settings: Settings): Effect.Effect<KeyFor, never, HttpClient.HttpC
     }
   })
 
-const warnings = ({ secret, keySetUrl }: Settings): ReadonlyArray<string> => [
+/** What is allowed and yet keeps clients out, or lets too many in. */
+export const warnings = ({ secret, keySetUrl }: Settings): ReadonlyArray<string> => [
   ...(Option.isNone(secret) && Option.isNone(keySetUrl)
     ? ["Neither GATEWAY_JWT_SECRET nor GATEWAY_JWKS_URL is set: no client can open the WebSocket"]
     : []),
@@ -176,12 +177,11 @@ const warnings = ({ secret, keySetUrl }: Settings): ReadonlyArray<string> => [
     : [])
 ]
 
-/** Verifies tokens; without any means to, nobody gets in, and the log says so. */
+/** Verifies tokens; without any means to, nobody gets in, and {@link warnings} has it. */
 export const layer = (settings: Settings): Layer.Layer<Authentication, never, HttpClient.HttpClient> =>
   Layer.scoped(
     Authentication,
     Effect.gen(function* () {
-      yield* Effect.forEach(warnings(settings), warning => Effect.logWarning(warning))
       const identify = verify(yield* make(settings))
       return {
         identify: Option.match({
