@@ -9,9 +9,9 @@ import { ReadAccess, WriteAccess } from "../Auth/Api.ts"
 import { type ApiError, BadRequest } from "../Http/ApiError.ts"
 import type { AnyEndpoints, AtOnce, Incoming, Quick } from "../Http/Endpoints.ts"
 import { describe } from "../Http/Issues.ts"
-import { JsonBody } from "../Http/JsonBody.ts"
 import type { Reply } from "../Http/Reply.ts"
 import { label } from "../Http/Route.ts"
+import { JsonBody } from "../Kv/JsonBody.ts"
 import { Router } from "./Router.ts"
 
 /** A request's parts before they are decoded. */

@@ -5,10 +5,10 @@ import type { IncomingMessage } from "node:http"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Effect, Either, Layer } from "effect"
-import { parseBody } from "../Kv/Json.ts"
-import { Limits, type LimitsShape } from "../Kv/Limits.ts"
-import { BadRequest, PayloadTooLarge, UnsupportedMediaType } from "./ApiError.ts"
+import { BadRequest, PayloadTooLarge, UnsupportedMediaType } from "../Http/ApiError.ts"
+import { parseBody } from "./Json.ts"
 import { JsonBody } from "./JsonBody.ts"
+import { Limits, type LimitsShape } from "./Limits.ts"
 
 type BodyError = BadRequest | PayloadTooLarge | UnsupportedMediaType
 

@@ -1,7 +1,7 @@
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Schema } from "effect"
-import { PayloadTooLarge, UnsupportedMediaType } from "./ApiError.ts"
+import { PayloadTooLarge, UnsupportedMediaType } from "../Http/ApiError.ts"
 
 /**
  * The endpoint's body is read within the limits, and parsed with its values kept as text.
