@@ -22,7 +22,7 @@ const take = (standing: Session.Standing, body: EventBody): Session.Step => {
   // The session's state is its own to tell: the platform only knows of the instance.
   if (body.type === "session_state") return Session.stay(standing)
   const { turns, events } = Turns.step(standing.turns, body)
-  const step: Session.Step = { standing: { ...standing, turns }, events }
+  const step: Session.Step = { standing: turns === standing.turns ? standing : { ...standing, turns }, events }
   // A message that was refused begins no turn, and nothing else would ever end it.
   if (body.type !== "error" || body.turnId === undefined || turns.open.get(body.turnId) !== "accepted") return step
   const { turnId, code, message, retryable } = body
@@ -50,19 +50,24 @@ const endOf = ({ type, payload }: PlatformEvent, standing: Session.Standing): Se
 }
 
 /** Takes events of a session's instance in, in order. What comes behind the end of the instance is left out. */
-export const ingest = (standing: Session.Standing, platformEvents: ReadonlyArray<PlatformEvent>): Ingested => {
+export const ingest = (before: Session.Standing, platformEvents: ReadonlyArray<PlatformEvent>): Ingested => {
   const dropped: Array<string> = []
   const malformed: Array<string> = []
-  let step = Session.stay(standing)
+  const events: Array<EventBody> = []
+  let standing = before
+  const go = (step: Session.Step): void => {
+    standing = step.standing
+    events.push(...step.events)
+  }
   for (const platformEvent of platformEvents) {
-    if (!Session.isRunning(step.standing.state)) break
-    const mapped = EventMapping.map(platformEvent, { turnId: Turns.current(step.standing.turns) })
+    if (!Session.isRunning(standing.state)) break
+    const mapped = EventMapping.map(platformEvent, { turnId: Turns.current(standing.turns) })
     if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
     if (mapped.malformed !== undefined) malformed.push(mapped.malformed)
-    for (const body of mapped.events) step = Session.andThen(step, standing => take(standing, body))
-    step = Session.andThen(step, standing => endOf(platformEvent, standing))
+    for (const body of mapped.events) go(take(standing, body))
+    go(endOf(platformEvent, standing))
   }
-  return { step, dropped, malformed }
+  return { step: { standing, events }, dropped, malformed }
 }
 
 /** The ids of the newest events, to recognise those that are sent again. */

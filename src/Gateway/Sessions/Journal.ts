@@ -31,11 +31,16 @@ export interface Options {
   readonly onStep: (step: Step, frames: ReadonlyArray<Frame>) => void
 }
 
-/** A step that the store was given. */
+/** A step that the store was given, what it was computed from, and whether it is known to count. */
 interface Given {
   readonly append: Append
+  readonly before: Standing
   readonly step: Step
+  counts: boolean
 }
+
+/** Steps of which the store did not say whether it took them. One that hangs may yet take the oldest of them. */
+const mostDoubtful = 16
 
 const patience = Schedule.exponential("100 millis").pipe(
   Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
@@ -49,9 +54,10 @@ export const make = (options: Options): Effect.Effect<Journal> =>
     let { headSeq, bookmark } = options.history
     let { standing } = options
     let lastTimestamp = 0
-    let unsure: Given | undefined
+    let doubtful: ReadonlyArray<Given> = []
 
-    const settle = ({ append, step }: Given): void => {
+    const settle = (given: Given): void => {
+      const { append, step } = given
       const framed = step.events.map(
         (body, index): Frame => ({
           seq: append.after + 1 + index,
@@ -62,52 +68,54 @@ export const make = (options: Options): Effect.Effect<Journal> =>
       headSeq = append.after + append.texts.length
       bookmark = append.bookmark
       standing = step.standing
+      doubtful = []
+      given.counts = true
       onStep(step, framed)
     }
 
-    /** Whether a step that the store was given is there. */
-    const isThere = ({ append }: Given): Effect.Effect<boolean, StoreUnavailable> =>
-      Effect.flatMap(events.find(session), found => {
-        const there = found._tag === "Some" && found.value.epoch === epoch ? found.value : undefined
-        const after = append.after + append.texts.length
-        if (there?.headSeq === after && there.bookmark === append.bookmark) return Effect.succeed(true)
-        if (there?.headSeq === append.after) return Effect.succeed(false)
-        return new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
-      })
-
+    /** Finds out which of the doubtful steps the store has taken, if any. */
     const resolve = Effect.suspend(() => {
-      const given = unsure
-      if (given === undefined) return Effect.void
-      return Effect.map(isThere(given), is => {
-        unsure = undefined
-        if (is) settle(given)
+      if (doubtful.length === 0) return Effect.void
+      const lost = new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
+      return Effect.flatMap(events.read(session, headSeq, 1), page => {
+        if (page._tag === "None" || page.value.history.epoch !== epoch) return lost
+        const { events: next, history } = page.value
+        const taken = doubtful.find(({ append: { after, bookmark, texts } }) =>
+          texts.length === 0
+            ? history.headSeq === after && history.bookmark === bookmark
+            : history.headSeq === after + texts.length && next[0]?.text === texts[0]
+        )
+        if (taken !== undefined) settle(taken)
+        else if (history.headSeq !== headSeq) return lost
+        return Effect.void
       })
     })
 
     const give = (given: Given): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
-      Effect.suspend(() => {
-        unsure = given
-        return events.append(given.append)
-      }).pipe(
-        Effect.catchTag("StoreBusy", error => {
-          unsure = undefined
-          return error
-        }),
+      events.append(given.append).pipe(
+        Effect.tapErrorTag("StoreUnavailable", () => doubt(given)),
         Effect.catchTag("OutOfStep", ({ headSeq }) =>
-          Effect.fail(new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` }))
+          Effect.zipRight(
+            doubt(given),
+            new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` })
+          )
         ),
-        Effect.zipRight(
-          Effect.sync(() => {
-            unsure = undefined
-            settle(given)
-          })
-        )
+        Effect.zipRight(Effect.sync(() => settle(given)))
       )
 
-    const take = (f: (standing: Standing) => Step): Effect.Effect<Step, StoreBusy | StoreUnavailable> =>
+    const doubt = (given: Given) =>
+      Effect.sync(() => {
+        doubtful = [...doubtful.filter(other => other !== given), given].slice(-mostDoubtful)
+      })
+
+    /** Takes a step; `onGiven` learns what the store was given, which may count although this fails. */
+    const take = (
+      f: (standing: Standing) => Step,
+      onGiven: (given: Given) => void
+    ): Effect.Effect<Step, StoreBusy | StoreUnavailable> =>
       Effect.gen(function* () {
-        yield* resolve
-        const step = f(standing)
+        const before = standing
+        const step = f(before)
         const nextBookmark = toBookmark(step.standing)
         if (step.events.length === 0 && nextBookmark === bookmark) {
           standing = step.standing
@@ -121,15 +129,20 @@ export const make = (options: Options): Effect.Effect<Journal> =>
           JSON.stringify(event({ sessionId, seq: headSeq + 1 + index, timestamp, traceId }, body))
         )
         const append = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
-        yield* give({ append, step })
+        const given: Given = { append, before, step, counts: false }
+        onGiven(given)
+        yield* give(given)
         return step
       })
 
-    const update: Journal["update"] = f => turnstile.withPermits(1)(Effect.uninterruptible(take(f)))
+    const inTurn = <A, E>(effect: Effect.Effect<A, E>) => turnstile.withPermits(1)(Effect.uninterruptible(effect))
+
+    const update: Journal["update"] = f => inTurn(Effect.flatMap(resolve, () => take(f, () => {})))
 
     const updateSurely: Journal["updateSurely"] = f =>
       Effect.suspend(() => {
         let warned = false
+        let lastGiven: Given | undefined
         const warn = (error: StoreBusy | StoreUnavailable) => {
           if (warned) return Effect.void
           warned = true
@@ -137,7 +150,18 @@ export const make = (options: Options): Effect.Effect<Journal> =>
             Effect.annotateLogs({ session, reason: error.message })
           )
         }
-        return Effect.retry(Effect.tapError(update(f), warn), patience)
+        // A step that was stored after all must not be taken again, and one that was not is given as it was.
+        const again = (given: Given | undefined): Effect.Effect<Step, StoreBusy | StoreUnavailable> => {
+          if (given?.counts) return Effect.succeed(given.step)
+          if (given !== undefined && given.before === standing && given.append.after === headSeq) {
+            return Effect.as(give(given), given.step)
+          }
+          return take(f, made => {
+            lastGiven = made
+          })
+        }
+        const attempt = inTurn(Effect.flatMap(resolve, () => again(lastGiven)))
+        return Effect.retry(Effect.tapError(attempt, warn), patience)
       }).pipe(Effect.catchAll(Effect.die))
 
     return {

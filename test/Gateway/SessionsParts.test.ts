@@ -1,0 +1,348 @@
+/** The parts of which sessions and their socket are made, each by itself. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Either, FastCheck as fc, Option, Random, TestClock, TestContext } from "effect"
+import * as Turns from "../../src/Gateway/EventMapping/Turns.ts"
+import type { EventBody } from "../../src/Gateway/Protocol/Event.ts"
+import * as Session from "../../src/Gateway/Session.ts"
+import * as Memory from "../../src/Gateway/SessionEvents/Memory.ts"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import { ingest, Seen } from "../../src/Gateway/Sessions/Ingest.ts"
+import * as Journal from "../../src/Gateway/Sessions/Journal.ts"
+import * as Title from "../../src/Gateway/Sessions/Title.ts"
+import type { Frame } from "../../src/Gateway/Sessions.ts"
+import { Bucket } from "../../src/Gateway/Socket/Bucket.ts"
+import { Lanes } from "../../src/Gateway/Socket/Lanes.ts"
+import { StoreUnavailable } from "../../src/Kv/Store.ts"
+
+const numRuns = 100 * Number(process.env.SOAK ?? 1)
+
+const running: Session.Standing = {
+  state: "active",
+  lease: { key: "k", instanceId: "i" },
+  turns: Turns.none
+}
+
+const platform = (type: string, payload: Record<string, unknown> = {}, id?: string) => ({
+  id,
+  type,
+  timestamp: undefined,
+  payload: { type, ...payload }
+})
+
+const accepted = (...turnIds: ReadonlyArray<string>): Session.Standing => ({
+  ...running,
+  turns: turnIds.reduce((turns, turnId) => Option.getOrThrow(Turns.accept(turns, turnId)), Turns.none)
+})
+
+const typesOf = (events: ReadonlyArray<EventBody>) => events.map(({ type }) => type)
+
+describe("A session as a machine", () => {
+  const triggers: ReadonlyArray<Session.Trigger> = [
+    "activate",
+    "activated",
+    "deactivate",
+    "deactivated",
+    "disconnected",
+    "reconnected",
+    "ended",
+    "failed",
+    "recovered"
+  ]
+
+  it("tells of each move, and of nothing where a trigger means nothing", () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom(...triggers)), triggers => {
+        let standing = Session.initial
+        for (const trigger of triggers) {
+          const step = Session.move(standing, trigger)
+          const next = Session.next(standing.state, trigger)
+          expect(step.events).toEqual(next === undefined ? [] : [{ type: "session_state", state: next }])
+          expect(step.standing.state).toBe(next ?? standing.state)
+          standing = step.standing
+        }
+      }),
+      { numRuns }
+    )
+  })
+
+  it("comes up, is lost and found, and goes down", () => {
+    const path: ReadonlyArray<readonly [Session.Trigger, string]> = [
+      ["activate", "activating"],
+      ["activated", "active"],
+      ["disconnected", "reconnecting"],
+      ["reconnected", "active"],
+      ["deactivate", "deactivating"],
+      ["deactivated", "inactive"],
+      ["activate", "activating"],
+      ["failed", "error"],
+      ["activate", "activating"],
+      ["activated", "active"],
+      ["ended", "inactive"]
+    ]
+    let standing = Session.initial
+    for (const [trigger, state] of path) {
+      standing = Session.move(standing, trigger).standing
+      expect(standing.state).toBe(state)
+    }
+    expect(Session.next("inactive", "activated")).toBeUndefined()
+    expect(Session.next("inactive", "deactivate")).toBeUndefined()
+    expect(Session.next("deactivating", "activated")).toBeUndefined()
+  })
+
+  it("whatever it was, after a restart nothing of it runs, and each open turn has ended", () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...(["inactive", "activating", "active", "reconnecting", "deactivating", "error"] as const)),
+        fc.uniqueArray(fc.string({ minLength: 1 }), { maxLength: 5 }),
+        (state, turnIds) => {
+          const before = { ...accepted(...turnIds), state }
+          const kept = Either.getOrThrow(Session.fromBookmark(state, Session.toBookmark(before)))
+          expect(kept.lease).toEqual(before.lease)
+          const { standing, events } = Session.recover(kept)
+          expect(["inactive", "error"]).toContain(standing.state)
+          expect(standing.turns.open.size).toBe(0)
+          expect(standing.lease).toEqual(before.lease)
+          expect(typesOf(events).filter(type => type === "turn_errored")).toHaveLength(turnIds.length)
+          expect(Session.recover(standing).events).toEqual([])
+        }
+      ),
+      { numRuns }
+    )
+  })
+
+  it("leaves no bookmark where nothing is left to do", () => {
+    expect(Session.toBookmark(Session.initial)).toBeNull()
+    expect(Session.toBookmark(running)).not.toBeNull()
+    expect(Session.toBookmark({ ...accepted("t"), lease: null })).not.toBeNull()
+    expect(Either.isLeft(Session.fromBookmark("active", "{}"))).toBe(true)
+  })
+})
+
+describe("What platform events make of a session", () => {
+  it("a turn has its start, its content and its one end, however often those are told", () => {
+    const events = ["turn.started", "turn.started", "message.delta", "turn.completed", "turn.failed", "turn.completed"]
+    const { step } = ingest(
+      accepted("t"),
+      events.map(type => platform(type, { turnId: "t", messageId: "m", delta: "x", message: "failed" }))
+    )
+    expect(typesOf(step.events)).toEqual(["turn_started", "text_delta", "turn_completed"])
+    expect(step.standing.turns.open.size).toBe(0)
+  })
+
+  it("a message that is refused ends its turn", () => {
+    const refused = platform("error", {
+      turnId: "t",
+      code: "busy",
+      message: "16 messages are waiting",
+      retryable: true
+    })
+    const { step } = ingest(accepted("t"), [refused])
+    expect(step.events).toMatchObject([
+      { type: "error", turnId: "t" },
+      { type: "turn_started", turnId: "t" },
+      { type: "turn_errored", turnId: "t", code: "busy", retryable: true }
+    ])
+    const started = ingest(accepted("t"), [platform("turn.started", { turnId: "t" }), refused])
+    expect(typesOf(started.step.events)).toEqual(["turn_started", "error"])
+  })
+
+  it("an instance that ends takes its turns along, and what it says after that is left out", () => {
+    for (const [type, state] of [
+      ["instance.stopped", "inactive"],
+      ["instance.failed", "error"]
+    ] as const) {
+      const { step } = ingest(accepted("a", "b"), [
+        platform("instance.stopping"),
+        platform(type, { message: "no more tea" }),
+        platform("turn.completed", { turnId: "a" })
+      ])
+      expect(step.standing).toMatchObject({ state, lease: running.lease })
+      expect(step.standing.turns.open.size).toBe(0)
+      expect(typesOf(step.events).filter(type => type === "turn_errored")).toHaveLength(2)
+      expect(step.events.at(-1)).toMatchObject({ type: "session_state", state })
+    }
+  })
+
+  it("says what was left out", () => {
+    const { step, dropped, malformed } = ingest(running, [
+      platform("silence.kept"),
+      platform("tool.call", {}),
+      platform("heartbeat"),
+      platform("instance.ready")
+    ])
+    expect(step.events).toEqual([])
+    expect(dropped).toEqual(["silence.kept", "tool.call"])
+    expect(malformed).toEqual(["tool.call"])
+  })
+
+  it("events that come again are recognised as long as they are remembered", () => {
+    const seen = new Seen(3)
+    const ids = ["a", "b", "a", "c", "d", "b", "a", undefined, undefined]
+    expect(ids.map(id => seen.isNews(platform("log", {}, id)))).toEqual([
+      true,
+      true,
+      false,
+      true,
+      true,
+      false,
+      true,
+      true,
+      true
+    ])
+  })
+})
+
+describe("A journal", () => {
+  /** A keeper that fails now and then, before or after it has done what it was asked. */
+  const moody = (inner: SessionEvents["Type"]): SessionEvents["Type"] => ({
+    ...inner,
+    append: append =>
+      Effect.flatMap(Random.nextIntBetween(0, 6), chance => {
+        const lost = new StoreUnavailable({ reason: "moody" })
+        if (chance === 0) return lost
+        // It hangs, and is done when nobody waits any more.
+        if (chance === 4) {
+          const late = Effect.delay(Effect.ignore(inner.append(append)), "150 millis")
+          return Effect.zipRight(Effect.forkDaemon(late), lost)
+        }
+        return chance === 1 ? Effect.zipRight(inner.append(append), lost) : inner.append(append)
+      }),
+    read: (session, after, limit) =>
+      Effect.flatMap(Random.nextBoolean, isWell =>
+        isWell ? inner.read(session, after, limit) : new StoreUnavailable({ reason: "moody" })
+      )
+  })
+
+  it.effect("stores each step once and tells it once, whatever the store says about it", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(fc.integer(), fc.integer({ min: 1, max: 12 }), (seed, count) =>
+          Effect.runPromise(
+            Effect.gen(function* () {
+              const inner = yield* SessionEvents
+              const history = yield* inner.open("t/s", "e")
+              const told: Array<Frame> = []
+              const journal = yield* Journal.make({
+                session: "t/s",
+                sessionId: "s",
+                events: moody(inner),
+                traceId: Effect.succeed("0".repeat(32)),
+                history,
+                standing: running,
+                onStep: (_step, frames) => told.push(...frames)
+              })
+              const turnIds = Array.from({ length: count }, (_, i) => `turn-${i}`)
+              const bodies = (turnId: string): ReadonlyArray<EventBody> => [
+                { type: "turn_started", turnId },
+                { type: "turn_completed", turnId }
+              ]
+              const work = Effect.forEach(
+                turnIds,
+                turnId =>
+                  Effect.zipRight(
+                    // One that may fail, and whose failure leaves open whether it counts.
+                    Effect.either(
+                      journal.update(standing => ({ standing, events: [{ type: "text_delta", text: turnId }] }))
+                    ),
+                    journal.updateSurely(standing => ({ standing, events: bodies(turnId) }))
+                  ),
+                { concurrency: 3, discard: true }
+              )
+              const time = Effect.forever(Effect.zipRight(TestClock.adjust("1 second"), Effect.yieldNow()))
+              yield* Effect.raceFirst(work, time)
+              const kept = Option.getOrThrow(yield* inner.read("t/s", 0, 1000))
+              expect(kept.events.map(({ seq, text }) => ({ seq, text }))).toEqual(
+                told.map(({ seq, data }) => ({ seq, text: data.toString() }))
+              )
+              expect(told.map(({ seq }) => seq)).toEqual(told.map((_, index) => index + 1))
+              expect(journal.history().headSeq).toBe(told.length)
+              for (const type of ["turn_started", "turn_completed"]) {
+                const ids = told.flatMap(({ data }) => {
+                  const event = JSON.parse(data.toString()) as { type: string; turnId: string }
+                  return event.type === type ? [event.turnId] : []
+                })
+                expect(ids.sort()).toEqual([...turnIds].sort())
+              }
+            }).pipe(
+              Effect.provide(Memory.layer()),
+              Effect.withRandom(Random.make(seed)),
+              Effect.provide(TestContext.TestContext)
+            )
+          )
+        ),
+        { numRuns: Math.ceil(numRuns / 4) }
+      )
+    )
+  )
+})
+
+describe("Titles", () => {
+  it("are the first words of a message, within a line", () => {
+    expect(Title.titleOf("  Hello \n there ")).toBe("Hello there")
+    expect(Title.titleOf("x".repeat(200))).toBe(`${"x".repeat(60)}…`)
+    expect(Title.titleOf(`${"word ".repeat(30)}`)).toMatch(/^(word ){8,11}word…?$/)
+    fc.assert(
+      fc.property(fc.fullUnicodeString({ maxLength: 300 }), text => {
+        const title = Title.titleOf(text)
+        expect(title.length).toBeLessThanOrEqual(61)
+        expect(title.isWellFormed()).toBe(true)
+        expect(title).not.toMatch(/[\r\n]/)
+      }),
+      { numRuns }
+    )
+  })
+
+  it("are taken from a model's answer as far as that is one", () => {
+    expect(Title.fromAnswer('"Tides and the Moon"\n\nHope that helps!')).toBe("Tides and the Moon")
+    expect(Title.fromAnswer("## **Tides**")).toBe("Tides")
+    expect(Title.fromAnswer(" \n")).toBeUndefined()
+  })
+})
+
+describe("A bucket", () => {
+  it("lets through its capacity and what is refilled, and counts the refusals until it is full again", () => {
+    const bucket = new Bucket(3, 1, 0)
+    expect([1, 2, 3].map(() => bucket.take(0).taken)).toEqual([true, true, true])
+    expect(bucket.take(0)).toEqual({ taken: false, refusals: 1 })
+    expect(bucket.take(500)).toEqual({ taken: false, refusals: 2 })
+    expect(bucket.take(1000).taken).toBe(true)
+    expect(bucket.take(1001)).toEqual({ taken: false, refusals: 3 })
+    expect(bucket.take(10_000).taken).toBe(true)
+    expect([1, 2].map(() => bucket.take(10_000).taken)).toEqual([true, true])
+    expect(bucket.take(10_000)).toEqual({ taken: false, refusals: 1 })
+    // A clock that is set back takes nothing away.
+    expect(bucket.take(0)).toEqual({ taken: false, refusals: 2 })
+  })
+})
+
+describe("Lanes", () => {
+  const item = (log: Array<string>, name: string, ends: Map<string, (failure?: string) => void>) => ({
+    begin: (onEnd: (failure: string | undefined) => void) => {
+      log.push(`begin ${name}`)
+      ends.set(name, failure => onEnd(failure))
+    },
+    abandon: (failure: string) => log.push(`abandon ${name}: ${failure}`)
+  })
+
+  it("do one thing at a time, each lane by itself, and give up what waits behind a failure", () => {
+    const log: Array<string> = []
+    const ends = new Map<string, (failure?: string) => void>()
+    const lanes = new Lanes<string>()
+    for (const name of ["a", "b", "c", "d"]) lanes.add("one", item(log, name, ends))
+    lanes.add("two", item(log, "x", ends))
+    expect(log).toEqual(["begin a", "begin x"])
+    ends.get("a")!()
+    expect(log.at(-1)).toBe("begin b")
+    ends.get("b")!("no")
+    expect(log.slice(-2)).toEqual(["abandon c: no", "abandon d: no"])
+    lanes.add("one", item(log, "e", ends))
+    expect(log.at(-1)).toBe("begin e")
+    lanes.add("one", item(log, "f", ends))
+    lanes.abandon("one", "stopped")
+    expect(log.at(-1)).toBe("abandon f: stopped")
+    ends.get("e")!()
+    ends.get("x")!()
+    lanes.add("one", item(log, "g", ends))
+    expect(log.at(-1)).toBe("begin g")
+  })
+})

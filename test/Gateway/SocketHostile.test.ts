@@ -1,0 +1,330 @@
+/** Clients that mean harm or are broken, with honest ones beside them that must not notice. */
+import { connect as connectRaw, type Socket as NetSocket } from "node:net"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, FastCheck as fc, Layer, Option, Redacted, type Scope } from "effect"
+import { SignJWT } from "jose"
+import { frameBytes, messagesPerSecond, requestsInFlight, subscriptions } from "../../src/Gateway/Protocol/Limits.ts"
+import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+import { pass } from "./Fixture.ts"
+import { type Client, codeOf, completeTurn, connect, createSession, make, until } from "./SocketFixture.ts"
+
+/** More history than these tests make. */
+const ample = Layer.merge(Memory.layer, EventsInMemory.layer({ events: 1_000_000, bytes: 1024 ** 3 }))
+
+const soak = Number(process.env.SOAK ?? 1)
+
+/** An honest client: it keeps taking turns, and tells at the end that it saw each event once, in order. */
+const honest = (url: string) =>
+  Effect.gen(function* () {
+    const client = yield* connect(url)
+    const sessionId = yield* createSession(client)
+    yield* client.get("subscribed", { type: "subscribe", sessionId })
+    const turn = completeTurn(client, sessionId, "an honest question")
+    const check = Effect.gen(function* () {
+      yield* turn
+      const seqs = client.events(sessionId).map(({ seq }) => seq)
+      expect(seqs).toEqual(seqs.map((_, index) => index + 1))
+      expect(client.isOpen()).toBe(true)
+    })
+    yield* turn
+    return { client, sessionId, check }
+  })
+
+/** A WebSocket by hand, which can do what `ws` would not. */
+const raw = (port: number): Effect.Effect<NetSocket, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.async<NetSocket>(resume => {
+      const socket = connectRaw(port, "127.0.0.1", () =>
+        socket.write(
+          "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+      )
+      socket.on("error", () => {})
+      socket.once("data", () => resume(Effect.succeed(socket)))
+    }),
+    socket => Effect.sync(() => socket.destroy())
+  )
+
+/** A text frame as a client must send it, masked with zeros. */
+const frameOf = (text: string): Buffer => {
+  const payload = Buffer.from(text)
+  const head =
+    payload.length < 126
+      ? Buffer.from([0x81, 0x80 | payload.length])
+      : Buffer.from([0x81, 0x80 | 126, payload.length >> 8, payload.length & 0xff])
+  return Buffer.concat([head, Buffer.alloc(4), payload])
+}
+
+const isClosed = (client: Client) => Effect.map(client.closed, ({ code }) => code)
+
+describe("Hostile clients", () => {
+  it.scopedLive("rubbish is answered, frame by frame, and the connection stays", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url } = yield* start
+      const { check } = yield* honest(url)
+      const client = yield* connect(url)
+      const rubbish = [
+        "",
+        "rubbish",
+        "{",
+        "[]",
+        "null",
+        "5",
+        '"text"',
+        "{}",
+        '{"type":null,"id":"a"}',
+        '{"type":"__proto__","id":"a"}',
+        '{"type":"ping"}',
+        '{"type":"ping","id":""}',
+        `{"type":"ping","id":"${"x".repeat(200)}"}`,
+        '{"__proto__":{"type":"ping","id":"a"}}',
+        "[".repeat(100_000),
+        `{"a":${"[".repeat(5000)}${"]".repeat(5000)},"type":"ping","id":"a"}`,
+        "\u0000",
+        "\ud800"
+      ]
+      for (const [index, frame] of rubbish.entries()) {
+        yield* client.send(frame)
+        yield* client.until(() => client.frames.length === index + 1)
+        expect(codeOf(client.frames[index] as never), frame.slice(0, 40)).toBe("bad_request")
+      }
+      expect(codeOf(yield* client.ask({ type: "ping" }))).toBe("pong")
+      yield* check
+    })
+  )
+
+  it.scopedLive("whatever a client sends, each frame has one answer", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url } = yield* start
+      const { check } = yield* honest(url)
+      const frames = fc.sample(
+        fc.oneof(
+          fc.string(),
+          fc.json(),
+          fc
+            .record({
+              type: fc.constantFrom("ping", "subscribe", "send_message", "read_file", "answer", "stop_session"),
+              id: fc.string({ minLength: 1, maxLength: 5 }),
+              sessionId: fc.oneof(fc.string(), fc.constant("0".repeat(36))),
+              content: fc.anything()
+            })
+            .map(frame => JSON.stringify(frame) ?? "")
+        ),
+        { numRuns: 80 * soak, seed: 1 }
+      )
+      for (const frame of frames) {
+        const client = yield* connect(url)
+        yield* client.send(frame)
+        yield* client.until(() => client.frames.length > 0)
+        expect(client.isOpen()).toBe(true)
+        client.socket.terminate()
+      }
+      yield* check
+    })
+  )
+
+  it.scopedLive("binary frames, frames that are too large and ones that break the rules end the connection", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url, port } = yield* start
+      const { check } = yield* honest(url)
+
+      const binary = yield* connect(url)
+      yield* binary.send(Buffer.from('{"type":"ping","id":"a"}'))
+      expect(yield* isClosed(binary)).toBe(4502)
+
+      const exact = yield* connect(url)
+      const padding = "x".repeat(frameBytes - '{"type":"ping","id":"a","pad":""}'.length)
+      yield* exact.send(`{"type":"ping","id":"a","pad":"${padding}"}`)
+      yield* exact.until(frame => frame.type === "pong")
+      const large = yield* connect(url)
+      yield* large.send(`{"type":"ping","id":"a","pad":"${padding}x"}`)
+      expect(yield* isClosed(large)).toBe(1009)
+
+      const unmasked = yield* raw(port)
+      unmasked.write(Buffer.from([0x81, 0x02, 0x7b, 0x7d]))
+      yield* until(() => unmasked.destroyed || unmasked.readableEnded)
+      const notText = yield* raw(port)
+      notText.write(Buffer.concat([Buffer.from([0x81, 0x82, 0, 0, 0, 0]), Buffer.from([0xff, 0xfe])]))
+      yield* until(() => notText.destroyed || notText.readableEnded)
+      yield* check
+    })
+  )
+
+  it.scopedLive("a flood is warned, then cut off", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url } = yield* start
+      const { check } = yield* honest(url)
+      const client = yield* connect(url)
+      for (let i = 0; i < 5 * messagesPerSecond; i++) client.socket.send(`{"type":"ping","id":"${i}"}`)
+      expect(yield* isClosed(client)).toBe(4001)
+      const answers = client.frames.map(frame => codeOf(frame as never))
+      expect(answers.filter(code => code === "pong").length).toBeLessThanOrEqual(2 * messagesPerSecond)
+      expect(answers).toContain("rate_limited")
+      yield* check
+    })
+  )
+
+  it.scopedLive("a short burst over the limit is warned and forgiven", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url } = yield* start
+      const client = yield* connect(url)
+      const count = messagesPerSecond + 50
+      for (let i = 0; i < count; i++) client.socket.send(`{"type":"ping","id":"${i}"}`)
+      yield* client.until(() => client.frames.length === count)
+      expect(client.isOpen()).toBe(true)
+      for (const [index, frame] of client.frames.entries()) expect("id" in frame && frame.id).toBe(String(index))
+    })
+  )
+
+  it.scopedLive("only so many requests wait at once", () =>
+    Effect.gen(function* () {
+      const { start, simulator } = yield* make()
+      const { url } = yield* start
+      const { check } = yield* honest(url)
+      const client = yield* connect(url)
+      const sessionId = yield* createSession(client)
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 300 } })
+      const asked = yield* Effect.forEach(
+        Array.from({ length: requestsInFlight + 5 }, (_, i) => i),
+        i => Effect.map(client.ask({ type: "start_session", sessionId }, `s${i}`), codeOf),
+        { concurrency: "unbounded" }
+      )
+      expect(asked.filter(code => code === "session")).toHaveLength(requestsInFlight)
+      expect(asked.filter(code => code === "rate_limited")).toHaveLength(5)
+      expect(codeOf(yield* client.ask({ type: "get_session", sessionId }))).toBe("session")
+      yield* check
+    })
+  )
+
+  it.scopedLive("only so many subscriptions are taken, whoever asks for 10,000", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url } = yield* start
+      const { client: own, check } = yield* honest(url)
+      const ids = yield* Effect.forEach(
+        Array.from({ length: subscriptions + 2 }, (_, i) => i),
+        () => Effect.zipLeft(createSession(own), Effect.sleep("11 millis"))
+      )
+      const client = yield* connect(url)
+      const codes: Array<string> = []
+      for (const sessionId of ids) {
+        codes.push(codeOf(yield* client.ask({ type: "subscribe", sessionId })))
+        yield* Effect.sleep("11 millis")
+      }
+      expect(codes).toEqual([...Array.from({ length: subscriptions }, () => "subscribed"), "too_large", "too_large"])
+      yield* client.get("unsubscribed", { type: "unsubscribe", sessionId: ids[0]! })
+      yield* client.get("subscribed", { type: "subscribe", sessionId: ids.at(-1)! })
+      const flood = yield* connect(url)
+      for (let i = 0; i < 10_000; i++) {
+        if (!flood.isOpen()) break
+        flood.socket.send(JSON.stringify({ type: "subscribe", id: `${i}`, sessionId: ids[i % ids.length] }))
+      }
+      expect(yield* isClosed(flood)).toBe(4001)
+      yield* check
+    })
+  )
+
+  it.scoped("a client that never reads is cut off, costs little until then, and can resume", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make({ socket: { unsentBytes: 64 * 1024 }, stored: ample })
+      const { url, port, socket } = yield* start
+      const { client, sessionId, check } = yield* honest(url)
+      const silent = yield* raw(port)
+      silent.pause()
+      silent.write(frameOf(JSON.stringify({ type: "subscribe", id: "s", sessionId })))
+      yield* until(() => socket.connections() === 2)
+      yield* completeTurn(client, sessionId, "/long 25000")
+      yield* check
+      expect(socket.connections()).toBe(2)
+      yield* pass("40 seconds", "1 second")
+      yield* until(() => socket.connections() === 1)
+      const head = client.events(sessionId).length
+      const resumed = yield* connect(url)
+      const { recovered } = yield* resumed.get("subscribed", { type: "subscribe", sessionId, afterSeq: head - 10 })
+      expect(recovered).toBe(true)
+      yield* resumed.untilEvent(sessionId, event => event.seq === head)
+      expect(resumed.events(sessionId)).toHaveLength(10)
+    })
+  )
+
+  it.scoped("a slow client that catches up again misses nothing", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make({ socket: { unsentBytes: 16 * 1024 }, stored: ample })
+      const { url } = yield* start
+      const { client, sessionId } = yield* honest(url)
+      const slow = yield* connect(url)
+      yield* slow.get("subscribed", { type: "subscribe", sessionId })
+      slow.socket.pause()
+      const turnId = yield* completeTurn(client, sessionId, "/long 25000")
+      slow.socket.resume()
+      yield* slow.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
+      expect(slow.isOpen()).toBe(true)
+      const seqs = slow.events(sessionId).map(({ seq }) => seq)
+      expect(seqs).toEqual(seqs.map((_, index) => seqs[0]! + index))
+      expect(slow.events(sessionId).at(-1)).toEqual(client.events(sessionId).at(-1))
+    })
+  )
+
+  it.scoped("a client that is half gone is noticed by its silence, one that answers pings stays", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url, port, socket } = yield* start
+      const { client } = yield* honest(url)
+      yield* raw(port)
+      yield* until(() => socket.connections() === 2)
+      yield* pass("24 seconds", "1 second")
+      expect(socket.connections()).toBe(2)
+      // The ping at 25 s has no answer; after 10 s more the gateway gives up, and 5 s later it cuts the connection.
+      yield* pass("9 seconds", "1 second")
+      expect(socket.connections()).toBe(2)
+      yield* pass("10 seconds", "1 second")
+      yield* until(() => socket.connections() === 1)
+      yield* pass("2 minutes", "1 second")
+      expect(client.isOpen()).toBe(true)
+    })
+  )
+
+  it.scoped("a connection ends with its credential", () =>
+    Effect.gen(function* () {
+      const secret = "a secret of thirty-two bytes or more"
+      const { start } = yield* make({ authentication: { secret: Option.some(Redacted.make(secret)) } })
+      const { url } = yield* start
+      const tokenUntil = (seconds: number) =>
+        Effect.promise(() =>
+          new SignJWT({ tenant: "acme", sub: "alice", exp: seconds })
+            .setProtectedHeader({ alg: "HS256" })
+            .sign(new TextEncoder().encode(secret))
+        )
+      const connectUntil = (seconds: number) =>
+        Effect.flatMap(tokenUntil(seconds), token => connect(url, { headers: { authorization: `Bearer ${token}` } }))
+      const short = yield* connectUntil(60)
+      const long = yield* connectUntil(3600)
+      yield* pass("58 seconds", "1 second")
+      expect(short.isOpen()).toBe(true)
+      yield* pass("3 seconds", "1 second")
+      expect(yield* short.closed).toEqual({ code: 4501, reason: "token_expired" })
+      expect(codeOf(yield* long.ask({ type: "ping" }))).toBe("pong")
+    })
+  )
+
+  it.scoped("when the service ends, clients are sent away over two seconds", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url, draining, socket } = yield* start
+      const clients = yield* Effect.forEach(Array.from({ length: 40 }), () => connect(url))
+      yield* draining.begin
+      yield* pass("1 second", "100 millis")
+      expect(socket.connections()).toBeGreaterThan(0)
+      expect(socket.connections()).toBeLessThan(40)
+      yield* pass("1100 millis", "100 millis")
+      for (const client of clients) expect(yield* client.closed).toEqual({ code: 1001, reason: "going_away" })
+    })
+  )
+})
