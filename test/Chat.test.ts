@@ -1,14 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Either, Exit, FastCheck as fc, Option, Redacted, Schedule } from "effect"
-import * as Arguments from "../scripts/chat/Arguments.ts"
-import * as Command from "../scripts/chat/Command.ts"
-import * as Place from "../scripts/chat/Place.ts"
-import * as Requests from "../scripts/chat/Requests.ts"
+import { Effect, Exit, Option, Redacted, Schedule } from "effect"
 import { closeCodes, type EventBody } from "../src/Gateway/Protocol.ts"
 import { failureOf, hold } from "./chat/Conversation.ts"
 import * as FakeGateway from "./chat/FakeGateway.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
 
 /** A turn in which the agent says something. */
 const saying = (turnId: string, ...pieces: ReadonlyArray<string>): ReadonlyArray<EventBody> => [
@@ -22,116 +16,6 @@ const saying = (turnId: string, ...pieces: ReadonlyArray<string>): ReadonlyArray
 const echo = (content: string, turnId: string) => saying(turnId, "echo: ", content)
 
 const greeting = "· session s_1; :help lists the commands\n"
-
-describe("a line", () => {
-  const cases: ReadonlyArray<readonly [string, Command.Command | string]> = [
-    ["", { do: "nothing" }],
-    ["  ", { do: "nothing" }],
-    ["hello :quit", { do: "say", content: "hello :quit" }],
-    ["::quit", { do: "say", content: ":quit" }],
-    [":quit", { do: "quit" }],
-    [":help ", { do: "help" }],
-    [":files", { do: "files", path: undefined }],
-    [":files my notes", { do: "files", path: "my notes" }],
-    [":read a b.md ", { do: "read", path: "a b.md" }],
-    [":history a", { do: "history", path: "a" }],
-    [":at a b.md 12", { do: "at", path: "a b.md", iteration: 12 }],
-    [":at a.md", ":at needs a path and the number of an iteration."],
-    [":at 12", ":at needs a path and the number of an iteration."],
-    [":read", ":read needs a path."],
-    [":stop now", ":stop takes nothing."],
-    [":dance", "There is no command :dance."],
-    [":", "There is no command :."]
-  ]
-  it.each(cases)("%j", (line, meaning) => {
-    const parsed = Either.mapLeft(Command.parse(line), ({ message }) => message)
-    const expected =
-      typeof meaning === "string" ? Either.left(`${meaning} :help lists all commands.`) : Either.right(meaning)
-    assert.deepStrictEqual(parsed, expected)
-  })
-})
-
-describe("an answer", () => {
-  const question = (...options: ReadonlyArray<unknown>): Requests.Open => ({
-    kind: "question",
-    requestId: "q",
-    turnId: "t",
-    options
-  })
-  const approval: Requests.Open = { kind: "approval", requestId: "a", turnId: "t", options: [] }
-  it("is an option by its number, or any text", () => {
-    assert.deepStrictEqual(Requests.answerOf(question("red", { rgb: 5 }), "2"), Either.right({ rgb: 5 }))
-    assert.deepStrictEqual(Requests.answerOf(question("red"), "3"), Either.right("3"))
-    assert.deepStrictEqual(Requests.answerOf(question("2", "1"), "1"), Either.right("1"))
-    assert.deepStrictEqual(Requests.answerOf(question(), " green "), Either.right("green"))
-  })
-  it("to an approval is yes or no", () => {
-    assert.deepStrictEqual(Requests.answerOf(approval, " Yes "), Either.right(true))
-    assert.deepStrictEqual(Requests.answerOf(approval, "deny"), Either.right(false))
-    assert.isTrue(Either.isLeft(Requests.answerOf(approval, "perhaps")))
-  })
-})
-
-describe("the place in a history", () => {
-  it("shows each event once, in order, whatever comes again", () => {
-    const arrivals = fc.array(fc.integer({ min: 1, max: 30 }), { maxLength: 60 })
-    fc.assert(
-      fc.property(arrivals, seqs => {
-        let place = Place.start("s")
-        const shown: Array<number> = []
-        for (const seq of seqs) {
-          const next = Place.accept(place, { sessionId: "s", seq })
-          if (next !== undefined) shown.push(seq)
-          place = next ?? place
-        }
-        assert.deepStrictEqual(
-          shown,
-          [...new Set(shown)].sort((a, b) => a - b)
-        )
-        assert.strictEqual(place.seq, Math.max(0, ...seqs))
-      }),
-      { numRuns: 200 * soak }
-    )
-  })
-  it("begins anew where the history is another one, and names what is missing where it was trimmed", () => {
-    const at = { ...Place.start("s"), seq: 7, epoch: "a" }
-    const told = { epoch: "a", headSeq: 9, recovered: true }
-    assert.deepStrictEqual(Place.resume(at, told), [{ ...at, headSeq: 9 }, undefined])
-    assert.deepStrictEqual(Place.resume(at, { ...told, recovered: false }), [{ ...at, headSeq: 9 }, "gap"])
-    const anew = { ...at, epoch: "b", seq: 0, headSeq: 9 }
-    assert.deepStrictEqual(Place.resume(at, { ...told, epoch: "b", recovered: false }), [anew, "reset"])
-    assert.strictEqual(Place.resume(at, { ...told, headSeq: 3, recovered: false })[1], "reset")
-    assert.strictEqual(Place.resume(Place.start("s"), { ...told, recovered: false })[1], undefined)
-    assert.strictEqual(Place.accept(at, { sessionId: "other", seq: 8 }), undefined)
-  })
-})
-
-describe("arguments", () => {
-  it.effect("come from the command line, then from the environment", () =>
-    Effect.gen(function* () {
-      const given = yield* Arguments.read(["--url", "https://gateway.example", "--session", "s_1"], {
-        CHAT_URL: "ws://elsewhere/ws",
-        CHAT_TOKEN: "secret",
-        CHAT_AGENT: " "
-      })
-      if (given === "help") return assert.fail("help was not asked for")
-      assert.strictEqual(given.url, "wss://gateway.example/ws")
-      assert.deepStrictEqual(Option.map(given.token, Redacted.value), Option.some("secret"))
-      assert.deepStrictEqual(given.session, Option.some("s_1"))
-      assert.strictEqual(given.agentType, "assistant")
-      assert.strictEqual(yield* Arguments.read(["--help"], {}), "help")
-      assert.include(Arguments.help(), "CHAT_TOKEN")
-    })
-  )
-  it.effect("that are wrong are named", () =>
-    Effect.gen(function* () {
-      const { message } = yield* Effect.flip(Arguments.read(["--url", "ftp://x", "--session", "a b"], {}))
-      assert.include(message, '--url: "ftp://x" is not an address')
-      assert.include(message, "--session:")
-      assert.include((yield* Effect.flip(Arguments.read(["--colour"], {}))).message, "--colour")
-    })
-  )
-})
 
 describe("a conversation by itself", () => {
   it.scopedLive("sends a line when the turn of the one before has ended, and prints what comes of it", () =>
