@@ -36,7 +36,6 @@ class Item {
 /** A part of the log in each form that followers are sent, every form made at most once. */
 export class Page implements EncodedPage {
   private changesText: string | undefined
-  private frameBytes: Buffer | undefined
   private eventBytes: Uint8Array | undefined
   private bytes: number | undefined
 
@@ -64,12 +63,6 @@ export class Page implements EncodedPage {
   get changes(): string {
     this.changesText ??= `[${this.items.map(item => item.json).join(",")}]`
     return this.changesText
-  }
-
-  /** The WebSocket message. */
-  get frame(): Buffer {
-    this.frameBytes ??= Buffer.from(`{"type":"changes","changes":${this.changes},"lastSeq":${this.lastSeq}}`)
-    return this.frameBytes
   }
 
   /** The Server-Sent Events, one for each change. JSON text has no line breaks, so that one `data` line holds it. */
