@@ -1,8 +1,8 @@
 /**
- * What each key-value endpoint does, as plain functions from a decoded request to an answer. They know no
+ * What each key-value endpoint that reads does, as plain functions from a decoded request to an answer. They know no
  * transport: whoever decodes a request by the contract in `Api` can run them.
  */
-import { Clock, Duration, Effect, Either, Exit, Option, Scope, Stream } from "effect"
+import { Duration, Effect, Either, Exit, Option, Scope, Stream } from "effect"
 import { type BadRequest, NotFound, type PayloadTooLarge, type PreconditionFailed } from "../Http/ApiError.ts"
 import * as Reply from "../Http/Reply.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
@@ -12,12 +12,12 @@ import type { ChangeQuery, HistoryTrimmed } from "./ChangeLog.ts"
 import * as Cursor from "./Cursor.ts"
 import { type StoredEntry, toJson } from "./Entry.ts"
 import * as Errors from "./Errors.ts"
-import { Limits, type LimitsShape } from "./Limits.ts"
+import { Limits } from "./Limits.ts"
 import * as Operations from "./Operations.ts"
 import * as Preconditions from "./Preconditions.ts"
-import { type BatchPayload, defaultPage, maxPage, type SetPayload } from "./Requests.ts"
+import { defaultPage, maxPage } from "./Requests.ts"
 import { type ListPage, type ListStream, type PrintedList, type Selection, Store } from "./Store.ts"
-import { holds, ifVersion, type Operation, type OperationResult, type Precondition } from "./Write.ts"
+import { holds, type Precondition } from "./Write.ts"
 
 /** An entry's address, and the preconditions that the request states. */
 export interface EntryRequest {
@@ -25,16 +25,14 @@ export interface EntryRequest {
   readonly headers: Preconditions.ConditionHeaders
 }
 
-const checkPath = (path: EntryRequest["path"], limits: LimitsShape) =>
-  Either.flatMap(Operations.namespace(path.namespace, limits), () => Operations.key(path.key, limits))
-
-const preconditionOf = (headers: Preconditions.ConditionHeaders): Either.Either<Precondition | undefined, BadRequest> =>
+/** The precondition that a request states. */
+export const preconditionOf = (
+  headers: Preconditions.ConditionHeaders
+): Either.Either<Precondition | undefined, BadRequest> =>
   Either.mapLeft(Preconditions.parse(headers), Errors.badRequest)
 
-const withPrecondition = (precondition: Precondition | undefined) =>
-  precondition === undefined ? {} : { precondition }
-
-const entryReply = (entry: StoredEntry): Reply.Reply =>
+/** An entry as an answer. */
+export const entryReply = (entry: StoredEntry): Reply.Reply =>
   Reply.json(toJson(entry), { etag: Preconditions.etag(entry.version) })
 
 /** The entry, 304 where the client has that version, 404 where there is none. */
@@ -54,7 +52,7 @@ const answerGet = (
 export const get = Effect.fnUntraced(function* ({ path, headers }: EntryRequest) {
   const limits = yield* Limits
   const store = yield* Store
-  yield* checkPath(path, limits)
+  yield* Operations.address(path, limits)
   const precondition = yield* preconditionOf(headers)
   const found = yield* Effect.catchTag(store.get(path.namespace, path.key), "StoreUnavailable", Errors.unavailable)
   return yield* answerGet(found, precondition)
@@ -66,102 +64,13 @@ export const getAtOnce = Effect.gen(function* () {
   const { unsafeGet } = yield* Store
   const clock = yield* Effect.clock
   return ({ path, headers }: EntryRequest): Reply.Reply | undefined => {
-    if (unsafeGet === undefined || Either.isLeft(checkPath(path, limits))) return undefined
+    if (unsafeGet === undefined || Either.isLeft(Operations.address(path, limits))) return undefined
     const precondition = preconditionOf(headers)
     if (Either.isLeft(precondition)) return undefined
     const found = unsafeGet(path.namespace, path.key, clock.unsafeCurrentTimeMillis())
     if (found === undefined) return undefined
     return Option.getOrUndefined(Either.getRight(answerGet(found, precondition.right)))
   }
-})
-
-const commitOne = Effect.fnUntraced(function* (operation: Operation, actor: string) {
-  const store = yield* Store
-  return yield* store.commit({ operations: [operation], actor }).pipe(
-    Effect.catchTags({
-      PreconditionFailed: error => Effect.fail(Errors.entryRefused(error.currentVersion)),
-      StoreBusy: error => Effect.fail(Errors.busy(error)),
-      StoreUnavailable: Errors.unavailable
-    })
-  )
-})
-
-/** Sets an entry and answers it as stored. */
-export const set = Effect.fnUntraced(function* (request: EntryRequest & { readonly payload: typeof SetPayload.Type }) {
-  const { path, headers, payload } = request
-  const limits = yield* Limits
-  const now = yield* Clock.currentTimeMillis
-  yield* checkPath(path, limits)
-  const precondition = yield* preconditionOf(headers)
-  const updatedBy = yield* Operations.actor(payload.actor, limits)
-  const value = yield* Operations.value(payload.value, limits)
-  const expiresAt = yield* Operations.expiresAt(payload, now)
-  const { results, timestamp } = yield* commitOne(
-    { op: "set", ...path, value, expiresAt, ...withPrecondition(precondition) },
-    updatedBy
-  )
-  const [result] = results
-  const version = result?.op === "set" ? result.version : 0
-  return entryReply({ ...path, value, version, updatedBy, updatedAt: timestamp, expiresAt })
-})
-
-/** Deletes an entry; where there was none, nothing happens. */
-export const remove = Effect.fnUntraced(function* (
-  request: EntryRequest & { readonly urlParams: { readonly actor?: string } }
-) {
-  const { path, headers, urlParams } = request
-  const limits = yield* Limits
-  yield* checkPath(path, limits)
-  const precondition = yield* preconditionOf(headers)
-  const actor = yield* Operations.actor(urlParams.actor, limits)
-  const { results } = yield* commitOne({ op: "delete", ...path, ...withPrecondition(precondition) }, actor)
-  return Reply.json(resultJson(results[0]!))
-})
-
-const resultJson = (result: OperationResult): string =>
-  result.op === "set" ? `{"version":${result.version}}` : `{"deleted":${result.deleted}}`
-
-const operationOf = (
-  given: (typeof BatchPayload.Type)["operations"][number],
-  index: number,
-  limits: LimitsShape,
-  now: number
-): Either.Either<Operation, BadRequest | PayloadTooLarge> =>
-  Either.gen(function* () {
-    const at = `operations[${index}].`
-    const { namespace, key } = given
-    yield* Operations.namespace(namespace, limits, at)
-    yield* Operations.key(key, limits, at)
-    const condition = given.ifVersion === undefined ? {} : { precondition: ifVersion(given.ifVersion) }
-    if (given.op === "delete") return { op: "delete", namespace, key, ...condition }
-    const value = yield* Operations.value(given.value, limits, at)
-    const expiresAt = yield* Operations.expiresAt(given, now, at)
-    return { op: "set", namespace, key, value, expiresAt, ...condition }
-  })
-
-/** Applies operations atomically, in order. */
-export const batch = Effect.fnUntraced(function* ({ payload }: { readonly payload: typeof BatchPayload.Type }) {
-  const limits = yield* Limits
-  const store = yield* Store
-  const now = yield* Clock.currentTimeMillis
-  const count = payload.operations.length
-  if (count > limits.batchOperations) {
-    return yield* Errors.tooLarge(`operations has ${count} elements; the limit is ${limits.batchOperations}`)
-  }
-  const actor = yield* Operations.actor(payload.actor, limits)
-  const operations: Array<Operation> = []
-  for (const [index, given] of payload.operations.entries()) {
-    operations.push(yield* operationOf(given, index, limits, now))
-  }
-  if (count === 0) return Reply.json('{"ok":true,"results":[]}')
-  const { results } = yield* store.commit({ operations, actor }).pipe(
-    Effect.catchTags({
-      PreconditionFailed: error => Effect.fail(Errors.batchRefused(error)),
-      StoreBusy: error => Effect.fail(Errors.busy(error)),
-      StoreUnavailable: Errors.unavailable
-    })
-  )
-  return Reply.json(`{"ok":true,"results":[${results.map(resultJson).join(",")}]}`)
 })
 
 /** Which entries to list; `target` is the request's path as the client wrote it, which links lead back to. */

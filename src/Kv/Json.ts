@@ -46,6 +46,8 @@ const openBracket = 0x5b
 const closeBracket = 0x5d
 const openBrace = 0x7b
 const closeBrace = 0x7d
+const lowerE = 0x65
+const upperE = 0x45
 
 const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
 
@@ -53,6 +55,26 @@ const endsScalar = (code: number): boolean =>
   code === comma || code === closeBracket || code === closeBrace || isSpace(code) || Number.isNaN(code)
 
 const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text)
+
+/** The member names of one object. Most objects have few, for which a list is quicker than a set. */
+class MemberNames {
+  private readonly few: Array<string> = []
+  private many: Set<string> | undefined
+
+  /** Returns whether the name is new. */
+  add(name: string): boolean {
+    if (this.many !== undefined) {
+      const { size } = this.many
+      return this.many.add(name).size > size
+    }
+    if (this.few.includes(name)) return false
+    if (this.few.push(name) > 8) this.many = new Set(this.few)
+    return true
+  }
+}
+
+/** The digits from which on a number can be beyond the range of a double without an exponent. */
+const mostDigits = 309
 
 /**
  * Walks text that `JSON.parse` has accepted: the grammar is known to hold, and only what `JSON.parse` lets
@@ -111,15 +133,14 @@ class Scanner {
   }
 
   private members(visit: (name: string) => void): void {
-    const names = new Set<string>()
+    const names = new MemberNames()
     this.elements(() => {
       this.skipSpace()
       const name = this.memberName()
       // A reader would have to guess which of the two was meant (RFC 7493, 2.3).
-      if (names.has(name)) {
+      if (!names.add(name)) {
         throw new JsonProblem(`the member ${JSON.stringify(shorten(name, 64))} appears twice in one object`)
       }
-      names.add(name)
       this.skipSpace()
       this.at++
       visit(name)
@@ -163,10 +184,14 @@ class Scanner {
 
   private skipScalar(): void {
     const start = this.at
-    while (!endsScalar(this.text.charCodeAt(this.at))) this.at++
+    let isLarge = false
+    for (let code = this.text.charCodeAt(start); !endsScalar(code); code = this.text.charCodeAt(++this.at)) {
+      if (code === lowerE || code === upperE) isLarge = true
+    }
+    if (!isLarge && this.at - start < mostDigits) return
     const token = this.text.slice(start, this.at)
     // Only a number can have become infinite; JSON has no way to print it back.
-    if (Number(token) === Number.POSITIVE_INFINITY || Number(token) === Number.NEGATIVE_INFINITY) {
+    if (Math.abs(Number(token)) === Number.POSITIVE_INFINITY) {
       throw new JsonProblem(`the number ${shorten(token, 32)} is beyond the range of a double`)
     }
   }

@@ -7,7 +7,8 @@ import { badRequest, tooLarge } from "./Errors.ts"
 import * as Json from "./Json.ts"
 import type { LimitsShape } from "./Limits.ts"
 import { byteLength, problemOfActor, problemOfName, problemOfText } from "./Names.ts"
-import { defaultActor, endOfTime } from "./Requests.ts"
+import { type BatchOperation, defaultActor, endOfTime } from "./Requests.ts"
+import { type DeleteOperation, ifVersion, type Operation, type Precondition, type SetOperation } from "./Write.ts"
 
 type Checked<A> = Either.Either<A, BadRequest | PayloadTooLarge>
 
@@ -20,6 +21,18 @@ export const namespace = (name: string, limits: LimitsShape, at = ""): Checked<v
 
 export const key = (name: string, limits: LimitsShape, at = ""): Checked<void> =>
   refuseIf(prefixed(at, problemOfName("key", name, limits.keyBytes)))
+
+/** Where an entry is. */
+export interface Address {
+  readonly namespace: string
+  readonly key: string
+}
+
+/** Checks both names of an entry. */
+export const address = (given: Address, limits: LimitsShape, at = ""): Checked<void> => {
+  const space = namespace(given.namespace, limits, at)
+  return Either.isLeft(space) ? space : key(given.key, limits, at)
+}
 
 const prefixed = (at: string, problem: string | undefined): string | undefined =>
   problem === undefined ? undefined : at + problem
@@ -36,13 +49,12 @@ export const actor = (given: string | undefined, limits: LimitsShape): Checked<s
 /** The text of a value, no longer than the limit. */
 export const value = (given: unknown, limits: LimitsShape, at = ""): Checked<Json.JsonText> => {
   if (given === undefined) return Either.left(badRequest(`${at}value is missing`))
-  return Json.fromUnknown(given, limits.jsonDepth).pipe(
-    Either.mapLeft(problem => badRequest(`${at}value: ${problem.message}`)),
-    Either.filterOrLeft(
-      json => byteLength(json) <= limits.valueBytes,
-      json => tooLarge(`${at}value has ${byteLength(json)} bytes of JSON; the limit is ${limits.valueBytes}`)
-    )
-  )
+  const json = Json.fromUnknown(given, limits.jsonDepth)
+  if (Either.isLeft(json)) return Either.left(badRequest(`${at}value: ${json.left.message}`))
+  const bytes = byteLength(json.right)
+  return bytes <= limits.valueBytes
+    ? Either.right(json.right)
+    : Either.left(tooLarge(`${at}value has ${bytes} bytes of JSON; the limit is ${limits.valueBytes}`))
 }
 
 /** How long an entry is to live, as a client says it. */
@@ -65,4 +77,49 @@ export const expiresAt = (given: Expiry, now: number, at = ""): Checked<number |
   return now + given.ttlMs <= endOfTime
     ? Either.right(now + given.ttlMs)
     : Either.left(badRequest(`${at}ttlMs reaches past the end of time, ${endOfTime}`))
+}
+
+/** A set as the store is told of it. */
+export const set = (
+  given: Address & Expiry & { readonly value: unknown },
+  precondition: Precondition | undefined,
+  limits: LimitsShape,
+  now: number,
+  at = ""
+): Checked<SetOperation> => {
+  const { key, namespace } = given
+  const named = address(given, limits, at)
+  if (Either.isLeft(named)) return Either.left(named.left)
+  const json = value(given.value, limits, at)
+  if (Either.isLeft(json)) return Either.left(json.left)
+  const end = expiresAt(given, now, at)
+  if (Either.isLeft(end)) return Either.left(end.left)
+  const operation = { op: "set", namespace, key, value: json.right, expiresAt: end.right } as const
+  return Either.right(precondition === undefined ? operation : { ...operation, precondition })
+}
+
+/** A delete as the store is told of it. */
+export const remove = (
+  given: Address,
+  precondition: Precondition | undefined,
+  limits: LimitsShape,
+  at = ""
+): Checked<DeleteOperation> => {
+  const { key, namespace } = given
+  const named = address(given, limits, at)
+  if (Either.isLeft(named)) return Either.left(named.left)
+  const operation = { op: "delete", namespace, key } as const
+  return Either.right(precondition === undefined ? operation : { ...operation, precondition })
+}
+
+/** An operation of a batch, which stands there at `index`. */
+export const ofBatch = (
+  given: typeof BatchOperation.Type,
+  index: number,
+  limits: LimitsShape,
+  now: number
+): Checked<Operation> => {
+  const at = `operations[${index}].`
+  const precondition = given.ifVersion === undefined ? undefined : ifVersion(given.ifVersion)
+  return given.op === "delete" ? remove(given, precondition, limits, at) : set(given, precondition, limits, now, at)
 }
