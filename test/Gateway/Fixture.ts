@@ -59,6 +59,15 @@ const mortal = <S extends object>(service: S, life: Life): S => {
   })
 }
 
+/** All that a gateway rests on, as long as it lives. */
+export const mortalLayer = (context: Context.Context<Stored | AgentPlatform | Inference>, life: Life) =>
+  Layer.mergeAll(
+    Layer.succeed(AgentPlatform, mortal(Context.get(context, AgentPlatform), life)),
+    Layer.succeed(Inference, Context.get(context, Inference)),
+    Layer.succeed(Store, mortal(Context.get(context, Store), life)),
+    Layer.succeed(SessionEvents, mortal(Context.get(context, SessionEvents), life))
+  )
+
 /** A simulator, what is stored, and gateways that come and go on it. */
 export const make = (options: Options = {}) =>
   Effect.gen(function* () {
@@ -71,10 +80,7 @@ export const make = (options: Options = {}) =>
       const clients = yield* Layer.buildWithScope(upstreams(simulator, options.inference), scope)
       const context = yield* Layer.buildWithScope(
         Registry.layer({ ...Settings.defaults, ...options.settings }).pipe(
-          Layer.provide(Layer.succeed(AgentPlatform, mortal(Context.get(clients, AgentPlatform), life))),
-          Layer.provide(Layer.succeed(Inference, Context.get(clients, Inference))),
-          Layer.provide(Layer.succeed(Store, mortal(Context.get(stored, Store), life))),
-          Layer.provide(Layer.succeed(SessionEvents, mortal(Context.get(stored, SessionEvents), life))),
+          Layer.provide(mortalLayer(Context.merge(stored, clients), life)),
           Layer.provide(Tracer.layer)
         ),
         scope

@@ -14,7 +14,7 @@ import * as Draining from "../../src/Http/Draining.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
-import { type Options as FixtureOptions, inMemory, upstreams } from "./Fixture.ts"
+import { type Options as FixtureOptions, inMemory, type Life, mortalLayer, upstreams } from "./Fixture.ts"
 
 export interface Options extends FixtureOptions {
   readonly authentication?: Partial<Authentication.Settings>
@@ -47,7 +47,6 @@ export const make = (options: Options = {}) =>
   Effect.gen(function* () {
     const simulator = yield* Simulator.make({ seed: 1, ...options.simulator })
     const stored = yield* Layer.build(options.stored ?? inMemory)
-    const outer = yield* Effect.scope
     const authentication =
       options.authentication === undefined
         ? Authentication.layerDev({ origins: [] })
@@ -58,35 +57,45 @@ export const make = (options: Options = {}) =>
             ...options.authentication
           }).pipe(Layer.provide(NodeHttpClient.layerUndici))
     const start = Effect.gen(function* () {
-      const scope = yield* Scope.fork(outer, ExecutionStrategy.sequential)
+      const life: Life = { isOver: false }
+      const scope = yield* Scope.make()
+      yield* Effect.addFinalizer(() => (life.isOver ? Effect.void : Scope.close(scope, Exit.void)))
+      const clients = yield* Layer.buildWithScope(upstreams(simulator, options.inference), scope)
       const context = yield* Layer.buildWithScope(
         Socket.layer({ ...SocketLimits.defaults, ...options.socket }).pipe(
           Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),
-          Layer.provide(upstreams(simulator, options.inference)),
+          Layer.provide(mortalLayer(Context.merge(stored, clients), life)),
           Layer.provide(authentication),
           Layer.provideMerge(Draining.layer),
-          Layer.provide(Tracer.layer),
-          Layer.provide(Layer.succeedContext(stored))
+          Layer.provide(Tracer.layer)
         ),
         scope
       )
       const socket = Context.get(context, Socket.Socket)
+      const serverScope = yield* Scope.fork(scope, ExecutionStrategy.sequential)
       const { port } = yield* Scope.extend(
         listen(
           Socket.beside(socket, {
             request: (_request, response) => response.writeHead(404).end(),
-            upgrade: (_request, socket) => socket.destroy(),
-            upgradable: () => false
+            upgradable: () => false,
+            upgrade: (_request, socket) => socket.destroy()
           })
         ),
-        scope
+        serverScope
       )
       return {
         url: `ws://127.0.0.1:${port}/ws`,
         port,
         socket,
         draining: Context.get(context, Draining.Draining),
-        stop: Scope.close(scope, Exit.void)
+        stop: Scope.close(scope, Exit.void),
+        /** As by kill -9: nothing is said to anybody any more, and connections break. */
+        kill: Effect.sync(() => {
+          life.isOver = true
+        }).pipe(
+          Effect.zipRight(Scope.close(serverScope, Exit.void)),
+          Effect.zipRight(Effect.ignore(simulator.disconnect()))
+        )
       }
     })
     return { simulator, stored, start }
