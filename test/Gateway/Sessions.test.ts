@@ -1,15 +1,41 @@
 /** Sessions against a simulated platform: instances, turns, failures and restarts. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Duration, Effect, Fiber, Redacted } from "effect"
+import { Context, Duration, Effect, Fiber, Layer, Redacted } from "effect"
+import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { namespaceOf } from "../../src/Gateway/Sessions/SessionRecord.ts"
-import { Store } from "../../src/Kv/Store.ts"
-import { alice, endsOf, history, listen, make, mallory, pass, statesOf, typesOf } from "./Fixture.ts"
+import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+import {
+  alice,
+  breathe,
+  endsOf,
+  history,
+  listen,
+  make,
+  mallory,
+  pass,
+  type Stored,
+  statesOf,
+  typesOf
+} from "./Fixture.ts"
 
 const recordsOf = (stored: Context.Context<Store>) =>
   Effect.map(
     Context.get(stored, Store).list({ namespace: namespaceOf("acme"), prefix: "", after: "", limit: 1000 }),
     ({ entries }) => entries.map(({ key, value }) => ({ key, value: JSON.parse(value), text: value }))
   )
+
+/** What is stored, with events that cannot be while they are away. */
+const unsteady = (away: { is: boolean }): Layer.Layer<Stored> => {
+  const events = Layer.map(EventsInMemory.layer(), context => {
+    const inner = Context.get(context, SessionEvents)
+    const append: typeof inner.append = append =>
+      Effect.suspend(() => (away.is ? new StoreUnavailable({ reason: "away" }) : inner.append(append)))
+    return Context.make(SessionEvents, { ...inner, append })
+  })
+  return Layer.merge(Memory.layer, events)
+}
 
 const isDense = (seqs: ReadonlyArray<number>) => expect(seqs).toEqual(seqs.map((_, index) => index + 1))
 
@@ -343,7 +369,7 @@ describe("Sessions", () => {
         }
         if (inference) {
           yield* simulator.awaitState(({ requests }) => requests.generate === 1)
-          yield* Effect.repeat(Effect.zipRight(Effect.sleep("1 millis"), sessions.get(alice, id)), {
+          yield* Effect.repeat(Effect.zipRight(breathe, sessions.get(alice, id)), {
             until: ({ title }) => !title.startsWith("Please explain")
           })
         } else expect((yield* sessions.get(alice, id)).title).toMatch(/^Please explain/)
@@ -351,6 +377,72 @@ describe("Sessions", () => {
       })
     )
   }
+
+  it.scoped("an instance that stays out of reach is given up after ten minutes, and its turns end", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const turnId = yield* sessions.send(alice, id, "/hang")
+      yield* listener.until(event => event.type === "turn_started")
+      yield* simulator.refuse("platform", true)
+      yield* simulator.disconnect()
+      yield* listener.until(event => event.type === "session_state" && event.state === "reconnecting")
+      yield* pass("9 minutes")
+      expect((yield* sessions.get(alice, id)).state).toBe("reconnecting")
+      yield* pass("70 seconds")
+      yield* listener.until(event => event.type === "session_state" && event.state === "error")
+      expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_errored"] })
+      yield* simulator.refuse("platform", false)
+      yield* pass("6 minutes")
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+    })
+  )
+
+  it.scoped("a platform that does not stop its instances holds the gateway's end up for five seconds at most", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+      yield* first.sessions.start(alice, id)
+      yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
+      const stopping = yield* Effect.fork(first.stop)
+      yield* simulator.awaitState(({ requests }) => requests.stop === 1)
+      yield* pass("6 seconds", "1 second")
+      yield* Fiber.join(stopping)
+      yield* simulator.clear
+      const second = yield* start
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect(yield* second.sessions.get(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+    })
+  )
+
+  it.scopedLive("while events cannot be stored nobody sees them, and then everybody does", () =>
+    Effect.gen(function* () {
+      const away = { is: false }
+      const { simulator, start } = yield* make({ stored: unsteady(away) })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      yield* sessions.start(alice, id)
+      const turnId = yield* sessions.send(alice, id, "/ask")
+      const asked = yield* listener.until(event => event.type === "question_requested")
+      away.is = true
+      const seen = listener.events.length
+      expect(yield* Effect.flip(sessions.send(alice, id, "no"))).toMatchObject({ _tag: "StoreUnavailable" })
+      expect(yield* Effect.flip(sessions.stop(alice, id))).toMatchObject({ _tag: "StoreUnavailable" })
+      if (asked.type === "question_requested") yield* sessions.answer(alice, id, asked.requestId, "red")
+      const { instances } = yield* simulator.awaitState(({ frames }) => frames.answer === 1)
+      yield* simulator.awaitState(({ instances: [instance] }) => instance!.events > instances[0]!.events + 3)
+      yield* breathe
+      expect(listener.events).toHaveLength(seen)
+      away.is = false
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      isDense(listener.events.map(({ seq }) => seq))
+      expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_completed"] })
+    })
+  )
 
   it.scopedLive("there are only so many sessions of a tenant, and so many in memory", () =>
     Effect.gen(function* () {

@@ -9,7 +9,8 @@ export interface Records {
   readonly find: (tenant: string, id: string) => Effect.Effect<Option.Option<SessionRecord>, StoreUnavailable>
   /** All of a tenant's records, by id; those that others have spoilt are left out. */
   readonly all: (tenant: string) => Effect.Effect<ReadonlyArray<SessionRecord>, StoreUnavailable>
-  readonly count: (tenant: string) => Effect.Effect<number, StoreUnavailable>
+  /** How many there are; where `limit` seems to be reached they are counted anew, as others may have removed some. */
+  readonly count: (tenant: string, limit: number) => Effect.Effect<number, StoreUnavailable>
   readonly create: (
     text: string,
     record: SessionRecord,
@@ -24,12 +25,16 @@ export interface Records {
 
 const pageEntries = 1000
 
+/** Tenants whose number of sessions is remembered; beyond, the oldest are counted anew. */
+const mostCounts = 10_000
+
 /** Records that are written at once. */
 const concurrency = 32
 
 export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, never, Scope.Scope> =>
   Effect.gen(function* () {
     const dirty = new Set<Entity>()
+    const counts = new Map<string, number>()
     const work = yield* Effect.makeLatch(false)
 
     const decode = (tenant: string, id: string, text: string): Effect.Effect<Option.Option<SessionRecord>> => {
@@ -96,6 +101,11 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
           )
       })
 
+    const bump = (tenant: string, by: number): void => {
+      const known = counts.get(tenant)
+      if (known !== undefined) counts.set(tenant, known + by)
+    }
+
     const flush = Effect.suspend(() => {
       const entities = [...dirty]
       dirty.clear()
@@ -124,9 +134,21 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
             decoded => [...sum, ...decoded.flatMap(Option.toArray)]
           )
         ),
-      count: tenant => pages(tenant, 0, (sum, entries) => Effect.succeed(sum + entries.length)),
+      count: (tenant, limit) =>
+        Effect.suspend(() => {
+          const known = counts.get(tenant)
+          if (known !== undefined && known < limit) return Effect.succeed(known)
+          return Effect.map(
+            pages(tenant, 0, (sum, entries) => Effect.succeed(sum + entries.length)),
+            counted => {
+              counts.set(tenant, counted)
+              if (counts.size > mostCounts) counts.delete(counts.keys().next().value!)
+              return counted
+            }
+          )
+        }),
       create: (text, { tenant, id }, actor) =>
-        Effect.asVoid(
+        Effect.map(
           store.commit({
             actor,
             operations: [
@@ -139,11 +161,13 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
                 precondition: { noneMatch: "any" }
               }
             ]
-          })
+          }),
+          () => bump(tenant, 1)
         ),
       remove: (tenant, id, actor) =>
-        Effect.asVoid(
-          store.commit({ actor, operations: [{ op: "delete", namespace: namespaceOf(tenant), key: id }] })
+        Effect.map(
+          store.commit({ actor, operations: [{ op: "delete", namespace: namespaceOf(tenant), key: id }] }),
+          () => bump(tenant, -1)
           // A delete without precondition is never refused.
         ).pipe(Effect.catchTag("PreconditionFailed", Effect.die)),
       save: entity => {

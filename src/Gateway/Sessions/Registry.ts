@@ -76,7 +76,7 @@ const make = (settings: Settings) =>
 
     const create = ({ tenant, actor }: Caller, request: CreateSession) =>
       Effect.gen(function* () {
-        const count = yield* records.count(tenant)
+        const count = yield* records.count(tenant, settings.perTenant)
         if (count >= settings.perTenant) {
           return yield* new SessionTooLarge({
             message: `The tenant has ${count} sessions; the limit is ${settings.perTenant}`

@@ -20,21 +20,21 @@ export const defaults: Settings = {
   inMemory: 10_000
 }
 
-const duration = (name: string, description: string, otherwise: Duration.Duration) =>
-  Setting.optionalDuration(name, { description, shown: Duration.format(otherwise) }).pipe(
-    Config.map(Option.getOrElse(() => otherwise))
-  )
+const duration = (name: string, description: string, shown: string, otherwise: Duration.Duration) =>
+  Setting.optionalDuration(name, { description, shown }).pipe(Config.map(Option.getOrElse(() => otherwise)))
 
 /** The settings as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
   idleTimeout: duration(
     "SESSION_IDLE_TIMEOUT",
     "An active session without subscribers or turns is deactivated after this time",
+    "30 minutes",
     defaults.idleTimeout
   ),
   activationTimeout: duration(
     "SESSION_ACTIVATION_TIMEOUT",
     "How long the agent platform may take to bring a session's instance up",
+    "1 minute",
     defaults.activationTimeout
   ),
   perTenant: Setting.integer("LIMIT_SESSIONS", {

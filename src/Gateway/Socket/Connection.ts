@@ -167,38 +167,39 @@ export class Connection {
       case "ping":
         return this.outbox.send("pong", encode({ type: "pong", id, timestamp: this.shared.now() }))
       case "subscribe":
-        return this.inLane(`feed ${request.sessionId}`, id, () => this.subscriptions.subscribe(request))
+        return this.inLane(`feed ${request.sessionId}`, request, () => this.subscriptions.subscribe(request))
       case "unsubscribe":
-        return this.inLane(`feed ${request.sessionId}`, id, () => this.subscriptions.unsubscribe(request))
+        return this.inLane(`feed ${request.sessionId}`, request, () => this.subscriptions.unsubscribe(request))
       default:
         return this.call(request)
     }
   }
 
   private call(request: Call): void {
-    const { id, type } = request
+    const { type } = request
     const work = Effect.flatMap(carryOut(this.shared.sessions, this.identity, request), answer => this.answer(answer))
     if ("sessionId" in request) {
       const lane = `talk ${request.sessionId}`
-      if (talking.has(type)) return this.inLane(lane, id, () => work, type === "send_message")
+      if (talking.has(type)) return this.inLane(lane, request, () => work, type === "send_message")
       // Whoever stops a session means what waits to be said to it, too.
       if (stopping.has(type)) this.lanes.abandon(lane, stopped)
     }
-    this.start(id, type, filing.has(type) ? this.files.withPermits(1)(this.shared.files.withPermits(1)(work)) : work)
+    this.start(request, filing.has(type) ? this.files.withPermits(1)(this.shared.files.withPermits(1)(work)) : work)
   }
 
   /** Does something behind what was asked for before; a failure that spoils what waits behind takes that along. */
   private inLane(
     lane: string,
-    id: string,
+    request: Request,
     work: () => Effect.Effect<void, RequestError | Refused>,
     spoils = false
   ): void {
+    const { id } = request
     this.inFlight.set(id, undefined)
     this.lanes.add(lane, {
       begin: onEnd => {
         if (!this.inFlight.has(id)) return onEnd(undefined)
-        this.start(id, lane, work(), failure => onEnd(spoils ? failure : undefined))
+        this.start(request, work(), failure => onEnd(spoils ? failure : undefined))
       },
       abandon: failure => {
         this.inFlight.delete(id)
@@ -208,13 +209,14 @@ export class Connection {
   }
 
   private start(
-    id: string,
-    name: string,
+    request: Request,
     work: Effect.Effect<void, RequestError | Refused>,
     onEnd: (failure: Failure | undefined) => void = () => {}
   ): void {
+    const { id, type } = request
+    const { tenant, actor } = this.identity
     let failed: Failure | undefined
-    const told = work.pipe(
+    const told = Effect.zipRight(Effect.logDebug("A client asks"), work).pipe(
       Effect.catchAll(error => {
         failed = error instanceof Refused ? error.failure : failureOf(error)
         return this.answerFailure(id, failed)
@@ -223,7 +225,8 @@ export class Connection {
         failed = defect
         return Effect.zipRight(Effect.logError("A request of a client failed", error), this.answerFailure(id, defect))
       }),
-      Effect.withSpan(`Gateway.${name.split(" ")[0]}`, { kind: "server", attributes: { tenant: this.identity.tenant } })
+      Effect.annotateLogs({ request: type, tenant, actor }),
+      Effect.withSpan(`Gateway.${type}`, { kind: "server", attributes: { tenant } })
     )
     this.inFlight.set(id, undefined)
     const fiber = this.shared.run(told)

@@ -50,10 +50,10 @@ export class Feed implements Subscriber {
 
   onFrames(frames: ReadonlyArray<Frame>): void {
     if (this.phase !== "live") return
-    const news = frames.filter(({ seq }) => seq > this.cursor)
+    const next = this.cursor + 1
+    const news = frames[0]?.seq === next ? frames : frames.filter(({ seq }) => seq >= next)
     if (news.length === 0) return
-    if (!this.hasRoom || news[0]!.seq !== this.cursor + 1) this.fallBehind()
-    else if (!this.send(news)) this.fallBehind()
+    if (news[0]!.seq !== next || !this.send(news)) this.fallBehind()
   }
 
   onDeleted(): void {
