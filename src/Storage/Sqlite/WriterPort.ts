@@ -1,6 +1,7 @@
 import { Worker } from "node:worker_threads"
 import { Deferred, Duration, Effect, Schedule, type Scope } from "effect"
 import type { Away, Close, Reply, Request } from "./Messages.ts"
+import { type PackedReply, packRequest, unpackReply } from "./Packing.ts"
 import { Writer } from "./Writer.ts"
 import type { ThreadData } from "./WriterThread.ts"
 
@@ -120,12 +121,31 @@ export const startFromFile = (data: ThreadData): Worker => {
 export const makeThread = (
   { file, onReply }: Options,
   startThread: (data: ThreadData) => Worker = startFromFile
-): Effect.Effect<WriterPort, never, Scope.Scope> => thread<Request, Reply>(() => startThread({ file }), onReply)
+): Effect.Effect<WriterPort, never, Scope.Scope> =>
+  packedThread<Request, Reply, PackedReply>(() => startThread({ file }), onReply, {
+    pack: packRequest,
+    unpack: unpackReply
+  })
+
+/** What requests and replies are made into on their way, and what they are made of again. */
+interface Packing<Req, Rep, Packed> {
+  readonly pack: (request: Req | Close) => unknown
+  readonly unpack: (packed: Packed) => Rep | Away
+}
+
+const unpacked = { pack: <A>(request: A) => request, unpack: <A>(reply: A) => reply }
 
 /** Any writer in a thread of its own. When that dies, what is in flight fails, and another is started. */
 export const thread = <Req extends Asked, Rep>(
   startThread: () => Worker,
   onReply: (reply: Rep | Away) => void
+): Effect.Effect<WriterPort<Req, Rep>, never, Scope.Scope> =>
+  packedThread<Req, Rep, Rep>(startThread, onReply, unpacked)
+
+const packedThread = <Req extends Asked, Rep, Packed>(
+  startThread: () => Worker,
+  onReply: (reply: Rep | Away) => void,
+  { pack, unpack }: Packing<Req, Rep, Packed>
 ): Effect.Effect<WriterPort<Req, Rep>, never, Scope.Scope> =>
   Effect.gen(function* () {
     const inbox = new Inbox<Rep>()
@@ -136,9 +156,10 @@ export const thread = <Req extends Asked, Rep>(
     const life = Effect.async<never, string>(resume => {
       const worker = startThread()
       let reason = "it ended"
-      worker.on("message", ({ kind, reply }: { readonly kind: string; readonly reply: Rep }) => {
+      worker.on("message", (posted: { readonly kind: string; readonly reply: Packed }) => {
+        const reply = unpack(posted.reply)
         onReply(reply)
-        inbox.answer(kind, reply)
+        inbox.answer(posted.kind, reply)
       })
       worker.on("error", error => {
         reason = String(error)
@@ -166,7 +187,7 @@ export const thread = <Req extends Asked, Rep>(
 
     const post = (request: Req | Close, respond: Respond<Rep>): void => {
       if (current === undefined) respond(away("the writing thread is being started"))
-      else if (inbox.admit(request.kind, respond)) current.postMessage(request)
+      else if (inbox.admit(request.kind, respond)) current.postMessage(pack(request))
     }
 
     yield* Effect.addFinalizer(() =>

@@ -3,7 +3,8 @@
  * What it imports costs each start time and memory; the barrel of effect alone would be 40 MB.
  */
 import { parentPort, workerData } from "node:worker_threads"
-import type { Kind, Reply, Request } from "./Messages.ts"
+import type { Kind } from "./Messages.ts"
+import { type PackedReply, type PackedRequest, packReply, unpackRequest } from "./Packing.ts"
 import { Writer } from "./Writer.ts"
 
 /** What the thread is started with. */
@@ -15,12 +16,12 @@ export interface ThreadData {
 /** A reply as it comes back, with what it replies to. */
 export interface Posted {
   readonly kind: Kind
-  readonly reply: Reply
+  readonly reply: PackedReply
 }
 
 const writer = new Writer((workerData as ThreadData).file)
 
-parentPort?.on("message", (request: Request) => {
-  const posted: Posted = { kind: request.kind, reply: writer.handle(request) }
+parentPort?.on("message", (request: PackedRequest) => {
+  const posted: Posted = { kind: request.kind, reply: packReply(writer.handle(unpackRequest(request))) }
   parentPort?.postMessage(posted)
 })
