@@ -336,6 +336,24 @@ describe("Sessions", () => {
     })
   )
 
+  it.scopedLive("whoever starts a session that is being deleted finds it gone, and no instance comes of it", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      for (const again of ["start", "send"] as const) {
+        const { id } = yield* sessions.create(alice, { agentType: "echo" })
+        yield* sessions.start(alice, id)
+        const removing = yield* Effect.fork(sessions.remove(alice, id))
+        yield* Effect.yieldNow()
+        const late = again === "start" ? sessions.start(alice, id) : sessions.send(alice, id, "hello?")
+        expect(yield* Effect.flip(Effect.asVoid(late))).toMatchObject({ _tag: "SessionNotFound" })
+        yield* Fiber.join(removing)
+      }
+      const { created, instances } = yield* simulator.state
+      expect([created, instances]).toEqual([2, []])
+    })
+  )
+
   it.scopedLive("secrets are in no record and no event", () =>
     Effect.gen(function* () {
       const { start, stored } = yield* make()

@@ -50,6 +50,8 @@ export class Entity {
   users = 0
   idleSince: number
   isDeleted = false
+  /** It is being deleted: what would bring an instance up again comes too late. */
+  isGoing = false
   /** Whether the record in the store is behind. */
   isDirty = false
   /** Failed attempts to give an instance back, and when to try again. */

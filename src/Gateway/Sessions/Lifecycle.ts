@@ -206,7 +206,9 @@ const beginActivation = (entity: Entity) =>
 export const ensureActive = (entity: Entity): Effect.Effect<Link.Link, ActivationError> =>
   Effect.suspend((): Effect.Effect<Link.Link, ActivationError> => {
     const { errand, link, shared } = entity
-    if (entity.isDeleted) return Effect.fail(new SessionNotFound({ sessionId: entity.record.id }))
+    if (entity.isDeleted || entity.isGoing) {
+      return Effect.fail(new SessionNotFound({ sessionId: entity.record.id }))
+    }
     if (shared.isClosing()) return Effect.fail(new SessionNotActive({ message: "The gateway is shutting down" }))
     if (errand?.kind === "deactivation") return Effect.zipRight(errand.over, ensureActive(entity))
     if (link !== undefined && entity.isRunning) return Effect.succeed(link)

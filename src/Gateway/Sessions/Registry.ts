@@ -132,6 +132,7 @@ const make = (settings: Settings) =>
     const remove = (caller: Caller, sessionId: string) =>
       withSession(caller, sessionId, entity =>
         Effect.gen(function* () {
+          entity.isGoing = true
           yield* Lifecycle.stop(entity, "the session was deleted")
           yield* records.remove(caller.tenant, sessionId, caller.actor)
           entity.isDeleted = true
@@ -143,7 +144,14 @@ const make = (settings: Settings) =>
             yield* events.remove(entity.key)
             loaded.forget(entity)
           }
-        }).pipe(Effect.uninterruptible)
+        }).pipe(
+          Effect.onError(() =>
+            Effect.sync(() => {
+              entity.isGoing = entity.isDeleted
+            })
+          ),
+          Effect.uninterruptible
+        )
       )
 
     const subscribe = (caller: Caller, sessionId: string, subscriber: Subscriber) =>
