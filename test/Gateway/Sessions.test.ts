@@ -345,8 +345,9 @@ describe("Sessions", () => {
         yield* sessions.start(alice, id)
         const removing = yield* Effect.fork(sessions.remove(alice, id))
         yield* Effect.yieldNow()
-        const late = again === "start" ? sessions.start(alice, id) : sessions.send(alice, id, "hello?")
-        expect(yield* Effect.flip(Effect.asVoid(late))).toMatchObject({ _tag: "SessionNotFound" })
+        const late =
+          again === "start" ? Effect.asVoid(sessions.start(alice, id)) : Effect.asVoid(sessions.send(alice, id, "?"))
+        expect(yield* Effect.flip(late)).toMatchObject({ _tag: "SessionNotFound" })
         yield* Fiber.join(removing)
       }
       const { created, instances } = yield* simulator.state
