@@ -2,11 +2,208 @@
  * Stored values travel as JSON text (RFC 8259, within I-JSON, RFC 7493): what a client wrote is what a
  * reader gets back, member order and odd names included, and no request parses and prints a value again.
  */
-import { Either } from "effect"
-import { BodyScanner } from "./BodyScanner.ts"
-import { JsonProblem, JsonText, RawJson } from "./JsonText.ts"
+import { Brand, Either } from "effect"
 
-export { JsonProblem, JsonText, RawJson } from "./JsonText.ts"
+/** One JSON value as compact text: valid, without insignificant white space, free of repeated member names. */
+export type JsonText = string & Brand.Brand<"JsonText">
+
+/** Vouches for text that is known to be compact JSON, such as a column that only the store writes. */
+export const JsonText = Brand.nominal<JsonText>()
+
+/** Why a text or a JavaScript value is not a JSON value that can be kept; `message` is fit for a client. */
+export class JsonProblem {
+  readonly _tag = "JsonProblem"
+  constructor(
+    readonly message: string,
+    /** Whether it is well-formed and merely more than is taken. */
+    readonly overLimit = false
+  ) {}
+}
+
+/**
+ * A member of a parsed request body that is kept as text.
+ *
+ * It stands where a contract says "any JSON value", and passes there through `Schema.Unknown`.
+ */
+export class RawJson {
+  constructor(readonly text: JsonText) {}
+  toJSON(): unknown {
+    return JSON.parse(this.text)
+  }
+  /** As messages about a misplaced value show it. */
+  toString(): string {
+    return this.text
+  }
+}
+
+/** Levels of arrays and objects in which a body may hold a `value`: `{"operations": [{"value": …}]}`. */
+const envelopeLevels = 3
+
+const quote = 0x22
+const comma = 0x2c
+const backslash = 0x5c
+const openBracket = 0x5b
+const closeBracket = 0x5d
+const openBrace = 0x7b
+const closeBrace = 0x7d
+const lowerE = 0x65
+const upperE = 0x45
+
+const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
+
+const endsScalar = (code: number): boolean =>
+  code === comma || code === closeBracket || code === closeBrace || isSpace(code) || Number.isNaN(code)
+
+const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text)
+
+/** The member names of one object. Most objects have few, for which a list is quicker than a set. */
+class MemberNames {
+  private readonly few: Array<string> = []
+  private many: Set<string> | undefined
+
+  /** Returns whether the name is new. */
+  add(name: string): boolean {
+    if (this.many !== undefined) {
+      const { size } = this.many
+      return this.many.add(name).size > size
+    }
+    if (this.few.includes(name)) return false
+    if (this.few.push(name) > 8) this.many = new Set(this.few)
+    return true
+  }
+}
+
+/** The digits from which on a number can be beyond the range of a double without an exponent. */
+const mostDigits = 309
+
+/**
+ * Walks text that `JSON.parse` has accepted: the grammar is known to hold, and only what `JSON.parse` lets
+ * pass is checked. It recurses no deeper than `maxDepth`.
+ */
+class Scanner {
+  private at = 0
+  private compact = ""
+  private keptFrom = 0
+
+  constructor(
+    private readonly text: string,
+    private readonly maxDepth: number,
+    private readonly maxOperations: number
+  ) {}
+
+  /** Walks the next value beside its parsed form, and puts {@link RawJson} there for members named `value`. */
+  envelope(parsed: unknown, depth: number, name = ""): void {
+    this.skipSpace()
+    if (depth >= envelopeLevels || typeof parsed !== "object" || parsed === null) {
+      this.skipValue(depth)
+    } else if (Array.isArray(parsed)) {
+      // Here, so that a batch over its limit is not decoded before it is refused.
+      if (depth === 1 && name === "operations" && parsed.length > this.maxOperations) {
+        throw new JsonProblem(`${name} has ${parsed.length} elements; the limit is ${this.maxOperations}`, true)
+      }
+      this.elements(index => this.envelope(parsed[index], depth + 1))
+    } else {
+      const object = parsed as Record<string, unknown>
+      this.members(name => {
+        if (name === "value") object.value = new RawJson(this.takeValue())
+        else this.envelope(object[name], depth + 1, name)
+      })
+    }
+  }
+
+  /** The text of the next value without white space between its tokens. Its nesting counts from here. */
+  private takeValue(): JsonText {
+    this.skipSpace()
+    this.compact = ""
+    this.keptFrom = this.at
+    this.skipValue(0)
+    return JsonText(this.compact + this.text.slice(this.keptFrom, this.at))
+  }
+
+  private skipValue(depth: number): void {
+    this.skipSpace()
+    const code = this.text.charCodeAt(this.at)
+    if ((code === openBrace || code === openBracket) && depth >= this.maxDepth) {
+      throw new JsonProblem(`JSON is nested more than ${this.maxDepth} levels deep`)
+    }
+    if (code === openBrace) this.members(() => this.skipValue(depth + 1))
+    else if (code === openBracket) this.elements(() => this.skipValue(depth + 1))
+    else if (code === quote) this.skipString()
+    else this.skipScalar()
+  }
+
+  private members(visit: (name: string) => void): void {
+    const names = new MemberNames()
+    this.elements(() => {
+      this.skipSpace()
+      const name = this.memberName()
+      // A reader would have to guess which of the two was meant (RFC 7493, 2.3).
+      if (!names.add(name)) {
+        throw new JsonProblem(`the member ${JSON.stringify(shorten(name, 64))} appears twice in one object`)
+      }
+      this.skipSpace()
+      this.at++
+      visit(name)
+    })
+  }
+
+  /** Visits what stands between this bracket or brace and its partner, separated by commas. */
+  private elements(visit: (index: number) => void): void {
+    this.at++
+    this.skipSpace()
+    const code = this.text.charCodeAt(this.at)
+    if (code === closeBracket || code === closeBrace) {
+      this.at++
+      return
+    }
+    for (let index = 0; ; index++) {
+      visit(index)
+      this.skipSpace()
+      if (this.text.charCodeAt(this.at++) !== comma) return
+    }
+  }
+
+  private memberName(): string {
+    const start = this.at
+    this.skipString()
+    const inner = this.text.slice(start + 1, this.at - 1)
+    return inner.includes("\\") ? (JSON.parse(this.text.slice(start, this.at)) as string) : inner
+  }
+
+  private skipString(): void {
+    let end = this.text.indexOf('"', this.at + 1)
+    while (this.isEscaped(end)) end = this.text.indexOf('"', end + 1)
+    this.at = end + 1
+  }
+
+  private isEscaped(at: number): boolean {
+    let slashes = 0
+    while (this.text.charCodeAt(at - 1 - slashes) === backslash) slashes++
+    return slashes % 2 === 1
+  }
+
+  private skipScalar(): void {
+    const start = this.at
+    let isLarge = false
+    for (let code = this.text.charCodeAt(start); !endsScalar(code); code = this.text.charCodeAt(++this.at)) {
+      if (code === lowerE || code === upperE) isLarge = true
+    }
+    if (!isLarge && this.at - start < mostDigits) return
+    const token = this.text.slice(start, this.at)
+    // Only a number can have become infinite; JSON has no way to print it back.
+    if (Math.abs(Number(token)) === Number.POSITIVE_INFINITY) {
+      throw new JsonProblem(`the number ${shorten(token, 32)} is beyond the range of a double`)
+    }
+  }
+
+  private skipSpace(): void {
+    if (!isSpace(this.text.charCodeAt(this.at))) return
+    const start = this.at
+    while (isSpace(this.text.charCodeAt(this.at))) this.at++
+    this.compact += this.text.slice(this.keptFrom, start)
+    this.keptFrom = this.at
+  }
+}
 
 /**
  * Parses a request body and keeps each member named `value` as {@link RawJson}.
@@ -20,17 +217,13 @@ export const parseBody = (
   maxOperations = Number.POSITIVE_INFINITY
 ): Either.Either<unknown, JsonProblem> =>
   Either.try({
-    try: () => new BodyScanner(text, maxDepth, maxOperations).body(),
-    catch: error => {
-      // What is no JSON at all is said first, in the words of the one who says best where.
-      try {
-        JSON.parse(text)
-      } catch (syntaxError) {
-        return new JsonProblem(`the body is not JSON: ${messageOf(syntaxError)}`)
-      }
-      if (error instanceof JsonProblem) return error
-      throw error
-    }
+    try: () => {
+      const parsed: unknown = JSON.parse(text)
+      new Scanner(text, maxDepth, maxOperations).envelope(parsed, 0)
+      return parsed
+    },
+    catch: error =>
+      error instanceof JsonProblem ? error : new JsonProblem(`the body is not JSON: ${messageOf(error)}`)
   })
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
