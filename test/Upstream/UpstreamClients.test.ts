@@ -113,6 +113,30 @@ for (const [name, client] of Object.entries(clients)) {
       })
     )
 
+    it.scopedLive("kept-alive connections that the service closes behind each answer cost no call", () =>
+      Effect.gen(function* () {
+        let calls = 0
+        const url = yield* serve((request, response) => {
+          calls++
+          // The client is promised that the connection lives on, and finds it gone.
+          response.once("close", () => request.socket.destroy())
+          response.writeHead(200, { "content-type": "application/json", connection: "keep-alive" }).end("[]")
+        })
+        const context = yield* Layer.build(
+          Layer.provide(
+            UpstreamClients.layer({
+              agentPlatform: { url: Option.some(url), apiKey: Option.none() },
+              inference: { url, apiKey: Option.none() }
+            }),
+            client
+          )
+        )
+        const platform = Context.get(context, AgentPlatform)
+        for (let call = 0; call < 20; call++) expect(yield* platform.listFiles("i-1", {})).toEqual([])
+        expect(calls).toBeGreaterThanOrEqual(20)
+      })
+    )
+
     it.scopedLive("redirects are not followed, not even with a credential to steal", () =>
       Effect.gen(function* () {
         let stolen = false
