@@ -46,10 +46,28 @@ export interface GroupCommit<A, B, E> {
   readonly isStuck: () => boolean
 }
 
-interface Waiting<A, B, E> {
-  readonly write: A
-  readonly weight: Weight
-  readonly complete: (exit: Exit.Exit<B, E | StoreUnavailable>) => void
+type Complete<B, E> = (exit: Exit.Exit<B, E | StoreUnavailable>) => void
+
+/**
+ * A write and whoever waits for it. It lets go of a caller that has its answer: else this caller, whose cancellation
+ * refers to the write, would be kept alive by itself until memory is collected in full.
+ */
+class Waiting<A, B, E> {
+  private resume: Complete<B, E> | undefined
+
+  constructor(
+    readonly write: A,
+    readonly weight: Weight,
+    resume: Complete<B, E>
+  ) {
+    this.resume = resume
+  }
+
+  complete(exit: Exit.Exit<B, E | StoreUnavailable>): void {
+    const { resume } = this
+    this.resume = undefined
+    resume?.(exit)
+  }
 }
 
 interface Flight<A, B, E> {
@@ -237,7 +255,7 @@ export const make = <A, B, E = never>(
         if (queue.stuck) return resume(Effect.fail(new StoreUnavailable({ reason: "a commit does not come back" })))
         const weight = options.weigh(write)
         if (queue.isFullFor(weight)) return resume(Effect.fail(new StoreBusy({ retryAfterSeconds: 1 })))
-        const item: Waiting<A, B, E> = { write, weight, complete: resume }
+        const item = new Waiting<A, B, E>(write, weight, resume)
         queue.add(item)
         return Effect.sync(() => queue.remove(item))
       })
