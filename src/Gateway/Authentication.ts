@@ -70,7 +70,7 @@ export const config: Config.Config<Settings> = Config.all({
     "GATEWAY_ALLOWED_ORIGINS",
     {
       description:
-        "Origins of web pages that may open the WebSocket, with commas between; the service's own always may",
+        "Origins of web pages that may open the WebSocket, with commas between; the service's own always may (in dev mode only on this machine)",
       allowed: "origins such as https://app.example.com, with commas between",
       default: [],
       shown: "none"
@@ -193,6 +193,9 @@ export const layer = (settings: Settings): Layer.Layer<Authentication, never, Ht
     })
   )
 
-/** Dev mode: every client is the developer, whatever token it has. Web pages are held to their origins all the same. */
+/**
+ * Dev mode: every client is the developer, whatever token it has. Web pages are held to their origins all the same:
+ * to those that are allowed, and to this machine's.
+ */
 export const layerDev = ({ origins }: Pick<Settings, "origins">): Layer.Layer<Authentication> =>
-  Layer.succeed(Authentication, { identify: () => Effect.succeed(developer), admits: Origin.admits(origins) })
+  Layer.succeed(Authentication, { identify: () => Effect.succeed(developer), admits: Origin.admitsLoopback(origins) })

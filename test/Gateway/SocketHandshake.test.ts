@@ -274,6 +274,30 @@ describe("The handshake", () => {
     })
   )
 
+  it.scopedLive(
+    "in dev mode, where nobody bears a token, the own host of a page is this machine and no name for it",
+    () =>
+      Effect.gen(function* () {
+        const { start } = yield* make()
+        const { url, port } = yield* start
+        const from = (host: string, origin = `http://${host}`) => statusOf(url, { headers: { host, origin } })
+        for (const host of [`localhost:${port}`, `127.0.0.1:${port}`, "127.8.9.10", `[::1]:${port}`, "LOCALHOST"]) {
+          expect(yield* from(host), host).toBe(101)
+        }
+        const rebound = [
+          `rebound.evil.example:${port}`,
+          "localhost.evil.example",
+          "127.0.0.1.evil.example",
+          "192.168.1.5",
+          "0.0.0.0",
+          `[::2]:${port}`
+        ]
+        for (const host of rebound) expect(yield* from(host), host).toBe(403)
+        expect(yield* from(`localhost:${port}`, "http://localhost:1")).toBe(403)
+        expect(yield* statusOf(url, { headers: { host: "rebound.evil.example" } })).toBe(101)
+      })
+  )
+
   it.scopedLive("what is no handshake, and what comes while the service ends, gets an answer with an error", () =>
     Effect.gen(function* () {
       const { start } = yield* make()

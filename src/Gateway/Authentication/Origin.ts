@@ -31,13 +31,27 @@ const isSame = (origin: string, host: string): boolean => {
   return URL.canParse(own) && new URL(own).origin === origin
 }
 
-/** Whether a page of an origin may connect to a host. `null`, the origin of sandboxed pages, may not. */
-export const admits =
-  (allowed: ReadonlyArray<string>) =>
-  (origin: string | undefined, host: string | undefined): boolean => {
+/** Tells whether a page of an origin may connect to a host. */
+type Admits = (origin: string | undefined, host: string | undefined) => boolean
+
+const admitting =
+  (allowed: ReadonlyArray<string>, isOwn: (origin: string, host: string) => boolean): Admits =>
+  (origin, host) => {
     if (origin === undefined) return true
     return Option.match(parse(origin), {
       onNone: () => false,
-      onSome: known => allowed.includes(known) || (host !== undefined && isSame(known, host))
+      onSome: known => allowed.includes(known) || (host !== undefined && isOwn(known, host))
     })
   }
+
+/** Whether a page of an origin may connect to a host. `null`, the origin of sandboxed pages, may not. */
+export const admits = (allowed: ReadonlyArray<string>): Admits => admitting(allowed, isSame)
+
+/**
+ * As {@link admits}, with this machine as the only host of its own.
+ *
+ * Where clients bear no token the host's name must not be believed: whoever owns a name can point it at this machine
+ * after the page has been loaded (DNS rebinding), and the page's origin and the host then agree.
+ */
+export const admitsLoopback = (allowed: ReadonlyArray<string>): Admits =>
+  admitting(allowed, (origin, host) => isLoopback(new URL(origin).hostname) && isSame(origin, host))
