@@ -5,6 +5,7 @@ import type { Teardown } from "@effect/platform/Runtime"
 import { Cause, Console, Effect, Exit, Layer, Option, RuntimeFlags, RuntimeFlagsPatch, Schema } from "effect"
 import * as Configuration from "./Configuration.ts"
 import * as Logging from "./Observability/Logging.ts"
+import * as FiberScheduler from "./Runtime/FiberScheduler.ts"
 import * as Server from "./Server.ts"
 import * as Setting from "./Setting.ts"
 import { version } from "./Version.ts"
@@ -56,6 +57,7 @@ const serve = Effect.gen(function* () {
   return yield* Layer.launch(Server.layer(configuration)).pipe(Effect.mapError(startFailed), Effect.provide(logging))
 }).pipe(
   Effect.withConfigProvider(Configuration.environment),
+  Effect.withScheduler(FiberScheduler.make()),
   // Effect would count and time every fiber, for metrics that are not shown.
   Effect.withRuntimeFlagsPatch(RuntimeFlagsPatch.disable(RuntimeFlags.RuntimeMetrics))
 )
