@@ -355,7 +355,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("a wrong epoch, a place past the end and a trimmed history bring all that is kept", () =>
+  it.scopedLive("a wrong epoch and a trimmed history bring all that is kept", () =>
     Effect.gen(function* () {
       const { acme } = yield* twoTenants()
       const sessionId = yield* createSession(acme)
@@ -365,7 +365,7 @@ describe("Requests over the socket", () => {
       yield* acme.get("unsubscribed", { type: "unsubscribe", sessionId })
       const cases = [
         { afterSeq: all.length - 2, epoch: "another", recovered: false, from: 1 },
-        { afterSeq: all.length + 5, epoch, recovered: false, from: 1 },
+        { afterSeq: all.length + 5, epoch: "another", recovered: false, from: 1 },
         { afterSeq: all.length - 2, epoch, recovered: true, from: all.length - 1 },
         { afterSeq: 0, epoch, recovered: true, from: 1 }
       ]
@@ -378,6 +378,30 @@ describe("Requests over the socket", () => {
         const replayed = acme.frames.slice(before).filter(frame => "seq" in frame)
         expect(replayed.map(frame => "seq" in frame && frame.seq)).toEqual(all.slice(from - 1).map(({ seq }) => seq))
       }
+    })
+  )
+
+  it.scopedLive("a place past the end of the history is refused, and a subscription that is there goes on", () =>
+    Effect.gen(function* () {
+      const { acme } = yield* twoTenants()
+      const sessionId = yield* createSession(acme)
+      const { epoch } = yield* acme.get("subscribed", { type: "subscribe", sessionId })
+      yield* completeTurn(acme, sessionId, "one")
+      const count = acme.events(sessionId).length
+      for (const rest of [{ epoch }, {}]) {
+        expect(yield* acme.ask({ type: "subscribe", sessionId, afterSeq: count + 1, ...rest })).toMatchObject({
+          type: "error",
+          error: {
+            code: "bad_request",
+            message: `afterSeq is ${count + 1}, and the newest event of the session has the seq ${count}`
+          }
+        })
+      }
+      yield* completeTurn(acme, sessionId, "two")
+      const seqs = acme.events(sessionId).map(({ seq }) => seq)
+      expect(seqs).toEqual(seqs.map((_, index) => index + 1))
+      const stranger = yield* createSession(acme)
+      expect(codeOf(yield* acme.ask({ type: "subscribe", sessionId: stranger, afterSeq: 1 }))).toBe("bad_request")
     })
   )
 })

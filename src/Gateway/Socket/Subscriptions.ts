@@ -63,11 +63,16 @@ export class Subscriptions {
           )
         )
         if (this.isOver) return yield* Scope.close(scope, Exit.void)
-        this.leave(sessionId)
-        this.feeds.set(sessionId, { feed, scope })
         const { headSeq, trimmedSeq, session } = subscription
         const isSame = epoch === undefined || epoch === subscription.epoch
-        const recovered = isSame && afterSeq >= trimmedSeq && afterSeq <= headSeq
+        if (isSame && afterSeq > headSeq) {
+          yield* Scope.close(scope, Exit.void)
+          const message = `afterSeq is ${afterSeq}, and the newest event of the session has the seq ${headSeq}`
+          return yield* Effect.fail(new Refused({ code: "bad_request", message }))
+        }
+        this.leave(sessionId)
+        this.feeds.set(sessionId, { feed, scope })
+        const recovered = isSame && afterSeq >= trimmedSeq
         yield* restore(
           this.answer({ type: "subscribed", id, session, epoch: subscription.epoch, headSeq, recovered }, () =>
             feed.begin(subscription, recovered ? afterSeq : trimmedSeq, !recovered)
