@@ -1,6 +1,7 @@
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect, Layer } from "effect"
 import { Forbidden, Unauthorized } from "../Http/ApiError.ts"
+import { authorizationOfPlatform } from "../Http/Authorization.ts"
 import { ReadAccess, WriteAccess } from "./Api.ts"
 import { type Access, Auth } from "./Auth.ts"
 
@@ -14,7 +15,7 @@ export const refusalToWrite = (access: Access | undefined): Unauthorized | Forbi
 
 const admit = <E>(auth: typeof Auth.Service, refusal: (access: Access | undefined) => E | undefined) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
-    const refused = refusal(auth.accessOf(request.headers.authorization))
+    const refused = refusal(auth.accessOf(authorizationOfPlatform(request)))
     return refused === undefined ? Effect.void : Effect.fail(refused)
   })
 

@@ -11,6 +11,7 @@ import { Cause, Effect, Either, Exit, FiberId, FiberRef, LogLevel, Option, Runti
 import { Auth } from "../Auth/Auth.ts"
 import { refusalToRead, refusalToWrite } from "../Auth/Http.ts"
 import { type ApiError, BadRequest, isApiError } from "../Http/ApiError.ts"
+import { authorizationOf } from "../Http/Authorization.ts"
 import type { AnyEndpoints, AtOnce, Requirements } from "../Http/Endpoints.ts"
 import { defect, unrouted } from "../Http/ErrorMiddleware.ts"
 import type { Listeners } from "../Http/Listeners.ts"
@@ -130,7 +131,7 @@ export const make = <
       if (match === undefined) return answer(fromError(unrouted(url, allowed)))
       const endpoint = match.value
       Route.note(request, endpoint.label)
-      const { authorization } = request.headers
+      const authorization = authorizationOf(request)
       if (endpoint.access !== "open") {
         const refused = refusalOf[endpoint.access](auth.accessOf(authorization))
         if (refused !== undefined) return answer(fromError(refused))

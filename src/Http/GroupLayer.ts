@@ -5,6 +5,7 @@ import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Effect, type Layer, type Scope } from "effect"
+import { authorizationOfPlatform } from "./Authorization.ts"
 import type { AnyEndpoints, Incoming, Requirements } from "./Endpoints.ts"
 import { respond } from "./Reply.ts"
 import { pathOf } from "./Routes.ts"
@@ -22,7 +23,7 @@ export type ApiWith<Group, Id extends string, Groups extends AnyGroup, E, R> = H
 
 const incomingOf = (request: HttpServerRequest.HttpServerRequest): Incoming => ({
   target: pathOf(request.originalUrl),
-  authorization: request.headers.authorization,
+  authorization: authorizationOfPlatform(request),
   upgrade: upgradeOf(request)
 })
 

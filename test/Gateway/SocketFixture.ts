@@ -128,7 +128,7 @@ export interface Client {
 }
 
 interface ConnectOptions {
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string | Array<string>>>
   readonly protocols?: ReadonlyArray<string>
 }
 

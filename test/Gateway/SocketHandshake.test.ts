@@ -113,6 +113,18 @@ describe("The handshake", () => {
     })
   )
 
+  it.scopedLive("a credential that is repeated is refused, be it the same", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make({ authentication: withSecret })
+      const { url } = yield* start
+      const authorization = `Bearer ${yield* sign()}`
+      const twice = (second: string) => ({ headers: { authorization: [authorization, second] } })
+      expect(yield* statusOf(url, twice(authorization))).toBe(401)
+      expect(yield* statusOf(url, twice("Bearer x"))).toBe(401)
+      expect(yield* statusOf(url, { headers: { authorization } })).toBe(101)
+    })
+  )
+
   it.scopedLive("tokens that are not signed, not for now, or not by us are refused", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ authentication: withSecret })

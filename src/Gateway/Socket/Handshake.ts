@@ -5,6 +5,7 @@ import type { IncomingMessage } from "node:http"
 import type { Duplex } from "node:stream"
 import { Effect, Either, Option, Redacted } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
+import { authorizationOf } from "../../Http/Authorization.ts"
 import * as NodeServerRaw from "../../Http/NodeServerRaw.ts"
 import type { Upgrade } from "../../Http/Upgrade.ts"
 import { UpgradeFailed } from "../../Kv/ChangeFeed/Handshake.ts"
@@ -41,8 +42,10 @@ export const tokenOf = (request: IncomingMessage): Either.Either<Option.Option<R
   if (named.length > 0 && !offered.includes(subprotocol)) {
     return refuse(`A bearer subprotocol comes together with ${subprotocol}`)
   }
-  const { authorization } = request.headers
-  if (authorization === undefined && named.length === 0) return Either.right(Option.none())
+  const isHeaded = request.headers.authorization !== undefined
+  if (!isHeaded && named.length === 0) return Either.right(Option.none())
+  const authorization = authorizationOf(request)
+  if (isHeaded && authorization === undefined) return refuse("The Authorization header is repeated")
   const headed = authorization === undefined ? undefined : bearer.exec(authorization)?.[1]
   if (authorization !== undefined && headed === undefined) {
     return refuse("The Authorization header must be a bearer token")
