@@ -2,7 +2,6 @@
  * The whole service: the only place that chooses backends and puts the layers together.
  */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Console, Effect, Layer, Option, Redacted } from "effect"
 import { Api } from "./Api.ts"
@@ -88,7 +87,7 @@ const shownKey = ({ keys }: Configuration): string =>
 const announce = (configuration: Configuration) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
-      const { address } = yield* HttpServer.HttpServer
+      const { address } = yield* NodeServer.NodeServer
       yield* Effect.forEach(configuration.warnings, warning => Effect.logWarning(warning), { discard: true })
       if (configuration.devMode) {
         yield* Console.log(banner(baseUrl(address), shownKey(configuration)))

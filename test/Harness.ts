@@ -13,7 +13,7 @@ import * as Health from "../src/Health/Health.ts"
 import * as HealthHttp from "../src/Health/Http.ts"
 import * as Draining from "../src/Http/Draining.ts"
 import * as ErrorMiddleware from "../src/Http/ErrorMiddleware.ts"
-import * as RequestId from "../src/Http/RequestId.ts"
+import * as RequestIdMiddleware from "../src/Http/RequestIdMiddleware.ts"
 import { routerConfig } from "../src/Http/Routes.ts"
 import { remember } from "../src/Http/Upgrade.ts"
 import * as Body from "../src/Kv/Body.ts"
@@ -64,7 +64,7 @@ const groups = Layer.mergeAll(
 
 /** The api as @effect/platform serves it, still in want of a server. */
 const app = HttpApiBuilder.serve().pipe(
-  Layer.provide(RequestId.layer),
+  Layer.provide(RequestIdMiddleware.layer),
   Layer.provide(ErrorMiddleware.layer(Api)),
   Layer.provide(HttpApiBuilder.api(Api)),
   Layer.provide(groups),
@@ -72,7 +72,7 @@ const app = HttpApiBuilder.serve().pipe(
 )
 
 /** The port of a server that listens on TCP. */
-export const portOf = (server: HttpServer.HttpServer): number =>
+export const portOf = (server: { readonly address: HttpServer.Address }): number =>
   server.address._tag === "TcpAddress" ? server.address.port : 0
 
 /** Serves on @effect/platform's own HTTP server. */

@@ -11,21 +11,11 @@ import * as HttpLayerRouter from "@effect/platform/HttpLayerRouter"
 import * as HttpServerError from "@effect/platform/HttpServerError"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Cause, Effect } from "effect"
-import { type ApiError, BadRequest, InternalServerError, isApiError, MethodNotAllowed, NotFound } from "./ApiError.ts"
+import { type ApiError, BadRequest, isApiError } from "./ApiError.ts"
+import { defect, unrouted } from "./Fallback.ts"
 import { describe } from "./Issues.ts"
 import { fromError, toResponse } from "./Reply.ts"
-import { type AllowedMethods, allowedMethods, pathOf, problemOfTarget, routable } from "./Routes.ts"
-
-/** What a client is told of a defect: the detail is for the log. */
-export const defect = () => new InternalServerError({ error: "Internal server error" })
-
-/** What a request is told that no route took. */
-export const unrouted = (target: string, allowed: AllowedMethods): ApiError => {
-  const allow = allowed(pathOf(target))
-  return allow === undefined
-    ? new NotFound({ error: "Not found" })
-    : new MethodNotAllowed({ error: `Method not allowed; this path takes ${allow}`, headers: { allow } })
-}
+import { type AllowedMethods, allowedMethods, problemOfTarget, routable } from "./Routes.ts"
 
 /** What a failure looks like to the client, or `undefined` where it is a defect. */
 const recognize = (error: unknown, allowed: AllowedMethods): ApiError | undefined => {

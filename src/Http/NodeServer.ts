@@ -2,9 +2,7 @@
  * The HTTP server on `node:http`, which ends without losing a request.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import * as HttpServer from "@effect/platform/HttpServer"
-import type { ServeError } from "@effect/platform/HttpServerError"
-import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
 import * as Setting from "../Setting.ts"
 import { Draining } from "./Draining.ts"
@@ -66,11 +64,32 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTFOUND: "the host name is unknown"
 }
 
-const listenFailed = (address: Address, { cause }: ServeError): ListenFailed => {
+/** Why the server cannot listen, of what `node:net` says. */
+export const listenFailed = ({ host, port }: Address, cause: unknown): ListenFailed => {
   const code = typeof cause === "object" && cause !== null && "code" in cause ? String(cause.code) : ""
   const reason = code in reasons ? `${reasons[code]} (${code})` : String(cause)
-  return new ListenFailed({ host: address.host, port: address.port, reason })
+  return new ListenFailed({ host, port, reason })
 }
+
+/** The address that the gate listens at, as @effect/platform has it. */
+const addressOf = (gate: Gate): HttpServer.Address => {
+  const address = gate.address()
+  if (address === null || typeof address === "string") return { _tag: "UnixAddress", path: address ?? "" }
+  return { _tag: "TcpAddress", hostname: address.address === "::" ? "0.0.0.0" : address.address, port: address.port }
+}
+
+const listen = (gate: Gate, { host, port }: Address): Effect.Effect<void, ListenFailed, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.async<void, ListenFailed>(resume => {
+      const fail = (cause: Error) => resume(listenFailed({ host, port }, cause))
+      gate.once("error", fail)
+      gate.listen({ host, port }, () => {
+        gate.off("error", fail)
+        resume(Effect.void)
+      })
+    }),
+    () => Effect.async<void>(resume => void gate.close(() => resume(Effect.void)))
+  )
 
 const closed = (gate: Gate): Effect.Effect<void> =>
   Effect.async(resume => {
@@ -98,42 +117,38 @@ const drain = (gate: Gate, draining: typeof Draining.Service, gracePeriod: Durat
     yield* closed(gate)
   })
 
-const make = Effect.fnUntraced(function* (options: Options) {
-  const draining = yield* Draining
-  const gate = new Gate(options.timing ?? timing)
-  const { observe } = options
-  if (observe !== undefined) {
-    gate.on("request", observe)
-    gate.on("refused", observe)
-  }
-  const inner = yield* Effect.mapError(
-    NodeHttpServer.make(() => gate, { host: options.host, port: options.port }),
-    error => listenFailed(options, error)
-  )
-  const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
-  yield* Effect.addFinalizer(() => end)
-  // The application keeps its listeners until the last request is answered: this finalizer runs before its own.
-  const open = (upgradable?: Upgradable) =>
-    Effect.zipRight(
-      Effect.sync(() => gate.open(upgradable)),
-      Effect.addFinalizer(() => end)
-    )
-  const { address } = inner
-  const platform = HttpServer.make({
-    address,
-    serve: (app, middleware) =>
-      Effect.zipRight(middleware === undefined ? inner.serve(app) : inner.serve(app, middleware), open())
+/**
+ * A gate that `bind` has put to its address. `open` lets requests through to whoever listens for them on the gate by
+ * then; the end of its scope is the end of the server.
+ */
+export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const draining = yield* Draining
+    const gate = new Gate(options.timing ?? timing)
+    const { observe } = options
+    if (observe !== undefined) {
+      gate.on("request", observe)
+      gate.on("refused", observe)
+    }
+    const bound = yield* bind(gate)
+    const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
+    yield* Effect.addFinalizer(() => end)
+    // The application keeps its listeners until the last request is answered: this finalizer runs before its own.
+    const open = (upgradable?: Upgradable) =>
+      Effect.zipRight(
+        Effect.sync(() => gate.open(upgradable)),
+        Effect.addFinalizer(() => end)
+      )
+    const attach = (listeners: Listeners) =>
+      Effect.zipRight(
+        Effect.sync(() => {
+          gate.on("request", listeners.request)
+          gate.on("upgrade", listeners.upgrade)
+        }),
+        open(listeners.upgradable)
+      )
+    return { bound, open, server: { address: addressOf(gate), attach } }
   })
-  const attach = (listeners: Listeners) =>
-    Effect.zipRight(
-      Effect.sync(() => {
-        gate.on("request", listeners.request)
-        gate.on("upgrade", listeners.upgrade)
-      }),
-      open(listeners.upgradable)
-    )
-  return Context.make(HttpServer.HttpServer, platform).pipe(Context.add(NodeServer, { address, attach }))
-})
 
 /** Serves with listeners of one's own. */
 export const serve = <E, R>(listeners: Effect.Effect<Listeners, E, R>) =>
@@ -151,4 +166,11 @@ export const serve = <E, R>(listeners: Effect.Effect<Listeners, E, R>) =>
  * connections, and lets what is in flight finish within the grace period of 10 seconds. Malformed requests are
  * answered with a JSON error too.
  */
-export const layer = (options: Options) => Layer.merge(Layer.scopedContext(make(options)), NodeHttpServer.layerContext)
+export const layer = (options: Options): Layer.Layer<NodeServer, ListenFailed, Draining> =>
+  Layer.scoped(
+    NodeServer,
+    Effect.map(
+      make(options, gate => listen(gate, options)),
+      ({ server }) => server
+    )
+  )

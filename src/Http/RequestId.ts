@@ -1,11 +1,7 @@
 /**
  * The name that a request has in logs, for the client too: the one that it came with, or a new one.
  */
-import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
-import type * as HttpApp from "@effect/platform/HttpApp"
-import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import { Array as Arr, Effect, FiberRef, HashMap, type Layer, Random } from "effect"
+import { Array as Arr, Effect, FiberRef, HashMap, Random } from "effect"
 
 /** The header that carries it, in both directions. */
 export const header = "x-request-id"
@@ -36,19 +32,3 @@ export const generator: Effect.Effect<() => string> = Effect.map(
  */
 export const tag = <A, E, R>(id: string, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.zipRight(FiberRef.update(FiberRef.currentLogAnnotations, HashMap.set<string, unknown>(annotation, id)), effect)
-
-/**
- * Names the requests to an api that @effect/platform serves. Provide it before `ErrorMiddleware`, so that what that
- * logs and answers has the name too.
- */
-export const layer: Layer.Layer<never> = HttpApiBuilder.middleware(
-  Effect.map(
-    generator,
-    next =>
-      (app: HttpApp.Default): HttpApp.Default =>
-        Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
-          const id = accepted(request.headers[header]) ?? next()
-          return Effect.map(Effect.annotateLogs(app, annotation, id), HttpServerResponse.setHeader(header, id))
-        })
-  )
-)

@@ -1,7 +1,6 @@
-import type { IncomingMessage } from "node:http"
+import { IncomingMessage } from "node:http"
 import type { Duplex } from "node:stream"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 
 /** A request to become a WebSocket, as `node:http` hands it over in its `upgrade` event. */
 export interface Upgrade {
@@ -20,4 +19,4 @@ export const remember = (request: IncomingMessage, socket: Duplex, head: Buffer)
 
 /** The upgrade that a request asks for, or `undefined` where it is an ordinary one. */
 export const upgradeOf = (request: HttpServerRequest.HttpServerRequest): Upgrade | undefined =>
-  pending.get(NodeHttpServerRequest.toIncomingMessage(request))
+  request.source instanceof IncomingMessage ? pending.get(request.source) : undefined

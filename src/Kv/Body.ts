@@ -1,9 +1,8 @@
 /**
  * Request bodies: read up to a limit, decoded as UTF-8, parsed as JSON with values kept as text.
  */
-import type { IncomingMessage } from "node:http"
+import { IncomingMessage } from "node:http"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Effect, Either, Layer } from "effect"
 import { BadRequest, PayloadTooLarge, UnsupportedMediaType } from "../Http/ApiError.ts"
 import { parseBody } from "./Json.ts"
@@ -132,15 +131,17 @@ export const read = (
   return () => {}
 }
 
-const json = (source: IncomingMessage, limits: LimitsShape): Effect.Effect<unknown, BodyError> =>
-  Effect.async(resume => Effect.sync(read(source, limits, resume)))
+const json = (source: unknown, limits: LimitsShape): Effect.Effect<unknown, BodyError> =>
+  source instanceof IncomingMessage
+    ? Effect.async(resume => Effect.sync(read(source, limits, resume)))
+    : Effect.dieMessage("A request body can only be read from a server on node:http")
 
 /** Puts our reader in the place of the platform's, which has no limit that ends in an answer. */
 export const layer: Layer.Layer<JsonBody> = Layer.effect(
   JsonBody,
   Effect.map(Limits, limits =>
     Effect.map(HttpServerRequest.HttpServerRequest, request => {
-      const body = json(NodeHttpServerRequest.toIncomingMessage(request), limits)
+      const body = json(request.source, limits)
       // The decoder chooses how to read by the type; that JSON is all there is to choose is checked by the reader.
       const headers = { ...request.headers, "content-type": "application/json" }
       return Object.create(request, {

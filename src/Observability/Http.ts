@@ -1,41 +1,7 @@
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import { Effect, Option } from "effect"
-import * as Auth from "../Auth/Auth.ts"
-import { NotFound, Unauthorized } from "../Http/ApiError.ts"
-import * as Endpoints from "../Http/Endpoints.ts"
 import * as GroupLayer from "../Http/GroupLayer.ts"
-import { json, type Reply } from "../Http/Reply.ts"
-import { MetricsGroup, prometheusType } from "./Api.ts"
-import { Exposure } from "./Exposure.ts"
-import { Metrics } from "./Metrics.ts"
-
-const hidden = new NotFound({ error: "Not found" })
-
-const asJson = Effect.gen(function* () {
-  const exposure = yield* Exposure
-  if (!exposure.json) return yield* hidden
-  const metrics = yield* Metrics
-  return json(yield* metrics.json)
-})
-
-const asText = (authorization: string | undefined) =>
-  Effect.gen(function* () {
-    const exposure = yield* Exposure
-    if (!exposure.prometheus) return yield* hidden
-    const admits = Auth.make({ read: exposure.token, write: Option.none() })
-    if (Option.isSome(exposure.token) && admits.accessOf(authorization) === undefined) {
-      return yield* Unauthorized.answer()
-    }
-    const metrics = yield* Metrics
-    const reply: Reply = { status: 200, headers: { "content-type": prometheusType }, body: yield* metrics.prometheus }
-    return reply
-  })
-
-/** The handlers of the `metrics` group. */
-export const endpoints = Endpoints.of(MetricsGroup, {
-  json: () => asJson,
-  prometheus: ({ incoming }) => asText(incoming.authorization)
-})
+import { MetricsGroup } from "./Api.ts"
+import { endpoints } from "./Endpoints.ts"
 
 /** Implements the `metrics` group of an api that contains it. */
 export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(

@@ -8,8 +8,9 @@ import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { assert, describe, it } from "@effect/vitest"
 import { Chunk, Context, Deferred, Effect, Exit, Fiber, Layer, Scope, Stream, TestClock } from "effect"
 import * as Draining from "../../src/Http/Draining.ts"
-import * as NodeServer from "../../src/Http/NodeServer.ts"
+import type * as NodeServer from "../../src/Http/NodeServer.ts"
 import { Gate, timing } from "../../src/Http/NodeServerGate.ts"
+import * as PlatformServer from "../../src/Http/PlatformServer.ts"
 import { upgradeOf } from "../../src/Http/Upgrade.ts"
 
 const options: NodeServer.Options = { host: "127.0.0.1", port: 0 }
@@ -19,7 +20,7 @@ const start = (app: HttpRouter.HttpRouter | undefined, given: Partial<NodeServer
   Effect.gen(function* () {
     const scope = yield* Scope.make()
     yield* Effect.addFinalizer(exit => Scope.close(scope, exit))
-    const server = NodeServer.layer({ ...options, ...given }).pipe(Layer.provideMerge(Draining.layer))
+    const server = PlatformServer.layer({ ...options, ...given }).pipe(Layer.provideMerge(Draining.layer))
     const layer =
       app === undefined
         ? server

@@ -1,8 +1,7 @@
 /** The service as it is put together for production, in this process, with its upstreams and its collector chosen. */
-import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { Effect, Layer, Logger, Option } from "effect"
+import { Context, Effect, Layer, Logger, Option } from "effect"
 import { Api } from "../../src/Api.ts"
 import * as Edge from "../../src/Edge/Edge.ts"
 import { endpoints } from "../../src/Endpoints.ts"
@@ -63,6 +62,6 @@ export const serve = (options: { readonly platform?: string; readonly tracing?: 
         Layer.provide(quiet)
       )
     )
-    const server = yield* Effect.provide(HttpServer.HttpServer, context)
+    const server = Context.get(context, NodeServer.NodeServer)
     return `http://127.0.0.1:${portOf(server)}`
   })
