@@ -34,21 +34,23 @@ export const config: Config.Config<Keys> = Config.all({
   })
 })
 
-/** The token of a bearer header (RFC 6750); the scheme's name is taken in any case (RFC 9110, 11.1). */
+/** A bearer header (RFC 6750); the scheme's name is taken in any case (RFC 9110, 11.1). */
 const bearer = /^bearer +([^\s]+) *$/i
 
 /**
  * A comparison whose time tells nothing about the key but an upper bound of its length: what is compared always
  * has the key's own length, and whether the lengths agree is mixed in at the end.
  */
-const matcher = (key: Option.Option<Redacted.Redacted>): ((token: Buffer) => boolean) => {
+const matcher = (key: Option.Option<Redacted.Redacted>): ((token: string) => boolean) => {
   const expected = Buffer.from(Option.match(key, { onNone: () => "", onSome: Redacted.value }))
+  if (expected.length === 0) return () => false
   const given = Buffer.alloc(expected.length)
   return token => {
-    given.fill(0)
-    token.copy(given)
-    const same = timingSafeEqual(given, expected)
-    return same && token.length === expected.length && expected.length > 0
+    const length = Buffer.byteLength(token)
+    const written = given.write(token)
+    // A character that is cut off at the end is not written at all.
+    given.fill(0, written)
+    return timingSafeEqual(given, expected) && length === expected.length
   }
 }
 
@@ -58,10 +60,9 @@ export const make = (keys: Keys): Context.Tag.Service<Auth> => {
   const mayRead = matcher(keys.read)
   return {
     accessOf: authorization => {
-      const token = authorization === undefined ? null : bearer.exec(authorization)
-      if (token === null) return undefined
-      const bytes = Buffer.from(token[1]!)
-      const [writes, reads] = [mayWrite(bytes), mayRead(bytes)]
+      const token = authorization === undefined ? undefined : bearer.exec(authorization)?.[1]
+      if (token === undefined) return undefined
+      const [writes, reads] = [mayWrite(token), mayRead(token)]
       return writes ? "write" : reads ? "read" : undefined
     }
   }

@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http"
 import { Effect, Stream } from "effect"
+import type { Departures } from "../Http/Departures.ts"
 import type { Reply } from "../Http/Reply.ts"
 import { header } from "../Http/RequestId.ts"
 
@@ -61,15 +62,17 @@ export const send = (
   response: ServerResponse,
   isHead: boolean,
   id: string,
+  departures: Departures,
   runFork: <A>(effect: Effect.Effect<A>) => { readonly interrupt: () => void }
 ): void => {
   const { body, headers, release, status } = reply
   if (reply.upgraded !== undefined) return
   if (typeof body === "string") {
-    const fields: Array<string | number> = [header, id, "content-length", Buffer.byteLength(body)]
+    const bytes = Buffer.byteLength(body)
+    const fields: Array<string | number> = [header, id, "content-length", bytes]
     for (const name in headers) fields.push(name, headers[name]!)
     response.writeHead(status, fields)
-    response.end(isHead ? undefined : body)
+    departures.end(response, isHead ? undefined : body, bytes)
     return
   }
   response.writeHead(status, { ...headers, [header]: id })

@@ -12,6 +12,7 @@ import { Auth } from "../Auth/Auth.ts"
 import { refusalToRead, refusalToWrite } from "../Auth/Http.ts"
 import { type ApiError, BadRequest, isApiError } from "../Http/ApiError.ts"
 import { authorizationOf } from "../Http/Authorization.ts"
+import { Departures } from "../Http/Departures.ts"
 import type { AnyEndpoints, AtOnce, Requirements } from "../Http/Endpoints.ts"
 import { defect, unrouted } from "../Http/Fallback.ts"
 import type { Listeners } from "../Http/Listeners.ts"
@@ -69,6 +70,7 @@ export const make = <
     // A handler that fails is an answer like any other; what is a defect is logged as one.
     const runtime = yield* Effect.locally(Effect.runtime<Needs>(), FiberRef.unhandledErrorLogLevel, Option.none())
     const runFork = Runtime.runFork(runtime)
+    const departures = new Departures()
     const nextId = yield* RequestId.generator
     // Asked once: at the levels of production a request pays nothing for a line that is not logged.
     const detailed = LogLevel.lessThanEqual(yield* FiberRef.get(FiberRef.currentMinimumLogLevel), LogLevel.Debug)
@@ -120,7 +122,7 @@ export const make = <
         if (detailed) logDetail(request, reply, id)
         if (reply === undefined) response().destroy()
         else if (reply.upgraded === undefined)
-          Answer.send(reply, response(), isHead, id, effect => run(RequestId.tag(id, effect)))
+          Answer.send(reply, response(), isHead, id, departures, effect => run(RequestId.tag(id, effect)))
       }
       const url = request.url!
       const mark = url.indexOf("?")

@@ -164,12 +164,12 @@ const make = (settings: Settings) =>
 export const layer = (settings: Settings): Layer.Layer<Socket, never, Sessions | Authentication | Tracer | Draining> =>
   Layer.scoped(Socket, make(settings))
 
-const targets = (request: IncomingMessage): string => (request.url ?? "").split("?", 1)[0]!
+const targets = ({ url = "" }: IncomingMessage): string => (url.startsWith(path) ? url.split("?", 1)[0]! : url)
 
 /** Puts the WebSocket in front of an application's listeners: they get all that does not concern it. */
 export const beside = (socket: Context.Tag.Service<Socket>, listeners: Listeners): Listeners => ({
   request: (request: IncomingMessage, response: ServerResponse) => {
-    if (targets(request) !== path || request.method !== "GET") return listeners.request(request, response)
+    if (request.method !== "GET" || targets(request) !== path) return listeners.request(request, response)
     const body = JSON.stringify({ error: `WebSocket upgrade failed: ${path} only speaks WebSocket` })
     response.writeHead(500, { "content-type": "application/json", "content-length": Buffer.byteLength(body) })
     response.end(body)

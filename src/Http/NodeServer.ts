@@ -1,13 +1,12 @@
 /**
  * The HTTP server on `node:http`, which ends without losing a request.
  */
-import type { IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
 import * as Setting from "../Setting.ts"
 import { Draining } from "./Draining.ts"
 import type { Listeners, Upgradable } from "./Listeners.ts"
-import { Gate, type Timing, timing } from "./NodeServerGate.ts"
+import { Gate, type Observe, type Timing, timing } from "./NodeServerGate.ts"
 
 /** The server cannot listen at its address. */
 export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFailed", {
@@ -50,8 +49,7 @@ export class NodeServer extends Context.Tag("causeway/NodeServer")<
 
 /** How the server listens and ends. */
 export interface Options extends Address {
-  /** Called with each request as it comes in. */
-  readonly observe?: (request: IncomingMessage, response: ServerResponse) => void
+  readonly observe?: Observe
   readonly timing?: Timing
   /** How long requests in flight may take once the server is told to end; then they are cut. */
   readonly gracePeriod?: Duration.DurationInput
@@ -124,12 +122,7 @@ const drain = (gate: Gate, draining: typeof Draining.Service, gracePeriod: Durat
 export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
     const draining = yield* Draining
-    const gate = new Gate(options.timing ?? timing)
-    const { observe } = options
-    if (observe !== undefined) {
-      gate.on("request", observe)
-      gate.on("refused", observe)
-    }
+    const gate = new Gate(options.timing ?? timing, options.observe)
     const bound = yield* bind(gate)
     const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
     yield* Effect.addFinalizer(() => end)

@@ -2,12 +2,12 @@
  * A `node:http` server that knows its connections and decides which requests reach the application.
  */
 import * as Http from "node:http"
-import type { Socket } from "node:net"
+import { Socket } from "node:net"
 import { Duplex } from "node:stream"
 import { type ApiError, BadRequest, ServiceUnavailable, statusOf } from "./ApiError.ts"
+import { Connections } from "./Connections.ts"
 import type { Upgradable } from "./Listeners.ts"
 import * as Raw from "./NodeServerRaw.ts"
-import { Turns } from "./Turns.ts"
 import { remember } from "./Upgrade.ts"
 
 /** Where the server stands: requests reach the application only while it is `open`. */
@@ -60,15 +60,19 @@ export const timing: Timing = { headers: 15_000, request: 600_000, keepAlive: 65
 /** Bytes of the request line and all headers together; Node's default of 16 KiB is little for long keys and cursors. */
 const maxHeaderSize = 64 * 1024
 
+/** Told of each request as it comes in, refused ones included; returns what is called when its answer is at its end. */
+export type Observe = (request: Http.IncomingMessage, response: Http.ServerResponse) => () => void
+
 /** See {@link Phase}; a refused request is answered here. */
 export class Gate extends Http.Server {
   #phase: Phase = "starting"
-  readonly #answers = new Set<Http.ServerResponse>()
-  readonly #sockets = new Set<Socket>()
-  readonly #turns = new Turns()
+  readonly #connections = new Connections()
   readonly #policy: { upgradable: Upgradable }
 
-  constructor(timing: Timing) {
+  constructor(
+    timing: Timing,
+    private readonly observe?: Observe
+  ) {
     const policy = { upgradable: (_target: string) => true }
     super({
       IncomingMessage: requestClass(policy),
@@ -83,9 +87,9 @@ export class Gate extends Http.Server {
       keepAliveInitialDelay: 30_000
     })
     this.#policy = policy
-    this.on("connection", socket => {
-      this.#sockets.add(socket)
-      socket.once("close", () => this.#sockets.delete(socket))
+    this.on("connection", (socket: Socket) => {
+      this.#connections.add(socket)
+      socket.on("close", () => this.#connections.remove(socket))
     })
     this.on("checkExpectation", (_request, response) => {
       send(response, 417, "Only 100-continue can be expected", { connection: "close" })
@@ -97,12 +101,12 @@ export class Gate extends Http.Server {
 
   /** Requests that are being answered. */
   get inFlight(): number {
-    return this.#answers.size
+    return this.#connections.answers
   }
 
   /** Connections, upgraded ones included. */
   get connected(): number {
-    return this.#sockets.size
+    return this.#connections.size
   }
 
   /** Lets requests through; those to be upgraded at targets where that can be, which is everywhere unless said. */
@@ -119,32 +123,32 @@ export class Gate extends Http.Server {
     if (this.#phase === "draining") return
     this.#phase = "draining"
     this.close()
-    for (const answer of this.#answers) {
+    for (const { socket, answer } of this.#connections.all()) {
+      // A connection that has sent nothing yet counts as busy with Node.
+      if (socket.bytesRead === 0) socket.destroy()
+      if (answer === undefined) continue
       answer.shouldKeepAlive = false
-      const { socket } = answer
       // Headers that are sent may have promised to keep the connection.
-      if (answer.headersSent) answer.once("finish", () => socket?.destroySoon())
+      if (answer.headersSent) answer.once("finish", () => socket.destroySoon())
     }
-    // A connection that has sent nothing yet counts as busy with Node.
-    for (const socket of this.#sockets) if (socket.bytesRead === 0) socket.destroy()
   }
 
   /** Cuts all connections. */
   cut(): void {
-    for (const socket of this.#sockets) socket.destroy()
+    for (const { socket } of this.#connections.all()) socket.destroy()
   }
 
   override emit(event: string, ...args: ReadonlyArray<unknown>): boolean {
     const [request, target, head] = args
     if (request instanceof Http.IncomingMessage) {
       if (event === "request" && target instanceof Http.ServerResponse) {
-        this.#turns.take(request.socket, () => this.#serve(request, target))
+        this.#connections.take(request.socket, target, () => this.#serve(request, target))
         return true
       }
       if (event === "upgrade" && target instanceof Duplex && head instanceof Buffer) {
         // Node lets go of an upgraded connection: an error that nobody hears would end the process.
         target.on("error", () => target.destroy())
-        this.#turns.take(request.socket, () => this.#upgrade(request, target, head))
+        this.#connections.take(request.socket, undefined, () => this.#upgrade(request, target, head))
         return true
       }
     }
@@ -153,17 +157,14 @@ export class Gate extends Http.Server {
 
   #serve(request: Http.IncomingMessage, response: Http.ServerResponse): void {
     const { socket } = request
-    this.#answers.add(response)
-    response.once("close", () => {
-      this.#answers.delete(response)
-      this.#turns.done(socket)
+    const ended = this.observe?.(request, response)
+    response.on("close", () => {
+      ended?.()
+      this.#connections.done(socket)
     })
     const refusal = this.#refusal(request)
     if (refusal === undefined) super.emit("request", request, response)
-    else {
-      super.emit("refused", request, response)
-      send(response, statusOf(refusal), refusal.error, { connection: "close", ...refusal.headers })
-    }
+    else send(response, statusOf(refusal), refusal.error, { connection: "close", ...refusal.headers })
   }
 
   #upgrade(request: Http.IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -186,8 +187,8 @@ export class Gate extends Http.Server {
   #refuseMalformed(error: NodeJS.ErrnoException, socket: Duplex, linger: number): void {
     // What follows on a connection that is refused already is thrown away.
     if (socket.writableEnded) return
-    const answering = [...this.#answers].some(answer => answer.socket === socket && answer.headersSent)
-    if (error.code === "ECONNRESET" || answering || !socket.writable) {
+    const isAnswered = socket instanceof Socket && this.#connections.answerOn(socket)?.headersSent === true
+    if (error.code === "ECONNRESET" || isAnswered || !socket.writable) {
       socket.destroy()
       return
     }

@@ -2,10 +2,10 @@
  * Counts and times of HTTP requests, by route template: paths never become labels, so that strangers cannot
  * make series.
  */
-import type { IncomingMessage, ServerResponse } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Metric, MetricBoundaries, MetricLabel } from "effect"
+import type { Observe } from "../Http/NodeServerGate.ts"
 import * as Route from "../Http/Route.ts"
 
 /** The label of a path that no route has. */
@@ -58,46 +58,57 @@ export const routeLabels = <Id extends string, Groups extends HttpApiGroup.HttpA
   }
 }
 
-/** Called with each request as it comes in. */
-export type Observer = (request: IncomingMessage, response: ServerResponse) => void
-
 /** Watches the requests to an api. The status `aborted` is that of a client that left before it got an answer. */
 export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
-): Effect.Effect<Observer> =>
+): Effect.Effect<Observe> =>
   Effect.map(Effect.clock, clock => {
     const routeOf = routeLabels(api)
-    const count = cached((route, method, status) =>
-      Metric.taggedWithLabels(requests, [
-        MetricLabel.make("route", route),
-        MetricLabel.make("method", method),
-        MetricLabel.make("status", status)
-      ])
-    )
-    const time = cached((route, method) =>
-      Metric.taggedWithLabels(durations, [MetricLabel.make("route", route), MetricLabel.make("method", method)])
-    )
+    const seriesOf = knownSeries()
     return (request, response) => {
       const start = clock.unsafeCurrentTimeNanos()
       inFlight.unsafeModify(1, [])
-      response.once("close", () => {
-        const route = Route.noted(request) ?? routeOf(request.url ?? "")
-        const method = request.method !== undefined && methods.has(request.method) ? request.method : "other"
-        const status = response.headersSent ? String(response.statusCode) : "aborted"
+      return () => {
+        const { method = "" } = request
+        const series = seriesOf(
+          Route.noted(request) ?? routeOf(request.url ?? ""),
+          methods.has(method) ? method : "other"
+        )
         inFlight.unsafeModify(-1, [])
-        count(route, method, status).unsafeUpdate(1, [])
-        time(route, method, "").unsafeUpdate(Number(clock.unsafeCurrentTimeNanos() - start) / 1e6, [])
-      })
+        series.countOf(response.headersSent ? response.statusCode : "aborted").unsafeUpdate(1, [])
+        series.time.unsafeUpdate(Number(clock.unsafeCurrentTimeNanos() - start) / 1e6, [])
+      }
     }
   })
 
-/** Looking a metric up by its labels costs more than counting: each is kept. */
-const cached = <A>(make: (route: string, method: string, status: string) => A) => {
-  const known = new Map<string, A>()
-  return (route: string, method: string, status: string): A => {
-    const key = `${route} ${method} ${status}`
-    const metric = known.get(key) ?? make(route, method, status)
-    known.set(key, metric)
-    return metric
+/** The series of a route and method. */
+class Series {
+  readonly time
+  readonly #counts = new Map<number | "aborted", Metric.Metric.Counter<number>>()
+  readonly #labels
+
+  constructor(route: string, method: string) {
+    this.#labels = [MetricLabel.make("route", route), MetricLabel.make("method", method)]
+    this.time = Metric.taggedWithLabels(durations, this.#labels)
   }
+
+  countOf(status: number | "aborted"): Metric.Metric.Counter<number> {
+    let count = this.#counts.get(status)
+    if (count === undefined) {
+      count = Metric.taggedWithLabels(requests, [...this.#labels, MetricLabel.make("status", String(status))])
+      this.#counts.set(status, count)
+    }
+    return count
+  }
+}
+
+/** Keeps what was looked up: to find a metric by its labels costs more than to count. */
+const knownSeries = () => {
+  const known = new Map<string, Map<string, Series>>()
+  const add = (route: string, method: string): Series => {
+    const series = new Series(route, method)
+    known.set(route, (known.get(route) ?? new Map<string, Series>()).set(method, series))
+    return series
+  }
+  return (route: string, method: string): Series => known.get(route)?.get(method) ?? add(route, method)
 }

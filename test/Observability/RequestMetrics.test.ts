@@ -3,6 +3,7 @@ import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Metric, TestClock } from "effect"
 import { Api } from "../../src/Api.ts"
+import type { Observe } from "../../src/Http/NodeServerGate.ts"
 import * as RequestMetrics from "../../src/Observability/RequestMetrics.ts"
 import * as Samples from "../../src/Observability/Samples.ts"
 
@@ -11,13 +12,12 @@ const series = Effect.map(Metric.snapshot, pairs =>
 )
 
 /** A request at the server, and the end of its answer. */
-const exchange = (observe: RequestMetrics.Observer, method: string, url: string) => {
+const exchange = (observe: Observe, method: string, url: string) => {
   const request = new IncomingMessage(new Socket())
   request.method = method
   request.url = url
   const response = new ServerResponse(request)
-  observe(request, response)
-  return { response, end: () => response.emit("close") }
+  return { response, end: observe(request, response) }
 }
 
 describe("RequestMetrics", () => {
