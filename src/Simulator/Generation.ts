@@ -12,14 +12,24 @@ export interface Prompt {
 
 const maxTokensLimit = 100_000
 
+/** A prompt that asks for a title of the text behind its first paragraph. */
+const titling = /^write a title\b.*?\n\s*\n(.*)$/is
+
+const titleWords = 6
+
+/** The first words of a text, which a model would have made something better of. */
+const titleOf = (text: string): string => text.trim().split(/\s+/u).slice(0, titleWords).join(" ")
+
 /**
- * The words that are generated. `/long <count>` asks for so many, any other prompt is echoed between characters of
- * one to four bytes.
+ * The words that are generated. `/long <count>` asks for so many, a prompt for a title gets the first words of what
+ * is to be titled, and any other is echoed between characters of one to four bytes.
  */
 export const tokens = ({ prompt, maxTokens = maxTokensLimit }: Prompt): ReadonlyArray<string> => {
   const long = /^\/long (\d+)/.exec(prompt)
   const count = Math.min(maxTokensLimit, maxTokens)
   if (long !== null) return Array.from({ length: Math.min(count, Number(long[1])) }, (_, i) => `${i + 1} `)
+  const titled = titling.exec(prompt)?.[1]
+  if (titled !== undefined) return words(titleOf(titled), maxTokensLimit).slice(0, count)
   return words(`Écho de «${prompt}» 回声 🌊`, maxTokensLimit).slice(0, count)
 }
 

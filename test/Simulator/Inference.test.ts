@@ -1,6 +1,7 @@
 import * as net from "node:net"
 import { expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, Redacted } from "effect"
+import * as Title from "../../src/Gateway/Sessions/Title.ts"
 import { plainText, recut, serverSentEvents, tokens } from "../../src/Simulator/Generation.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { outcome, request } from "./Fixture.ts"
@@ -127,4 +128,12 @@ it("what is generated says the prompt again, whole, in any notation and cut anyw
 it("pieces have the sizes asked for, but the last", () => {
   const pieces = recut([Buffer.alloc(5), Buffer.alloc(0), Buffer.alloc(12)], [1, 4])
   expect([...pieces].map(piece => piece.length)).toEqual([1, 4, 1, 4, 1, 4, 1, 1])
+})
+
+it("makes a title of the first words of what is to be titled", () => {
+  const title = (message: string, maxTokens = 32) => tokens({ prompt: Title.promptFor(message), maxTokens }).join("")
+  expect(title("How do the tides work, and why\nare there two of them in a day?")).toBe("How do the tides work, and")
+  expect(title("Hello")).toBe("Hello")
+  expect(title("a\n\nb")).toBe("a b")
+  expect(tokens({ prompt: "Write a poem\n\nplease" }).join("")).toContain("Write a poem")
 })
