@@ -215,7 +215,10 @@ describe("Sessions", () => {
 
       const crashed = yield* sessions.send(alice, id, "/crash out of tea")
       turnIds.push(crashed)
-      expect(yield* rests(crashed)).toMatchObject({ type: "turn_errored", message: "out of tea" })
+      expect(yield* rests(crashed)).toMatchObject({
+        type: "turn_errored",
+        message: "The instance failed during the turn: out of tea"
+      })
       yield* listener.until(event => event.type === "session_state" && event.state === "error")
 
       yield* hang
@@ -389,7 +392,7 @@ describe("Sessions", () => {
         if (inference) {
           yield* simulator.awaitState(({ requests }) => requests.generate === 1)
           yield* Effect.repeat(Effect.zipRight(breathe, sessions.get(alice, id)), {
-            until: ({ title }) => !title.startsWith("Please explain")
+            until: ({ title }) => title === "Please explain to me how the"
           })
         } else expect((yield* sessions.get(alice, id)).title).toMatch(/^Please explain/)
         expect((yield* sessions.get(alice, named.id)).title).toBe("Given")

@@ -146,6 +146,23 @@ describe("What platform events make of a session", () => {
     expect(typesOf(started.step.events)).toEqual(["turn_started", "error"])
   })
 
+  it("an error that names no turn refuses none", () => {
+    const { step } = ingest(accepted("t"), [
+      platform("error", { code: "quota", message: "80 % of the quota is used" }),
+      platform("turn.started", { turnId: "t" }),
+      platform("turn.completed", { turnId: "t" })
+    ])
+    expect(typesOf(step.events)).toEqual(["error", "turn_started", "turn_completed"])
+  })
+
+  it("an instance that fails says why, and its turns say that they went with it", () => {
+    const { step } = ingest(accepted("t"), [platform("instance.failed", { code: "oom", message: "out of memory" })])
+    expect(step.events.filter(({ type }) => type.endsWith("error") || type === "turn_errored")).toMatchObject([
+      { type: "error", code: "oom", message: "out of memory" },
+      { type: "turn_errored", code: "oom", message: "The instance failed during the turn: out of memory" }
+    ])
+  })
+
   it("an instance that ends takes its turns along, and what it says after that is left out", () => {
     for (const [type, state] of [
       ["instance.stopped", "inactive"],

@@ -18,13 +18,15 @@ export interface Ingested {
 
 const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
 
-const take = (standing: Session.Standing, body: EventBody): Session.Step => {
+const take = (standing: Session.Standing, body: EventBody, { payload }: PlatformEvent): Session.Step => {
   // The session's state is its own to tell: the platform only knows of the instance.
   if (body.type === "session_state") return Session.stay(standing)
   const { turns, events } = Turns.step(standing.turns, body)
   const step: Session.Step = { standing: turns === standing.turns ? standing : { ...standing, turns }, events }
-  // A message that was refused begins no turn, and nothing else would ever end it.
-  if (body.type !== "error" || body.turnId === undefined || turns.open.get(body.turnId) !== "accepted") return step
+  // A message that was refused begins no turn, and nothing else would ever end it. An error that names no turn may be
+  // about anything: the turn that it is told along with has not been refused by that.
+  if (body.type !== "error" || body.turnId === undefined || payload.turnId !== body.turnId) return step
+  if (turns.open.get(body.turnId) !== "accepted") return step
   const { turnId, code, message, retryable } = body
   const ended = Turns.step(turns, { type: "turn_errored", turnId, code, message, retryable })
   return { standing: { ...standing, turns: ended.turns }, events: [...events, ...ended.events] }
@@ -42,7 +44,10 @@ const endOf = ({ type, payload }: PlatformEvent, standing: Session.Standing): Se
   if (type === "instance.failed") {
     const message = textOf(payload.message) ?? textOf(payload.reason) ?? "the instance failed"
     return Session.andThen(
-      Session.endTurns(standing, Session.errored(textOf(payload.code) ?? "instance_failed", message)),
+      Session.endTurns(
+        standing,
+        Session.errored(textOf(payload.code) ?? "instance_failed", `The instance failed during the turn: ${message}`)
+      ),
       standing => Session.move(standing, "failed", message)
     )
   }
@@ -64,7 +69,7 @@ export const ingest = (before: Session.Standing, platformEvents: ReadonlyArray<P
     const mapped = EventMapping.map(platformEvent, { turnId: Turns.current(standing.turns) })
     if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
     if (mapped.malformed !== undefined) malformed.push(mapped.malformed)
-    for (const body of mapped.events) go(take(standing, body))
+    for (const body of mapped.events) go(take(standing, body, platformEvent))
     go(endOf(platformEvent, standing))
   }
   return { step: { standing, events }, dropped, malformed }
