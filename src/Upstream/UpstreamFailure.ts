@@ -26,22 +26,29 @@ const isClientError = (status: number): boolean => status >= 400 && status < 500
  * What a failure says about the upstream's health.
  *
  * A 4xx (429 and 408 included) comes from a service that works, and so does a body longer than we take, whose size
- * is up to a user. An answer that cannot be understood, or a redirect, which is never followed, is not the service
- * speaking, and as bad as a 500.
+ * is up to a user. A redirect, which is never followed, is not the service speaking, and as bad as a 500.
+ *
+ * A success that cannot be understood says nothing: it came in time, and what it holds may be up to one user, such
+ * as the bytes of a file. Were it a failure, whoever has such a file could keep everybody out; were it a success, it
+ * would end an outage that goes on behind somebody else's page.
  */
-export const isFault = ({ reason, statusCode }: UpstreamFailure): boolean => {
+const verdictOfFailure = ({ reason, statusCode }: UpstreamFailure): Verdict => {
   switch (reason) {
     case "connection":
     case "timeout":
+      return "failure"
     case "malformed":
-      return true
+      return "abandoned"
     case "status":
-      return statusCode === undefined || !isClientError(statusCode)
+      return statusCode === undefined || !isClientError(statusCode) ? "failure" : "success"
     case "too_large":
     case "circuit_open":
-      return false
+      return "success"
   }
 }
+
+/** Whether a failure is the upstream's, and counts for the breaker. */
+export const isFault = (failure: UpstreamFailure): boolean => verdictOfFailure(failure) === "failure"
 
 /** What the end of a try means to the breaker; interruption and defects of ours mean nothing. */
 export const verdictOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): Verdict =>
@@ -49,8 +56,8 @@ export const verdictOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): Verdict =>
     onSuccess: () => "success" as const,
     onFailure: cause =>
       Option.match(Cause.failureOption(cause), {
-        onNone: () => "abandoned" as const,
-        onSome: failure => (isFault(failure) ? "failure" : "success")
+        onNone: (): Verdict => "abandoned",
+        onSome: verdictOfFailure
       })
   })
 

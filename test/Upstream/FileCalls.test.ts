@@ -164,12 +164,17 @@ describe("file calls", () => {
         Stub.status(200, { content: 5 }),
         Stub.status(200, ""),
         Stub.status(204),
-        Stub.status(200, null)
+        Stub.status(200, null),
+        Stub.status(500)
       ])
       yield* withPlatform(stub, platform =>
         Effect.gen(function* () {
+          // What one user's file is answered with shuts nobody else out.
           for (let i = 0; i < 5; i++) {
             expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "malformed" })
+          }
+          for (let i = 0; i < 5; i++) {
+            expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({ reason: "status" })
           }
           expect(yield* Effect.flip(platform.readFile("i-1", "a"))).toMatchObject({
             _tag: "AgentPlatformConnectionError",
@@ -178,7 +183,7 @@ describe("file calls", () => {
           })
         })
       )
-      expect(stub.seen).toHaveLength(5)
+      expect(stub.seen).toHaveLength(10)
     })
   )
 

@@ -225,7 +225,7 @@ describe("the breaker", () => {
   it.effect("rejects without a request, and rejections earn no retries", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
-      const { attempt, times } = yield* failing(failure({ reason: "malformed" }))
+      const { attempt, times } = yield* failing(status(500))
       yield* Effect.replicateEffect(Effect.either(call(policy, attempt)), 5)
       const result = yield* Effect.either(call(policy, attempt))
       expect(Either.getLeft(result)).toMatchObject({ value: { reason: "circuit_open", retryAfterMillis: 10_000 } })
@@ -249,13 +249,7 @@ describe("the breaker", () => {
     })
   )
 
-  for (const error of [
-    status(500),
-    status(503),
-    status(302),
-    failure({ reason: "malformed" }),
-    failure({ reason: "timeout" })
-  ]) {
+  for (const error of [status(500), status(503), status(302), failure({ reason: "timeout" })]) {
     it.effect(`opens at ${error.statusCode ?? error.reason}`, () =>
       Effect.gen(function* () {
         const { breaker, call } = yield* upstream
@@ -265,6 +259,30 @@ describe("the breaker", () => {
       })
     )
   }
+
+  it.effect("takes answers that cannot be understood neither for failures nor for the end of them", () =>
+    Effect.gen(function* () {
+      const { breaker, call } = yield* upstream
+      const malformed = yield* failing(failure({ reason: "malformed" }))
+      const failed = yield* failing(status(500))
+      for (let i = 0; i < 30; i++) yield* Effect.either(call(policy, malformed.attempt))
+      expect(yield* breaker.state).toBe("closed")
+      for (let i = 0; i < 5; i++) {
+        yield* Effect.either(call(policy, malformed.attempt))
+        yield* Effect.either(call(policy, failed.attempt))
+      }
+      expect(yield* breaker.state).toBe("open")
+      yield* TestClock.adjust("10 seconds")
+      for (let i = 0; i < 3; i++) {
+        expect(Either.getLeft(yield* Effect.either(call(policy, malformed.attempt)))).toMatchObject({
+          value: { reason: "malformed" }
+        })
+        expect(yield* breaker.state).toBe("half_open")
+      }
+      yield* call(policy, Effect.void)
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
 
   it.effect("a defect of ours is not held against the upstream", () =>
     Effect.gen(function* () {
