@@ -33,7 +33,7 @@ export const preconditionOf = (
 
 /** An entry as an answer. */
 export const entryReply = (entry: StoredEntry): Reply.Reply =>
-  Reply.json(toJson(entry), { etag: Preconditions.etag(entry.version) })
+  Reply.tagged(toJson(entry), Preconditions.etag(entry.version))
 
 /** The entry, 304 where the client has that version, 404 where there is none. */
 const answerGet = (
