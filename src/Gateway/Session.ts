@@ -74,6 +74,8 @@ export interface Lease {
 export interface Standing {
   readonly state: SessionState
   readonly lease: Lease | null
+  /** Instances of earlier leases that the platform has not taken back yet. */
+  readonly debts: ReadonlyArray<string>
   readonly turns: Turns.Turns
 }
 
@@ -84,7 +86,7 @@ export interface Step {
 }
 
 /** A session that nothing has happened to. */
-export const initial: Standing = { state: "inactive", lease: null, turns: Turns.none }
+export const initial: Standing = { state: "inactive", lease: null, debts: [], turns: Turns.none }
 
 /** Nothing changes and nothing is told. */
 export const stay = (standing: Standing): Step => ({ standing, events: [] })
@@ -122,6 +124,18 @@ export const interrupted =
   (reason: string) =>
   (turnId: string): TurnEnd => ({ type: "turn_interrupted", turnId, reason })
 
+/** Puts the instance of a lease among those that are still to be given back, so that there may be another one. */
+export const owe = (standing: Standing, instanceId: string): Standing =>
+  standing.lease?.instanceId === instanceId
+    ? { ...standing, lease: null, debts: [...standing.debts, instanceId] }
+    : standing
+
+/** Strikes out an instance that was given back. */
+export const acquit = (standing: Standing, instanceId: string): Standing => ({
+  ...standing,
+  debts: standing.debts.filter(other => other !== instanceId)
+})
+
 /** What a session becomes whose gateway died: its turns have failed, and what it leased is still to be given back. */
 export const recover = (standing: Standing): Step =>
   andThen(endTurns(standing, errored("gateway_restarted", "The gateway was restarted during the turn")), standing =>
@@ -131,6 +145,8 @@ export const recover = (standing: Standing): Step =>
 const Bookmark = Schema.parseJson(
   Schema.Struct({
     lease: Schema.NullOr(Schema.Struct({ key: Schema.String, instanceId: Schema.NullOr(Schema.String) })),
+    /** Absent where there are none. */
+    debts: Schema.optionalWith(Schema.Array(Schema.String), { exact: true }),
     /** Open turns with how far they have come. */
     turns: Schema.Array(Schema.Tuple(Schema.String, Schema.Literal("accepted", "started")))
   })
@@ -140,13 +156,16 @@ const encodeBookmark = Schema.encodeSync(Bookmark)
 const decodeBookmark = Schema.decodeUnknownEither(Bookmark)
 
 /** What of a standing must outlive the process, or null where that is nothing. */
-export const toBookmark = ({ lease, turns }: Standing): string | null =>
-  lease === null && turns.open.size === 0 ? null : encodeBookmark({ lease, turns: [...turns.open] })
+export const toBookmark = ({ lease, debts, turns }: Standing): string | null =>
+  lease === null && debts.length === 0 && turns.open.size === 0
+    ? null
+    : encodeBookmark({ lease, ...(debts.length === 0 ? {} : { debts }), turns: [...turns.open] })
 
 /** The standing of a session whose gateway died, as far as its bookmark tells. */
 export const fromBookmark = (state: SessionState, bookmark: string | null): Either.Either<Standing, ParseError> =>
   Either.map(bookmark === null ? decodeBookmark('{"lease":null,"turns":[]}') : decodeBookmark(bookmark), kept => ({
     state,
     lease: kept.lease,
+    debts: kept.debts ?? [],
     turns: { open: new Map(kept.turns), ended: Turns.none.ended }
   }))

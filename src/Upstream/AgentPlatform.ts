@@ -20,6 +20,8 @@ export class AgentPlatformConnectionError extends Schema.TaggedError<AgentPlatfo
     reason: Schema.Union(Reason, Schema.Literal("not_configured")),
     /** The HTTP status that the platform answered with, where it answered; 503 while the breaker is open. */
     statusCode: Schema.optional(Schema.Int),
+    /** Whether the platform may have done what was asked all the same, in this try or an earlier one. */
+    isDoubtful: Schema.optional(Schema.Boolean),
     message: Schema.String
   }
 ) {}
@@ -44,7 +46,7 @@ export type FileCallError = AgentPlatformConnectionError | InvalidFileRequest
 export class AgentPlatform extends Context.Tag("causeway/AgentPlatform")<
   AgentPlatform,
   {
-    /** Creates an instance and tells its id. */
+    /** Creates an instance and tells its id. The failure says whether there may be one all the same. */
     readonly create: (request: CreateInstance) => Effect.Effect<string, AgentPlatformConnectionError>
     /** Stops an instance; one that is gone already counts as stopped. */
     readonly stop: (instanceId: string) => Effect.Effect<void, AgentPlatformConnectionError>

@@ -13,6 +13,7 @@ import {
   type Context,
   Effect,
   Either,
+  Exit,
   Layer,
   Option,
   Random,
@@ -75,13 +76,22 @@ const instances = "/api/v1/instances"
 
 const pathOf = (instanceId: string): string => `${instances}/${encodeURIComponent(instanceId.toWellFormed())}`
 
-const toError = ({ operation, reason, statusCode, message }: UpstreamFailure) =>
+const toError = ({ operation, reason, statusCode, message }: UpstreamFailure, isDoubtful?: boolean) =>
   new ConnectionError({
     operation,
     reason,
     statusCode: reason === "circuit_open" ? 503 : statusCode,
+    ...(isDoubtful === undefined ? {} : { isDoubtful }),
     message
   })
+
+/** Whether the answer to a try says that nothing was done; no answer, or another one, leaves it open. */
+const isRefused = <A>(exit: Exit.Exit<A, UpstreamFailure>): boolean =>
+  Exit.isFailure(exit) &&
+  exit.cause._tag === "Fail" &&
+  exit.cause.error.statusCode !== undefined &&
+  exit.cause.error.statusCode >= 400 &&
+  exit.cause.error.statusCode < 500
 
 const randomKey: Effect.Effect<string> = Effect.map(
   Effect.all(Arr.makeBy(4, () => Random.nextIntBetween(0, 2 ** 32))),
@@ -175,9 +185,22 @@ const make = (
             HttpClientRequest.setHeader("idempotency-key", key),
             HttpClientRequest.bodyUnsafeJson(body)
           )
-          return Effect.map(ask(create, request, Created, largest.creation), created =>
-            "instanceId" in created ? created.instanceId : created.id
-          )
+          return Effect.suspend(() => {
+            let isDoubtful = false
+            const attempt = exchange.json(create.operation, request, Created, largest.creation).pipe(
+              Effect.onExit(exit =>
+                Effect.sync(() => {
+                  isDoubtful ||= !isRefused(exit)
+                })
+              )
+            )
+            return resilience.call(create, attempt).pipe(
+              Effect.mapBoth({
+                onFailure: failure => toError(failure, isDoubtful),
+                onSuccess: created => ("instanceId" in created ? created.instanceId : created.id)
+              })
+            )
+          })
         }),
       stop: instanceId =>
         resilience

@@ -123,7 +123,10 @@ describe("Sessions", () => {
       const failure = yield* Fiber.join(starting)
       expect(failure).toMatchObject({ _tag: "ActivationTimeout", message: expect.stringContaining("20s") })
       expect((yield* sessions.get(alice, id)).state).toBe("error")
-      expect((yield* sessions.start(alice, id)).state).toBe("active")
+      const again = yield* Effect.fork(sessions.start(alice, id))
+      // The first try of the creation is given up after 30 seconds.
+      yield* pass("12 seconds", "1 second")
+      expect((yield* Fiber.join(again)).state).toBe("active")
       expect(statesOf(listener.events)).toEqual(["activating", "error", "activating", "active"])
       expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ connections: 1 }] })
     })
@@ -483,6 +486,94 @@ describe("Sessions", () => {
       expect(yield* Effect.flip(sessions.start(alice, ids[2]!))).toMatchObject({ _tag: "SessionsBusy" })
       yield* sessions.stop(alice, ids[0]!)
       expect((yield* sessions.start(alice, ids[2]!)).state).toBe("active")
+    })
+  )
+})
+
+/** A platform that takes no notice of idempotency keys. */
+const forgetful = { limits: { idempotencyKeys: 0 } }
+
+describe("Instances of sessions", () => {
+  it.scopedLive("one that is given up while it is made is stopped by the id of its own creation", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make({ simulator: forgetful })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 100 } })
+      const starting = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      expect(yield* sessions.stop(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+      expect(yield* Fiber.join(starting)).toMatchObject({ _tag: "SessionNotActive" })
+      expect(yield* simulator.state).toMatchObject({ created: 1, stopped: 1, instances: [], requests: { create: 1 } })
+      expect((yield* sessions.start(alice, id)).state).toBe("active")
+      const removing = yield* Effect.fork(sessions.remove(alice, id))
+      yield* Fiber.join(removing)
+      expect(yield* simulator.state).toMatchObject({ created: 2, stopped: 2, instances: [] })
+    })
+  )
+
+  it.scoped("one whose creation takes longer than anybody waits is stopped when it is there", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make({ simulator: forgetful })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* simulator.inject({ operation: "create", fault: { kind: "latency", millis: 25_000 } })
+      const starting = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      const stopping = yield* Effect.fork(sessions.stop(alice, id))
+      yield* pass("16 seconds", "1 second")
+      expect(yield* Fiber.join(stopping)).toMatchObject({ state: "inactive" })
+      expect(yield* Fiber.join(starting)).toMatchObject({ _tag: "SessionNotActive" })
+      expect((yield* simulator.state).created).toBe(0)
+      yield* pass("30 seconds", "1 second")
+      yield* simulator.awaitState(({ created, instances }) => created === 1 && instances.length === 0)
+      expect((yield* simulator.state).requests.create).toBe(1)
+    })
+  )
+
+  it.scopedLive("one that the platform does not take back stands in nobody's way, and is not forgotten", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+      const stale = (yield* first.sessions.start(alice, id)).instanceId
+      yield* first.kill
+      yield* simulator.inject({ operation: "stop", fault: { kind: "status", status: 503 } })
+      const second = yield* start
+      const listener = yield* listen(second.sessions, id)
+      const turnId = yield* second.sessions.send(alice, id, "hello again")
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      const fresh = (yield* second.sessions.get(alice, id)).instanceId
+      expect((yield* simulator.state).instances.map(({ id }) => id).sort()).toEqual([stale, fresh].sort())
+      // It is remembered beyond the end of this gateway, and of the next one.
+      yield* second.kill
+      const third = yield* start
+      yield* simulator.awaitState(({ requests }) => requests.stop >= 8)
+      yield* third.kill
+      yield* simulator.clear
+      const fourth = yield* start
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect(yield* fourth.sessions.get(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+    })
+  )
+
+  it.scoped("those that are owed are stopped beside the running one, once the platform does that again", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const fault = yield* simulator.inject({ operation: "stop", fault: { kind: "status", status: 500 } })
+      for (let i = 0; i < 3; i++) {
+        yield* sessions.start(alice, id)
+        yield* sessions.stop(alice, id)
+      }
+      const { instanceId } = yield* sessions.start(alice, id)
+      expect((yield* simulator.state).instances).toHaveLength(4)
+      yield* simulator.remove(fault)
+      yield* pass("30 seconds", "1 second")
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      expect((yield* simulator.state).instances.map(({ id }) => id)).toEqual([instanceId])
+      expect(yield* sessions.get(alice, id)).toMatchObject({ state: "active", instanceId })
     })
   )
 })

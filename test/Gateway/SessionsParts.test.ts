@@ -19,6 +19,7 @@ const numRuns = 100 * Number(process.env.SOAK ?? 1)
 const running: Session.Standing = {
   state: "active",
   lease: { key: "k", instanceId: "i" },
+  debts: [],
   turns: Turns.none
 }
 
@@ -94,14 +95,17 @@ describe("A session as a machine", () => {
       fc.property(
         fc.constantFrom(...(["inactive", "activating", "active", "reconnecting", "deactivating", "error"] as const)),
         fc.uniqueArray(fc.string({ minLength: 1 }), { maxLength: 5 }),
-        (state, turnIds) => {
-          const before = { ...accepted(...turnIds), state }
+        fc.uniqueArray(fc.string({ minLength: 1 }), { maxLength: 3 }),
+        (state, turnIds, debts) => {
+          const before = { ...accepted(...turnIds), state, debts }
           const kept = Either.getOrThrow(Session.fromBookmark(state, Session.toBookmark(before)))
           expect(kept.lease).toEqual(before.lease)
+          expect(kept.debts).toEqual(debts)
           const { standing, events } = Session.recover(kept)
           expect(["inactive", "error"]).toContain(standing.state)
           expect(standing.turns.open.size).toBe(0)
           expect(standing.lease).toEqual(before.lease)
+          expect(standing.debts).toEqual(debts)
           expect(typesOf(events).filter(type => type === "turn_errored")).toHaveLength(turnIds.length)
           expect(Session.recover(standing).events).toEqual([])
         }
@@ -114,6 +118,7 @@ describe("A session as a machine", () => {
     expect(Session.toBookmark(Session.initial)).toBeNull()
     expect(Session.toBookmark(running)).not.toBeNull()
     expect(Session.toBookmark({ ...accepted("t"), lease: null })).not.toBeNull()
+    expect(Session.toBookmark({ ...Session.initial, debts: ["i"] })).not.toBeNull()
     expect(Either.isLeft(Session.fromBookmark("active", "{}"))).toBe(true)
   })
 })

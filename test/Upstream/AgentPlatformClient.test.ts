@@ -45,6 +45,24 @@ describe("create", () => {
     })
   )
 
+  it.effect("says whether there may be an instance although it failed", () =>
+    Effect.gen(function* () {
+      const refusal = Stub.status(400, { error: "no such agent" })
+      const cases: ReadonlyArray<readonly [Parameters<typeof Stub.make>[0], boolean]> = [
+        [[refusal], false],
+        [[Stub.status(429)], false],
+        [[Stub.status(503), refusal], true],
+        [[Stub.refused, refusal], true],
+        [[() => Effect.never, refusal], true],
+        [[Stub.status(200, {})], true]
+      ]
+      for (const [answers, isDoubtful] of cases) {
+        const result = yield* withPlatform(Stub.make(answers), platform => finish(platform.create(instance)))
+        expect(Either.getLeft(result)).toMatchObject({ value: { isDoubtful } })
+      }
+    })
+  )
+
   it.effect("refuses ids that could not be put into a path, and tells no secrets of a malformed answer", () =>
     Effect.gen(function* () {
       for (const body of [{ instanceId: ".." }, { instanceId: "" }, { secret: "s3cret" }, [], "<html>s3cret</html>"]) {

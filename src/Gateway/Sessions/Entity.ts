@@ -6,6 +6,7 @@ import type { Session } from "../Protocol/Session.ts"
 import { isRunning, type Step } from "../Session.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import type { Frame, Subscriber } from "../Sessions.ts"
+import type { Creation } from "./Creation.ts"
 import type { Errand } from "./Errand.ts"
 import type { Journal } from "./Journal.ts"
 import type { Link } from "./Link.ts"
@@ -44,6 +45,8 @@ export class Entity {
   secrets: Readonly<Record<string, Redacted.Redacted>> = {}
   link: Link | undefined
   errand: Errand | undefined
+  /** The creation of its instance, as long as the lease is that of its key. */
+  creation: Creation | undefined
   firstMessage: string | undefined
   private lastInOrder: Effect.Latch | undefined
   /** Calls that use the session at this moment. */
@@ -57,6 +60,10 @@ export class Entity {
   /** Failed attempts to give an instance back, and when to try again. */
   giveBackTries = 0
   giveBackAt = 0
+  /** The same of the instances of earlier leases, and whether an attempt is under way. */
+  debtTries = 0
+  debtsAt = 0
+  isPaying = false
 
   constructor(
     /** `<tenant>/<id>`. */
@@ -93,13 +100,14 @@ export class Entity {
 
   /** Whether it could be forgotten without loss. */
   isSpare(): boolean {
-    const { lease, turns } = this.journal.standing()
+    const { debts, lease, turns } = this.journal.standing()
     return (
       this.subscribers.size === 0 &&
       this.users === 0 &&
       this.errand === undefined &&
       this.link === undefined &&
       lease === null &&
+      debts.length === 0 &&
       turns.open.size === 0 &&
       !this.isDirty &&
       !this.isRunning

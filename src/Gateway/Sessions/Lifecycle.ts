@@ -3,75 +3,21 @@
  */
 import { Cause, Duration, Effect, Exit, Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { TurnEnd } from "../Protocol/Event.ts"
 import * as Session from "../Session.ts"
 import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../Sessions.ts"
+import * as Creation from "./Creation.ts"
 import type { Entity } from "./Entity.ts"
 import * as Errand from "./Errand.ts"
+import { giveBack, makeWay, pause } from "./GiveBack.ts"
 import * as Ids from "./Ids.ts"
 import * as Link from "./Link.ts"
-
-/** How long giving one instance back may take. */
-const giveBackLimit = Duration.seconds(15)
-
-/** Waits between two attempts to give an instance back: 5 s, doubling to 5 minutes. */
-const giveBackPause = (tries: number): number => Math.min(5000 * 2 ** Math.max(0, tries - 1), 300_000)
-
-/** Whether a failed creation has certainly made no instance. */
-const madeNothing = ({ reason, statusCode }: AgentPlatformConnectionError): boolean =>
-  reason === "not_configured" ||
-  reason === "circuit_open" ||
-  (reason === "status" && statusCode !== undefined && statusCode >= 400 && statusCode < 500)
-
-const creation = (entity: Entity, key: string) => {
-  const { agentType, deployment, environment } = entity.record
-  return { agentType, deployment, environment, secrets: entity.secrets, idempotencyKey: key }
-}
-
-const isSame = (a: Session.Lease | null, b: Session.Lease): boolean => a?.key === b.key && a.instanceId === b.instanceId
 
 const closeLink = (entity: Entity): Effect.Effect<void> =>
   Effect.suspend(() => {
     const { link } = entity
     entity.link = undefined
     return link === undefined ? Effect.void : link.close
-  })
-
-/** Stops whatever lives at the platform on the session's account. */
-const giveBack = (entity: Entity): Effect.Effect<void, AgentPlatformConnectionError> =>
-  Effect.gen(function* () {
-    const { journal, shared } = entity
-    const { lease } = journal.standing()
-    if (lease === null) return
-    const failed = (error: AgentPlatformConnectionError) => {
-      entity.giveBackTries++
-      entity.giveBackAt = shared.now() + giveBackPause(entity.giveBackTries)
-      return Effect.logWarning("An instance could not be given back; it will be tried again").pipe(
-        Effect.annotateLogs({ session: entity.key, reason: error.message })
-      )
-    }
-    // An instance whose id never came is asked for once more by the key of its creation, to learn the id.
-    const instanceId =
-      lease.instanceId === null ? shared.platform.create(creation(entity, lease.key)) : Effect.succeed(lease.instanceId)
-    yield* Effect.flatMap(instanceId, shared.platform.stop).pipe(
-      Effect.timeoutFail({
-        duration: giveBackLimit,
-        onTimeout: () =>
-          new AgentPlatformConnectionError({
-            operation: "stop",
-            reason: "timeout",
-            message: `The instance did not stop within ${Duration.format(giveBackLimit)}`
-          })
-      }),
-      Effect.tapError(failed)
-    )
-    entity.giveBackTries = 0
-    yield* Effect.ignore(
-      journal.update(standing =>
-        Session.stay({ ...standing, lease: isSame(standing.lease, lease) ? null : standing.lease })
-      )
-    )
   })
 
 /** Sends the messages again that a lost connection may have swallowed; the platform knows a turn by its id. */
@@ -98,14 +44,10 @@ const connect = (entity: Entity, instanceId: string) =>
   }).pipe(Effect.provideService(Scope.Scope, entity.shared.scope))
 
 /** Creates and connects, with the key stored before it is used and the id before it is relied on. */
-const bringUp = (entity: Entity, key: string) =>
+const bringUp = (entity: Entity, key: string, isFirst: boolean) =>
   Effect.gen(function* () {
-    const { journal, shared } = entity
-    const instanceId = yield* Effect.tapError(shared.platform.create(creation(entity, key)), error =>
-      madeNothing(error)
-        ? Effect.ignore(journal.update(standing => Session.stay({ ...standing, lease: null })))
-        : Effect.void
-    )
+    const { journal } = entity
+    const instanceId = yield* Creation.join(entity, key, isFirst)
     yield* journal.update(standing => Session.stay({ ...standing, lease: { key, instanceId } }))
     entity.giveBackAt = 0
     const link = yield* connect(entity, instanceId)
@@ -125,11 +67,12 @@ const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
     const { activationTimeout } = shared.settings
     yield* closeLink(entity)
     const left = journal.standing().lease
-    if (left !== null && left.instanceId !== null) yield* giveBack(entity)
+    if (left !== null && left.instanceId !== null) yield* makeWay(entity, left.instanceId)
     // The key of a creation whose end nobody knows leads to its instance, where it has made one.
-    const key = left !== null && left.instanceId === null ? left.key : yield* Ids.unique
+    const isFirst = left === null || left.instanceId !== null
+    const key = isFirst ? yield* Ids.unique : left.key
     // What still goes on at the platform after we have given up is left a moment before it is undone.
-    entity.giveBackAt = shared.now() + Duration.toMillis(activationTimeout) + giveBackPause(1)
+    entity.giveBackAt = shared.now() + Duration.toMillis(activationTimeout) + pause(1)
     yield* journal.update(standing =>
       Session.andThen(Session.endTurns(standing, Session.errored("instance_lost", "The instance was lost")), standing =>
         Session.move({ ...standing, lease: { key, instanceId: null } }, "activate")
@@ -141,7 +84,7 @@ const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
         Effect.annotateLogs({ session: entity.key, names: lost.join(", ") })
       )
     }
-    yield* Effect.timeoutFail(bringUp(entity, key), {
+    yield* Effect.timeoutFail(bringUp(entity, key, isFirst), {
       duration: activationTimeout,
       onTimeout: () =>
         new ActivationTimeout({

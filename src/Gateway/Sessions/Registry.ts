@@ -140,7 +140,8 @@ const make = (settings: Settings) =>
           secrets.forget(entity.key)
           for (const subscriber of [...entity.subscribers]) subscriber.onDeleted()
           // An instance that could not be given back is remembered until it is.
-          if (entity.journal.standing().lease === null) {
+          const { debts, lease } = entity.journal.standing()
+          if (lease === null && debts.length === 0) {
             yield* events.remove(entity.key)
             loaded.forget(entity)
           }

@@ -4,7 +4,9 @@
  */
 import { Duration, Effect, Schedule, type Scope } from "effect"
 import * as Session from "../Session.ts"
-import type { Shared } from "./Entity.ts"
+import type { Unfinished } from "../SessionEvents.ts"
+import type { Entity, Shared } from "./Entity.ts"
+import { pause, payDebts, payDebtsInTime } from "./GiveBack.ts"
 import * as Lifecycle from "./Lifecycle.ts"
 import type { Loaded } from "./Loading.ts"
 import type { Records } from "./Records.ts"
@@ -12,6 +14,15 @@ import { rest, shutdownLimit, sweepInterval } from "./Settings.ts"
 
 /** Sessions that are recovered at once after a restart. */
 const recoveries = 8
+
+/** Waits between two looks at what the last run has left, as long as the store is away. */
+const recoveryPauses = Schedule.spaced("5 seconds")
+
+/** Whether anything of a session may live at the platform. */
+const owes = (entity: Entity): boolean => {
+  const { debts, lease } = entity.journal.standing()
+  return lease !== null || debts.length > 0
+}
 
 /** Watches over sessions until the scope closes; `close` is called before they are stopped. */
 export const start = (
@@ -35,6 +46,7 @@ export const start = (
               )
               yield* Effect.forkIn(Effect.ignore(Lifecycle.stop(entity, "idle")), shared.scope)
             } else yield* Lifecycle.tidy(entity)
+            yield* payDebtsInTime(entity)
             if (!entity.isSpare() || entity.idleSince > spare) return
             if (entity.isDeleted) yield* Effect.ignore(shared.events.remove(entity.key))
             loaded.forget(entity)
@@ -46,47 +58,63 @@ export const start = (
     /** An instance whose session's record is gone: nobody else will ever ask for it. */
     const abandon = (session: string, bookmark: string) =>
       Effect.gen(function* () {
-        const { lease } = yield* Session.fromBookmark("inactive", bookmark)
-        if (lease?.instanceId != null) yield* shared.platform.stop(lease.instanceId)
+        const { debts, lease } = yield* Session.fromBookmark("inactive", bookmark)
+        const all = lease?.instanceId == null ? debts : [...debts, lease.instanceId]
+        yield* Effect.forEach(all, shared.platform.stop, { discard: true })
         yield* shared.events.remove(session)
       })
 
-    const recover = Effect.gen(function* () {
-      const unfinished = yield* shared.events.unfinished
-      if (unfinished.length === 0) return
-      yield* Effect.logInfo("Recovering sessions of the gateway's last run").pipe(
-        Effect.annotateLogs({ sessions: unfinished.length })
-      )
-      yield* Effect.forEach(
-        unfinished,
-        ({ session, bookmark }) => {
-          const slash = session.indexOf("/")
-          return loaded.get(session.slice(0, slash), session.slice(slash + 1)).pipe(
-            Effect.flatMap(Lifecycle.tidy),
-            Effect.catchTag("SessionNotFound", () => abandon(session, bookmark)),
-            Effect.catchAll(error =>
-              Effect.logWarning("A session of the gateway's last run could not be recovered yet").pipe(
-                Effect.annotateLogs({ session, reason: error.message })
-              )
-            )
+    /** Takes a session of the last run into care, or answers it where that must be tried again. */
+    const recoverOne = (unfinished: Unfinished): Effect.Effect<ReadonlyArray<Unfinished>> => {
+      const { bookmark, session } = unfinished
+      const slash = session.indexOf("/")
+      const [tenant, id] = [session.slice(0, slash), session.slice(slash + 1)]
+      // Whatever is in memory is looked after there.
+      if (loaded.peek(tenant, id) !== undefined) return Effect.succeed([])
+      return loaded.get(tenant, id).pipe(
+        Effect.tap(entity => Effect.zipRight(Lifecycle.tidy(entity), payDebtsInTime(entity))),
+        Effect.asVoid,
+        Effect.catchTag("SessionNotFound", () => abandon(session, bookmark)),
+        Effect.as([]),
+        Effect.catchAll(error =>
+          Effect.logWarning("A session of the gateway's last run could not be recovered yet").pipe(
+            Effect.annotateLogs({ session, reason: error.message }),
+            Effect.as([unfinished])
           )
-        },
-        { concurrency: recoveries, discard: true }
+        )
       )
+    }
+
+    const recover = Effect.gen(function* () {
+      let left = yield* Effect.retry(shared.events.unfinished, recoveryPauses)
+      if (left.length === 0) return
+      yield* Effect.logInfo("Recovering sessions of the gateway's last run").pipe(
+        Effect.annotateLogs({ sessions: left.length })
+      )
+      for (let tries = 1; ; tries++) {
+        left = (yield* Effect.forEach(left, recoverOne, { concurrency: recoveries })).flat()
+        if (left.length === 0) return
+        yield* Effect.sleep(pause(tries))
+      }
     })
 
     const shutDown = Effect.gen(function* () {
       close()
       const entities = [...loaded.all()].filter(
-        entity => entity.isRunning || entity.errand !== undefined || entity.journal.standing().lease !== null
+        entity => entity.isRunning || entity.errand !== undefined || owes(entity)
       )
       if (entities.length > 0) {
         yield* Effect.logInfo("Stopping sessions").pipe(Effect.annotateLogs({ sessions: entities.length }))
       }
-      yield* Effect.forEach(entities, entity => Effect.ignore(Lifecycle.stop(entity, "the gateway is shutting down")), {
-        concurrency: "unbounded",
-        discard: true
-      }).pipe(Effect.interruptible, Effect.timeoutOption(shutdownLimit))
+      const end = (entity: Entity) =>
+        Effect.all([Effect.ignore(Lifecycle.stop(entity, "the gateway is shutting down")), payDebts(entity)], {
+          concurrency: "unbounded",
+          discard: true
+        })
+      yield* Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }).pipe(
+        Effect.interruptible,
+        Effect.timeoutOption(shutdownLimit)
+      )
       yield* records.flush
     })
 
