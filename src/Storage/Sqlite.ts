@@ -176,7 +176,8 @@ const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal) 
       if (lock.isHeld()) port.post({ kind: "reopen" }, () => {})
     }
     const make = options.writer === "inline" ? WriterPort.makeInline : WriterPort.makeThread
-    const port: WriterPort.WriterPort = yield* make({ file: filesIn(options.directory).database, onReply })
+    const writer = yield* make({ file: filesIn(options.directory).database, onReply })
+    const port: WriterPort.WriterPort = WriterPort.watch(writer, isBusy => reader.writing(isBusy))
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
         isOpen = false

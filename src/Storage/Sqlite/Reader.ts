@@ -4,6 +4,7 @@ import type { StoredEntry } from "../../Kv/Entry.ts"
 import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { ReaderConnection } from "./ReaderConnection.ts"
 import { Away, identityOf } from "./StoreFile.ts"
+import { TurnSnapshot } from "./TurnSnapshot.ts"
 
 /** Connections of finished lists that are kept for the next. */
 const maxSpare = 2
@@ -36,6 +37,8 @@ interface Snapshot {
  */
 export class Reader {
   private connection: ReaderConnection | undefined
+  private turn: TurnSnapshot | undefined
+  private isWriting = false
   private identity: string | undefined
   private absence = "the store is not open yet"
   private era = 0
@@ -58,6 +61,7 @@ export class Reader {
       const connection = new ReaderConnection(this.file, 8192)
       connection.lastSeq()
       this.connection = connection
+      this.turn = new TurnSnapshot(connection, this.isWriting)
       this.era++
       this.identity = databaseId ?? identityOf(this.file)
       this.absence = ""
@@ -81,9 +85,17 @@ export class Reader {
     this.absence = reason
     this.cutSnapshots(reason)
     for (const connection of this.spare.splice(0)) connection.close()
+    this.turn?.end()
+    this.turn = undefined
     this.connection?.close()
     this.connection = undefined
     this.era++
+  }
+
+  /** To be called before the writer is given something to do, and when it has nothing left to do. */
+  writing(isWriting: boolean): void {
+    this.isWriting = isWriting
+    this.turn?.writing(isWriting)
   }
 
   /** To be called when records were removed, before anybody learns of it. */
@@ -104,17 +116,18 @@ export class Reader {
 
   /** Reads at the current time. */
   read<A>(body: (connection: ReaderConnection, now: number) => A): Effect.Effect<A, StoreUnavailable> {
-    return Effect.flatMap(Clock.currentTimeMillis, now => this.attempt(() => body(this.opened(), now)))
+    return Effect.flatMap(Clock.currentTimeMillis, now => this.attempt(() => body(this.entered(), now)))
   }
 
   /** Reads what does not depend on the time. */
   readTimeless<A>(body: (connection: ReaderConnection) => A): Effect.Effect<A, StoreUnavailable> {
-    return this.attempt(() => body(this.opened()))
+    return this.attempt(() => body(this.entered()))
   }
 
   /** Reads at once, or not at all: whoever needs to know why asks `read`. */
   unsafeRead<A>(body: (connection: ReaderConnection) => A): A | undefined {
     if (this.connection === undefined || this.absence !== "") return undefined
+    this.turn?.enter()
     try {
       return body(this.connection)
     } catch (error) {
@@ -206,6 +219,12 @@ export class Reader {
   private opened(): ReaderConnection {
     if (this.connection === undefined || this.absence !== "") throw new Away(this.absence, "failed")
     return this.connection
+  }
+
+  private entered(): ReaderConnection {
+    const connection = this.opened()
+    this.turn?.enter()
+    return connection
   }
 
   private attempt<A>(body: () => A): Effect.Effect<A, StoreUnavailable> {

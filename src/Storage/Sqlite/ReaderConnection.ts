@@ -2,6 +2,7 @@ import Database from "better-sqlite3"
 import { toJson as changeToJson, type StoredChange } from "../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, PrintedPage } from "../../Kv/ChangeLog.ts"
 import { toJson as entryToJson, type StoredEntry } from "../../Kv/Entry.ts"
+import type { JsonText } from "../../Kv/Json.ts"
 import type { Selection } from "../../Kv/Store.ts"
 
 /** A page ends after the value with which it comes to this many characters; in bytes where SQLite prints it. */
@@ -71,7 +72,9 @@ export class ReaderConnection {
   }
 
   get(namespace: string, key: string, now: number): StoredEntry | undefined {
-    return this.statements.get.get(namespace, key, now)
+    const row = this.statements.get.get(namespace, key, now)
+    if (row === undefined) return undefined
+    return { namespace, key, value: row[4], version: row[0], updatedBy: row[1], updatedAt: row[2], expiresAt: row[3] }
   }
 
   lastSeq(): number {
@@ -216,6 +219,8 @@ const printedChange = `format(
   json_quote(tenant)
 )`
 
+type EntryRow = [version: number, updatedBy: string, updatedAt: number, expiresAt: number | null, value: JsonText]
+
 type ListParameters = [namespace: string, start: string, end: string | Buffer, now: number, limit: number]
 
 const prepareList = (db: Database.Database, comparison: ">" | ">=") => {
@@ -237,9 +242,12 @@ const prepare = (db: Database.Database) => ({
   ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
     "SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"
   ),
-  get: db.prepare<[string, string, number], StoredEntry>(
-    `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
-  ),
+  // Only what the caller does not know, in an array: to name the columns anew for each row takes a sixth of the time.
+  get: db
+    .prepare<[string, string, number], EntryRow>(
+      `SELECT version, updated_by, updated_at, expires_at, value FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
+    )
+    .raw(),
   listFrom: db.prepare<ListParameters, StoredEntry>(
     `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key >= ? AND key < ? AND ${visible} ORDER BY key LIMIT ?`
   ),

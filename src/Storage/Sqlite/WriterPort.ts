@@ -59,6 +59,21 @@ export const guard = <Req extends Asked, Rep>(
   })
 }
 
+/** A way to a writer that says before it is given something to do, and when it has answered everything. */
+export const watch = <Req extends Asked, Rep>(
+  port: WriterPort<Req, Rep>,
+  isBusy: (isBusy: boolean) => void
+): WriterPort<Req, Rep> => {
+  let unanswered = 0
+  return withSend((request, respond) => {
+    if (unanswered++ === 0) isBusy(true)
+    port.post(request, reply => {
+      if (--unanswered === 0) isBusy(false)
+      respond(reply)
+    })
+  })
+}
+
 /** The store's writer in the calling thread, which each commit blocks. */
 export const makeInline = ({ file, onReply }: Options): Effect.Effect<WriterPort, never, Scope.Scope> =>
   inline<Request, Reply>(() => new Writer(file), onReply)
