@@ -2,17 +2,7 @@
  * Traces by OpenTelemetry: off unless an endpoint is set and the optional packages are installed.
  */
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
-import {
-  Array as Arr,
-  Cause,
-  Config,
-  Context,
-  Effect,
-  type Tracer as EffectTracer,
-  Layer,
-  Option,
-  Random
-} from "effect"
+import { Cause, Config, Context, Effect, Tracer as EffectTracer, Layer, Option, Random } from "effect"
 import * as Setting from "../Setting.ts"
 import { version } from "../Version.ts"
 import * as CurrentSpan from "./CurrentSpan.ts"
@@ -49,16 +39,21 @@ export const config: Config.Config<Option.Option<Collector>> = Config.all({
   serviceName: Setting.string("OTEL_SERVICE_NAME", { description: "Service name in traces", default: "causeway" })
 }).pipe(Config.map(({ endpoint, serviceName }) => Option.map(endpoint, endpoint => ({ endpoint, serviceName }))))
 
-const randomTraceId: Effect.Effect<string> = Effect.map(
-  Effect.all(Arr.makeBy(4, () => Random.nextIntBetween(0, 2 ** 32))),
-  words => words.map(word => word.toString(16).padStart(8, "0")).join("")
-)
+const randomWord = Effect.map(Random.nextIntBetween(0, 2 ** 32), word => word.toString(16).padStart(8, "0"))
+const randomHalf = Effect.flatMap(randomWord, left => Effect.map(randomWord, right => left + right))
+const randomTraceId = Effect.flatMap(randomHalf, left => Effect.map(randomHalf, right => left + right))
+
+/** The span that the fiber is in; `Effect.currentSpan` would make an error of it where there is none. */
+const currentSpan = Effect.map(Effect.context<never>(), context => {
+  const span = Context.getOption(context, EffectTracer.ParentSpan)
+  return Option.isSome(span) && span.value._tag === "Span" ? span.value : undefined
+})
 
 /** Tells trace ids. */
 export const layer: Layer.Layer<Tracer> = Layer.succeed(Tracer, {
-  currentTraceId: Effect.flatMap(Effect.option(Effect.currentSpan), span =>
+  currentTraceId: Effect.flatMap(currentSpan, span =>
     // While tracing is off, spans are stand-ins whose trace id is none.
-    Option.isSome(span) && CurrentSpan.isTraced(span.value) ? Effect.succeed(span.value.traceId) : randomTraceId
+    span !== undefined && CurrentSpan.isTraced(span) ? Effect.succeed(span.traceId) : randomTraceId
   )
 })
 

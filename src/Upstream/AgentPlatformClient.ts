@@ -220,7 +220,8 @@ const make = (
             onSuccess: connection => ({
               ...connection,
               send: frame => Effect.mapError(connection.send(frame), toError),
-              events: Stream.mapError(connection.events, toError)
+              events: Stream.mapError(connection.events, toError),
+              take: Effect.mapError(connection.take, toError)
             })
           })
         ),

@@ -2,9 +2,11 @@
  * The connection to a running agent instance: it outlives the sockets that carry it, as long as the instance lives.
  */
 import {
+  type Chunk,
   Clock,
   Duration,
   Effect,
+  Either,
   ExecutionStrategy,
   Exit,
   Mailbox,
@@ -35,6 +37,8 @@ export interface InstanceConnection<E> {
    * refuses the connection for good. A consumer that does not take stops the reading from the network.
    */
   readonly events: Stream.Stream<PlatformEvent.PlatformEvent, E>
+  /** The same without a stream: what has come, at least one event unless it is over, and whether it is. */
+  readonly take: Effect.Effect<readonly [events: Chunk.Chunk<PlatformEvent.PlatformEvent>, isOver: boolean], E>
   readonly state: Effect.Effect<ConnectionState>
   /** The state at present and its changes; a slow watcher may miss some between, never the last one. */
   readonly states: Stream.Stream<ConnectionState>
@@ -150,20 +154,29 @@ export const make = (
         ).pipe(Effect.annotateLogs({ instanceId, problem }))
       })
 
+    const isRepeated = ({ id }: PlatformEvent.PlatformEvent, progress: { readonly any: boolean }): boolean =>
+      !progress.any && id !== undefined && id === lastId
+
     /** Carries events on until the socket ends; tells whether any came. */
-    const carry = (socket: OpenSocket, progress: { any: boolean }): Effect.Effect<never, SocketClosed> =>
-      Effect.gen(function* () {
-        const event = PlatformEvent.fromFrame(yield* socket.take)
-        if (event._tag === "Left") return yield* onRejected(event.left)
-        const isRepeated = !progress.any && event.right.id !== undefined && event.right.id === lastId
+    const carry = (socket: OpenSocket, progress: { any: boolean }): Effect.Effect<never, SocketClosed> => {
+      const pass = (event: PlatformEvent.PlatformEvent): Effect.Effect<void> => {
+        const skips = isRepeated(event, progress)
         progress.any = true
-        if (isRepeated) return
+        if (skips) return Effect.void
         offering = true
-        yield* events.offer(event.right)
-        offering = false
-        lastId = event.right.id ?? lastId
-        isOver = lastTypes.has(event.right.type)
-      }).pipe(Effect.forever)
+        return Effect.map(events.offer(event), () => {
+          offering = false
+          lastId = event.id ?? lastId
+          isOver = lastTypes.has(event.type)
+        })
+      }
+      const one = Effect.flatMap(socket.take, frame =>
+        Either.match(PlatformEvent.fromFrame(frame), { onLeft: onRejected, onRight: pass })
+      )
+      // Unlike Effect.forever it yields only when it has run for long: it waits for most events anyway.
+      const all: Effect.Effect<never, SocketClosed> = Effect.flatMap(one, () => all)
+      return all
+    }
 
     /** Ends when a socket has been silent for too long, unless it is not being read. */
     const watch = (socket: OpenSocket): Effect.Effect<void> =>
@@ -247,6 +260,7 @@ export const make = (
           })
         ),
       events: Mailbox.toStream(events),
+      take: events.takeAll,
       state: Effect.sync(() => state),
       states: Stream.unwrapScoped(
         Effect.map(PubSub.subscribe(changes), later =>

@@ -1,7 +1,7 @@
 /**
  * What goes over the connection to an agent instance, in both directions.
  */
-import { Either, Option, Schema } from "effect"
+import { Either, Schema } from "effect"
 
 /**
  * An event of the agent platform.
@@ -21,25 +21,23 @@ export interface PlatformEvent {
 /** Characters of a type and of an id. */
 const longest = 256
 
-const Identifier = Schema.Union(
-  Schema.String.pipe(Schema.minLength(1), Schema.maxLength(longest)),
-  Schema.Number.pipe(Schema.int())
-)
+/** Many events come every second, so the envelope is read by hand. */
+const isName = (value: unknown): value is string =>
+  typeof value === "string" && value.length > 0 && value.length <= longest
 
-const Payload = Schema.Record({ key: Schema.String, value: Schema.Unknown })
+const idOf = (value: unknown): string | undefined => {
+  if (isName(value)) return value
+  return typeof value === "number" && Number.isSafeInteger(value) ? String(value) : undefined
+}
 
-const decodeType = Schema.decodeUnknownOption(Schema.String.pipe(Schema.minLength(1), Schema.maxLength(longest)))
-const decodeId = Schema.decodeUnknownOption(Identifier)
-const decodeTimestamp = Schema.decodeUnknownOption(
-  Schema.Union(
-    Schema.Finite,
-    Schema.transform(Schema.DateFromString.pipe(Schema.validDate()), Schema.Finite, {
-      strict: true,
-      decode: date => date.getTime(),
-      encode: time => new Date(time)
-    })
-  )
-)
+/** RFC 3339, or whatever else a JavaScript date is made of. */
+const timeOf = (value: unknown): number | undefined => {
+  const time = typeof value === "string" ? Date.parse(value) : value
+  return typeof time === "number" && Number.isFinite(time) ? time : undefined
+}
+
+const isPayload = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
 
 const parse = (frame: string): Either.Either<unknown, string> =>
   Either.try({ try: (): unknown => JSON.parse(frame), catch: () => "not JSON" })
@@ -51,16 +49,11 @@ const parse = (frame: string): Either.Either<unknown, string> =>
  */
 export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =>
   Either.flatMap(parse(frame), (data): Either.Either<PlatformEvent, string> => {
-    if (!Schema.is(Payload)(data) || Array.isArray(data)) return Either.left("not an object")
-    const type = decodeType(data.type)
-    return Option.isNone(type)
-      ? Either.left("without a type")
-      : Either.right({
-          id: Option.getOrUndefined(Option.map(decodeId(data.id), String)),
-          type: type.value,
-          timestamp: Option.getOrUndefined(decodeTimestamp(data.timestamp)),
-          payload: data
-        })
+    if (!isPayload(data)) return Either.left("not an object")
+    const { id, timestamp, type } = data
+    return isName(type)
+      ? Either.right({ id: idOf(id), type, timestamp: timeOf(timestamp), payload: data })
+      : Either.left("without a type")
   })
 
 /** A message of a user, which starts a turn. */

@@ -58,12 +58,16 @@ const fieldOf =
   (sources: Readonly<Record<string, Source | undefined>>) =>
   ({ name, type, isOptional }: SchemaAST.PropertySignature): Field => {
     const source = sources[String(name)] ?? from()
+    const accepts = Schema.is(Schema.make(type))
+    if (!Option.match(source.fallback, { onNone: () => true, onSome: accepts })) {
+      throw new TypeError(`The value that stands in for ${String(name)} does not fit`)
+    }
     return {
       name: String(name),
       paths: source.isFixed ? [] : [[String(name)], ...source.names.map(path => path.split("."))],
       fallback: source.fallback,
       isOptional,
-      accepts: Schema.is(Schema.make(type))
+      accepts
     }
   }
 
@@ -92,7 +96,10 @@ export const to = <Body extends EventBody, Encoded, Name extends string>(
   },
   sources: { readonly [K in Exclude<Name, "type">]?: Source } = {}
 ): Rule => {
-  const accepts = Schema.is(body)
+  const isBody = Schema.is(body)
+  // Where nothing is said of the fields together, those that fit one by one fit.
+  const isPlain = body.ast._tag === "TypeLiteral"
+  const accepts = (event: unknown): event is Body => isPlain || isBody(event)
   const [type] = body.fields.type.literals
   const fields = SchemaAST.getPropertySignatures(body.ast).map(fieldOf({ ...sources, type: always(type) }))
   return (payload, { turnId }) => {
@@ -103,7 +110,7 @@ export const to = <Body extends EventBody, Encoded, Name extends string>(
       if (isWrong) isWhole = false
       if (value !== undefined) event[field.name] = value
       else if (Option.isSome(field.fallback)) event[field.name] = field.fallback.value
-      else if (field.name === "turnId" && !isWrong && turnId !== undefined) event[field.name] = turnId
+      else if (field.name === "turnId" && !isWrong && field.accepts(turnId)) event[field.name] = turnId
       else if (!field.isOptional) return Option.none()
     }
     return accepts(event) ? Option.some({ events: [event], isWhole }) : Option.none()

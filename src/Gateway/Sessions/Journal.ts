@@ -1,4 +1,4 @@
-import { Clock, type Context, Duration, Effect, Schedule } from "effect"
+import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { event } from "../Protocol/Event.ts"
 import { type Standing, type Step, toBookmark } from "../Session.ts"
@@ -42,19 +42,31 @@ interface Given {
 /** Steps of which the store did not say whether it took them. One that hangs may yet take the oldest of them. */
 const mostDoubtful = 16
 
-const patience = Schedule.exponential("100 millis").pipe(
+const firstDelay = Duration.millis(100)
+
+const patience = Schedule.exponential(firstDelay).pipe(
   Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
 )
 
 export const make = (options: Options): Effect.Effect<Journal> =>
   Effect.gen(function* () {
     const { events, session, sessionId, onStep } = options
+    const clock = yield* Effect.clock
     const turnstile = yield* Effect.makeSemaphore(1)
     const { epoch } = options.history
     let { headSeq, bookmark } = options.history
     let { standing } = options
     let lastTimestamp = 0
     let doubtful: ReadonlyArray<Given> = []
+    let marked: { readonly standing: Standing; readonly bookmark: string | null } | undefined
+
+    /** The bookmark of a standing, which most steps, such as a piece of text, leave as it is. */
+    const bookmarkOf = (standing: Standing): string | null => {
+      if (marked?.standing.lease !== standing.lease || marked.standing.turns !== standing.turns) {
+        marked = { standing, bookmark: toBookmark(standing) }
+      }
+      return marked.bookmark
+    }
 
     const settle = (given: Given): void => {
       const { append, step } = given
@@ -113,26 +125,26 @@ export const make = (options: Options): Effect.Effect<Journal> =>
       f: (standing: Standing) => Step,
       onGiven: (given: Given) => void
     ): Effect.Effect<Step, StoreBusy | StoreUnavailable> =>
-      Effect.gen(function* () {
+      Effect.suspend(() => {
         const before = standing
         const step = f(before)
-        const nextBookmark = toBookmark(step.standing)
+        const nextBookmark = bookmarkOf(step.standing)
         if (step.events.length === 0 && nextBookmark === bookmark) {
           standing = step.standing
           onStep(step, [])
-          return step
+          return Effect.succeed(step)
         }
-        const timestamp = Math.max(yield* Clock.currentTimeMillis, lastTimestamp)
-        lastTimestamp = timestamp
-        const traceId = yield* options.traceId
-        const texts = step.events.map((body, index) =>
-          JSON.stringify(event({ sessionId, seq: headSeq + 1 + index, timestamp, traceId }, body))
-        )
-        const append = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
-        const given: Given = { append, before, step, counts: false }
-        onGiven(given)
-        yield* give(given)
-        return step
+        return Effect.flatMap(options.traceId, traceId => {
+          const timestamp = Math.max(clock.unsafeCurrentTimeMillis(), lastTimestamp)
+          lastTimestamp = timestamp
+          const texts = step.events.map((body, index) =>
+            JSON.stringify(event({ sessionId, seq: headSeq + 1 + index, timestamp, traceId }, body))
+          )
+          const append = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
+          const given: Given = { append, before, step, counts: false }
+          onGiven(given)
+          return Effect.as(give(given), step)
+        })
       })
 
     const inTurn = <A, E>(effect: Effect.Effect<A, E>) => turnstile.withPermits(1)(Effect.uninterruptible(effect))
@@ -161,7 +173,10 @@ export const make = (options: Options): Effect.Effect<Journal> =>
           })
         }
         const attempt = inTurn(Effect.flatMap(resolve, () => again(lastGiven)))
-        return Effect.retry(Effect.tapError(attempt, warn), patience)
+        // Hardly any step needs a schedule, which takes longer to set up than a step takes.
+        return Effect.catchAll(attempt, error =>
+          Effect.zipRight(warn(error), Effect.delay(Effect.retry(Effect.tapError(attempt, warn), patience), firstDelay))
+        )
       }).pipe(Effect.catchAll(Effect.die))
 
     return {

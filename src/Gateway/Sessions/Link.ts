@@ -68,6 +68,7 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
     const take = (platformEvents: ReadonlyArray<PlatformEvent>) =>
       Effect.suspend(() => {
         const news = platformEvents.filter(event => seen.isNews(event))
+        if (news.length === 0) return Effect.void
         let result: ReturnType<typeof ingest> | undefined
         const step = ifOurs(standing => {
           result = ingest(standing, news)
@@ -79,7 +80,10 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
         )
       })
 
-    const hear = Stream.runForEachChunk(connection.events, chunk => take(Chunk.toReadonlyArray(chunk)))
+    const hear: Effect.Effect<void, AgentPlatformConnectionError> = Effect.flatMap(
+      connection.take,
+      ([events, isOver]) => Effect.zipRight(take(Chunk.toReadonlyArray(events)), isOver ? Effect.void : hear)
+    )
 
     /** Fails with why the instance counts as lost. */
     const watch = Effect.gen(function* () {
