@@ -7,13 +7,13 @@
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import { Cause, Effect, Either, Exit, FiberId, FiberRef, LogLevel, Option, Runtime } from "effect"
+import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime } from "effect"
 import { Auth } from "../Auth/Auth.ts"
 import { refusalToRead, refusalToWrite } from "../Auth/Http.ts"
 import { type ApiError, BadRequest, isApiError } from "../Http/ApiError.ts"
 import { authorizationOf } from "../Http/Authorization.ts"
 import { Departures } from "../Http/Departures.ts"
-import type { AnyEndpoints, AtOnce, Requirements } from "../Http/Endpoints.ts"
+import type { AnyEndpoints, AtOnce, Pending, Requirements } from "../Http/Endpoints.ts"
 import { defect, unrouted } from "../Http/Fallback.ts"
 import type { Listeners } from "../Http/Listeners.ts"
 import { fromError, type Reply } from "../Http/Reply.ts"
@@ -42,6 +42,25 @@ const refusalOf = {
   open: () => undefined,
   read: refusalToRead,
   write: refusalToWrite
+}
+
+const nothing = (): void => {}
+
+/** What comes of a quick way that throws. */
+const broken =
+  (error: unknown): Pending =>
+  answer => {
+    answer(Effect.die(error))
+    return nothing
+  }
+
+/** Begins what is pending. What that throws is a defect, as it would be in a fiber. */
+const begin = (pending: Pending, answer: Parameters<Pending>[0]): (() => void) => {
+  try {
+    return pending(answer)
+  } catch (error) {
+    return broken(error)(answer)
+  }
 }
 
 type GroupsOf<Needs> = Readonly<Record<string, AnyEndpoints<Needs>>>
@@ -102,11 +121,11 @@ export const make = <
     }
 
     /** The quick answer, if there is one. What it throws is a defect, as it would be in a fiber. */
-    const atOnce = (endpoint: Endpoint<Needs>, request: never, id: string): Reply | undefined => {
+    const atOnce = (endpoint: Endpoint<Needs>, request: never): Reply | Pending | undefined => {
       try {
         return quick.get(endpoint)?.(request)
       } catch (error) {
-        return replyOf(Exit.die(error), id)
+        return broken(error)
       }
     }
 
@@ -123,6 +142,28 @@ export const make = <
         if (reply === undefined) response().destroy()
         else if (reply.upgraded === undefined)
           Answer.send(reply, response(), isHead, id, departures, effect => run(RequestId.tag(id, effect)))
+      }
+      const perform = (effect: Effect.Effect<Reply, ApiError, Needs>): void => {
+        const fiber = runFork(RequestId.tag(id, effect))
+        const exit = fiber.unsafePoll()
+        if (exit !== null) return answer(replyOf(exit, id))
+        fiber.addObserver(exit => answer(replyOf(exit, id)))
+        onLeave(() => fiber.unsafeInterruptAsFork(FiberId.none))
+      }
+      const expect = (pending: Pending): void => {
+        let isOver = false
+        const take = (outcome: Reply | Effect.Effect<Reply, ApiError>): void => {
+          isOver = true
+          if (Effect.isEffect(outcome)) perform(outcome)
+          else answer(outcome)
+        }
+        const leave = begin(pending, take)
+        if (isOver) return
+        onLeave(() => {
+          if (isOver) return
+          leave()
+          answer(undefined)
+        })
       }
       const url = request.url!
       const mark = url.indexOf("?")
@@ -149,14 +190,12 @@ export const make = <
           { target, authorization, upgrade }
         )
         if (Either.isLeft(decoded)) return answer(fromError(decoded.left))
-        const reply = atOnce(endpoint, decoded.right, id)
-        if (reply !== undefined) return answer(reply)
-        const effect = endpoint.handler(decoded.right)
-        const fiber = runFork(RequestId.tag(id, traced ? inServerSpan(effect, endpoint, request, id) : effect))
-        const exit = fiber.unsafePoll()
-        if (exit !== null) return answer(replyOf(exit, id))
-        fiber.addObserver(exit => answer(replyOf(exit, id)))
-        onLeave(() => fiber.unsafeInterruptAsFork(FiberId.none))
+        const reply = atOnce(endpoint, decoded.right)
+        if (reply === undefined) {
+          const effect = endpoint.handler(decoded.right)
+          perform(traced ? inServerSpan(effect, endpoint, request, id) : effect)
+        } else if (typeof reply === "function") expect(reply)
+        else answer(reply)
       }
       if (!endpoint.takesBody) return proceed(undefined)
       Body.read(request, limits, json => {

@@ -25,10 +25,19 @@ export type Decoded<Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any> = Omit
   "request"
 > & { readonly incoming: Incoming }
 
-/** Answers a request without waiting and without a fiber, or not at all: then its handler is to be run. */
-export type AtOnce<Request> = (request: Request) => Reply | undefined
+/**
+ * An answer that is on its way, for who waits without a fiber.
+ *
+ * To be called once, which begins what is to be done. It calls back once, perhaps before it returns: with the answer,
+ * or with an effect that comes to it where something is left to do, such as to log a failure. The function returned is
+ * for a client that leaves: what can be taken back is, and there is no call back.
+ */
+export type Pending = (answer: (outcome: Reply | Effect.Effect<Reply, ApiError>) => void) => () => void
 
-/** A handler that has a quicker way for what can be answered at once; a transport may take it. */
+/** Answers a request without a fiber, now or later, or not at all: then its handler is to be run. */
+export type AtOnce<Request> = (request: Request) => Reply | Pending | undefined
+
+/** A handler that has a quicker way for what can be answered without a fiber; a transport may take it. */
 export interface Quick<Request, R> {
   (request: Request): Effect.Effect<Reply, ApiError, R>
   /** Made once, with the services that it needs. */

@@ -9,9 +9,9 @@ import * as WriteHandlers from "./WriteHandlers.ts"
 export const endpoints = Endpoints.of(KvGroup, {
   list: ({ path, urlParams, incoming }) => Handlers.list({ path, urlParams, target: incoming.target }),
   get: Endpoints.quick(Handlers.get, Handlers.getAtOnce),
-  set: WriteHandlers.set,
-  delete: WriteHandlers.remove,
-  batch: WriteHandlers.batch,
+  set: Endpoints.quick(WriteHandlers.set, WriteHandlers.setAtOnce),
+  delete: Endpoints.quick(WriteHandlers.remove, WriteHandlers.removeAtOnce),
+  batch: Endpoints.quick(WriteHandlers.batch, WriteHandlers.batchAtOnce),
   changes: Handlers.changes,
   changesStream: Handlers.changesStream,
   changesSocket: ({ urlParams, incoming }) =>

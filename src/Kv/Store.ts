@@ -1,4 +1,4 @@
-import { Context, type Effect, type Option, Schema, type Scope, type Stream } from "effect"
+import { Context, Effect, type Exit, type Option, Schema, type Scope, type Stream } from "effect"
 import type { StoredEntry } from "./Entry.ts"
 import type { Committed, Write } from "./Write.ts"
 
@@ -56,6 +56,30 @@ export interface ListStream {
   readonly portions: Stream.Stream<ReadonlyArray<StoredEntry>, StoreUnavailable>
 }
 
+type CommitError = PreconditionFailed | StoreBusy | StoreUnavailable
+
+/**
+ * Commits a write for a caller without a fiber, and calls back once with what became of it, which may be before it
+ * returns. The function returned is for a caller that leaves: it is not called back, and its write is taken back where
+ * an interruption of the commit would do so. What the callback throws is a bug of the caller.
+ */
+export type UnsafeCommit = (write: Write, complete: (exit: Exit.Exit<Committed, CommitError>) => void) => () => void
+
+/**
+ * A store's commit. It carries its way without a fiber itself, so that whoever puts another function in its place, to
+ * do more than commit, is not passed by.
+ */
+export interface Commit {
+  (write: Write): Effect.Effect<Committed, CommitError>
+  readonly unsafe?: UnsafeCommit
+}
+
+/** The commit of a store that needs no fiber for it. */
+export const commitOf = (unsafe: UnsafeCommit): Commit =>
+  Object.assign((write: Write) => Effect.async<Committed, CommitError>(resume => Effect.sync(unsafe(write, resume))), {
+    unsafe
+  })
+
 /**
  * Versioned JSON values addressed by namespace and key.
  *
@@ -92,7 +116,7 @@ export class Store extends Context.Tag("causeway/Store")<
      * Applies a write atomically. Success means that it is durable, as the backend understands it.
      * `StoreUnavailable` leaves open whether it was applied.
      */
-    readonly commit: (write: Write) => Effect.Effect<Committed, PreconditionFailed | StoreBusy | StoreUnavailable>
+    readonly commit: Commit
     /** Whether the store answers, found out within one second. */
     readonly ready: Effect.Effect<boolean>
   }

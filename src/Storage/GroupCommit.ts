@@ -1,12 +1,9 @@
 import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
+import { type Complete, GroupQueue, Waiting, type Weight } from "./GroupQueue.ts"
 import type { Outage } from "./Outage.ts"
 
-/** What a write weighs against the bounds of a group and of the queue. */
-export interface Weight {
-  readonly operations: number
-  readonly bytes: number
-}
+export type { Weight } from "./GroupQueue.ts"
 
 export interface Options<A, B, E> {
   /**
@@ -42,120 +39,16 @@ export interface GroupCommit<A, B, E> {
    * in flight it goes on without the caller.
    */
   readonly submit: (write: A) => Effect.Effect<B, E | StoreBusy | StoreUnavailable>
+  /**
+   * `submit` for callers without a fiber: calls back once, before it returns where the write is refused. The function
+   * returned is for a caller that leaves, and has the same effect as interrupting `submit`: it is not called back.
+   */
+  readonly unsafeSubmit: (write: A, complete: Complete<B, E | StoreBusy | StoreUnavailable>) => () => void
   /** Whether a group has been in flight for too long. */
   readonly isStuck: () => boolean
 }
 
-type Complete<B, E> = (exit: Exit.Exit<B, E | StoreUnavailable>) => void
-
-/**
- * A write and whoever waits for it. It lets go of a caller that has its answer: else this caller, whose cancellation
- * refers to the write, would be kept alive by itself until memory is collected in full.
- */
-class Waiting<A, B, E> {
-  private resume: Complete<B, E> | undefined
-
-  constructor(
-    readonly write: A,
-    readonly weight: Weight,
-    resume: Complete<B, E>
-  ) {
-    this.resume = resume
-  }
-
-  complete(exit: Exit.Exit<B, E | StoreUnavailable>): void {
-    const { resume } = this
-    this.resume = undefined
-    resume?.(exit)
-  }
-}
-
-interface Flight<A, B, E> {
-  readonly group: ReadonlyArray<Waiting<A, B, E>>
-  readonly startedAt: number
-  /** For measuring: by a clock that nobody sets. */
-  readonly startedAtNanos: bigint
-}
-
 const MiB = 1024 * 1024
-
-/** The state of a committer, changed only by plain synchronous steps. */
-class Queue<A, B, E> {
-  readonly waiting = new Set<Waiting<A, B, E>>()
-  waitingBytes = 0
-  flight: Flight<A, B, E> | undefined
-  stuck = false
-  closing = false
-  private listeners: Array<() => void> = []
-
-  constructor(
-    private readonly maxGroup: Weight,
-    private readonly maxWaiting: number,
-    private readonly maxWaitingBytes: number
-  ) {}
-
-  isFullFor(weight: Weight): boolean {
-    return (
-      this.waiting.size >= this.maxWaiting ||
-      (this.waiting.size > 0 && this.waitingBytes + weight.bytes > this.maxWaitingBytes)
-    )
-  }
-
-  add(item: Waiting<A, B, E>): void {
-    this.waiting.add(item)
-    this.waitingBytes += item.weight.bytes
-    this.changed()
-  }
-
-  remove(item: Waiting<A, B, E>): void {
-    if (!this.waiting.delete(item)) return
-    this.waitingBytes -= item.weight.bytes
-    this.changed()
-  }
-
-  takeGroup(): ReadonlyArray<Waiting<A, B, E>> {
-    const group: Array<Waiting<A, B, E>> = []
-    let operations = 0
-    let bytes = 0
-    for (const item of this.waiting) {
-      operations += item.weight.operations
-      bytes += item.weight.bytes
-      if (group.length > 0 && (operations > this.maxGroup.operations || bytes > this.maxGroup.bytes)) break
-      group.push(item)
-      this.waiting.delete(item)
-      this.waitingBytes -= item.weight.bytes
-    }
-    return group
-  }
-
-  /** Tells everybody who is there that the store is away; what is in flight stays so until its answer comes. */
-  giveUp(reason: string): void {
-    this.stuck = true
-    const lost = [...this.flight!.group, ...this.waiting]
-    this.waiting.clear()
-    this.waitingBytes = 0
-    for (const item of lost) item.complete(Exit.fail(new StoreUnavailable({ reason })))
-    this.changed()
-  }
-
-  changed(): void {
-    const listeners = this.listeners
-    if (listeners.length === 0) return
-    this.listeners = []
-    for (const listener of listeners) listener()
-  }
-
-  /** Waits until the queue is as wished for; one listener for each fiber that waits, and there are few. */
-  until(condition: () => boolean): Effect.Effect<void> {
-    return Effect.async(resume => {
-      const check = (): void => {
-        if (condition()) resume(Effect.void)
-        else this.listeners.push(check)
-      }
-      check()
-    })
-  }
-}
 
 /**
  * A committer that gathers the writes of many callers into groups, so that they share one transaction and one flush.
@@ -170,10 +63,25 @@ export const make = <A, B, E = never>(
   Effect.gen(function* () {
     const patience = Duration.toMillis(options.patience ?? "1800 millis")
     const clock = yield* Effect.clock
-    const queue = new Queue<A, B, E>(
+    const queue = new GroupQueue<A, B, E>(
       options.maxGroup ?? { operations: 1024, bytes: 4 * MiB },
       options.maxWaiting ?? 10_000,
       options.maxWaitingBytes ?? 64 * MiB
+    )
+
+    // What a caller throws on its answer must not keep others from theirs.
+    const faults: Array<Cause.Cause<never>> = []
+    const tell = (item: Waiting<A, B, E>, exit: Exit.Exit<B, E | StoreUnavailable>): void => {
+      try {
+        item.complete(exit)
+      } catch (error) {
+        faults.push(Cause.die(error))
+      }
+    }
+    const reportFaults = Effect.suspend(() =>
+      faults.length === 0
+        ? Effect.void
+        : Effect.logError("A caller of a commit failed on its answer", faults.splice(0).reduce(Cause.parallel))
     )
 
     const settle = (exit: Exit.Exit<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>): void => {
@@ -183,12 +91,12 @@ export const make = <A, B, E = never>(
         millis: Number(clock.unsafeCurrentTimeNanos() - startedAtNanos) / 1e6,
         outcome: Exit.isSuccess(exit) ? "ok" : "failed"
       })
-      for (const [index, item] of group.entries()) {
-        if (Exit.isFailure(exit)) item.complete(Exit.failCause(exit.cause))
-        else item.complete(outcomeOf(exit.value[index]))
-      }
+      // Before anybody is told: a caller may bring its next write at once.
       queue.flight = undefined
       queue.stuck = false
+      for (let index = 0; index < group.length; index++) {
+        tell(group[index]!, Exit.isFailure(exit) ? Exit.failCause(exit.cause) : outcomeOf(exit.value[index]))
+      }
       queue.changed()
     }
 
@@ -199,7 +107,7 @@ export const make = <A, B, E = never>(
       queue.changed()
       return Effect.suspend(() =>
         options.commit(
-          group.map(item => item.write),
+          group.map(item => item.write!),
           now
         )
       ).pipe(
@@ -210,16 +118,19 @@ export const make = <A, B, E = never>(
               ? Exit.fail(new StoreUnavailable({ reason: "the commit was interrupted" }))
               : exit
           )
-          if (options.outage === undefined) return Effect.void
+          if (options.outage === undefined) return reportFaults
           const failure = failureOf(exit)
-          return failure === undefined ? options.outage.over : options.outage.failed(failure)
+          return Effect.zipRight(
+            reportFaults,
+            failure === undefined ? options.outage.over : options.outage.failed(failure)
+          )
         })
       )
     })
 
     const committer = Effect.forever(
       Effect.zipRight(
-        queue.until(() => queue.waiting.size > 0),
+        queue.until(() => queue.size > 0),
         commitGroup
       )
     )
@@ -236,7 +147,9 @@ export const make = <A, B, E = never>(
         if (left > 0) yield* Effect.sleep(left)
         else if (queue.flight === flight && !queue.stuck) {
           const reason = `a commit takes longer than ${patience} ms`
-          queue.giveUp(reason)
+          for (const item of queue.giveUp()) tell(item, Exit.fail(new StoreUnavailable({ reason })))
+          queue.changed()
+          yield* reportFaults
           yield* options.outage?.failed(Cause.fail(new StoreUnavailable({ reason }))) ?? Effect.void
         }
       })
@@ -246,22 +159,39 @@ export const make = <A, B, E = never>(
     yield* Effect.forkScoped(Effect.interruptible(watchdog))
     yield* Effect.addFinalizer(() => {
       queue.closing = true
-      return queue.until(() => queue.stuck || (queue.flight === undefined && queue.waiting.size === 0))
+      return queue.until(() => queue.stuck || (queue.flight === undefined && queue.size === 0))
     })
 
-    const submit = (write: A): Effect.Effect<B, E | StoreBusy | StoreUnavailable> =>
-      Effect.async(resume => {
-        if (queue.closing) return resume(Effect.fail(new StoreUnavailable({ reason: "the store is closing" })))
-        if (queue.stuck) return resume(Effect.fail(new StoreUnavailable({ reason: "a commit does not come back" })))
-        const weight = options.weigh(write)
-        if (queue.isFullFor(weight)) return resume(Effect.fail(new StoreBusy({ retryAfterSeconds: 1 })))
-        const item = new Waiting<A, B, E>(write, weight, resume)
-        queue.add(item)
-        return Effect.sync(() => queue.remove(item))
-      })
+    const unsafeSubmit: GroupCommit<A, B, E>["unsafeSubmit"] = (write, complete) => {
+      const refusal = refusalOf(queue)
+      if (refusal !== undefined) {
+        complete(Exit.fail(refusal))
+        return nothing
+      }
+      const weight = options.weigh(write)
+      if (queue.isFullFor(weight)) {
+        complete(Exit.fail(new StoreBusy({ retryAfterSeconds: 1 })))
+        return nothing
+      }
+      const item = new Waiting<A, B, E>(write, weight, complete)
+      queue.add(item)
+      return () => queue.remove(item)
+    }
 
-    return { submit, isStuck: () => queue.stuck }
+    return {
+      submit: write => Effect.async(resume => Effect.sync(unsafeSubmit(write, resume))),
+      unsafeSubmit,
+      isStuck: () => queue.stuck
+    }
   })
+
+const nothing = (): void => {}
+
+/** Why no write is taken in, if none is. */
+const refusalOf = (queue: { readonly closing: boolean; readonly stuck: boolean }): StoreUnavailable | undefined => {
+  if (queue.closing) return new StoreUnavailable({ reason: "the store is closing" })
+  return queue.stuck ? new StoreUnavailable({ reason: "a commit does not come back" }) : undefined
+}
 
 const outcomeOf = <B, E>(outcome: Either.Either<B, E> | undefined): Exit.Exit<B, E | StoreUnavailable> => {
   if (outcome === undefined) return Exit.fail(new StoreUnavailable({ reason: "the commit lost sight of a write" }))

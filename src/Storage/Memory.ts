@@ -2,12 +2,12 @@
  * A store that lives and dies with the process, for tests and examples. It behaves as the durable backends do, and
  * what it takes in is bounded by nothing but memory: entries and records stay until they are deleted or trimmed.
  */
-import { Clock, Context, Duration, Effect, Either, Layer, Option, Stream } from "effect"
+import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, Stream } from "effect"
 import type { StoredChange } from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import type { StoredEntry } from "../Kv/Entry.ts"
 import { byteLength, expiryActor, tenantOf } from "../Kv/Names.ts"
-import { type ListPage, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
+import { commitOf, type ListPage, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
 import { type Committed, isLive, type KeyState, plan, type Refused, type Step, type Write } from "../Kv/Write.ts"
 
 /** A page ends before its values come to more bytes than this, unless it would be empty. */
@@ -246,8 +246,9 @@ const portionsOf = function* (entries: ReadonlyArray<StoredEntry>): Generator<Re
 /** Runs at the time of the clock. */
 const at = <A>(run: (now: number) => A): Effect.Effect<A> => Effect.map(Clock.currentTimeMillis, run)
 
-const makeStore = (state: State): Context.Tag.Service<Store> => ({
+const makeStore = (state: State, clock: Clock.Clock): Context.Tag.Service<Store> => ({
   get: (namespace, key) => at(now => Option.fromNullable(state.get(namespace, key, now))),
+  unsafeGet: (namespace, key, now) => Option.fromNullable(state.get(namespace, key, now)),
   list: query => at(now => state.list(query, now)),
   // Entries are never changed in place, so that the references are the snapshot.
   listAll: selection =>
@@ -255,13 +256,15 @@ const makeStore = (state: State): Context.Tag.Service<Store> => ({
       const entries = [...state.select(selection, "", now)]
       return { lastSeq: state.lastSeq, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
     }),
-  commit: write =>
-    Effect.flatMap(Clock.currentTimeMillis, now =>
-      Either.mapLeft(
-        state.commit(write, now),
-        ({ index, currentVersion }) => new PreconditionFailed({ index, currentVersion })
-      )
-    ),
+  commit: commitOf((write, complete) => {
+    const outcome = state.commit(write, clock.unsafeCurrentTimeMillis())
+    if (Either.isRight(outcome)) complete(Exit.succeed(outcome.right))
+    else {
+      const { currentVersion, index } = outcome.left
+      complete(Exit.fail(new PreconditionFailed({ index, currentVersion })))
+    }
+    return () => {}
+  }),
   ready: Effect.succeed(true)
 })
 
@@ -279,8 +282,8 @@ const makeChangeLog = (state: State): Context.Tag.Service<ChangeLog> => ({
 
 /** An empty store, and the log of its changes. Each build of the layer is a store of its own. */
 export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
-  Effect.sync(() => {
+  Effect.map(Effect.clock, clock => {
     const state = new State()
-    return Context.make(Store, makeStore(state)).pipe(Context.add(ChangeLog, makeChangeLog(state)))
+    return Context.make(Store, makeStore(state, clock)).pipe(Context.add(ChangeLog, makeChangeLog(state)))
   })
 )

@@ -1,10 +1,23 @@
 /**
  * The store in one SQLite database: reads on the main thread, writes in groups on a thread of their own.
  */
-import { Clock, type ConfigError, Context, Duration, Effect, Either, Layer, Option, Schema, type Scope } from "effect"
+import {
+  Cause,
+  Clock,
+  type ConfigError,
+  Context,
+  Duration,
+  Effect,
+  Either,
+  Exit,
+  Layer,
+  Option,
+  Schema,
+  type Scope
+} from "effect"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { Limits } from "../Kv/Limits.ts"
-import { PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
+import { commitOf, PreconditionFailed, Store, type StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { Committed, Write } from "../Kv/Write.ts"
 import * as StoreMetrics from "../Observability/StoreMetrics.ts"
 import * as Setting from "../Setting.ts"
@@ -113,7 +126,9 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
           }))
         ),
       listAll: selection => reader.listAll(selection),
-      commit: write => Effect.catchTag(group.submit(write), "WriterDefect", Effect.die),
+      commit: commitOf((write, complete) =>
+        group.unsafeSubmit(write, exit => complete(Exit.mapErrorCause(exit, told)))
+      ),
       ready: Effect.gen(function* () {
         if (group.isStuck()) return false
         const reply = yield* port.send({ kind: "probe" })
@@ -207,6 +222,12 @@ const failureOf = ({ obstacle, reason }: Away): Effect.Effect<never, StoreUnavai
   obstacle === "defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })
 
 type WriteError = PreconditionFailed | StoreUnavailable | WriterDefect
+
+/** What the caller of a commit is told of its failure: a fault of the writer is a defect. */
+const told = (
+  cause: Cause.Cause<WriteError | StoreBusy>
+): Cause.Cause<PreconditionFailed | StoreUnavailable | StoreBusy> =>
+  Cause.flatMap(cause, error => (error._tag === "WriterDefect" ? Cause.die(error) : Cause.fail(error)))
 
 const outcomeOf = (outcome: Outcome): Either.Either<Committed, WriteError> => {
   switch (outcome._tag) {

@@ -1,6 +1,20 @@
+import { Effect, Layer } from "effect"
+import { Store } from "../../src/Kv/Store.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { httpSuite, outageSuite } from "../suites/HttpSuite.ts"
-import { edge } from "./EdgeTransport.ts"
+import { edge, quickEdge } from "./EdgeTransport.ts"
 
 httpSuite(edge, "memory", Memory.layer)
 outageSuite(edge)
+
+/** A store that commits for those who come without a fiber only, so that what passes did. */
+const withoutFibers = Layer.effect(
+  Store,
+  Effect.map(Store, ({ commit: { unsafe }, ...store }) => ({
+    ...store,
+    commit: Object.assign(() => Effect.dieMessage("a fiber was run for a write"), unsafe && { unsafe })
+  }))
+).pipe(Layer.provideMerge(Memory.layer))
+
+httpSuite(quickEdge, "memory", withoutFibers)
+outageSuite(quickEdge)

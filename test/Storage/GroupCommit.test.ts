@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Deferred, Effect, Either, Exit, Fiber, FastCheck as fc, Option, Scope } from "effect"
+import { Cause, Deferred, Effect, Either, Exit, Fiber, FastCheck as fc, Logger, Option, Scope } from "effect"
 import * as TestClock from "effect/TestClock"
 import * as TestContext from "effect/TestContext"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
@@ -48,6 +48,8 @@ const tagOf = <A, E extends string | { readonly _tag: string }>(outcome: Either.
     onLeft: error => (typeof error === "string" ? error : error._tag),
     onRight: value => value
   })
+
+type Tagged = string | { readonly _tag: string }
 
 const joinAll = (fibers: ReadonlyArray<Fiber.Fiber<Either.Either<string, string | { readonly _tag: string }>>>) =>
   Effect.forEach(fibers, fiber => Effect.map(Fiber.join(fiber), tagOf))
@@ -234,6 +236,80 @@ describe("GroupCommit", () => {
       yield* TestClock.adjust("1800 millis")
       yield* Fiber.join(closing)
       expect(yield* joinAll([fiber])).toEqual(["StoreUnavailable"])
+    })
+  )
+
+  it.scoped("without a fiber the same holds: called back once, or never by who has left", () =>
+    Effect.gen(function* () {
+      const { committer, groups, answer } = yield* setup({ maxWaiting: 2 })
+      const told: Array<string> = []
+      const submit = (write: Write) =>
+        committer.unsafeSubmit(write, exit =>
+          told.push(
+            `${write}: ${Exit.isSuccess(exit) ? exit.value : tagOf(Either.left(Cause.squash(exit.cause) as Tagged))}`
+          )
+        )
+      submit("a")
+      yield* settled
+      const leaveFlight = submit("b")
+      const leaveQueue = submit("c")
+      submit("refused")
+      expect(told).toEqual(["refused: StoreBusy"])
+      leaveQueue()
+      leaveQueue()
+      submit("d")
+      yield* answer(0)
+      yield* settled
+      leaveFlight()
+      submit("bad")
+      yield* answer(1)
+      yield* answer(2)
+      yield* settled
+      expect(told).toEqual(["refused: StoreBusy", "a: done a", "d: done d", "bad: refused bad"])
+      expect(groups).toEqual([["a"], ["b", "d"], ["bad"]])
+    })
+  )
+
+  it.scoped("who has an answer may bring the next write at once, and who fails on it keeps nobody from theirs", () =>
+    Effect.gen(function* () {
+      const { committer, groups, answer } = yield* setup()
+      const told: Array<string> = []
+      const follow = (write: Write) => committer.unsafeSubmit(write, () => told.push(write))
+      committer.unsafeSubmit("a", () => {
+        follow("next")
+        throw new Error("a bug of the caller")
+      })
+      follow("b")
+      yield* answer(0)
+      yield* answer(1)
+      yield* settled
+      expect(told).toEqual(["b", "next"])
+      expect(groups).toEqual([["a", "b"], ["next"]])
+    }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
+  )
+
+  it.scoped("those who leave give their room back, however many wait", () =>
+    Effect.gen(function* () {
+      const { committer, groups, answer } = yield* setup({ maxWaiting: 100, maxWaitingBytes: 1000 })
+      yield* Effect.sync(() => committer.unsafeSubmit("first", () => undefined))
+      yield* settled
+      const told: Array<Write> = []
+      const stay: Array<Write> = []
+      const leaves: Array<() => void> = []
+      for (let index = 0; index < 1000; index++) {
+        const write = `w${index}`
+        const leave = committer.unsafeSubmit(write, exit => told.push(Exit.isSuccess(exit) ? write : "busy"))
+        if (index % 20 === 0) stay.push(write)
+        else leaves.push(leave)
+        if (leaves.length > 40) for (const leave of leaves.splice(0)) leave()
+      }
+      for (const leave of leaves) leave()
+      expect(told).toEqual([])
+      yield* answer(0)
+      yield* answer(1)
+      yield* settled
+      expect(told).toEqual(stay)
+      expect(groups).toEqual([["first"], stay])
     })
   )
 

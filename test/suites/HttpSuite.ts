@@ -14,7 +14,7 @@ import { type Check, Site, site } from "./Http/Fixture.ts"
 import { lists } from "./Http/Lists.ts"
 import { names } from "./Http/Names.ts"
 import * as Outage from "./Http/Outage.ts"
-import { races } from "./Http/Races.ts"
+import { races, rows } from "./Http/Races.ts"
 import { retention } from "./Http/Retention.ts"
 import { routing } from "./Http/Routing.ts"
 import { values } from "./Http/Values.ts"
@@ -39,8 +39,12 @@ const parts = {
 
 const outages: ReadonlyArray<readonly [string, AnyStore, (check: Check) => void]> = [
   ["the store is away", Outage.away, Outage.whileAway],
+  ["the store is away, and says so at once", Outage.awayAtOnce, Outage.whileAway],
   ["the store is busy", Outage.busy, Outage.whileBusy],
+  ["the store is busy, and says so later", Outage.busyLater, Outage.whileBusy],
   ["the store has a bug", Outage.broken, Outage.whenBroken],
+  ["the store has a bug, and says so later", Outage.brokenLater, Outage.whenBroken],
+  ["the store has a bug, and throws it", Outage.brokenAtOnce, Outage.whenBroken],
   ["the store fails half-way", Outage.failingHalfWay, Outage.whenCut]
 ]
 
@@ -61,6 +65,11 @@ export const httpSuite = (transport: Transport, name: string, store: AnyStore): 
   for (const [part, register] of Object.entries(parts)) {
     serving(`${transport.name}, ${name}: ${part}`, transport, store, register)
   }
+}
+
+/** What the service must do where its server takes the requests of a connection in turn. */
+export const rowSuite = (transport: Transport, name: string, store: AnyStore): void => {
+  serving(`${transport.name}, ${name}: requests in a row`, transport, store, rows)
 }
 
 /** What the service must do at its socket when the store behind it fails. */

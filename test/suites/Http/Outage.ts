@@ -1,8 +1,8 @@
 import { expect } from "@effect/vitest"
-import { Effect, Layer, Stream } from "effect"
+import { Effect, Exit, Layer, Stream } from "effect"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { JsonText } from "../../../src/Kv/Json.ts"
-import { Store, StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { commitOf, Store, StoreBusy, StoreUnavailable, type UnsafeCommit } from "../../../src/Kv/Store.ts"
 import { keys } from "../../Harness.ts"
 import { at, batch, type Check, call, expectError, get, listAt, put, remove, telling } from "./Fixture.ts"
 
@@ -55,6 +55,38 @@ export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
 
 /** A store with a bug. */
 export const broken = failing(Effect.die(new Error(secret)))
+
+/** The same, whose commits need no fiber. */
+const withoutFibers = (store: Layer.Layer<Store | ChangeLog>, commit: UnsafeCommit): Layer.Layer<Store | ChangeLog> =>
+  Layer.effect(
+    Store,
+    Effect.map(Store, store => ({ ...store, commit: commitOf(commit) }))
+  ).pipe(Layer.provideMerge(store))
+
+const nothing = (): void => undefined
+
+/** `away`, where a commit fails at once. */
+export const awayAtOnce = withoutFibers(away, (_, complete) => {
+  complete(Exit.fail(new StoreUnavailable({ reason: secret })))
+  return nothing
+})
+
+/** `busy`, where a commit fails a moment later. */
+export const busyLater = withoutFibers(busy, (_, complete) => {
+  const later = setImmediate(() => complete(Exit.fail(new StoreBusy({ retryAfterSeconds: 3 }))))
+  return () => clearImmediate(later)
+})
+
+/** `broken`, where a commit tells of its bug. */
+export const brokenLater = withoutFibers(broken, (_, complete) => {
+  const later = setImmediate(() => complete(Exit.die(new Error(secret))))
+  return () => clearImmediate(later)
+})
+
+/** `broken`, where a commit throws. */
+export const brokenAtOnce = withoutFibers(broken, () => {
+  throw new Error(secret)
+})
 
 /** A store that fails half-way through a long list. */
 export const failingHalfWay: Layer.Layer<Store | ChangeLog> = Layer.effect(
