@@ -22,6 +22,7 @@ export interface Bell {
 export const pauseAfterNothing = "20 millis"
 
 interface Waiter {
+  readonly after: number
   readonly deadline: number
   readonly resume: (ring: Ring) => void
 }
@@ -35,13 +36,14 @@ export const make = (pages: Pages): Effect.Effect<Bell, never, ChangeLog | Drain
     /** Where the log is watched from; nobody watches while it is undefined. */
     let floor: number | undefined
 
-    const ring = (why: Ring, now: number): void => {
+    const ring = (why: Ring, concerns: (waiter: Waiter) => boolean): void => {
       for (const waiter of [...waiters]) {
-        if (why === "late" && waiter.deadline > now) continue
+        if (!concerns(waiter)) continue
         waiters.delete(waiter)
         waiter.resume(why)
       }
     }
+    const everybody = () => true
 
     const watch = Effect.gen(function* () {
       arrival.unsafeClose()
@@ -49,8 +51,11 @@ export const make = (pages: Pages): Effect.Effect<Bell, never, ChangeLog | Drain
         floor = undefined
         return yield* arrival.await
       }
-      floor = pages.end()
-      const grown = Effect.map(log.awaitPast(floor), () => ring("grown", 0))
+      const end = pages.end()
+      floor = end
+      // Others may have read on since these came: what they wait for is there, and the log may grow no more.
+      ring("grown", waiter => waiter.after < end)
+      const grown = Effect.map(log.awaitPast(end), () => ring("grown", everybody))
       yield* Effect.raceFirst(grown, arrival.await)
     })
 
@@ -61,18 +66,18 @@ export const make = (pages: Pages): Effect.Effect<Bell, never, ChangeLog | Drain
     yield* Effect.forkScoped(Effect.forever(watchOn))
     yield* Effect.forkScoped(
       Effect.schedule(
-        Effect.map(Clock.currentTimeMillis, now => ring("late", now)),
+        Effect.map(Clock.currentTimeMillis, now => ring("late", ({ deadline }) => deadline <= now)),
         Schedule.spaced("1 second")
       )
     )
-    yield* Effect.forkScoped(Effect.map(draining.begun, () => ring("draining", 0)))
+    yield* Effect.forkScoped(Effect.map(draining.begun, () => ring("draining", everybody)))
 
     return {
       wait: (after, deadline) =>
         Effect.async<Ring>(resume => {
           if (draining.hasBegun()) return resume(Effect.succeed("draining"))
           if (after < pages.end()) return resume(Effect.succeed("grown"))
-          const waiter: Waiter = { deadline, resume: why => resume(Effect.succeed(why)) }
+          const waiter: Waiter = { after, deadline, resume: why => resume(Effect.succeed(why)) }
           waiters.add(waiter)
           // The end moves back where the log is reset, and then the watch has to begin anew.
           if (floor !== pages.end()) arrival.unsafeOpen()
