@@ -56,8 +56,13 @@ export class ActivationTimeout extends Schema.TaggedError<ActivationTimeout>()("
 /** What any look at a session may fail with. */
 export type LookupError = SessionNotFound | SessionsBusy | StoreBusy | StoreUnavailable
 
-/** What bringing a session up may fail with. */
-export type ActivationError = LookupError | SessionNotActive | ActivationTimeout | AgentPlatformConnectionError
+/** What bringing a session up may fail with; a conflict where secrets of it were lost. */
+export type ActivationError =
+  | LookupError
+  | SessionNotActive
+  | SessionConflict
+  | ActivationTimeout
+  | AgentPlatformConnectionError
 
 /** Events on their way to subscribers. */
 export interface Frame {
@@ -112,8 +117,15 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
     /** All sessions of the caller's tenant, by id, which is in the order of their creation. */
     readonly list: (caller: Caller) => Effect.Effect<ReadonlyArray<Session>, StoreBusy | StoreUnavailable>
     readonly get: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
-    /** Brings the session up, or joins whoever does. */
-    readonly start: (caller: Caller, sessionId: string) => Effect.Effect<Session, ActivationError>
+    /**
+     * Brings the session up, or joins whoever does. Secrets that are given take the place of all that it had, with the
+     * next instance that is brought up.
+     */
+    readonly start: (
+      caller: Caller,
+      sessionId: string,
+      secrets?: CreateSession["secrets"]
+    ) => Effect.Effect<Session, ActivationError>
     /** Stops the session's instance, ending its turns; one that is being brought up is given up. */
     readonly stop: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
     /** Stops the session, and removes it with its history. */
@@ -125,11 +137,7 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       subscriber: Subscriber
     ) => Effect.Effect<Subscription, LookupError, Scope.Scope>
     /** Begins a turn, bringing the session up first; answers the turn's id once the message is on its way. */
-    readonly send: (
-      caller: Caller,
-      sessionId: string,
-      content: string
-    ) => Effect.Effect<string, ActivationError | SessionConflict | SessionsBusy>
+    readonly send: (caller: Caller, sessionId: string, content: string) => Effect.Effect<string, ActivationError>
     /** Asks the agent to end a turn, the one at work where none is named; answers its id. */
     readonly interrupt: (
       caller: Caller,

@@ -377,6 +377,47 @@ describe("Sessions", () => {
     })
   )
 
+  it.scopedLive("a session whose secrets were lost is not brought up without them, unless that is asked for", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const first = yield* start
+      const secrets = { TOKEN: Redacted.make("t"), OTHER: Redacted.make("o") }
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo", secrets })
+      const { id: plain } = yield* first.sessions.create(alice, { agentType: "echo" })
+      expect(yield* first.sessions.start(alice, id)).not.toHaveProperty("missingSecrets")
+      yield* first.stop
+
+      const second = yield* start
+      const listed = yield* second.sessions.list(alice)
+      expect(listed.find(session => session.id === id)?.missingSecrets).toEqual(["TOKEN", "OTHER"])
+      expect(listed.find(session => session.id === plain)).not.toHaveProperty("missingSecrets")
+      const refused = {
+        _tag: "SessionConflict",
+        message: expect.stringContaining("restarted: TOKEN, OTHER. Give the session's secrets again")
+      }
+      const listener = yield* listen(second.sessions, id)
+      expect(yield* Effect.flip(second.sessions.start(alice, id))).toMatchObject(refused)
+      expect(yield* Effect.flip(second.sessions.send(alice, id, "hello"))).toMatchObject(refused)
+      expect(yield* Effect.flip(second.sessions.listFiles(alice, id, {}))).toMatchObject(refused)
+      expect(listener.events).toEqual([])
+      expect((yield* simulator.state).created).toBe(1)
+      yield* second.sessions.start(alice, plain)
+
+      const given = yield* second.sessions.start(alice, id, secrets)
+      expect(given).toMatchObject({ state: "active" })
+      expect(given).not.toHaveProperty("missingSecrets")
+      const { instances } = yield* simulator.state
+      expect(instances.find(({ id }) => id === given.instanceId)?.secretNames).toEqual(["TOKEN", "OTHER"])
+      yield* second.sessions.stop(alice, id)
+      yield* second.sessions.start(alice, id, {})
+      yield* second.stop
+      expect(JSON.stringify(yield* recordsOf(stored))).not.toContain("missing")
+
+      const third = yield* start
+      expect(yield* third.sessions.start(alice, id)).toMatchObject({ state: "active" })
+    })
+  )
+
   for (const inference of [true, false]) {
     it.scopedLive(`the title is ${inference ? "made up" : "the first words"} after the first turn`, () =>
       Effect.gen(function* () {

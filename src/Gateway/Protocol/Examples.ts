@@ -43,7 +43,7 @@ export const requests: { readonly [Type in RequestType]: Extract<RequestFrame, {
   },
   list_sessions: { type: "list_sessions", id },
   get_session: { type: "get_session", id, sessionId },
-  start_session: { type: "start_session", id, sessionId },
+  start_session: { type: "start_session", id, sessionId, secrets: { GIT_TOKEN: "a secret" } },
   stop_session: { type: "stop_session", id, sessionId },
   delete_session: { type: "delete_session", id, sessionId },
   subscribe: { type: "subscribe", id, sessionId, afterSeq: 6, epoch },

@@ -42,7 +42,10 @@ export const GetSession = request("get_session", "Asks for one session.", { sess
 
 /** Activates a session; answered once it is active. */
 export const StartSession = request("start_session", "Activates a session; answered once it is active.", {
-  sessionId: SessionId
+  sessionId: SessionId,
+  secrets: optional(
+    variables(Schema.Redacted(Schema.String), "Take the place of all secrets that the session had, from this start on.")
+  )
 })
 
 /** Stops a session's instance; answered once it is inactive. */

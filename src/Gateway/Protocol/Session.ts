@@ -1,5 +1,5 @@
 import { Schema } from "effect"
-import { Count, described, Epoch, Identifier, Name, SessionId, Timestamp } from "./Fields.ts"
+import { Count, described, Epoch, Identifier, Name, optional, SessionId, Timestamp } from "./Fields.ts"
 
 /** Where a session stands. */
 export const SessionState = Schema.Literal(
@@ -25,7 +25,10 @@ export const Session = Schema.Struct({
   createdAt: Timestamp,
   updatedAt: Timestamp,
   epoch: Epoch,
-  headSeq: described(Count, "The `seq` of the newest event; 0 where there is none.")
+  headSeq: described(Count, "The `seq` of the newest event; 0 where there is none."),
+  missingSecrets: optional(
+    described(Schema.Array(Schema.String), "Names of secrets that were lost; `start_session` has to give them again.")
+  )
 }).annotations({ identifier: "Session", description: "A session as clients see it." })
 
 /** A session as clients see it, and as it is stored. */

@@ -10,7 +10,7 @@ import type { Creation } from "./Creation.ts"
 import type { Errand } from "./Errand.ts"
 import type { Journal } from "./Journal.ts"
 import type { Link } from "./Link.ts"
-import { type SessionRecord, view } from "./SessionRecord.ts"
+import { missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
 import type { Settings } from "./Settings.ts"
 
 /** What all sessions share. */
@@ -78,8 +78,17 @@ export class Entity {
     return isRunning(this.journal.standing().state)
   }
 
+  /** Names of secrets that an instance would need and that were lost. */
+  get missingSecrets(): ReadonlyArray<string> {
+    return missingSecrets(this.record, this.secrets)
+  }
+
   /** What clients see. */
   view(): Session {
+    return withMissing(this.stored(), this.missingSecrets)
+  }
+
+  private stored(): Session {
     const { state, lease } = this.journal.standing()
     const { epoch, headSeq } = this.journal.history()
     // An instance that is still to be given back is nothing that a client could use.
@@ -89,11 +98,11 @@ export class Entity {
 
   /** The record as it is to be stored. */
   toRecord(): SessionRecord {
-    return { ...this.record, ...this.view() }
+    return { ...this.record, ...this.stored() }
   }
 
   /** Changes what the record holds beside the standing. */
-  amend(changes: Partial<Pick<SessionRecord, "title" | "titled">>): void {
+  amend(changes: Partial<Pick<SessionRecord, "title" | "titled" | "secretNames">>): void {
     this.record = { ...this.record, ...changes, updatedAt: this.shared.now() }
     this.shared.save(this)
   }

@@ -12,6 +12,7 @@ import * as Errand from "./Errand.ts"
 import { giveBack, makeWay, pause } from "./GiveBack.ts"
 import * as Ids from "./Ids.ts"
 import * as Link from "./Link.ts"
+import { lostSecrets } from "./SessionRecord.ts"
 
 const closeLink = (entity: Entity): Effect.Effect<void> =>
   Effect.suspend(() => {
@@ -78,12 +79,6 @@ const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
         Session.move({ ...standing, lease: { key, instanceId: null } }, "activate")
       )
     )
-    const lost = entity.record.secretNames.filter(name => !Object.hasOwn(entity.secrets, name))
-    if (lost.length > 0) {
-      yield* Effect.logWarning("A session is brought up without its secrets, which were lost in a restart").pipe(
-        Effect.annotateLogs({ session: entity.key, names: lost.join(", ") })
-      )
-    }
     yield* Effect.timeoutFail(bringUp(entity, key, isFirst), {
       duration: activationTimeout,
       onTimeout: () =>
@@ -155,6 +150,9 @@ export const ensureActive = (entity: Entity): Effect.Effect<Link.Link, Activatio
     if (shared.isClosing()) return Effect.fail(new SessionNotActive({ message: "The gateway is shutting down" }))
     if (errand?.kind === "deactivation") return Effect.zipRight(errand.over, ensureActive(entity))
     if (link !== undefined && entity.isRunning) return Effect.succeed(link)
+    // An agent that lacks what it was meant to have fails in ways that nobody could make sense of.
+    const missing = entity.missingSecrets
+    if (missing.length > 0) return Effect.fail(lostSecrets(missing))
     const activation = errand === undefined ? beginActivation(entity) : Effect.succeed(errand)
     return Effect.zipRight(
       Effect.flatMap(activation, ({ done }) => done),

@@ -26,7 +26,7 @@ import * as Lifecycle from "./Lifecycle.ts"
 import * as Loading from "./Loading.ts"
 import * as Records from "./Records.ts"
 import * as Secrets from "./Secrets.ts"
-import { encodeRecord, type SessionRecord, view } from "./SessionRecord.ts"
+import { encodeRecord, missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
 import type { Settings } from "./Settings.ts"
 import * as Talk from "./Talk.ts"
 import * as Titles from "./Titles.ts"
@@ -122,10 +122,25 @@ const make = (settings: Settings) =>
         Effect.forEach(all, record => {
           const known = loaded.peek(tenant, record.id)
           if (known !== undefined) return Effect.succeed(known.view())
-          return Effect.map(events.find(Loading.keyOf(tenant, record.id)), found => ({
-            ...view(record),
+          const key = Loading.keyOf(tenant, record.id)
+          return Effect.map(events.find(key), found => ({
+            ...withMissing(view(record), missingSecrets(record, secrets.get(key))),
             headSeq: Option.match(found, { onNone: () => record.headSeq, onSome: ({ headSeq }) => headSeq })
           }))
+        })
+      )
+
+    const start = (caller: Caller, sessionId: string, given: CreateSession["secrets"]) =>
+      withSession(caller, sessionId, entity =>
+        Effect.gen(function* () {
+          // One that is being deleted has no use for them, and nobody would ever forget them.
+          if (given !== undefined && !entity.isGoing) {
+            yield* secrets.put(entity.key, given)
+            entity.secrets = given
+            entity.amend({ secretNames: Object.keys(given) })
+          }
+          yield* Lifecycle.ensureActive(entity)
+          return entity.view()
         })
       )
 
@@ -203,8 +218,7 @@ const make = (settings: Settings) =>
       create,
       list,
       get: (caller, sessionId) => withSession(caller, sessionId, entity => Effect.sync(() => entity.view())),
-      start: (caller, sessionId) =>
-        withSession(caller, sessionId, entity => Effect.map(Lifecycle.ensureActive(entity), () => entity.view())),
+      start,
       stop: (caller, sessionId) =>
         withSession(caller, sessionId, entity =>
           Effect.map(Lifecycle.stop(entity, "the session was stopped"), () => entity.view())

@@ -19,16 +19,19 @@ export const make = () => {
 
   return {
     get: (session: string): Secrets => bySession.get(session)?.secrets ?? {},
+    /** In place of those that the session had. */
     put: (session: string, secrets: Secrets): Effect.Effect<void, SessionsBusy> =>
       Effect.suspend(() => {
         const size = Object.entries(secrets).reduce(
           (sum, [name, secret]) => sum + name.length + Redacted.value(secret).length,
           0
         )
-        if (size === 0) return Effect.void
-        if (total + size > most) {
+        const before = bySession.get(session)?.size ?? 0
+        if (size > before && total - before + size > most) {
           return new SessionsBusy({ message: "The gateway holds as many secrets as it takes on" })
         }
+        forget(session)
+        if (size === 0) return Effect.void
         bySession.set(session, { secrets, size })
         total += size
         return Effect.void

@@ -25,7 +25,11 @@ export const carryOut = (
     case "get_session":
       return Effect.map(sessions.get(caller, request.sessionId), session => ({ type: "session", id, session }))
     case "start_session":
-      return Effect.map(sessions.start(caller, request.sessionId), session => ({ type: "session", id, session }))
+      return Effect.map(sessions.start(caller, request.sessionId, request.secrets), session => ({
+        type: "session",
+        id,
+        session
+      }))
     case "stop_session":
       return Effect.map(sessions.stop(caller, request.sessionId), session => ({ type: "session", id, session }))
     case "delete_session":
