@@ -255,6 +255,27 @@ describe("Hostile clients", () => {
     })
   )
 
+  it.scoped("a client that does not read is told so, not that it is idle, and finds everything before that", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make({ socket: { unsentBytes: 64 * 1024 }, stored: ample })
+      const { url } = yield* start
+      const { client, sessionId } = yield* honest(url)
+      const silent = yield* connect(url)
+      yield* silent.get("subscribed", { type: "subscribe", sessionId })
+      silent.socket.pause()
+      yield* completeTurn(client, sessionId, "/long 25000")
+      // Pings would have gone unanswered for longer than is allowed by now.
+      yield* pass("29 seconds", "1 second")
+      expect(silent.isOpen()).toBe(true)
+      yield* pass("3 seconds", "1 second")
+      silent.socket.resume()
+      expect(yield* silent.closed).toEqual({ code: 4008, reason: "slow_consumer" })
+      const seqs = silent.events(sessionId).map(({ seq }) => seq)
+      expect(seqs).toEqual(seqs.map((_, index) => index + 1))
+      expect(seqs.length).toBeLessThan(client.events(sessionId).length)
+    })
+  )
+
   it.scoped("a slow client that catches up again misses nothing", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ socket: { unsentBytes: 16 * 1024 }, stored: ample })
