@@ -151,6 +151,34 @@ describe("requests", () => {
     expect(refusal(nested(500_000))?.message).toBe("Invalid request: the frame is not a JSON object")
   })
 
+  it("refuses half of a surrogate pair wherever it stands, and takes whole ones however they are written", () => {
+    const create = (fields: string) => `{"type":"create_session","id":"1",${fields}}`
+    const cases = {
+      agentType: create('"agentType":"a\\ud83d"'),
+      title: create('"agentType":"a","title":"\\uDE00\\uD83D"'),
+      "environment.A": create('"agentType":"a","environment":{"A":"x\\udfff"}'),
+      "secrets.A": create('"agentType":"a","secrets":{"A":"s3cr3t\\ud800"}'),
+      "deployment.list.1.at": create('"agentType":"a","deployment":{"list":[1,{"at":"\\ud800"}]}'),
+      "deployment.\ufffd": create('"agentType":"a","deployment":{"\\ud800":1}'),
+      content: '{"type":"send_message","id":"1","sessionId":"s","content":"\\ud83d \\ude00"}',
+      answer: answerFrame('"\\udc00"'),
+      requestId: '{"type":"answer","id":"1","sessionId":"s","requestId":"\\udc00","answer":1}',
+      path: '{"type":"read_file","id":"1","sessionId":"s","path":"a/\\udc00"}',
+      epoch: '{"type":"subscribe","id":"1","sessionId":"s","epoch":"\\udc00"}'
+    }
+    for (const [place, text] of Object.entries(cases)) {
+      expect(refusal(text)).toMatchObject({
+        id: "1",
+        code: "bad_request",
+        message: `Invalid request: ${place}: must be Unicode, and has half of a surrogate pair`
+      })
+    }
+    expect(refusal('{"type":"ping","id":"\\ud800"}')?.code).toBe("bad_request")
+    for (const whole of ["\\ud83d\\ude00", "\\uD83D\\uDE00", "😀", "\\\\ud83d", "\\ufffd"]) {
+      expect(refusal(answerFrame(`"${whole}"`)), whole).toBeUndefined()
+    }
+  })
+
   it("ignores members that it does not know", () => {
     const request = Protocol.decodeRequest('{"type":"ping","id":"1","colour":"red","__proto__":{"id":"2"}}')
     expect(Either.getOrThrow(request)).toStrictEqual({ type: "ping", id: "1" })

@@ -8,6 +8,7 @@ import { RequestId } from "./Fields.ts"
 import { isTextWithinDepth } from "./Json.ts"
 import { frameBytes, jsonDepth } from "./Limits.ts"
 import { Request, type RequestFrame, requestTypes } from "./Request.ts"
+import { illFormedAt, mayBeIllFormed } from "./Unicode.ts"
 
 /** A frame that is no request; `message` says what is wrong, in words for the client. */
 export class ProtocolError extends Schema.TaggedError<ProtocolError>()("ProtocolError", {
@@ -63,6 +64,13 @@ export const decodeRequest = (text: string): Either.Either<Request, ProtocolErro
   }
   const wrongType = problemOfType(frame.type)
   if (wrongType !== undefined) return refuse(`Invalid request: ${wrongType}`, id)
+  const illFormed = mayBeIllFormed(text) ? illFormedAt(frame) : undefined
+  if (illFormed !== undefined) {
+    return refuse(
+      `Invalid request: ${shorten(illFormed.join("."))}: must be Unicode, and has half of a surrogate pair`,
+      id
+    )
+  }
   const decoded = readRequest(frame)
   return Either.isRight(decoded)
     ? Either.right(decoded.right)
