@@ -11,6 +11,7 @@ import * as GroupCommit from "../GroupCommit.ts"
 import * as Outage from "../Outage.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./SessionEvents/Messages.ts"
 import { open } from "./SessionEvents/Opening.ts"
+import { type PackedReply, packRequest, unpackReply } from "./SessionEvents/Packing.ts"
 import { Reader } from "./SessionEvents/Reader.ts"
 import type { ThreadData } from "./SessionEvents/Thread.ts"
 import { Writer } from "./SessionEvents/Writer.ts"
@@ -41,7 +42,10 @@ const makePort = (options: Options, data: ThreadData) => {
   const onReply = (): void => {}
   return options.writer === "inline"
     ? WriterPort.inline<EventRequest, EventReply>(() => new Writer(data.file, data.retention), onReply)
-    : WriterPort.thread<EventRequest, EventReply>(() => startThread(data), onReply)
+    : WriterPort.thread<EventRequest, EventReply, PackedReply>(() => startThread(data), onReply, {
+        pack: packRequest,
+        unpack: unpackReply
+      })
 }
 
 const weigh = (write: EventWrite): GroupCommit.Weight => ({

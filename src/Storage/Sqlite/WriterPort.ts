@@ -137,7 +137,7 @@ export const makeThread = (
   { file, onReply }: Options,
   startThread: (data: ThreadData) => Worker = startFromFile
 ): Effect.Effect<WriterPort, never, Scope.Scope> =>
-  packedThread<Request, Reply, PackedReply>(() => startThread({ file }), onReply, {
+  thread<Request, Reply, PackedReply>(() => startThread({ file }), onReply, {
     pack: packRequest,
     unpack: unpackReply
   })
@@ -148,16 +148,8 @@ interface Packing<Req, Rep, Packed> {
   readonly unpack: (packed: Packed) => Rep | Away
 }
 
-const unpacked = { pack: <A>(request: A) => request, unpack: <A>(reply: A) => reply }
-
 /** Any writer in a thread of its own. When that dies, what is in flight fails, and another is started. */
-export const thread = <Req extends Asked, Rep>(
-  startThread: () => Worker,
-  onReply: (reply: Rep | Away) => void
-): Effect.Effect<WriterPort<Req, Rep>, never, Scope.Scope> =>
-  packedThread<Req, Rep, Rep>(startThread, onReply, unpacked)
-
-const packedThread = <Req extends Asked, Rep, Packed>(
+export const thread = <Req extends Asked, Rep, Packed>(
   startThread: () => Worker,
   onReply: (reply: Rep | Away) => void,
   { pack, unpack }: Packing<Req, Rep, Packed>

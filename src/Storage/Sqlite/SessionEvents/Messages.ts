@@ -16,7 +16,7 @@ export type EventRequest =
   /** Opens the file. */
   | { readonly kind: "probe" }
 
-/** What became of one write of a group. */
+/** What became of one write of a group; only what was opened tells of its history. */
 export type EventOutcome =
   | { readonly _tag: "Stored"; readonly history: History | undefined }
   | { readonly _tag: "OutOfStep"; readonly headSeq: number | null }

@@ -4,8 +4,7 @@
  */
 import { parentPort, workerData } from "node:worker_threads"
 import type { Retention } from "../../../Gateway/SessionEvents.ts"
-import type { Close } from "../Messages.ts"
-import type { EventRequest } from "./Messages.ts"
+import { type PackedRequest, packReply, unpackRequest } from "./Packing.ts"
 import { Writer } from "./Writer.ts"
 
 /** What the thread is started with. */
@@ -18,6 +17,6 @@ export interface ThreadData {
 const { file, retention } = workerData as ThreadData
 const writer = new Writer(file, retention)
 
-parentPort?.on("message", (request: EventRequest | Close) => {
-  parentPort?.postMessage({ kind: request.kind, reply: writer.handle(request) })
+parentPort?.on("message", (request: PackedRequest) => {
+  parentPort?.postMessage({ kind: request.kind, reply: packReply(writer.handle(unpackRequest(request))) })
 })

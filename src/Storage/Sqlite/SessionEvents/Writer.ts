@@ -91,7 +91,7 @@ class Connection {
     }
     if (trimmedSeq > row.trimmedSeq) this.statements.drop.run(row.id, trimmedSeq)
     this.statements.update.run(headSeq, trimmedSeq, bytes, bookmark, row.id)
-    return { _tag: "Stored", history: { epoch, headSeq, trimmedSeq, bookmark } }
+    return { _tag: "Stored", history: undefined }
   }
 
   /** The oldest events of a history that are more than may be kept. */
