@@ -2,20 +2,21 @@
  * The connection to a running agent instance: it outlives the sockets that carry it, as long as the instance lives.
  */
 import {
-  type Chunk,
+  Chunk,
   Clock,
   Duration,
   Effect,
   Either,
   ExecutionStrategy,
   Exit,
-  Mailbox,
   Metric,
+  Option,
   PubSub,
   Schedule,
   Scope,
   Stream
 } from "effect"
+import { Handover, type Taken } from "./Handover.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 import * as RetryPolicy from "./RetryPolicy.ts"
@@ -37,8 +38,8 @@ export interface InstanceConnection<E> {
    * refuses the connection for good. A consumer that does not take stops the reading from the network.
    */
   readonly events: Stream.Stream<PlatformEvent.PlatformEvent, E>
-  /** The same without a stream: what has come, at least one event unless it is over, and whether it is. */
-  readonly take: Effect.Effect<readonly [events: Chunk.Chunk<PlatformEvent.PlatformEvent>, isOver: boolean], E>
+  /** The same without a stream, which costs more than many an event. */
+  readonly take: Effect.Effect<Taken<PlatformEvent.PlatformEvent>, E>
   readonly state: Effect.Effect<ConnectionState>
   /** The state at present and its changes; a slow watcher may miss some between, never the last one. */
   readonly states: Stream.Stream<ConnectionState>
@@ -108,7 +109,7 @@ export const make = (
     const scope = yield* Effect.scope
     // Made first and so closed last: nobody is to take the end of the sockets at the scope's end for a loss.
     const sockets = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-    const events = yield* Mailbox.make<PlatformEvent.PlatformEvent, UpstreamFailure>(waitingEvents)
+    const events = new Handover<PlatformEvent.PlatformEvent, UpstreamFailure>(waitingEvents)
     // A watcher who falls behind loses the oldest states first.
     const changes = yield* PubSub.sliding<ConnectionState>(8)
     const connected = yield* Effect.makeLatch(true)
@@ -128,7 +129,11 @@ export const make = (
         return Effect.zipRight(gate, Effect.asVoid(PubSub.publish(changes, next)))
       })
 
-    const end = (exit: Exit.Exit<void, UpstreamFailure>) => Effect.zipRight(become("closed"), events.done(exit))
+    const end = (exit: Exit.Exit<void, UpstreamFailure>) =>
+      Effect.zipRight(
+        become("closed"),
+        Effect.sync(() => events.unsafeEnd(exit))
+      )
     yield* Effect.addFinalizer(() => end(Exit.void))
 
     const dial = (again: boolean) =>
@@ -164,7 +169,7 @@ export const make = (
         progress.any = true
         if (skips) return Effect.void
         offering = true
-        return Effect.map(events.offer(event), () => {
+        return Effect.map(events.give(event), () => {
           offering = false
           lastId = event.id ?? lastId
           isOver = lastTypes.has(event.type)
@@ -259,7 +264,13 @@ export const make = (
             onTimeout: () => failure("timeout", `No connection to the instance within ${Duration.format(sendLimit)}`)
           })
         ),
-      events: Mailbox.toStream(events),
+      events: Stream.repeatEffectChunkOption(
+        Effect.matchEffect(events.takeAll, {
+          onFailure: error => Effect.fail(Option.some(error)),
+          onSuccess: ([values, isOver]) =>
+            isOver ? Effect.fail(Option.none()) : Effect.succeed(Chunk.unsafeFromArray(values))
+        })
+      ),
       take: events.takeAll,
       state: Effect.sync(() => state),
       states: Stream.unwrapScoped(

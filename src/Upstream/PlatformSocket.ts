@@ -2,9 +2,10 @@
  * WebSockets to the agent platform: a port, so that what is built on it can be tested without a network.
  */
 import type { ClientRequest, IncomingMessage } from "node:http"
-import { Context, Duration, Effect, Exit, Layer, Mailbox, Schema, type Scope } from "effect"
+import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effect"
 import WebSocket from "ws"
 import { reasonOf } from "./Exchange.ts"
+import { Handover } from "./Handover.ts"
 
 /** The connection could not be opened. */
 export class SocketRefused extends Schema.TaggedError<SocketRefused>()("SocketRefused", {
@@ -72,7 +73,7 @@ const closing = Duration.seconds(1)
 const tooLargeCode = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH"
 
 /** Frames on their way from a socket to their taker; a full one stops the reading. */
-const inbox = (socket: WebSocket, mailbox: Mailbox.Mailbox<string, SocketClosed>, limits: Limits) => {
+const inbox = (socket: WebSocket, received: Handover<string, SocketClosed>, limits: Limits) => {
   let [frames, characters, heard, tooLarge] = [0, 0, 0, false]
   const isAbove = (share: number): boolean =>
     frames >= limits.waitingFrames * share || characters >= limits.waitingCharacters * share
@@ -86,7 +87,7 @@ const inbox = (socket: WebSocket, mailbox: Mailbox.Mailbox<string, SocketClosed>
     const text = data.toString("utf8")
     frames++
     characters += text.length
-    mailbox.unsafeOffer(text)
+    received.unsafeGive(text)
     if (isAbove(1)) socket.pause()
   })
   socket.on("error", (error: Error) => {
@@ -95,10 +96,10 @@ const inbox = (socket: WebSocket, mailbox: Mailbox.Mailbox<string, SocketClosed>
   socket.on("close", (code, reason) => {
     const why = tooLarge ? `a frame is longer than ${limits.frameBytes} bytes` : reason.toString("utf8")
     const message = `The connection to the agent platform has ended (${code}${why === "" ? "" : `: ${why}`})`
-    mailbox.unsafeDone(Exit.fail(new SocketClosed({ code, tooLarge, message })))
+    received.unsafeEnd(Exit.fail(new SocketClosed({ code, tooLarge, message })))
   })
   const take = Effect.map(
-    Effect.catchTag(mailbox.take, "NoSuchElementException", error => Effect.die(error)),
+    Effect.catchTag(received.take, "NoSuchElementException", error => Effect.die(error)),
     text => {
       frames--
       characters -= text.length
@@ -159,7 +160,7 @@ const close = (socket: WebSocket): Effect.Effect<void> =>
 export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSocket> => ({
   open: (url, headers) =>
     Effect.gen(function* () {
-      const mailbox = yield* Mailbox.make<string, SocketClosed>()
+      const received = new Handover<string, SocketClosed>()
       const socket = yield* Effect.acquireRelease(
         Effect.sync(
           () =>
@@ -173,7 +174,7 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
         close
       )
       // Frames may come along with the answer to the handshake, so listening begins before it.
-      const { take, heard } = inbox(socket, mailbox, limits)
+      const { take, heard } = inbox(socket, received, limits)
       yield* Effect.onError(opened(socket), () => Effect.sync(() => socket.terminate()))
       const isClosed = (): boolean => socket.readyState !== WebSocket.OPEN
       return {

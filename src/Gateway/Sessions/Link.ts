@@ -1,4 +1,4 @@
-import { Chunk, type Context, Duration, Effect, Exit, Fiber, Scope, Stream } from "effect"
+import { type Context, Duration, Effect, Exit, Fiber, Scope, Stream } from "effect"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { PlatformEvent, PlatformFrame } from "../../Upstream/PlatformEvent.ts"
@@ -82,7 +82,7 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
 
     const hear: Effect.Effect<void, AgentPlatformConnectionError> = Effect.flatMap(
       connection.take,
-      ([events, isOver]) => Effect.zipRight(take(Chunk.toReadonlyArray(events)), isOver ? Effect.void : hear)
+      ([events, isOver]) => Effect.zipRight(take(events), isOver ? Effect.void : hear)
     )
 
     /** Fails with why the instance counts as lost. */

@@ -95,7 +95,8 @@ export const inline = <Req extends Asked, Rep>(
 
 /** Requests that were sent to the thread, and who waits for the answers. */
 class Inbox<Rep> {
-  private readonly asked = new Map<string, Array<Respond<Rep>>>()
+  // A kind stays once it was asked for: a map with entries that come and go keeps alive whoever asked.
+  private readonly asked = new Map<string, Array<Respond<Rep>> | undefined>()
 
   /** Whether the request is to be sent; otherwise it has its answer, or will share one. */
   admit(kind: string, respond: Respond<Rep>): boolean {
@@ -111,7 +112,7 @@ class Inbox<Rep> {
 
   answer(kind: string, reply: Rep | Away): void {
     const responds = this.asked.get(kind) ?? []
-    this.asked.delete(kind)
+    this.asked.set(kind, undefined)
     for (const respond of responds) respond(reply)
   }
 
