@@ -600,9 +600,13 @@ describe("Instances of sessions", () => {
 
   it.scoped("those that are owed are stopped beside the running one, once the platform does that again", () =>
     Effect.gen(function* () {
-      const { simulator, start } = yield* make()
+      const { simulator, start, stored } = yield* make()
       const { sessions } = yield* start
       const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const bookmark = Effect.map(
+        Effect.flatten(Context.get(stored, SessionEvents).find(`acme/${id}`)),
+        history => history.bookmark
+      )
       const fault = yield* simulator.inject({ operation: "stop", fault: { kind: "status", status: 500 } })
       for (let i = 0; i < 3; i++) {
         yield* sessions.start(alice, id)
@@ -610,11 +614,13 @@ describe("Instances of sessions", () => {
       }
       const { instanceId } = yield* sessions.start(alice, id)
       expect((yield* simulator.state).instances).toHaveLength(4)
+      expect(yield* bookmark).toContain("debts")
       yield* simulator.remove(fault)
       yield* pass("30 seconds", "1 second")
       yield* simulator.awaitState(({ instances }) => instances.length === 1)
       expect((yield* simulator.state).instances.map(({ id }) => id)).toEqual([instanceId])
       expect(yield* sessions.get(alice, id)).toMatchObject({ state: "active", instanceId })
+      expect(yield* bookmark).not.toContain("debts")
     })
   )
 })

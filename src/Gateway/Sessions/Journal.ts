@@ -48,6 +48,10 @@ const patience = Schedule.exponential(firstDelay).pipe(
   Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
 )
 
+/** Whether two standings share all that a bookmark is made of. */
+const isMarkedAlike = (a: Standing, b: Standing): boolean =>
+  a.lease === b.lease && a.debts === b.debts && a.turns === b.turns
+
 export const make = (options: Options): Effect.Effect<Journal> =>
   Effect.gen(function* () {
     const { events, session, sessionId, onStep } = options
@@ -62,7 +66,7 @@ export const make = (options: Options): Effect.Effect<Journal> =>
 
     /** The bookmark of a standing, which most steps, such as a piece of text, leave as it is. */
     const bookmarkOf = (standing: Standing): string | null => {
-      if (marked?.standing.lease !== standing.lease || marked.standing.turns !== standing.turns) {
+      if (marked === undefined || !isMarkedAlike(marked.standing, standing)) {
         marked = { standing, bookmark: toBookmark(standing) }
       }
       return marked.bookmark
