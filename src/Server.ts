@@ -23,6 +23,7 @@ import * as FeedMetrics from "./Observability/FeedMetrics.ts"
 import * as Metrics from "./Observability/Metrics.ts"
 import * as RequestMetrics from "./Observability/RequestMetrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
+import * as YoungGeneration from "./Runtime/YoungGeneration.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
 import * as SessionEvents from "./Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "./Storage/Sqlite.ts"
@@ -88,6 +89,7 @@ const announce = (configuration: Configuration) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const { address } = yield* NodeServer.NodeServer
+      yield* Effect.sync(YoungGeneration.release)
       yield* Effect.forEach(configuration.warnings, warning => Effect.logWarning(warning), { discard: true })
       if (configuration.devMode) {
         yield* Console.log(banner(baseUrl(address), shownKey(configuration)))

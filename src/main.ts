@@ -1,8 +1,13 @@
 #!/usr/bin/env node
 import "./Runtime/Pretenuring.ts"
-import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { main, teardown } from "./Cli.ts"
-import * as FiberRoots from "./Runtime/FiberRoots.ts"
+import * as YoungGeneration from "./Runtime/YoungGeneration.ts"
 
+YoungGeneration.hold()
+// What a module imports statically is loaded before any of it runs, and loading is what the young generation grows by.
+const [{ runMain }, { main, teardown }, FiberRoots] = await Promise.all([
+  import("@effect/platform-node/NodeRuntime"),
+  import("./Cli.ts"),
+  import("./Runtime/FiberRoots.ts")
+])
 FiberRoots.install()
-NodeRuntime.runMain(main(process.argv.slice(2)), { disableErrorReporting: true, disablePrettyLogger: true, teardown })
+runMain(main(process.argv.slice(2)), { disableErrorReporting: true, disablePrettyLogger: true, teardown })

@@ -1,9 +1,9 @@
 /**
  * The histories of sessions in one SQLite database: reads on the main thread, writes of all sessions in groups on a
- * thread of their own.
+ * thread of their own, which the first of them starts.
  */
 import { Worker } from "node:worker_threads"
-import { Clock, type Context, Duration, Effect, Either, Layer, Option, type Scope } from "effect"
+import { Clock, type Context, Duration, Effect, Either, Layer, Option, Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import { type Retention as Bounds, type History, OutOfStep, SessionEvents } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
@@ -48,6 +48,17 @@ const makePort = (options: Options, data: ThreadData) => {
       })
 }
 
+/** Makes sure that the database can be written. */
+const probe = ({ file, retention }: ThreadData): Effect.Effect<void, StoreRefused> =>
+  Effect.suspend(() => {
+    const writer = new Writer(file, retention)
+    const reply = writer.handle({ kind: "probe" })
+    writer.handle({ kind: "close" })
+    return reply._tag === "Done"
+      ? Effect.void
+      : new StoreRefused({ file, reason: `cannot be opened for writing (${reply.reason})` })
+  })
+
 const weigh = (write: EventWrite): GroupCommit.Weight => ({
   operations: write.op === "append" ? write.texts.length + 1 : 1,
   bytes: write.op === "append" ? write.texts.reduce((sum, text) => sum + text.length, 64) : 64
@@ -70,19 +81,21 @@ const outcomeOf =
 export const make = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const file = yield* open(options.directory)
-    const port = yield* makePort(options, { file, retention: options.retention ?? Retention.defaults })
+    const data: ThreadData = { file, retention: options.retention ?? Retention.defaults }
+    yield* probe(data)
+    const scope = yield* Effect.scope
+    // A thread takes 10 MiB and 45 ms: a service without sessions never starts it.
+    const port = yield* Effect.cached(Effect.uninterruptible(Scope.extend(makePort(options, data), scope)))
     const reader = yield* Effect.acquireRelease(
       Effect.sync(() => new Reader(file)),
       reader => Effect.sync(() => reader.close())
     )
     const ask = (request: EventRequest) =>
-      Effect.flatMap(port.send(request), reply =>
-        reply._tag === "Done" ? Effect.succeed(reply) : new StoreUnavailable({ reason: reply.reason })
+      Effect.flatMap(port, ({ send }) => send(request)).pipe(
+        Effect.flatMap(reply =>
+          reply._tag === "Done" ? Effect.succeed(reply) : new StoreUnavailable({ reason: reply.reason })
+        )
       )
-    yield* Effect.mapError(
-      ask({ kind: "probe" }),
-      ({ reason }) => new StoreRefused({ file, reason: `cannot be opened for writing (${reason})` })
-    )
     const group = yield* GroupCommit.make<EventWrite, History | undefined, OutOfStep | StoreUnavailable>({
       commit: writes =>
         Effect.map(ask({ kind: "commit", writes }), ({ outcomes }) =>
@@ -126,7 +139,12 @@ export const make = (options: Options): Effect.Effect<Context.Tag.Service<Sessio
       read: (session, after, limit) => Effect.map(reader.page(session, after, limit), Option.fromNullable),
       remove: session => Effect.asVoid(submit({ op: "remove", session })),
       unfinished: reader.unfinished,
-      trim: age => Effect.flatMap(Clock.currentTimeMillis, now => trim(now - Duration.toMillis(age)))
+      trim: age =>
+        Effect.gen(function* () {
+          const before = (yield* Clock.currentTimeMillis) - Duration.toMillis(age)
+          const oldest = yield* reader.oldest
+          return oldest === undefined || oldest >= before ? 0 : yield* trim(before)
+        })
     })
   })
 

@@ -50,6 +50,11 @@ export class Reader {
     return this.read(({ unfinished }) => unfinished.all())
   }
 
+  /** When the oldest event was made, in epoch milliseconds; `undefined` where there is none. */
+  get oldest(): Effect.Effect<number | undefined, StoreUnavailable> {
+    return this.read(({ oldest }) => oldest.get())
+  }
+
   close(): void {
     this.opened?.db.close()
     this.opened = undefined
@@ -102,5 +107,6 @@ const prepare = (db: Database.Database) => ({
   page: db.prepare<[number, number, number], StoredEvent>(
     "SELECT seq, text FROM events WHERE history = ? AND seq > ? ORDER BY seq LIMIT ?"
   ),
-  unfinished: db.prepare<[], Unfinished>("SELECT session, bookmark FROM histories WHERE bookmark IS NOT NULL")
+  unfinished: db.prepare<[], Unfinished>("SELECT session, bookmark FROM histories WHERE bookmark IS NOT NULL"),
+  oldest: db.prepare<[], number>("SELECT timestamp FROM events ORDER BY id LIMIT 1").pluck()
 })
