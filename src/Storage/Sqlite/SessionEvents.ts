@@ -9,6 +9,8 @@ import { type Retention as Bounds, type History, OutOfStep, SessionEvents } from
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as GroupCommit from "../GroupCommit.ts"
 import * as Outage from "../Outage.ts"
+import type { Lock } from "./Lock.ts"
+import { filesIn } from "./SessionEvents/File.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./SessionEvents/Messages.ts"
 import { open } from "./SessionEvents/Opening.ts"
 import { type PackedReply, packRequest, unpackReply } from "./SessionEvents/Packing.ts"
@@ -38,15 +40,28 @@ const startThread = (data: ThreadData): Worker => {
   return new Worker(new URL(entry, import.meta.url), { workerData: data, execArgv: [], name: "session-events" })
 }
 
-const makePort = (options: Options, data: ThreadData) => {
-  const onReply = (): void => {}
-  return options.writer === "inline"
+/** The way to the writer, with the reader kept off files that have been replaced. */
+const makePort = (options: Options, data: ThreadData, lock: Lock, reader: Reader) =>
+  Effect.gen(function* () {
+    const port: WriterPort.WriterPort<EventRequest, EventReply> = yield* startWriter(options, data, reply => {
+      if (reply._tag !== "Away" || reply.obstacle !== "replaced") return
+      reader.close()
+      // What stands there now may be another process's, if it took the lock's file along.
+      if (lock.isHeld()) port.post({ kind: "reopen" }, () => {})
+    })
+    // What the reader has open may have been replaced before there was a writer to notice.
+    yield* Effect.sync(() => reader.close())
+    const lost = `${filesIn(options.directory).lock} was taken from this process and cannot be locked anew`
+    return WriterPort.guard(port, lock.isHeld, lost)
+  })
+
+const startWriter = (options: Options, data: ThreadData, onReply: (reply: EventReply) => void) =>
+  options.writer === "inline"
     ? WriterPort.inline<EventRequest, EventReply>(() => new Writer(data.file, data.retention), onReply)
     : WriterPort.thread<EventRequest, EventReply, PackedReply>(() => startThread(data), onReply, {
         pack: packRequest,
         unpack: unpackReply
       })
-}
 
 /** Makes sure that the database can be written. */
 const probe = ({ file, retention }: ThreadData): Effect.Effect<void, StoreRefused> =>
@@ -80,15 +95,17 @@ const outcomeOf =
 /** The histories in a directory, which belong to it until the scope closes. */
 export const make = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const file = yield* open(options.directory)
+    const { file, lock } = yield* open(options.directory)
     const data: ThreadData = { file, retention: options.retention ?? Retention.defaults }
     yield* probe(data)
     const scope = yield* Effect.scope
-    // A thread takes 10 MiB and 45 ms: a service without sessions never starts it.
-    const port = yield* Effect.cached(Effect.uninterruptible(Scope.extend(makePort(options, data), scope)))
     const reader = yield* Effect.acquireRelease(
       Effect.sync(() => new Reader(file)),
       reader => Effect.sync(() => reader.close())
+    )
+    // A thread takes 10 MiB and 45 ms: a service without sessions never starts it.
+    const port = yield* Effect.cached(
+      Effect.uninterruptible(Scope.extend(makePort(options, data, lock, reader), scope))
     )
     const ask = (request: EventRequest) =>
       Effect.flatMap(port, ({ send }) => send(request)).pipe(

@@ -1,7 +1,7 @@
 /**
  * The database file: its names, what marks it as ours, and whether it still lies where it was opened.
  */
-import { statSync } from "node:fs"
+import { renameSync, statSync } from "node:fs"
 import { join } from "node:path"
 
 /** `CWKV`, in the header of every database of this store (PRAGMA application_id). */
@@ -43,4 +43,32 @@ export class Away extends Error {
   ) {
     super(message)
   }
+}
+
+/** Which files were opened, to notice when others stand in their place. */
+export interface Place {
+  readonly databaseId: string | undefined
+  readonly logId: string | undefined
+}
+
+/** The files that bear a database's names now. */
+export const placeOf = (file: string): Place => ({ databaseId: identityOf(file), logId: identityOf(`${file}-wal`) })
+
+/** Throws where the open files are no longer those that bear their names: a commit there would be lost. */
+export const checkPlace = (file: string, { databaseId, logId }: Place): void => {
+  const now = identityOf(file)
+  if (now === undefined) throw new Away(`${file} is missing`, "missing")
+  if (now !== databaseId) throw new Away(`another file stands in the place of ${file}`, "replaced")
+  if (identityOf(`${file}-wal`) !== logId) throw new Away(`${file}-wal is missing or replaced`, "replaced")
+}
+
+/**
+ * Puts the log of a database away that has been replaced, once that is closed: SQLite would take it for the new one's,
+ * and spoil it.
+ */
+export const setAside = (file: string, { databaseId, logId }: Place): void => {
+  const log = `${file}-wal`
+  if (identityOf(file) === databaseId || identityOf(log) !== logId) return
+  const stat = statSync(log, { throwIfNoEntry: false })
+  if (stat !== undefined && stat.size > 0) renameSync(log, `${log}.orphan`)
 }

@@ -1,10 +1,9 @@
-import { renameSync, statSync } from "node:fs"
 import Database from "better-sqlite3"
 import * as Either from "effect/Either"
 import { expiryActor } from "../../Kv/Names.ts"
 import { plan, type Step, type Write } from "../../Kv/Write.ts"
 import type { Outcome, Reply, Request } from "./Messages.ts"
-import { Away, identityOf, type Obstacle } from "./StoreFile.ts"
+import { Away, identityOf, type Obstacle, setAside } from "./StoreFile.ts"
 import { WriterConnection } from "./WriterConnection.ts"
 
 /** Errors after which the connection can be used as it is: the transaction is gone, and nothing else. */
@@ -200,14 +199,6 @@ export class Writer {
     this.connection = undefined
     return { _tag: "Done", outcomes: [], count: 0, lastSeq: 0, databaseId: undefined }
   }
-}
-
-/** SQLite would take the log of the old file for that of the new one, and spoil it. */
-const setAside = (file: string, old: WriterConnection): void => {
-  const log = `${file}-wal`
-  if (identityOf(file) === old.databaseId || identityOf(log) !== old.logId) return
-  const stat = statSync(log, { throwIfNoEntry: false })
-  if (stat !== undefined && stat.size > 0) renameSync(log, `${log}.orphan`)
 }
 
 const done = (

@@ -2,7 +2,7 @@ import Database from "better-sqlite3"
 import type { StoredChange } from "../../Kv/Change.ts"
 import { tenantOf } from "../../Kv/Names.ts"
 import type { KeyState, Step } from "../../Kv/Write.ts"
-import { Away, applicationId, identityOf, schemaVersion } from "./StoreFile.ts"
+import { Away, applicationId, checkPlace, identityOf, schemaVersion } from "./StoreFile.ts"
 
 interface Tail {
   readonly seq: number
@@ -51,14 +51,9 @@ export class WriterConnection {
     }
   }
 
-  /** Throws where the open files are no longer those that bear their names: a commit there would be lost. */
+  /** Throws where the open files are no longer those that bear their names. */
   checkPlace(): void {
-    const databaseId = identityOf(this.file)
-    if (databaseId === undefined) throw new Away(`${this.file} is missing`, "missing")
-    if (databaseId !== this.databaseId) throw new Away(`another file stands in the place of ${this.file}`, "replaced")
-    if (identityOf(`${this.file}-wal`) !== this.logId) {
-      throw new Away(`${this.file}-wal is missing or replaced`, "replaced")
-    }
+    checkPlace(this.file, this)
   }
 
   /** The end of the log. */

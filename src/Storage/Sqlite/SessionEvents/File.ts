@@ -26,6 +26,7 @@ export const openForWriting = (file: string): Database.Database => {
   const db = new Database(file, { fileMustExist: true, timeout: 250 })
   try {
     if (db.pragma("application_id", { simple: true }) !== applicationId) throw new Error(`${file} is not ours`)
+    if (db.pragma("user_version", { simple: true }) !== schemaVersion) throw new Error(`${file} has another schema`)
     if (db.pragma("journal_mode = WAL", { simple: true }) !== "wal") throw new Error(`${file} cannot be in WAL mode`)
     db.pragma("synchronous = FULL")
     db.pragma("wal_autocheckpoint = 1000")

@@ -15,6 +15,8 @@ export type EventRequest =
   | { readonly kind: "trim"; readonly before: number; readonly limit: number }
   /** Opens the file. */
   | { readonly kind: "probe" }
+  /** Opens what now stands in the file's place. */
+  | { readonly kind: "reopen" }
 
 /** What became of one write of a group; only what was opened tells of its history. */
 export type EventOutcome =

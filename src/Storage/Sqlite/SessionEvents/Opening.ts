@@ -76,14 +76,16 @@ const attempt = <A>(file: string, body: () => A): Effect.Effect<A, StoreRefused>
       new StoreRefused({ file, reason: `cannot be opened (${error instanceof Error ? error.message : String(error)})` })
   })
 
-/** Takes the lock of a directory's histories and makes sure that their database is there and ours; tells its file. */
-export const open = (directory: string): Effect.Effect<string, StoreRefused, Scope.Scope> =>
+/** Takes the lock of a directory's histories and makes sure that their database is there and ours. */
+export const open = (
+  directory: string
+): Effect.Effect<{ readonly file: string; readonly lock: Lock.Lock }, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const { database, lock } = filesIn(directory)
+    const { database, lock: lockFile } = filesIn(directory)
     yield* attempt(directory, () => makeDirectory(directory))
-    yield* Lock.acquire(lock)
+    const lock = yield* Lock.acquire(lockFile)
     const problem = yield* attempt(database, () => problemOf(database))
     if (problem !== undefined) return yield* new StoreRefused({ file: database, reason: problem })
     yield* attempt(database, () => create(database))
-    return database
+    return { file: database, lock }
   })

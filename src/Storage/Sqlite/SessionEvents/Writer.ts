@@ -1,6 +1,7 @@
 import Database from "better-sqlite3"
 import type { Append, History, Retention } from "../../../Gateway/SessionEvents.ts"
 import type { Close } from "../Messages.ts"
+import { Away, checkPlace, identityOf, type Place, placeOf, setAside } from "../StoreFile.ts"
 import { openForWriting } from "./File.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./Messages.ts"
 
@@ -33,25 +34,37 @@ const historyOf = ({ epoch, headSeq, trimmedSeq, bookmark }: Row): History => ({
 
 /** Everything with prepared statements on one connection. Statements throw `SqliteError`; nothing is caught here. */
 class Connection {
+  readonly place: Place
+  private readonly db: Database.Database
   private readonly statements: ReturnType<typeof prepare>
 
   constructor(
-    private readonly db: Database.Database,
+    private readonly file: string,
     private readonly retention: Retention
   ) {
-    this.statements = prepare(db)
+    this.db = openForWriting(file)
+    this.place = placeOf(file)
+    this.statements = prepare(this.db)
+  }
+
+  /** Throws where the open files are no longer those that bear their names. */
+  checkPlace(): void {
+    checkPlace(this.file, this.place)
   }
 
   transaction<A>(body: () => A): A {
     this.statements.begin.run()
+    let result: A
     try {
-      const result = body()
+      result = body()
       this.statements.commit.run()
-      return result
     } catch (error) {
       if (this.db.inTransaction) this.statements.rollback.run()
       throw error
     }
+    // A commit into a file that has lost its name in the meantime must not be acknowledged.
+    this.checkPlace()
+    return result
   }
 
   apply(write: EventWrite): EventOutcome {
@@ -142,6 +155,8 @@ class Connection {
  */
 export class Writer {
   private connection: Connection | undefined
+  /** Which file it is, also while it is not open. */
+  private identity: string | undefined
   private isSuspect = false
 
   constructor(
@@ -157,7 +172,7 @@ export class Writer {
         this.connection = undefined
         return { _tag: "Done", outcomes: [], count: 0 }
       }
-      const connection = this.ready()
+      const connection = request.kind === "reopen" ? this.reopen() : this.ready()
       switch (request.kind) {
         case "commit": {
           const outcomes = connection.transaction(() => request.writes.map(write => connection.apply(write)))
@@ -168,28 +183,66 @@ export class Writer {
           return { _tag: "Done", outcomes: [], count }
         }
         case "probe":
+        case "reopen":
           return { _tag: "Done", outcomes: [], count: 0 }
       }
     } catch (error) {
-      if (!(error instanceof Database.SqliteError && passing.has(error.code))) this.isSuspect = true
-      return { _tag: "Away", obstacle: "failed", reason: describe(error) }
+      const isAway = error instanceof Away
+      if (!(isAway || (error instanceof Database.SqliteError && passing.has(error.code)))) this.isSuspect = true
+      return { _tag: "Away", obstacle: isAway ? error.obstacle : "failed", reason: describe(error) }
     }
   }
 
   private ready(): Connection {
+    this.connection?.checkPlace()
     if (this.connection !== undefined && !this.isSuspect) return this.connection
     this.connection?.close()
     this.connection = undefined
-    const fresh = new Connection(openForWriting(this.file), this.retention)
+    return this.open()
+  }
+
+  /** Opens the file that was open before, and no other: readers may still have it. */
+  private open(): Connection {
+    const identity = identityOf(this.file)
+    if (identity === undefined) throw new Away(`${this.file} is missing`, "missing")
+    if (this.identity !== undefined && this.identity !== identity) {
+      throw new Away(`another file stands in the place of ${this.file}`, "replaced")
+    }
+    const fresh = new Connection(this.file, this.retention)
     this.connection = fresh
+    this.identity = fresh.place.databaseId
     if (this.isSuspect && !fresh.checkpoint()) throw new Error("a checkpoint waits for a reader")
     this.isSuspect = false
     return fresh
   }
+
+  /** Opens what now stands in the file's place, after readers have let go of the old one. */
+  private reopen(): Connection {
+    if (identityOf(this.file) === undefined) throw new Away(`${this.file} is missing`, "missing")
+    const old = this.connection
+    this.connection = undefined
+    this.identity = undefined
+    this.isSuspect = true
+    if (old !== undefined) {
+      try {
+        // What is only in the log goes into the old file, wherever that lies by now.
+        old.checkpoint()
+      } catch {
+        // The old file is out of reach; the new one counts.
+      }
+      old.close()
+      setAside(this.file, old.place)
+    }
+    return this.open()
+  }
 }
 
 const describe = (error: unknown): string =>
-  error instanceof Database.SqliteError ? `${error.code}: ${error.message}` : String(error)
+  error instanceof Away
+    ? error.message
+    : error instanceof Database.SqliteError
+      ? `${error.code}: ${error.message}`
+      : String(error)
 
 const prepare = (db: Database.Database) => ({
   begin: db.prepare("BEGIN IMMEDIATE"),
