@@ -78,6 +78,8 @@ export interface Subscriber {
   readonly onFrames: (frames: ReadonlyArray<Frame>) => void
   /** Told when the session was deleted: nothing more comes. */
   readonly onDeleted: () => void
+  /** Told when the session's history was lost: nothing more comes, and whoever subscribes anew finds another epoch. */
+  readonly onLost: () => void
 }
 
 /** A subscription at the moment at which it began: every event with a greater `seq` will be told. */

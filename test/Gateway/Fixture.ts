@@ -118,6 +118,8 @@ export interface Listener {
   readonly events: Array<Event>
   /** Waits until an event has come. */
   readonly until: (matches: (event: Event) => boolean) => Effect.Effect<Event>
+  /** Waits until the history was lost. */
+  readonly untilLost: Effect.Effect<void>
 }
 
 const parse = (frames: ReadonlyArray<Frame>): ReadonlyArray<Event> =>
@@ -128,15 +130,21 @@ export const listen = (sessions: Context.Tag.Service<Sessions>, sessionId: strin
   Effect.gen(function* () {
     const changes = new Changes()
     const events: Array<Event> = []
+    let lost = false
     const subscription = yield* sessions.subscribe(caller, sessionId, {
       onFrames: frames => {
         events.push(...parse(frames))
         changes.notify()
       },
-      onDeleted: () => {}
+      onDeleted: () => {},
+      onLost: () => {
+        lost = true
+        changes.notify()
+      }
     })
     const until = (matches: (event: Event) => boolean) => changes.until(() => Option.fromNullable(events.find(matches)))
-    return { subscription, events, until } satisfies Listener
+    const untilLost = changes.until(() => (lost ? Option.some(undefined) : Option.none()))
+    return { subscription, events, until, untilLost } satisfies Listener
   })
 
 /** All events that are kept of a session. */

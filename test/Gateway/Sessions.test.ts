@@ -623,4 +623,27 @@ describe("Instances of sessions", () => {
       expect(yield* bookmark).not.toContain("debts")
     })
   )
+
+  it.scoped("a session whose history was taken away begins another one, with another instance", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { instanceId } = yield* sessions.start(alice, id)
+      yield* pass("2 seconds", "1 second")
+      const before = yield* listen(sessions, id)
+      yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
+      expect(yield* Effect.flip(sessions.send(alice, id, "hello"))).toMatchObject({ _tag: "StoreUnavailable" })
+      expect(yield* Effect.flip(sessions.stop(alice, id))).toMatchObject({ _tag: "StoreUnavailable" })
+      yield* pass("6 seconds", "1 second")
+      yield* before.untilLost
+      const after = yield* listen(sessions, id)
+      expect(after.subscription.epoch).not.toBe(before.subscription.epoch)
+      const turnId = yield* sessions.send(alice, id, "hello again")
+      yield* after.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      isDense(after.events.map(({ seq }) => seq + 1 - after.events[0]!.seq))
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      expect((yield* sessions.get(alice, id)).instanceId).not.toBe(instanceId)
+    })
+  )
 })

@@ -14,6 +14,8 @@ import type { Frame } from "../Sessions.ts"
 export interface Journal {
   readonly standing: () => Standing
   readonly history: () => Pick<History, "epoch" | "headSeq">
+  /** Whether the history is not what was stored any more, as where its database was replaced: no step will count. */
+  readonly isLost: () => boolean
   /** Takes a step. It fails where the store is away, and then the standing is as it was. */
   readonly update: (f: (standing: Standing) => Step) => Effect.Effect<Step, StoreBusy | StoreUnavailable>
   /** Takes a step, waiting for the store as long as it is away. */
@@ -62,6 +64,7 @@ export const make = (options: Options): Effect.Effect<Journal> =>
     let { standing } = options
     let lastTimestamp = 0
     let doubtful: ReadonlyArray<Given> = []
+    let isLost = false
     let marked: { readonly standing: Standing; readonly bookmark: string | null } | undefined
 
     /** The bookmark of a standing, which most steps, such as a piece of text, leave as it is. */
@@ -92,7 +95,10 @@ export const make = (options: Options): Effect.Effect<Journal> =>
     /** Finds out which of the doubtful steps the store has taken, if any. */
     const resolve = Effect.suspend(() => {
       if (doubtful.length === 0) return Effect.void
-      const lost = new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
+      const lost = Effect.suspend(() => {
+        isLost = true
+        return new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
+      })
       return Effect.flatMap(events.read(session, headSeq, 1), page => {
         if (page._tag === "None" || page.value.history.epoch !== epoch) return lost
         const { events: next, history } = page.value
@@ -186,6 +192,7 @@ export const make = (options: Options): Effect.Effect<Journal> =>
     return {
       standing: () => standing,
       history: () => ({ epoch, headSeq }),
+      isLost: () => isLost,
       update,
       updateSurely
     }

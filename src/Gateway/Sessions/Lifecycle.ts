@@ -9,7 +9,7 @@ import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFo
 import * as Creation from "./Creation.ts"
 import type { Entity } from "./Entity.ts"
 import * as Errand from "./Errand.ts"
-import { giveBack, makeWay, pause } from "./GiveBack.ts"
+import { giveBack, makeWay, pause, payDebts } from "./GiveBack.ts"
 import * as Ids from "./Ids.ts"
 import * as Link from "./Link.ts"
 import { lostSecrets } from "./SessionRecord.ts"
@@ -204,4 +204,26 @@ export const tidy = (entity: Entity): Effect.Effect<void> =>
     }
     if (lease === null || entity.isRunning || shared.now() < entity.giveBackAt) return Effect.void
     return Effect.asVoid(begin(entity, "deactivation", Effect.ignore(giveBack(entity))))
+  })
+
+/**
+ * Lets go of a session whose history was lost, and which is loaded anew, with another history, by whoever asks next.
+ * What lives at the platform is given back, here as far as only this knows of it.
+ */
+export const letGo = (entity: Entity): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    const { errand, key, shared, subscribers } = entity
+    // Nothing is begun or written on its account any more.
+    entity.isDeleted = true
+    entity.isDirty = false
+    for (const subscriber of [...subscribers]) subscriber.onLost()
+    return Effect.logWarning("The history of a session is not there any more; the session begins another one").pipe(
+      Effect.annotateLogs({ session: key }),
+      Effect.zipRight(errand === undefined ? Effect.void : errand.cancel),
+      Effect.zipRight(closeLink(entity)),
+      Effect.zipRight(Effect.ignore(giveBack(entity))),
+      Effect.zipRight(payDebts(entity)),
+      Effect.forkIn(shared.scope),
+      Effect.asVoid
+    )
   })

@@ -40,6 +40,10 @@ export const start = (
         [...loaded.all()],
         entity =>
           Effect.gen(function* () {
+            if (entity.journal.isLost()) {
+              loaded.forget(entity)
+              return yield* Lifecycle.letGo(entity)
+            }
             if (entity.isIdleSince(idle)) {
               yield* Effect.logInfo("A session is idle and is stopped").pipe(
                 Effect.annotateLogs({ session: entity.key })

@@ -22,11 +22,13 @@ export class Feed implements Subscriber {
   /**
    * @param onBehind called when there is something to read from the store and room for it
    * @param onEnd called when the session was deleted
+   * @param onLoss called when its history was lost
    */
   constructor(
     private readonly outbox: Outbox,
     private readonly onBehind: (feed: Feed) => void,
-    private readonly onEnd: () => void
+    private readonly onEnd: () => void,
+    private readonly onLoss: () => void
   ) {}
 
   /** The last `seq` sent. */
@@ -59,6 +61,11 @@ export class Feed implements Subscriber {
   onDeleted(): void {
     this.end()
     this.onEnd()
+  }
+
+  onLost(): void {
+    this.end()
+    this.onLoss()
   }
 
   /** What to read next. */

@@ -22,7 +22,7 @@ export class Subscriptions {
 
   /**
    * @param answer sends an answer once there is room, calling back as it is handed to the socket
-   * @param onLost called when events were removed before they could be sent
+   * @param onLost called when events were removed before they could be sent: the client has to come again
    */
   constructor(
     private readonly outbox: Outbox,
@@ -49,7 +49,8 @@ export class Subscriptions {
         const feed = new Feed(
           this.outbox,
           feed => this.shared.replays.add(feed, this.onLost),
-          () => this.leave(sessionId)
+          () => this.leave(sessionId),
+          this.onLost
         )
         this.beginning++
         const subscription = yield* restore(
