@@ -74,26 +74,17 @@ export interface KeyState {
 }
 
 /** One step to apply, in order; each becomes one change record with the next `seq`. */
-export type Step =
-  | {
-      readonly op: "set"
-      readonly namespace: string
-      readonly key: string
-      readonly value: JsonText
-      readonly expiresAt: number | null
-      readonly version: number
-      readonly actor: string
-    }
-  | {
-      readonly op: "delete"
-      readonly namespace: string
-      readonly key: string
-      readonly version: number
-      readonly actor: string
-    }
+export type Step<State extends KeyState = KeyState> = {
+  readonly namespace: string
+  readonly key: string
+  readonly version: number
+  readonly actor: string
+  /** What the backend said of the key, unless an earlier step of the write has changed it. */
+  readonly before?: State | undefined
+} & ({ readonly op: "set"; readonly value: JsonText; readonly expiresAt: number | null } | { readonly op: "delete" })
 
-export interface Plan {
-  readonly steps: ReadonlyArray<Step>
+export interface Plan<State extends KeyState = KeyState> {
+  readonly steps: ReadonlyArray<Step<State>>
   readonly results: ReadonlyArray<OperationResult>
 }
 
@@ -116,55 +107,49 @@ export const holds = (precondition: Precondition | undefined, current: number | 
  * An entry that has run out but still lies there is deleted by `expiry` before it is set anew, ahead of the
  * write's own steps, so that the feed tells what readers saw and the write's records stay consecutive.
  */
-export const plan = (
-  write: Write,
-  stateOf: (namespace: string, key: string) => KeyState | undefined,
+export const plan = <State extends KeyState>(
+  { actor, operations }: Write,
+  stateOf: (namespace: string, key: string) => State | undefined,
   now: number
-): Either.Either<Plan, Refused> => {
-  const states = new Map<string, KeyState | undefined>()
-  const written = new Set<string>()
-  const expiries: Array<Step> = []
-  const steps: Array<Step> = []
+): Either.Either<Plan<State>, Refused> => {
+  // Keys as the write itself has left them; one of a single operation comes back to none.
+  const written = operations.length > 1 ? new Map<string, KeyState>() : undefined
+  const expiries: Array<Step<State>> = []
+  const steps: Array<Step<State>> = []
   const results: Array<OperationResult> = []
-  for (const [index, operation] of write.operations.entries()) {
+  for (let index = 0; index < operations.length; index++) {
+    const operation = operations[index]!
     const { namespace, key } = operation
-    const id = `${namespace}\u0000${key}`
-    let state = states.has(id) ? states.get(id) : stateOf(namespace, key)
-    const live = isLive(state, now)
-    if (!holds(operation.precondition, live ? state!.version : null)) {
-      return Either.left({ _tag: "Refused", index, currentVersion: live ? state!.version : null })
-    }
+    const id = written === undefined ? "" : `${namespace}\u0000${key}`
+    const own = written?.get(id)
+    let before = own === undefined ? stateOf(namespace, key) : undefined
+    const state = own ?? before
+    const current = isLive(state, now) ? state.version : null
+    if (!holds(operation.precondition, current)) return Either.left({ _tag: "Refused", index, currentVersion: current })
     if (operation.op === "delete") {
-      if (!live) {
+      if (current === null) {
         results.push({ op: "delete", deleted: false })
         continue
       }
-      state = { version: state!.version + 1, present: false, expiresAt: null }
-      steps.push({ op: "delete", namespace, key, version: state.version, actor: write.actor })
+      const version = current + 1
+      steps.push({ op: "delete", namespace, key, version, actor, before })
       results.push({ op: "delete", deleted: true })
+      written?.set(id, { version, present: false, expiresAt: null })
     } else {
+      const { expiresAt, value } = operation
       let version = state?.version ?? 0
       // Only an entry from before this write is expired by hand: one that the write itself
       // set with a time already past is simply replaced.
-      if (state?.present === true && !live && !written.has(id)) {
+      if (before?.present === true && current === null) {
         version++
-        expiries.push({ op: "delete", namespace, key, version, actor: expiryActor })
+        expiries.push({ op: "delete", namespace, key, version, actor: expiryActor, before })
+        before = undefined
       }
       version++
-      state = { version, present: true, expiresAt: operation.expiresAt }
-      steps.push({
-        op: "set",
-        namespace,
-        key,
-        value: operation.value,
-        expiresAt: operation.expiresAt,
-        version,
-        actor: write.actor
-      })
+      steps.push({ op: "set", namespace, key, value, expiresAt, version, actor, before })
       results.push({ op: "set", version })
+      written?.set(id, { version, present: true, expiresAt })
     }
-    states.set(id, state)
-    written.add(id)
   }
   return Either.right({ steps: expiries.length === 0 ? steps : [...expiries, ...steps], results })
 }

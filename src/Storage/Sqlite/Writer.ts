@@ -4,7 +4,7 @@ import { expiryActor } from "../../Kv/Names.ts"
 import { plan, type Step, type Write } from "../../Kv/Write.ts"
 import type { Outcome, Reply, Request } from "./Messages.ts"
 import { Away, identityOf, type Obstacle, setAside } from "./StoreFile.ts"
-import { WriterConnection } from "./WriterConnection.ts"
+import { type RowState, WriterConnection } from "./WriterConnection.ts"
 
 /** Errors after which the connection can be used as it is: the transaction is gone, and nothing else. */
 const passing = new Set(["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_NOMEM", "SQLITE_INTERRUPT"])
@@ -121,7 +121,7 @@ export class Writer {
       const tail = connection.tail()
       const timestamp = Math.max(now, tail.timestamp)
       for (const [index, { namespace, key, version }] of due.entries()) {
-        const step: Step = { op: "delete", namespace, key, version: version + 1, actor: expiryActor }
+        const step: Step<RowState> = { op: "delete", namespace, key, version: version + 1, actor: expiryActor }
         connection.apply(step, tail.seq + 1 + index, timestamp)
       }
       return due.length
