@@ -23,6 +23,7 @@ import * as FeedMetrics from "./Observability/FeedMetrics.ts"
 import * as Metrics from "./Observability/Metrics.ts"
 import * as RequestMetrics from "./Observability/RequestMetrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
+import * as Load from "./Runtime/Load.ts"
 import * as YoungGeneration from "./Runtime/YoungGeneration.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
 import * as SessionEvents from "./Storage/Sqlite/SessionEvents.ts"
@@ -89,7 +90,6 @@ const announce = (configuration: Configuration) =>
   Layer.effectDiscard(
     Effect.gen(function* () {
       const { address } = yield* NodeServer.NodeServer
-      yield* Effect.sync(YoungGeneration.release)
       yield* Effect.forEach(configuration.warnings, warning => Effect.logWarning(warning), { discard: true })
       if (configuration.devMode) {
         yield* Console.log(banner(baseUrl(address), shownKey(configuration)))
@@ -100,8 +100,17 @@ const announce = (configuration: Configuration) =>
     })
   )
 
+/** Starting the threads has let the young generation grow; that is for load. */
+const growUnderLoad = Layer.scopedDiscard(
+  Effect.sync(YoungGeneration.hold).pipe(
+    Effect.zipRight(Effect.suspend(() => Load.lasting())),
+    Effect.zipRight(Effect.sync(YoungGeneration.release)),
+    Effect.forkScoped
+  )
+)
+
 const serving = (configuration: Configuration) =>
-  announce(configuration).pipe(
+  Layer.merge(announce(configuration), growUnderLoad).pipe(
     Layer.provide(serve),
     Layer.provide(server(configuration)),
     Layer.provide(services(configuration)),

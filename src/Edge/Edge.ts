@@ -133,7 +133,7 @@ export const make = <
       request: IncomingMessage,
       response: () => ServerResponse,
       upgrade: Upgrade | undefined,
-      onLeave: (leave: () => void) => void
+      onLeave: (leave: () => void) => () => void
     ): void => {
       const isHead = request.method === "HEAD"
       const id = RequestId.accepted(request.headers[RequestId.header]) ?? nextId()
@@ -147,8 +147,11 @@ export const make = <
         const fiber = runFork(RequestId.tag(id, effect))
         const exit = fiber.unsafePoll()
         if (exit !== null) return answer(replyOf(exit, id))
-        fiber.addObserver(exit => answer(replyOf(exit, id)))
-        onLeave(() => fiber.unsafeInterruptAsFork(FiberId.none))
+        const forget = onLeave(() => fiber.unsafeInterruptAsFork(FiberId.none))
+        fiber.addObserver(exit => {
+          forget()
+          answer(replyOf(exit, id))
+        })
       }
       const expect = (pending: Pending): void => {
         let isOver = false
@@ -210,7 +213,10 @@ export const make = <
           request,
           () => response,
           undefined,
-          leave => response.once("close", () => response.writableEnded || leave())
+          leave => {
+            response.once("close", () => response.writableEnded || leave())
+            return nothing
+          }
         ),
       upgrade: (request, socket, head) => {
         // An answer other than the handshake is written by an ordinary response on the connection.
@@ -221,8 +227,11 @@ export const make = <
           response.once("finish", () => socket.end())
           return response
         }
-        socket.once("error", () => socket.destroy())
-        handle(request, response, { request, socket, head }, leave => socket.once("close", leave))
+        handle(request, response, { request, socket, head }, leave => {
+          socket.once("close", leave)
+          // A WebSocket that lasts must not hold on to the request that it began with.
+          return () => socket.off("close", leave)
+        })
       },
       upgradable: target =>
         problemOfTarget(target) === undefined && router.find("GET", pathOf(target))?.value.isSocket === true

@@ -147,7 +147,7 @@ export class Gate extends Http.Server {
       }
       if (event === "upgrade" && target instanceof Duplex && head instanceof Buffer) {
         // Node lets go of an upgraded connection: an error that nobody hears would end the process.
-        target.on("error", () => target.destroy())
+        target.on("error", destroyIt)
         this.#connections.take(request.socket, undefined, () => this.#upgrade(request, target, head))
         return true
       }
@@ -198,6 +198,11 @@ export class Gate extends Http.Server {
     deadline.unref()
     socket.once("close", () => clearTimeout(deadline))
   }
+}
+
+/** A listener that holds on to nothing, as a connection may last. */
+function destroyIt(this: Duplex): void {
+  this.destroy()
 }
 
 const send = (

@@ -69,6 +69,18 @@ const guarded = <A, E, R>({ socket }: Upgrade, effect: Effect.Effect<A, E, R>): 
     ignore => Effect.sync(() => socket.off("error", ignore))
   )
 
+/** Gives a place back when it is called, and ends those who wait. It knows nothing of the request: it lasts longer. */
+const makeClosing = (places: Places) => {
+  const closed = Deferred.unsafeMake<void>(FiberId.none)
+  return {
+    onClose: () => {
+      places.leave()
+      Deferred.unsafeDone(closed, Effect.void)
+    },
+    closed: Deferred.await(closed)
+  }
+}
+
 /** A feed of the log, within {@link Limits.FollowLimits}. */
 export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer.scoped(
   ChangeFeed,
@@ -111,16 +123,12 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer
         return yield* Effect.uninterruptibleMask(restore =>
           Effect.gen(function* () {
             yield* places.enter
-            const closed = Deferred.unsafeMake<void>(FiberId.none)
-            const onClose = () => {
-              places.leave()
-              Deferred.unsafeDone(closed, Effect.void)
-            }
+            const { closed, onClose } = makeClosing(places)
             yield* guarded(
               upgrade,
               Effect.flatMap(restore(pages.fresh(query)), first => hub.adopt(upgrade, query, first, onClose))
             ).pipe(Effect.onError(() => Effect.sync(() => places.leave())))
-            return Deferred.await(closed)
+            return closed
           })
         )
       }),

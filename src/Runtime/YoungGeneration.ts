@@ -1,5 +1,5 @@
 /**
- * The size of V8's young generation while the process starts.
+ * The size of V8's young generation while the process has little to do.
  *
  * V8 doubles it whenever much survives, up to 2 × 16 MiB, and loading modules is all survival: a service that nobody
  * has asked anything yet would hold 30 MiB that it only needs under load. Held small it costs the start no time.

@@ -5,6 +5,8 @@ import { heartbeatFrame, pageFrame } from "./Frame.ts"
 import { Page } from "./Page.ts"
 import { closeCodes, type Group, timing, type Watcher } from "./Watcher.ts"
 
+const ignore = (): void => {}
+
 /** Pings without any sign of life, after which a follower is given up. */
 const unansweredPings = 2
 
@@ -79,7 +81,7 @@ export class Watchers {
     this.all.add(watcher)
     socket.on("message", alive).on("ping", alive).on("pong", alive)
     // What went wrong shows in the close code; the ticker sees to it that the connection ends.
-    socket.on("error", () => {})
+    socket.on("error", ignore)
     socket.on("close", () => {
       this.leave(watcher)
       this.all.delete(watcher)
