@@ -2,7 +2,7 @@ import * as Migrator from "@effect/sql/Migrator"
 import * as SqlClient from "@effect/sql/SqlClient"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import { Effect } from "effect"
-import { applicationId } from "./StoreFile.ts"
+import { applicationId, migrationsTable } from "./StoreFile.ts"
 
 /** Runs statements of a migration, in its transaction. */
 const statements = (...texts: ReadonlyArray<string>) =>
@@ -50,9 +50,6 @@ const initial = statements(
 
 /** All migrations; the number of the last is the schema version, which each writes into the file's header. */
 const migrations = Migrator.fromRecord({ "0001_initial": initial })
-
-/** The table in which the migrations that have run are listed. */
-export const migrationsTable = "effect_sql_migrations"
 
 /**
  * Brings a database up to date and into its file, on a connection that lives no longer than this.

@@ -4,8 +4,7 @@ import Database from "better-sqlite3"
 import { Cause, Effect, type Scope } from "effect"
 import { makeDirectory } from "./Directory.ts"
 import * as Lock from "./Lock.ts"
-import { migrate, migrationsTable } from "./Migrations.ts"
-import { applicationId, filesIn, schemaVersion } from "./StoreFile.ts"
+import { applicationId, filesIn, migrationsTable, schemaVersion } from "./StoreFile.ts"
 import { StoreRefused } from "./StoreRefused.ts"
 
 const headerBytes = 100
@@ -102,9 +101,13 @@ const create = (file: string): Effect.Effect<void, StoreRefused> => {
   })
 }
 
+/** Few starts have to migrate: the others do without loading what does it. */
 const migrating = (file: string, shown: string): Effect.Effect<void, StoreRefused> =>
-  Effect.catchAllCause(migrate(file), cause =>
-    refuse(shown, `cannot be brought to schema ${schemaVersion} (${messageOf(Cause.squash(cause))})`)
+  Effect.promise(() => import("./Migrations.ts")).pipe(
+    Effect.flatMap(({ migrate }) => migrate(file)),
+    Effect.catchAllCause(cause =>
+      refuse(shown, `cannot be brought to schema ${schemaVersion} (${messageOf(Cause.squash(cause))})`)
+    )
   )
 
 /** A new name in a directory is only safe once the directory has been flushed. */

@@ -10,6 +10,9 @@ export const applicationId = 0x43574b56
 /** The newest schema that this code knows (PRAGMA user_version); the number of the last migration. */
 export const schemaVersion = 1
 
+/** The table in which the migrations that have run are listed. */
+export const migrationsTable = "effect_sql_migrations"
+
 /** The files of a store in its directory. */
 export const filesIn = (directory: string) => ({
   database: join(directory, "kv.db"),
