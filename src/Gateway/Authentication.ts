@@ -4,9 +4,10 @@
  */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import { Clock, Config, Context, Effect, Layer, Option, Redacted, Schema, type Scope } from "effect"
-import { decodeProtectedHeader, type JWTPayload, jwtVerify } from "jose"
+import type { JWTPayload, jwtVerify } from "jose"
 import * as Names from "../Kv/Names.ts"
 import * as Setting from "../Setting.ts"
+import * as Jose from "./Authentication/Jose.ts"
 import * as KeySet from "./Authentication/KeySet.ts"
 import * as Origin from "./Authentication/Origin.ts"
 import type { Caller } from "./Sessions.ts"
@@ -132,14 +133,16 @@ const verify =
   (keyFor: KeyFor) =>
   (token: string): Effect.Effect<Identity, Unauthorized | AuthenticationUnavailable> =>
     Effect.gen(function* () {
+      const jose = yield* Jose.load
       const { alg = "" } = yield* Effect.try({
-        try: () => decodeProtectedHeader(token),
+        try: () => jose.decodeProtectedHeader(token),
         catch: () => unauthorized("The token is not a signed JSON Web Token")
       })
       const key = yield* keyFor(token, alg)
       const now = yield* Clock.currentTimeMillis
       const { payload } = yield* Effect.tryPromise({
-        try: () => jwtVerify(token, key, { algorithms: [alg], requiredClaims: ["exp"], currentDate: new Date(now) }),
+        try: () =>
+          jose.jwtVerify(token, key, { algorithms: [alg], requiredClaims: ["exp"], currentDate: new Date(now) }),
         catch: error => unauthorized(reasonOf(error))
       })
       return yield* identityOf(payload, now)

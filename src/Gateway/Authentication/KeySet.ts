@@ -1,8 +1,9 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { Clock, Duration, Effect, Option, Schema, type Scope } from "effect"
-import { createLocalJWKSet, decodeProtectedHeader, type JSONWebKeySet } from "jose"
+import type { createLocalJWKSet, JSONWebKeySet } from "jose"
 import * as Exchange from "../../Upstream/Exchange.ts"
+import * as Jose from "./Jose.ts"
 
 /** Algorithms with a public key. */
 export const algorithms: ReadonlyArray<string> = ["RS256", "ES256", "EdDSA"]
@@ -57,7 +58,8 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
 
     const fetch = exchange.json("keys", HttpClientRequest.get(`${url.pathname}${url.search}`), Answer, maxBytes).pipe(
       Effect.timeoutFail({ duration: timeLimit, onTimeout: () => ({ message: "No answer in time" }) }),
-      Effect.map((answer): Known => {
+      Effect.zip(Jose.load),
+      Effect.map(([answer, { createLocalJWKSet }]): Known => {
         // A key of another sort, as for encryption or a shared secret, is none for us.
         const keys = answer.keys.filter(isKey).filter(({ kty }) => kty === "RSA" || kty === "EC" || kty === "OKP")
         return { find: createLocalJWKSet({ keys }) }
@@ -89,7 +91,9 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
       Effect.suspend(() => {
         const set = known
         if (set === undefined) return Effect.succeedNone
-        return Effect.option(Effect.tryPromise(() => set.find(decodeProtectedHeader(token))))
+        return Effect.flatMap(Jose.load, ({ decodeProtectedHeader }) =>
+          Effect.option(Effect.tryPromise(() => set.find(decodeProtectedHeader(token))))
+        )
       })
 
     return {
