@@ -127,8 +127,8 @@ export class Reader {
   /** Reads at once, or not at all: whoever needs to know why asks `read`. */
   unsafeRead<A>(body: (connection: ReaderConnection) => A): A | undefined {
     if (this.connection === undefined || this.absence !== "") return undefined
-    this.turn?.enter()
     try {
+      this.turn?.enter()
       return body(this.connection)
     } catch (error) {
       if (error instanceof Away || error instanceof Database.SqliteError) return undefined
