@@ -144,6 +144,8 @@ export const make = <
           Answer.send(reply, response(), isHead, id, departures, effect => run(RequestId.tag(id, effect)))
       }
       const perform = (effect: Effect.Effect<Reply, ApiError, Needs>): void => {
+        // What is not answered at once may take long, as pages and lists do.
+        departures.leave()
         const fiber = runFork(RequestId.tag(id, effect))
         const exit = fiber.unsafePoll()
         if (exit !== null) return answer(replyOf(exit, id))

@@ -1,4 +1,4 @@
-import type { ServerResponse } from "node:http"
+import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 
 /** What node's HTTP server keeps on a connection, by which it holds back clients that do not read (`_http_server`). */
@@ -6,15 +6,20 @@ type HttpSocket = Socket & { _paused?: boolean; readonly parser?: { readonly res
 
 const connection = Symbol("causeway/connection")
 
-/** A connection, and the requests on it: one that is served, and those that wait for it. */
+/** A turn on a connection. One without an answer is its last: an upgrade, or the refusal of what is no request. */
+export interface Turn {
+  readonly request?: IncomingMessage
+  readonly answer?: ServerResponse
+  readonly serve: () => void
+}
+
+/** A connection, and the turns on it: one that is being served, and those that wait for it. */
 interface Connection {
   readonly socket: Socket
   /** Where it stands among all. */
   place: number
-  isBusy: boolean
-  /** The answer that is under way; none where the connection is becoming something else. */
-  answer: ServerResponse | undefined
-  readonly waiting: Array<() => void>
+  serving: Turn | undefined
+  readonly waiting: Array<Turn>
 }
 
 interface Known extends HttpSocket {
@@ -32,6 +37,14 @@ const resume = (socket: HttpSocket): void => {
   socket.parser?.resume()
   socket.resume()
 }
+
+/** Node goes on reading whenever what was written has left, though requests may still wait. */
+function stayPaused(this: Known): void {
+  if (this[connection]?.waiting.some(isRequest) === true) pause(this)
+}
+
+/** Behind a last turn nothing is parsed: who has that turn reads what else there is. */
+const isRequest = ({ answer }: Turn): boolean => answer !== undefined
 
 /** More than one read can bring: should the pause not hold, a connection ends rather than grow. */
 const maxWaiting = 4096
@@ -62,9 +75,10 @@ export class Connections {
 
   add(socket: Known): void {
     if (socket[connection] !== undefined) return
-    const added = { socket, place: this.#all.length, isBusy: false, answer: undefined, waiting: [] }
+    const added = { socket, place: this.#all.length, serving: undefined, waiting: [] }
     socket[connection] = added
     this.#all.push(added)
+    socket.on("drain", stayPaused)
   }
 
   remove(socket: Known): void {
@@ -76,44 +90,54 @@ export class Connections {
     this.#all.pop()
   }
 
-  /** All that there are by now. */
-  all(): ReadonlyArray<Pick<Readonly<Connection>, "socket" | "answer">> {
-    return [...this.#all]
+  /** All that there are by now, with the answer that is under way on each. */
+  all(): ReadonlyArray<{ readonly socket: Socket; readonly answer: ServerResponse | undefined }> {
+    return this.#all.map(({ socket, serving }) => ({ socket, answer: serving?.answer }))
   }
 
-  /** The answer that is under way on a connection. */
-  answerOn(socket: Known): ServerResponse | undefined {
-    return socket[connection]?.answer
-  }
-
-  /** Runs what serves a request, at once or when those before it are done. */
-  take(socket: Known, answer: ServerResponse | undefined, serve: () => void): void {
+  /** Serves a request, at once or when those before it are done. */
+  take(socket: Known, turn: Turn): void {
     const of = socket[connection]
-    if (of === undefined) return serve()
-    const begin = () => {
-      of.isBusy = true
-      of.answer = answer
-      if (answer !== undefined) this.#answers++
-      serve()
-    }
-    if (!of.isBusy) return begin()
-    if (of.waiting.length === 0) pause(socket)
-    if (of.waiting.push(begin) > maxWaiting) socket.destroy()
+    if (of === undefined) return turn.serve()
+    if (of.serving === undefined) return this.#begin(of, turn)
+    if (isRequest(turn) && of.waiting.length === 0) pause(socket)
+    if (of.waiting.push(turn) > maxWaiting) socket.destroy()
+  }
+
+  /**
+   * Ends a connection on which something came that is no request: behind the requests that came whole, and in the
+   * place of one that did not, unless its answer has begun.
+   */
+  end(socket: Known, serve: () => void): void {
+    const of = socket[connection]
+    const newest = of?.waiting.at(-1) ?? of?.serving
+    if (of === undefined || newest === undefined) return serve()
+    // It is being ended already.
+    if (newest.request === undefined) return
+    if (newest.request.complete) return this.take(socket, { serve })
+    if (of.waiting.length > 0) of.waiting.splice(-1, 1, { serve })
+    else if (newest.answer?.headersSent === true) socket.destroy()
+    else serve()
   }
 
   /** Tells that an answer is done, and gives the turn to the next request; on a connection that is gone there is none. */
   done(socket: Known): void {
     const of = socket[connection]
     if (of === undefined) return
-    if (of.answer !== undefined) this.#answers--
-    of.answer = undefined
+    if (of.serving?.answer !== undefined) this.#answers--
+    of.serving = undefined
     const next = socket.destroyed ? undefined : of.waiting.shift()
     if (next === undefined) {
-      of.isBusy = false
       of.waiting.length = 0
       return
     }
-    if (of.waiting.length === 0) resume(socket)
-    next()
+    if (of.waiting.length === 0 && isRequest(next)) resume(socket)
+    this.#begin(of, next)
+  }
+
+  #begin(of: Connection, turn: Turn): void {
+    of.serving = turn
+    if (turn.answer !== undefined) this.#answers++
+    turn.serve()
   }
 }

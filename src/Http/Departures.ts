@@ -22,7 +22,10 @@ interface Departure {
   readonly encoding: BufferEncoding
 }
 
-/** Holds small answers back until those are made that came in with them: to the end of the turn at most. */
+/**
+ * Holds small answers back until those are made that came in with them: to the end of the turn at most, and not while
+ * something is done that takes long.
+ */
 export class Departures {
   #waiting: Array<Departure> = []
   #isScheduled = false
@@ -31,7 +34,7 @@ export class Departures {
   end(response: ServerResponse, body: string | undefined, bytes: number): void {
     // Text that has a byte for each character is ASCII: as Latin-1 it is copied rather than encoded.
     this.#waiting.push({ response, body, encoding: bytes === body?.length ? "latin1" : "utf8" })
-    if (this.#waiting.length >= most || bytes > smallBody) this.#leave()
+    if (this.#waiting.length >= most || bytes > smallBody) this.leave()
     else if (!this.#isScheduled) {
       this.#isScheduled = true
       // Behind all that this turn of the event loop still reads.
@@ -41,10 +44,12 @@ export class Departures {
 
   readonly #endTurn = (): void => {
     this.#isScheduled = false
-    this.#leave()
+    this.leave()
   }
 
-  #leave(): void {
+  /** Sends what waits, ahead of work that would hold it up. */
+  leave(): void {
+    if (this.#waiting.length === 0) return
     const leaving = this.#waiting
     this.#waiting = []
     for (const { response, body, encoding } of leaving) response.end(body, encoding)

@@ -142,13 +142,15 @@ export class Gate extends Http.Server {
     const [request, target, head] = args
     if (request instanceof Http.IncomingMessage) {
       if (event === "request" && target instanceof Http.ServerResponse) {
-        this.#connections.take(request.socket, target, () => this.#serve(request, target))
+        const serve = () => this.#serve(request, target)
+        this.#connections.take(request.socket, { request, answer: target, serve })
         return true
       }
       if (event === "upgrade" && target instanceof Duplex && head instanceof Buffer) {
         // Node lets go of an upgraded connection: an error that nobody hears would end the process.
         target.on("error", destroyIt)
-        this.#connections.take(request.socket, undefined, () => this.#upgrade(request, target, head))
+        const serve = () => this.#upgrade(request, target, head)
+        this.#connections.take(request.socket, { request, serve })
         return true
       }
     }
@@ -187,16 +189,20 @@ export class Gate extends Http.Server {
   #refuseMalformed(error: NodeJS.ErrnoException, socket: Duplex, linger: number): void {
     // What follows on a connection that is refused already is thrown away.
     if (socket.writableEnded) return
-    const isAnswered = socket instanceof Socket && this.#connections.answerOn(socket)?.headersSent === true
-    if (error.code === "ECONNRESET" || isAnswered || !socket.writable) {
+    if (error.code === "ECONNRESET" || !socket.writable) {
       socket.destroy()
       return
     }
     const { status, error: text } = Raw.problemOf(error.code)
-    Raw.refuse(socket, status, text)
-    const deadline = setTimeout(() => socket.destroy(), linger)
-    deadline.unref()
-    socket.once("close", () => clearTimeout(deadline))
+    const refuse = () => {
+      if (socket.writableEnded) return
+      Raw.refuse(socket, status, text)
+      const deadline = setTimeout(() => socket.destroy(), linger)
+      deadline.unref()
+      socket.once("close", () => clearTimeout(deadline))
+    }
+    if (socket instanceof Socket) this.#connections.end(socket, refuse)
+    else refuse()
   }
 }
 

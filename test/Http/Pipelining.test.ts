@@ -121,6 +121,71 @@ describe("requests sent behind one another on a connection", () => {
     expect(await ended).toMatch(/^HTTP\/1.1 200 .*AUP$/s)
   })
 
+  const untilEnd = (socket: Net.Socket) =>
+    new Promise<string>(resolve => {
+      let text = ""
+      socket.on("data", chunk => {
+        text += chunk.toString()
+      })
+      socket.once("close", () => resolve(text))
+    })
+
+  it("are answered before what is no request behind them is refused", async () => {
+    const { answers, socket, until } = await open()
+    const text = untilEnd(socket)
+    socket.write(`${request("PUT", "/a")}${request("GET", "/b")}\u0001 is no request`)
+    await until(1)
+    await turn()
+    const first = answers.get("/a")!
+    first.writeHead(200, { "content-length": 1 })
+    await turn()
+    first.end("A")
+    await until(2)
+    answers.get("/b")!.end("B")
+    expect(await text).toMatch(/^HTTP\/1.1 200 .*A *HTTP\/1.1 200 .*BHTTP\/1.1 400 .*"error"/s)
+  })
+
+  it("are refused in their place when their body breaks off into something else", async () => {
+    const { seen, answers, socket, until } = await open()
+    const text = untilEnd(socket)
+    const chunked = "PUT /b HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    socket.write(`${request("GET", "/a")}${chunked}no chunk\r\n`)
+    await until(1)
+    await turn()
+    answers.get("/a")!.end("A")
+    expect(await text).toMatch(/^HTTP\/1.1 200 .*AHTTP\/1.1 400 .*"error"/s)
+    expect(seen).toEqual(["GET /a"])
+  })
+
+  it("are refused at once when the body of the one that is served breaks off", async () => {
+    const { socket, until } = await open()
+    const text = untilEnd(socket)
+    socket.write("PUT /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nno chunk\r\n")
+    await until(1)
+    expect(await text).toMatch(/^HTTP\/1.1 400 .*"error"/s)
+  })
+
+  it("wait on the connection of a client that takes its time to read", async () => {
+    const { gate, answers, socket } = await open()
+    const body = "x".repeat(1024 * 1024)
+    const count = 200
+    let served = 0
+    gate.on("request", request => {
+      served++
+      answers.get(request.url ?? "")!.end(body)
+    })
+    socket.pause()
+    socket.write(request("GET", "/x").repeat(50_000))
+    let bytes = 0
+    while (bytes < count * body.length) {
+      const chunk: Buffer | null = socket.read()
+      if (chunk === null) await new Promise<void>(resolve => socket.once("readable", resolve))
+      else bytes += chunk.length
+    }
+    expect(served).toBeGreaterThanOrEqual(count)
+    expect(sockets(gate)[0]!.bytesRead).toBeLessThan(request("GET", "/x").length * 25_000)
+  })
+
   it("are no upgrade where there is nothing to upgrade to", async () => {
     const { gate, seen, socket, until } = await open(target => target === "/ws")
     gate.on("upgrade", () => seen.push("upgrade"))
