@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect, Exit, Fiber, Layer, Scope } from "effect"
 import * as Memory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
@@ -33,6 +33,24 @@ describe("A database of events", () => {
       }).pipe(Effect.provide(layer))
     })
   )
+
+  for (const writer of ["inline", "thread"] as const) {
+    it.scopedLive(`finishes what waits before it closes, written ${writer}`, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const scope = yield* Scope.make()
+        const events = yield* Scope.extend(Sqlite.make({ directory, writer }), scope)
+        // The thread is only started by these, and several groups of them wait for it.
+        const opened = yield* Effect.forEach(
+          Array.from({ length: 3000 }, (_, index) => `t/${index}`),
+          session => Effect.fork(Effect.exit(events.open(session, "e")))
+        )
+        yield* Effect.yieldNow()
+        yield* Scope.close(scope, Exit.void)
+        expect((yield* Fiber.join(Fiber.all(opened))).filter(Exit.isFailure)).toEqual([])
+      })
+    )
+  }
 
   it.scoped("belongs to one process at a time", () =>
     Effect.gen(function* () {

@@ -3,7 +3,7 @@
  * thread of their own, which the first of them starts.
  */
 import { Worker } from "node:worker_threads"
-import { Clock, type Context, Duration, Effect, Either, Layer, Option, Scope } from "effect"
+import { Clock, type Context, Duration, Effect, Either, ExecutionStrategy, Layer, Option, Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import { type Retention as Bounds, type History, OutOfStep, SessionEvents } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
@@ -98,14 +98,15 @@ export const make = (options: Options): Effect.Effect<Context.Tag.Service<Sessio
     const { file, lock } = yield* open(options.directory)
     const data: ThreadData = { file, retention: options.retention ?? Retention.defaults }
     yield* probe(data)
-    const scope = yield* Effect.scope
     const reader = yield* Effect.acquireRelease(
       Effect.sync(() => new Reader(file)),
       reader => Effect.sync(() => reader.close())
     )
-    // A thread takes 10 MiB and 45 ms: a service without sessions never starts it.
+    // A thread takes 10 MiB and 45 ms: a service without sessions never starts it. Whenever it is started, it is of a
+    // scope that closes after the committer, which finishes with it what waits.
+    const portScope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
     const port = yield* Effect.cached(
-      Effect.uninterruptible(Scope.extend(makePort(options, data, lock, reader), scope))
+      Effect.uninterruptible(Scope.extend(makePort(options, data, lock, reader), portScope))
     )
     const ask = (request: EventRequest) =>
       Effect.flatMap(port, ({ send }) => send(request)).pipe(
