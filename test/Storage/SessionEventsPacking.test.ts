@@ -79,4 +79,13 @@ describe("Groups of events on their way between threads", () => {
     }
     expect(packRequest(request)).toBe(request)
   })
+
+  it("stay in pieces where a single write is longer than any string", () => {
+    const texts = Array.from({ length: 65 }, () => "x".repeat(8 * 1024 * 1024))
+    const request: EventRequest = {
+      kind: "commit",
+      writes: [{ op: "append", session: "t/s", epoch: "e", after: 0, timestamp: 1, texts, bookmark: null }]
+    }
+    expect(packRequest(request)).toBe(request)
+  })
 })

@@ -2,6 +2,7 @@
  * Groups of appends and what became of them on their way between threads: to clone one text and one list of numbers
  * takes a fraction of the time that it takes to clone as many objects.
  */
+import type { Append } from "../../../Gateway/SessionEvents.ts"
 import type { Close } from "../Messages.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./Messages.ts"
 
@@ -45,6 +46,9 @@ const stored: EventOutcome = { _tag: "Stored", history: undefined }
 export const packRequest = (request: EventRequest | Close): PackedRequest =>
   request.kind === "commit" ? packCommit(request) : request
 
+const lengthOf = ({ bookmark, epoch, session, texts }: Append): number =>
+  texts.reduce((sum, text) => sum + text.length, session.length + epoch.length + (bookmark?.length ?? 0))
+
 const packCommit = (commit: Commit): PackedRequest => {
   const numbers: Array<number> = []
   const others: Array<EventWrite> = []
@@ -55,6 +59,8 @@ const packCommit = (commit: Commit): PackedRequest => {
       others.push(write)
       continue
     }
+    // Before they are joined: a single write may be longer than any string can be.
+    if (text.length + lengthOf(write) > longestText) return commit
     const { after, bookmark, epoch, session, texts, timestamp } = write
     numbers.push(session.length, epoch.length, bookmark?.length ?? -1, after, timestamp, texts.length)
     text += session + epoch + (bookmark ?? "")
@@ -62,7 +68,6 @@ const packCommit = (commit: Commit): PackedRequest => {
       numbers.push(event.length)
       text += event
     }
-    if (text.length > longestText) return commit
   }
   return { kind: "commit", text, numbers: new Float64Array(numbers), others }
 }
