@@ -1,7 +1,7 @@
 import { join } from "node:path"
 import { Worker } from "node:worker_threads"
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Logger, Schedule } from "effect"
+import { Effect, Exit, Logger, Schedule, Scope } from "effect"
 import type { Reply, Request } from "../../src/Storage/Sqlite/Messages.ts"
 import * as WriterPort from "../../src/Storage/Sqlite/WriterPort.ts"
 import type { ThreadData } from "../../src/Storage/Sqlite/WriterThread.ts"
@@ -111,6 +111,67 @@ describe("the writing thread", () => {
       expect(replies.slice(1)).toEqual(
         ["first", "probe", "other probe"].map(name => `${name}: the writing thread died: it ended`)
       )
+    })
+  )
+
+  const noThread = () => {
+    throw new Error("no more threads")
+  }
+
+  it.scopedLive("one that cannot be started is tried again, and what comes meanwhile is turned away", () =>
+    Effect.gen(function* () {
+      let attempts = 0
+      const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : WriterPort.startFromFile(data)))
+      expect(yield* port.send(commit("a"))).toEqual({
+        _tag: "Away",
+        obstacle: "failed",
+        reason: "the writing thread cannot be started: Error: no more threads"
+      })
+      expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
+      expect(attempts).toBe(3)
+    })
+  )
+
+  it.live("one that can never be started does not hold up the end", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const { port } = yield* Scope.extend(setup(noThread), scope)
+      yield* Scope.close(scope, Exit.void)
+      expect(yield* port.send(commit("a"))).toMatchObject({ _tag: "Away" })
+    })
+  )
+
+  it.live("one that is wanted after the end is not waited for", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      yield* Scope.close(scope, Exit.void)
+      const { port, workers } = yield* Scope.extend(setup(WriterPort.startFromFile), scope)
+      expect(yield* port.send(commit("a"))).toMatchObject({ _tag: "Away" })
+      expect(workers).toEqual([])
+    })
+  )
+
+  it.scopedLive("what cannot be packed or posted is a defect, and the next of its kind is served", () =>
+    Effect.gen(function* () {
+      const packings = [() => "x".repeat(2 ** 30), () => () => {}, (request: unknown) => request]
+      const port = yield* WriterPort.thread<{ readonly kind: string }, string, string>(
+        () =>
+          new Worker(
+            "const { parentPort } = require('node:worker_threads')\n" +
+              "parentPort.on('message', ({ kind }) => parentPort.postMessage({ kind, reply: 'served' }))",
+            { eval: true }
+          ),
+        () => {},
+        { pack: request => (request.kind === "commit" ? packings.shift()!(request) : request), unpack: reply => reply }
+      )
+      const ask = port.send({ kind: "commit" })
+      expect(yield* ask).toMatchObject({
+        _tag: "Away",
+        obstacle: "defect",
+        reason: expect.stringMatching(/RangeError: Invalid string length\n +at /)
+      })
+      expect(yield* ask).toMatchObject({ obstacle: "defect", reason: expect.stringContaining("could not be cloned") })
+      expect(yield* ask).toBe("served")
     })
   )
 })

@@ -35,6 +35,15 @@ export interface Options {
 
 const away = (reason: string): Away => ({ _tag: "Away", obstacle: "failed", reason })
 
+/** This code made what cannot be packed or posted. */
+const defect = (error: unknown): Away => ({
+  _tag: "Away",
+  obstacle: "defect",
+  reason: error instanceof Error ? (error.stack ?? String(error)) : String(error)
+})
+
+const starting = "the writing thread is being started"
+
 const withSend = <Req extends Asked, Rep>(post: WriterPort<Req, Rep>["post"]): WriterPort<Req, Rep> => ({
   post,
   send: request => Effect.async(resume => post(request, reply => resume(Effect.succeed(reply))))
@@ -149,7 +158,10 @@ interface Packing<Req, Rep, Packed> {
   readonly unpack: (packed: Packed) => Rep | Away
 }
 
-/** Any writer in a thread of its own. When that dies, what is in flight fails, and another is started. */
+/**
+ * Any writer in a thread of its own. When that dies, what is in flight fails, and another is started. A thread that
+ * cannot be started is tried again as well; until there is one, everything is turned away.
+ */
 export const thread = <Req extends Asked, Rep, Packed>(
   startThread: () => Worker,
   onReply: (reply: Rep | Away) => void,
@@ -159,10 +171,18 @@ export const thread = <Req extends Asked, Rep, Packed>(
     const inbox = new Inbox<Rep>()
     const started = yield* Deferred.make<void>()
     let current: Worker | undefined
+    let absence = starting
     let isClosing = false
 
     const life = Effect.async<never, string>(resume => {
-      const worker = startThread()
+      Deferred.unsafeDone(started, Effect.void)
+      let worker: Worker
+      try {
+        worker = startThread()
+      } catch (error) {
+        absence = `the writing thread cannot be started: ${error}`
+        return resume(Effect.fail(absence))
+      }
       let reason = "it ended"
       worker.on("message", (posted: { readonly kind: string; readonly reply: Packed }) => {
         const reply = unpack(posted.reply)
@@ -178,24 +198,32 @@ export const thread = <Req extends Asked, Rep, Packed>(
         resume(Effect.fail(reason))
       })
       current = worker
-      Deferred.unsafeDone(started, Effect.void)
+      absence = starting
     })
 
-    yield* life.pipe(
+    const lives = yield* life.pipe(
       Effect.tapError(reason =>
         isClosing
           ? Effect.void
-          : Effect.logWarning("the writing thread died and is started again").pipe(Effect.annotateLogs({ reason }))
+          : Effect.logWarning("the writing thread is gone and is started again").pipe(Effect.annotateLogs({ reason }))
       ),
       Effect.retry({ schedule: restarts, while: () => !isClosing }),
       Effect.interruptible,
       Effect.forkScoped
     )
+    // Where the scope is closed by now, it ends before it begins.
+    lives.addObserver(() => Deferred.unsafeDone(started, Effect.void))
     yield* Deferred.await(started)
 
     const post = (request: Req | Close, respond: Respond<Rep>): void => {
-      if (current === undefined) respond(away("the writing thread is being started"))
-      else if (inbox.admit(request.kind, respond)) current.postMessage(pack(request))
+      if (current === undefined) return respond(away(absence))
+      if (!inbox.admit(request.kind, respond)) return
+      try {
+        current.postMessage(pack(request))
+      } catch (error) {
+        // The thread never hears of it, and would leave all later requests of the kind without an answer.
+        inbox.answer(request.kind, defect(error))
+      }
     }
 
     yield* Effect.addFinalizer(() =>
