@@ -27,14 +27,13 @@ export class Handover<A, E> {
 
   /** Hands over once there is room. Interrupted before that, it has not; after the end it does nothing. */
   give(value: A): Effect.Effect<void> {
-    return Effect.suspend(() => {
-      if (this.end === undefined && this.values.length >= this.most) {
-        return Effect.zipRight(this.room, this.give(value))
-      }
-      this.unsafeGive(value)
-      return Effect.void
-    })
+    return Effect.map(this.room, () => this.unsafeGive(value))
   }
+
+  /** Waits until there is room, or the end. The giver alone gives: room that was there stays until it does. */
+  readonly room: Effect.Effect<void> = Effect.suspend(() =>
+    this.hasRoom() ? Effect.void : Effect.zipRight(this.departure, this.room)
+  )
 
   /** Ends it, once: what waits can still be taken; then comes the failure, if it is one. */
   unsafeEnd(exit: Exit.Exit<void, E>): void {
@@ -43,7 +42,7 @@ export class Handover<A, E> {
     this.wakeGiver?.()
   }
 
-  /** Takes all that waits, or else what comes next. Nothing is lost where it is interrupted. */
+  /** Takes all that waits, or else what comes next. Interrupted while it waits, it has taken nothing. */
   readonly takeAll: Effect.Effect<Taken<A>, E> = Effect.suspend(() => {
     if (this.values.length > 0) {
       const { values } = this
@@ -66,7 +65,13 @@ export class Handover<A, E> {
     return Exit.zipRight(this.end, Exit.fail(new Cause.NoSuchElementException()))
   })
 
+  private hasRoom(): boolean {
+    return this.end !== undefined || this.values.length < this.most
+  }
+
+  // Whoever is to wait looks once more in the same step: it may have yielded since it looked, and been woken then.
   private readonly arrival = Effect.async<void>(resume => {
+    if (this.end !== undefined || this.values.length > 0) return resume(Effect.void)
     this.wakeTaker = () => {
       this.wakeTaker = undefined
       resume(Effect.void)
@@ -76,7 +81,8 @@ export class Handover<A, E> {
     })
   })
 
-  private readonly room = Effect.async<void>(resume => {
+  private readonly departure = Effect.async<void>(resume => {
+    if (this.hasRoom()) return resume(Effect.void)
     this.wakeGiver = () => {
       this.wakeGiver = undefined
       resume(Effect.void)

@@ -93,6 +93,14 @@ const isFinal = (refusal: UpstreamFailure): boolean =>
   refusal.statusCode < 500 &&
   !RetryPolicy.isTransient(refusal)
 
+/** How far the events of one socket are. */
+interface Progress {
+  /** Whether one has come. */
+  any: boolean
+  /** Whether one waits until the consumer has room for it, and none is read meanwhile. */
+  isOffering: boolean
+}
+
 /** Types after which an instance has nothing more to say. */
 const lastTypes: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
 
@@ -119,7 +127,6 @@ export const make = (
     let state: ConnectionState = "connected"
     let lastId = options.after
     let isOver = false
-    let offering = false
 
     const become = (next: ConnectionState): Effect.Effect<void> =>
       Effect.suspend(() => {
@@ -159,18 +166,20 @@ export const make = (
         ).pipe(Effect.annotateLogs({ instanceId, problem }))
       })
 
-    const isRepeated = ({ id }: PlatformEvent.PlatformEvent, progress: { readonly any: boolean }): boolean =>
+    const isRepeated = ({ id }: PlatformEvent.PlatformEvent, progress: Progress): boolean =>
       !progress.any && id !== undefined && id === lastId
 
     /** Carries events on until the socket ends; tells whether any came. */
-    const carry = (socket: OpenSocket, progress: { any: boolean }): Effect.Effect<never, SocketClosed> => {
+    const carry = (socket: OpenSocket, progress: Progress): Effect.Effect<never, SocketClosed> => {
       const pass = (event: PlatformEvent.PlatformEvent): Effect.Effect<void> => {
         const skips = isRepeated(event, progress)
         progress.any = true
         if (skips) return Effect.void
-        offering = true
-        return Effect.map(events.give(event), () => {
-          offering = false
+        progress.isOffering = true
+        // Given and noted in one step: an event that is given and not noted would come again on the next socket.
+        return Effect.map(events.room, () => {
+          events.unsafeGive(event)
+          progress.isOffering = false
           lastId = event.id ?? lastId
           isOver = lastTypes.has(event.type)
         })
@@ -184,15 +193,15 @@ export const make = (
     }
 
     /** Ends when a socket has been silent for too long, unless it is not being read. */
-    const watch = (socket: OpenSocket): Effect.Effect<void> =>
+    const watch = (socket: OpenSocket, progress: Progress): Effect.Effect<void> =>
       Effect.gen(function* () {
         for (;;) {
           const before = socket.heard()
           yield* Effect.sleep(silence)
-          if (offering || socket.heard() !== before) continue
+          if (progress.isOffering || socket.heard() !== before) continue
           yield* socket.ping
           yield* Effect.sleep(silence)
-          if (!offering && socket.heard() === before) return
+          if (!progress.isOffering && socket.heard() === before) return
         }
       })
 
@@ -200,8 +209,11 @@ export const make = (
     const serve = (socket: OpenSocket) =>
       Effect.gen(function* () {
         const start = yield* Clock.currentTimeMillis
-        const progress = { any: false }
-        const ended = yield* Effect.raceFirst(Effect.flip(carry(socket, progress)), Effect.as(watch(socket), undefined))
+        const progress: Progress = { any: false, isOffering: false }
+        const ended = yield* Effect.raceFirst(
+          Effect.flip(carry(socket, progress)),
+          Effect.as(watch(socket, progress), undefined)
+        )
         const stood = (yield* Clock.currentTimeMillis) - start
         if (progress.any || stood >= Duration.toMillis(stable)) yield* waits.reset
         return ended

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, FastCheck as fc } from "effect"
 import { Handover } from "../../src/Upstream/Handover.ts"
+import * as Standstill from "./Standstill.ts"
 
 describe("A handover", () => {
   it.effect("gives all that waits at once, and waits where nothing does", () =>
@@ -98,6 +99,41 @@ describe("A handover", () => {
           }
         ),
         { numRuns: 100 * Number(process.env.SOAK ?? 1) }
+      )
+    )
+  )
+
+  it.live("never stands still, wherever the giver and the taker let others run", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(
+          fc.integer({ min: 1, max: 5 }),
+          fc.array(fc.nat({ max: 20 }), { minLength: 1, maxLength: 10 }),
+          fc.boolean(),
+          Standstill.turns,
+          async (most, efforts, oneByOne, turns) => {
+            const count = 40
+            const program = Effect.gen(function* () {
+              const handover = new Handover<number, never>(most)
+              const effort = (index: number) => Effect.repeatN(Effect.void, efforts[index % efforts.length]!)
+              const giving = yield* Effect.fork(
+                Effect.forEach(Array.from({ length: count }), (_, index) =>
+                  Effect.zipRight(effort(index), handover.give(index))
+                )
+              )
+              const taken: Array<number> = []
+              while (taken.length < count) {
+                yield* effort(taken.length + 1)
+                taken.push(...(oneByOne ? [yield* handover.take] : (yield* handover.takeAll)[0]))
+              }
+              yield* Fiber.join(giving)
+              return taken
+            })
+            const expected = Array.from({ length: count }, (_, index) => index)
+            expect(await Standstill.endOf(program, turns)).toEqual(Exit.succeed(expected))
+          }
+        ),
+        { numRuns: 600 * Number(process.env.SOAK ?? 1) }
       )
     )
   )

@@ -1,8 +1,25 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Chunk, Deferred, Effect, Exit, Fiber, Mailbox, Option, Ref, Scope, Stream, TestClock } from "effect"
+import {
+  Chunk,
+  Deferred,
+  Effect,
+  Exit,
+  Fiber,
+  FastCheck as fc,
+  Logger,
+  LogLevel,
+  Option,
+  Ref,
+  Scope,
+  Stream,
+  TestClock,
+  TestContext
+} from "effect"
+import { Handover } from "../../src/Upstream/Handover.ts"
 import * as InstanceConnection from "../../src/Upstream/InstanceConnection.ts"
 import { type OpenSocket, SocketClosed } from "../../src/Upstream/PlatformSocket.ts"
 import { UpstreamFailure } from "../../src/Upstream/UpstreamFailure.ts"
+import * as Standstill from "./Standstill.ts"
 
 /** The other side of one socket. */
 interface Peer {
@@ -13,6 +30,8 @@ interface Peer {
   readonly drop: (tooLarge?: boolean) => void
   readonly pings: () => number
   readonly answerPings: () => void
+  /** Emits these once it has been asked for a sign of life and looked at once more, which does not see them yet. */
+  readonly emitTooLate: (...events: ReadonlyArray<Readonly<Record<string, unknown>>>) => void
   readonly isReleased: () => boolean
   /** Frames that nobody has taken yet. */
   readonly waiting: () => number
@@ -35,9 +54,17 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
       const answer = dials[Math.min(tries.length, dials.length - 1)]!
       tries.push({ again })
       if (answer !== "open") return yield* answer
-      const frames = yield* Mailbox.make<string, SocketClosed>()
+      const frames = new Handover<string, SocketClosed>()
       let [heard, pings, answers, released, closed, waiting] = [0, 0, false, false, false, 0]
       const sent: Array<string> = []
+      let late: Array<Readonly<Record<string, unknown>>> = []
+      const emit: Peer["emit"] = (...events) => {
+        for (const event of events) {
+          heard++
+          waiting++
+          frames.unsafeGive(typeof event === "string" ? event : JSON.stringify(event))
+        }
+      }
       yield* Effect.addFinalizer(() =>
         Effect.sync(() => {
           released = true
@@ -47,16 +74,13 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
       peers.push({
         after,
         sent,
-        emit: (...events) => {
-          for (const event of events) {
-            heard++
-            waiting++
-            frames.unsafeOffer(typeof event === "string" ? event : JSON.stringify(event))
-          }
+        emit,
+        emitTooLate: (...events) => {
+          late = [...events]
         },
         drop: (tooLarge = false) => {
           closed = true
-          frames.unsafeDone(Exit.fail(new SocketClosed({ code: 1006, tooLarge, message: "dropped" })))
+          frames.unsafeEnd(Exit.fail(new SocketClosed({ code: 1006, tooLarge, message: "dropped" })))
         },
         pings: () => pings,
         answerPings: () => {
@@ -83,7 +107,11 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
           pings++
           if (answers) heard++
         }),
-        heard: () => heard,
+        heard: () => {
+          const before = heard
+          if (pings > 0) emit(...late.splice(0))
+          return before
+        },
         isClosed: () => closed
       }
       return socket
@@ -309,6 +337,66 @@ describe("InstanceConnection", () => {
       yield* TestClock.adjust(0)
       expect(yield* ids).toEqual(Array.from({ length: 1000 }, (_, i) => `e${i}`))
     })
+  )
+
+  it.scoped("gives up a silent connection after one that was given up while its event waited for room", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open")
+      yield* connect()
+      peers[0]!.emit(...Array.from({ length: 64 }, (_, i) => ({ type: "a", id: `e${i}` })))
+      peers[0]!.emitTooLate({ type: "a", id: "late" })
+      yield* TestClock.adjust("1 minute")
+      yield* TestClock.adjust("10 seconds")
+      expect(peers.map(({ after }) => after).slice(0, 2)).toEqual([undefined, "e63"])
+      yield* TestClock.adjust("1 minute")
+      expect(peers[1]!.pings()).toBe(1)
+      expect(peers[1]!.isReleased()).toBe(true)
+    })
+  )
+
+  it.live("resumes after the last event that it has told, wherever it was when it gave a connection up", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(Standstill.turns, async turns => {
+          const program = Effect.gen(function* () {
+            const { connect, peers } = makePlatform("open")
+            const { ids } = yield* Effect.flatMap(connect("e0"), collect)
+            peers[0]!.emitTooLate({ type: "a", id: "late" })
+            yield* TestClock.adjust("1 minute")
+            return { after: peers[1]?.after, told: yield* ids }
+          })
+          const { after, told } = await Effect.runPromise(
+            Effect.provide(
+              Standstill.by(Effect.scoped(program), turns).pipe(Logger.withMinimumLogLevel(LogLevel.None)),
+              TestContext.TestContext
+            )
+          )
+          expect(["e0", ...told].at(-1)).toBe(after)
+        }),
+        { numRuns: 100 * Number(process.env.SOAK ?? 1) }
+      )
+    )
+  )
+
+  it.live("carries all events, however little the consumer and the reader do at a time", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(Standstill.turns, async turns => {
+          const program = Effect.gen(function* () {
+            const { connect, peers } = makePlatform("open")
+            const { fiber, ids } = yield* Effect.flatMap(connect(), collect)
+            const events = Array.from({ length: 200 }, (_, i) => ({ type: "a", id: `e${i}` }))
+            peers[0]!.emit(...events, { type: "instance.stopped" })
+            peers[0]!.drop()
+            yield* Fiber.join(fiber)
+            return yield* ids
+          })
+          const expected = [...Array.from({ length: 200 }, (_, i) => `e${i}`), undefined]
+          expect(await Standstill.endOf(Effect.scoped(program), turns)).toEqual(Exit.succeed(expected))
+        }),
+        { numRuns: 50 * Number(process.env.SOAK ?? 1) }
+      )
+    )
   )
 
   it.scoped("skips frames that are no events", () =>
