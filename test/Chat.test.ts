@@ -83,6 +83,32 @@ describe("a conversation by itself", () => {
     })
   )
 
+  it.scopedLive("begins anew where the history is an older one, of a backup", () =>
+    Effect.gen(function* () {
+      const gateway = yield* FakeGateway.make({
+        onMessage: (content, turnId) =>
+          content === "restore" ? [{ close: 1001 }, { rewind: 6 }] : echo(content, turnId)
+      })
+      const { exit, output } = yield* hold(
+        { url: gateway.url },
+        ["one", "two", "restore", { shown: "connected again" }, "three", { shown: "echo: three" }, ":quit"],
+        true
+      )
+      assert.deepStrictEqual(exit, Exit.void)
+      const reset = "· the history was reset; this is the new one\n"
+      assert.include(output.replace("· connected again\n", ""), `${reset}echo: one\necho: three\n`)
+      const subscriptions = gateway.requests.flatMap(request => (request.type === "subscribe" ? [request] : []))
+      assert.deepStrictEqual(
+        subscriptions.map(({ afterSeq, epoch }) => [afterSeq, epoch]),
+        [
+          [undefined, undefined],
+          [12, "e_1"],
+          [undefined, undefined]
+        ]
+      )
+    })
+  )
+
   it.scopedLive("learns from the history whether a message got through whose answer was lost", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({

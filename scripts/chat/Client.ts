@@ -167,6 +167,20 @@ export const make = (options: Options): Effect.Effect<Client, Connection.Disconn
         }
       )
 
+    /** A place that the history has not come to is of one that was put back: it is followed from its first event on. */
+    const resume = (from: Place.Place) =>
+      Effect.catchIf(
+        subscribe(from),
+        error => error._tag === "RequestFailed" && error.answer.error.code === "bad_request" && from.seq > 0,
+        () =>
+          Effect.suspend(() => {
+            if (place?.sessionId !== from.sessionId) return Effect.void
+            place = Place.start(from.sessionId)
+            notices.push({ is: "reset" })
+            return subscribe(place)
+          })
+      )
+
     const onFrame = (text: string): Effect.Effect<void> => {
       const frame = Option.getOrUndefined(readJson(text))
       const envelope = Option.getOrUndefined(readEnvelope(frame))
@@ -187,7 +201,7 @@ export const make = (options: Options): Effect.Effect<Client, Connection.Disconn
     }
 
     const greet = Effect.gen(function* () {
-      if (place !== undefined) yield* subscribe(place)
+      if (place !== undefined) yield* resume(place)
       isReady = true
       changes.notify()
       if (!(yield* Deferred.succeed(first, undefined))) yield* onNotice({ is: "back" })

@@ -27,7 +27,7 @@ export const resume = (
   { epoch, headSeq, recovered }: Subscribed
 ): readonly [Place, "gap" | "reset" | undefined] => {
   const isSame = place.epoch === undefined || place.epoch === epoch
-  if (!isSame || place.seq > headSeq) return [{ ...place, epoch, headSeq, seq: 0 }, "reset"]
+  if (!isSame) return [{ ...place, epoch, headSeq, seq: 0 }, "reset"]
   return [{ ...place, epoch, headSeq }, recovered || place.seq === 0 ? undefined : "gap"]
 }
 

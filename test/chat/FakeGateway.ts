@@ -28,6 +28,8 @@ export type Step =
   | { readonly frame: string }
   /** Another history takes the place of this one. */
   | { readonly reset: string }
+  /** Events after this one have never been, as where a backup is restored; the history's name stays. */
+  | { readonly rewind: number }
   /** Events up to this one are forgotten. */
   | { readonly trim: number }
 
@@ -103,6 +105,8 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
             epoch = step.reset
             log = []
             trimmed = 0
+          } else if ("rewind" in step) {
+            log = log.filter(({ seq }) => seq <= step.rewind)
           } else if ("trim" in step) {
             log = log.filter(({ seq }) => seq > step.trim)
             trimmed = step.trim
@@ -124,7 +128,11 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
             return say({ type: "session_created", id, session: session() })
           case "subscribe": {
             const after = request.afterSeq ?? 0
-            const recovered = (request.epoch === undefined || request.epoch === epoch) && after >= trimmed
+            const isSame = request.epoch === undefined || request.epoch === epoch
+            if (isSame && after > head()) {
+              return say(errorAnswer({ id, code: "bad_request", message: `afterSeq is ${after}`, traceId }))
+            }
+            const recovered = isSame && after >= trimmed
             say({ type: "subscribed", id, session: session(), epoch, headSeq: head(), recovered })
             for (const one of log) if (!recovered || one.seq > after) socket.send(encode(one))
             following.add(socket)
