@@ -11,6 +11,7 @@ import type { AnyEndpoints, AtOnce, Incoming, Quick } from "../Http/Endpoints.ts
 import { describe } from "../Http/Issues.ts"
 import type { Reply } from "../Http/Reply.ts"
 import { label } from "../Http/Route.ts"
+import * as Shortcut from "../Http/Shortcut.ts"
 import { JsonBody } from "../Kv/JsonBody.ts"
 import { Router } from "./Router.ts"
 
@@ -50,8 +51,14 @@ const decoder = (
 ): ReadonlyArray<Decoder> => {
   if (Option.isNone(schema)) return []
   const decode = ParseResult.decodeUnknownEither(schema.value as Schema.Schema<unknown>)
+  const shortcut = Shortcut.of(schema.value)
   return [
     (parts, into) => {
+      const plain = shortcut?.(select(parts))
+      if (plain !== undefined) {
+        into[name] = plain
+        return undefined
+      }
       const decoded = decode(select(parts))
       if (Either.isLeft(decoded)) return ParseResult.parseError(decoded.left)
       into[name] = decoded.right

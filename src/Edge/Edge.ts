@@ -203,10 +203,15 @@ export const make = <
         else answer(reply)
       }
       if (!endpoint.takesBody) return proceed(undefined)
-      Body.read(request, limits, json => {
-        if (Either.isLeft(json)) answer(fromError(json.left))
-        else proceed(json.right)
-      })
+      Body.read(
+        request,
+        limits,
+        json => {
+          if (Either.isLeft(json)) answer(fromError(json.left))
+          else proceed(json.right)
+        },
+        bytes => departures.before(bytes)
+      )
     }
 
     return {

@@ -14,7 +14,7 @@ import type { ServerResponse } from "node:http"
 const most = 8
 
 /** Bytes beyond which an answer's own cost hides that of waking anybody. */
-const smallBody = 16 * 1024
+const smallBody = 32 * 1024
 
 interface Departure {
   readonly response: ServerResponse
@@ -40,6 +40,11 @@ export class Departures {
       // Behind all that this turn of the event loop still reads.
       setImmediate(this.#endTurn)
     }
+  }
+
+  /** Sends what waits, if so many bytes are to be read next that it would wait long. */
+  before(bytes: number): void {
+    if (bytes > smallBody) this.leave()
   }
 
   readonly #endTurn = (): void => {

@@ -109,22 +109,32 @@ export const parse = (bytes: Uint8Array, limits: LimitsShape): Either.Either<unk
   } catch {
     return Either.left(new BadRequest({ error: "The request body is not UTF-8" }))
   }
-  return Either.mapLeft(parseBody(text, limits.jsonDepth, limits.batchOperations), problem =>
+  // A byte for each character: it is ASCII, and its bytes are its code units.
+  const codes = text.length === bytes.length ? bytes : undefined
+  return Either.mapLeft(parseBody(text, limits.jsonDepth, limits.batchOperations, codes), problem =>
     problem.overLimit
       ? new PayloadTooLarge({ error: problem.message })
       : new BadRequest({ error: `Invalid request body: ${problem.message}` })
   )
 }
 
-/** Reads and parses the body of a request, and calls back once; the function returned stops the reading. */
+/**
+ * Reads and parses the body of a request, and calls back once; the function returned stops the reading. `arrived` is
+ * told of the bytes of a body before they are parsed, which may take long.
+ */
 export const read = (
   source: IncomingMessage,
   limits: LimitsShape,
-  done: (json: Either.Either<unknown, BodyError>) => void
+  done: (json: Either.Either<unknown, BodyError>) => void,
+  arrived: (bytes: number) => void = () => {}
 ): (() => void) => {
   const problem = problemOfType(source.headers)
   if (problem === undefined) {
-    return readBytes(source, limits.bodyBytes, bytes => done(Either.flatMap(bytes, bytes => parse(bytes, limits))))
+    return readBytes(source, limits.bodyBytes, bytes => {
+      if (Either.isLeft(bytes)) return done(Either.left(bytes.left))
+      arrived(bytes.right.length)
+      done(parse(bytes.right, limits))
+    })
   }
   discard(source)
   done(Either.left(problem))

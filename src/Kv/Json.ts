@@ -2,39 +2,11 @@
  * Stored values travel as JSON text (RFC 8259, within I-JSON, RFC 7493): what a client wrote is what a
  * reader gets back, member order and odd names included, and no request parses and prints a value again.
  */
-import { Brand, Either } from "effect"
+import { Either } from "effect"
+import { JsonProblem, JsonText, RawJson } from "./JsonText.ts"
+import * as PlainBody from "./PlainBody.ts"
 
-/** One JSON value as compact text: valid, without insignificant white space, free of repeated member names. */
-export type JsonText = string & Brand.Brand<"JsonText">
-
-/** Vouches for text that is known to be compact JSON, such as a column that only the store writes. */
-export const JsonText = Brand.nominal<JsonText>()
-
-/** Why a text or a JavaScript value is not a JSON value that can be kept; `message` is fit for a client. */
-export class JsonProblem {
-  readonly _tag = "JsonProblem"
-  constructor(
-    readonly message: string,
-    /** Whether it is well-formed and merely more than is taken. */
-    readonly overLimit = false
-  ) {}
-}
-
-/**
- * A member of a parsed request body that is kept as text.
- *
- * It stands where a contract says "any JSON value", and passes there through `Schema.Unknown`.
- */
-export class RawJson {
-  constructor(readonly text: JsonText) {}
-  toJSON(): unknown {
-    return JSON.parse(this.text)
-  }
-  /** As messages about a misplaced value show it. */
-  toString(): string {
-    return this.text
-  }
-}
+export { JsonProblem, JsonText, RawJson } from "./JsonText.ts"
 
 /** Levels of arrays and objects in which a body may hold a `value`: `{"operations": [{"value": …}]}`. */
 const envelopeLevels = 3
@@ -209,13 +181,21 @@ class Scanner {
  * Parses a request body and keeps each member named `value` as {@link RawJson}.
  *
  * Refused beside what `JSON.parse` refuses: values nested beyond `maxDepth` levels, repeated member names,
- * numbers that a double cannot hold, and more than `maxOperations` in the `operations` of a batch.
+ * numbers that a double cannot hold, and more than `maxOperations` in the `operations` of a batch. Whoever has the
+ * text's code units gives them along.
  */
 export const parseBody = (
   text: string,
   maxDepth: number,
-  maxOperations = Number.POSITIVE_INFINITY
-): Either.Either<unknown, JsonProblem> =>
+  maxOperations = Number.POSITIVE_INFINITY,
+  codes: PlainBody.Codes | undefined = PlainBody.codesOf(text)
+): Either.Either<unknown, JsonProblem> => {
+  const plain = codes && PlainBody.read(text, codes, maxDepth, maxOperations)
+  return plain === undefined ? parseAny(text, maxDepth, maxOperations) : Either.right(plain)
+}
+
+/** `parseBody` of any text whatsoever, in three times the time. */
+export const parseAny = (text: string, maxDepth: number, maxOperations: number): Either.Either<unknown, JsonProblem> =>
   Either.try({
     try: () => {
       const parsed: unknown = JSON.parse(text)

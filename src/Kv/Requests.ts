@@ -2,6 +2,8 @@
  * What requests to the key-value group hold: paths, queries, headers and bodies.
  */
 import { Schema } from "effect"
+import * as Shortcut from "../Http/Shortcut.ts"
+import * as Shortcuts from "./Shortcuts.ts"
 
 /** The most entries in a page of a list, and the most changes in a page of the log. */
 export const maxPage = 1000
@@ -120,7 +122,7 @@ export const SetPayload = Schema.Struct({
   actor: Actor,
   ...Expiry,
   ifVersion: Misplaced("use the header If-Match, or If-None-Match: * for an entry that must be absent")
-}).annotations({ identifier: "SetRequest" })
+}).annotations({ identifier: "SetRequest", ...Shortcut.annotation(Shortcuts.setPayload) })
 
 const IfVersion = Schema.optionalWith(
   Whole({
@@ -154,13 +156,13 @@ export const BatchPayload = Schema.Struct({
   operations: Schema.Array(BatchOperation),
   actor: Actor,
   ifVersion: Misplaced("use ifVersion of an operation")
-}).annotations({ identifier: "BatchRequest" })
+}).annotations({ identifier: "BatchRequest", ...Shortcut.annotation(Shortcuts.batchPayload) })
 
 /** The headers of a batch, whose operations have preconditions of their own. */
 export const BatchHeaders = Schema.Struct({
   "if-match": Misplaced("use ifVersion of an operation"),
   "if-none-match": Misplaced("use ifVersion of an operation, 0 for an entry that must be absent")
-})
+}).annotations(Shortcut.annotation(Shortcuts.headersWithout("if-match", "if-none-match")))
 
 /** RFC 9110 preconditions; what they may hold is checked by the handler, which knows how to say what is wrong. */
 export const Preconditions = Schema.Struct({
@@ -171,7 +173,7 @@ export const Preconditions = Schema.Struct({
     Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }),
     { exact: true }
   )
-})
+}).annotations(Shortcut.annotation(Shortcuts.headersWithout("if-match", "if-none-match")))
 
 export const ListParams = Schema.Struct({
   prefix: Schema.optionalWith(
@@ -244,4 +246,6 @@ export const ResumeHeaders = Schema.Struct({
 export const NamespacePath = Schema.Struct({ namespace: Namespace })
 
 /** The path of an entry. */
-export const EntryPath = Schema.Struct({ namespace: Namespace, key: Key })
+export const EntryPath = Schema.Struct({ namespace: Namespace, key: Key }).annotations(
+  Shortcut.annotation(Shortcuts.path("namespace", "key"))
+)

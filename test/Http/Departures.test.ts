@@ -56,11 +56,25 @@ describe("answers that leave together", () => {
   it("do not wait when one of them is large, and leave in the order in which they were made", async () => {
     const { responses, texts } = await owed(2)
     const departures = new Departures()
-    const large = "x".repeat(20_000)
+    const large = "x".repeat(40_000)
     departures.end(responses[0]!, undefined, 0)
     departures.end(responses[1]!, large, large.length)
     expect(ended(responses)).toBe(2)
     expect((await Promise.all(texts)).sort()).toEqual(["", large])
+  })
+
+  it("do not wait for a large body to be read", async () => {
+    const { responses, texts } = await owed(2)
+    const departures = new Departures()
+    departures.end(responses[0]!, "a", 1)
+    departures.before(1000)
+    expect(ended(responses)).toBe(0)
+    departures.before(40_000)
+    expect(ended(responses)).toBe(1)
+    departures.end(responses[1]!, "b", 1)
+    departures.leave()
+    expect(ended(responses)).toBe(2)
+    expect((await Promise.all(texts)).sort()).toEqual(["a", "b"])
   })
 
   it("come turn after turn", async () => {

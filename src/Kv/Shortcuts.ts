@@ -1,0 +1,83 @@
+/**
+ * The plainest requests of the key-value group, known without their schemas: names that are text, no preconditions,
+ * bodies with nothing but a value, an actor, or operations without expiry.
+ */
+import type { Shortcut } from "../Http/Shortcut.ts"
+import { RawJson } from "./Json.ts"
+
+type Members = Readonly<Record<string, unknown>>
+
+const isObject = (input: unknown): input is Members =>
+  typeof input === "object" && input !== null && Object.getPrototypeOf(input) === Object.prototype
+
+/** A path of names, of which the router gives no other than its template has. */
+export const path = <Name extends string>(...names: ReadonlyArray<Name>): Shortcut<Readonly<Record<Name, string>>> => {
+  const isComplete = (input: Members): input is Readonly<Record<Name, string>> => {
+    for (const name of names) if (typeof input[name] !== "string") return false
+    for (const name in input) if (!names.some(known => known === name)) return false
+    return true
+  }
+  return input => (isObject(input) && isComplete(input) ? input : undefined)
+}
+
+const none = {}
+
+/** Headers without any of these. */
+export const headersWithout =
+  (...names: ReadonlyArray<string>): Shortcut<Readonly<Record<string, never>>> =>
+  input => {
+    if (typeof input !== "object" || input === null) return undefined
+    for (const name of names) if (name in input) return undefined
+    return none
+  }
+
+/** What a PUT commonly holds. */
+export interface PlainSet {
+  readonly value: unknown
+  readonly actor?: string
+}
+
+const isPlainSet = (input: Members): input is Members & PlainSet => {
+  if (!(input.value instanceof RawJson)) return false
+  for (const name in input) {
+    if (name !== "value" && (name !== "actor" || typeof input.actor !== "string")) return false
+  }
+  return true
+}
+
+/** The body of a PUT with a value, and perhaps an actor. */
+export const setPayload: Shortcut<PlainSet> = input => (isObject(input) && isPlainSet(input) ? input : undefined)
+
+/** What an operation of a batch commonly holds. */
+export type PlainOperation =
+  | { readonly op: "set"; readonly namespace: string; readonly key: string; readonly value: unknown }
+  | { readonly op: "delete"; readonly namespace: string; readonly key: string }
+
+const isPlainOperation = (input: unknown): input is PlainOperation => {
+  if (!isObject(input) || typeof input.namespace !== "string" || typeof input.key !== "string") return false
+  const isSet = input.op === "set"
+  if (isSet ? !(input.value instanceof RawJson) : input.op !== "delete") return false
+  for (const name in input) {
+    if (name !== "op" && name !== "namespace" && name !== "key" && !(isSet && name === "value")) return false
+  }
+  return true
+}
+
+/** What a batch commonly holds. */
+export interface PlainBatch {
+  readonly operations: ReadonlyArray<PlainOperation>
+  readonly actor?: string
+}
+
+const isPlainBatch = (input: Members): input is Members & PlainBatch => {
+  const { operations } = input
+  if (!Array.isArray(operations)) return false
+  for (const name in input) {
+    if (name !== "operations" && (name !== "actor" || typeof input.actor !== "string")) return false
+  }
+  for (let index = 0; index < operations.length; index++) if (!isPlainOperation(operations[index])) return false
+  return true
+}
+
+/** The body of a batch whose operations have no preconditions and no expiry. */
+export const batchPayload: Shortcut<PlainBatch> = input => (isObject(input) && isPlainBatch(input) ? input : undefined)

@@ -1,0 +1,320 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Either, FastCheck as fc } from "effect"
+import { JsonProblem, parseAny, parseBody, RawJson } from "../../src/Kv/Json.ts"
+import * as PlainBody from "../../src/Kv/PlainBody.ts"
+
+const maxDepth = 12
+const maxOperations = 6
+
+/** A result in one text, whatever the order of members; -0 is not 0. */
+const show = (result: unknown): string => {
+  if (result instanceof RawJson) return `raw ${result.text}`
+  if (Array.isArray(result)) return `[${result.map(show).join()}]`
+  if (typeof result === "object" && result !== null) {
+    const members = Object.entries(result).map(([name, member]) => `${JSON.stringify(name)}:${show(member)}`)
+    return `{${members.sort().join()}}`
+  }
+  return Object.is(result, -0) ? "-0" : JSON.stringify(result)
+}
+
+/** What `JSON.parse` makes of a text, values put back. */
+const parsed = (text: string): string | undefined => {
+  try {
+    return show(JSON.parse(text))
+  } catch {
+    return undefined
+  }
+}
+
+const unwrapped = (result: unknown): unknown => JSON.parse(JSON.stringify(result))
+
+const codesOf = (text: string) => {
+  const codes: Array<PlainBody.Codes> = [PlainBody.codesOf(text)!]
+  const bytes = Buffer.from(text)
+  if (bytes.length === text.length) codes.push(bytes)
+  return codes
+}
+
+/** Reads a text in all ways, and expects them to agree. Returns whether the quick one had an answer. */
+const agree = (text: string): boolean => {
+  const any = parseAny(text, maxDepth, maxOperations)
+  if (Either.isRight(any)) expect(parsed(text)).toBeDefined()
+  let answered = false
+  for (const codes of codesOf(text)) {
+    const plain = PlainBody.read(text, codes, maxDepth, maxOperations)
+    if (plain !== undefined) {
+      answered = true
+      if (Either.isLeft(any)) throw new Error(`${text} was taken, and is refused: ${any.left.message}`)
+      expect(show(plain)).toBe(show(any.right))
+      expect(show(unwrapped(plain))).toBe(show(unwrapped(JSON.parse(text))))
+    }
+    expect(parseBody(text, maxDepth, maxOperations, codes)).toEqual(any)
+  }
+  return answered
+}
+
+const space = fc.constantFrom("", "", "", "", " ", "\n", "\t\r\n ")
+
+const character = fc.oneof(
+  { weight: 6, arbitrary: fc.constantFrom(..."abcdef ,:{}[]0e-/'~\u007f") },
+  {
+    weight: 2,
+    arbitrary: fc.constantFrom(
+      ...'\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u0000 \\u00e9 \\uD83D\\uDE00 \\ud800 \\uABcd'.split(" ")
+    )
+  },
+  { weight: 1, arbitrary: fc.constantFrom("é", "€", "😀", "\u2028", "\ud800") }
+)
+
+const text = fc.array(character, { maxLength: 8 }).map(characters => `"${characters.join("")}"`)
+
+const number = fc.oneof(
+  fc.constantFrom(..."0 -0 1 -1 10 0.5 -0.0 1e5 1E+5 1e-5 -1.5e-7 2.5E3 1e308 1e-400 9007199254740993".split(" ")),
+  fc.constantFrom("1e309", "-1e400", `1${"0".repeat(299)}`, `1${"0".repeat(320)}`, `0.${"3".repeat(320)}`),
+  fc.double({ noNaN: true, noDefaultInfinity: true }).map(String),
+  fc.integer().map(String)
+)
+
+const spaced = (open: string, close: string, parts: ReadonlyArray<string>, spaces: ReadonlyArray<string>): string => {
+  let next = 0
+  const gap = () => spaces[next++ % spaces.length]!
+  const inner = parts.map(part => gap() + part + gap())
+  return open + (inner.length === 0 ? gap() : inner.join(",")) + close
+}
+
+const spaces = fc.array(space, { minLength: 1, maxLength: 5 })
+
+const name = fc.oneof(fc.constantFrom('"a"', '"b"', '"\\u0061"', '""', '"__proto__"', '"value"', '"ab"', '"ba"'), text)
+
+const member = (name: fc.Arbitrary<string>, content: fc.Arbitrary<string>) =>
+  fc.tuple(name, space, space, content).map(([name, before, after, content]) => `${name}${before}:${after}${content}`)
+
+const { value } = fc.letrec<{ value: string; array: string; object: string }>(tie => ({
+  value: fc.oneof(
+    { maxDepth: 5 },
+    fc.oneof(text, number, fc.constantFrom("true", "false", "null")),
+    tie("array"),
+    tie("object")
+  ),
+  array: fc
+    .tuple(fc.array(tie("value"), { maxLength: 4 }), spaces)
+    .map(([parts, gaps]) => spaced("[", "]", parts, gaps)),
+  object: fc
+    .tuple(fc.array(member(name, tie("value")), { maxLength: 4 }), spaces)
+    .map(([parts, gaps]) => spaced("{", "}", parts, gaps))
+}))
+
+const anObject = (parts: ReadonlyArray<fc.Arbitrary<string>>) =>
+  fc
+    .tuple(fc.shuffledSubarray([...parts]), spaces)
+    .chain(([some, gaps]) => fc.tuple(...some).map(parts => spaced("{", "}", parts, gaps)))
+
+const known = (name: string, content: fc.Arbitrary<string>) => member(fc.constant(`"${name}"`), content)
+
+const plainName = fc.constantFrom('"k"', '"tenant:a/b"', '"tenant:a/c"', '"é"', '""')
+
+const expiry = [known("ttlMs", number), known("expiresAt", number), known("ifVersion", number)]
+
+const operation = anObject([
+  known("op", fc.constantFrom('"set"', '"delete"')),
+  known("namespace", fc.oneof(plainName, text)),
+  known("key", plainName),
+  known("value", value),
+  ...expiry
+])
+
+const operations = fc
+  .tuple(fc.array(operation, { maxLength: maxOperations + 1 }), spaces)
+  .map(([parts, gaps]) => spaced("[", "]", parts, gaps))
+
+const aBody = fc.oneof(
+  anObject([known("value", value), known("actor", fc.oneof(plainName, text)), ...expiry]),
+  anObject([known("operations", operations), known("actor", plainName)]),
+  anObject([known("value", value), known("value", value), member(name, value)]),
+  value
+)
+
+/** A change to a text: what it cuts out, and what it puts there. */
+const mutation = fc.tuple(
+  fc.double({ min: 0, max: 1, noNaN: true }),
+  fc.integer({ min: 0, max: 3 }),
+  fc.constantFrom(
+    "",
+    "",
+    '"',
+    "\\",
+    ",",
+    ":",
+    "{",
+    "}",
+    "[",
+    "]",
+    "0",
+    "-",
+    ".",
+    "e",
+    "\u0000",
+    "\n",
+    "\ufeff",
+    "u",
+    "x"
+  )
+)
+
+const mutated = (text: string, [where, cut, put]: readonly [number, number, string]): string => {
+  const at = Math.floor(where * text.length)
+  return text.slice(0, at) + put + text.slice(at + cut)
+}
+
+describe("a plain body", () => {
+  it("is read as JSON.parse reads it, and what is refused or malformed never is", () => {
+    let answered = 0
+    let answeredMutated = 0
+    const numRuns = 10_000 * Number(process.env.SOAK ?? 1)
+    fc.assert(
+      fc.property(aBody, mutation, fc.nat(), (body, mutation, end) => {
+        if (agree(body)) answered++
+        if (agree(mutated(body, mutation))) answeredMutated++
+        agree(body.slice(0, end % (body.length + 1)))
+      }),
+      { numRuns }
+    )
+    // Else it would be tried in vain.
+    expect(answered).toBeGreaterThan(numRuns / 5)
+    expect(answeredMutated).toBeGreaterThan(numRuns / 200)
+  })
+
+  it("of the common kinds has its answer here", () => {
+    for (const body of [
+      '{"value":{"name":"item 1","price":12.5,"tags":["a","b"],"ok":true,"none":null,"é":"\\u00e9\\n"}}',
+      ' { "actor" : "me" , "value" : [ 1 , -2.5e-3 ] , "ttlMs" : 1000 } ',
+      '{"operations":[]}',
+      '{"operations":[{"op":"set","namespace":"n","key":"k","value":1},{"op":"delete","namespace":"n","key":"k","ifVersion":1}],"actor":"é"}'
+    ]) {
+      expect([body, agree(body)]).toEqual([body, true])
+    }
+  })
+
+  it("reads each body for itself, whatever came before it", () => {
+    const good = '{"value":{"a":{"b":1},"c":"x"}}'
+    for (const bad of [
+      '{"value":{"a":{"b":{"c":',
+      '{"value":[ 1, 2',
+      '{"actor":"x","value"',
+      '{"operations":[{"op":"set"',
+      "{"
+    ]) {
+      agree(bad)
+      expect(agree(good)).toBe(true)
+    }
+  })
+
+  it("counts levels and operations as the other way does", () => {
+    for (const depth of [maxDepth - 1, maxDepth, maxDepth + 1]) {
+      expect(agree(`{"value":${"[".repeat(depth)}${"]".repeat(depth)}}`)).toBe(depth <= maxDepth)
+      expect(agree(`{"value":${'{"a":'.repeat(depth)}1${"}".repeat(depth)}}`)).toBe(depth <= maxDepth)
+    }
+    for (const count of [maxOperations, maxOperations + 1]) {
+      const operation = '{"op":"delete","namespace":"n","key":"k"}'
+      expect(agree(`{"operations":[${Array(count).fill(operation).join()}]}`)).toBe(count <= maxOperations)
+    }
+  })
+
+  it("finds repeated names among many, and takes many that differ", () => {
+    const names = (count: number) => Array.from({ length: count }, (_, index) => `"n${index}":0`)
+    for (const count of [1, 8, 63, 64, 65, 600]) {
+      agree(`{"value":{${names(count).join()}}}`)
+      for (const again of [0, count >> 1, count - 1]) {
+        const text = `{"value":{${names(count).join()},"n${again}":1}}`
+        expect(agree(text)).toBe(false)
+        expect(parseAny(text, maxDepth, 1)).toEqual(
+          Either.left(new JsonProblem(`the member "n${again}" appears twice in one object`))
+        )
+      }
+    }
+    // Of one hash: 31 * "A" + "a" is 31 * "B" + "B".
+    expect(agree('{"value":{"Aa":1,"BB":2}}')).toBe(true)
+    expect(agree('{"value":{"Aa":1,"BB":2,"Aa":3}}')).toBe(false)
+    expect(agree('{"value":{"a":{"b":1},"b":{"a":1}}}')).toBe(true)
+  })
+
+  // What parsers are known to disagree about.
+  it.each([
+    ...'[1,] [1 [,1] [1,,2] [1]] ["a [""] {"a":} {"a" {"a":1,} {"a":1,,} {a:1} {\'a\':1} {"a":1 {"a"::1} {,} {1:1} {"a":1}x'.split(
+      " "
+    ),
+    ..."-01 -1. -.1 .5 1. 1.e1 1e 1e+ 1eE2 0x1 0e 0e+1 01 +1 1_000 - -a 1a 1e1.5 Infinity NaN nan --1 0.0.0 ١ 1e-".split(
+      " "
+    ),
+    ..."nul nulll True TRUE tru truee undefined false0 n".split(" "),
+    '"\\u12"',
+    '"\\u123g"',
+    '"\\U0041"',
+    '"\\x41"',
+    '"\\0"',
+    '"\\a"',
+    '"\\"',
+    '"\\\\"',
+    '"\\\\\\"',
+    '"\\ud800\\u"',
+    '"\\ud800\\ud800"',
+    '"\\udc00"',
+    '"a\tb"',
+    '"a\nb"',
+    '"a\u0000b"',
+    '"a\u001fb"',
+    '"\u007f\u0080\u00ff"',
+    '"\u2028\u2029"',
+    '"\ufeff"',
+    '\ufeff"a"',
+    '"a"b',
+    '"a""b"',
+    "'a'",
+    "/**/1",
+    "1//",
+    "1\u00a0",
+    "1\u000b",
+    "1\u000c",
+    "\u20281",
+    " 1 ",
+    "\r\n\t1",
+    "1 2",
+    "[]{}",
+    "{}[]",
+    "",
+    " ",
+    "[[[[[[]]]]]]",
+    '{"":""}',
+    '{"\\u0000":1}',
+    '{"a":1,"\\u0061":2}',
+    '{"__proto__":1,"__proto__":2}',
+    '{"__proto__":{"value":1}}',
+    '{"a":1}\u0000',
+    "123123e100000",
+    "-123123e100000",
+    "1e00000000000000000000000000000000001",
+    `0.${"0".repeat(400)}1`,
+    `${"9".repeat(309)}`,
+    "-0",
+    "-0e1",
+    "[-0]",
+    "1E400"
+  ])("agrees about %j", text => {
+    for (const body of [
+      text,
+      `{"value":${text}}`,
+      `{"value":[${text}]}`,
+      `{"value":{"a":${text}}}`,
+      `{"actor":${text},"value":1}`,
+      `{"value":1,"ttlMs":${text}}`,
+      `{"operations":${text}}`,
+      `{"operations":[${text}]}`,
+      `{"operations":[{"op":${text},"namespace":"n","key":"k"}]}`,
+      `{"operations":[{"op":"set","namespace":"n","key":"k","value":${text}}]}`,
+      `{${text}:1,"value":1}`,
+      `{"value":1}${text}`
+    ]) {
+      agree(body)
+    }
+  })
+})
