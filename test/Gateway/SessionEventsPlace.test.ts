@@ -62,6 +62,15 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
+    it.scopedLive("all is in the one file once it is closed", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        yield* using(directory, Effect.zipRight(Effect.zipRight(begin, append(0, "1")), texts))
+        expect(existsSync(join(directory, "sessions.db-wal"))).toBe(false)
+        expect(isWhole(join(directory, "sessions.db"))).toBe(true)
+      })
+    )
+
     it.scopedLive(
       "another database of histories in its place is what goes on from there, and the old one is whole",
       () =>

@@ -49,6 +49,8 @@ const makePort = (options: Options, data: ThreadData, lock: Lock, reader: Reader
       // What stands there now may be another process's, if it took the lock's file along.
       if (lock.isHeld()) port.post({ kind: "reopen" }, () => {})
     })
+    // The last to close folds the log into the database, which a connection that only reads cannot.
+    yield* Effect.addFinalizer(() => Effect.sync(() => reader.close()))
     // What the reader has open may have been replaced before there was a writer to notice.
     yield* Effect.sync(() => reader.close())
     const lost = `${filesIn(options.directory).lock} was taken from this process and cannot be locked anew`
