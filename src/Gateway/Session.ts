@@ -70,13 +70,28 @@ export interface Lease {
   readonly instanceId: string | null
 }
 
+/** An earlier lease: what lives by it is still to be given back. */
+export interface Debt extends Lease {
+  /** How often the platform has said that it will not have it, whatever it knows of it. */
+  readonly refusals: number
+}
+
+/** What an instance was asked for with. */
+export interface Request {
+  readonly agentType: string
+  readonly deployment?: unknown
+  readonly environment: Readonly<Record<string, string>>
+}
+
 /** All that a session has to remember from one step to the next. */
 export interface Standing {
   readonly state: SessionState
   readonly lease: Lease | null
-  /** Instances of earlier leases that the platform has not taken back yet. */
-  readonly debts: ReadonlyArray<string>
+  /** Earlier leases that the platform has not taken back yet, each with a key of its own. */
+  readonly debts: ReadonlyArray<Debt>
   readonly turns: Turns.Turns
+  /** Kept where the session was deleted while a creation was unanswered, which nobody could repeat otherwise. */
+  readonly request?: Request
 }
 
 /** What a step makes of a session, and what it tells its subscribers. */
@@ -124,31 +139,61 @@ export const interrupted =
   (reason: string) =>
   (turnId: string): TurnEnd => ({ type: "turn_interrupted", turnId, reason })
 
-/** Puts the instance of a lease among those that are still to be given back, so that there may be another one. */
-export const owe = (standing: Standing, instanceId: string): Standing =>
-  standing.lease?.instanceId === instanceId
-    ? { ...standing, lease: null, debts: [...standing.debts, instanceId] }
-    : standing
+/** Puts the lease among what is still to be given back, so that there may be another one. */
+export const owe = (standing: Standing): Standing => {
+  const { lease, debts } = standing
+  return lease === null ? standing : { ...standing, lease: null, debts: [...debts, { ...lease, refusals: 0 }] }
+}
 
-/** Strikes out an instance that was given back. */
-export const acquit = (standing: Standing, instanceId: string): Standing => ({
+/** Notes the instance that a key has led to. */
+export const learn = (standing: Standing, key: string, instanceId: string): Standing => {
+  const isNews = (lease: Lease | null) => lease !== null && lease.key === key && lease.instanceId === null
+  const { lease, debts } = standing
+  if (isNews(lease)) return { ...standing, lease: { key, instanceId } }
+  if (!debts.some(isNews)) return standing
+  return { ...standing, debts: debts.map(debt => (isNews(debt) ? { ...debt, instanceId } : debt)) }
+}
+
+/** Strikes out what a key has led to: it was given back, or there never was anything. */
+export const acquit = (standing: Standing, key: string): Standing => ({
   ...standing,
-  debts: standing.debts.filter(other => other !== instanceId)
+  lease: standing.lease?.key === key ? null : standing.lease,
+  debts: standing.debts.filter(debt => debt.key !== key)
+})
+
+/** Notes that the platform refuses to do anything about a debt. */
+export const refuse = (standing: Standing, key: string): Standing => ({
+  ...standing,
+  debts: standing.debts.map(debt => (debt.key === key ? { ...debt, refusals: debt.refusals + 1 } : debt))
 })
 
 /** What a session becomes whose gateway died: its turns have failed, and what it leased is still to be given back. */
 export const recover = (standing: Standing): Step =>
-  andThen(endTurns(standing, errored("gateway_restarted", "The gateway was restarted during the turn")), standing =>
-    move(standing, "recovered", "the gateway was restarted")
+  andThen(
+    endTurns(owe(standing), errored("gateway_restarted", "The gateway was restarted during the turn")),
+    standing => move(standing, "recovered", "the gateway was restarted")
   )
+
+const LeaseFields = { key: Schema.String, instanceId: Schema.NullOr(Schema.String) }
 
 const Bookmark = Schema.parseJson(
   Schema.Struct({
-    lease: Schema.NullOr(Schema.Struct({ key: Schema.String, instanceId: Schema.NullOr(Schema.String) })),
-    /** Absent where there are none. */
-    debts: Schema.optionalWith(Schema.Array(Schema.String), { exact: true }),
+    lease: Schema.NullOr(Schema.Struct(LeaseFields)),
+    /** Absent where there are none. Earlier versions knew debts by the instance's id alone. */
+    debts: Schema.optionalWith(
+      Schema.Array(Schema.Union(Schema.String, Schema.Struct({ ...LeaseFields, refusals: Schema.Int }))),
+      { exact: true }
+    ),
     /** Open turns with how far they have come. */
-    turns: Schema.Array(Schema.Tuple(Schema.String, Schema.Literal("accepted", "started")))
+    turns: Schema.Array(Schema.Tuple(Schema.String, Schema.Literal("accepted", "started"))),
+    request: Schema.optionalWith(
+      Schema.Struct({
+        agentType: Schema.String,
+        deployment: Schema.optionalWith(Schema.Unknown, { exact: true }),
+        environment: Schema.Record({ key: Schema.String, value: Schema.String })
+      }),
+      { exact: true }
+    )
   })
 )
 
@@ -156,16 +201,25 @@ const encodeBookmark = Schema.encodeSync(Bookmark)
 const decodeBookmark = Schema.decodeUnknownEither(Bookmark)
 
 /** What of a standing must outlive the process, or null where that is nothing. */
-export const toBookmark = ({ lease, debts, turns }: Standing): string | null =>
+export const toBookmark = ({ lease, debts, turns, request }: Standing): string | null =>
   lease === null && debts.length === 0 && turns.open.size === 0
     ? null
-    : encodeBookmark({ lease, ...(debts.length === 0 ? {} : { debts }), turns: [...turns.open] })
+    : encodeBookmark({
+        lease,
+        ...(debts.length === 0 ? {} : { debts }),
+        turns: [...turns.open],
+        ...(request === undefined ? {} : { request })
+      })
 
 /** The standing of a session whose gateway died, as far as its bookmark tells. */
 export const fromBookmark = (state: SessionState, bookmark: string | null): Either.Either<Standing, ParseError> =>
-  Either.map(bookmark === null ? decodeBookmark('{"lease":null,"turns":[]}') : decodeBookmark(bookmark), kept => ({
-    state,
-    lease: kept.lease,
-    debts: kept.debts ?? [],
-    turns: { open: new Map(kept.turns), ended: Turns.none.ended }
-  }))
+  Either.map(
+    bookmark === null ? decodeBookmark('{"lease":null,"turns":[]}') : decodeBookmark(bookmark),
+    ({ lease, debts = [], turns, request }) => ({
+      state,
+      lease,
+      debts: debts.map(debt => (typeof debt === "string" ? { key: debt, instanceId: debt, refusals: 0 } : debt)),
+      turns: { open: new Map(turns), ended: Turns.none.ended },
+      ...(request === undefined ? {} : { request })
+    })
+  )

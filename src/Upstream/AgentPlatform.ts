@@ -37,6 +37,14 @@ export interface CreateInstance {
   readonly environment: Readonly<Record<string, string>>
   /** Creating again with the same key gives the same instance; a fresh key for each call where there is none. */
   readonly idempotencyKey?: string
+  /** Asked behind everybody's back, to learn what the key has led to; as with `StopInstance.isAside`. */
+  readonly isAside?: boolean
+}
+
+/** How an instance is stopped. */
+export interface StopInstance {
+  /** Nobody waits for it: one try, which takes no other call's place. */
+  readonly isAside?: boolean
 }
 
 /** What file calls fail with: the platform, or a request that was refused before anything was sent. */
@@ -48,8 +56,11 @@ export class AgentPlatform extends Context.Tag("causeway/AgentPlatform")<
   {
     /** Creates an instance and tells its id. The failure says whether there may be one all the same. */
     readonly create: (request: CreateInstance) => Effect.Effect<string, AgentPlatformConnectionError>
-    /** Stops an instance; one that is gone already counts as stopped. */
-    readonly stop: (instanceId: string) => Effect.Effect<void, AgentPlatformConnectionError>
+    /**
+     * Stops an instance; one that is gone already counts as stopped. A platform that fails to keeps no other call out:
+     * stops have a breaker of their own.
+     */
+    readonly stop: (instanceId: string, options?: StopInstance) => Effect.Effect<void, AgentPlatformConnectionError>
     /**
      * Connects to an instance, and keeps connected until the scope ends or the instance is gone.
      * `after` is the id of the last event that is known already.

@@ -133,6 +133,11 @@ const make = (
   Effect.gen(function* () {
     const exchange = Exchange.make(client, { service: "agent platform", baseUrl, apiKey })
     const resilience = yield* Resilience.make({ upstream: "agent_platform", durations: UpstreamMetrics.agentPlatform })
+    // That a platform does not take instances back is no reason to keep users from those that work.
+    const cleanup = yield* Resilience.make({
+      upstream: "agent_platform_cleanup",
+      durations: UpstreamMetrics.agentPlatform
+    })
     const probe = yield* HealthProbe.make(exchange)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
       onNone: () => ({}),
@@ -171,7 +176,7 @@ const make = (
       )
 
     return {
-      create: ({ idempotencyKey, agentType, deployment, environment, secrets }) =>
+      create: ({ idempotencyKey, agentType, deployment, environment, secrets, isAside = false }) =>
         Effect.flatMap(idempotencyKey === undefined ? randomKey : Effect.succeed(idempotencyKey), key => {
           const body = {
             agentType,
@@ -194,7 +199,10 @@ const make = (
                 })
               )
             )
-            return resilience.call(create, attempt).pipe(
+            const call = isAside
+              ? cleanup.call({ ...create, repeatable: false }, attempt)
+              : resilience.call(create, attempt)
+            return call.pipe(
               Effect.mapBoth({
                 onFailure: failure => toError(failure, isDoubtful),
                 onSuccess: created => ("instanceId" in created ? created.instanceId : created.id)
@@ -202,10 +210,10 @@ const make = (
             )
           })
         }),
-      stop: instanceId =>
-        resilience
+      stop: (instanceId, { isAside = false } = {}) =>
+        cleanup
           .call(
-            stop,
+            { ...stop, repeatable: !isAside },
             Effect.catchIf(
               exchange.done(stop.operation, HttpClientRequest.del(pathOf(instanceId))),
               failure => failure.statusCode === 404,

@@ -23,6 +23,10 @@ const running: Session.Standing = {
   turns: Turns.none
 }
 
+const debt: Session.Debt = { key: "i", instanceId: "i", refusals: 0 }
+
+const texts = fc.dictionary(fc.string(), fc.string(), { maxKeys: 2, noNullPrototype: true })
+
 const platform = (type: string, payload: Record<string, unknown> = {}, id?: string) => ({
   id,
   type,
@@ -96,16 +100,19 @@ describe("A session as a machine", () => {
         fc.constantFrom(...(["inactive", "activating", "active", "reconnecting", "deactivating", "error"] as const)),
         fc.uniqueArray(fc.string({ minLength: 1 }), { maxLength: 5 }),
         fc.uniqueArray(fc.string({ minLength: 1 }), { maxLength: 3 }),
-        (state, turnIds, debts) => {
-          const before = { ...accepted(...turnIds), state, debts }
+        fc.option(fc.record({ agentType: fc.string(), deployment: fc.constant({ a: [1] }), environment: texts })),
+        (state, turnIds, keys, request) => {
+          const debts = keys.map((key, index) => ({ key, instanceId: index === 0 ? null : key, refusals: index }))
+          const before = { ...accepted(...turnIds), state, debts, ...(request === null ? {} : { request }) }
           const kept = Either.getOrThrow(Session.fromBookmark(state, Session.toBookmark(before)))
           expect(kept.lease).toEqual(before.lease)
           expect(kept.debts).toEqual(debts)
+          expect(kept.request).toEqual(before.request)
           const { standing, events } = Session.recover(kept)
           expect(["inactive", "error"]).toContain(standing.state)
           expect(standing.turns.open.size).toBe(0)
-          expect(standing.lease).toEqual(before.lease)
-          expect(standing.debts).toEqual(debts)
+          expect(standing.lease).toBeNull()
+          expect(standing.debts).toEqual([...debts, { ...before.lease, refusals: 0 }])
           expect(typesOf(events).filter(type => type === "turn_errored")).toHaveLength(turnIds.length)
           expect(Session.recover(standing).events).toEqual([])
         }
@@ -118,7 +125,10 @@ describe("A session as a machine", () => {
     expect(Session.toBookmark(Session.initial)).toBeNull()
     expect(Session.toBookmark(running)).not.toBeNull()
     expect(Session.toBookmark({ ...accepted("t"), lease: null })).not.toBeNull()
-    expect(Session.toBookmark({ ...Session.initial, debts: ["i"] })).not.toBeNull()
+    expect(Session.toBookmark({ ...Session.initial, debts: [debt] })).not.toBeNull()
+    // As earlier versions have written it.
+    const early = Session.fromBookmark("inactive", '{"lease":null,"debts":["i"],"turns":[]}')
+    expect(Either.getOrThrow(early).debts).toEqual([debt])
     expect(Either.isLeft(Session.fromBookmark("active", "{}"))).toBe(true)
   })
 })

@@ -49,9 +49,13 @@ export const StartSession = request("start_session", "Activates a session; answe
 })
 
 /** Stops a session's instance; answered once it is inactive. */
-export const StopSession = request("stop_session", "Stops a session's instance; answered once it is inactive.", {
-  sessionId: SessionId
-})
+export const StopSession = request(
+  "stop_session",
+  "Stops a session's instance; answered once it is inactive, after 15 seconds at most: what the platform has not stopped by then is stopped later.",
+  {
+    sessionId: SessionId
+  }
+)
 
 /** Deletes a session and its history, stopping it first. */
 export const DeleteSession = request("delete_session", "Stops a session and deletes it with its history.", {

@@ -2,15 +2,16 @@ import { Deferred, Effect, Exit, FiberId } from "effect"
 import type { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import * as Session from "../Session.ts"
 import type { Entity } from "./Entity.ts"
+import { isSame } from "./Secrets.ts"
 
 /**
  * A request for an instance, which goes on to its end whoever leaves: it may have made an instance by then, and its
  * answer is the one sure way to learn which. It ends within the time that the platform's client gives it.
  */
-export interface Creation {
-  readonly key: string
-  readonly outcome: Effect.Effect<string, AgentPlatformConnectionError>
-}
+export type Creation = Effect.Effect<string, AgentPlatformConnectionError>
+
+/** For what a key is used: for its first request, for another try of the same, or to learn what it has led to. */
+export type Purpose = "first" | "again" | "return"
 
 /** Whether a failed creation has certainly made no instance. */
 const madeNothing = ({ isDoubtful, reason, statusCode }: AgentPlatformConnectionError): boolean =>
@@ -19,52 +20,56 @@ const madeNothing = ({ isDoubtful, reason, statusCode }: AgentPlatformConnection
     reason === "circuit_open" ||
     (reason === "status" && statusCode !== undefined && statusCode >= 400 && statusCode < 500))
 
-const isUnanswered = (lease: Session.Lease | null, key: string): boolean =>
-  lease !== null && lease.key === key && lease.instanceId === null
-
-/** Notes what is known of the lease; where the store is away, the creation itself still knows it. */
-const settle = (entity: Entity, key: string, lease: Session.Lease | null): Effect.Effect<void> =>
-  Effect.ignore(
-    entity.journal.update(standing =>
-      Session.stay(isUnanswered(standing.lease, key) ? { ...standing, lease } : standing)
-    )
-  )
+/** Whether what a key leads to is what would be asked for now: no other secrets, and no others known by then. */
+export const isReusable = ({ posted, secrets }: Entity, lease: Session.Lease | null): lease is Session.Lease =>
+  lease !== null && lease.instanceId === null && posted?.key === lease.key && isSame(posted.secrets, secrets)
 
 /**
- * Creates the instance of a key, or joins whoever does. Once it has succeeded it is not asked for again.
+ * Creates the instance of a key, or joins whoever does.
  *
- * `isFirst` says that nobody has used the key before: only then does a refusal mean that there is no instance.
+ * Only where nobody has used the key before does a refusal mean that there is no instance.
  */
-export const join = (
-  entity: Entity,
-  key: string,
-  isFirst: boolean
-): Effect.Effect<string, AgentPlatformConnectionError> =>
-  Effect.suspend(() => {
-    const { record, secrets, shared } = entity
-    if (entity.creation?.key === key) return entity.creation.outcome
-    const done = Deferred.unsafeMake<string, AgentPlatformConnectionError>(FiberId.none)
-    const creation: Creation = { key, outcome: Deferred.await(done) }
+export const join = (entity: Entity, key: string, purpose: Purpose): Creation =>
+  Effect.uninterruptibleMask(restore => {
+    const underway = entity.creations.get(key)
+    if (underway !== undefined) return restore(underway)
+    const { journal, posted, record, secrets, shared } = entity
     const { agentType, deployment, environment } = record
+    const done = Deferred.unsafeMake<string, AgentPlatformConnectionError>(FiberId.none)
+    const creation: Creation = Deferred.await(done)
+    const isReturn = purpose === "return"
+    const forget = Effect.sync(() => {
+      entity.creations.delete(key)
+    })
+    // Where the store is away, the creation itself still knows what it has made.
+    const settle = (f: (standing: Session.Standing) => Session.Standing) =>
+      Effect.ignore(
+        Effect.zipRight(
+          journal.update(standing => Session.stay(f(standing))),
+          forget
+        )
+      )
     const end = (exit: Exit.Exit<string, AgentPlatformConnectionError>) =>
       Effect.gen(function* () {
-        if (Exit.isSuccess(exit)) yield* settle(entity, key, { key, instanceId: exit.value })
+        if (Exit.isSuccess(exit)) yield* settle(standing => Session.learn(standing, key, exit.value))
         else {
-          if (entity.creation === creation) entity.creation = undefined
-          const isSettled = isFirst && exit.cause._tag === "Fail" && madeNothing(exit.cause.error)
-          if (isSettled) yield* settle(entity, key, null)
+          yield* forget
+          const isNothing = purpose === "first" && exit.cause._tag === "Fail" && madeNothing(exit.cause.error)
+          if (isNothing) yield* settle(standing => Session.acquit(standing, key))
         }
         yield* Deferred.done(done, exit)
       })
-    entity.creation = creation
+    entity.creations.set(key, creation)
+    // What a key was first asked for with is asked for again, as long as it is known.
+    if (!isReturn) entity.posted = { key, secrets }
+    const wanted = isReturn && posted?.key !== key ? {} : (entity.posted?.secrets ?? {})
     return shared.platform
-      .create({ agentType, deployment, environment, secrets, idempotencyKey: key })
+      .create({ agentType, deployment, environment, secrets: wanted, idempotencyKey: key, isAside: isReturn })
       .pipe(
         Effect.interruptible,
         Effect.exit,
         Effect.flatMap(end),
-        Effect.uninterruptible,
         Effect.forkIn(shared.scope),
-        Effect.zipRight(creation.outcome)
+        Effect.zipRight(restore(creation))
       )
   })

@@ -1,4 +1,4 @@
-import { type Context, Effect, type Redacted, type Scope } from "effect"
+import { type Context, Effect, type Scope } from "effect"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { EventBody } from "../Protocol/Event.ts"
@@ -10,6 +10,7 @@ import type { Creation } from "./Creation.ts"
 import type { Errand } from "./Errand.ts"
 import type { Journal } from "./Journal.ts"
 import type { Link } from "./Link.ts"
+import type { Secrets } from "./Secrets.ts"
 import { missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
 import type { Settings } from "./Settings.ts"
 
@@ -20,7 +21,7 @@ export interface Shared {
   readonly events: Context.Tag.Service<SessionEvents>
   /** Where everything lives that goes on without a caller. */
   readonly scope: Scope.Scope
-  /** Milliseconds of the clock in force. */
+  /** Whole milliseconds of the clock in force. */
   readonly now: () => number
   /** Has a record written soon. */
   readonly save: (entity: Entity) => void
@@ -28,6 +29,10 @@ export interface Shared {
   readonly onFirstTurn: (entity: Entity) => void
   /** Whether the gateway ends: nothing is brought up any more. */
   readonly isClosing: () => boolean
+  /** The turn of what is given back to the platform while nobody waits for it: a few at a time, of all sessions. */
+  readonly aside: Effect.Semaphore
+  /** The trace to which what happens now belongs. */
+  readonly traceId: Effect.Effect<string>
 }
 
 /** Questions and approvals remembered as open; beyond, the oldest are forgotten, and answers to them refused. */
@@ -42,11 +47,13 @@ export class Entity {
   readonly messages = new Map<string, string>()
   /** The journal; there as soon as the session is loaded. */
   journal!: Journal
-  secrets: Readonly<Record<string, Redacted.Redacted>> = {}
+  secrets: Secrets = {}
   link: Link | undefined
   errand: Errand | undefined
-  /** The creation of its instance, as long as the lease is that of its key. */
-  creation: Creation | undefined
+  /** Creations that are under way, or whose outcome is not stored yet, by key: of the lease, and of debts. */
+  readonly creations = new Map<string, Creation>()
+  /** The key that this process has last asked for an instance with, and the secrets that went along. */
+  posted: { readonly key: string; readonly secrets: Secrets } | undefined
   firstMessage: string | undefined
   private lastInOrder: Effect.Latch | undefined
   /** Calls that use the session at this moment. */
@@ -57,13 +64,12 @@ export class Entity {
   isGoing = false
   /** Whether the record in the store is behind. */
   isDirty = false
-  /** Failed attempts to give an instance back, and when to try again. */
-  giveBackTries = 0
-  giveBackAt = 0
-  /** The same of the instances of earlier leases, and whether an attempt is under way. */
+  /** When what an activation has left behind is given up. */
+  giveUpAt = 0
+  /** Failed attempts to give instances back, when to try again, and how many attempts are under way. */
   debtTries = 0
   debtsAt = 0
-  isPaying = false
+  payers = 0
 
   constructor(
     /** `<tenant>/<id>`. */

@@ -1,125 +1,118 @@
 /**
  * Giving instances back to the platform, so that none is left behind there.
  */
-import { Duration, Effect } from "effect"
+import { type Duration, Effect, Exit } from "effect"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import * as Session from "../Session.ts"
 import * as Creation from "./Creation.ts"
 import type { Entity } from "./Entity.ts"
 
-/** How long giving one instance back may take, */
-const patience = Duration.seconds(15)
-
-/** and how long where somebody waits for the next one. */
-const impatience = Duration.seconds(5)
-
-/** Instances of earlier leases that one session may owe; until one of them is taken back there is no further one. */
+/** Earlier leases that one session may owe; until one of them is taken back there is no further one. */
 const mostDebts = 8
+
+/** Refusals after which a debt is given up: more than half an hour of them. */
+const mostRefusals = 12
+
+/** Refusals that say nothing about what was asked: they may end with a change of credentials, or by themselves. */
+const passing: ReadonlySet<number> = new Set([401, 403, 408, 429])
 
 /** Waits between two attempts to give an instance back: 5 s, doubling to 5 minutes, in milliseconds. */
 export const pause = (tries: number): number => Math.min(5000 * 2 ** Math.max(0, tries - 1), 300_000)
 
-const stop = (
-  { key, shared }: Entity,
-  instanceId: Effect.Effect<string, AgentPlatformConnectionError>,
-  limit: Duration.Duration
-): Effect.Effect<void, AgentPlatformConnectionError> =>
-  Effect.flatMap(instanceId, shared.platform.stop).pipe(
-    Effect.timeoutFail({
-      duration: limit,
-      onTimeout: () =>
-        new AgentPlatformConnectionError({
-          operation: "stop",
-          reason: "timeout",
-          message: `The instance did not stop within ${Duration.format(limit)}`
-        })
-    }),
-    Effect.tapError(error =>
-      Effect.logWarning("An instance could not be given back; it will be tried again").pipe(
-        Effect.annotateLogs({ session: key, reason: error.message })
-      )
-    )
+const isRefusal = ({ reason, statusCode = 0 }: AgentPlatformConnectionError): boolean =>
+  reason === "status" && statusCode >= 400 && statusCode < 500 && !passing.has(statusCode)
+
+/** The instance of a debt: what its creation is answered. Where no answer ever came, the same key asks once more. */
+const instanceOf = (entity: Entity, { key, instanceId }: Session.Debt, isAside: boolean) => {
+  if (instanceId !== null) return Effect.succeed(instanceId)
+  const ask = Creation.join(entity, key, "return")
+  return isAside && !entity.creations.has(key) ? entity.shared.aside.withPermits(1)(ask) : ask
+}
+
+/** What becomes of a debt that could not be paid. */
+const postpone = (entity: Entity, { key, instanceId, refusals }: Session.Debt, error: AgentPlatformConnectionError) => {
+  const { journal } = entity
+  const refuse = Effect.ignore(journal.update(standing => Session.stay(Session.refuse(standing, key))))
+  const note = { session: entity.key, reason: error.message }
+  if (!isRefusal(error)) {
+    return Effect.annotateLogs(Effect.logWarning("An instance could not be given back; it will be tried again"), note)
+  }
+  if (refusals + 1 < mostRefusals) return refuse
+  return Effect.zipRight(
+    Effect.logError(
+      "The platform refuses to say or do anything about an instance, which may be left behind there"
+    ).pipe(Effect.annotateLogs({ ...note, instance: instanceId ?? "unknown", idempotencyKey: key })),
+    Effect.ignore(journal.update(standing => Session.stay(Session.acquit(standing, key))))
   )
+}
 
-/** Stops what lives at the platform by the session's lease. */
-export const giveBack = (entity: Entity, limit = patience): Effect.Effect<void, AgentPlatformConnectionError> =>
-  Effect.gen(function* () {
-    const { journal, shared } = entity
-    const { lease } = journal.standing()
-    if (lease === null) return
-    // Its id is what its creation is answered. Where no answer ever came, the same key asks for it once more.
-    const instanceId =
-      lease.instanceId === null ? Creation.join(entity, lease.key, false) : Effect.succeed(lease.instanceId)
-    yield* Effect.catchAll(stop(entity, instanceId, limit), error => {
-      // The creation may have ended with the certainty that there is nothing.
-      if (journal.standing().lease === null) return Effect.void
-      entity.giveBackTries++
-      entity.giveBackAt = shared.now() + pause(entity.giveBackTries)
-      return Effect.fail(error)
-    })
-    entity.giveBackTries = 0
-    entity.creation = undefined
-    yield* Effect.ignore(
-      journal.update(standing =>
-        Session.stay({ ...standing, lease: standing.lease?.key === lease.key ? null : standing.lease })
-      )
-    )
-  })
-
-/** Makes way for another instance: an earlier one that the platform does not take back now is remembered. */
-export const makeWay = (entity: Entity, instanceId: string) =>
-  Effect.gen(function* () {
-    const { journal, shared } = entity
-    // What has just failed would fail again, and count against the platform once more.
-    const isPointless = entity.giveBackTries > 0 && shared.now() < entity.giveBackAt
-    if (!isPointless) yield* Effect.ignore(giveBack(entity, impatience))
-    const { debts, lease } = journal.standing()
-    if (lease === null) return
-    if (debts.length >= mostDebts) {
-      return yield* new AgentPlatformConnectionError({
-        operation: "stop",
-        reason: "connection",
-        message: `${debts.length} earlier instances of the session could not be stopped yet`
+/** Pays one debt, and tells whether it is paid. */
+const pay = (entity: Entity, debt: Session.Debt, isAside: boolean): Effect.Effect<boolean> => {
+  const { journal, shared } = entity
+  const isOwed = () => journal.standing().debts.some(({ key }) => key === debt.key)
+  const stop = (instanceId: string) => {
+    const request = shared.platform.stop(instanceId, { isAside })
+    return isAside ? shared.aside.withPermits(1)(request) : request
+  }
+  return Effect.flatMap(instanceOf(entity, debt, isAside), stop).pipe(
+    Effect.zipRight(journal.update(standing => Session.stay(Session.acquit(standing, debt.key)))),
+    Effect.zipRight(
+      Effect.sync(() => {
+        entity.creations.delete(debt.key)
+        return true
       })
-    }
-    yield* journal.update(standing => Session.stay(Session.owe(standing, instanceId)))
-    entity.debtTries = entity.giveBackTries
-    entity.debtsAt = entity.giveBackAt
-    entity.giveBackTries = 0
-    entity.creation = undefined
-  })
-
-/** Gives the instances of earlier leases back, as far as the platform takes them. */
-export const payDebts = (entity: Entity): Effect.Effect<void> =>
-  Effect.suspend(() => {
-    const { journal, shared } = entity
-    const { debts } = journal.standing()
-    if (debts.length === 0 || entity.isPaying) return Effect.void
-    entity.isPaying = true
-    const pay = (instanceId: string) =>
-      stop(entity, Effect.succeed(instanceId), patience).pipe(
-        Effect.zipRight(journal.update(standing => Session.stay(Session.acquit(standing, instanceId)))),
-        Effect.isSuccess
-      )
-    return Effect.forEach(debts, pay).pipe(
-      Effect.flatMap(paid =>
-        Effect.sync(() => {
-          entity.debtTries = paid.includes(false) ? entity.debtTries + 1 : 0
-          entity.debtsAt = shared.now() + (paid.includes(false) ? pause(entity.debtTries) : 0)
-        })
-      ),
-      Effect.ensuring(
-        Effect.sync(() => {
-          entity.isPaying = false
-        })
-      )
+    ),
+    Effect.catchAll(error =>
+      // The creation may have ended with the certainty that there is nothing.
+      !isOwed()
+        ? Effect.succeed(true)
+        : Effect.as(error instanceof AgentPlatformConnectionError ? postpone(entity, debt, error) : Effect.void, false)
     )
+  )
+}
+
+/** One attempt at all that a session owes. Two of them at once do no harm: what is gone counts as stopped. */
+const attempt = (entity: Entity, isAside: boolean) =>
+  Effect.acquireUseRelease(
+    Effect.sync(() => {
+      entity.payers++
+      return entity.journal.standing().debts
+    }),
+    debts => Effect.forEach(debts, debt => pay(entity, debt, isAside), { concurrency: isAside ? 1 : "unbounded" }),
+    (_, exit) =>
+      Effect.sync(() => {
+        const isDone = Exit.isSuccess(exit) && !exit.value.includes(false)
+        entity.payers--
+        entity.debtTries = isDone ? 0 : entity.debtTries + 1
+        entity.debtsAt = isDone ? 0 : entity.shared.now() + pause(entity.debtTries)
+      })
+  )
+
+/** Gives back what a session owes, as far as the platform takes it within a time. */
+export const payNow = (entity: Entity, limit: Duration.DurationInput): Effect.Effect<void> =>
+  Effect.suspend(() =>
+    entity.journal.standing().debts.length === 0
+      ? Effect.void
+      : Effect.asVoid(Effect.timeoutOption(attempt(entity, false), limit))
+  )
+
+/** Begins to give back what a session owes, once the time for it has come: aside, and in turn with other sessions. */
+export const payInTime = (entity: Entity): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    const { debtsAt, journal, payers, shared } = entity
+    if (journal.standing().debts.length === 0 || payers > 0 || shared.now() < debtsAt) return Effect.void
+    return Effect.asVoid(Effect.forkIn(Effect.interruptible(attempt(entity, true)), shared.scope))
   })
 
-/** As {@link payDebts}, aside and once the time for it has come. */
-export const payDebtsInTime = (entity: Entity): Effect.Effect<void> =>
-  Effect.suspend(() =>
-    entity.journal.standing().debts.length === 0 || entity.shared.now() < entity.debtsAt
-      ? Effect.void
-      : Effect.asVoid(Effect.forkIn(Effect.interruptible(payDebts(entity)), entity.shared.scope))
-  )
+/** Makes way for another instance: waits for earlier ones to go, unless that has just failed. */
+export const makeWay = (entity: Entity, limit: Duration.DurationInput) =>
+  Effect.gen(function* () {
+    if (entity.shared.now() >= entity.debtsAt) yield* payNow(entity, limit)
+    const { debts } = entity.journal.standing()
+    if (debts.length < mostDebts) return
+    return yield* new AgentPlatformConnectionError({
+      operation: "stop",
+      reason: "connection",
+      message: `${debts.length} earlier instances of the session could not be stopped yet`
+    })
+  })

@@ -52,7 +52,7 @@ const patience = Schedule.exponential(firstDelay).pipe(
 
 /** Whether two standings share all that a bookmark is made of. */
 const isMarkedAlike = (a: Standing, b: Standing): boolean =>
-  a.lease === b.lease && a.debts === b.debts && a.turns === b.turns
+  a.lease === b.lease && a.debts === b.debts && a.turns === b.turns && a.request === b.request
 
 export const make = (options: Options): Effect.Effect<Journal> =>
   Effect.gen(function* () {

@@ -3,16 +3,22 @@
  */
 import { Cause, Duration, Effect, Exit, Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import type { TurnEnd } from "../Protocol/Event.ts"
 import * as Session from "../Session.ts"
 import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../Sessions.ts"
 import * as Creation from "./Creation.ts"
 import type { Entity } from "./Entity.ts"
 import * as Errand from "./Errand.ts"
-import { giveBack, makeWay, pause, payDebts } from "./GiveBack.ts"
+import { makeWay, pause, payInTime, payNow } from "./GiveBack.ts"
 import * as Ids from "./Ids.ts"
 import * as Link from "./Link.ts"
+import * as Loading from "./Loading.ts"
 import { lostSecrets } from "./SessionRecord.ts"
+
+/** How long a session's end waits for its instances to be gone, */
+const patience = Duration.seconds(15)
+
+/** and how long another activation does. */
+const impatience = Duration.seconds(5)
 
 const closeLink = (entity: Entity): Effect.Effect<void> =>
   Effect.suspend(() => {
@@ -45,12 +51,12 @@ const connect = (entity: Entity, instanceId: string) =>
   }).pipe(Effect.provideService(Scope.Scope, entity.shared.scope))
 
 /** Creates and connects, with the key stored before it is used and the id before it is relied on. */
-const bringUp = (entity: Entity, key: string, isFirst: boolean) =>
+const bringUp = (entity: Entity, key: string, purpose: Creation.Purpose) =>
   Effect.gen(function* () {
     const { journal } = entity
-    const instanceId = yield* Creation.join(entity, key, isFirst)
-    yield* journal.update(standing => Session.stay({ ...standing, lease: { key, instanceId } }))
-    entity.giveBackAt = 0
+    const instanceId = yield* Creation.join(entity, key, purpose)
+    yield* journal.update(standing => Session.stay(Session.learn(standing, key, instanceId)))
+    entity.giveUpAt = 0
     const link = yield* connect(entity, instanceId)
     entity.link = link
     yield* journal.update(standing => Session.move(standing, "activated"))
@@ -67,19 +73,27 @@ const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
     const { journal, shared } = entity
     const { activationTimeout } = shared.settings
     yield* closeLink(entity)
-    const left = journal.standing().lease
-    if (left !== null && left.instanceId !== null) yield* makeWay(entity, left.instanceId)
-    // The key of a creation whose end nobody knows leads to its instance, where it has made one.
-    const isFirst = left === null || left.instanceId !== null
-    const key = isFirst ? yield* Ids.unique : left.key
-    // What still goes on at the platform after we have given up is left a moment before it is undone.
-    entity.giveBackAt = shared.now() + Duration.toMillis(activationTimeout) + pause(1)
+    // A creation of which nobody knows the end may still lead to the instance, if it is this one that is wanted.
     yield* journal.update(standing =>
-      Session.andThen(Session.endTurns(standing, Session.errored("instance_lost", "The instance was lost")), standing =>
-        Session.move({ ...standing, lease: { key, instanceId: null } }, "activate")
-      )
+      Session.stay(Creation.isReusable(entity, standing.lease) ? standing : Session.owe(standing))
     )
-    yield* Effect.timeoutFail(bringUp(entity, key, isFirst), {
+    yield* makeWay(entity, impatience)
+    const fresh = yield* Ids.unique
+    // What still goes on at the platform after we have given up is left a moment before it is undone.
+    entity.giveUpAt = shared.now() + Duration.toMillis(activationTimeout) + pause(1)
+    const { standing } = yield* journal.update(standing => {
+      const lost = Session.endTurns(standing, Session.errored("instance_lost", "The instance was lost"))
+      return Session.andThen(lost, standing =>
+        Session.move(
+          Creation.isReusable(entity, standing.lease)
+            ? standing
+            : { ...Session.owe(standing), lease: { key: fresh, instanceId: null } },
+          "activate"
+        )
+      )
+    })
+    const key = standing.lease?.key ?? fresh
+    yield* Effect.timeoutFail(bringUp(entity, key, key === fresh ? "first" : "again"), {
       duration: activationTimeout,
       onTimeout: () =>
         new ActivationTimeout({
@@ -103,18 +117,21 @@ const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
     )
   )
 
+/** Ends what a session has; `isAwaited` says that its instance is to be gone as well by then, if it goes in time. */
 const deactivate = (
   entity: Entity,
   reason: string,
-  endOf: (turnId: string) => TurnEnd
+  isAwaited: boolean
 ): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
   Effect.gen(function* () {
     const { journal } = entity
     yield* journal.update(standing =>
-      Session.andThen(Session.endTurns(standing, endOf), standing => Session.move(standing, "deactivate", reason))
+      Session.andThen(Session.endTurns(Session.owe(standing), Session.interrupted(reason)), standing =>
+        Session.move(standing, "deactivate", reason)
+      )
     )
     yield* closeLink(entity)
-    yield* Effect.ignore(giveBack(entity))
+    yield* isAwaited ? payNow(entity, patience) : payInTime(entity)
     yield* journal.update(standing => Session.move(standing, "deactivated"))
   }).pipe(Effect.withSpan("Sessions.deactivate", { attributes: { session: entity.key, reason } }))
 
@@ -164,23 +181,23 @@ export const ensureActive = (entity: Entity): Effect.Effect<Link.Link, Activatio
     )
   })
 
-/** Stops a session, giving up an activation that is under way. */
+/** Stops a session, giving up an activation that is under way; `isAwaited` as above. */
 export const stop = (
   entity: Entity,
   reason: string,
-  endOf: (turnId: string) => TurnEnd = Session.interrupted(reason)
+  isAwaited = true
 ): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
   Effect.suspend((): Effect.Effect<void, StoreBusy | StoreUnavailable> => {
     const { errand } = entity
-    if (errand?.kind === "activation") return Effect.zipRight(errand.cancel, stop(entity, reason, endOf))
+    if (errand?.kind === "activation") return Effect.zipRight(errand.cancel, stop(entity, reason, isAwaited))
     const { state, lease } = entity.journal.standing()
     if (errand !== undefined) {
       return state === "deactivating"
         ? storeErrorOf(errand.done)
-        : Effect.zipRight(errand.over, stop(entity, reason, endOf))
+        : Effect.zipRight(errand.over, stop(entity, reason, isAwaited))
     }
     if (state === "inactive" && lease === null) return Effect.void
-    return Effect.flatMap(begin(entity, "deactivation", deactivate(entity, reason, endOf)), ({ done }) =>
+    return Effect.flatMap(begin(entity, "deactivation", deactivate(entity, reason, isAwaited)), ({ done }) =>
       storeErrorOf(done)
     )
   })
@@ -191,39 +208,50 @@ const storeErrorOf = (done: Errand.Errand["done"]): Effect.Effect<void, StoreBus
     error._tag === "StoreBusy" || error._tag === "StoreUnavailable" ? Effect.fail(error) : Effect.void
   )
 
-/** Gives back what a session that does not run still has, and ends what was left half-done. */
+/** Ends what was left half-done, and gives back what a session that does not run still has. */
 export const tidy = (entity: Entity): Effect.Effect<void> =>
   Effect.suspend(() => {
-    const { errand, shared } = entity
-    const { lease, state } = entity.journal.standing()
-    if (errand !== undefined || shared.isClosing()) return Effect.void
-    if ((state === "activating" || state === "deactivating") && shared.now() >= entity.giveBackAt) {
-      return Effect.asVoid(
-        begin(entity, "deactivation", deactivate(entity, "left unfinished", Session.interrupted("the session stopped")))
-      )
+    const { errand, journal, shared } = entity
+    const { lease, state } = journal.standing()
+    if (shared.isClosing()) return Effect.void
+    if (journal.isLost()) return Effect.asVoid(renew(entity))
+    const isLeft = errand === undefined && shared.now() >= entity.giveUpAt
+    if (isLeft && (state === "activating" || state === "deactivating")) {
+      return Effect.asVoid(begin(entity, "deactivation", deactivate(entity, "left unfinished", false)))
     }
-    if (lease === null || entity.isRunning || shared.now() < entity.giveBackAt) return Effect.void
-    return Effect.asVoid(begin(entity, "deactivation", Effect.ignore(giveBack(entity))))
+    if (!isLeft || lease === null || entity.isRunning) return payInTime(entity)
+    const owe = journal.update(standing =>
+      // Somebody may be about to bring it up by now.
+      Session.stay(standing.state === "inactive" || standing.state === "error" ? Session.owe(standing) : standing)
+    )
+    return Effect.zipRight(Effect.ignore(owe), payInTime(entity))
   })
 
 /**
- * Lets go of a session whose history was lost, and which is loaded anew, with another history, by whoever asks next.
- * What lives at the platform is given back, here as far as only this knows of it.
+ * Gives a session whose history was lost another one, with all that it owes. Who followed the old one is told that
+ * nothing more comes of it.
  */
-export const letGo = (entity: Entity): Effect.Effect<void> =>
+const renew = (entity: Entity): Effect.Effect<void> =>
   Effect.suspend(() => {
-    const { errand, key, shared, subscribers } = entity
-    // Nothing is begun or written on its account any more.
-    entity.isDeleted = true
-    entity.isDirty = false
-    for (const subscriber of [...subscribers]) subscriber.onLost()
-    return Effect.logWarning("The history of a session is not there any more; the session begins another one").pipe(
-      Effect.annotateLogs({ session: key }),
-      Effect.zipRight(errand === undefined ? Effect.void : errand.cancel),
-      Effect.zipRight(closeLink(entity)),
-      Effect.zipRight(Effect.ignore(giveBack(entity))),
-      Effect.zipRight(payDebts(entity)),
-      Effect.forkIn(shared.scope),
-      Effect.asVoid
+    const { errand, subscribers } = entity
+    if (errand?.kind === "activation") return Effect.zipRight(errand.cancel, renew(entity))
+    if (errand !== undefined) return Effect.void
+    const work = Effect.gen(function* () {
+      yield* closeLink(entity)
+      const { epoch, journal } = yield* Loading.anotherJournal(entity)
+      const followers = [...subscribers]
+      subscribers.clear()
+      entity.journal = journal
+      entity.record = { ...entity.record, epoch }
+      if (!entity.isDeleted) entity.shared.save(entity)
+      for (const subscriber of followers) subscriber.onLost()
+      yield* journal.update(Session.recover)
+      yield* payInTime(entity)
+    })
+    return Effect.zipRight(
+      Effect.logWarning("The history of a session is not there any more; the session begins another one").pipe(
+        Effect.annotateLogs({ session: entity.key })
+      ),
+      Effect.asVoid(begin(entity, "deactivation", work))
     )
   })

@@ -1,8 +1,9 @@
 /**
  * Sessions from the store into memory, once for all who ask at the same time.
  */
-import { type Context, Deferred, Effect, Either, FiberId, Option } from "effect"
-import type { Tracer } from "../../Observability/Tracer.ts"
+import { Deferred, Effect, Either, FiberId, Option } from "effect"
+import type { ParseError } from "effect/ParseResult"
+import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Session from "../Session.ts"
 import type { History } from "../SessionEvents.ts"
 import { type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
@@ -16,6 +17,12 @@ import type { SessionRecord } from "./SessionRecord.ts"
 /** Sessions in memory, by `<tenant>/<id>`. */
 export interface Loaded {
   readonly get: (tenant: string, id: string) => Effect.Effect<Entity, LookupError>
+  /** Takes what a deleted session still owes into care; nobody finds the session. */
+  readonly adopt: (
+    tenant: string,
+    id: string,
+    bookmark: string
+  ) => Effect.Effect<void, ParseError | SessionsBusy | StoreBusy | StoreUnavailable>
   /** The session, if it is in memory. */
   readonly peek: (tenant: string, id: string) => Entity | undefined
   readonly all: () => Iterable<Entity>
@@ -47,7 +54,53 @@ const standingOf = (record: SessionRecord, { bookmark }: History): Session.Stand
   return { ...standing, lease: { key: record.instanceId, instanceId: record.instanceId } }
 }
 
-export const make = (shared: Shared, records: Records, secrets: Vault, tracer: Context.Tag.Service<Tracer>): Loaded => {
+const journalOf = (entity: Entity, history: History, standing: Session.Standing): Effect.Effect<Journal.Journal> =>
+  Journal.make({
+    session: entity.key,
+    sessionId: entity.record.id,
+    events: entity.shared.events,
+    traceId: entity.shared.traceId,
+    history,
+    standing,
+    onStep: (step, frames) => entity.onStep(step, frames)
+  })
+
+/** A journal for a session whose history was lost: nothing runs, and all that it owed it owes on. */
+export const anotherJournal = (entity: Entity) =>
+  Effect.gen(function* () {
+    const history = yield* openHistory(entity.shared, entity.key, entity.toRecord())
+    const found = Session.owe(
+      Either.getOrElse(Session.fromBookmark("inactive", history.bookmark), () => Session.initial)
+    )
+    const { debts, request } = Session.owe(entity.journal.standing())
+    const known = new Set(debts.map(({ key }) => key))
+    const journal = yield* journalOf(entity, history, {
+      ...found,
+      debts: [...debts, ...found.debts.filter(({ key }) => !known.has(key))],
+      ...(request === undefined ? {} : { request })
+    })
+    return { epoch: history.epoch, journal }
+  })
+
+/** The record of a session that was deleted, as far as its instance is asked for with it. */
+const recordOf = (tenant: string, id: string, epoch: string, request: Session.Request | undefined): SessionRecord => ({
+  id,
+  tenant,
+  epoch,
+  agentType: "",
+  environment: {},
+  title: "",
+  titled: true,
+  state: "inactive",
+  instanceId: null,
+  createdAt: 0,
+  updatedAt: 0,
+  headSeq: 0,
+  secretNames: [],
+  ...request
+})
+
+export const make = (shared: Shared, records: Records, secrets: Vault): Loaded => {
   const entities = new Map<string, Entity>()
   const loading = new Map<string, Deferred.Deferred<Entity, LookupError>>()
 
@@ -83,22 +136,39 @@ export const make = (shared: Shared, records: Records, secrets: Vault, tracer: C
       const entity = new Entity(key, { ...record, epoch: history.epoch }, shared)
       entity.secrets = secrets.get(key)
       const standing = standingOf(record, history)
-      entity.journal = yield* Journal.make({
-        session: key,
-        sessionId: id,
-        events: shared.events,
-        traceId: tracer.currentTraceId,
-        history,
-        standing,
-        onStep: (step, frames) => entity.onStep(step, frames)
-      })
+      entity.journal = yield* journalOf(entity, history, standing)
       const { events } = yield* entity.journal.update(Session.recover)
       if (events.length > 0 || history.epoch !== record.epoch) shared.save(entity)
       entities.set(key, entity)
       return entity
     })
 
+  const adopt: Loaded["adopt"] = (tenant, id, bookmark) =>
+    Effect.gen(function* () {
+      const key = keyOf(tenant, id)
+      const found = yield* shared.events.find(key)
+      if (Option.isNone(found)) return
+      yield* makeRoom
+      const standing = yield* Session.fromBookmark("inactive", bookmark)
+      const { debts, request } = Session.owe(standing)
+      const lost = request === undefined ? debts.filter(({ instanceId }) => instanceId === null) : []
+      for (const { key: idempotencyKey } of lost) {
+        yield* Effect.logError("Nothing is known of a creation but its key; its instance may be left behind").pipe(
+          Effect.annotateLogs({ session: key, idempotencyKey })
+        )
+      }
+      const entity = new Entity(key, recordOf(tenant, id, found.value.epoch, request), shared)
+      entity.isDeleted = true
+      entity.journal = yield* journalOf(entity, found.value, standing)
+      yield* entity.journal.update(standing => {
+        const { standing: owing } = Session.recover(standing)
+        return Session.stay(lost.reduce((left, { key }) => Session.acquit(left, key), owing))
+      })
+      entities.set(key, entity)
+    })
+
   return {
+    adopt,
     get: (tenant, id) =>
       Effect.suspend((): Effect.Effect<Entity, LookupError> => {
         // What is no id of ours is no name in the store either.

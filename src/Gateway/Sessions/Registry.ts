@@ -9,6 +9,7 @@ import { Store } from "../../Kv/Store.ts"
 import { Tracer } from "../../Observability/Tracer.ts"
 import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
+import * as Session from "../Session.ts"
 import { SessionEvents } from "../SessionEvents.ts"
 import {
   type Caller,
@@ -27,7 +28,7 @@ import * as Loading from "./Loading.ts"
 import * as Records from "./Records.ts"
 import * as Secrets from "./Secrets.ts"
 import { encodeRecord, missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
-import type { Settings } from "./Settings.ts"
+import { aside, type Settings } from "./Settings.ts"
 import * as Talk from "./Talk.ts"
 import * as Titles from "./Titles.ts"
 import * as Watch from "./Watch.ts"
@@ -53,12 +54,15 @@ const make = (settings: Settings) =>
       events,
       // What goes on without a caller ends before what it rests on.
       scope: yield* Scope.fork(scope, { _tag: "Sequential" }),
-      now: () => clock.unsafeCurrentTimeMillis(),
+      // A clock may know fractions, which records do not.
+      now: () => Math.trunc(clock.unsafeCurrentTimeMillis()),
       save: records.save,
       onFirstTurn,
-      isClosing: () => isClosing
+      isClosing: () => isClosing,
+      aside: yield* Effect.makeSemaphore(aside),
+      traceId: tracer.currentTraceId
     }
-    const loaded = Loading.make(shared, records, secrets, tracer)
+    const loaded = Loading.make(shared, records, secrets)
 
     /** Finds a session and holds on to it while something is done with it. */
     const withSession = <A, E, R>(
@@ -149,6 +153,14 @@ const make = (settings: Settings) =>
         Effect.gen(function* () {
           entity.isGoing = true
           yield* Lifecycle.stop(entity, "the session was deleted")
+          // Without its record nobody could ask what an unanswered creation has led to.
+          const { agentType, deployment, environment } = entity.record
+          const request = { agentType, environment, ...(deployment === undefined ? {} : { deployment }) }
+          yield* entity.journal.update(standing =>
+            Session.stay(
+              standing.debts.some(({ instanceId }) => instanceId === null) ? { ...standing, request } : standing
+            )
+          )
           yield* records.remove(caller.tenant, sessionId, caller.actor)
           entity.isDeleted = true
           entity.isDirty = false

@@ -1,8 +1,17 @@
-import { Effect, Redacted } from "effect"
+import { Effect, Equal, Redacted } from "effect"
 import { SessionsBusy } from "../Sessions.ts"
 
 /** Secrets of a session, by name. */
 export type Secrets = Readonly<Record<string, Redacted.Redacted>>
+
+/** Whether two sets of secrets are the same, each by name and value. */
+export const isSame = (a: Secrets, b: Secrets): boolean => {
+  const names = Object.keys(a)
+  return (
+    names.length === Object.keys(b).length &&
+    names.every(name => Object.hasOwn(b, name) && Equal.equals(a[name], b[name]))
+  )
+}
 
 /** Characters of all secrets together; more are refused until sessions with secrets were deleted. */
 const most = 256 * 1024 * 1024

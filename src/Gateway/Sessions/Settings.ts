@@ -63,5 +63,8 @@ export const shutdownLimit = Duration.seconds(5)
 /** How often sessions are looked at: for idleness, for instances to give back, for records to write again. */
 export const sweepInterval = Duration.seconds(5)
 
+/** Requests that are under way at once to give instances back for which nobody waits. */
+export const aside = 4
+
 /** How long a session that nobody uses stays in memory. */
 export const rest = Duration.minutes(1)

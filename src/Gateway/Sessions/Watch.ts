@@ -3,10 +3,9 @@
  * them when the gateway ends.
  */
 import { Duration, Effect, Schedule, type Scope } from "effect"
-import * as Session from "../Session.ts"
 import type { Unfinished } from "../SessionEvents.ts"
 import type { Entity, Shared } from "./Entity.ts"
-import { pause, payDebts, payDebtsInTime } from "./GiveBack.ts"
+import { pause, payNow } from "./GiveBack.ts"
 import * as Lifecycle from "./Lifecycle.ts"
 import type { Loaded } from "./Loading.ts"
 import type { Records } from "./Records.ts"
@@ -24,6 +23,9 @@ const owes = (entity: Entity): boolean => {
   return lease !== null || debts.length > 0
 }
 
+const tidied = (entity: Entity | undefined): Effect.Effect<void> =>
+  entity === undefined ? Effect.void : Lifecycle.tidy(entity)
+
 /** Watches over sessions until the scope closes; `close` is called before they are stopped. */
 export const start = (
   shared: Shared,
@@ -40,33 +42,20 @@ export const start = (
         [...loaded.all()],
         entity =>
           Effect.gen(function* () {
-            if (entity.journal.isLost()) {
-              loaded.forget(entity)
-              return yield* Lifecycle.letGo(entity)
-            }
-            if (entity.isIdleSince(idle)) {
+            if (entity.isIdleSince(idle) && !entity.journal.isLost()) {
               yield* Effect.logInfo("A session is idle and is stopped").pipe(
                 Effect.annotateLogs({ session: entity.key })
               )
-              yield* Effect.forkIn(Effect.ignore(Lifecycle.stop(entity, "idle")), shared.scope)
+              yield* Effect.forkIn(Effect.ignore(Lifecycle.stop(entity, "idle", false)), shared.scope)
             } else yield* Lifecycle.tidy(entity)
-            yield* payDebtsInTime(entity)
-            if (!entity.isSpare() || entity.idleSince > spare) return
-            if (entity.isDeleted) yield* Effect.ignore(shared.events.remove(entity.key))
+            if (!entity.isSpare()) return
+            if (entity.isDeleted) yield* shared.events.remove(entity.key)
+            else if (entity.idleSince > spare) return
             loaded.forget(entity)
-          }),
+          }).pipe(Effect.ignore),
         { discard: true }
       )
     })
-
-    /** An instance whose session's record is gone: nobody else will ever ask for it. */
-    const abandon = (session: string, bookmark: string) =>
-      Effect.gen(function* () {
-        const { debts, lease } = yield* Session.fromBookmark("inactive", bookmark)
-        const all = lease?.instanceId == null ? debts : [...debts, lease.instanceId]
-        yield* Effect.forEach(all, shared.platform.stop, { discard: true })
-        yield* shared.events.remove(session)
-      })
 
     /** Takes a session of the last run into care, or answers it where that must be tried again. */
     const recoverOne = (unfinished: Unfinished): Effect.Effect<ReadonlyArray<Unfinished>> => {
@@ -76,9 +65,8 @@ export const start = (
       // Whatever is in memory is looked after there.
       if (loaded.peek(tenant, id) !== undefined) return Effect.succeed([])
       return loaded.get(tenant, id).pipe(
-        Effect.tap(entity => Effect.zipRight(Lifecycle.tidy(entity), payDebtsInTime(entity))),
-        Effect.asVoid,
-        Effect.catchTag("SessionNotFound", () => abandon(session, bookmark)),
+        Effect.catchTag("SessionNotFound", () => loaded.adopt(tenant, id, bookmark)),
+        Effect.zipRight(Effect.suspend(() => tidied(loaded.peek(tenant, id)))),
         Effect.as([]),
         Effect.catchAll(error =>
           Effect.logWarning("A session of the gateway's last run could not be recovered yet").pipe(
@@ -111,10 +99,10 @@ export const start = (
         yield* Effect.logInfo("Stopping sessions").pipe(Effect.annotateLogs({ sessions: entities.length }))
       }
       const end = (entity: Entity) =>
-        Effect.all([Effect.ignore(Lifecycle.stop(entity, "the gateway is shutting down")), payDebts(entity)], {
-          concurrency: "unbounded",
-          discard: true
-        })
+        Effect.zipRight(
+          Effect.ignore(Lifecycle.stop(entity, "the gateway is shutting down")),
+          payNow(entity, shutdownLimit)
+        )
       yield* Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }).pipe(
         Effect.interruptible,
         Effect.timeoutOption(shutdownLimit)

@@ -1,0 +1,241 @@
+/** What sessions owe to the platform: instances that nobody may use any more, and creations that nobody has answered. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Either, Fiber, Redacted } from "effect"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import type { Sessions } from "../../src/Gateway/Sessions.ts"
+import type { Simulator } from "../../src/Simulator/Simulator.ts"
+import { alice, listen, make, pass } from "./Fixture.ts"
+
+const secrets = (name: string) => ({ [name]: Redacted.make(`value of ${name}`) })
+
+/** The answers to as many tries as a creation has are lost, although each is carried out. */
+const lostAnswers = { operation: "create", times: 3, fault: { kind: "drop", after: 0 } } as const
+
+const noStops = { operation: "stop", fault: { kind: "status", status: 503 } } as const
+
+/** Brings a session up twice on a platform that does not stop the first instance, and goes on not to. */
+const indebt = (simulator: Simulator["Type"], sessions: Sessions["Type"], id: string) =>
+  Effect.gen(function* () {
+    yield* sessions.start(alice, id)
+    const fault = yield* simulator.inject(noStops)
+    const stopping = yield* Effect.fork(sessions.stop(alice, id))
+    yield* pass("2 seconds", "1 second")
+    yield* Fiber.join(stopping)
+    const starting = yield* Effect.fork(sessions.start(alice, id))
+    yield* pass("2 seconds", "1 second")
+    expect(yield* Fiber.join(starting)).toMatchObject({ state: "active" })
+    expect((yield* simulator.state).instances).toHaveLength(2)
+    return fault
+  })
+
+describe("Secrets that are given with a start", () => {
+  it.scoped("are those of its instance, where an earlier creation with others is in doubt", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("OLD") })
+      yield* simulator.inject(lostAnswers)
+      const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
+      yield* pass("3 seconds", "1 second")
+      expect(yield* Fiber.join(failing)).toMatchObject({ _tag: "AgentPlatformConnectionError" })
+      const { instanceId } = yield* sessions.start(alice, id, secrets("NEW"))
+      const { instances } = yield* simulator.state
+      expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["NEW"])
+      yield* pass("20 seconds", "1 second")
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+    })
+  )
+
+  it.scoped("lead to the instance of an earlier creation where they are the same", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("SAME") })
+      yield* simulator.inject(lostAnswers)
+      const failing = yield* Effect.fork(Effect.flip(sessions.start(alice, id)))
+      yield* pass("3 seconds", "1 second")
+      yield* Fiber.join(failing)
+      expect(yield* sessions.start(alice, id, secrets("SAME"))).toMatchObject({ state: "active" })
+      expect(yield* simulator.state).toMatchObject({ created: 1, instances: [{ secretNames: ["SAME"] }] })
+    })
+  )
+
+  it.scoped("are those of its instance, where the gateway asks for the end of a creation of its last run", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo", secrets: secrets("TOKEN") })
+      const hang = yield* simulator.inject({ operation: "create", fault: { kind: "hang" } })
+      yield* Effect.fork(Effect.ignore(first.sessions.start(alice, id)))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      yield* first.kill
+      yield* simulator.remove(hang)
+      yield* simulator.inject(lostAnswers)
+      const second = yield* start
+      yield* simulator.awaitState(({ requests }) => requests.create >= 2)
+      const starting = yield* Effect.fork(second.sessions.start(alice, id, secrets("TOKEN")))
+      yield* pass("10 seconds", "1 second")
+      const { instanceId, ...session } = yield* Fiber.join(starting)
+      expect(session).not.toHaveProperty("missingSecrets")
+      const { instances } = yield* simulator.state
+      expect(instances.find(({ id }) => id === instanceId)?.secretNames).toEqual(["TOKEN"])
+      yield* pass("30 seconds", "1 second")
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+    })
+  )
+
+  it.scoped("are those of its instance, where an earlier creation is under way", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo", secrets: secrets("OLD") })
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 18_000 } })
+      yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
+      yield* simulator.awaitState(({ requests }) => requests.create === 1)
+      const stopping = yield* Effect.fork(sessions.stop(alice, id))
+      yield* pass("16 seconds", "1 second")
+      expect(yield* Fiber.join(stopping)).toMatchObject({ state: "inactive", instanceId: null })
+      const starting = yield* Effect.fork(sessions.start(alice, id, secrets("NEW")))
+      yield* pass("1 second", "1 second")
+      const { instanceId } = yield* Fiber.join(starting)
+      yield* pass("20 seconds", "1 second")
+      const { created, instances } = yield* simulator.awaitState(({ instances }) => instances.length === 1)
+      expect(created).toBe(2)
+      expect(instances).toMatchObject([{ id: instanceId, secretNames: ["NEW"] }])
+    })
+  )
+})
+
+describe("A platform that does not stop instances", () => {
+  it.scoped("keeps nobody from working, after a restart neither", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const [free = "", ...busy] = yield* Effect.forEach([1, 2, 3, 4], () =>
+        Effect.map(first.sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
+      )
+      yield* Effect.forEach(busy, id => first.sessions.start(alice, id))
+      yield* simulator.inject(noStops)
+      for (const id of busy.slice(0, 2)) {
+        const stopping = yield* Effect.fork(first.sessions.stop(alice, id))
+        yield* pass("2 seconds", "1 second")
+        expect(yield* Fiber.join(stopping)).toMatchObject({ state: "inactive" })
+      }
+      expect(yield* first.sessions.start(alice, free)).toMatchObject({ state: "active" })
+      yield* first.kill
+      const second = yield* start
+      const refused: Array<string> = []
+      yield* Effect.repeatN(
+        Effect.gen(function* () {
+          const listing = yield* Effect.fork(Effect.either(second.sessions.listFiles(alice, free, {})))
+          yield* pass("1 second", "1 second")
+          const answer = yield* Fiber.join(listing)
+          if (Either.isLeft(answer)) refused.push(answer.left.message)
+        }),
+        24
+      )
+      expect(refused).toEqual([])
+      yield* simulator.clear
+      yield* pass("2 minutes", "1 second")
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+    })
+  )
+
+  it.scoped("has them stopped at the gateway's end, whatever is under way by then", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions, stop } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const fault = yield* indebt(simulator, sessions, id)
+      yield* simulator.remove(fault)
+      yield* simulator.inject({ operation: "stop", fault: { kind: "latency", millis: 3000 } })
+      const { requests } = yield* simulator.state
+      const asked = yield* Effect.fork(simulator.awaitState(state => state.requests.stop > requests.stop))
+      while ((yield* Fiber.poll(asked))._tag === "None") yield* pass("1 second", "1 second")
+      expect((yield* simulator.state).instances).toHaveLength(2)
+      const closing = yield* Effect.fork(stop)
+      yield* pass("6 seconds", "1 second")
+      yield* Fiber.join(closing)
+      expect((yield* simulator.state).instances).toEqual([])
+    })
+  )
+})
+
+describe("A creation that nobody has answered", () => {
+  it.scoped("is asked for when its session was deleted, and the gateway killed after that", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, {
+        agentType: "echo",
+        deployment: { region: "north" },
+        environment: { PLACE: "here" }
+      })
+      yield* simulator.inject(lostAnswers)
+      const failing = yield* Effect.fork(Effect.ignore(first.sessions.start(alice, id)))
+      yield* pass("3 seconds", "1 second")
+      yield* Fiber.join(failing)
+      yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 503 } })
+      const removing = yield* Effect.fork(first.sessions.remove(alice, id))
+      yield* pass("20 seconds", "1 second")
+      yield* Fiber.join(removing)
+      yield* first.kill
+      yield* simulator.clear
+      expect((yield* simulator.state).instances).toHaveLength(1)
+      const second = yield* start
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect((yield* simulator.state).created).toBe(1)
+      expect(yield* Effect.flip(second.sessions.get(alice, id))).toMatchObject({ _tag: "SessionNotFound" })
+      yield* pass("10 seconds", "1 second")
+      expect(yield* Context.get(stored, SessionEvents).find(`acme/${id}`)).toMatchObject({ _tag: "None" })
+    })
+  )
+
+  it.scoped("is given up where the platform goes on refusing it, and takes nobody's place for ever", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make({ settings: { inMemory: 1 } })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { id: other } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "status", status: 503 } })
+      yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 400 } })
+      const failing = yield* Effect.fork(Effect.ignore(sessions.start(alice, id)))
+      yield* pass("3 seconds", "1 second")
+      yield* Fiber.join(failing)
+      yield* simulator.clear
+      const refusing = yield* simulator.inject({ operation: "create", fault: { kind: "status", status: 400 } })
+      yield* pass("70 minutes", "20 seconds")
+      const { requests } = yield* simulator.state
+      yield* pass("20 minutes", "20 seconds")
+      expect((yield* simulator.state).requests.create).toBe(requests.create)
+      yield* simulator.remove(refusing)
+      expect(yield* sessions.start(alice, other)).toMatchObject({ state: "active" })
+    })
+  )
+})
+
+describe("A session whose history was taken away", () => {
+  it.scoped("owes on what it owed, however long the platform does not take it, and is there for who waited", () =>
+    Effect.gen(function* () {
+      const { simulator, start, stored } = yield* make()
+      const first = yield* start
+      const { sessions } = first
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* indebt(simulator, sessions, id)
+      const before = yield* listen(sessions, id)
+      yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
+      for (const message of ["hello", "hello?"]) {
+        expect(yield* Effect.flip(sessions.send(alice, id, message))).toMatchObject({ _tag: "StoreUnavailable" })
+      }
+      yield* pass("10 seconds", "1 second")
+      yield* before.untilLost
+      expect(yield* sessions.get(alice, id)).toMatchObject({ state: "inactive", instanceId: null })
+      yield* pass("2 minutes")
+      yield* first.kill
+      yield* simulator.clear
+      const second = yield* start
+      yield* simulator.awaitState(({ instances }) => instances.length === 0)
+      expect(yield* second.sessions.start(alice, id)).toMatchObject({ state: "active" })
+    })
+  )
+})
