@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import "./Runtime/Pretenuring.ts"
+import "./Runtime/Collector.ts"
 import * as YoungGeneration from "./Runtime/YoungGeneration.ts"
 
 YoungGeneration.hold()
