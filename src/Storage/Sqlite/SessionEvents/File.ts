@@ -29,7 +29,7 @@ export const openForWriting = (file: string): Database.Database => {
     if (db.pragma("user_version", { simple: true }) !== schemaVersion) throw new Error(`${file} has another schema`)
     if (db.pragma("journal_mode = WAL", { simple: true }) !== "wal") throw new Error(`${file} cannot be in WAL mode`)
     db.pragma("synchronous = FULL")
-    db.pragma("wal_autocheckpoint = 1000")
+    db.pragma("wal_autocheckpoint = 4000")
     db.pragma(`journal_size_limit = ${64 * 1024 * 1024}`)
     db.pragma("mmap_size = 0")
     db.prepare("SELECT count(*) FROM sqlite_schema").get()
