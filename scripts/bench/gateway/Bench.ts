@@ -49,6 +49,7 @@ const measure = (given: Arguments.Arguments) =>
     const load = { clients, rate, seconds, warmUpSeconds }
     const loads: ReadonlyArray<readonly [turns: number, processors: Processors]> = [
       [Math.ceil(turns / 2), "one"],
+      [Math.ceil(turns / 2), "both"],
       [turns, "one"],
       [turns, "both"]
     ]

@@ -132,7 +132,8 @@ export const packReply = (reply: Reply): PackedReply => {
     numbers.push(timestamp, lastSeq, results.length)
     for (const result of results) numbers.push(result.op === "set" ? result.version : result.deleted ? -1 : 0)
   }
-  return { ...rest, writes: outcomes.length, numbers: new Float64Array(numbers), others }
+  // What is spread comes last: a literal that adds to it leaves a hidden class behind in V8's old space each time.
+  return { writes: outcomes.length, numbers: new Float64Array(numbers), others, ...rest }
 }
 
 export const unpackReply = (reply: PackedReply): Reply => {
@@ -156,5 +157,5 @@ export const unpackReply = (reply: PackedReply): Reply => {
     }
     outcomes.push({ _tag: "Committed", committed: { results, timestamp, lastSeq } })
   }
-  return { ...rest, outcomes }
+  return { outcomes, ...rest }
 }
