@@ -66,7 +66,11 @@ class Scanner {
   /** Walks the next value beside its parsed form, and puts {@link RawJson} there for members named `value`. */
   envelope(parsed: unknown, depth: number, name = ""): void {
     this.skipSpace()
-    if (depth >= envelopeLevels || typeof parsed !== "object" || parsed === null) {
+    const code = this.text.charCodeAt(this.at)
+    // Of a name that is repeated the last member was parsed, which need not be of the kind that stands here.
+    const isSame =
+      typeof parsed === "object" && parsed !== null && code === (Array.isArray(parsed) ? openBracket : openBrace)
+    if (depth >= envelopeLevels || !isSame) {
       this.skipValue(depth)
     } else if (Array.isArray(parsed)) {
       // Here, so that a batch over its limit is not decoded before it is refused.
@@ -78,7 +82,8 @@ class Scanner {
       const object = parsed as Record<string, unknown>
       this.members(name => {
         if (name === "value") object.value = new RawJson(this.takeValue())
-        else this.envelope(object[name], depth + 1, name)
+        // Nor need it have this member: what it would inherit belongs to everybody.
+        else this.envelope(Object.hasOwn(object, name) ? object[name] : undefined, depth + 1, name)
       })
     }
   }

@@ -150,6 +150,24 @@ describe("parseBody", () => {
     expect(problem(text)?.message).toBe(`the member ${name} appears twice in one object`)
   })
 
+  it("reaches nothing beyond a body by members that are repeated", () => {
+    for (const inner of [
+      '{"__proto__":{"value":1}}',
+      '{"constructor":{"value":1}}',
+      '{"toString":{"value":1}}',
+      '[{"value":1}]'
+    ]) {
+      for (const last of ["{}", "[]", "1", '{"__proto__":1}']) {
+        for (const text of [`{"a":${inner},"a":${last}}`, `{"operations":[${inner}],"operations":[${last}]}`]) {
+          expect(problem(text)?.message).toContain("appears twice")
+        }
+      }
+    }
+    for (const reached of [Object.prototype, Object, Object.prototype.toString, Array.prototype]) {
+      expect(Object.hasOwn(reached, "value")).toBe(false)
+    }
+  })
+
   it("lets the same name stand in different objects", () => {
     expect(kept('{"a":{"a":[{"a":1},{"a":2}]},"b":{"a":1},"a ":0}')).toBe(
       '{"a":{"a":[{"a":1},{"a":2}]},"b":{"a":1},"a ":0}'
