@@ -26,7 +26,7 @@ const none = {}
 export const headersWithout =
   (...names: ReadonlyArray<string>): Shortcut<Readonly<Record<string, never>>> =>
   input => {
-    if (typeof input !== "object" || input === null) return undefined
+    if (!isObject(input)) return undefined
     for (const name of names) if (name in input) return undefined
     return none
   }

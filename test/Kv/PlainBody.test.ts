@@ -232,9 +232,9 @@ describe("a plain body", () => {
         )
       }
     }
-    // Of one hash: 31 * "A" + "a" is 31 * "B" + "B".
-    expect(agree('{"value":{"Aa":1,"BB":2}}')).toBe(true)
-    expect(agree('{"value":{"Aa":1,"BB":2,"Aa":3}}')).toBe(false)
+    // Of one hash, as 31 * "A" + "a" is 31 * "B" + "B": these are left to the other way, which takes them.
+    expect(Either.isRight(parseBody('{"value":{"Aa":1,"BB":2}}', maxDepth))).toBe(true)
+    expect(agree('{"value":{"Aa":1,"BB":2}}')).toBe(false)
     expect(agree('{"value":{"a":{"b":1},"b":{"a":1}}}')).toBe(true)
   })
 

@@ -1,0 +1,75 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Either, FastCheck as fc, ParseResult, type Schema } from "effect"
+import * as Shortcut from "../../src/Http/Shortcut.ts"
+import { JsonText, RawJson } from "../../src/Kv/Json.ts"
+import { BatchHeaders, BatchPayload, EntryPath, Preconditions, SetPayload } from "../../src/Kv/Requests.ts"
+
+const numRuns = 1000 * Number(process.env.SOAK ?? 1)
+
+const anything = fc.oneof(
+  fc.constantFrom<unknown>("set", "delete", "", "n", 0, 1, -1, 1.5, null, undefined, true, [], {}),
+  fc.constantFrom(new RawJson(JsonText("1")), new RawJson(JsonText('{"a":[]}')))
+)
+
+/** An object of some of these members, each with what is likely for it or anything. */
+const someOf = (members: Readonly<Record<string, fc.Arbitrary<unknown>>>, others: ReadonlyArray<string> = ["other"]) =>
+  fc
+    .record(
+      {
+        ...Object.fromEntries(
+          Object.entries(members).map(([name, likely]) => [
+            name,
+            fc.oneof({ weight: 9, arbitrary: likely }, { weight: 1, arbitrary: anything })
+          ])
+        ),
+        ...Object.fromEntries(others.map(name => [name, fc.option(anything, { freq: 1, nil: undefined })]))
+      },
+      { requiredKeys: [] }
+    )
+    .chain(object => fc.constantFrom(object, { ...object, [others[0]!]: 1 }, drop(object, others)))
+
+const drop = (object: object, names: ReadonlyArray<string>): object =>
+  Object.fromEntries(Object.entries(object).filter(([name]) => !names.includes(name)))
+
+const text = fc.constantFrom("n", "k", "tenant:a/b", "")
+const raw = fc.constantFrom(new RawJson(JsonText("1")), new RawJson(JsonText("null")))
+
+const operation = someOf({ op: fc.constantFrom("set", "delete"), namespace: text, key: text, value: raw }, [
+  "ifVersion",
+  "ttlMs",
+  "expiresAt",
+  "__proto__"
+])
+
+const cases: ReadonlyArray<readonly [string, Schema.Schema.All, fc.Arbitrary<unknown>]> = [
+  ["a path", EntryPath, someOf({ namespace: text, key: text })],
+  ["the headers of an entry", Preconditions, someOf({ "if-match": text, host: text }, ["if-none-match", "other"])],
+  ["the headers of a batch", BatchHeaders, someOf({ "if-match": text, host: text }, ["if-none-match", "other"])],
+  ["a set", SetPayload, someOf({ value: raw, actor: text }, ["ttlMs", "expiresAt", "ifVersion", "other"])],
+  [
+    "a batch",
+    BatchPayload,
+    someOf({
+      operations: fc.array(fc.oneof({ weight: 9, arbitrary: operation }, anything), { maxLength: 3 }),
+      actor: text
+    })
+  ]
+]
+
+describe("the shortcut past the schema of", () => {
+  it.each(cases)("%s gives what the schema would, or nothing", (_, schema, input) => {
+    const shortcut = Shortcut.of(schema)!
+    const decode = ParseResult.decodeUnknownEither(schema as Schema.Schema<unknown>)
+    let taken = 0
+    fc.assert(
+      fc.property(fc.oneof({ weight: 20, arbitrary: input }, { weight: 1, arbitrary: anything }), input => {
+        const plain = shortcut(input)
+        if (plain === undefined) return
+        taken++
+        expect(Either.right(plain)).toEqual(decode(input))
+      }),
+      { numRuns }
+    )
+    expect(taken).toBeGreaterThan(numRuns / 50)
+  })
+})
