@@ -1,0 +1,88 @@
+/** What a client is told when something behind the gateway fails. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Duration, Effect, Layer } from "effect"
+import { errorMeanings } from "../../src/Gateway/Protocol/ErrorCode.ts"
+import type { Answer } from "../../src/Gateway/Protocol.ts"
+import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
+import { inMemory } from "./Fixture.ts"
+import { type Asked, connect, createSession, make } from "./SocketFixture.ts"
+
+/** What an answer says of a failure; it is retryable as its code is, unless a test says otherwise. */
+const failure = (answer: Answer) =>
+  answer.type === "error"
+    ? { code: answer.error.code, isUsual: answer.error.retryable === errorMeanings[answer.error.code].retryable }
+    : answer
+
+const fileRequests = (sessionId: string): ReadonlyArray<Asked> => [
+  { type: "list_files", sessionId },
+  { type: "read_file", sessionId, path: "README.md" },
+  { type: "file_history", sessionId, path: "README.md" },
+  { type: "file_at_iteration", sessionId, path: "README.md", iteration: 1 }
+]
+
+describe("Failures as clients see them", () => {
+  it.scopedLive("a platform that is away is upstream_unavailable, for all that starts an instance", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const client = yield* connect((yield* start).url)
+      const sessionId = yield* createSession(client)
+      yield* simulator.refuse("platform", true)
+      const requests: ReadonlyArray<Asked> = [
+        { type: "start_session", sessionId },
+        { type: "send_message", sessionId, content: "hello" },
+        ...fileRequests(sessionId)
+      ]
+      for (const request of requests) {
+        expect(failure(yield* client.ask(request)), request.type).toEqual({
+          code: "upstream_unavailable",
+          isUsual: true
+        })
+      }
+    })
+  )
+
+  it.scopedLive(
+    "file calls that the platform fails are upstream_error, those that it puts off upstream_unavailable",
+    () =>
+      Effect.gen(function* () {
+        const { simulator, start } = yield* make()
+        const client = yield* connect((yield* start).url)
+        const sessionId = yield* createSession(client)
+        yield* client.get("session", { type: "start_session", sessionId })
+        const read: Asked = { type: "read_file", sessionId, path: "README.md" }
+        const rule = yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 400 } })
+        expect(failure(yield* client.ask(read))).toMatchObject({ code: "upstream_error" })
+        yield* simulator.remove(rule)
+        yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 503 } })
+        expect(failure(yield* client.ask(read))).toEqual({ code: "upstream_unavailable", isUsual: true })
+      })
+  )
+
+  it.scopedLive("an activation that takes too long is timeout", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make({ settings: { activationTimeout: Duration.millis(50) } })
+      const client = yield* connect((yield* start).url)
+      const sessionId = yield* createSession(client)
+      yield* simulator.inject({ operation: "create", times: 1, fault: { kind: "latency", millis: 400 } })
+      expect(failure(yield* client.ask({ type: "start_session", sessionId }))).toEqual({
+        code: "timeout",
+        isUsual: true
+      })
+    })
+  )
+
+  it.scopedLive("a store that is away is internal, and may be tried again", () =>
+    Effect.gen(function* () {
+      const failing = Layer.map(inMemory, context => {
+        const store = Context.get(context, Store)
+        const away = () => Effect.fail(new StoreUnavailable({ reason: "the disk is full" }))
+        return Context.add(context, Store, { ...store, commit: away })
+      })
+      const { start } = yield* make({ stored: failing })
+      const client = yield* connect((yield* start).url)
+      const answer = yield* client.ask({ type: "create_session", agentType: "coder" })
+      expect(answer).toMatchObject({ type: "error", error: { code: "internal", retryable: true } })
+      expect(JSON.stringify(answer)).not.toContain("disk")
+    })
+  )
+})
