@@ -1,0 +1,69 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Fiber, Logger, TestClock } from "effect"
+import * as Supervision from "../src/Supervision.ts"
+
+const silent = Logger.replace(Logger.defaultLogger, Logger.none)
+
+/** Advances the clock until the work has run `wanted` times in all, at most 100 steps. */
+const untilRuns = (runs: { count: number }, wanted: number, step: string) =>
+  Effect.gen(function* () {
+    for (let steps = 0; steps < 100 && runs.count < wanted; steps++) {
+      yield* TestClock.adjust(step as "1 second")
+      yield* Effect.yieldNow()
+    }
+    expect(runs.count).toBe(wanted)
+  })
+
+describe("supervised background work", () => {
+  it.scoped("is started again after a failure, a defect and an early end", () =>
+    Effect.gen(function* () {
+      const runs = { count: 0 }
+      const work = Effect.suspend(() => {
+        runs.count++
+        if (runs.count === 1) return Effect.fail("failure")
+        if (runs.count === 2) throw new Error("defect")
+        return Effect.void
+      })
+      yield* Supervision.forkScoped("test", work)
+      yield* untilRuns(runs, 6, "100 millis")
+    }).pipe(Effect.provide(silent))
+  )
+
+  it.effect("waits twice as long after each failure in a row, 10 s at most", () =>
+    Effect.gen(function* () {
+      let runs = 0
+      const work = Effect.sync(() => runs++)
+      const fiber = yield* Effect.fork(Supervision.forever("test", work))
+      // 0.1 + 0.2 + 0.4 + 0.8 + 1.6 + 3.2 + 6.4 s of pauses lie before the eighth run.
+      yield* TestClock.adjust("12600 millis")
+      expect(runs).toBe(7)
+      yield* TestClock.adjust("100 millis")
+      expect(runs).toBe(8)
+      yield* TestClock.adjust("9999 millis")
+      expect(runs).toBe(8)
+      yield* TestClock.adjust("1 millis")
+      expect(runs).toBe(9)
+      yield* Fiber.interrupt(fiber)
+    }).pipe(Effect.provide(silent))
+  )
+
+  it.effect("ends with its scope", () =>
+    Effect.gen(function* () {
+      let runs = 0
+      yield* Effect.scoped(
+        Effect.zipRight(
+          Supervision.forkScoped(
+            "test",
+            Effect.zipRight(
+              Effect.sync(() => runs++),
+              Effect.never
+            )
+          ),
+          Effect.yieldNow()
+        )
+      )
+      yield* TestClock.adjust("1 minute")
+      expect(runs).toBe(1)
+    }).pipe(Effect.provide(silent))
+  )
+})
