@@ -29,20 +29,22 @@ const quoted = (text: string): string =>
 
 /**
  * A variable with a syntax of its own: `allowed` completes "… is not", and `shown` stands for the default in the
- * help. The value of a `secret` one is never quoted, and of another no part that may hold a password.
+ * help. The value of a `secret` one is never quoted, and of another no part that may hold a password. `parse` gets the
+ * text without the blanks around it, or exactly as it was set where it is `verbatim`.
  */
 export const declare = <A>(
   name: string,
   options: { readonly description: string; readonly allowed: string; readonly default: A; readonly shown: string },
   parse: (text: string) => Option.Option<A>,
-  secret = false
+  secret = false,
+  verbatim = false
 ): Config.Config<A> => {
   described.set(name, { name, description: options.description, allowed: options.allowed, default: options.shown })
   return Config.string(name).pipe(
     Config.mapOrFail(text =>
       text.trim() === ""
         ? Either.right(options.default)
-        : Either.fromOption(parse(text.trim()), () =>
+        : Either.fromOption(parse(verbatim ? text : text.trim()), () =>
             ConfigError.InvalidData([], `${secret ? "the value" : quoted(text)} is not ${options.allowed}`)
           )
     ),
@@ -131,7 +133,10 @@ export const optionalCredential = (
     true
   )
 
-/** A secret that is never shown; nothing when it is not set. */
+/**
+ * A secret that is never shown; nothing when it is not set. It is taken exactly as it was set, blanks and line breaks
+ * at its ends included: whoever else has the secret does not trim it either.
+ */
 export const optionalSecret = (
   name: string,
   options: { readonly description: string; readonly shown: string }
@@ -140,10 +145,11 @@ export const optionalSecret = (
     name,
     {
       description: options.description,
-      allowed: "any text",
+      allowed: "any text, taken exactly as it is",
       default: Option.none<Redacted.Redacted>(),
       shown: options.shown
     },
     text => Option.some(Option.some(Redacted.make(text))),
+    true,
     true
   )

@@ -21,6 +21,8 @@ const text = Setting.string("TEST_TEXT", { description: "What", default: "none" 
 const word = Setting.oneOf("TEST_WORD", ["red", "green"], { description: "Which", default: "red" })
 const span = Setting.optionalDuration("TEST_SPAN", { description: "How long", shown: "for ever" })
 const secret = Setting.optionalSecret("TEST_SECRET", { description: "Hush", shown: "none" })
+/** What the secret holds: `Redacted` values are equal to each other in the eyes of `toEqual`. */
+const shown = Config.map(secret, Option.map(Redacted.value))
 const credential = Setting.optionalCredential("TEST_CREDENTIAL", { description: "Open", shown: "none" })
 const strictSecret = Setting.declare(
   "TEST_STRICT_SECRET",
@@ -46,7 +48,9 @@ describe("Setting", () => {
     [span, { TEST_SPAN: "7 days" }, Option.some(Duration.days(7))],
     [span, { TEST_SPAN: "30 seconds" }, Option.some(Duration.seconds(30))],
     [secret, {}, Option.none()],
-    [secret, { TEST_SECRET: "hunter2" }, Option.some(Redacted.make("hunter2"))]
+    [shown, { TEST_SECRET: "hunter2" }, Option.some("hunter2")],
+    [shown, { TEST_SECRET: " hunter2\t\n" }, Option.some(" hunter2\t\n")],
+    [shown, { TEST_SECRET: "a,b ; ü" }, Option.some("a,b ; ü")]
   ]
   it.each(readings)("%# reads %j", (config, environment, value) => {
     expect(load(config, environment)).toEqual(Either.right(value))

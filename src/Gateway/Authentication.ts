@@ -175,6 +175,9 @@ export const warnings = ({ secret, keySetUrl }: Settings): ReadonlyArray<string>
   ...(Option.exists(secret, secret => Names.byteLength(Redacted.value(secret)) < secretBytes)
     ? [`GATEWAY_JWT_SECRET has fewer than ${secretBytes} bytes and may be guessed`]
     : []),
+  ...(Option.exists(secret, secret => Redacted.value(secret).trim() !== Redacted.value(secret))
+    ? ["GATEWAY_JWT_SECRET begins or ends with white space, which is part of the secret"]
+    : []),
   ...(Option.exists(keySetUrl, ({ protocol, hostname }) => protocol === "http:" && !Origin.isLoopback(hostname))
     ? ["GATEWAY_JWKS_URL is not https: whoever is on the way can replace the keys"]
     : [])

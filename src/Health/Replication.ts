@@ -30,7 +30,7 @@ const ok: Dependency = { name, status: "ok" }
 
 const degraded = (error: string): Dependency => ({ name, status: "degraded", error })
 
-/** What replication leaves behind: `generations` and `generation` up to Litestream 0.3, `ltx` since 0.5. */
+/** Directories that replication leaves behind: `generations` or `generation` up to Litestream 0.3, `ltx` since 0.5. */
 const marks = ["generations", "generation", "ltx"] as const
 
 const isHidden = (file: string): boolean => file.startsWith(".")
@@ -56,9 +56,13 @@ export const check = ({ directory }: Settings): Effect.Effect<Dependency, never,
     )
     if (!names.some(isDatabase)) return ok
     const hidden = names.filter(isHidden)
-    if (hidden.some(isMark)) return ok
-    const candidates = Arr.cartesianWith(hidden, marks, (parent, mark) => join(directory, parent, mark))
-    const found = yield* Effect.findFirst(candidates, path => Effect.orElseSucceed(files.exists(path), () => false))
+    const candidates = [
+      ...hidden.filter(isMark).map(mark => join(directory, mark)),
+      ...Arr.cartesianWith(hidden, marks, (parent, mark) => join(directory, parent, mark))
+    ]
+    const isDirectory = (path: string) =>
+      Effect.match(files.stat(path), { onFailure: () => false, onSuccess: ({ type }) => type === "Directory" })
+    const found = yield* Effect.findFirst(candidates, isDirectory)
     return Option.isSome(found) ? ok : degraded("The data directory holds databases and no replication metadata")
   }).pipe(
     Effect.catchAll(error =>

@@ -1,7 +1,19 @@
 /**
  * Logs on standard output: one JSON object a line, or readable text in dev mode.
  */
-import { Array as Arr, Cause, type Config, FiberId, HashMap, Inspectable, Layer, List, Logger, LogLevel } from "effect"
+import {
+  Array as Arr,
+  Cause,
+  type Config,
+  FiberId,
+  HashMap,
+  Inspectable,
+  Layer,
+  List,
+  Logger,
+  LogLevel,
+  Option
+} from "effect"
 import * as Setting from "../Setting.ts"
 import * as CurrentSpan from "./CurrentSpan.ts"
 import * as Printable from "./Printable.ts"
@@ -19,11 +31,21 @@ const levels = {
 /** A severity as `LOG_LEVEL` names it. */
 export type Level = keyof typeof levels
 
+const isLevel = (word: string): word is Level => Object.hasOwn(levels, word)
+
 /** The least severity that is logged. */
-export const config: Config.Config<Level> = Setting.oneOf(
+export const config: Config.Config<Level> = Setting.declare<Level>(
   "LOG_LEVEL",
-  ["trace", "debug", "info", "warning", "error", "fatal"],
-  { description: "Least severity that is logged", default: "info" }
+  {
+    description: "Least severity that is logged, in upper or lower case",
+    allowed: `one of ${Object.keys(levels).join(", ")} (warn is warning)`,
+    default: "info",
+    shown: "info"
+  },
+  text => {
+    const word = text.toLowerCase()
+    return Option.fromNullable(isLevel(word) ? word : word === "warn" ? "warning" : undefined)
+  }
 )
 
 type Options = Logger.Logger.Options<unknown>

@@ -38,7 +38,7 @@ describe("the replication check", () => {
   it.effect("is ok with what a replicator leaves, old or new", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/generations/"), ok)
-      assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation"), ok)
+      assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation/"), ok)
       assert.deepStrictEqual(yield* checked("kv.db", "kv.db-wal", ".kv.db-litestream/ltx/0/"), ok)
       assert.deepStrictEqual(yield* checked("kv.db", ".other/", ".kv.db-litestream/generations/1f/"), ok)
       assert.deepStrictEqual(yield* checked("kv.db", ".generations/"), ok)
@@ -51,6 +51,14 @@ describe("the replication check", () => {
       assert.deepStrictEqual(yield* checked("kv.db", "kv.db-wal", "generations/"), without)
       assert.deepStrictEqual(yield* checked("sessions.db", ".kv.db-litestream/"), without)
       assert.deepStrictEqual(yield* checked("kv.sqlite3", ".cache/", ".profile"), without)
+    })
+  )
+
+  it.effect("takes no file for the metadata directory that it is called like", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* checked("kv.db", ".kv.db-litestream/", ".kv.db-litestream/generation"), without)
+      assert.deepStrictEqual(yield* checked("kv.db", ".generations"), without)
+      assert.deepStrictEqual(yield* checked("kv.db", ".generation", ".kv.db-litestream/ltx/"), ok)
     })
   )
 

@@ -1,6 +1,17 @@
 import * as Headers from "@effect/platform/Headers"
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Console, Effect, FastCheck as fc, Layer, Option, Redacted, TestClock } from "effect"
+import {
+  Cause,
+  ConfigProvider,
+  Console,
+  Effect,
+  Either,
+  FastCheck as fc,
+  Layer,
+  Option,
+  Redacted,
+  TestClock
+} from "effect"
 import * as Logging from "../../src/Observability/Logging.ts"
 import * as Printable from "../../src/Observability/Printable.ts"
 
@@ -72,6 +83,22 @@ describe("Logging", () => {
       assert.strictEqual(own.annotations.traceId, "mine")
       const readable = yield* logged(Effect.withSpan(program, "work"), "pretty")
       assert.match(readable.join("\n"), /traceId.*[0-9a-f]{32}/)
+    })
+  )
+
+  it.effect("reads LOG_LEVEL in any case, and warn for warning", () =>
+    Effect.gen(function* () {
+      const read = (level: string) =>
+        Effect.withConfigProvider(Logging.config, ConfigProvider.fromMap(new Map([["LOG_LEVEL", level]])))
+      for (const level of ["WARNING", "warn", "WARN", "Warning", " warning "]) {
+        assert.strictEqual(yield* read(level), "warning", level)
+      }
+      for (const level of ["trace", "debug", "info", "error", "fatal"] as const) {
+        assert.strictEqual(yield* read(level.toUpperCase()), level)
+      }
+      for (const level of ["warnings", "constructor", "none", "all"]) {
+        assert.isTrue(Either.isLeft(yield* Effect.either(read(level))), level)
+      }
     })
   )
 
