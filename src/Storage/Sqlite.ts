@@ -29,7 +29,7 @@ import type { Away, Outcome, Reply, Request } from "./Sqlite/Messages.ts"
 import { open } from "./Sqlite/Opening.ts"
 import { Reader } from "./Sqlite/Reader.ts"
 import type { TrimmedBefore } from "./Sqlite/ReaderConnection.ts"
-import { filesIn } from "./Sqlite/StoreFile.ts"
+import { filesIn, format } from "./Sqlite/StoreFile.ts"
 import { StoreRefused } from "./Sqlite/StoreRefused.ts"
 import * as WriterPort from "./Sqlite/WriterPort.ts"
 
@@ -59,7 +59,7 @@ class WriterDefect extends Schema.TaggedError<WriterDefect>()("WriterDefect", { 
 /** The ports of a store in a directory, which belongs to it until the scope closes. */
 export const make = (options: Options): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const lock = yield* open(options.directory)
+    const lock = yield* open(options.directory, format)
     const file = filesIn(options.directory).database
     const { wholeLists } = yield* Limits
     const reader = new Reader(file, wholeLists)

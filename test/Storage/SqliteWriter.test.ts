@@ -5,6 +5,7 @@ import { Effect, FastCheck as fc } from "effect"
 import type { StoredChange } from "../../src/Kv/Change.ts"
 import type { Operation, Write } from "../../src/Kv/Write.ts"
 import { open } from "../../src/Storage/Sqlite/Opening.ts"
+import { format } from "../../src/Storage/Sqlite/StoreFile.ts"
 import { Writer } from "../../src/Storage/Sqlite/Writer.ts"
 import { Model } from "../suites/Model.ts"
 import { del, set } from "../suites/Store/Fixture.ts"
@@ -43,7 +44,7 @@ const groups = fc.array(
 it.scopedLive("groups of writes leave the entries and records that the model has, however they come back to keys", () =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
-    yield* open(directory)
+    yield* open(directory, format)
     const file = join(directory, "kv.db")
     const writer = yield* Effect.acquireRelease(
       Effect.sync(() => new Writer(file)),

@@ -1,64 +1,78 @@
+/**
+ * Brings a database file to the newest schema. Loaded only where a file has to be made or brought up to date.
+ */
 import * as Migrator from "@effect/sql/Migrator"
 import * as SqlClient from "@effect/sql/SqlClient"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import { Effect } from "effect"
-import { applicationId, migrationsTable } from "./StoreFile.ts"
+import { migrationsTable } from "./StoreFile.ts"
 
-/** Runs statements of a migration, in its transaction. */
-const statements = (...texts: ReadonlyArray<string>) =>
-  Effect.flatMap(SqlClient.SqlClient, sql => Effect.forEach(texts, text => sql.unsafe(text), { discard: true }))
+/** One step from a schema version to the next. */
+export interface Migration {
+  /** In lower case with underscores, as it is listed in the table of migrations. */
+  readonly name: string
+  /** Runs in the transaction that all missing migrations share, after those before it. */
+  readonly run: Effect.Effect<void, unknown, SqlClient.SqlClient>
+}
 
-/**
- * Columns that may be large come last, so that reading the others does not walk through them. Tombstones have a table
- * of their own, so that lists never wade through deleted keys.
- */
-const initial = statements(
-  `PRAGMA application_id = ${applicationId}`,
-  "PRAGMA user_version = 1",
-  `CREATE TABLE entries (
-    namespace TEXT NOT NULL,
-    key TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    updated_by TEXT NOT NULL,
-    updated_at INTEGER NOT NULL,
-    expires_at INTEGER,
-    value TEXT NOT NULL,
-    UNIQUE (namespace, key)
-  ) STRICT`,
-  "CREATE INDEX entries_expiring ON entries (expires_at) WHERE expires_at IS NOT NULL",
-  `CREATE TABLE tombstones (
-    namespace TEXT NOT NULL,
-    key TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
-    PRIMARY KEY (namespace, key)
-  ) STRICT, WITHOUT ROWID`,
-  "CREATE INDEX tombstones_by_seq ON tombstones (seq)",
-  `CREATE TABLE changes (
-    seq INTEGER PRIMARY KEY,
-    op TEXT NOT NULL,
-    namespace TEXT NOT NULL,
-    key TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    actor TEXT NOT NULL,
-    timestamp INTEGER NOT NULL,
-    tenant TEXT NOT NULL,
-    value TEXT
-  ) STRICT`,
-  "CREATE INDEX changes_by_tenant ON changes (tenant, seq) WHERE tenant <> ''"
-)
+/** A migration that is made of SQL statements without parameters. */
+export const fromStatements = (name: string, ...texts: ReadonlyArray<string>): Migration => ({
+  name,
+  run: Effect.flatMap(SqlClient.SqlClient, sql => Effect.forEach(texts, text => sql.unsafe(text), { discard: true }))
+})
 
-/** All migrations; the number of the last is the schema version, which each writes into the file's header. */
-const migrations = Migrator.fromRecord({ "0001_initial": initial })
+/** The name of the migration that makes a schema version: `0001_initial`. */
+const keyOf = (migration: Migration, index: number): string => `${String(index + 1).padStart(4, "0")}_${migration.name}`
+
+const pragma = (name: string, value: number) =>
+  Effect.flatMap(SqlClient.SqlClient, sql => sql.unsafe(`PRAGMA ${name} = ${value}`))
 
 /**
- * Brings a database up to date and into its file, on a connection that lives no longer than this.
- * Whoever calls it has made sure that the file is ours, or not there.
+ * Lists the migrations that have run in a file that has a schema version and no table of migrations. Such files were
+ * made before their kind had migrations.
  */
-export const migrate = (file: string): Effect.Effect<void, unknown> =>
-  Effect.flatMap(SqlClient.SqlClient, sql =>
-    Effect.zipRight(
-      Migrator.make({})({ loader: migrations, table: migrationsTable }),
-      sql.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
+const adopt = (migrations: ReadonlyArray<Migration>) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [row] = yield* sql.unsafe<{ readonly user_version: number }>("PRAGMA user_version")
+    const version = row?.user_version ?? 0
+    const tables = yield* sql`SELECT 1 FROM sqlite_schema WHERE name = ${migrationsTable}`
+    if (version === 0 || tables.length > 0) return
+    yield* sql.unsafe(
+      `CREATE TABLE ${migrationsTable} (
+        migration_id integer PRIMARY KEY NOT NULL,
+        created_at datetime NOT NULL DEFAULT current_timestamp,
+        name VARCHAR(255) NOT NULL
+      )`
     )
-  ).pipe(Effect.provide(SqliteClient.layer({ filename: file, disableWAL: true })), Effect.asVoid)
+    const rows = migrations.slice(0, version).map(({ name }, index) => ({ migration_id: index + 1, name }))
+    yield* sql`INSERT INTO ${sql(migrationsTable)} ${sql.insert(rows)}`
+  })
+
+/**
+ * Runs the migrations that a database lacks, in one transaction, and brings the result into the file itself, out of a
+ * write-ahead log. The connection lives no longer than this. A migration's number in the list is the schema version
+ * that it makes. Whoever calls it has made sure that the file is ours, or not there.
+ */
+export const migrate = (
+  file: string,
+  applicationId: number,
+  migrations: ReadonlyArray<Migration>
+): Effect.Effect<void, unknown> =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* sql.withTransaction(adopt(migrations))
+    const loader = Migrator.fromRecord(
+      Object.fromEntries(
+        migrations.map((migration, index) => [
+          keyOf(migration, index),
+          Effect.zipRight(
+            migration.run,
+            Effect.zip(pragma("application_id", applicationId), pragma("user_version", index + 1))
+          ).pipe(Effect.asVoid)
+        ])
+      )
+    )
+    yield* Migrator.make({})({ loader, table: migrationsTable })
+    yield* sql.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
+  }).pipe(Effect.provide(SqliteClient.layer({ filename: file, disableWAL: true })))

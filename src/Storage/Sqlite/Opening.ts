@@ -4,8 +4,20 @@ import Database from "better-sqlite3"
 import { Cause, Effect, type Scope } from "effect"
 import { makeDirectory } from "./Directory.ts"
 import * as Lock from "./Lock.ts"
-import { applicationId, filesIn, migrationsTable, schemaVersion } from "./StoreFile.ts"
+import type { Migration } from "./Migrations.ts"
+import { migrationsTable } from "./StoreFile.ts"
 import { StoreRefused } from "./StoreRefused.ts"
+
+/** A kind of database of this service: its files, what marks it, and what brings it up to date. */
+export interface Format {
+  readonly filesIn: (directory: string) => { readonly database: string; readonly lock: string }
+  /** PRAGMA application_id. */
+  readonly applicationId: number
+  /** The newest schema that this code knows (PRAGMA user_version): how many migrations there are. */
+  readonly schemaVersion: number
+  /** Few starts have to migrate: the others do without loading what does it. */
+  readonly load: () => Promise<{ readonly migrations: ReadonlyArray<Migration> }>
+}
 
 const headerBytes = 100
 const magic = "SQLite format 3\u0000"
@@ -18,32 +30,32 @@ interface Header {
 }
 
 /** Reads a header from bytes, which may be fewer than there should be. */
-export const parseHeader = (bytes: Buffer): Header =>
+const parseHeader = (bytes: Buffer): Header =>
   bytes.length < headerBytes || bytes.toString("latin1", 0, magic.length) !== magic
     ? { isSqlite: false, applicationId: 0, userVersion: 0 }
     : { isSqlite: true, applicationId: bytes.readUInt32BE(68), userVersion: bytes.readUInt32BE(60) }
 
 /**
- * Takes the lock of a store and makes sure that its database is there, ours, and of this schema.
+ * Takes the lock of a database and makes sure that it is there, ours, and of this schema.
  *
  * A database that is refused has not been touched; a new one is made under another name and comes to its own whole.
  */
-export const open = (directory: string): Effect.Effect<Lock.Lock, StoreRefused, Scope.Scope> =>
+export const open = (directory: string, format: Format): Effect.Effect<Lock.Lock, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const files = filesIn(directory)
+    const files = format.filesIn(directory)
     yield* attempt(directory, "cannot be used as the directory of a store", () => {
       makeDirectory(directory)
       accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
     })
     const lock = yield* Lock.acquire(files.lock)
-    const version = yield* versionOf(files.database)
-    if (version === undefined) yield* create(files.database)
-    else if (version < schemaVersion) yield* migrating(files.database, files.database)
+    const version = yield* versionOf(files.database, format)
+    if (version === undefined) yield* create(files.database, format)
+    else if (version < format.schemaVersion) yield* migrating(files.database, files.database, format)
     return lock
   })
 
 /** The schema version of a database that is ours, or `undefined` where there is none. */
-const versionOf = (file: string): Effect.Effect<number | undefined, StoreRefused> =>
+const versionOf = (file: string, format: Format): Effect.Effect<number | undefined, StoreRefused> =>
   Effect.gen(function* () {
     // SQLite only comes near the file when its header has been found to be ours.
     const header = yield* attempt(file, "cannot be read", () => readHeader(file))
@@ -53,13 +65,16 @@ const versionOf = (file: string): Effect.Effect<number | undefined, StoreRefused
       return yield* refuse(file, `is missing or empty, while ${file}-wal has data of it: restore it, or move that away`)
     }
     if (!header.isSqlite) return yield* refuse(file, "is not a SQLite database")
-    if (header.applicationId !== applicationId) return yield* refuse(file, "is the database of another application")
-    if (header.userVersion > schemaVersion) return yield* refuseNewer(file, header.userVersion)
+    if (header.applicationId !== format.applicationId) {
+      return yield* refuse(file, "is the database of another application")
+    }
+    const { schemaVersion } = format
+    if (header.userVersion > schemaVersion) return yield* refuseNewer(file, header.userVersion, schemaVersion)
     yield* attempt(file, "cannot be written", () => accessSync(file, constants.R_OK | constants.W_OK))
     if (log === undefined || log.size === 0) return header.userVersion
     // The header may lag behind the log.
     const version = yield* attempt(file, "cannot be opened", () => versionWithLog(file))
-    return version > schemaVersion ? yield* refuseNewer(file, version) : version
+    return version > schemaVersion ? yield* refuseNewer(file, version, schemaVersion) : version
   })
 
 const readHeader = (file: string): Header | undefined => {
@@ -79,21 +94,24 @@ const readHeader = (file: string): Header | undefined => {
 const versionWithLog = (file: string): number => {
   const db = new Database(file, { readonly: true, fileMustExist: true, timeout: 0 })
   try {
+    const version = Number(db.pragma("user_version", { simple: true }))
+    const isListed = db.prepare("SELECT 1 FROM sqlite_schema WHERE name = ?").get(migrationsTable) !== undefined
+    if (!isListed) return version
     const migration = db.prepare<[], number | null>(`SELECT max(migration_id) FROM ${migrationsTable}`).pluck().get()
-    return Math.max(Number(db.pragma("user_version", { simple: true })), migration ?? 0)
+    return Math.max(version, migration ?? 0)
   } finally {
     db.close()
   }
 }
 
-const create = (file: string): Effect.Effect<void, StoreRefused> => {
+const create = (file: string, format: Format): Effect.Effect<void, StoreRefused> => {
   const draft = `${file}.new`
   return Effect.gen(function* () {
     yield* attempt(draft, "cannot be removed", () => {
       for (const leftover of [draft, `${draft}-journal`, `${draft}-wal`, `${draft}-shm`])
         rmSync(leftover, { force: true })
     })
-    yield* migrating(draft, file)
+    yield* migrating(draft, file, format)
     yield* attempt(file, "cannot be created", () => {
       renameSync(draft, file)
       flushDirectory(dirname(file))
@@ -101,12 +119,11 @@ const create = (file: string): Effect.Effect<void, StoreRefused> => {
   })
 }
 
-/** Few starts have to migrate: the others do without loading what does it. */
-const migrating = (file: string, shown: string): Effect.Effect<void, StoreRefused> =>
-  Effect.promise(() => import("./Migrations.ts")).pipe(
-    Effect.flatMap(({ migrate }) => migrate(file)),
+const migrating = (file: string, shown: string, format: Format): Effect.Effect<void, StoreRefused> =>
+  Effect.promise(() => Promise.all([import("./Migrations.ts"), format.load()])).pipe(
+    Effect.flatMap(([{ migrate }, { migrations }]) => migrate(file, format.applicationId, migrations)),
     Effect.catchAllCause(cause =>
-      refuse(shown, `cannot be brought to schema ${schemaVersion} (${messageOf(Cause.squash(cause))})`)
+      refuse(shown, `cannot be brought to schema ${format.schemaVersion} (${messageOf(Cause.squash(cause))})`)
     )
   )
 
@@ -122,8 +139,8 @@ const flushDirectory = (directory: string): void => {
 
 const refuse = (file: string, reason: string) => Effect.fail(new StoreRefused({ file, reason }))
 
-const refuseNewer = (file: string, version: number) =>
-  refuse(file, `has schema ${version}, newer than the ${schemaVersion} that this version works with`)
+const refuseNewer = (file: string, version: number, known: number) =>
+  refuse(file, `has schema ${version}, newer than the ${known} that this version works with`)
 
 const attempt = <A>(file: string, problem: string, body: () => A): Effect.Effect<A, StoreRefused> =>
   Effect.try({

@@ -10,9 +10,9 @@ import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as GroupCommit from "../GroupCommit.ts"
 import * as Outage from "../Outage.ts"
 import type { Lock } from "./Lock.ts"
-import { filesIn } from "./SessionEvents/File.ts"
+import { open } from "./Opening.ts"
+import { filesIn, format } from "./SessionEvents/File.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./SessionEvents/Messages.ts"
-import { open } from "./SessionEvents/Opening.ts"
 import { type PackedReply, packRequest, unpackReply } from "./SessionEvents/Packing.ts"
 import { Reader } from "./SessionEvents/Reader.ts"
 import type { ThreadData } from "./SessionEvents/Thread.ts"
@@ -97,7 +97,8 @@ const outcomeOf =
 /** The histories in a directory, which belong to it until the scope closes. */
 export const make = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const { file, lock } = yield* open(options.directory)
+    const lock = yield* open(options.directory, format)
+    const file = filesIn(options.directory).database
     const data: ThreadData = { file, retention: options.retention ?? Retention.defaults }
     yield* probe(data)
     const reader = yield* Effect.acquireRelease(

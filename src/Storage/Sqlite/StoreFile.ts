@@ -3,6 +3,7 @@
  */
 import { renameSync, statSync } from "node:fs"
 import { join } from "node:path"
+import type { Format } from "./Opening.ts"
 
 /** `CWKV`, in the header of every database of this store (PRAGMA application_id). */
 export const applicationId = 0x43574b56
@@ -10,7 +11,7 @@ export const applicationId = 0x43574b56
 /** The newest schema that this code knows (PRAGMA user_version); the number of the last migration. */
 export const schemaVersion = 1
 
-/** The table in which the migrations that have run are listed. */
+/** The table in every database of this service that lists the migrations that have run. */
 export const migrationsTable = "effect_sql_migrations"
 
 /** The files of a store in its directory. */
@@ -18,6 +19,9 @@ export const filesIn = (directory: string) => ({
   database: join(directory, "kv.db"),
   lock: join(directory, "kv.lock")
 })
+
+/** What marks the database of a store, and what brings it up to date. */
+export const format: Format = { filesIn, applicationId, schemaVersion, load: () => import("./Schema.ts") }
 
 /** Names one file for as long as somebody has it open; `undefined` where there is none. */
 export const identityOf = (file: string): string | undefined => {

@@ -8,6 +8,7 @@
  */
 import { join } from "node:path"
 import Database from "better-sqlite3"
+import type { Format } from "../Opening.ts"
 
 /** `CWSE`, in the header of every database of sessions' events (PRAGMA application_id). */
 export const applicationId = 0x43575345
@@ -20,6 +21,9 @@ export const filesIn = (directory: string) => ({
   database: join(directory, "sessions.db"),
   lock: join(directory, "sessions.lock")
 })
+
+/** What marks the database of sessions' events, and what brings it up to date. */
+export const format: Format = { filesIn, applicationId, schemaVersion, load: () => import("./Schema.ts") }
 
 /** Opens the database for writing. What cannot be opened durably is not opened. */
 export const openForWriting = (file: string): Database.Database => {

@@ -1,0 +1,27 @@
+import { fromStatements, type Migration } from "../Migrations.ts"
+
+/** The tables of the sessions' histories. */
+export const migrations: ReadonlyArray<Migration> = [
+  fromStatements(
+    "initial",
+    `CREATE TABLE histories (
+      id INTEGER PRIMARY KEY,
+      session TEXT NOT NULL UNIQUE,
+      epoch TEXT NOT NULL,
+      head INTEGER NOT NULL,
+      trimmed INTEGER NOT NULL,
+      bytes INTEGER NOT NULL,
+      bookmark TEXT
+    ) STRICT`,
+    "CREATE INDEX histories_unfinished ON histories (id) WHERE bookmark IS NOT NULL",
+    `CREATE TABLE events (
+      id INTEGER PRIMARY KEY,
+      history INTEGER NOT NULL,
+      seq INTEGER NOT NULL,
+      timestamp INTEGER NOT NULL,
+      size INTEGER NOT NULL,
+      text TEXT NOT NULL,
+      UNIQUE (history, seq)
+    ) STRICT`
+  )
+]
