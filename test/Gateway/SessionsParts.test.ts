@@ -195,12 +195,28 @@ describe("What platform events make of a session", () => {
     }
   })
 
+  it("passes on what the instance says of itself, and goes on running", () => {
+    const { step } = ingest(accepted("t"), [
+      platform("instance.starting", { message: "pulling the image" }),
+      platform("instance.ready"),
+      platform("turn.started", { turnId: "t" }),
+      platform("instance.stopping", { reason: "asked" })
+    ])
+    expect(step.events).toEqual([
+      { type: "session_state", state: "activating", reason: "pulling the image" },
+      { type: "session_state", state: "active" },
+      { type: "turn_started", turnId: "t" },
+      { type: "session_state", state: "deactivating", reason: "asked" }
+    ])
+    expect(step.standing.state).toBe("active")
+    expect([...step.standing.turns.open.keys()]).toEqual(["t"])
+  })
+
   it("says what was left out", () => {
     const { step, dropped, malformed } = ingest(running, [
       platform("silence.kept"),
       platform("tool.call", {}),
-      platform("heartbeat"),
-      platform("instance.ready")
+      platform("heartbeat")
     ])
     expect(step.events).toEqual([])
     expect(dropped).toEqual(["silence.kept", "tool.call"])

@@ -201,7 +201,8 @@ export class Entity {
         this.record = { ...this.record, updatedAt: this.shared.now() }
         this.shared.save(this)
         this.touch()
-        if (!isRunning(event.state)) {
+        // The event may be about the instance, which says that it is starting while the session runs.
+        if (!this.isRunning) {
           this.requests.clear()
           this.messages.clear()
         }

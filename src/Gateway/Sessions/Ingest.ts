@@ -18,9 +18,12 @@ export interface Ingested {
 
 const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
 
-const take = (standing: Session.Standing, body: EventBody, { payload }: PlatformEvent): Session.Step => {
-  // The session's state is its own to tell: the platform only knows of the instance.
-  if (body.type === "session_state") return Session.stay(standing)
+/** The end of an instance moves the session, which tells of that itself. */
+const ends: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
+
+const take = (standing: Session.Standing, body: EventBody, { payload, type }: PlatformEvent): Session.Step => {
+  // What the instance says of itself is passed on. It does not move the session, which takes messages all the same.
+  if (body.type === "session_state") return { standing, events: ends.has(type) ? [] : [body] }
   const { turns, events } = Turns.step(standing.turns, body)
   const step: Session.Step = { standing: turns === standing.turns ? standing : { ...standing, turns }, events }
   // A message that was refused begins no turn, and nothing else would ever end it. An error that names no turn may be

@@ -4,11 +4,15 @@ import { Count, described, Finite, Identifier, Integer, optional } from "../Fiel
 import { SessionState as State } from "../Session.ts"
 import { body, turn } from "./Body.ts"
 
-/** The session has come into another state. */
-export const SessionState = body("session_state", "The session has come into another state.", {
-  state: State,
-  reason: optional(Schema.String)
-})
+/** The session has come into another state, or its instance has told of itself. */
+export const SessionState = body(
+  "session_state",
+  "The session has come into another state, or its instance says that it is starting, ready or stopping; the session itself takes messages then as before.",
+  {
+    state: State,
+    reason: optional(Schema.String)
+  }
+)
 
 /** A turn begins. */
 export const TurnStarted = body("turn_started", "A turn begins.", { turnId: Identifier })
