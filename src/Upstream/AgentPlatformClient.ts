@@ -27,6 +27,7 @@ import * as AgentPlatform from "./AgentPlatform.ts"
 import * as Exchange from "./Exchange.ts"
 import * as FilePath from "./FilePath.ts"
 import * as HealthProbe from "./HealthProbe.ts"
+import { identifierChars } from "./Identifier.ts"
 import * as InstanceConnection from "./InstanceConnection.ts"
 import { PlatformSocket, type SocketRefused } from "./PlatformSocket.ts"
 import * as Resilience from "./Resilience.ts"
@@ -64,7 +65,7 @@ const largest = { creation: 64 * 1024, list: 8 * 1024 * 1024, content: 32 * 1024
 
 const InstanceId = Schema.String.pipe(
   Schema.minLength(1),
-  Schema.maxLength(512),
+  Schema.maxLength(identifierChars),
   // These could not be put into a path.
   Schema.filter(id => id.isWellFormed() && id !== "." && id !== "..")
 )

@@ -2,6 +2,7 @@
  * What goes over the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
+import { identifierChars } from "./Identifier.ts"
 
 /**
  * An event of the agent platform.
@@ -18,15 +19,15 @@ export interface PlatformEvent {
   readonly payload: Readonly<Record<string, unknown>>
 }
 
-/** Characters of a type and of an id. */
-const longest = 256
+/** Characters of a type. */
+const typeChars = 256
 
 /** Many events come every second, so the envelope is read by hand. */
-const isName = (value: unknown): value is string =>
-  typeof value === "string" && value.length > 0 && value.length <= longest
+const isText = (value: unknown, most: number): value is string =>
+  typeof value === "string" && value.length > 0 && value.length <= most
 
 const idOf = (value: unknown): string | undefined => {
-  if (isName(value)) return value
+  if (isText(value, identifierChars)) return value
   return typeof value === "number" && Number.isSafeInteger(value) ? String(value) : undefined
 }
 
@@ -51,7 +52,7 @@ export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =
   Either.flatMap(parse(frame), (data): Either.Either<PlatformEvent, string> => {
     if (!isPayload(data)) return Either.left("not an object")
     const { id, timestamp, type } = data
-    return isName(type)
+    return isText(type, typeChars)
       ? Either.right({ id: idOf(id), type, timestamp: timeOf(timestamp), payload: data })
       : Either.left("without a type")
   })

@@ -143,7 +143,7 @@ export const malformed: ReadonlyArray<readonly [string, Payload]> = [
   ["turn.cancelled", { turnId: "" }],
   ["message.start", { messageId: 7 }],
   ["message.delta", { messageId: 7, delta: ["hel"] }],
-  ["message.complete", { messageId: "x".repeat(257) }],
+  ["message.complete", { messageId: "x".repeat(513) }],
   ["thinking.start", { thinkingId: {} }],
   ["thinking.delta", t],
   ["thinking.complete", t],

@@ -1,6 +1,6 @@
 /** A gateway's sessions on top of a simulated platform, which may be started again on what they have stored. */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { Context, Duration, Effect, Exit, Layer, Option, Redacted, Scope, TestClock } from "effect"
+import { Context, Duration, Effect, Exit, identity, Layer, Option, Redacted, Scope, TestClock } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
@@ -27,6 +27,8 @@ export interface Options {
   readonly simulator?: Simulator.Options
   readonly inference?: boolean
   readonly stored?: Layer.Layer<Stored, unknown>
+  /** Puts another platform in the simulator's place. */
+  readonly platform?: (platform: Context.Tag.Service<AgentPlatform>) => Context.Tag.Service<AgentPlatform>
 }
 
 /** What is stored, in memory. */
@@ -77,7 +79,12 @@ export const make = (options: Options = {}) =>
       const life: Life = { isOver: false }
       const scope = yield* Scope.make()
       yield* Effect.addFinalizer(() => (life.isOver ? Effect.void : Scope.close(scope, Exit.void)))
-      const clients = yield* Layer.buildWithScope(upstreams(simulator, options.inference), scope)
+      const built = yield* Layer.buildWithScope(upstreams(simulator, options.inference), scope)
+      const clients = Context.add(
+        built,
+        AgentPlatform,
+        (options.platform ?? identity)(Context.get(built, AgentPlatform))
+      )
       const context = yield* Layer.buildWithScope(
         Registry.layer({ ...Settings.defaults, ...options.settings }).pipe(
           Layer.provide(mortalLayer(Context.merge(stored, clients), life)),

@@ -18,8 +18,7 @@ export const requestIdChars = 128
 /** Characters of a session's id. */
 export const sessionIdChars = 128
 
-/** Characters of the ids that the platform gives: turns, messages, calls, terminals, questions and the like. */
-export const identifierChars = 256
+export { identifierChars } from "../../Upstream/Identifier.ts"
 
 /** Characters of names: agent types, tools, titles of sessions. */
 export const nameChars = 256

@@ -1,6 +1,7 @@
-import { type Context, Effect, Either, Option, type Scope } from "effect"
+import { Cause, type Context, Effect, Either, Option, type Scope } from "effect"
 import { JsonText } from "../../Kv/Json.ts"
 import type { PreconditionFailed, Store, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import * as Supervision from "../../Supervision.ts"
 import type { Entity } from "./Entity.ts"
 import { decodeRecord, encodeRecord, gatewayActor, namespaceOf, type SessionRecord } from "./SessionRecord.ts"
 
@@ -9,14 +10,13 @@ export interface Records {
   readonly find: (tenant: string, id: string) => Effect.Effect<Option.Option<SessionRecord>, StoreUnavailable>
   /** All of a tenant's records, by id; those that others have spoilt are left out. */
   readonly all: (tenant: string) => Effect.Effect<ReadonlyArray<SessionRecord>, StoreUnavailable>
-  /** How many there are; where `limit` seems to be reached they are counted anew, as others may have removed some. */
-  readonly count: (tenant: string, limit: number) => Effect.Effect<number, StoreUnavailable>
   readonly create: (
     text: string,
     record: SessionRecord,
     actor: string
   ) => Effect.Effect<void, PreconditionFailed | StoreBusy | StoreUnavailable>
-  readonly remove: (tenant: string, id: string, actor: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
+  /** Tells whether there was one. */
+  readonly remove: (tenant: string, id: string, actor: string) => Effect.Effect<boolean, StoreBusy | StoreUnavailable>
   /** Has an entity's record written soon; changes that come before that are written as one. */
   readonly save: (entity: Entity) => void
   /** Writes what is still to be written, as far as the store takes it. */
@@ -25,16 +25,12 @@ export interface Records {
 
 const pageEntries = 1000
 
-/** Tenants whose number of sessions is remembered; beyond, the oldest are counted anew. */
-const mostCounts = 10_000
-
 /** Records that are written at once. */
 const concurrency = 32
 
 export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, never, Scope.Scope> =>
   Effect.gen(function* () {
     const dirty = new Set<Entity>()
-    const counts = new Map<string, number>()
     const work = yield* Effect.makeLatch(false)
 
     const decode = (tenant: string, id: string, text: string): Effect.Effect<Option.Option<SessionRecord>> => {
@@ -72,10 +68,16 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
         ({ sum }) => sum
       )
 
+    const markDirty = (entity: Entity): void => {
+      entity.isDirty = true
+      dirty.add(entity)
+    }
+
     const write = (entity: Entity): Effect.Effect<void> =>
       Effect.suspend(() => {
         const isDue = entity.isDirty && !entity.isDeleted
         entity.isDirty = false
+        dirty.delete(entity)
         if (!isDue) return Effect.void
         const { id, tenant } = entity.record
         const value = JsonText(encodeRecord(entity.toRecord()))
@@ -92,25 +94,19 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
                 Effect.annotateLogs({ session: entity.key })
               )
             ),
-            Effect.catchAll(() =>
-              Effect.sync(() => {
-                entity.isDirty = true
-                dirty.add(entity)
-              })
-            )
+            Effect.catchAll(() => Effect.sync(() => markDirty(entity))),
+            Effect.onInterrupt(() => Effect.sync(() => markDirty(entity)))
           )
-      })
+      }).pipe(
+        // It is written again with its next change, and keeps no other record waiting.
+        Effect.catchAllDefect(defect =>
+          Effect.logError("The record of a session cannot be saved", Cause.die(defect)).pipe(
+            Effect.annotateLogs({ session: entity.key })
+          )
+        )
+      )
 
-    const bump = (tenant: string, by: number): void => {
-      const known = counts.get(tenant)
-      if (known !== undefined) counts.set(tenant, known + by)
-    }
-
-    const flush = Effect.suspend(() => {
-      const entities = [...dirty]
-      dirty.clear()
-      return Effect.forEach(entities, write, { concurrency, discard: true })
-    })
+    const flush = Effect.suspend(() => Effect.forEach([...dirty], write, { concurrency, discard: true }))
 
     const saver = Effect.gen(function* () {
       yield* work.await
@@ -119,7 +115,9 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
       // What the store did not take waits; there is no use in asking it again at once.
       if (dirty.size > 0) yield* Effect.zipRight(Effect.sleep("1 second"), work.open)
     })
-    yield* Effect.forkScoped(Effect.interruptible(Effect.forever(saver)))
+    // A run that was cut off may have left records behind without a signal.
+    const saving = Effect.zipRight(work.open, Effect.forever(saver))
+    yield* Supervision.forkScoped("saver of session records", saving)
 
     return {
       find: (tenant, id) =>
@@ -134,21 +132,8 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
             decoded => [...sum, ...decoded.flatMap(Option.toArray)]
           )
         ),
-      count: (tenant, limit) =>
-        Effect.suspend(() => {
-          const known = counts.get(tenant)
-          if (known !== undefined && known < limit) return Effect.succeed(known)
-          return Effect.map(
-            pages(tenant, 0, (sum, entries) => Effect.succeed(sum + entries.length)),
-            counted => {
-              counts.set(tenant, counted)
-              if (counts.size > mostCounts) counts.delete(counts.keys().next().value!)
-              return counted
-            }
-          )
-        }),
       create: (text, { tenant, id }, actor) =>
-        Effect.map(
+        Effect.asVoid(
           store.commit({
             actor,
             operations: [
@@ -161,18 +146,16 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
                 precondition: { noneMatch: "any" }
               }
             ]
-          }),
-          () => bump(tenant, 1)
+          })
         ),
       remove: (tenant, id, actor) =>
         Effect.map(
           store.commit({ actor, operations: [{ op: "delete", namespace: namespaceOf(tenant), key: id }] }),
-          () => bump(tenant, -1)
+          ({ results: [result] }) => result?.op === "delete" && result.deleted
           // A delete without precondition is never refused.
         ).pipe(Effect.catchTag("PreconditionFailed", Effect.die)),
       save: entity => {
-        entity.isDirty = true
-        dirty.add(entity)
+        markDirty(entity)
         work.unsafeOpen()
       },
       flush

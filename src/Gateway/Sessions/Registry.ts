@@ -6,6 +6,7 @@ import { Subscriptions } from "../../Health/Subscriptions.ts"
 import * as Limits from "../../Kv/Limits.ts"
 import { byteLength } from "../../Kv/Names.ts"
 import { Store } from "../../Kv/Store.ts"
+import * as Monotonic from "../../Monotonic.ts"
 import { Tracer } from "../../Observability/Tracer.ts"
 import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
@@ -25,6 +26,7 @@ import * as Ids from "./Ids.ts"
 import * as Journal from "./Journal.ts"
 import * as Lifecycle from "./Lifecycle.ts"
 import * as Loading from "./Loading.ts"
+import * as Quota from "./Quota.ts"
 import * as Records from "./Records.ts"
 import * as Secrets from "./Secrets.ts"
 import { encodeRecord, missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
@@ -43,6 +45,7 @@ const make = (settings: Settings) =>
     const clock = yield* Effect.clock
     const scope = yield* Effect.scope
     const records = yield* Records.make(store)
+    const quota = Quota.make(store, settings.perTenant, () => Monotonic.unsafeMillis(clock))
     const onFirstTurn = yield* Titles.make(yield* Inference)
     const secrets = Secrets.make()
     let isClosing = false
@@ -80,12 +83,6 @@ const make = (settings: Settings) =>
 
     const create = ({ tenant, actor }: Caller, request: CreateSession) =>
       Effect.gen(function* () {
-        const count = yield* records.count(tenant, settings.perTenant)
-        if (count >= settings.perTenant) {
-          return yield* new SessionTooLarge({
-            message: `The tenant has ${count} sessions; the limit is ${settings.perTenant}`
-          })
-        }
         const id = yield* Ids.session
         const now = shared.now()
         const record: SessionRecord = {
@@ -112,8 +109,11 @@ const make = (settings: Settings) =>
           })
         }
         const key = Loading.keyOf(tenant, id)
-        yield* secrets.put(key, request.secrets ?? {})
-        yield* Effect.onError(records.create(text, record, actor), () => Effect.sync(() => secrets.forget(key)))
+        const creation = Effect.zipRight(
+          secrets.put(key, request.secrets ?? {}),
+          Effect.onError(records.create(text, record, actor), () => Effect.sync(() => secrets.forget(key)))
+        )
+        yield* quota.creating(tenant, creation, error => error._tag !== "StoreUnavailable")
         return view(record)
       }).pipe(
         Effect.catchTag("PreconditionFailed", () =>
@@ -161,7 +161,7 @@ const make = (settings: Settings) =>
               standing.debts.some(({ instanceId }) => instanceId === null) ? { ...standing, request } : standing
             )
           )
-          yield* records.remove(caller.tenant, sessionId, caller.actor)
+          yield* quota.deleting(caller.tenant, records.remove(caller.tenant, sessionId, caller.actor))
           entity.isDeleted = true
           entity.isDirty = false
           secrets.forget(entity.key)

@@ -1,0 +1,144 @@
+/** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Exit, Layer, Schedule } from "effect"
+import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
+import { namespaceOf } from "../../src/Gateway/Sessions/SessionRecord.ts"
+import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { Store } from "../../src/Kv/Store.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+import { identifierChars } from "../../src/Upstream/Identifier.ts"
+import { alice, make, type Stored } from "./Fixture.ts"
+
+type StoreService = Context.Tag.Service<Store>
+
+/** What is stored, with another commit. */
+const withCommit = (change: (commit: StoreService["commit"]) => StoreService["commit"]): Layer.Layer<Stored> =>
+  Layer.merge(
+    Layer.map(Memory.layer, (context: Context.Context<Store | ChangeLog>) => {
+      const store = Context.get(context, Store)
+      return Context.add(context, Store, { ...store, commit: change(store.commit) })
+    }),
+    EventsInMemory.layer()
+  )
+
+const recordOf = (stored: Context.Context<Store>, id: string) =>
+  Effect.flatMap(
+    Context.get(stored, Store).get(namespaceOf("acme"), id),
+    Effect.map(({ value }) => JSON.parse(value))
+  )
+
+/** Waits until a record says so. */
+const untilState = (stored: Context.Context<Store>, id: string, state: string) =>
+  recordOf(stored, id).pipe(
+    Effect.filterOrFail(record => record.state === state),
+    Effect.retry({ schedule: Schedule.spaced("5 millis"), times: 2000 })
+  )
+
+describe("Records of sessions", () => {
+  it.scopedLive("are saved with the longest id that the platform may give an instance", () =>
+    Effect.gen(function* () {
+      const long = (id: string) => id.padEnd(identifierChars, "x")
+      const short = (id: string) => id.replace(/x+$/, "")
+      const { start, stored } = yield* make({
+        platform: platform => ({
+          ...platform,
+          create: request => Effect.map(platform.create(request), long),
+          stop: (id, options) => platform.stop(short(id), options),
+          connect: (id, options) => platform.connect(short(id), options)
+        })
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const { instanceId } = yield* sessions.start(alice, id)
+      expect(instanceId).toHaveLength(identifierChars)
+      expect(yield* untilState(stored, id, "active")).toMatchObject({ instanceId })
+      expect(yield* sessions.list(alice)).toMatchObject([{ id, instanceId }])
+    })
+  )
+
+  it.scopedLive("are saved although one of them cannot be", () =>
+    Effect.gen(function* () {
+      let spoilt = ""
+      const { start, stored } = yield* make({
+        stored: withCommit(commit => write => {
+          if (write.actor === "gateway" && write.operations[0]?.key === spoilt) throw new Error("cannot be encoded")
+          return commit(write)
+        })
+      })
+      const { sessions } = yield* start
+      const ids = yield* Effect.forEach([1, 2, 3], () =>
+        Effect.map(sessions.create(alice, { agentType: "echo" }), ({ id }) => id)
+      )
+      spoilt = ids[0]!
+      yield* Effect.forEach(ids, id => sessions.start(alice, id))
+      yield* untilState(stored, ids[1]!, "active")
+      yield* untilState(stored, ids[2]!, "active")
+      expect(yield* recordOf(stored, spoilt)).toMatchObject({ state: "inactive" })
+      const saved = spoilt
+      spoilt = ""
+      yield* sessions.stop(alice, saved)
+      yield* sessions.start(alice, saved)
+      yield* untilState(stored, saved, "active")
+    })
+  )
+
+  it.scopedLive("are no more than the limit, however many are asked for at once", () =>
+    Effect.gen(function* () {
+      const { start, stored } = yield* make({
+        settings: { perTenant: 5 },
+        stored: withCommit(commit => write => Effect.zipRight(Effect.yieldNow(), commit(write)))
+      })
+      const { sessions } = yield* start
+      const exits = yield* Effect.forEach(
+        Array.from({ length: 60 }),
+        () => Effect.exit(sessions.create(alice, { agentType: "echo" })),
+        { concurrency: "unbounded" }
+      )
+      const created = exits.flatMap(exit => (Exit.isSuccess(exit) ? [exit.value.id] : []))
+      expect(created).toHaveLength(5)
+      const { entries } = yield* Context.get(stored, Store).list({
+        namespace: namespaceOf("acme"),
+        prefix: "",
+        after: "",
+        limit: 100
+      })
+      expect(entries).toHaveLength(5)
+      // Each one that is deleted makes room for one.
+      yield* sessions.remove(alice, created[0]!)
+      yield* sessions.create(alice, { agentType: "echo" })
+      expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo" }))).toMatchObject({
+        _tag: "SessionTooLarge",
+        message: "The tenant has 5 sessions; the limit is 5"
+      })
+    })
+  )
+
+  it.scopedLive("that could not be created count for nothing", () =>
+    Effect.gen(function* () {
+      let isRefused = true
+      const { start } = yield* make({
+        settings: { perTenant: 1 },
+        stored: withCommit(
+          commit => write =>
+            isRefused
+              ? Effect.zipRight(
+                  Effect.yieldNow(),
+                  commit({
+                    ...write,
+                    operations: write.operations.map(op => ({ ...op, precondition: { match: "any" as const } }))
+                  })
+                )
+              : commit(write)
+        )
+      })
+      const { sessions } = yield* start
+      for (let tries = 0; tries < 3; tries++) {
+        expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo" }))).toMatchObject({
+          _tag: "SessionConflict"
+        })
+      }
+      isRefused = false
+      yield* sessions.create(alice, { agentType: "echo" })
+    })
+  )
+})
