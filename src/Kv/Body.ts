@@ -4,9 +4,12 @@
 import { IncomingMessage } from "node:http"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect, Either, Layer } from "effect"
+import { GrowingBytes } from "../GrowingBytes.ts"
 import { BadRequest, PayloadTooLarge, UnsupportedMediaType } from "../Http/ApiError.ts"
+import { DepthGuard } from "./DepthGuard.ts"
 import { parseBody } from "./Json.ts"
 import { JsonBody } from "./JsonBody.ts"
+import { nestedDeeper, shellLevels } from "./JsonReader.ts"
 import { Limits, type LimitsShape } from "./Limits.ts"
 
 type BodyError = BadRequest | PayloadTooLarge | UnsupportedMediaType
@@ -50,15 +53,17 @@ const discard = (source: IncomingMessage): void => {
   source.resume()
 }
 
+const malformed = (message: string): BadRequest => new BadRequest({ error: `Invalid request body: ${message}` })
+
 /**
- * Reads a body of at most `limit` bytes and calls back once; the function returned stops the reading.
+ * Reads a body within the limits and calls back once; the function returned stops the reading.
  *
- * A longer one is answered at once, and what still comes is thrown away, within bounds, so that the
- * connection stays usable.
+ * One that is longer or nested deeper is answered at once, and what still comes is thrown away, within bounds, so that
+ * the connection stays usable.
  */
 const readBytes = (
   source: IncomingMessage,
-  limit: number,
+  { bodyBytes: limit, jsonDepth }: LimitsShape,
   done: (bytes: Either.Either<Buffer, PayloadTooLarge | BadRequest>) => void
 ): (() => void) => {
   const declared = Number(source.headers["content-length"] ?? 0)
@@ -67,25 +72,37 @@ const readBytes = (
     done(Either.left(tooLarge(String(declared), limit)))
     return () => {}
   }
-  const chunks: Array<Buffer> = []
-  let length = 0
+  const bytes = new GrowingBytes(limit)
+  // A body of one piece is parsed at once, which checks the same.
+  let guard: DepthGuard | undefined
   const stop = (): void => {
     source.off("data", onData)
     source.off("end", onEnd)
     source.off("error", onCut)
     source.off("close", onCut)
   }
-  const onData = (chunk: Buffer): void => {
-    length += chunk.length
-    chunks.push(chunk)
-    if (length <= limit) return
+  const refuse = (error: PayloadTooLarge | BadRequest): void => {
     stop()
+    bytes.take()
     discard(source)
-    done(Either.left(tooLarge(`more than ${limit}`, limit)))
+    done(Either.left(error))
+  }
+  const isTooDeep = (chunk: Buffer): boolean => {
+    if (bytes.length === 0) return false
+    if (guard === undefined) {
+      guard = new DepthGuard(jsonDepth + shellLevels)
+      if (!guard.admits(bytes.view)) return true
+    }
+    return !guard.admits(chunk)
+  }
+  const onData = (chunk: Buffer): void => {
+    if (bytes.length + chunk.length > limit) refuse(tooLarge(`more than ${limit}`, limit))
+    else if (isTooDeep(chunk)) refuse(malformed(nestedDeeper(jsonDepth)))
+    else bytes.add(chunk)
   }
   const onEnd = (): void => {
     stop()
-    done(Either.right(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, length)))
+    done(Either.right(bytes.take()))
   }
   const onCut = (): void => {
     stop()
@@ -111,10 +128,8 @@ export const parse = (bytes: Uint8Array, limits: LimitsShape): Either.Either<unk
   }
   // A byte for each character: it is ASCII, and its bytes are its code units.
   const codes = text.length === bytes.length ? bytes : undefined
-  return Either.mapLeft(parseBody(text, limits.jsonDepth, limits.batchOperations, codes), problem =>
-    problem.overLimit
-      ? new PayloadTooLarge({ error: problem.message })
-      : new BadRequest({ error: `Invalid request body: ${problem.message}` })
+  return Either.mapLeft(parseBody(text, limits.jsonDepth, limits.batchOperations, codes, limits.valueBytes), problem =>
+    problem.overLimit ? new PayloadTooLarge({ error: problem.message }) : malformed(problem.message)
   )
 }
 
@@ -130,7 +145,7 @@ export const read = (
 ): (() => void) => {
   const problem = problemOfType(source.headers)
   if (problem === undefined) {
-    return readBytes(source, limits.bodyBytes, bytes => {
+    return readBytes(source, limits, bytes => {
       if (Either.isLeft(bytes)) return done(Either.left(bytes.left))
       arrived(bytes.right.length)
       done(parse(bytes.right, limits))

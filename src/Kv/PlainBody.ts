@@ -1,6 +1,7 @@
 /**
  * A quick reader of the bodies that clients commonly send: a value to set, or a batch, with the members that are known
- * and names without escapes. It makes nothing of values, which are kept as text, and leaves all else to `JSON.parse`.
+ * and names without escapes. It makes nothing of values, which are kept as text, and leaves all else to
+ * `JsonReader`.
  *
  * So it has to be right where it gives an answer, and nowhere does it have to give one: whatever is malformed, refused
  * or merely uncommon, it gives up, and whoever tells the client why reads it again.
@@ -30,8 +31,8 @@ class PlainBody extends ValueScanner {
   private lastTexts: Array<string> = []
   private lastStarts: Array<number> = []
 
-  body(text: string, codes: Codes, maxDepth: number, maxOperations: number): unknown {
-    this.begin(text, codes, maxDepth)
+  body(text: string, codes: Codes, maxDepth: number, maxOperations: number, maxValue: number): unknown {
+    this.begin(text, codes, maxDepth, maxValue)
     this.maxOperations = maxOperations
     try {
       const end = this.object(this.space(0), inBody)
@@ -158,5 +159,10 @@ const reader = new PlainBody()
  * The body that a text is, with {@link RawJson} for each member `value`, or `undefined` where that has to be found out
  * in another way. It recurses no deeper than `maxDepth`.
  */
-export const read = (text: string, codes: Codes, maxDepth: number, maxOperations: number): unknown =>
-  reader.body(text, codes, maxDepth, maxOperations)
+export const read = (
+  text: string,
+  codes: Codes,
+  maxDepth: number,
+  maxOperations: number,
+  maxValue = Number.POSITIVE_INFINITY
+): unknown => reader.body(text, codes, maxDepth, maxOperations, maxValue)

@@ -8,6 +8,7 @@ import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
 import { Clock, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
+import { GrowingBytes } from "../GrowingBytes.ts"
 import { parseRetryAfter } from "./RetryPolicy.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -151,15 +152,14 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
   const read = (operation: string, response: HttpClientResponse, maxBytes: number) =>
     Effect.suspend((): Effect.Effect<Buffer, UpstreamFailure> => {
       if (Number(response.headers["content-length"] ?? 0) > maxBytes) return Effect.fail(tooLarge(operation, maxBytes))
-      const chunks: Array<Uint8Array> = []
-      let length = 0
+      const bytes = new GrowingBytes(maxBytes)
       return bodyOf(operation, response).pipe(
         Stream.runForEach(chunk => {
-          length += chunk.length
-          chunks.push(chunk)
-          return length > maxBytes ? Effect.fail(tooLarge(operation, maxBytes)) : Effect.void
+          if (bytes.length + chunk.length > maxBytes) return Effect.fail(tooLarge(operation, maxBytes))
+          bytes.add(chunk)
+          return Effect.void
         }),
-        Effect.map(() => Buffer.concat(chunks, length))
+        Effect.map(() => bytes.take())
       )
     })
 

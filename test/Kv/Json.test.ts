@@ -68,6 +68,7 @@ describe("parseBody", () => {
         const body = parseBody(text, 256)
         if (parsed === undefined) expect(Either.isLeft(body)).toBe(true)
         else if (Either.isRight(body)) expect(JSON.stringify(body.right)).toBe(JSON.stringify(parsed.value))
+        else expect(body.left.message).not.toContain("is not JSON")
       }),
       { numRuns: numRuns * 2 }
     )
@@ -109,13 +110,12 @@ describe("parseBody", () => {
         { value: new RawJson(JsonText("3")) }
       ]
     })
-    const deep = Either.getOrThrow(parseBody('{"a":{"b":{"c":{"value":1}}}}', 256))
-    expect(deep).toEqual({ a: { b: { c: { value: 1 } } } })
   })
 
   it("takes bodies that are no objects", () => {
     for (const text of ["1", "null", '"value"', "[]", "{}", "[1, [2]]", " true "]) {
-      expect(Either.getOrThrow(parseBody(text, 256))).toEqual(JSON.parse(text))
+      const body = JSON.stringify(Either.getOrThrow(parseBody(text, 256)))
+      expect(body).toBe(JSON.stringify(JSON.parse(text)))
     }
   })
 
@@ -213,7 +213,7 @@ describe("parseBody", () => {
     const operations = (count: number) => `{"operations":[${Array(count).fill('{"value":[1,2,3,4,5]}').join()}]}`
     expect(problem(operations(3), 256, 3)).toBeUndefined()
     expect(problem(operations(4), 256, 3)).toEqual({
-      message: "operations has 4 elements; the limit is 3",
+      message: "operations has more than 3 elements; the limit is 3",
       overLimit: true
     })
     const four = "[1,2,3,4]"

@@ -53,9 +53,13 @@ export class ValueScanner {
   private names = 0
   private compact = ""
   private keptFrom = 0
+  private maxValue = 0
+  // A value that goes on beyond this place may be too long, which others find out.
+  private mostEnd = 0
 
   /** Begins another text. */
-  protected begin(text: string, codes: Codes, maxDepth: number): void {
+  protected begin(text: string, codes: Codes, maxDepth: number, maxValue: number): void {
+    this.maxValue = maxValue
     this.text = text
     this.codes = codes
     this.maxDepth = maxDepth
@@ -88,6 +92,7 @@ export class ValueScanner {
   protected value(at: number): number {
     this.compact = ""
     this.keptFrom = at
+    this.mostEnd = at + this.maxValue
     return this.skip(at, 0)
   }
 
@@ -128,7 +133,7 @@ export class ValueScanner {
       if (at === gaveUp) return gaveUp
       at = this.skipSpace(at)
       if (codes[at] === closeBracket) return at + 1
-      if (codes[at] !== comma) return gaveUp
+      if (codes[at] !== comma || at > this.mostEnd) return gaveUp
       at = this.skipSpace(at + 1)
     }
   }
@@ -150,7 +155,7 @@ export class ValueScanner {
         this.names = first
         return at + 1
       }
-      if (codes[at] !== comma) return gaveUp
+      if (codes[at] !== comma || at > this.mostEnd) return gaveUp
       at = this.skipSpace(at + 1)
     }
   }

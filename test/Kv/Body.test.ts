@@ -1,0 +1,89 @@
+import { IncomingMessage } from "node:http"
+import { Socket } from "node:net"
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Either } from "effect"
+import * as Body from "../../src/Kv/Body.ts"
+import type { RawJson } from "../../src/Kv/JsonText.ts"
+import { Limits } from "../../src/Kv/Limits.ts"
+
+setFlagsFromString("--expose-gc")
+const collect = runInNewContext("gc") as () => void
+
+/** Bytes in use once everything that nobody holds is collected. */
+const inUse = (): number => {
+  collect()
+  const { external, heapUsed } = process.memoryUsage()
+  return heapUsed + external
+}
+
+const limits = Effect.runSync(Limits)
+
+const turn = () => new Promise(resolve => setImmediate(resolve))
+
+/** A request whose body the test brings, and what came of it. */
+const request = () => {
+  const source = new IncomingMessage(new Socket())
+  let result: unknown
+  Body.read(source, limits, json => {
+    result = json
+  })
+  return { source, result: () => result as Either.Either<{ readonly value: RawJson }, { readonly error: string }> }
+}
+
+describe("a request body", () => {
+  it("in pieces of one byte takes up little more than its bytes", async () => {
+    const { source, result } = request()
+    const length = 300_000
+    const before = inUse()
+    source.push('{"value":"')
+    for (let count = 0; count < length; count++) {
+      source.push(Buffer.from("x"))
+      if (count % 10_000 === 0) await turn()
+    }
+    await turn()
+    expect(inUse() - before).toBeLessThan(20 * length)
+    source.push('"}')
+    source.push(null)
+    while (result() === undefined) await turn()
+    expect(Either.getOrThrow(result()).value.text).toHaveLength(length + 2)
+  })
+
+  it("that nests too deep is refused while it arrives, and the rest is thrown away", async () => {
+    for (const [open, start] of [
+      ["[", ""],
+      ['{"a":', ""],
+      ["[", '{"value":'],
+      ["[", '{"operations":[{"value":']
+    ] as const) {
+      const { source, result } = request()
+      source.push(start)
+      let pieces = 0
+      for (; result() === undefined && pieces < 1000; pieces++) {
+        source.push(open.repeat(64))
+        await turn()
+      }
+      expect(pieces).toBeLessThan(7)
+      expect(Either.getOrThrow(Either.flip(result())).error).toBe(
+        "Invalid request body: JSON is nested more than 256 levels deep"
+      )
+      source.push("[".repeat(1000))
+      source.push(null)
+      await turn()
+      expect(source.readableEnded).toBe(true)
+    }
+  })
+
+  it("may nest as deep as a value in a batch does, however it is cut", async () => {
+    const { source, result } = request()
+    const value = "[".repeat(256) + "]".repeat(256)
+    for (const piece of `{"operations":[{"op":"set","namespace":"n","key":"k","value":${value}}]}`.match(/.{1,7}/g)!) {
+      source.push(piece)
+      await turn()
+    }
+    source.push(null)
+    while (result() === undefined) await turn()
+    expect(Either.isRight(result())).toBe(true)
+  })
+})
