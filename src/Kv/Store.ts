@@ -31,7 +31,15 @@ export interface Selection {
   readonly prefix: string
 }
 
-/** A part of a list, in byte order of the UTF-8 key. */
+/** Which part of a list a page is. */
+export interface ListQuery extends Selection {
+  readonly after: string
+  readonly limit: number
+  /** From the last key to the first; a key comes after another one then where it is the lesser. */
+  readonly isDescending?: boolean
+}
+
+/** A part of a list, in byte order of the UTF-8 key, ascending unless the query says otherwise. */
 export interface ListPage {
   readonly entries: ReadonlyArray<StoredEntry>
   /** The log position that the page was read at, in the same snapshot. */
@@ -100,9 +108,7 @@ export class Store extends Context.Tag("causeway/Store")<
      * Up to `limit` entries whose key comes after `after` (exclusive; `""` for the start). A page ends early
      * where its values come to several MiB, and then says `more`.
      */
-    readonly list: (
-      selection: Selection & { readonly after: string; readonly limit: number }
-    ) => Effect.Effect<ListPage, StoreUnavailable>
+    readonly list: (query: ListQuery) => Effect.Effect<ListPage, StoreUnavailable>
     /**
      * The same as `list`, printed by the store itself where that is quicker. Whoever wraps a store and changes what it
      * lists leaves it out.

@@ -7,7 +7,7 @@ import type { StoredChange } from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import type { StoredEntry } from "../Kv/Entry.ts"
 import { byteLength, expiryActor, tenantOf } from "../Kv/Names.ts"
-import { commitOf, type ListPage, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
+import { commitOf, type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
 import { type Committed, isLive, type KeyState, plan, type Refused, type Step, type Write } from "../Kv/Write.ts"
 
 /** A page ends before its values come to more bytes than this, unless it would be empty. */
@@ -92,8 +92,10 @@ class State {
     return entry !== undefined && isVisible(entry, now) ? entry : undefined
   }
 
-  list(selection: Selection & { readonly after: string; readonly limit: number }, now: number): ListPage {
-    const { page, more } = takePage(this.select(selection, selection.after, now), selection.limit)
+  list(query: ListQuery, now: number): ListPage {
+    const { after, isDescending = false, limit } = query
+    const selected = isDescending ? this.selectDown(query, after, now) : this.select(query, after, now)
+    const { page, more } = takePage(selected, limit)
     return { entries: page, lastSeq: this.lastSeq, more }
   }
 
@@ -105,6 +107,20 @@ class State {
     const { slots, sorted } = space
     const start = Math.max(search(sorted, prefix), after === "" ? 0 : search(sorted, after, true))
     for (let i = start; i < sorted.length && sorted[i]!.startsWith(prefix); i++) {
+      const entry = slots.get(sorted[i]!)?.entry
+      if (entry !== undefined && isVisible(entry, now)) yield entry
+    }
+  }
+
+  /** The same from the last key to the first: those whose key is less than `after`, all where that is empty. */
+  *selectDown({ namespace, prefix }: Selection, after: string, now: number): Generator<StoredEntry> {
+    const space = this.namespaces.get(namespace)
+    if (space === undefined || !prefix.isWellFormed()) return
+    const { slots, sorted } = space
+    let i = after === "" ? sorted.length - 1 : search(sorted, after) - 1
+    // The keys of the prefix lie together, and others may come after them.
+    for (const start = search(sorted, prefix); i >= start; i--) {
+      if (!sorted[i]!.startsWith(prefix)) continue
       const entry = slots.get(sorted[i]!)?.entry
       if (entry !== undefined && isVisible(entry, now)) yield entry
     }

@@ -25,10 +25,16 @@ export const endOfPrefix = (prefix: string): string | Buffer => {
 /** Whether one text comes after another by the bytes of their UTF-8, as keys are ordered. */
 const isAfter = (a: string, b: string): boolean => Buffer.compare(Buffer.from(a), Buffer.from(b)) > 0
 
+/** The lesser of an end and a key, where there is a key. */
+const before = (end: string | Buffer, key: string): string | Buffer =>
+  key === "" || (typeof end === "string" && isAfter(key, end)) ? end : key
+
 /** Entries of a selection that are visible at `now` (epoch milliseconds) and come after a key. */
 export interface EntryQuery extends Selection {
   readonly after: string
   readonly limit: number
+  /** From the last key to the first; the page comes before `after` then. */
+  readonly isDescending?: boolean
   readonly now: number
   /** The page ends after the value with which it comes to this many characters. */
   readonly size?: number
@@ -81,12 +87,13 @@ export class ReaderConnection {
     return this.statements.ends.get()?.last ?? 0
   }
 
-  entries({ namespace, prefix, after, limit, now, size = pageSize }: EntryQuery): EntryRows {
+  entries({ namespace, prefix, after, limit, isDescending = false, now, size = pageSize }: EntryQuery): EntryRows {
     // Half a character is the start of no key's bytes, though it may be the start of its UTF-16.
     if (!prefix.isWellFormed()) return { entries: [], more: false }
     const end = endOfPrefix(prefix)
-    const rows =
-      after !== "" && !isAfter(prefix, after)
+    const rows = isDescending
+      ? this.statements.listDown.iterate(namespace, prefix, before(end, after), now, limit + 1)
+      : after !== "" && !isAfter(prefix, after)
         ? this.statements.listAfter.iterate(namespace, after, end, now, limit + 1)
         : this.statements.listFrom.iterate(namespace, prefix, end, now, limit + 1)
     const entries: Array<StoredEntry> = []
@@ -100,7 +107,7 @@ export class ReaderConnection {
   }
 
   /** The same as `entries`, printed by SQLite, which takes a third of the time. */
-  printedEntries(query: Omit<EntryQuery, "size">): PrintedRows {
+  printedEntries(query: Omit<EntryQuery, "size" | "isDescending">): PrintedRows {
     return this.inSnapshot(() => {
       const { namespace, prefix, after, limit, now } = query
       if (!prefix.isWellFormed()) return { entries: [], more: false, lastKey: "" }
@@ -253,6 +260,9 @@ const prepare = (db: Database.Database) => ({
   ),
   listAfter: db.prepare<ListParameters, StoredEntry>(
     `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key > ? AND key < ? AND ${visible} ORDER BY key LIMIT ?`
+  ),
+  listDown: db.prepare<ListParameters, StoredEntry>(
+    `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key >= ? AND key < ? AND ${visible} ORDER BY key DESC LIMIT ?`
   ),
   printFrom: prepareList(db, ">="),
   printAfter: prepareList(db, ">"),
