@@ -115,7 +115,12 @@ describe("Configuration", () => {
       assert.strictEqual(yield* warnings({ ...dev, HOST: "::1" }), "")
       assert.strictEqual(yield* warnings({ ...dev, ...production, KV_AGENT_API_KEY: "other", HOST: "0.0.0.0" }), "")
       assert.include(yield* warnings({ ...production, METRICS_TOKEN: "t" }), "METRICS_TOKEN is set")
-      const open = { ...production, GATEWAY_JWT_SECRET: "s".repeat(32), HOST: "0.0.0.0", METRICS_PROMETHEUS: "true" }
+      const checked = { GATEWAY_JWT_AUDIENCE: "causeway", GATEWAY_JWT_ISSUER: "https://id.example" }
+      const signed = { ...production, GATEWAY_JWT_SECRET: "s".repeat(32) }
+      const unchecked = yield* warnings(signed)
+      for (const name of Object.keys(checked)) assert.include(unchecked, `${name} is not set`)
+      assert.strictEqual(yield* warnings({ ...signed, ...dev }), "")
+      const open = { ...signed, ...checked, HOST: "0.0.0.0", METRICS_PROMETHEUS: "true" }
       assert.include(yield* warnings(open), "/metrics is open")
       assert.strictEqual(yield* warnings({ ...open, METRICS_TOKEN: "t" }), "")
     })

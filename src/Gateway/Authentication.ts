@@ -48,8 +48,16 @@ export interface Settings {
   readonly secret: Option.Option<Redacted.Redacted>
   /** Where the public keys of RS256, ES256 and EdDSA are published. */
   readonly keySetUrl: Option.Option<URL>
+  /** What a token must name as its audience (claim `aud`) and as its issuer (claim `iss`), where that is set. */
+  readonly audience: Option.Option<string>
+  readonly issuer: Option.Option<string>
   readonly origins: ReadonlyArray<string>
 }
+
+const claimed = (name: string, description: string): Config.Config<Option.Option<string>> =>
+  Setting.declare(name, { description, allowed: "any text", default: Option.none<string>(), shown: "none" }, text =>
+    Option.some(Option.some(text))
+  )
 
 /** The settings as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
@@ -66,6 +74,14 @@ export const config: Config.Config<Settings> = Config.all({
       shown: "none"
     },
     text => (URL.canParse(text) && /^https?:/i.test(text) ? Option.some(Option.some(new URL(text))) : Option.none())
+  ),
+  audience: claimed(
+    "GATEWAY_JWT_AUDIENCE",
+    "What clients' tokens must name as their audience (claim aud); not checked when it is not set"
+  ),
+  issuer: claimed(
+    "GATEWAY_JWT_ISSUER",
+    "What clients' tokens must name as their issuer (claim iss); not checked when it is not set"
   ),
   origins: Setting.declare(
     "GATEWAY_ALLOWED_ORIGINS",
@@ -113,49 +129,71 @@ const identityOf = (claims: JWTPayload, now: number): Effect.Effect<Identity, Un
 
 const reasons: Readonly<Record<string, string>> = {
   ERR_JWT_EXPIRED: "The token has expired",
-  ERR_JWT_CLAIM_VALIDATION_FAILED: "A claim of the token is missing or does not hold",
   ERR_JWS_SIGNATURE_VERIFICATION_FAILED: "The token's signature is not valid",
   ERR_JOSE_ALG_NOT_ALLOWED: "The token's algorithm is not accepted"
 }
 
+const codeOf = (error: unknown): string => (error instanceof Error && "code" in error ? String(error.code) : "")
+
 const reasonOf = (error: unknown): string => {
-  const code = error instanceof Error && "code" in error ? String(error.code) : ""
+  const code = codeOf(error)
+  if (code === "ERR_JWT_CLAIM_VALIDATION_FAILED" && error instanceof Error && "claim" in error) {
+    return `The token's claim ${String(error.claim)} is missing or does not hold`
+  }
   return reasons[code] ?? "The token is not valid"
 }
 
-/** Which key verifies a token, and with which algorithm: never one that the token might choose for another's key. */
-type KeyFor = (
-  token: string,
-  algorithm: string
-) => Effect.Effect<Parameters<typeof jwtVerify>[1], Unauthorized | AuthenticationUnavailable>
+type Key = Parameters<typeof jwtVerify>[1]
+
+/** Uses the key of a token, of its algorithm: never one that the token might choose for another's key. */
+type WithKey = <A>(
+  header: KeySet.Header,
+  verified: (key: Key) => Effect.Effect<A, Unauthorized | KeySet.WrongKey>
+) => Effect.Effect<A, Unauthorized | AuthenticationUnavailable>
+
+const wrongKey = () => unauthorized("The token's signature is not valid")
 
 const verify =
-  (keyFor: KeyFor) =>
+  (withKey: WithKey, { audience, issuer }: Pick<Settings, "audience" | "issuer">) =>
   (token: string): Effect.Effect<Identity, Unauthorized | AuthenticationUnavailable> =>
     Effect.gen(function* () {
       const jose = yield* Jose.load
-      const { alg = "" } = yield* Effect.try({
+      const { alg = "", kid } = yield* Effect.try({
         try: () => jose.decodeProtectedHeader(token),
         catch: () => unauthorized("The token is not a signed JSON Web Token")
       })
-      const key = yield* keyFor(token, alg)
-      const now = yield* Clock.currentTimeMillis
-      const { payload } = yield* Effect.tryPromise({
-        try: () =>
-          jose.jwtVerify(token, key, { algorithms: [alg], requiredClaims: ["exp"], currentDate: new Date(now) }),
-        catch: error => unauthorized(reasonOf(error))
-      })
-      return yield* identityOf(payload, now)
+      const verified = (key: Key) =>
+        Effect.flatMap(Clock.currentTimeMillis, now =>
+          Effect.tryPromise({
+            try: () =>
+              jose.jwtVerify(token, key, {
+                algorithms: [alg],
+                requiredClaims: ["exp"],
+                currentDate: new Date(now),
+                ...(Option.isSome(audience) ? { audience: audience.value } : {}),
+                ...(Option.isSome(issuer) ? { issuer: issuer.value } : {})
+              }),
+            catch: error =>
+              codeOf(error) === "ERR_JWS_SIGNATURE_VERIFICATION_FAILED"
+                ? new KeySet.WrongKey()
+                : unauthorized(reasonOf(error))
+          })
+        )
+      const { payload } = yield* withKey({ alg, kid: typeof kid === "string" ? kid : undefined }, verified)
+      return yield* identityOf(payload, yield* Clock.currentTimeMillis)
     })
 
-const make = (settings: Settings): Effect.Effect<KeyFor, never, HttpClient.HttpClient | Scope.Scope> =>
+const make = (settings: Settings): Effect.Effect<WithKey, never, HttpClient.HttpClient | Scope.Scope> =>
   Effect.gen(function* () {
     const secret = Option.map(settings.secret, secret => new TextEncoder().encode(Redacted.value(secret)))
     const keys = Option.isSome(settings.keySetUrl) ? yield* KeySet.make(settings.keySetUrl.value) : undefined
-    return (token, algorithm) => {
-      if (algorithm === "HS256" && Option.isSome(secret)) return Effect.succeed(secret.value)
-      if (KeySet.algorithms.includes(algorithm) && keys !== undefined) {
-        return Effect.catchTags(keys.keyFor(token), {
+    return (header, verified) => {
+      if (header.alg === "HS256" && Option.isSome(secret)) {
+        return Effect.catchTag(verified(secret.value), "WrongKey", wrongKey)
+      }
+      if (KeySet.algorithms.includes(header.alg) && keys !== undefined) {
+        return Effect.catchTags(keys.use(header, verified), {
+          WrongKey: wrongKey,
           KeyUnknown: () => unauthorized("The token's key is not among those that are published"),
           KeySetUnavailable: () =>
             new AuthenticationUnavailable({
@@ -168,7 +206,7 @@ const make = (settings: Settings): Effect.Effect<KeyFor, never, HttpClient.HttpC
   })
 
 /** What is allowed and yet keeps clients out, or lets too many in. */
-export const warnings = ({ secret, keySetUrl }: Settings): ReadonlyArray<string> => [
+export const warnings = ({ audience, issuer, keySetUrl, secret }: Settings): ReadonlyArray<string> => [
   ...(Option.isNone(secret) && Option.isNone(keySetUrl)
     ? ["Neither GATEWAY_JWT_SECRET nor GATEWAY_JWKS_URL is set: no client can open the WebSocket"]
     : []),
@@ -180,7 +218,15 @@ export const warnings = ({ secret, keySetUrl }: Settings): ReadonlyArray<string>
     : []),
   ...(Option.exists(keySetUrl, ({ protocol, hostname }) => protocol === "http:" && !Origin.isLoopback(hostname))
     ? ["GATEWAY_JWKS_URL is not https: whoever is on the way can replace the keys"]
-    : [])
+    : []),
+  ...(Option.isNone(secret) && Option.isNone(keySetUrl)
+    ? []
+    : [
+        ...(Option.isNone(audience)
+          ? ["GATEWAY_JWT_AUDIENCE is not set: tokens that were issued for other services are accepted too"]
+          : []),
+        ...(Option.isNone(issuer) ? ["GATEWAY_JWT_ISSUER is not set: tokens are accepted whoever issued them"] : [])
+      ])
 ]
 
 /** Verifies tokens; without any means to, nobody gets in, and {@link warnings} has it. */
@@ -188,7 +234,7 @@ export const layer = (settings: Settings): Layer.Layer<Authentication, never, Ht
   Layer.scoped(
     Authentication,
     Effect.gen(function* () {
-      const identify = verify(yield* make(settings))
+      const identify = verify(yield* make(settings), settings)
       return {
         identify: Option.match({
           onNone: () => Effect.fail(unauthorized("A bearer token is required")),

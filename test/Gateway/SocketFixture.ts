@@ -53,6 +53,8 @@ export const make = (options: Options = {}) =>
         : Authentication.layer({
             secret: Option.none(),
             keySetUrl: Option.none(),
+            audience: Option.none(),
+            issuer: Option.none(),
             origins: [],
             ...options.authentication
           }).pipe(Layer.provide(NodeHttpClient.layerUndici))

@@ -1,7 +1,13 @@
+/**
+ * Keys that are published as a JSON Web Key Set (RFC 7517), fetched when the first token needs them and again from time
+ * to time.
+ */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Clock, Duration, Effect, Option, Schema, type Scope } from "effect"
+import { Deferred, Duration, Effect, FiberId, Option, Schema, type Scope } from "effect"
 import type { createLocalJWKSet, JSONWebKeySet } from "jose"
+import * as Monotonic from "../../Monotonic.ts"
+import * as Supervision from "../../Supervision.ts"
 import * as Exchange from "../../Upstream/Exchange.ts"
 import * as Jose from "./Jose.ts"
 
@@ -11,39 +17,93 @@ export const algorithms: ReadonlyArray<string> = ["RS256", "ES256", "EdDSA"]
 /** No published key fits the token. */
 export class KeyUnknown extends Schema.TaggedError<KeyUnknown>()("KeyUnknown", {}) {}
 
-/** The keys cannot be had, and there are none from before. */
-export class KeySetUnavailable extends Schema.TaggedError<KeySetUnavailable>()("KeySetUnavailable", {
-  reason: Schema.String
-}) {}
+/** The keys cannot be had at present, and none from before fits the token. */
+export class KeySetUnavailable extends Schema.TaggedError<KeySetUnavailable>()("KeySetUnavailable", {}) {}
 
-type Key = Awaited<ReturnType<ReturnType<typeof createLocalJWKSet>>>
+/** The token was not signed with the key that was tried; another one may fit. */
+export class WrongKey extends Schema.TaggedError<WrongKey>()("WrongKey", {}) {}
 
-/** Keys that are published as a JSON Web Key Set (RFC 7517). */
-export interface KeySet {
-  /** The key for a token, as its header names it. */
-  readonly keyFor: (token: string) => Effect.Effect<Key, KeyUnknown | KeySetUnavailable>
+type Jwk = JSONWebKeySet["keys"][number]
+
+/** A public key as `jose` verifies with it. */
+export type Key = Awaited<ReturnType<ReturnType<typeof createLocalJWKSet>>>
+
+/** What a token's header says of its key. */
+export interface Header {
+  readonly alg: string
+  readonly kid?: string | undefined
 }
 
-/** The keys are asked for again after this time, */
-const maxAge = Duration.toMillis("10 minutes")
+/** Published keys at work. */
+export interface KeySet {
+  /**
+   * Tries the keys that fit a token's header, one after the other, until one is not the wrong one.
+   *
+   * A token whose key is known waits for nothing. Tokens with unknown keys share one request for the set, which is made
+   * at most every 30 seconds and takes at most 5.
+   */
+  readonly use: <A, E>(
+    header: Header,
+    attempt: (key: Key) => Effect.Effect<A, E | WrongKey>
+  ) => Effect.Effect<A, E | WrongKey | KeyUnknown | KeySetUnavailable>
+}
 
-/** and, where a token names one that is not there, no sooner than after this. */
-const cooldown = Duration.toMillis("30 seconds")
+/** How often the keys are asked for, in milliseconds: */
+const pauses = {
+  /** regularly, */
+  regular: Duration.toMillis("10 minutes"),
+  /** at the soonest after a token named a key that is not there, and when they could not be had, */
+  least: Duration.toMillis("30 seconds"),
+  /** and at the soonest as long as there are none at all. */
+  first: 1000
+}
 
 const timeLimit = Duration.seconds(5)
 
-const maxBytes = 1024 * 1024
+/** Bytes of a set, and keys of it that are used: a token may have to be tried with all of them. */
+const limits = { bytes: 1024 * 1024, keys: 64 }
 
-const isKey = (value: unknown): value is JSONWebKeySet["keys"][number] =>
-  typeof value === "object" && value !== null && "kty" in value && typeof value.kty === "string"
+/** A key of another kind, as for encryption or a shared secret, verifies no token. */
+const isKey = (value: unknown): value is Jwk =>
+  typeof value === "object" && value !== null && "kty" in value && ["RSA", "EC", "OKP"].includes(String(value.kty))
 
 const Answer = Schema.Struct({ keys: Schema.Array(Schema.Unknown) })
 
-interface Known {
+/** One key, and the way to have it imported for an algorithm; `jose` keeps what was imported. */
+interface Entry {
+  readonly kid: string | undefined
   readonly find: ReturnType<typeof createLocalJWKSet>
 }
 
-/** Fetches the keys when they are first needed. Keys that cannot be had anew go on being used. */
+/** The keys of a token: those of its id, or else those without any id. */
+const candidates = (entries: ReadonlyArray<Entry>, { kid }: Header): ReadonlyArray<Entry> => {
+  if (kid === undefined) return entries
+  const named = entries.filter(entry => entry.kid === kid)
+  return named.length > 0 ? named : entries.filter(entry => entry.kid === undefined)
+}
+
+/** Tries keys in turn; nothing where none of them is the right one. */
+const firstOf = <A, E>(
+  entries: ReadonlyArray<Entry>,
+  { alg }: Header,
+  attempt: (key: Key) => Effect.Effect<A, E | WrongKey>
+): Effect.Effect<Option.Option<A>, E> => {
+  const go = (index: number): Effect.Effect<Option.Option<A>, E> => {
+    const entry = entries[index]
+    if (entry === undefined) return Effect.succeedNone
+    return Effect.tryPromise({ try: () => entry.find({ alg }), catch: () => new WrongKey() }).pipe(
+      Effect.flatMap(attempt),
+      Effect.asSome,
+      Effect.catchIf(
+        (error): error is WrongKey => error instanceof WrongKey,
+        () => go(index + 1)
+      )
+    ) as Effect.Effect<Option.Option<A>, E>
+  }
+  return go(0)
+}
+
+/** The keys that are published at an address. Keys that cannot be had anew go on being used. */
 export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClient | Scope.Scope> =>
   Effect.gen(function* () {
     const exchange = Exchange.make(yield* HttpClient.HttpClient, {
@@ -51,63 +111,84 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
       baseUrl: url.origin,
       apiKey: Option.none()
     })
-    const turnstile = yield* Effect.makeSemaphore(1)
+    const clock = yield* Effect.clock
     const scope = yield* Effect.scope
-    let known: Known | undefined
+    const needed = yield* Effect.makeLatch(false)
+    let entries: ReadonlyArray<Entry> | undefined
+    let isFresh = false
     let askedAt = Number.NEGATIVE_INFINITY
+    let flight: Deferred.Deferred<void> | undefined
 
-    const fetch = exchange.json("keys", HttpClientRequest.get(`${url.pathname}${url.search}`), Answer, maxBytes).pipe(
+    const request = HttpClientRequest.get(`${url.pathname}${url.search}`)
+    const fetch = exchange.json("keys", request, Answer, limits.bytes).pipe(
+      // An exchange that cannot be ended at once must not hold up those who wait for it.
+      Effect.disconnect,
       Effect.timeoutFail({ duration: timeLimit, onTimeout: () => ({ message: "No answer in time" }) }),
       Effect.zip(Jose.load),
-      Effect.map(([answer, { createLocalJWKSet }]): Known => {
-        // A key of another sort, as for encryption or a shared secret, is none for us.
-        const keys = answer.keys.filter(isKey).filter(({ kty }) => kty === "RSA" || kty === "EC" || kty === "OKP")
-        return { find: createLocalJWKSet({ keys }) }
+      Effect.flatMap(([answer, { createLocalJWKSet }]) => {
+        const keys = answer.keys.filter(isKey)
+        isFresh = true
+        entries = keys.slice(0, limits.keys).map(key => ({ kid: key.kid, find: createLocalJWKSet({ keys: [key] }) }))
+        if (keys.length <= limits.keys) return Effect.void
+        return Effect.logWarning("More keys are published than are used").pipe(
+          Effect.annotateLogs({ keys: keys.length, used: limits.keys })
+        )
       }),
-      Effect.matchEffect({
-        onFailure: ({ message }) =>
-          Effect.logWarning("The published keys cannot be had").pipe(Effect.annotateLogs({ reason: message })),
-        onSuccess: fetched =>
-          Effect.sync(() => {
-            known = fetched
-          })
-      })
+      Effect.catchAll(({ message }) =>
+        Effect.logWarning("The published keys cannot be had").pipe(Effect.annotateLogs({ reason: message }))
+      )
     )
 
-    /** Has the keys at most so old; one request serves all who wait. */
-    const refresh = (age: number) =>
-      Effect.gen(function* () {
-        const now = yield* Clock.currentTimeMillis
-        if (now - askedAt < age) return
-        askedAt = now
-        yield* fetch
-      }).pipe(
-        turnstile.withPermits(1),
-        Effect.forkIn(scope),
-        Effect.flatMap(fiber => fiber.await)
-      )
-
-    const find = (token: string): Effect.Effect<Option.Option<Key>> =>
+    /** Has the keys fetched, unless they were asked for less than `pause` milliseconds ago; one request serves all. */
+    const refresh = (pause: number): Effect.Effect<void> =>
       Effect.suspend(() => {
-        const set = known
-        if (set === undefined) return Effect.succeedNone
-        return Effect.flatMap(Jose.load, ({ decodeProtectedHeader }) =>
-          Effect.option(Effect.tryPromise(() => set.find(decodeProtectedHeader(token))))
+        if (flight !== undefined) return Deferred.await(flight)
+        const now = Monotonic.unsafeMillis(clock)
+        if (now - askedAt < pause) return Effect.void
+        askedAt = now
+        isFresh = false
+        const landed = Deferred.unsafeMake<void>(FiberId.none)
+        flight = landed
+        const land = Effect.suspend(() => {
+          flight = undefined
+          return Deferred.succeed(landed, undefined)
+        })
+        return Effect.zipRight(
+          // It goes on without the one who asked.
+          Effect.forkIn(Effect.ensuring(Effect.interruptible(fetch), land), scope),
+          Deferred.await(landed)
         )
       })
 
+    const regularly = Effect.zipRight(
+      needed.await,
+      Effect.forever(
+        Effect.suspend(() => {
+          const due = askedAt + (isFresh || flight !== undefined ? pauses.regular : pauses.least)
+          const wait = due - Monotonic.unsafeMillis(clock)
+          return wait > 0 ? Effect.sleep(wait) : refresh(pauses.least)
+        })
+      )
+    )
+    yield* Supervision.forkScoped("the refresh of the published keys", regularly)
+
     return {
-      keyFor: token =>
+      use: (header, attempt) =>
         Effect.gen(function* () {
-          yield* refresh(known === undefined ? 1000 : maxAge)
-          const found = yield* find(token)
+          if (entries === undefined) {
+            yield* refresh(pauses.first)
+            needed.unsafeOpen()
+          }
+          const known = entries
+          if (known === undefined) return yield* new KeySetUnavailable()
+          const found = yield* firstOf(candidates(known, header), header, attempt)
           if (Option.isSome(found)) return found.value
-          if (known === undefined) return yield* new KeySetUnavailable({ reason: "the key set was never had" })
-          yield* refresh(cooldown)
-          return yield* Effect.flatMap(
-            find(token),
-            Option.match({ onNone: () => new KeyUnknown(), onSome: Effect.succeed })
-          )
+          if (header.kid !== undefined && known.some(({ kid }) => kid === header.kid)) return yield* new WrongKey()
+          yield* refresh(pauses.least)
+          const renewed = entries ?? known
+          const again = renewed === known ? found : yield* firstOf(candidates(renewed, header), header, attempt)
+          if (Option.isSome(again)) return again.value
+          return yield* isFresh ? new KeyUnknown() : new KeySetUnavailable()
         })
     }
   })
