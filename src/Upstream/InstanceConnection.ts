@@ -101,7 +101,7 @@ interface Progress {
   isOffering: boolean
 }
 
-/** Types after which an instance has nothing more to say. */
+/** Types after which an instance has nothing more to say: its connection is closed, whether the platform does or not. */
 const lastTypes: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
 
 /**
@@ -169,8 +169,8 @@ export const make = (
     const isRepeated = ({ id }: PlatformEvent.PlatformEvent, progress: Progress): boolean =>
       !progress.any && id !== undefined && id === lastId
 
-    /** Carries events on until the socket ends; tells whether any came. */
-    const carry = (socket: OpenSocket, progress: Progress): Effect.Effect<never, SocketClosed> => {
+    /** Carries events on until the instance has said its last, or the socket ends. */
+    const carry = (socket: OpenSocket, progress: Progress): Effect.Effect<void, SocketClosed> => {
       const pass = (event: PlatformEvent.PlatformEvent): Effect.Effect<void> => {
         const skips = isRepeated(event, progress)
         progress.any = true
@@ -188,7 +188,7 @@ export const make = (
         Either.match(PlatformEvent.fromFrame(frame), { onLeft: onRejected, onRight: pass })
       )
       // Unlike Effect.forever it yields only when it has run for long: it waits for most events anyway.
-      const all: Effect.Effect<never, SocketClosed> = Effect.flatMap(one, () => all)
+      const all: Effect.Effect<void, SocketClosed> = Effect.flatMap(one, () => (isOver ? Effect.void : all))
       return all
     }
 
@@ -205,13 +205,13 @@ export const make = (
         }
       })
 
-    /** Runs one socket to its end; tells why it ended. */
+    /** Runs one socket to its end; tells why it ended, where it said so. */
     const serve = (socket: OpenSocket) =>
       Effect.gen(function* () {
         const start = yield* Clock.currentTimeMillis
         const progress: Progress = { any: false, isOffering: false }
         const ended = yield* Effect.raceFirst(
-          Effect.flip(carry(socket, progress)),
+          Effect.match(carry(socket, progress), { onFailure: closed => closed, onSuccess: () => undefined }),
           Effect.as(watch(socket, progress), undefined)
         )
         const stood = (yield* Clock.currentTimeMillis) - start
@@ -239,8 +239,8 @@ export const make = (
       for (;;) {
         const ended = yield* serve(current.socket)
         yield* Effect.forkIn(current.close, sockets)
-        if (ended?.tooLarge) return yield* failure("too_large", ended.message)
         if (isOver) return
+        if (ended?.tooLarge) return yield* failure("too_large", ended.message)
         yield* become("reconnecting")
         yield* Effect.logWarning("Lost the connection to an agent instance; reconnecting").pipe(
           Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no sign of life" })

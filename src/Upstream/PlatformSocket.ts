@@ -142,19 +142,27 @@ const opened = (socket: WebSocket): Effect.Effect<void, SocketRefused> =>
     return Effect.sync(leave)
   })
 
-/** Closes a socket with 1001 and waits a moment for the other side to agree. */
+/** Closes a socket with 1001, and cuts it where the other side does not agree within a moment. */
 const close = (socket: WebSocket): Effect.Effect<void> =>
   Effect.async<void>(resume => {
     if (socket.readyState === WebSocket.CLOSED) return resume(Effect.void)
-    socket.once("close", () => resume(Effect.void))
+    const onClose = (): void => resume(Effect.void)
+    socket.once("close", onClose)
     if (socket.readyState === WebSocket.CONNECTING) socket.terminate()
     if (socket.readyState === WebSocket.OPEN) {
       // A paused socket would never read the other side's answer.
       socket.resume()
       socket.close(1001)
     }
-    return undefined
-  }).pipe(Effect.timeoutOption(closing), Effect.zipRight(Effect.sync(() => socket.terminate())))
+    return Effect.sync(() => {
+      socket.off("close", onClose)
+    })
+  }).pipe(
+    // A finalizer cannot be interrupted, and a time limit interrupts what it limits.
+    Effect.interruptible,
+    Effect.timeoutOption(closing),
+    Effect.zipRight(Effect.sync(() => socket.terminate()))
+  )
 
 /** Opens real WebSockets, without compression and without following redirects. */
 export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSocket> => ({

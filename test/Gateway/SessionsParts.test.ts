@@ -1,6 +1,6 @@
 /** The parts of which sessions and their socket are made, each by itself. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Either, FastCheck as fc, Option, Random, TestClock, TestContext } from "effect"
+import { Effect, Either, Exit, Fiber, FastCheck as fc, Option, Random, TestClock, TestContext } from "effect"
 import * as Turns from "../../src/Gateway/EventMapping/Turns.ts"
 import type { EventBody } from "../../src/Gateway/Protocol/Event.ts"
 import * as Session from "../../src/Gateway/Session.ts"
@@ -260,6 +260,29 @@ describe("A journal", () => {
         isWell ? inner.read(session, after, limit) : new StoreUnavailable({ reason: "moody" })
       )
   })
+
+  it.effect("a step that must not get lost is given up once the history itself is lost", () =>
+    Effect.gen(function* () {
+      const events = yield* SessionEvents
+      const journal = yield* Journal.make({
+        session: "t/s",
+        sessionId: "s",
+        events,
+        traceId: Effect.succeed("0".repeat(32)),
+        history: yield* events.open("t/s", "e"),
+        standing: running,
+        onStep: () => {}
+      })
+      yield* events.remove("t/s")
+      const step = (standing: Session.Standing) => Session.move(standing, "disconnected")
+      const fiber = yield* Effect.fork(journal.updateSurely(step))
+      yield* TestClock.adjust("1 hour")
+      expect(yield* Fiber.poll(fiber)).toEqual(Option.some(Exit.void))
+      expect(journal.isLost()).toBe(true)
+      expect(journal.standing()).toBe(running)
+      yield* journal.updateSurely(step)
+    }).pipe(Effect.provide(Memory.layer()))
+  )
 
   it.effect("stores each step once and tells it once, whatever the store says about it", () =>
     Effect.promise(() =>

@@ -219,7 +219,11 @@ describe("Hostile clients", () => {
       )
       const client = yield* connect(url)
       const codes = yield* calmly(ids, sessionId => Effect.map(client.ask({ type: "subscribe", sessionId }), codeOf))
-      expect(codes).toEqual([...Array.from({ length: subscriptions }, () => "subscribed"), "too_large", "too_large"])
+      expect(codes).toEqual([
+        ...Array.from({ length: subscriptions }, () => "subscribed"),
+        "rate_limited",
+        "rate_limited"
+      ])
       yield* TestClock.adjust("1 second")
       yield* client.get("unsubscribed", { type: "unsubscribe", sessionId: ids[0]! })
       yield* client.get("subscribed", { type: "subscribe", sessionId: ids.at(-1)! })

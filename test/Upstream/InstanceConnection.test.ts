@@ -197,6 +197,21 @@ describe("InstanceConnection", () => {
   )
 
   for (const type of ["instance.stopped", "instance.failed"]) {
+    it.scoped(`closes the socket that the platform leaves open after ${type}`, () =>
+      Effect.gen(function* () {
+        const { connect, peers, tries } = makePlatform("open")
+        const connection = yield* connect()
+        const { fiber, ids } = yield* collect(connection)
+        peers[0]!.emit({ type, id: "e9" }, { type: "a", id: "e10" })
+        yield* TestClock.adjust("1 second")
+        expect(yield* Fiber.poll(fiber)).not.toEqual(Option.none())
+        expect(yield* ids).toEqual(["e9"])
+        expect(yield* connection.state).toBe("closed")
+        expect(peers[0]!.isReleased()).toBe(true)
+        expect(tries).toHaveLength(1)
+      })
+    )
+
     it.scoped(`ends without dialling again after ${type}`, () =>
       Effect.gen(function* () {
         const { connect, peers, tries } = makePlatform("open")

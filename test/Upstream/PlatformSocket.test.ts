@@ -1,7 +1,7 @@
 import { createServer, type Server } from "node:http"
 import { type AddressInfo, createServer as createTcpServer, type Server as TcpServer } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber } from "effect"
+import { Deferred, Effect, Exit, Fiber, Option, Scope, TestClock } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 
@@ -38,6 +38,10 @@ const webSockets = (onSocket: (socket: WebSocket) => void) =>
 const limits: PlatformSocket.Limits = { frameBytes: 1000, waitingFrames: 10, waitingCharacters: 1000 }
 
 const { open } = PlatformSocket.make(limits)
+
+const breathe = Effect.async<void>(resume => {
+  setTimeout(() => resume(Effect.void), 2)
+})
 
 describe("PlatformSocket", () => {
   it.scopedLive("gives the frames that came before the end, then tells of the end", () =>
@@ -132,6 +136,29 @@ describe("PlatformSocket", () => {
         })
       )
       expect(yield* Deferred.await(code)).toBe(1001)
+    })
+  )
+
+  it.scoped("waits a second at most for the answer to its close frame", () =>
+    Effect.gen(function* () {
+      const deaf = yield* Deferred.make<void>()
+      const url = yield* webSockets(socket => {
+        // It reads nothing any more, the close frame neither.
+        socket.pause()
+        Effect.runSync(Deferred.succeed(deaf, undefined))
+      })
+      const scope = yield* Scope.make()
+      const socket = yield* Scope.extend(open(url, {}), scope)
+      yield* Deferred.await(deaf)
+      const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+      let seconds = 0
+      while (Option.isNone(yield* Fiber.poll(closing)) && seconds < 100) {
+        yield* breathe
+        yield* TestClock.adjust("1 second")
+        seconds++
+      }
+      expect(seconds).toBeLessThan(100)
+      expect(socket.isClosed()).toBe(true)
     })
   )
 })

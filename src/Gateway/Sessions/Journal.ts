@@ -18,8 +18,11 @@ export interface Journal {
   readonly isLost: () => boolean
   /** Takes a step. It fails where the store is away, and then the standing is as it was. */
   readonly update: (f: (standing: Standing) => Step) => Effect.Effect<Step, StoreBusy | StoreUnavailable>
-  /** Takes a step, waiting for the store as long as it is away. */
-  readonly updateSurely: (f: (standing: Standing) => Step) => Effect.Effect<Step>
+  /**
+   * Takes a step, waiting for the store as long as it is away. Where the history is lost it ends without: no step
+   * counts any more.
+   */
+  readonly updateSurely: (f: (standing: Standing) => Step) => Effect.Effect<void>
 }
 
 export interface Options {
@@ -157,6 +160,8 @@ export const make = (options: Options): Effect.Effect<Journal> =>
         })
       })
 
+    const whilePossible = { schedule: patience, while: () => !isLost }
+
     const inTurn = <A, E>(effect: Effect.Effect<A, E>) => turnstile.withPermits(1)(Effect.uninterruptible(effect))
 
     const update: Journal["update"] = f => inTurn(Effect.flatMap(resolve, () => take(f, () => {})))
@@ -184,10 +189,13 @@ export const make = (options: Options): Effect.Effect<Journal> =>
         }
         const attempt = inTurn(Effect.flatMap(resolve, () => again(lastGiven)))
         // Hardly any step needs a schedule, which takes longer to set up than a step takes.
-        return Effect.catchAll(attempt, error =>
-          Effect.zipRight(warn(error), Effect.delay(Effect.retry(Effect.tapError(attempt, warn), patience), firstDelay))
-        )
-      }).pipe(Effect.catchAll(Effect.die))
+        return Effect.catchAll(attempt, error => {
+          if (isLost) return Effect.void
+          const later = Effect.delay(Effect.retry(Effect.tapError(attempt, warn), whilePossible), firstDelay)
+          return Effect.zipRight(warn(error), later)
+        })
+        // It is tried again for ever, unless the history is lost.
+      }).pipe(Effect.ignore)
 
     return {
       standing: () => standing,

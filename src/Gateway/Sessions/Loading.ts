@@ -104,9 +104,13 @@ export const make = (shared: Shared, records: Records, secrets: Vault): Loaded =
   const entities = new Map<string, Entity>()
   const loading = new Map<string, Deferred.Deferred<Entity, LookupError>>()
 
-  const isFull = (): boolean => entities.size + loading.size >= shared.settings.inMemory
+  /** Sessions that are on their way into memory. */
+  let coming = 0
 
-  /** Forgets a session that nobody uses, if there must be room for another. */
+  /** Whether those in memory and those on their way are more than there may be. */
+  const isFull = (): boolean => entities.size + coming > shared.settings.inMemory
+
+  /** Forgets a session that nobody uses, if there is no room for one that is on its way. */
   const forgetOne = Effect.sync(() => {
     if (!isFull()) return
     for (const [key, entity] of entities) {
@@ -127,6 +131,19 @@ export const make = (shared: Shared, records: Records, secrets: Vault): Loaded =
     return yield* new SessionsBusy({ message: `${entities.size} sessions are in use; the limit is ${inMemory}` })
   })
 
+  /** Brings a session into memory, where there is room or can be made. */
+  const inItsPlace = <A, E, R>(bring: Effect.Effect<A, E, R>) =>
+    Effect.acquireUseRelease(
+      Effect.sync(() => {
+        coming++
+      }),
+      () => Effect.zipRight(makeRoom, bring),
+      () =>
+        Effect.sync(() => {
+          coming--
+        })
+    )
+
   const load = (key: string, tenant: string, id: string): Effect.Effect<Entity, LookupError> =>
     Effect.gen(function* () {
       const found = yield* records.find(tenant, id)
@@ -141,14 +158,28 @@ export const make = (shared: Shared, records: Records, secrets: Vault): Loaded =
       if (events.length > 0 || history.epoch !== record.epoch) shared.save(entity)
       entities.set(key, entity)
       return entity
-    })
+    }).pipe(inItsPlace)
+
+  /** Begins to load a session; from then on whoever asks for it waits for this load. */
+  const beginLoad = (key: string, tenant: string, id: string): Effect.Effect<Deferred.Deferred<Entity, LookupError>> =>
+    Effect.suspend(() => {
+      const done = Deferred.unsafeMake<Entity, LookupError>(FiberId.none)
+      loading.set(key, done)
+      const work = Effect.onExit(Effect.interruptible(load(key, tenant, id)), exit =>
+        Effect.suspend(() => {
+          loading.delete(key)
+          return Deferred.done(done, exit)
+        })
+      )
+      return Effect.as(Effect.forkIn(work, shared.scope), done)
+      // Interrupted half-way, or before it has begun, it would leave everybody waiting for ever.
+    }).pipe(Effect.uninterruptible)
 
   const adopt: Loaded["adopt"] = (tenant, id, bookmark) =>
     Effect.gen(function* () {
       const key = keyOf(tenant, id)
       const found = yield* shared.events.find(key)
       if (Option.isNone(found)) return
-      yield* makeRoom
       const standing = yield* Session.fromBookmark("inactive", bookmark)
       const { debts, request } = Session.owe(standing)
       const lost = request === undefined ? debts.filter(({ instanceId }) => instanceId === null) : []
@@ -165,7 +196,7 @@ export const make = (shared: Shared, records: Records, secrets: Vault): Loaded =
         return Session.stay(lost.reduce((left, { key }) => Session.acquit(left, key), owing))
       })
       entities.set(key, entity)
-    })
+    }).pipe(inItsPlace)
 
   return {
     adopt,
@@ -180,17 +211,7 @@ export const make = (shared: Shared, records: Records, secrets: Vault): Loaded =
         }
         const underway = loading.get(key)
         if (underway !== undefined) return Deferred.await(underway)
-        return Effect.flatMap(makeRoom, () => {
-          const done = Deferred.unsafeMake<Entity, LookupError>(FiberId.none)
-          loading.set(key, done)
-          const work = Effect.onExit(load(key, tenant, id), exit =>
-            Effect.suspend(() => {
-              loading.delete(key)
-              return Deferred.done(done, exit)
-            })
-          )
-          return Effect.zipRight(Effect.forkIn(work, shared.scope), Deferred.await(done))
-        })
+        return Effect.flatMap(beginLoad(key, tenant, id), Deferred.await)
       }),
     peek: (tenant, id) => entities.get(keyOf(tenant, id)),
     all: () => entities.values(),

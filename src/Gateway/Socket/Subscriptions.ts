@@ -43,7 +43,7 @@ export class Subscriptions {
       Effect.gen(this, function* () {
         if (!this.feeds.has(sessionId) && this.feeds.size + this.beginning >= most) {
           const message = `The connection has ${most} subscriptions, which is the limit`
-          return yield* Effect.fail(new Refused({ code: "too_large", message }))
+          return yield* Effect.fail(new Refused({ code: "rate_limited", message }))
         }
         const scope = yield* Scope.make()
         const feed = new Feed(
