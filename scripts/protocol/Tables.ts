@@ -106,11 +106,12 @@ const object = (name: string) => (): string =>
 
 const errors = (): string =>
   table(
-    ["code", "retryable", "meaning"],
-    Object.entries(Protocol.errorMeanings).map(([name, { retryable, meaning }]) => [
+    ["code", "retryable", "meaning", "`retryable` otherwise"],
+    Object.entries(Protocol.errorMeanings).map(([name, { retryable, meaning, otherwise }]) => [
       code(name),
       retryable ? "yes" : "no",
-      meaning
+      meaning,
+      otherwise ?? ""
     ])
   )
 

@@ -35,7 +35,9 @@ export class SessionConflict extends Schema.TaggedError<SessionConflict>()("Sess
 
 /** The session has no instance, and what was asked does not start one; or it was stopped meanwhile. */
 export class SessionNotActive extends Schema.TaggedError<SessionNotActive>()("SessionNotActive", {
-  message: Schema.String
+  message: Schema.String,
+  /** Whether the same would start an instance later on. */
+  mayPass: Schema.optional(Schema.Boolean)
 }) {}
 
 /** Something is over its limit; the message names limit and figure. */

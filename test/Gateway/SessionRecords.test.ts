@@ -1,6 +1,6 @@
 /** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Exit, Layer, Schedule } from "effect"
+import { Context, Effect, Exit, Layer, Logger, LogLevel, Schedule } from "effect"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { namespaceOf } from "../../src/Gateway/Sessions/SessionRecord.ts"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
@@ -141,4 +141,44 @@ describe("Records of sessions", () => {
       yield* sessions.create(alice, { agentType: "echo" })
     })
   )
+
+  for (const who of ["the session's owner", "somebody else"]) {
+    it.scopedLive(
+      `that ${who} removed while they were being saved are ${who === "somebody else" ? "" : "not "}missed`,
+      () => {
+        const warnings: Array<string> = []
+        const logger = Logger.make(({ logLevel, message }) => {
+          if (logLevel === LogLevel.Warning) warnings.push(String(message))
+        })
+        return Effect.gen(function* () {
+          const [isSaving, isRemoved] = [yield* Effect.makeLatch(false), yield* Effect.makeLatch(false)]
+          let saves = 0
+          const { start, stored } = yield* make({
+            stored: withCommit(commit => write => {
+              if (write.operations[0]?.op === "delete") return Effect.zipLeft(commit(write), isRemoved.open)
+              if (write.actor !== "gateway") return commit(write)
+              const saved = Effect.ensuring(
+                commit(write),
+                Effect.sync(() => saves++)
+              )
+              return Effect.zipRight(Effect.zipRight(isSaving.open, isRemoved.await), saved)
+            })
+          })
+          const { sessions } = yield* start
+          const { id } = yield* sessions.create(alice, { agentType: "echo" })
+          yield* sessions.start(alice, id)
+          yield* isSaving.await
+          yield* who === "somebody else"
+            ? Context.get(stored, Store).commit({
+                actor: "mallory",
+                operations: [{ op: "delete", namespace: namespaceOf("acme"), key: id }]
+              })
+            : sessions.remove(alice, id)
+          yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => saves > 0, times: 2000 })
+          const missed = warnings.filter(text => text.includes("removed by somebody else"))
+          expect(missed.length > 0).toBe(who === "somebody else")
+        }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
+      }
+    )
+  }
 })

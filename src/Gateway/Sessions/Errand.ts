@@ -13,7 +13,9 @@ export interface Errand {
 }
 
 const resultOf = (exit: Exit.Exit<void, ActivationError>): Exit.Exit<void, ActivationError> =>
-  Exit.isInterrupted(exit) ? Exit.fail(new SessionNotActive({ message: "The session was stopped meanwhile" })) : exit
+  Exit.isInterrupted(exit)
+    ? Exit.fail(new SessionNotActive({ message: "The session was stopped meanwhile", mayPass: true }))
+    : exit
 
 /** Runs an errand in a scope, so that it goes on without whoever began it. `onEnd` runs before anybody is told. */
 export const start = (

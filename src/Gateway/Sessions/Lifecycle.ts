@@ -164,7 +164,8 @@ export const ensureActive = (entity: Entity): Effect.Effect<Link.Link, Activatio
     if (entity.isDeleted || entity.isGoing) {
       return Effect.fail(new SessionNotFound({ sessionId: entity.record.id }))
     }
-    if (shared.isClosing()) return Effect.fail(new SessionNotActive({ message: "The gateway is shutting down" }))
+    if (shared.isClosing())
+      return Effect.fail(new SessionNotActive({ message: "The gateway is shutting down", mayPass: true }))
     if (errand?.kind === "deactivation") return Effect.zipRight(errand.over, ensureActive(entity))
     if (link !== undefined && entity.isRunning) return Effect.succeed(link)
     // An agent that lacks what it was meant to have fails in ways that nobody could make sense of.
@@ -176,7 +177,7 @@ export const ensureActive = (entity: Entity): Effect.Effect<Link.Link, Activatio
       Effect.suspend(() =>
         entity.link !== undefined && entity.isRunning
           ? Effect.succeed(entity.link)
-          : Effect.fail(new SessionNotActive({ message: "The instance ended right after its start" }))
+          : Effect.fail(new SessionNotActive({ message: "The instance ended right after its start", mayPass: true }))
       )
     )
   })

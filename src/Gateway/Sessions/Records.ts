@@ -90,9 +90,12 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
           .pipe(
             Effect.asVoid,
             Effect.catchTag("PreconditionFailed", () =>
-              Effect.logWarning("The record of a session was removed by somebody else").pipe(
-                Effect.annotateLogs({ session: entity.key })
-              )
+              // Of a session that is being deleted the gateway itself has removed it.
+              entity.isGoing || entity.isDeleted
+                ? Effect.void
+                : Effect.logWarning("The record of a session was removed by somebody else").pipe(
+                    Effect.annotateLogs({ session: entity.key })
+                  )
             ),
             Effect.catchAll(() => Effect.sync(() => markDirty(entity))),
             Effect.onInterrupt(() => Effect.sync(() => markDirty(entity)))

@@ -61,7 +61,7 @@ export const failureOf = (error: RequestError): Failure => {
     case "SessionConflict":
       return { code: "conflict", message: error.message }
     case "SessionNotActive":
-      return { code: "session_not_active", message: error.message }
+      return { code: "session_not_active", message: error.message, retryable: error.mayPass === true }
     case "SessionTooLarge":
       return { code: "too_large", message: error.message }
     case "SessionsBusy":

@@ -1,0 +1,93 @@
+/** How sessions come into memory. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import * as Memory from "../../src/Gateway/SessionEvents/Memory.ts"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import type { Shared } from "../../src/Gateway/Sessions/Entity.ts"
+import * as Loading from "../../src/Gateway/Sessions/Loading.ts"
+import type { Records } from "../../src/Gateway/Sessions/Records.ts"
+import * as Secrets from "../../src/Gateway/Sessions/Secrets.ts"
+import type { SessionRecord } from "../../src/Gateway/Sessions/SessionRecord.ts"
+import { defaults } from "../../src/Gateway/Sessions/Settings.ts"
+
+const idOf = (number: number): string => `${number}`.padStart(36, "0")
+
+const recordOf = (id: string): SessionRecord => ({
+  id,
+  tenant: "t",
+  agentType: "coder",
+  title: "",
+  state: "inactive",
+  instanceId: null,
+  createdAt: 0,
+  updatedAt: 0,
+  epoch: "e",
+  headSeq: 0,
+  environment: {},
+  secretNames: [],
+  titled: false
+})
+
+/** Sessions of which only two fit into memory, with records that are written while a gate is open. */
+const make = Effect.gen(function* () {
+  const gate = yield* Effect.makeLatch(true)
+  const shared: Shared = {
+    settings: { ...defaults, inMemory: 2 },
+    events: yield* SessionEvents,
+    scope: yield* Effect.scope,
+    aside: yield* Effect.makeSemaphore(1),
+    traceId: Effect.succeed("0".repeat(32)),
+    platform: undefined as never,
+    now: () => 0,
+    save: () => {},
+    onFirstTurn: () => {},
+    isClosing: () => false
+  }
+  const records: Records = {
+    find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
+    all: () => Effect.succeed([]),
+    create: () => Effect.void,
+    remove: () => Effect.succeed(true),
+    save: () => {},
+    flush: gate.await
+  }
+  return { gate, loaded: Loading.make(shared, records, Secrets.make()) }
+})
+
+describe("Sessions in memory", () => {
+  it.scoped("one that several ask for while room is made for it comes once", () =>
+    Effect.gen(function* () {
+      const { gate, loaded } = yield* make
+      const others = yield* Effect.forEach([1, 2], number => loaded.get("t", idOf(number)))
+      for (const entity of others) entity.users++
+      yield* gate.close
+      const fibers = yield* Effect.forEach([1, 2, 3], () => Effect.fork(loaded.get("t", idOf(3))))
+      yield* Effect.yieldNow()
+      for (const entity of others) entity.users--
+      yield* gate.open
+      const entities = yield* Effect.forEach(fibers, Fiber.join)
+      expect(new Set(entities).size).toBe(1)
+      expect(loaded.peek("t", idOf(3))).toBe(entities[0])
+      expect([...loaded.all()]).toHaveLength(2)
+    }).pipe(Effect.provide(Memory.layer()))
+  )
+
+  it.scoped("one that somebody stops waiting for is there for the others, and no place is kept for nobody", () =>
+    Effect.gen(function* () {
+      const { gate, loaded } = yield* make
+      const others = yield* Effect.forEach([1, 2], number => loaded.get("t", idOf(number)))
+      for (const entity of others) entity.users++
+      yield* gate.close
+      const left = yield* Effect.fork(loaded.get("t", idOf(3)))
+      yield* Effect.yieldNow()
+      const waiting = yield* Effect.fork(loaded.get("t", idOf(3)))
+      yield* Fiber.interrupt(left)
+      yield* gate.open
+      expect(yield* Effect.flip(Fiber.join(waiting))).toMatchObject({ _tag: "SessionsBusy" })
+      for (const entity of others) entity.users--
+      yield* loaded.get("t", idOf(3))
+      yield* loaded.get("t", idOf(4))
+      expect([...loaded.all()].map(({ record }) => record.id)).toEqual([idOf(3), idOf(4)])
+    }).pipe(Effect.provide(Memory.layer()))
+  )
+})
