@@ -116,13 +116,19 @@ const Misplaced = (advice: string) =>
     { exact: true }
   )
 
+/**
+ * A body is refused for members that its schema does not have, and so is all within it: to pass over a misspelled
+ * `ttlMs` or `ifVersion` would store an entry for ever, or overwrite what was to be kept.
+ */
+const strict = { parseOptions: { onExcessProperty: "error" } } as const
+
 /** The body of a PUT. */
 export const SetPayload = Schema.Struct({
   value: AnyJson,
   actor: Actor,
   ...Expiry,
   ifVersion: Misplaced("use the header If-Match, or If-None-Match: * for an entry that must be absent")
-}).annotations({ identifier: "SetRequest", ...Shortcut.annotation(Shortcuts.setPayload) })
+}).annotations({ identifier: "SetRequest", ...strict, ...Shortcut.annotation(Shortcuts.setPayload) })
 
 const IfVersion = Schema.optionalWith(
   Whole({
@@ -142,13 +148,14 @@ export const BatchOperation = Schema.Union(
     value: AnyJson,
     ifVersion: IfVersion,
     ...Expiry
-  }).annotations({ identifier: "SetOperation" }),
+  }).annotations({ identifier: "SetOperation", ...strict }),
   Schema.Struct({
     op: Schema.Literal("delete"),
     namespace: Schema.String,
     key: Schema.String,
+    value: Schema.optionalWith(Schema.Unknown.annotations({ description: "Ignored." }), { exact: true }),
     ifVersion: IfVersion
-  }).annotations({ identifier: "DeleteOperation" })
+  }).annotations({ identifier: "DeleteOperation", ...strict })
 ).annotations({ identifier: "BatchOperation", description: "One write." })
 
 /** The body of a batch. */
@@ -156,7 +163,7 @@ export const BatchPayload = Schema.Struct({
   operations: Schema.Array(BatchOperation),
   actor: Actor,
   ifVersion: Misplaced("use ifVersion of an operation")
-}).annotations({ identifier: "BatchRequest", ...Shortcut.annotation(Shortcuts.batchPayload) })
+}).annotations({ identifier: "BatchRequest", ...strict, ...Shortcut.annotation(Shortcuts.batchPayload) })
 
 /** The headers of a batch, whose operations have preconditions of their own. */
 export const BatchHeaders = Schema.Struct({

@@ -6,6 +6,7 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Context, Option } from "effect"
 import { version as packageVersion } from "../Version.ts"
+import { closedSchemas } from "./ClosedSchemas.ts"
 import { compact, isNode, mapNode, type Node, project } from "./SchemaProjection.ts"
 
 /** A document of OpenAPI 3.0.3, as far as anything here looks into it. */
@@ -36,7 +37,7 @@ const make = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E
   const known = made.get(api)
   if (known !== undefined) return known
   const version = Option.getOrElse(Context.getOption(api.annotations, OpenApi.Version), () => packageVersion)
-  const document = fromSpec(OpenApi.fromApi(api), version)
+  const document = fromSpec(OpenApi.fromApi(api), version, closedSchemas(api))
   const fresh = { document, text: JSON.stringify(document) }
   made.set(api, fresh)
   return fresh
@@ -56,8 +57,15 @@ export const text = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): string => make(api).text
 
-/** Projects what @effect/platform prints, which is OpenAPI 3.1.0. */
-export const fromSpec = (spec: OpenApi.OpenAPISpec, version: string): OpenApiDocument => {
+/**
+ * Projects what @effect/platform prints, which is OpenAPI 3.1.0. The components named in `closed` take no members beside
+ * those that they have.
+ */
+export const fromSpec = (
+  spec: OpenApi.OpenAPISpec,
+  version: string,
+  closed: ReadonlySet<string> = new Set()
+): OpenApiDocument => {
   const definitions: Node = spec.components.schemas
   const schema = (u: unknown) => project(u, definitions)
   const { summary, license, title, description = summary } = spec.info
@@ -78,7 +86,9 @@ export const fromSpec = (spec: OpenApi.OpenAPISpec, version: string): OpenApiDoc
       ])
     ),
     components: {
-      schemas: Object.fromEntries(Object.entries(definitions).map(([name, value]) => [name, schema(value)])),
+      schemas: mapNode(definitions, (definition, name) =>
+        closed.has(name) ? { ...schema(definition), additionalProperties: false } : schema(definition)
+      ) as Readonly<Record<string, Node>>,
       securitySchemes: Object.fromEntries(
         Object.entries(spec.components.securitySchemes).map(([name, scheme]) => [name, { ...scheme }])
       )

@@ -119,7 +119,11 @@ const everything = [
   ["GET", "/api/v1/changes/stream"]
 ] as const
 
-const extras = { json: { value: 1, operations: [{ op: "delete", namespace: "n", key: "k" }] } }
+/** What a request is sent with. */
+const extrasOf = (method: string) => {
+  if (method === "PUT") return { json: { value: 1 } }
+  return method === "POST" ? { json: { operations: [{ op: "delete", namespace: "n", key: "k" }] } } : {}
+}
 
 const json = { "content-type": "application/json" }
 
@@ -128,7 +132,7 @@ export const whileAway = (check: Check) => {
   check("every key-value route is 503 with Retry-After, and nothing of the reason shows", () =>
     Effect.gen(function* () {
       for (const [method, target] of everything) {
-        const answer = yield* call(method, target, method === "GET" || method === "DELETE" ? {} : extras)
+        const answer = yield* call(method, target, extrasOf(method))
         expect([target, answer.status, answer.text]).toEqual([target, 503, '{"error":"Store unavailable"}'])
         expect(telling(answer)).toEqual({ ...json, "retry-after": "1" })
       }
@@ -166,7 +170,11 @@ export const whileAway = (check: Check) => {
 export const whileBusy = (check: Check) => {
   check("a write is 503 and Retry-After says for how long; reads go on", () =>
     Effect.gen(function* () {
-      const refused = [yield* put("n", "k", 1), yield* remove("n", "k"), yield* batch(extras.json.operations)]
+      const refused = [
+        yield* put("n", "k", 1),
+        yield* remove("n", "k"),
+        yield* batch([{ op: "delete", namespace: "n", key: "k" }])
+      ]
       for (const answer of refused) expectError(answer, 503, "Too many requests are waiting for the store")
       const list = yield* call("GET", listAt("n"))
       expectError(list, 503, "Too many whole lists are being read; use limit")
@@ -182,7 +190,7 @@ export const whenBroken = (check: Check) => {
   check("a defect is 500 in general terms, on a connection that goes on", () =>
     Effect.gen(function* () {
       for (const [method, target] of everything) {
-        const answer = yield* call(method, target, method === "GET" || method === "DELETE" ? {} : extras)
+        const answer = yield* call(method, target, extrasOf(method))
         expect([target, answer.status, answer.text]).toEqual([target, 500, '{"error":"Internal server error"}'])
         expect(telling(answer)).toEqual(json)
       }
