@@ -11,7 +11,6 @@ import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, 
 import { Auth } from "../Auth/Auth.ts"
 import { refusalToRead, refusalToWrite } from "../Auth/Http.ts"
 import { type ApiError, BadRequest, isApiError } from "../Http/ApiError.ts"
-import { authorizationOf } from "../Http/Authorization.ts"
 import { Departures } from "../Http/Departures.ts"
 import type { AnyEndpoints, AtOnce, Pending, Requirements } from "../Http/Endpoints.ts"
 import { defect, unrouted } from "../Http/Fallback.ts"
@@ -179,7 +178,8 @@ export const make = <
       if (match === undefined) return answer(fromError(unrouted(url, allowed)))
       const endpoint = match.value
       Route.note(request, endpoint.label)
-      const authorization = authorizationOf(request)
+      // There is one at most: the server has refused a second.
+      const { authorization } = request.headers
       if (endpoint.access !== "open") {
         const refused = refusalOf[endpoint.access](auth.accessOf(authorization))
         if (refused !== undefined) return answer(fromError(refused))

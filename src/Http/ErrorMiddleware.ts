@@ -2,6 +2,7 @@
  * Every error is JSON with the one field `error`, whoever raises it: the router, the decoder, the
  * authentication, a handler, or a defect.
  */
+import { IncomingMessage } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import { HttpApiDecodeError } from "@effect/platform/HttpApiError"
@@ -13,8 +14,9 @@ import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Cause, Effect } from "effect"
 import { type ApiError, BadRequest, isApiError } from "./ApiError.ts"
 import { defect, unrouted } from "./Fallback.ts"
+import { problemOfFields } from "./HeaderFields.ts"
 import { describe } from "./Issues.ts"
-import { fromError, toResponse } from "./Reply.ts"
+import { fromError, refusal, toResponse } from "./Reply.ts"
 import { type AllowedMethods, allowedMethods, problemOfTarget, routable } from "./Routes.ts"
 
 /** What a failure looks like to the client, or `undefined` where it is a defect. */
@@ -26,9 +28,12 @@ const recognize = (error: unknown, allowed: AllowedMethods): ApiError | undefine
   return undefined
 }
 
-/** Hands a request to the routes as they should read it, or refuses it where its target is malformed. */
+/** Hands a request to the routes as they should read it, or refuses it where its target or its headers are malformed. */
 const readTarget = <E, R>(app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
+    const { source } = request
+    const fields = source instanceof IncomingMessage ? problemOfFields(source) : undefined
+    if (fields !== undefined) return Effect.succeed(toResponse(refusal(fields.status, fields.error)))
     const problem = problemOfTarget(request.originalUrl)
     if (problem !== undefined) return Effect.succeed(toResponse(fromError(new BadRequest({ error: problem }))))
     const url = routable(request.url)

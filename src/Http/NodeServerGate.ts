@@ -4,8 +4,8 @@
 import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
-import { type ApiError, BadRequest, ServiceUnavailable, statusOf } from "./ApiError.ts"
 import { Connections } from "./Connections.ts"
+import { problemOfFields } from "./HeaderFields.ts"
 import type { Upgradable } from "./Listeners.ts"
 import * as Raw from "./NodeServerRaw.ts"
 import { remember } from "./Upgrade.ts"
@@ -63,6 +63,13 @@ const maxHeaderSize = 64 * 1024
 /** Told of each request as it comes in, refused ones included; returns what is called when its answer is at its end. */
 export type Observe = (request: Http.IncomingMessage, response: Http.ServerResponse) => () => void
 
+/** Why a request does not reach the application. */
+interface Refusal {
+  readonly status: number
+  readonly error: string
+  readonly headers?: Readonly<Record<string, string>>
+}
+
 /** See {@link Phase}; a refused request is answered here. */
 export class Gate extends Http.Server {
   #phase: Phase = "starting"
@@ -87,6 +94,8 @@ export class Gate extends Http.Server {
       keepAliveInitialDelay: 30_000
     })
     this.#policy = policy
+    // Node would drop what goes beyond its own limit, and tell nobody. The limit on their bytes holds all the same.
+    this.maxHeadersCount = 0
     this.on("connection", (socket: Socket) => {
       this.#connections.add(socket)
       socket.on("close", () => this.#connections.remove(socket))
@@ -166,24 +175,24 @@ export class Gate extends Http.Server {
     })
     const refusal = this.#refusal(request)
     if (refusal === undefined) super.emit("request", request, response)
-    else send(response, statusOf(refusal), refusal.error, { connection: "close", ...refusal.headers })
+    else send(response, refusal.status, refusal.error, { connection: "close", ...refusal.headers })
   }
 
   #upgrade(request: Http.IncomingMessage, socket: Duplex, head: Buffer): void {
     const refusal = this.#refusal(request)
-    if (refusal !== undefined) return Raw.refuse(socket, statusOf(refusal), refusal.error)
+    if (refusal !== undefined) return Raw.refuse(socket, refusal.status, refusal.error)
     remember(request, socket, head)
     super.emit("upgrade", request, socket, head)
   }
 
-  #refusal(request: Http.IncomingMessage): ApiError | undefined {
+  #refusal(request: Http.IncomingMessage): Refusal | undefined {
     if (this.#phase !== "open") {
       const error = this.#phase === "starting" ? "The service is starting" : "The service is shutting down"
-      return new ServiceUnavailable({ error, headers: { "retry-after": "1" } })
+      return { status: 503, error, headers: { "retry-after": "1" } }
     }
     return request.headers.host === undefined && request.httpVersion === "1.1"
-      ? new BadRequest({ error: "The Host header is missing" })
-      : undefined
+      ? { status: 400, error: "The Host header is missing" }
+      : problemOfFields(request)
   }
 
   #refuseMalformed(error: NodeJS.ErrnoException, socket: Duplex, linger: number): void {

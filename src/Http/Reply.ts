@@ -55,12 +55,15 @@ export const empty = (status: number, headers: Readonly<Record<string, string>> 
 /** No answer: the connection became a WebSocket, which lasts as long as `closed` takes. */
 export const upgraded = (closed: Effect.Effect<void>): Reply => ({ ...empty(101), upgraded: closed })
 
-/** The answer that an error is. */
-export const fromError = (error: ApiError): Reply => ({
-  status: statusOf(error),
-  headers: { ...jsonType, ...error.headers },
-  body: JSON.stringify({ error: error.error })
+/** An answer with an error and any status. */
+export const refusal = (status: number, error: string, headers: Readonly<Record<string, string>> = {}): Reply => ({
+  status,
+  headers: { ...jsonType, ...headers },
+  body: JSON.stringify({ error })
 })
+
+/** The answer that an error is. */
+export const fromError = (error: ApiError): Reply => refusal(statusOf(error), error.error, error.headers)
 
 /** The answer as @effect/platform sends it. */
 export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse => {

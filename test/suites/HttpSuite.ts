@@ -10,6 +10,7 @@ import { conditions } from "./Http/Conditions.ts"
 import { credentials } from "./Http/Credentials.ts"
 import { entries } from "./Http/Entries.ts"
 import { expiry } from "./Http/Expiry.ts"
+import { fields } from "./Http/Fields.ts"
 import { type Check, Site, site } from "./Http/Fixture.ts"
 import { lists } from "./Http/Lists.ts"
 import { names } from "./Http/Names.ts"
@@ -28,6 +29,7 @@ const parts = {
   bodies,
   routing,
   credentials,
+  fields,
   conditions,
   expiry,
   lists,

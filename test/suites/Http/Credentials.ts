@@ -12,12 +12,10 @@ import {
   expectError,
   follow,
   get,
-  head,
   put,
   remove,
   space,
-  telling,
-  wire
+  telling
 } from "./Fixture.ts"
 
 const open = ["/health", "/api/v1/health", "/api/v1/ready", "/api/metrics", "/metrics"]
@@ -86,16 +84,6 @@ export const credentials = (check: Check) => {
       }
       const spaced = { authorization: `Bearer   ${keys.write}  ` }
       expect((yield* call("GET", at(namespace, "k"), { key: null, headers: spaced })).status).toBe(404)
-    })
-  )
-
-  check("a credential that stands there twice is none, be it the same", () =>
-    Effect.gen(function* () {
-      for (const second of [bearer(keys.write), bearer("another"), ""]) {
-        const connection = yield* wire
-        yield* connection.send(head("GET /api/v1/changes", `AUTHORIZATION: ${second}`))
-        expect(yield* connection.answer).toMatchObject({ status: 401, text: '{"error":"Unauthorized"}' })
-      }
     })
   )
 
