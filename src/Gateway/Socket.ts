@@ -9,6 +9,7 @@ import type { Listeners } from "../Http/Listeners.ts"
 import { pathOf } from "../Http/Routes.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
 import { problemOf } from "../Kv/ChangeFeed/Handshake.ts"
+import * as Monotonic from "../Monotonic.ts"
 import * as GatewayMetrics from "../Observability/GatewayMetrics.ts"
 import { Tracer } from "../Observability/Tracer.ts"
 import { Authentication } from "./Authentication.ts"
@@ -57,6 +58,7 @@ const make = (settings: Settings) =>
       replays: yield* Replays.make,
       unsentBytes: settings.unsentBytes,
       now: () => clock.unsafeCurrentTimeMillis(),
+      monotonic: () => Monotonic.unsafeMillis(clock),
       run,
       files: yield* Effect.makeSemaphore(fileCalls.all)
     }
@@ -133,8 +135,9 @@ const make = (settings: Settings) =>
       )
 
     const tick = Effect.sync(() => {
-      const now = shared.now()
-      for (const connection of [...connections]) connection.tick(now)
+      const now = shared.monotonic()
+      const date = shared.now()
+      for (const connection of [...connections]) connection.tick(now, date)
     })
 
     yield* Effect.addFinalizer(() =>

@@ -1,5 +1,6 @@
 import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
+import * as Monotonic from "../Monotonic.ts"
 import { type Complete, GroupQueue, Waiting, type Weight } from "./GroupQueue.ts"
 import type { Outage } from "./Outage.ts"
 
@@ -85,10 +86,10 @@ export const make = <A, B, E = never>(
     )
 
     const settle = (exit: Exit.Exit<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>): void => {
-      const { group, startedAtNanos } = queue.flight!
+      const { group, startedAt } = queue.flight!
       options.observe?.({
         writes: group.length,
-        millis: Number(clock.unsafeCurrentTimeNanos() - startedAtNanos) / 1e6,
+        millis: Monotonic.unsafeMillis(clock) - startedAt,
         outcome: Exit.isSuccess(exit) ? "ok" : "failed"
       })
       // Before anybody is told: a caller may bring its next write at once.
@@ -103,7 +104,7 @@ export const make = <A, B, E = never>(
     const commitGroup = Effect.flatMap(Clock.currentTimeMillis, now => {
       const group = queue.takeGroup()
       if (group.length === 0) return Effect.void
-      queue.flight = { group, startedAt: now, startedAtNanos: clock.unsafeCurrentTimeNanos() }
+      queue.flight = { group, startedAt: Monotonic.unsafeMillis(clock) }
       queue.changed()
       return Effect.suspend(() =>
         options.commit(
@@ -142,7 +143,7 @@ export const make = <A, B, E = never>(
         const flight = queue.flight
         // A group that came back at once is gone before this fiber has its turn.
         if (flight === undefined) return
-        const now = yield* Clock.currentTimeMillis
+        const now = Monotonic.unsafeMillis(clock)
         const left = flight.startedAt + patience - now
         if (left > 0) yield* Effect.sleep(left)
         else if (queue.flight === flight && !queue.stuck) {

@@ -44,10 +44,8 @@ export class Waiting<A, B, E> {
 /** A group that is being committed. */
 export interface Flight<A, B, E> {
   readonly group: ReadonlyArray<Waiting<A, B, E>>
-  /** Epoch milliseconds. */
+  /** Monotonic milliseconds. */
   readonly startedAt: number
-  /** For measuring: by a clock that nobody sets. */
-  readonly startedAtNanos: bigint
 }
 
 /**

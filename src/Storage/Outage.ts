@@ -1,5 +1,6 @@
-import { Cause, Clock, Duration, Effect, Option } from "effect"
+import { Cause, Duration, Effect, Option } from "effect"
 import type { StoreUnavailable } from "../Kv/Store.ts"
+import * as Monotonic from "../Monotonic.ts"
 
 /** The log's view of work that may fail for a while: it hears of the beginning, and of the end. */
 export interface Outage {
@@ -21,7 +22,7 @@ export const make = (work: string): Outage => {
   let quietUntil = Number.NEGATIVE_INFINITY
   return {
     failed: cause =>
-      Effect.flatMap(Clock.currentTimeMillis, now => {
+      Effect.flatMap(Monotonic.millis, now => {
         if (Cause.isInterruptedOnly(cause)) return Effect.void
         const failure = Cause.failureOption(cause)
         if (Option.isNone(failure)) {

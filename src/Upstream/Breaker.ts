@@ -1,7 +1,8 @@
 /**
- * A circuit breaker at work: the pure transitions of `CircuitBreaker`, on Effect's Clock, seen in metrics and logs.
+ * A circuit breaker at work: the pure transitions of `CircuitBreaker`, on monotonic time, seen in metrics and logs.
  */
-import { Clock, Effect, type Exit, Metric, Schema } from "effect"
+import { Effect, type Exit, Metric, Schema } from "effect"
+import * as Monotonic from "../Monotonic.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 
 /** The breaker is open: the call was rejected at once, and nothing was sent. */
@@ -76,7 +77,7 @@ export const make = (
 
     /** One synchronous step, so that simultaneous calls cannot see the same state twice; reported afterwards. */
     const step = <A>(transition: (state: CircuitBreaker.State, now: number) => readonly [A, CircuitBreaker.State]) =>
-      Effect.flatMap(Clock.currentTimeMillis, now => {
+      Effect.flatMap(Monotonic.millis, now => {
         const passed = [state]
         for (;;) {
           const next = CircuitBreaker.elapse(state, now, settings)

@@ -26,11 +26,11 @@ export interface Counts {
 /** No calls at all. */
 export const empty: CallWindow = []
 
-/** A clock that was set back counts into the newest bucket rather than into the past. */
+/** A time before the newest bucket counts into that bucket. */
 const slotAt = (window: CallWindow, settings: WindowSettings, now: number): number =>
   Math.max(Math.floor(now / settings.slotMillis), window.at(-1)?.slot ?? Number.NEGATIVE_INFINITY)
 
-/** Counts `more` at the time `now`, in epoch milliseconds, and forgets what has left the window. */
+/** Counts `more` at the time `now`, in monotonic milliseconds, and forgets what has left the window. */
 export const add = (window: CallWindow, settings: WindowSettings, now: number, more: Counts): CallWindow => {
   const slot = slotAt(window, settings, now)
   const kept = window.filter(bucket => bucket.slot > slot - settings.slots && bucket.slot < slot)

@@ -1,6 +1,6 @@
 /**
  * When to stop calling an upstream service that fails, and when to try it again: pure transitions over explicit
- * states. Times are epoch milliseconds, given by the caller.
+ * states. Times are monotonic milliseconds, given by the caller.
  */
 import * as CallWindow from "./CallWindow.ts"
 

@@ -3,7 +3,8 @@
  * case now.
  */
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { Clock, Deferred, Duration, Effect, FiberId, type Scope } from "effect"
+import { Deferred, Duration, Effect, FiberId, type Scope } from "effect"
+import * as Monotonic from "../Monotonic.ts"
 import type { Exchange } from "./Exchange.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -46,7 +47,7 @@ export const shared = <A, R>(
   Effect.map(Effect.scope, scope => {
     let running: { readonly startedAt: number; readonly found: Deferred.Deferred<A> } | undefined
     return Effect.uninterruptibleMask(restore =>
-      Effect.flatMap(Clock.currentTimeMillis, now => {
+      Effect.flatMap(Monotonic.millis, now => {
         if (running !== undefined && now - running.startedAt < goodFor) return restore(Deferred.await(running.found))
         const found = Deferred.unsafeMake<A>(FiberId.none)
         running = { startedAt: now, found }
@@ -69,9 +70,9 @@ export const make = (exchange: Exchange): Effect.Effect<Effect.Effect<Health>, n
       Effect.match({ onSuccess: response => ofStatus(response.status), onFailure: ofFailure })
     )
     const timed = Effect.gen(function* () {
-      const start = yield* Clock.currentTimeMillis
+      const start = yield* Monotonic.millis
       const found = yield* probe
-      return { ...found, latencyMs: Math.max(0, (yield* Clock.currentTimeMillis) - start) }
+      return { ...found, latencyMs: Math.max(0, (yield* Monotonic.millis) - start) }
     })
     return shared(timed)
   })

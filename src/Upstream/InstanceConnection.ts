@@ -3,7 +3,6 @@
  */
 import {
   Chunk,
-  Clock,
   Duration,
   Effect,
   Either,
@@ -16,6 +15,7 @@ import {
   Scope,
   Stream
 } from "effect"
+import * as Monotonic from "../Monotonic.ts"
 import { Handover, type Taken } from "./Handover.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
@@ -208,13 +208,13 @@ export const make = (
     /** Runs one socket to its end; tells why it ended, where it said so. */
     const serve = (socket: OpenSocket) =>
       Effect.gen(function* () {
-        const start = yield* Clock.currentTimeMillis
+        const start = yield* Monotonic.millis
         const progress: Progress = { any: false, isOffering: false }
         const ended = yield* Effect.raceFirst(
           Effect.match(carry(socket, progress), { onFailure: closed => closed, onSuccess: () => undefined }),
           Effect.as(watch(socket, progress), undefined)
         )
-        const stood = (yield* Clock.currentTimeMillis) - start
+        const stood = (yield* Monotonic.millis) - start
         if (progress.any || stood >= Duration.toMillis(stable)) yield* waits.reset
         return ended
       })

@@ -5,7 +5,8 @@
  * The breaker stands inside the retries: each try asks it and is counted by it, since each is a request that the
  * upstream has to bear. A try that it rejects is not repeated, and where it opens no retry is waited for.
  */
-import { Clock, Duration, Effect, Metric, Ref, type Scope, Stream } from "effect"
+import { Duration, Effect, Metric, Ref, type Scope, Stream } from "effect"
+import * as Monotonic from "../Monotonic.ts"
 import * as Breaker from "./Breaker.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as ResilientStream from "./ResilientStream.ts"
@@ -84,7 +85,7 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
     const rejected = Metric.tagged(rejectedCounter, "upstream", upstream)
 
     const measure = (operation: string, start: number, outcome: Outcome) =>
-      Effect.flatMap(Clock.currentTimeMillis, now => {
+      Effect.flatMap(Monotonic.millis, now => {
         const millis = Math.max(0, now - start)
         const histogram = Metric.tagged(Metric.tagged(options.durations, "operation", operation), "outcome", outcome)
         return Effect.zipRight(
@@ -94,7 +95,7 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
       })
 
     const measured = <A, R>(operation: string, request: Effect.Effect<A, UpstreamFailure, R>) =>
-      Effect.flatMap(Clock.currentTimeMillis, start =>
+      Effect.flatMap(Monotonic.millis, start =>
         Effect.onExit(request, exit => measure(operation, start, outcomeOf(exit)))
       )
 
@@ -124,7 +125,7 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
       const oneTry = (deadline: number, isFirst: Ref.Ref<boolean>) =>
         Effect.gen(function* () {
           if (yield* Ref.getAndSet(isFirst, false)) yield* budget.deposit
-          const limit = Math.min(tryMillis, deadline - (yield* Clock.currentTimeMillis))
+          const limit = Math.min(tryMillis, deadline - (yield* Monotonic.millis))
           return yield* attempt.pipe(
             Effect.timeoutFail({ duration: limit, onTimeout: timeout(operation, limit) }),
             request => measured(operation, request)
@@ -133,7 +134,7 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
 
       const allowed = (deadline: number) => (failure: UpstreamFailure, delay: number) =>
         Effect.gen(function* () {
-          if ((yield* Clock.currentTimeMillis) + delay >= deadline) return false
+          if ((yield* Monotonic.millis) + delay >= deadline) return false
           if ((yield* breaker.state) === "open") return false
           if (!(yield* budget.withdraw)) return false
           yield* Metric.increment(Metric.tagged(retried, "operation", operation))
@@ -144,7 +145,7 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
         })
 
       return Effect.gen(function* () {
-        const deadline = (yield* Clock.currentTimeMillis) + totalMillis
+        const deadline = (yield* Monotonic.millis) + totalMillis
         const attempts = oneTry(deadline, yield* Ref.make(true))
         return yield* policy.repeatable ? Effect.retry(attempts, RetryPolicy.retries(allowed(deadline))) : attempts
       }).pipe(

@@ -1,7 +1,8 @@
 /**
  * The life of a stream from an upstream service: opened once, never retried, over at a time limit.
  */
-import { type Chunk, Clock, Effect, ExecutionStrategy, Exit, Option, Scope, Stream } from "effect"
+import { type Chunk, Effect, ExecutionStrategy, Exit, Option, Scope, Stream } from "effect"
+import * as Monotonic from "../Monotonic.ts"
 import type { Permit } from "./CircuitBreaker.ts"
 import { isFault, type Outcome, outcomeOf, type UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -27,7 +28,7 @@ type Pull<A> = Effect.Effect<Chunk.Chunk<A>, Option.Option<UpstreamFailure>>
 export const make = <A>(parts: Parts<A>): Stream.Stream<A, UpstreamFailure> =>
   Stream.unwrapScoped(
     Effect.gen(function* () {
-      const start = yield* Clock.currentTimeMillis
+      const start = yield* Monotonic.millis
       const deadline = start + parts.limitMillis
       const scope = yield* Effect.scope
       let sent = false
@@ -42,14 +43,14 @@ export const make = <A>(parts: Parts<A>): Stream.Stream<A, UpstreamFailure> =>
       const inTime = <B>(
         part: Effect.Effect<B, Option.Option<UpstreamFailure>>
       ): Effect.Effect<B, Option.Option<UpstreamFailure>> =>
-        Effect.flatMap(Clock.currentTimeMillis, now =>
+        Effect.flatMap(Monotonic.millis, now =>
           part.pipe(
             Effect.timeoutFail({
               duration: Math.max(0, deadline - now),
               onTimeout: () => Option.some(parts.onTimeout())
             }),
             Effect.catchAll(error =>
-              Effect.flatMap(Clock.currentTimeMillis, later =>
+              Effect.flatMap(Monotonic.millis, later =>
                 Effect.fail(later >= deadline ? Option.some(parts.onTimeout()) : error)
               )
             )

@@ -2,7 +2,8 @@
  * How many retries an upstream is spared: a share of the recent calls and a small allowance, so that retries cannot
  * multiply the load of a service that is already failing (the retry budget of Finagle and Envoy).
  */
-import { Clock, Effect } from "effect"
+import { Effect } from "effect"
+import * as Monotonic from "../Monotonic.ts"
 import * as CallWindow from "./CallWindow.ts"
 
 /** How much may be retried. */
@@ -44,14 +45,14 @@ export interface RetryBudget {
   readonly withdraw: Effect.Effect<boolean>
 }
 
-/** A budget on Effect's Clock. */
+/** A budget on monotonic time. */
 export const make = (settings: Settings = defaults): RetryBudget => {
   let budget = initial
   return {
-    deposit: Effect.map(Clock.currentTimeMillis, now => {
+    deposit: Effect.map(Monotonic.millis, now => {
       budget = deposit(budget, now, settings)
     }),
-    withdraw: Effect.map(Clock.currentTimeMillis, now => {
+    withdraw: Effect.map(Monotonic.millis, now => {
       const [granted, after] = withdraw(budget, now, settings)
       budget = after
       return granted

@@ -21,8 +21,10 @@ export interface Shared {
   readonly events: Context.Tag.Service<SessionEvents>
   /** Where everything lives that goes on without a caller. */
   readonly scope: Scope.Scope
-  /** Whole milliseconds of the clock in force. */
+  /** Whole epoch milliseconds, for timestamps. */
   readonly now: () => number
+  /** Monotonic milliseconds, for all that waits or is measured. */
+  readonly monotonic: () => number
   /** Has a record written soon. */
   readonly save: (entity: Entity) => void
   /** Told when a session's first turn was completed. */
@@ -58,17 +60,18 @@ export class Entity {
   private lastInOrder: Effect.Latch | undefined
   /** Calls that use the session at this moment. */
   users = 0
+  /** Since when nobody has used it, in monotonic milliseconds. */
   idleSince: number
   isDeleted = false
   /** It is being deleted: what would bring an instance up again comes too late. */
   isGoing = false
   /** Whether the record in the store is behind. */
   isDirty = false
-  /** When what an activation has left behind is given up. */
-  giveUpAt = 0
+  /** When what an activation has left behind is given up, in monotonic milliseconds. */
+  giveUpAt = Number.NEGATIVE_INFINITY
   /** Failed attempts to give instances back, when to try again, and how many attempts are under way. */
   debtTries = 0
-  debtsAt = 0
+  debtsAt = Number.NEGATIVE_INFINITY
   payers = 0
 
   constructor(
@@ -77,7 +80,7 @@ export class Entity {
     public record: SessionRecord,
     readonly shared: Shared
   ) {
-    this.idleSince = shared.now()
+    this.idleSince = shared.monotonic()
   }
 
   get isRunning(): boolean {
@@ -142,7 +145,7 @@ export class Entity {
 
   /** Notes that somebody has had a use of it. */
   touch(): void {
-    this.idleSince = this.shared.now()
+    this.idleSince = this.shared.monotonic()
   }
 
   /** Uses it for as long as an effect runs: it is neither idle nor forgotten meanwhile. */

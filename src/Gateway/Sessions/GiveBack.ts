@@ -84,7 +84,7 @@ const attempt = (entity: Entity, isAside: boolean) =>
         const isDone = Exit.isSuccess(exit) && !exit.value.includes(false)
         entity.payers--
         entity.debtTries = isDone ? 0 : entity.debtTries + 1
-        entity.debtsAt = isDone ? 0 : entity.shared.now() + pause(entity.debtTries)
+        entity.debtsAt = isDone ? Number.NEGATIVE_INFINITY : entity.shared.monotonic() + pause(entity.debtTries)
       })
   )
 
@@ -100,14 +100,14 @@ export const payNow = (entity: Entity, limit: Duration.DurationInput): Effect.Ef
 export const payInTime = (entity: Entity): Effect.Effect<void> =>
   Effect.suspend(() => {
     const { debtsAt, journal, payers, shared } = entity
-    if (journal.standing().debts.length === 0 || payers > 0 || shared.now() < debtsAt) return Effect.void
+    if (journal.standing().debts.length === 0 || payers > 0 || shared.monotonic() < debtsAt) return Effect.void
     return Effect.asVoid(Effect.forkIn(Effect.interruptible(attempt(entity, true)), shared.scope))
   })
 
 /** Makes way for another instance: waits for earlier ones to go, unless that has just failed. */
 export const makeWay = (entity: Entity, limit: Duration.DurationInput) =>
   Effect.gen(function* () {
-    if (entity.shared.now() >= entity.debtsAt) yield* payNow(entity, limit)
+    if (entity.shared.monotonic() >= entity.debtsAt) yield* payNow(entity, limit)
     const { debts } = entity.journal.standing()
     if (debts.length < mostDebts) return
     return yield* new AgentPlatformConnectionError({

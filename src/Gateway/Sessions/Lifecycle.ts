@@ -56,7 +56,7 @@ const bringUp = (entity: Entity, key: string, purpose: Creation.Purpose) =>
     const { journal } = entity
     const instanceId = yield* Creation.join(entity, key, purpose)
     yield* journal.update(standing => Session.stay(Session.learn(standing, key, instanceId)))
-    entity.giveUpAt = 0
+    entity.giveUpAt = Number.NEGATIVE_INFINITY
     const link = yield* connect(entity, instanceId)
     entity.link = link
     yield* journal.update(standing => Session.move(standing, "activated"))
@@ -80,7 +80,7 @@ const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
     yield* makeWay(entity, impatience)
     const fresh = yield* Ids.unique
     // What still goes on at the platform after we have given up is left a moment before it is undone.
-    entity.giveUpAt = shared.now() + Duration.toMillis(activationTimeout) + pause(1)
+    entity.giveUpAt = shared.monotonic() + Duration.toMillis(activationTimeout) + pause(1)
     const { standing } = yield* journal.update(standing => {
       const lost = Session.endTurns(standing, Session.errored("instance_lost", "The instance was lost"))
       return Session.andThen(lost, standing =>
@@ -216,7 +216,7 @@ export const tidy = (entity: Entity): Effect.Effect<void> =>
     const { lease, state } = journal.standing()
     if (shared.isClosing()) return Effect.void
     if (journal.isLost()) return Effect.asVoid(renew(entity))
-    const isLeft = errand === undefined && shared.now() >= entity.giveUpAt
+    const isLeft = errand === undefined && shared.monotonic() >= entity.giveUpAt
     if (isLeft && (state === "activating" || state === "deactivating")) {
       return Effect.asVoid(begin(entity, "deactivation", deactivate(entity, "left unfinished", false)))
     }

@@ -59,6 +59,7 @@ const make = (settings: Settings) =>
       scope: yield* Scope.fork(scope, { _tag: "Sequential" }),
       // A clock may know fractions, which records do not.
       now: () => Math.trunc(clock.unsafeCurrentTimeMillis()),
+      monotonic: () => Monotonic.unsafeMillis(clock),
       save: records.save,
       onFirstTurn,
       isClosing: () => isClosing,

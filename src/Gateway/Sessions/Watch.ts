@@ -35,7 +35,7 @@ export const start = (
 ): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
     const sweep = Effect.suspend(() => {
-      const now = shared.now()
+      const now = shared.monotonic()
       const idle = now - Duration.toMillis(shared.settings.idleTimeout)
       const spare = now - Duration.toMillis(rest)
       return Effect.forEach(

@@ -1,4 +1,4 @@
-/** A token bucket: so many at once, refilled at so many a second. Times are epoch milliseconds. */
+/** A token bucket: so many at once, refilled at so many a second. Times are monotonic milliseconds. */
 export class Bucket {
   private tokens: number
   private refusals = 0
@@ -13,8 +13,7 @@ export class Bucket {
 
   /** Takes one, or tells how many were refused since the bucket was last full. */
   take(now: number): { readonly taken: true } | { readonly taken: false; readonly refusals: number } {
-    // A clock that is set back must not take anything away.
-    this.tokens = Math.min(this.capacity, this.tokens + (Math.max(0, now - this.at) * this.perSecond) / 1000)
+    this.tokens = Math.min(this.capacity, this.tokens + ((now - this.at) * this.perSecond) / 1000)
     this.at = now
     if (this.tokens >= this.capacity - 1) this.refusals = 0
     if (this.tokens >= 1) {

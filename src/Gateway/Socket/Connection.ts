@@ -23,8 +23,10 @@ export interface Shared {
   readonly traceId: Effect.Effect<string>
   readonly replays: Replays
   readonly unsentBytes: number
-  /** Milliseconds of the clock in force. */
+  /** Epoch milliseconds, for timestamps and the expiry of credentials. */
   readonly now: () => number
+  /** Monotonic milliseconds, for all that waits or is measured. */
+  readonly monotonic: () => number
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
   /** Lets file calls of all connections pass. */
   readonly files: Effect.Semaphore
@@ -61,11 +63,11 @@ export class Connection {
     private readonly shared: Shared,
     onClosed: (connection: Connection) => void
   ) {
-    const now = shared.now()
+    const now = shared.monotonic()
     this.nextPing = now + timing.heartbeat
     this.bucket = new Bucket(messagesPerSecond, messagesPerSecond, now)
     // While a client takes nothing, nothing is taken of it.
-    this.outbox = new Outbox(socket, shared.unsentBytes, shared.now, isBlocked => {
+    this.outbox = new Outbox(socket, shared.unsentBytes, shared.monotonic, isBlocked => {
       if (isBlocked) socket.pause()
       else socket.resume()
       this.awaitedSince = undefined
@@ -94,15 +96,20 @@ export class Connection {
     })
   }
 
-  /** Pings, deadlines and the credential's end; to be called about once a second. */
-  tick(now: number): void {
+  /**
+   * Pings, deadlines and the credential's end; to be called about once a second.
+   *
+   * @param now monotonic milliseconds
+   * @param date epoch milliseconds
+   */
+  tick(now: number, date: number): void {
     if (this.closingSince !== undefined) {
       if (now - this.closingSince >= timing.close) this.socket.terminate()
       return
     }
     const { expiresAt } = this.identity
     const { blockedSince } = this.outbox
-    if (expiresAt !== undefined && now >= expiresAt) this.close(closeCodes.tokenExpired)
+    if (expiresAt !== undefined && date >= expiresAt) this.close(closeCodes.tokenExpired)
     else if (blockedSince !== undefined) {
       if (now - blockedSince >= timing.drain) this.close(closeCodes.slowConsumer)
     } else if (this.awaitedSince !== undefined && now - this.awaitedSince >= timing.answer) this.close(closeCodes.idle)
@@ -116,7 +123,7 @@ export class Connection {
   /** Says why, and ends the connection. */
   close({ code, name }: CloseCode): void {
     if (this.closingSince !== undefined) return
-    this.closingSince = this.shared.now()
+    this.closingSince = this.shared.monotonic()
     this.dispose()
     this.socket.close(code, name)
     // A paused socket would never read the other side's answer.
@@ -137,7 +144,7 @@ export class Connection {
   private onMessage(data: RawData, isBinary: boolean): void {
     if (this.closingSince !== undefined) return
     if (isBinary) return this.close(closeCodes.protocol)
-    const taken = this.bucket.take(this.shared.now())
+    const taken = this.bucket.take(this.shared.monotonic())
     if (!taken.taken && taken.refusals > warnings) return this.close(closeCodes.rateLimited)
     const text = textOf(data)
     // One frame too many is not worth reading a large one for its id.

@@ -13,7 +13,7 @@ export class Outbox {
 
   /**
    * @param unsentBytes the bound of what may lie unsent
-   * @param now milliseconds of the clock in force
+   * @param now monotonic milliseconds
    * @param onBlocked called when the bound is reached, and when there is room again
    */
   constructor(
@@ -32,7 +32,7 @@ export class Outbox {
     return this.socket.readyState === WebSocket.OPEN
   }
 
-  /** Since when there has been no room, in epoch milliseconds. */
+  /** Since when there has been no room, in monotonic milliseconds. */
   get blockedSince(): number | undefined {
     return this.blockedAt
   }

@@ -1,5 +1,6 @@
-import { Clock, Effect, Schedule, type Scope } from "effect"
+import { Effect, Schedule, type Scope } from "effect"
 import { Draining } from "../../Http/Draining.ts"
+import * as Monotonic from "../../Monotonic.ts"
 import { ChangeLog } from "../ChangeLog.ts"
 import type { Pages } from "./Pages.ts"
 
@@ -12,7 +13,7 @@ export type Ring = "grown" | "late" | "draining"
  */
 export interface Bell {
   /**
-   * Waits until the log may have grown past `after`. The deadline is in epoch milliseconds and kept to within a
+   * Waits until the log may have grown past `after`. The deadline is in monotonic milliseconds and kept to within a
    * second; there may be none (`Infinity`). It may ring for nothing, so read again.
    */
   readonly wait: (after: number, deadline: number) => Effect.Effect<Ring>
@@ -66,7 +67,7 @@ export const make = (pages: Pages): Effect.Effect<Bell, never, ChangeLog | Drain
     yield* Effect.forkScoped(Effect.forever(watchOn))
     yield* Effect.forkScoped(
       Effect.schedule(
-        Effect.map(Clock.currentTimeMillis, now => ring("late", ({ deadline }) => deadline <= now)),
+        Effect.map(Monotonic.millis, now => ring("late", ({ deadline }) => deadline <= now)),
         Schedule.spaced("1 second")
       )
     )

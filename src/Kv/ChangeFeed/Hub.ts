@@ -1,6 +1,7 @@
-import { Clock, Effect, Schedule, type Scope } from "effect"
+import { Effect, Schedule, type Scope } from "effect"
 import { Draining } from "../../Http/Draining.ts"
 import type { Upgrade } from "../../Http/Upgrade.ts"
+import * as Monotonic from "../../Monotonic.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
 import { pauseAfterNothing } from "./Bell.ts"
 import { Handshake, type UpgradeFailed } from "./Handshake.ts"
@@ -59,12 +60,12 @@ export const make = (
     })
 
     const closeGroup = (group: Group, code: number, reason: string) =>
-      Effect.map(Clock.currentTimeMillis, now => watchers.closeGroup(group, code, reason, now))
+      Effect.map(Monotonic.millis, now => watchers.closeGroup(group, code, reason, now))
 
     const serveLagging = Effect.gen(function* () {
       for (const group of watchers.groups(groupsPerRound)) {
         yield* pages.next(group.query).pipe(
-          Effect.zip(Clock.currentTimeMillis),
+          Effect.zip(Monotonic.millis),
           Effect.map(([page, now]) => watchers.advanceGroup(group, page, now)),
           Effect.catchTag("HistoryTrimmed", () => closeGroup(group, closeCodes.trimmed, trimmedReason)),
           // What cannot be read for these must not keep the others waiting.
@@ -83,13 +84,13 @@ export const make = (
       const from = watchers.position
       if (!watchers.atEnd) return Effect.succeed(true)
       return pages.next(tail(from)).pipe(
-        Effect.zip(Clock.currentTimeMillis),
+        Effect.zip(Monotonic.millis),
         Effect.map(([page, now]) => {
           watchers.advance(page, from, now)
           return page.lastSeq !== from
         }),
         Effect.catchTag("HistoryTrimmed", () =>
-          Effect.map(Clock.currentTimeMillis, now => {
+          Effect.map(Monotonic.millis, now => {
             watchers.closeAtEnd(closeCodes.trimmed, trimmedReason, now)
             return true
           })
@@ -124,7 +125,7 @@ export const make = (
       Effect.forever
     )
 
-    const tick = Effect.map(Clock.currentTimeMillis, now => watchers.tick(now))
+    const tick = Effect.map(Monotonic.millis, now => watchers.tick(now))
 
     // A log that was reset grows past nobody's position, so look at it even when nothing moves.
     const look = Effect.sync(() => {
@@ -132,7 +133,7 @@ export const make = (
       work.unsafeOpen()
     })
 
-    const closeAll = Effect.map(Clock.currentTimeMillis, now =>
+    const closeAll = Effect.map(Monotonic.millis, now =>
       watchers.closeAll(closeCodes.goingAway, "The service is shutting down", now)
     )
 
@@ -148,7 +149,7 @@ export const make = (
       furthestBehind: () => watchers.furthestBehind,
       adopt: (upgrade, query, first, onClose) =>
         Effect.gen(function* () {
-          const now = yield* Clock.currentTimeMillis
+          const now = yield* Monotonic.millis
           const socket = yield* handshake.shake(upgrade)
           watchers.add(socket, upgrade.socket, query, first, now, onClose)
           if (draining.hasBegun()) yield* closeAll

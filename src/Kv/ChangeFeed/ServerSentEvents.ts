@@ -1,5 +1,6 @@
-import { Clock, type Context, Effect, Either, Option, Stream } from "effect"
+import { type Context, Effect, Either, Option, Stream } from "effect"
 import type { Draining } from "../../Http/Draining.ts"
+import * as Monotonic from "../../Monotonic.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 import { type Bell, pauseAfterNothing } from "./Bell.ts"
 import type { Page } from "./Page.ts"
@@ -44,7 +45,7 @@ class Reader {
   }
 
   /** The next bytes, once there are some; it fails with nothing at the end. */
-  readonly next: Effect.Effect<Uint8Array, Option.Option<never>> = Effect.flatMap(Clock.currentTimeMillis, now =>
+  readonly next: Effect.Effect<Uint8Array, Option.Option<never>> = Effect.flatMap(Monotonic.millis, now =>
     this.search(now + keepAliveAfter)
   )
 
@@ -72,7 +73,7 @@ class Reader {
           yield* Effect.raceFirst(Effect.sleep(self.pause), self.draining.begun)
           self.pause = Math.min(2 * self.pause, longestPause)
         }
-        if ((yield* Clock.currentTimeMillis) >= deadline) return self.sayAlive()
+        if ((yield* Monotonic.millis) >= deadline) return self.sayAlive()
       }
     })
   }

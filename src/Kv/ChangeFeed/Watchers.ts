@@ -11,7 +11,7 @@ const ignore = (): void => {}
 const unansweredPings = 2
 
 /**
- * All WebSockets that follow the log, without effects: time (epoch milliseconds) is passed in, and pages are brought.
+ * All WebSockets that follow the log, without effects: time (monotonic milliseconds) is passed in, and pages are brought.
  *
  * Those at the log's end share one position and are found by tenant, so that a commit costs as many steps as it has
  * readers. A follower whose unsent bytes are over the bound gets nothing until it has drained.

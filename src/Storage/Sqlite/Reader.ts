@@ -2,6 +2,7 @@ import Database from "better-sqlite3"
 import { Clock, Effect, Option, type Scope, Stream } from "effect"
 import type { StoredEntry } from "../../Kv/Entry.ts"
 import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import * as Monotonic from "../../Monotonic.ts"
 import { ReaderConnection } from "./ReaderConnection.ts"
 import { Away, identityOf } from "./StoreFile.ts"
 import { TurnSnapshot } from "./TurnSnapshot.ts"
@@ -24,8 +25,9 @@ const snapshotCacheKiB = 512
 
 interface Snapshot {
   readonly connection: ReaderConnection
+  /** Monotonic milliseconds. */
   readonly startedAt: number
-  /** When a portion was last asked for. */
+  /** When a portion was last asked for, in monotonic milliseconds. */
   readAt: number
   /** Why it cannot be read from any more. */
   cut: string | undefined
@@ -140,27 +142,30 @@ export class Reader {
   listAll(selection: Selection): Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope> {
     return Effect.gen(this, function* () {
       const now = yield* Clock.currentTimeMillis
-      const snapshot = yield* Effect.acquireRelease(this.acquire(now), snapshot =>
+      const startedAt = yield* Monotonic.millis
+      const snapshot = yield* Effect.acquireRelease(this.acquire(startedAt), snapshot =>
         Effect.sync(() => this.release(snapshot))
       )
       const lastSeq = yield* this.attempt(() => snapshot.connection.lastSeq())
       const scope = yield* Effect.scope
       yield* Effect.forkIn(this.watch(snapshot), scope)
       const portion = (after: string) =>
-        this.read((_, readAt) => {
-          if (snapshot.cut !== undefined) throw new Away(snapshot.cut, "failed")
-          snapshot.readAt = readAt
-          const rows = snapshot.connection.entries({
-            ...selection,
-            after,
-            limit: portionEntries,
-            now,
-            size: portionSize
+        Effect.flatMap(Monotonic.millis, readAt =>
+          this.readTimeless(() => {
+            if (snapshot.cut !== undefined) throw new Away(snapshot.cut, "failed")
+            snapshot.readAt = readAt
+            const rows = snapshot.connection.entries({
+              ...selection,
+              after,
+              limit: portionEntries,
+              now,
+              size: portionSize
+            })
+            // A list that has been read to its end needs its snapshot no more, however long the scope lasts.
+            if (!rows.more) this.release(snapshot)
+            return rows
           })
-          // A list that has been read to its end needs its snapshot no more, however long the scope lasts.
-          if (!rows.more) this.release(snapshot)
-          return rows
-        })
+        )
       const portions = Stream.unfoldEffect<string | undefined, ReadonlyArray<StoredEntry>, StoreUnavailable, never>(
         "",
         after => {
@@ -176,7 +181,7 @@ export class Reader {
 
   /** Cuts a list that holds its snapshot for too long. */
   private watch(snapshot: Snapshot): Effect.Effect<void> {
-    return Effect.flatMap(Clock.currentTimeMillis, now => {
+    return Effect.flatMap(Monotonic.millis, now => {
       const { startedAt, readAt } = snapshot
       const left = Math.min(readAt + patience.idle, startedAt + patience.whole) - now
       if (left > 0) return Effect.zipRight(Effect.sleep(left), this.watch(snapshot))

@@ -1,5 +1,6 @@
 import { Worker } from "node:worker_threads"
 import { Deferred, Duration, Effect, Schedule, type Scope } from "effect"
+import * as Monotonic from "../../Monotonic.ts"
 import type { Away, Close, Reply, Request } from "./Messages.ts"
 import { type PackedReply, packRequest, unpackReply } from "./Packing.ts"
 import { Writer } from "./Writer.ts"
@@ -132,9 +133,11 @@ class Inbox<Rep> {
 
 /** Waits between two starts of a thread that keeps dying: from 100 ms, twice as long each time, up to 2 s. */
 const restarts = Schedule.exponential("100 millis").pipe(
-  Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2))),
-  Schedule.resetAfter("30 seconds")
+  Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
 )
+
+/** After a thread that lived for so many milliseconds the waits begin anew. */
+const healthyMillis = 30_000
 
 /** Starts the thread from the file beside this one, in whichever form that is there. */
 export const startFromFile = (data: ThreadData): Worker => {
@@ -173,9 +176,12 @@ export const thread = <Req extends Asked, Rep, Packed>(
     let current: Worker | undefined
     let absence = starting
     let isClosing = false
+    const clock = yield* Effect.clock
+    let startedAt = 0
 
     const life = Effect.async<never, string>(resume => {
       Deferred.unsafeDone(started, Effect.void)
+      startedAt = Monotonic.unsafeMillis(clock)
       let worker: Worker
       try {
         worker = startThread()
@@ -207,7 +213,10 @@ export const thread = <Req extends Asked, Rep, Packed>(
           ? Effect.void
           : Effect.logWarning("the writing thread is gone and is started again").pipe(Effect.annotateLogs({ reason }))
       ),
-      Effect.retry({ schedule: restarts, while: () => !isClosing }),
+      Effect.retry({
+        schedule: Schedule.resetWhen(restarts, () => Monotonic.unsafeMillis(clock) - startedAt >= healthyMillis),
+        while: () => !isClosing
+      }),
       Effect.interruptible,
       Effect.forkScoped
     )

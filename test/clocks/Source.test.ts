@@ -1,0 +1,49 @@
+/** Where the source reads the wall clock: for timestamps and for expiry, and nowhere to measure or to wait. */
+import { readdirSync, readFileSync } from "node:fs"
+import { join, relative } from "node:path"
+import { expect, it } from "vitest"
+
+/** Ways to read the wall clock, those of Effect's schedules and caches included. */
+const readings =
+  /[cC]urrentTimeMillis|\bDate\.now\b|new Date\(\s*\)|\bDateTime\.(?:now|unsafeNow)|Schedule\.(?:elapsed|during|upTo|fixed|windowed|cron|resetAfter)\b|\bWithTTL\b|cachedWithTTL|cachedInvalidateWithTTL|\bCache\.make|\bStream\.throttle|\bperformance\.timeOrigin/g
+
+/** How often each file reads it, and what for. A new reading belongs on this list, or it is to be monotonic time. */
+const allowed: Readonly<Record<string, number>> = {
+  // The age of session histories, by the timestamps of their events.
+  "Gateway/SessionEvents/Memory.ts": 1,
+  "Storage/Sqlite/SessionEvents.ts": 1,
+  // `exp` of tokens.
+  "Gateway/Authentication.ts": 1,
+  "Gateway/Socket.ts": 1,
+  // Timestamps of events, sessions and ids.
+  "Gateway/Sessions/Ids.ts": 1,
+  "Gateway/Sessions/Journal.ts": 1,
+  "Gateway/Sessions/Registry.ts": 1,
+  "Simulator/Instance.ts": 1,
+  "Simulator/Platform.ts": 1,
+  // Expiry and timestamps of entries.
+  "Kv/Handlers.ts": 1,
+  "Kv/WriteHandlers.ts": 2,
+  "Storage/GroupCommit.ts": 1,
+  "Storage/Memory.ts": 2,
+  "Storage/Sqlite.ts": 2,
+  "Storage/Sqlite/Reader.ts": 2,
+  // Dates in `Retry-After`.
+  "Upstream/AgentPlatformClient.ts": 1,
+  "Upstream/Exchange.ts": 1
+}
+
+const root = new URL("../../src", import.meta.url).pathname
+
+it("reads the wall clock for timestamps and expiry alone", () => {
+  const found: Record<string, number> = {}
+  for (const entry of readdirSync(root, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile() || !/\.[cm]?[jt]s$/.test(entry.name)) continue
+    const file = join(entry.parentPath, entry.name)
+    // Comments do not count.
+    const text = readFileSync(file, "utf8").replaceAll(/^\s*(?:\*|\/\/|\/\*).*$/gm, "")
+    const count = text.match(readings)?.length ?? 0
+    if (count > 0) found[relative(root, file)] = count
+  }
+  expect(found).toEqual(allowed)
+})
