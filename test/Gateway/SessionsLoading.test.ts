@@ -39,6 +39,7 @@ const make = Effect.gen(function* () {
     traceId: Effect.succeed("0".repeat(32)),
     platform: undefined as never,
     now: () => 0,
+    monotonic: () => 0,
     save: () => {},
     onFirstTurn: () => {},
     isClosing: () => false
