@@ -2,10 +2,11 @@
  * The command `causeway`.
  */
 import type { Teardown } from "@effect/platform/Runtime"
-import { Cause, Console, Effect, Exit, Layer, Option, RuntimeFlags, RuntimeFlagsPatch, Schema } from "effect"
+import { Cause, Console, Effect, Exit, Layer, Option, Runtime, RuntimeFlags, RuntimeFlagsPatch, Schema } from "effect"
 import * as Configuration from "./Configuration.ts"
 import * as Logging from "./Observability/Logging.ts"
 import * as FiberScheduler from "./Runtime/FiberScheduler.ts"
+import * as ProcessEnd from "./Runtime/ProcessEnd.ts"
 import * as Server from "./Server.ts"
 import * as Setting from "./Setting.ts"
 import { version } from "./Version.ts"
@@ -27,7 +28,8 @@ export const help = (): string =>
     "",
     usage,
     "",
-    "Without an option it serves until SIGTERM or SIGINT, then finishes what is in flight.",
+    "Without an option it serves until SIGTERM or SIGINT, then finishes what is in flight; a second signal ends it at",
+    "once.",
     "All configuration is by environment variables; an empty one counts as unset.",
     "",
     ...Setting.all().flatMap(({ name, description, allowed, default: shown }) => [
@@ -41,20 +43,30 @@ export const help = (): string =>
 const startFailed = ({ message }: { readonly message: string }) =>
   new CommandFailed({ message: `causeway cannot start. ${message}`, exitCode: 1 })
 
-/** What would end a Node process by default, and must not cut short a request or what the first signal began. */
-const outlive = Effect.sync(() => {
-  const ignore = () => undefined
-  // A second signal.
-  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, ignore)
-  // A reader of the log that went away.
-  for (const output of [process.stdout, process.stderr]) output.on("error", ignore)
+/** A reader of the log that went away must not end the process. */
+const outliveReaders = Effect.sync(() => {
+  for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined)
 })
+
+const endInTime = ({ devMode, shutdownTimeout }: Configuration.Configuration) =>
+  Effect.map(Effect.runtime<never>(), runtime => {
+    const second = Effect.logWarning("A second signal ends the process at once")
+    ProcessEnd.onSignals({
+      limit: shutdownTimeout,
+      isJson: !devMode,
+      onSecond: () => Runtime.runSync(runtime, second)
+    })
+  })
 
 const serve = Effect.gen(function* () {
   const configuration = yield* Effect.mapError(Configuration.load, startFailed)
   const logging = Logging.layer({ level: configuration.logLevel, format: configuration.devMode ? "pretty" : "json" })
-  yield* outlive
-  return yield* Layer.launch(Server.layer(configuration)).pipe(Effect.mapError(startFailed), Effect.provide(logging))
+  yield* outliveReaders
+  return yield* Effect.zipRight(endInTime(configuration), Layer.launch(Server.layer(configuration))).pipe(
+    Effect.mapError(startFailed),
+    Effect.ensuring(ProcessEnd.settled),
+    Effect.provide(logging)
+  )
 }).pipe(
   Effect.withConfigProvider(Configuration.environment),
   Effect.withScheduler(FiberScheduler.make()),
@@ -86,7 +98,10 @@ export const main = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFa
     })
   )
 
-/** Exit codes: 0 at the end of service, also by a signal; 1 for a failed start or a defect; 2 for wrong arguments. */
+/**
+ * Exit codes: 0 at the end of service, also by a signal; 1 for a failed start or a defect; 2 for wrong arguments. A
+ * process that does not end in time, or is told twice, kills itself by SIGKILL.
+ */
 export const teardown: Teardown = (exit, onExit) => {
   if (Exit.isSuccess(exit) || Cause.isInterruptedOnly(exit.cause)) return onExit(0)
   const error = Option.getOrUndefined(Cause.failureOption(exit.cause))

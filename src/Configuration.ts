@@ -12,6 +12,7 @@ import * as Limits from "./Kv/Limits.ts"
 import * as Exposure from "./Observability/Exposure.ts"
 import * as Logging from "./Observability/Logging.ts"
 import * as Tracer from "./Observability/Tracer.ts"
+import * as ProcessEnd from "./Runtime/ProcessEnd.ts"
 import * as Setting from "./Setting.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
 import * as StoreUrl from "./Storage/StoreUrl.ts"
@@ -85,7 +86,8 @@ const settings = Config.all({
   agentPlatform: AgentPlatform.config,
   inference: Inference.config,
   replication: Replication.config,
-  gateway: Gateway.config
+  gateway: Gateway.config,
+  shutdownTimeout: ProcessEnd.config
 })
 
 const checkedKeys = Config.all({ mode, keys: Auth.config }).pipe(

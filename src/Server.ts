@@ -3,7 +3,7 @@
  */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import { Console, Effect, Layer, Option, Redacted } from "effect"
+import { Console, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Api } from "./Api.ts"
 import * as Auth from "./Auth/Auth.ts"
 import { banner, baseUrl } from "./Banner.ts"
@@ -55,7 +55,11 @@ const httpClient = (configuration: Configuration) =>
     : FetchHttpClient.layer
 
 const services = (configuration: Configuration) => {
-  const { devMode, followLimits, gateway, keys, limits, metrics, replication, retention, store } = configuration
+  const { devMode, followLimits, keys, limits, metrics, replication, retention, store } = configuration
+  const gateway = {
+    ...configuration.gateway,
+    sessions: { ...configuration.gateway.sessions, stopping: Duration.times(configuration.shutdownTimeout, 0.3) }
+  }
   return Layer.mergeAll(FeedMetrics.layer, Housekeeping.layer(retention), Health.layer({ replication })).pipe(
     Layer.provideMerge(Layer.merge(ChangeFeed.layer, Gateway.layer(gateway, { devMode }))),
     // The store owns the directory that the sessions' events lie in too.
@@ -77,8 +81,13 @@ const services = (configuration: Configuration) => {
   )
 }
 
-const server = ({ address }: Configuration) =>
-  Layer.unwrapEffect(Effect.map(RequestMetrics.observer(Api), observe => NodeServer.layer({ ...address, observe })))
+/** Requests in flight have the most of the time that the end may take, sessions a part of it, the store the rest. */
+const server = ({ address, shutdownTimeout }: Configuration) =>
+  Layer.unwrapEffect(
+    Effect.map(RequestMetrics.observer(Api), observe =>
+      NodeServer.layer({ ...address, observe, gracePeriod: Duration.times(shutdownTimeout, 0.6) })
+    )
+  )
 
 /** A key as the banner may show it: one of the user's own is left to the shell. */
 const shownKey = ({ keys }: Configuration): string =>

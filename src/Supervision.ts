@@ -1,8 +1,8 @@
 /**
- * Background work that has to go on for as long as its scope: a failure or a defect is logged, and the work starts
- * again.
+ * Work that nobody awaits in person. What has to go on for as long as its scope is logged where it fails and starts
+ * again; what has to end with its scope ends within a limit.
  */
-import { Cause, Duration, Effect, Exit, type Scope } from "effect"
+import { Cause, Duration, Effect, Exit, type Option, type Scope } from "effect"
 
 /** The pause before a restart: it doubles with each failure in a row, up to `most`. */
 const pauses = { first: 100, most: 10_000 } as const
@@ -42,3 +42,12 @@ export const forkIn = <E, R>(
   work: Effect.Effect<unknown, E, R>,
   scope: Scope.Scope
 ): Effect.Effect<void, never, R> => Effect.asVoid(Effect.forkIn(Effect.interruptible(forever(name, work)), scope))
+
+/**
+ * Runs `work` for no longer than `limit`, also within a finalizer, where nothing could be interrupted otherwise. What
+ * it has not done by then is interrupted, and that is not waited for: it may be in a region that takes long.
+ */
+export const within = <A, E, R>(
+  limit: Duration.DurationInput,
+  work: Effect.Effect<A, E, R>
+): Effect.Effect<Option.Option<A>, E, R> => Effect.timeoutOption(Effect.interruptible(Effect.disconnect(work)), limit)

@@ -3,7 +3,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Duplex } from "node:stream"
-import { Context, Effect, FiberSet, Layer, Random, Schedule } from "effect"
+import { Context, Duration, Effect, FiberSet, Layer, Random, Schedule, Scope } from "effect"
 import { Draining } from "../Http/Draining.ts"
 import type { Listeners } from "../Http/Listeners.ts"
 import { pathOf } from "../Http/Routes.ts"
@@ -12,6 +12,7 @@ import { problemOf } from "../Kv/ChangeFeed/Handshake.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as GatewayMetrics from "../Observability/GatewayMetrics.ts"
 import { Tracer } from "../Observability/Tracer.ts"
+import * as Supervision from "../Supervision.ts"
 import { Authentication } from "./Authentication.ts"
 import { closeCodes } from "./Protocol/CloseCode.ts"
 import { Sessions } from "./Sessions.ts"
@@ -40,6 +41,12 @@ const turn = Effect.async<void>(resume => {
   return Effect.sync(() => clearImmediate(handle))
 })
 
+/** How long requests may take to end once they are interrupted. */
+const ending = Duration.seconds(1)
+
+/** Where the work for clients runs; what cannot be interrupted in time is left to its own end. */
+const work = Effect.acquireRelease(Scope.make(), (scope, exit) => Supervision.within(ending, Scope.close(scope, exit)))
+
 const make = (settings: Settings) =>
   Effect.gen(function* () {
     const sessions = yield* Sessions
@@ -47,7 +54,7 @@ const make = (settings: Settings) =>
     const tracer = yield* Tracer
     const draining = yield* Draining
     const clock = yield* Effect.clock
-    const run = yield* FiberSet.makeRuntime<never>()
+    const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), yield* work)
     const connections = new Set<Connection>()
     const handshake = new Handshake()
     let underway = 0

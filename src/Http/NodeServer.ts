@@ -4,6 +4,7 @@
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
 import * as Setting from "../Setting.ts"
+import * as Supervision from "../Supervision.ts"
 import { Draining } from "./Draining.ts"
 import type { Listeners, Upgradable } from "./Listeners.ts"
 import { Gate, type Observe, type Timing, timing } from "./NodeServerGate.ts"
@@ -86,8 +87,15 @@ const listen = (gate: Gate, { host, port }: Address): Effect.Effect<void, Listen
         resume(Effect.void)
       })
     }),
-    () => Effect.async<void>(resume => void gate.close(() => resume(Effect.void)))
+    () =>
+      Supervision.within(
+        cutting,
+        Effect.async<void>(resume => void gate.close(() => resume(Effect.void)))
+      )
   )
+
+/** How long connections that are cut may take to be gone. */
+const cutting = Duration.seconds(1)
 
 const closed = (gate: Gate): Effect.Effect<void> =>
   Effect.async(resume => {
@@ -105,14 +113,14 @@ const drain = (gate: Gate, draining: typeof Draining.Service, gracePeriod: Durat
       requests: gate.inFlight,
       connections: gate.connected
     })
-    const ended = yield* closed(gate).pipe(Effect.interruptible, Effect.timeoutOption(gracePeriod))
+    const ended = yield* Supervision.within(gracePeriod, closed(gate))
     if (ended._tag === "Some") return
     yield* Effect.annotateLogs(Effect.logWarning("Connections outlasted the grace period and are cut"), {
       requests: gate.inFlight,
       connections: gate.connected
     })
     gate.cut()
-    yield* closed(gate)
+    yield* Supervision.within(cutting, closed(gate))
   })
 
 /**

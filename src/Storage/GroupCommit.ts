@@ -1,6 +1,7 @@
 import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import * as Monotonic from "../Monotonic.ts"
+import * as Supervision from "../Supervision.ts"
 import { type Complete, GroupQueue, Waiting, type Weight } from "./GroupQueue.ts"
 import type { Outage } from "./Outage.ts"
 
@@ -50,6 +51,9 @@ export interface GroupCommit<A, B, E> {
 }
 
 const MiB = 1024 * 1024
+
+/** How long the writes that are there at the end of the scope have. */
+const closing = Duration.seconds(4)
 
 /**
  * A committer that gathers the writes of many callers into groups, so that they share one transaction and one flush.
@@ -160,7 +164,9 @@ export const make = <A, B, E = never>(
     yield* Effect.forkScoped(Effect.interruptible(watchdog))
     yield* Effect.addFinalizer(() => {
       queue.closing = true
-      return queue.until(() => queue.stuck || (queue.flight === undefined && queue.size === 0))
+      const isDone = queue.until(() => queue.stuck || (queue.flight === undefined && queue.size === 0))
+      // Many groups before a slow disk may each come back in time.
+      return Supervision.within(closing, isDone)
     })
 
     const unsafeSubmit: GroupCommit<A, B, E>["unsafeSubmit"] = (write, complete) => {

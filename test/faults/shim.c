@@ -5,6 +5,7 @@
  *   full   writes fail with ENOSPC
  *   flush  flushes fail with EIO, and what was written since the last flush is gone, as after an error that made the
  *          kernel drop dirty pages
+ *   hang   flushes and removals do not come back until the switch is gone
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -95,9 +96,15 @@ static int refuses(int descriptor, size_t length, off_t offset) {
   return 0;
 }
 
+/* Waits for as long as the disk is to hang. */
+static void hang(void) {
+  while (is_on("hang")) usleep(5000);
+}
+
 static int flush(int descriptor, int (*real)(int)) {
   char path[512];
   if (!is_ours(descriptor, path)) return real(descriptor);
+  hang();
   if (is_on("flush")) {
     settle(descriptor, path, 1);
     errno = EIO;
@@ -123,3 +130,9 @@ ssize_t pwrite64(int descriptor, const void *bytes, size_t length, off64_t offse
 int fsync(int descriptor) { return flush(descriptor, REAL(fsync)); }
 
 int fdatasync(int descriptor) { return flush(descriptor, REAL(fdatasync)); }
+
+int unlink(const char *path) {
+  const char *files = getenv("FAULT_FILES");
+  if (files != NULL && strncmp(path, files, strlen(files)) == 0) hang();
+  return REAL(unlink)(path);
+}

@@ -28,6 +28,10 @@ export interface Starting {
   readonly serving: Effect.Effect<string, NotServing>
   /** Waits for its end. */
   readonly ended: Effect.Effect<Ended>
+  /** What it has written to standard output so far. */
+  readonly log: () => string
+  /** Waits until a line of standard output fits; never where the process ends without. */
+  readonly says: (pattern: RegExp) => Effect.Effect<void>
   /** Sends a signal at once, to a process that may have ended. */
   readonly signal: (signal: NodeJS.Signals) => void
 }
@@ -68,11 +72,15 @@ const observe = (child: ChildProcess): Effect.Effect<Starting> =>
     const serving = yield* Deferred.make<string, NotServing>()
     const ended = yield* Deferred.make<Ended>()
     let stderr = ""
+    let log = ""
+    const listeners = new Set<() => void>()
     child.stderr?.setEncoding("utf8").on("data", (text: string) => {
       stderr += text
     })
     if (child.stdout !== null) {
       createInterface({ input: child.stdout }).on("line", line => {
+        log += `${line}\n`
+        for (const listener of [...listeners]) listener()
         const listening = Schema.decodeUnknownOption(Listening)(line)
         if (listening._tag === "None") return
         Deferred.unsafeDone(serving, Effect.succeed(`http://127.0.0.1:${listening.value.annotations.port}`))
@@ -85,6 +93,18 @@ const observe = (child: ChildProcess): Effect.Effect<Starting> =>
     return {
       serving: Deferred.await(serving),
       ended: Deferred.await(ended),
+      log: () => log,
+      says: pattern =>
+        Effect.async<void>(resume => {
+          const look = () => {
+            if (!pattern.test(log)) return
+            listeners.delete(look)
+            resume(Effect.void)
+          }
+          listeners.add(look)
+          look()
+          return Effect.sync(() => listeners.delete(look))
+        }),
       signal: signal => {
         child.kill(signal)
       }

@@ -1,13 +1,14 @@
 /**
  * All sessions of the gateway: found, watched over, and brought to their end with it.
  */
-import { Effect, Layer, Option, Scope } from "effect"
+import { Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
 import { Subscriptions } from "../../Health/Subscriptions.ts"
 import * as Limits from "../../Kv/Limits.ts"
 import { byteLength } from "../../Kv/Names.ts"
 import { Store } from "../../Kv/Store.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { Tracer } from "../../Observability/Tracer.ts"
+import * as Supervision from "../../Supervision.ts"
 import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
 import * as Session from "../Session.ts"
@@ -35,6 +36,14 @@ import * as Talk from "./Talk.ts"
 import * as Titles from "./Titles.ts"
 import * as Watch from "./Watch.ts"
 
+/** How long what goes on without a caller may take to end. */
+const ending = Duration.seconds(1)
+
+/** Where what goes on without a caller lives: it ends before what it rests on, or is left to the end of the process. */
+const aftermath = Effect.acquireRelease(Scope.make(), (scope, exit) =>
+  Supervision.within(ending, Scope.close(scope, exit))
+)
+
 const make = (settings: Settings) =>
   Effect.gen(function* () {
     const store = yield* Store
@@ -43,7 +52,6 @@ const make = (settings: Settings) =>
     const tracer = yield* Tracer
     const limits = yield* Limits.Limits
     const clock = yield* Effect.clock
-    const scope = yield* Effect.scope
     const records = yield* Records.make(store)
     const quota = Quota.make(store, settings.perTenant, () => Monotonic.unsafeMillis(clock))
     const onFirstTurn = yield* Titles.make(yield* Inference)
@@ -55,8 +63,7 @@ const make = (settings: Settings) =>
       settings,
       platform,
       events,
-      // What goes on without a caller ends before what it rests on.
-      scope: yield* Scope.fork(scope, { _tag: "Sequential" }),
+      scope: yield* aftermath,
       // A clock may know fractions, which records do not.
       now: () => Math.trunc(clock.unsafeCurrentTimeMillis()),
       monotonic: () => Monotonic.unsafeMillis(clock),
@@ -149,39 +156,44 @@ const make = (settings: Settings) =>
         })
       )
 
-    const remove = (caller: Caller, sessionId: string) =>
-      withSession(caller, sessionId, entity =>
-        Effect.gen(function* () {
-          entity.isGoing = true
-          yield* Lifecycle.stop(entity, "the session was deleted")
-          // Without its record nobody could ask what an unanswered creation has led to.
-          const { agentType, deployment, environment } = entity.record
-          const request = { agentType, environment, ...(deployment === undefined ? {} : { deployment }) }
-          yield* entity.journal.update(standing =>
-            Session.stay(
-              standing.debts.some(({ instanceId }) => instanceId === null) ? { ...standing, request } : standing
-            )
+    const removal = ({ tenant, actor }: Caller, entity: Entity) =>
+      Effect.gen(function* () {
+        yield* Lifecycle.stop(entity, "the session was deleted")
+        // Without its record nobody could ask what an unanswered creation has led to.
+        const { agentType, deployment, environment } = entity.record
+        const request = { agentType, environment, ...(deployment === undefined ? {} : { deployment }) }
+        yield* entity.journal.update(standing =>
+          Session.stay(
+            standing.debts.some(({ instanceId }) => instanceId === null) ? { ...standing, request } : standing
           )
-          yield* quota.deleting(caller.tenant, records.remove(caller.tenant, sessionId, caller.actor))
-          entity.isDeleted = true
-          entity.isDirty = false
-          secrets.forget(entity.key)
-          for (const subscriber of [...entity.subscribers]) subscriber.onDeleted()
-          // An instance that could not be given back is remembered until it is.
-          const { debts, lease } = entity.journal.standing()
-          if (lease === null && debts.length === 0) {
-            yield* events.remove(entity.key)
-            loaded.forget(entity)
-          }
-        }).pipe(
-          Effect.onError(() =>
-            Effect.sync(() => {
-              entity.isGoing = entity.isDeleted
-            })
-          ),
-          Effect.uninterruptible
         )
+        yield* quota.deleting(tenant, records.remove(tenant, entity.record.id, actor))
+        entity.isDeleted = true
+        entity.isDirty = false
+        secrets.forget(entity.key)
+        for (const subscriber of [...entity.subscribers]) subscriber.onDeleted()
+        // An instance that could not be given back is remembered until it is.
+        const { debts, lease } = entity.journal.standing()
+        if (lease === null && debts.length === 0) {
+          yield* events.remove(entity.key)
+          loaded.forget(entity)
+        }
+      }).pipe(
+        Effect.onError(() =>
+          Effect.sync(() => {
+            entity.isGoing = entity.isDeleted
+          })
+        ),
+        Effect.uninterruptible
       )
+
+    /** What has begun goes on whoever leaves; a caller who cannot leave would hold up the end of the gateway. */
+    const remove = (caller: Caller, sessionId: string) =>
+      Effect.flatMap(loaded.get(caller.tenant, sessionId), entity => {
+        // From now on, not from when the fiber has its turn: whoever starts the session meanwhile comes too late.
+        entity.isGoing = true
+        return Effect.flatMap(Effect.forkIn(entity.use(removal(caller, entity)), shared.scope), Fiber.join)
+      })
 
     const subscribe = (caller: Caller, sessionId: string, subscriber: Subscriber) =>
       withSession(caller, sessionId, entity =>

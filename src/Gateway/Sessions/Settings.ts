@@ -11,13 +11,16 @@ export interface Settings {
   readonly perTenant: number
   /** Sessions in memory, over all tenants: those that are active or looked at. One more is refused for the moment. */
   readonly inMemory: number
+  /** How long all instances together may take to stop when the gateway ends. */
+  readonly stopping: Duration.Duration
 }
 
 export const defaults: Settings = {
   idleTimeout: Duration.minutes(30),
   activationTimeout: Duration.minutes(1),
   perTenant: 10_000,
-  inMemory: 10_000
+  inMemory: 10_000,
+  stopping: Duration.millis(4500)
 }
 
 const duration = (name: string, description: string, shown: string, otherwise: Duration.Duration) =>
@@ -48,7 +51,8 @@ export const config: Config.Config<Settings> = Config.all({
     default: defaults.inMemory,
     min: 1,
     max: 1_000_000
-  })
+  }),
+  stopping: Config.succeed(defaults.stopping)
 })
 
 /** Messages that wait in one session for their turn to begin and end. */
@@ -56,9 +60,6 @@ export const openTurns = 32
 
 /** How long a session may be out of reach before its turns are given up. */
 export const longestReconnection = Duration.minutes(10)
-
-/** How long all instances together may take to stop when the gateway ends. */
-export const shutdownLimit = Duration.seconds(5)
 
 /** How often sessions are looked at: for idleness, for instances to give back, for records to write again. */
 export const sweepInterval = Duration.seconds(5)

@@ -3,19 +3,23 @@
  * them when the gateway ends.
  */
 import { Duration, Effect, Schedule, type Scope } from "effect"
+import * as Supervision from "../../Supervision.ts"
 import type { Unfinished } from "../SessionEvents.ts"
 import type { Entity, Shared } from "./Entity.ts"
 import { pause, payNow } from "./GiveBack.ts"
 import * as Lifecycle from "./Lifecycle.ts"
 import type { Loaded } from "./Loading.ts"
 import type { Records } from "./Records.ts"
-import { rest, shutdownLimit, sweepInterval } from "./Settings.ts"
+import { rest, sweepInterval } from "./Settings.ts"
 
 /** Sessions that are recovered at once after a restart. */
 const recoveries = 8
 
 /** Waits between two looks at what the last run has left, as long as the store is away. */
 const recoveryPauses = Schedule.spaced("5 seconds")
+
+/** How long the last records may take to be written; a commit that does not come back is given up before. */
+const saving = Duration.seconds(2)
 
 /** Whether anything of a session may live at the platform. */
 const owes = (entity: Entity): boolean => {
@@ -98,16 +102,11 @@ export const start = (
       if (entities.length > 0) {
         yield* Effect.logInfo("Stopping sessions").pipe(Effect.annotateLogs({ sessions: entities.length }))
       }
+      const { stopping } = shared.settings
       const end = (entity: Entity) =>
-        Effect.zipRight(
-          Effect.ignore(Lifecycle.stop(entity, "the gateway is shutting down")),
-          payNow(entity, shutdownLimit)
-        )
-      yield* Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }).pipe(
-        Effect.interruptible,
-        Effect.timeoutOption(shutdownLimit)
-      )
-      yield* records.flush
+        Effect.zipRight(Effect.ignore(Lifecycle.stop(entity, "the gateway is shutting down")), payNow(entity, stopping))
+      yield* Supervision.within(stopping, Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }))
+      yield* Supervision.within(saving, records.flush)
     })
 
     yield* Effect.addFinalizer(() => shutDown)

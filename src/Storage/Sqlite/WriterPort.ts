@@ -1,6 +1,8 @@
 import { Worker } from "node:worker_threads"
 import { Deferred, Duration, Effect, Schedule, type Scope } from "effect"
 import * as Monotonic from "../../Monotonic.ts"
+import * as Threads from "../../Runtime/Threads.ts"
+import * as Supervision from "../../Supervision.ts"
 import type { Away, Close, Reply, Request } from "./Messages.ts"
 import { type PackedReply, packRequest, unpackReply } from "./Packing.ts"
 import { Writer } from "./Writer.ts"
@@ -190,6 +192,7 @@ export const thread = <Req extends Asked, Rep, Packed>(
         return resume(Effect.fail(absence))
       }
       let reason = "it ended"
+      Threads.track(worker, "writing thread")
       worker.on("message", (posted: { readonly kind: string; readonly reply: Packed }) => {
         const reply = unpack(posted.reply)
         onReply(reply)
@@ -240,8 +243,11 @@ export const thread = <Req extends Asked, Rep, Packed>(
         isClosing = true
         // A thread that hangs in the kernel can neither answer nor end; the process's own end takes it along.
         const closed = Effect.async<void>(resume => post({ kind: "close" }, () => resume(Effect.void)))
-        yield* Effect.timeoutOption(Effect.interruptible(closed), "5 seconds")
-        yield* Effect.timeoutOption(Effect.interruptible(Effect.promise(async () => current?.terminate())), "2 seconds")
+        yield* Supervision.within("3 seconds", closed)
+        yield* Supervision.within(
+          "1 second",
+          Effect.promise(async () => current?.terminate())
+        )
       })
     )
     return withSend<Req, Rep>(post)

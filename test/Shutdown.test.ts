@@ -1,0 +1,259 @@
+import * as Http from "node:http"
+import * as Net from "node:net"
+import { assert, layer } from "@effect/vitest"
+import { Effect, Exit, type Scope } from "effect"
+import { WebSocket } from "ws"
+import * as Simulator from "../src/Simulator/Simulator.ts"
+import * as Disk from "./faults/Disk.ts"
+import * as Gateway from "./Gateway/survival/Client.ts"
+import { secret, token } from "./Gateway/survival/Token.ts"
+import { Witness } from "./Gateway/survival/Witness.ts"
+import * as Client from "./process/Client.ts"
+import * as Environment from "./process/Environment.ts"
+import * as Service from "./process/Service.ts"
+
+/** Clients are sent away over two seconds. */
+const limit = { SHUTDOWN_TIMEOUT: "6 seconds" }
+
+/** Short, so that the cases in which the limit is reached are quick. */
+const shortLimit = { SHUTDOWN_TIMEOUT: "2 seconds" }
+
+/** Waits for the end of a process that was told to end. The time is there for a failure to show, no more. */
+const endOf = (service: Service.Starting) =>
+  service.ended.pipe(
+    Effect.timeoutFail({
+      duration: "20 seconds",
+      onTimeout: () => new Error(`The service does not end. It said: ${service.log()}`)
+    }),
+    Effect.orDie
+  )
+
+const terminate = (service: Service.Starting) =>
+  Effect.zipRight(
+    Effect.sync(() => service.signal("SIGTERM")),
+    endOf(service)
+  )
+
+const peacefully = { code: 0, signal: null, stderr: "" }
+const killed = { code: null, signal: "SIGKILL" as const, stderr: "" }
+
+/** A server that takes requests and never answers them. */
+const silentServer: Effect.Effect<string, never, Scope.Scope> = Effect.map(
+  Effect.acquireRelease(
+    Effect.async<{ readonly server: Net.Server; readonly sockets: Set<Net.Socket> }>(resume => {
+      const sockets = new Set<Net.Socket>()
+      const server = Net.createServer(socket => {
+        sockets.add(socket)
+        socket.on("error", () => {})
+        socket.resume()
+      }).listen(0, "127.0.0.1", () => resume(Effect.succeed({ server, sockets })))
+    }),
+    ({ server, sockets }) =>
+      Effect.sync(() => {
+        server.close()
+        for (const socket of sockets) socket.destroy()
+      })
+  ),
+  ({ server }) => `http://127.0.0.1:${(server.address() as Net.AddressInfo).port}`
+)
+
+/** A connection that has sent some bytes, and neither reads nor ends by itself. */
+const deaf = (url: string, text: string, halfCloses = false): Effect.Effect<Net.Socket, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.async<Net.Socket>(resume => {
+      const socket = Net.connect({ port: Number(new URL(url).port), host: "127.0.0.1", allowHalfOpen: true }, () => {
+        socket.pause()
+        const done = () => resume(Effect.succeed(socket))
+        if (halfCloses) socket.end(text, done)
+        else socket.write(text, done)
+      })
+      socket.on("error", () => {})
+    }),
+    socket => Effect.sync(() => socket.destroy())
+  )
+
+const authorization = `authorization: Bearer ${Service.key}`
+
+const status = (url: string) =>
+  Effect.async<number>(resume => {
+    Http.get(url, { agent: false }, response => {
+      response.resume()
+      resume(Effect.succeed(response.statusCode ?? 0))
+    }).once("error", error => resume(Effect.die(error)))
+  })
+
+/** A gateway with a simulated platform and a session that runs there. */
+const withSession = Effect.gen(function* () {
+  const simulator = yield* Simulator.make({ seed: "shutdown" })
+  const directory = yield* Environment.temporaryDirectory
+  const service = yield* Service.start({
+    directory,
+    env: { ...limit, AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret }
+  })
+  const client = yield* Gateway.connect(`${service.url.replace("http", "ws")}/ws`, yield* token("acme"), new Witness())
+  const { session } = yield* client.get("session_created", id => ({ type: "create_session", id, agentType: "echo" }))
+  return { client, directory, service, session, simulator }
+})
+
+/** Each case waits for a process more than it works. */
+const together = { concurrent: true, timeout: 60_000 }
+
+layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the service", it => {
+  it.scoped(
+    "whose platform does not stop instances, in peace",
+    () =>
+      Effect.gen(function* () {
+        const { client, service, session, simulator } = yield* withSession
+        yield* client.get("session", id => ({ type: "start_session", id, sessionId: session.id }))
+        yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
+        assert.deepStrictEqual(yield* terminate(service), peacefully)
+      }),
+    together
+  )
+
+  it.scoped(
+    "whose client deletes a session that the platform does not stop, in peace",
+    () =>
+      Effect.gen(function* () {
+        const { client, service, session, simulator } = yield* withSession
+        yield* client.get("session", id => ({ type: "start_session", id, sessionId: session.id }))
+        yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
+        yield* Effect.fork(client.get("session_deleted", id => ({ type: "delete_session", id, sessionId: session.id })))
+        yield* simulator.awaitState(({ requests }) => requests.stop > 0)
+        assert.deepStrictEqual(yield* terminate(service), peacefully)
+      }),
+    together
+  )
+
+  it.scoped(
+    "whose platform does not answer a creation, in peace",
+    () =>
+      Effect.gen(function* () {
+        const { client, service, session, simulator } = yield* withSession
+        yield* simulator.inject({ operation: "*", fault: { kind: "hang" } })
+        yield* Effect.fork(client.get("session", id => ({ type: "start_session", id, sessionId: session.id })))
+        yield* simulator.awaitState(({ requests }) => requests.create > 0)
+        assert.deepStrictEqual(yield* terminate(service), peacefully)
+      }),
+    together
+  )
+
+  it.scoped(
+    "whose clients read nothing, half-close, or never send their body, in peace",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const service = yield* Service.start({ directory, env: limit })
+        const client = yield* Client.make(service.url)
+        yield* Effect.forEach([1, 2, 3, 4], n => client.put("n", `k${n}`, { value: "x".repeat(1_000_000) }))
+        const many = `GET /api/v1/changes?after=0 HTTP/1.1\r\nhost: x\r\n${authorization}\r\n\r\n`.repeat(20)
+        yield* deaf(service.url, many)
+        yield* deaf(service.url, many, true)
+        yield* deaf(
+          service.url,
+          `GET /api/v1/changes/stream HTTP/1.1\r\nhost: x\r\n${authorization}\r\nlast-event-id: 0\r\n\r\n`
+        )
+        yield* deaf(
+          service.url,
+          `PUT /api/v1/kv/n/k HTTP/1.1\r\nhost: x\r\n${authorization}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"value":`
+        )
+        const follower = yield* Effect.acquireRelease(
+          Effect.sync(
+            () =>
+              new WebSocket(`${service.url.replace("http", "ws")}/api/v1/changes/ws?after=0`, {
+                headers: { authorization: `Bearer ${Service.key}` }
+              })
+          ),
+          socket => Effect.sync(() => socket.terminate())
+        )
+        follower.on("error", () => {})
+        follower.on("open", () => follower.pause())
+        assert.strictEqual(yield* status(`${service.url}/health`), 200)
+        assert.deepStrictEqual(yield* terminate(service), peacefully)
+      }),
+    together
+  )
+
+  it.scoped(
+    "whose collector of traces takes requests and does not answer, in peace",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const collector = yield* silentServer
+        const service = yield* Service.start({ directory, env: { ...limit, OTEL_EXPORTER_OTLP_ENDPOINT: collector } })
+        yield* (yield* Client.make(service.url)).put("n", "k", { value: 1 })
+        assert.deepStrictEqual(yield* terminate(service), peacefully)
+      }),
+    together
+  )
+
+  it.scoped(
+    "at once when it is told twice, whatever it waits for",
+    () =>
+      Effect.gen(function* () {
+        const { client, directory, service, session, simulator } = yield* withSession
+        yield* client.get("session", id => ({ type: "start_session", id, sessionId: session.id }))
+        yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
+        service.signal("SIGTERM")
+        yield* service.says(/"Stopping sessions"/)
+        // A terminal and what runs in it may both pass on the same interrupt; those count as one.
+        const again = yield* Effect.fork(
+          Effect.forever(
+            Effect.delay(
+              Effect.sync(() => service.signal("SIGINT")),
+              "50 millis"
+            )
+          )
+        )
+        assert.deepStrictEqual(yield* endOf(service), killed)
+        assert.match(service.log(), /"level":"WARN","message":"A second signal ends the process at once"/)
+        again.unsafeInterruptAsFork(again.id())
+        yield* simulator.clear
+        yield* Effect.scoped(Service.start({ directory }))
+      }),
+    together
+  )
+
+  /** Whatever was acknowledged before a fault is there after a restart without it. */
+  const assertKept = (directory: string) =>
+    Effect.gen(function* () {
+      const service = yield* Service.start({ directory })
+      const client = yield* Client.make(service.url)
+      assert.strictEqual((yield* client.get("n", "acknowledged")).value, "kept")
+    })
+
+  it.scoped.runIf(Disk.isPossible)(
+    "whose disk hangs in a flush, by force, and keeps what it has acknowledged",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const disk = yield* Disk.make(directory)
+        const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
+        const client = yield* Client.make(service.url)
+        yield* client.put("n", "acknowledged", { value: "kept" })
+        yield* disk.fail("hang")
+        const refused = yield* Effect.exit(client.put("n", "unknown", { value: "lost or not" }))
+        assert.isTrue(Exit.isFailure(refused))
+        assert.deepStrictEqual(yield* terminate(service), killed)
+        assert.match(service.log(), /"level":"ERROR","message":"The service has not ended within 2s and is killed/)
+        yield* assertKept(directory)
+      }),
+    together
+  )
+
+  it.scoped.runIf(Disk.isPossible)(
+    "whose disk hangs as the lock is given up on the main thread, by force, and keeps what it has acknowledged",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const disk = yield* Disk.make(directory, "kv.lock")
+        const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
+        yield* (yield* Client.make(service.url)).put("n", "acknowledged", { value: "kept" })
+        yield* disk.fail("hang")
+        assert.deepStrictEqual(yield* terminate(service), killed)
+        assert.match(service.log(), /"level":"ERROR","message":"The service has not ended within 2s and is killed/)
+        yield* assertKept(directory)
+      }),
+    together
+  )
+})
