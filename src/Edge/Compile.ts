@@ -28,9 +28,7 @@ export interface Parts {
 export interface Endpoint<R> {
   /** `<group>.<endpoint>`, which names its span. */
   readonly name: string
-  /** The route template. */
-  readonly route: string
-  /** The route template as metrics show it. */
+  /** The route template as metrics and spans show it. */
   readonly label: string
   readonly access: "open" | "read" | "write"
   readonly takesBody: boolean
@@ -128,7 +126,6 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
         throw new Error(`The endpoint ${name} wants a middleware unknown to the edge: ${stranger}`)
       const compiled: Endpoint<Needs> = {
         name,
-        route: endpoint.path,
         label: label(endpoint.path),
         access: before.has(WriteAccess.key) ? "write" : before.has(ReadAccess.key) ? "read" : "open",
         isSocket: successes.has(101),

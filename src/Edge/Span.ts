@@ -16,7 +16,7 @@ const answered = <R>(handler: Effect.Effect<Reply, ApiError, R>): Effect.Effect<
 /** Puts a request's handler into a span of its own, under the client's where its `traceparent` names one. */
 export const inServerSpan = <R>(
   handler: Effect.Effect<Reply, ApiError, R>,
-  endpoint: { readonly name: string; readonly route: string },
+  endpoint: { readonly name: string; readonly label: string },
   request: IncomingMessage,
   id: string
 ): Effect.Effect<Reply, ApiError, R> =>
@@ -28,7 +28,7 @@ export const inServerSpan = <R>(
       captureStackTrace: false,
       attributes: {
         "http.request.method": request.method,
-        "http.route": endpoint.route,
+        "http.route": endpoint.label,
         "http.request.id": id,
         "url.path": request.url?.split("?", 1)[0],
         ...(request.headers["user-agent"] === undefined

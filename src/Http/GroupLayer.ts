@@ -4,10 +4,11 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Effect, type Layer, type Scope } from "effect"
+import { Context, Effect, type Layer, Option, type Scope, Tracer } from "effect"
 import { authorizationOfPlatform } from "./Authorization.ts"
 import type { AnyEndpoints, Incoming, Requirements } from "./Endpoints.ts"
 import { respond } from "./Reply.ts"
+import * as Route from "./Route.ts"
 import { pathOf } from "./Routes.ts"
 import { upgradeOf } from "./Upgrade.ts"
 
@@ -31,6 +32,14 @@ const cutOff = (request: HttpServerRequest.HttpServerRequest): Effect.Effect<voi
   Effect.sync(() => {
     NodeHttpServerRequest.toServerResponse(request).destroy()
   })
+
+/** The platform notes a request's route on its span with parameters as in `:key`, where everything else has `{key}`. */
+const spellRoute: Effect.Effect<void> = Effect.map(Effect.context<never>(), context => {
+  const span = Option.getOrUndefined(Context.getOption(context, Tracer.ParentSpan))
+  if (span?._tag !== "Span") return
+  const route = span.attributes.get("http.route")
+  if (typeof route === "string") span.attribute("http.route", Route.label(route))
+})
 
 /** The builder of a group of which nothing is known: its handlers were checked against it when they were written. */
 interface Builder<R> {
@@ -77,8 +86,11 @@ export const make = <
         built.handle(
           endpoint,
           ({ request, ...decoded }) =>
-            respond(handler({ ...decoded, incoming: incomingOf(request) } as never), cutOff(request)).pipe(
-              Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
+            Effect.zipRight(
+              spellRoute,
+              respond(handler({ ...decoded, incoming: incomingOf(request) } as never), cutOff(request)).pipe(
+                Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
+              )
             ) as Effect.Effect<HttpServerResponse.HttpServerResponse, never, Needs>
         ),
       builder

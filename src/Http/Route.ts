@@ -6,7 +6,7 @@ interface Routed extends IncomingMessage {
   [route]?: string
 }
 
-/** A route template as labels show it: parameters as in `{key}`. */
+/** A route template as metrics and spans show it: parameters as in `{key}`, which is how the api's document has them. */
 export const label = (template: string): string =>
   template
     .split("/")
