@@ -103,10 +103,10 @@ const make = (settings: Settings) =>
         connections.add(
           new Connection(socket, identity, shared, closed => {
             connections.delete(closed)
-            GatewayMetrics.connections.unsafeUpdate(connections.size, [])
+            GatewayMetrics.connectionClosed()
           })
         )
-        GatewayMetrics.connections.unsafeUpdate(connections.size, [])
+        GatewayMetrics.connectionOpened()
         yield* Effect.annotateLogs(Effect.logDebug("A client has connected"), { tenant: identity.tenant })
         if (draining.hasBegun()) closeAll()
       }).pipe(

@@ -2,15 +2,26 @@
  * What the gateway counts: WebSocket connections, messages by type, and turns. Each is there from the start, with 0.
  */
 import { Metric } from "effect"
+import { Answer } from "../Gateway/Protocol/Answer.ts"
+import { eventTypes } from "../Gateway/Protocol/Event.ts"
+import { requestTypes } from "../Gateway/Protocol/Request.ts"
 import * as LabelValues from "./LabelValues.ts"
 
 const total = (name: string, description: string): Metric.Metric.Counter<number> =>
   Metric.counter(name, { description, incremental: true })
 
-/** Clients' WebSocket connections that are open. */
-export const connections = Metric.gauge("ws_connections_active", { description: "Current WebSocket connections." })
+const connections = Metric.gauge("ws_connections_active", { description: "Current WebSocket connections." })
 
-/** Messages from clients. What cannot be understood has no type of its own: count it as `invalid`. */
+/** Counts a WebSocket that was opened, a gateway client's or a follower's of the change log. */
+export const connectionOpened = (): void => connections.unsafeModify(1, [])
+
+/** Counts one of them off. */
+export const connectionClosed = (): void => connections.unsafeModify(-1, [])
+
+/** The type of a message that cannot be understood. */
+export const invalid = "invalid"
+
+/** Messages from clients; what cannot be understood counts as {@link invalid}. */
 export const received = LabelValues.counter("ws_messages_received_total", {
   label: "type",
   description: "Inbound messages, by type."
@@ -41,5 +52,7 @@ export const turnsErrored = total("turns_errored_total", "Turns that errored.")
 /** Makes them all known. */
 export const register = (): void => {
   for (const metric of [connections, turnsStarted, turnsCompleted, turnsErrored]) metric.register()
-  for (const counter of [received, sent, dropped]) counter.register()
+  received.register([...requestTypes, invalid])
+  sent.register([...Answer.members.map(({ fields }) => fields.type.literals[0]), ...eventTypes])
+  dropped.register()
 }

@@ -29,8 +29,8 @@ export class LabelValues {
 export interface LabelledCounter {
   /** Counts one more. */
   readonly increment: (value: string) => void
-  /** Makes the counter known before anything was counted, with 0 for `other`. */
-  readonly register: () => void
+  /** Makes the counter known before anything was counted, with 0 for `other` and for the values that are known. */
+  readonly register: (values?: ReadonlyArray<string>) => void
 }
 
 /** Counts by the values of a label, of which at most `most` have a series of their own. */
@@ -51,6 +51,8 @@ export const counter = (
   }
   return {
     increment: value => seriesOf(value).unsafeUpdate(1, []),
-    register: () => seriesOf(other).register()
+    register: (values = []) => {
+      for (const value of [...values, other]) seriesOf(value).register()
+    }
   }
 }

@@ -25,7 +25,19 @@ export const inference = durations(
   "Requests to the inference proxy, in milliseconds; a stream's lasts until its end"
 )
 
-/** A series of each that is there before any request: that of the call made first. */
+/** Connections to agent instances that were made again after a drop. */
+export const reconnects = Metric.counter("agent_platform_reconnects_total", {
+  description: "Connections to agent instances that were re-established",
+  incremental: true
+})
+
+/** Frames of the agent platform that could not be read. */
+export const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
+  description: "Frames from agent instances that are no events",
+  incremental: true
+})
+
+/** A series of each that is there whether an upstream is configured or not: that of the call made first. */
 export const register = (): void => {
   for (const [histogram, operation] of [
     [agentPlatform, "create"],
@@ -33,4 +45,5 @@ export const register = (): void => {
   ] as const) {
     histogram.pipe(Metric.tagged("operation", operation), Metric.tagged("outcome", "ok")).register()
   }
+  for (const counter of [reconnects, rejectedFrames]) counter.register()
 }

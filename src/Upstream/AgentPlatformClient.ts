@@ -53,7 +53,9 @@ const connect: Resilience.Policy = {
   totalLimit: "30 seconds"
 }
 
-const fileCall = (operation: string): Resilience.Policy => ({
+const fileOperations = ["list_files", "read_file", "file_history", "file_at_iteration"] as const
+
+const fileCall = (operation: (typeof fileOperations)[number]): Resilience.Policy => ({
   operation,
   repeatable: true,
   tryLimit: "15 seconds",
@@ -133,11 +135,16 @@ const make = (
 ): Effect.Effect<Service, never, Scope.Scope> =>
   Effect.gen(function* () {
     const exchange = Exchange.make(client, { service: "agent platform", baseUrl, apiKey })
-    const resilience = yield* Resilience.make({ upstream: "agent_platform", durations: UpstreamMetrics.agentPlatform })
+    const resilience = yield* Resilience.make({
+      upstream: "agent_platform",
+      durations: UpstreamMetrics.agentPlatform,
+      operations: [create.operation, connect.operation, ...fileOperations]
+    })
     // That a platform does not take instances back is no reason to keep users from those that work.
     const cleanup = yield* Resilience.make({
       upstream: "agent_platform_cleanup",
-      durations: UpstreamMetrics.agentPlatform
+      durations: UpstreamMetrics.agentPlatform,
+      operations: [create.operation, stop.operation]
     })
     const probe = yield* HealthProbe.make(exchange)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
@@ -154,7 +161,7 @@ const make = (
       Effect.mapError(resilience.call(policy, exchange.json(policy.operation, request, schema, maxBytes)), toError)
 
     const askForFile = <A, I>(
-      operation: string,
+      operation: (typeof fileOperations)[number],
       instanceId: string,
       path: Either.Either<string, FilePath.InvalidFileRequest>,
       schema: Schema.Schema<A, I>,

@@ -48,6 +48,14 @@ export const transitionCounter = Metric.counter("circuit_breaker_transitions_tot
   incremental: true
 })
 
+/** The transitions that there are. */
+const possible = [
+  ["closed", "open"],
+  ["open", "half_open"],
+  ["half_open", "closed"],
+  ["half_open", "open"]
+] as const
+
 const figures = { closed: 0, half_open: 1, open: 2 } as const
 
 /** A closed breaker for an upstream, named as in metrics and logs. */
@@ -60,6 +68,7 @@ export const make = (
     const gauge = Metric.tagged(stateGauge, "upstream", upstream)
     const transitions = Metric.tagged(transitionCounter, "upstream", upstream)
     yield* Metric.set(gauge, figures.closed)
+    for (const [from, to] of possible) Metric.tagged(Metric.tagged(transitions, "from", from), "to", to).register()
 
     const report = (from: CircuitBreaker.State, to: CircuitBreaker.State) =>
       Effect.zipRight(

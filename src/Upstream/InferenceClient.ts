@@ -32,7 +32,11 @@ const make = (
 ): Effect.Effect<Service, never, Scope.Scope> =>
   Effect.gen(function* () {
     const exchange = Exchange.make(client, { service: "inference proxy", baseUrl, apiKey: Option.some(apiKey) })
-    const resilience = yield* Resilience.make({ upstream: "inference", durations: UpstreamMetrics.inference })
+    const resilience = yield* Resilience.make({
+      upstream: "inference",
+      durations: UpstreamMetrics.inference,
+      operations: [policy.operation]
+    })
     const probe = yield* HealthProbe.make(exchange)
 
     const open = ({ prompt, maxTokens, model }: Inference.Prompt) =>

@@ -16,6 +16,7 @@ import {
   Stream
 } from "effect"
 import * as Monotonic from "../Monotonic.ts"
+import * as UpstreamMetrics from "../Observability/UpstreamMetrics.ts"
 import { Handover, type Taken } from "./Handover.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
@@ -66,16 +67,6 @@ const stable = Duration.seconds(10)
 
 /** How long a frame waits for its turn and for a connection. */
 const sendLimit = Duration.seconds(10)
-
-const reconnects = Metric.counter("agent_platform_reconnects_total", {
-  description: "Connections to agent instances that were re-established",
-  incremental: true
-})
-
-const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
-  description: "Frames from agent instances that are no events",
-  incremental: true
-})
 
 const operation = "connect"
 
@@ -158,7 +149,7 @@ export const make = (
     let warned = false
     const onRejected = (problem: string) =>
       Effect.gen(function* () {
-        yield* Metric.increment(rejectedFrames)
+        yield* Metric.increment(UpstreamMetrics.rejectedFrames)
         if (warned) return
         warned = true
         yield* Effect.logWarning(
@@ -246,7 +237,7 @@ export const make = (
           Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no sign of life" })
         )
         current = yield* redial
-        yield* Metric.increment(reconnects)
+        yield* Metric.increment(UpstreamMetrics.reconnects)
         yield* become("connected")
         yield* Effect.logInfo("Connected to an agent instance again").pipe(Effect.annotateLogs({ instanceId }))
       }

@@ -12,7 +12,7 @@ import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as ResilientStream from "./ResilientStream.ts"
 import * as RetryBudget from "./RetryBudget.ts"
 import * as RetryPolicy from "./RetryPolicy.ts"
-import { type Outcome, outcomeOf, UpstreamFailure, verdictOf } from "./UpstreamFailure.ts"
+import { measuredOutcomes, type Outcome, outcomeOf, UpstreamFailure, verdictOf } from "./UpstreamFailure.ts"
 
 export { durations } from "../Observability/UpstreamMetrics.ts"
 
@@ -61,6 +61,8 @@ export interface Options {
   readonly upstream: string
   /** Histogram of single requests in milliseconds; gets the labels `operation` and `outcome`. */
   readonly durations: Metric.Metric.Histogram<number>
+  /** The calls that there are: their series are there from the start, with 0. */
+  readonly operations?: ReadonlyArray<string>
   readonly breaker?: CircuitBreaker.Settings
   readonly budget?: RetryBudget.Settings
 }
@@ -83,6 +85,12 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
     const budget = RetryBudget.make(options.budget ?? RetryBudget.defaults)
     const retried = Metric.tagged(retryCounter, "upstream", upstream)
     const rejected = Metric.tagged(rejectedCounter, "upstream", upstream)
+
+    for (const operation of options.operations ?? []) {
+      for (const counter of [retried, rejected]) Metric.tagged(counter, "operation", operation).register()
+      const timed = Metric.tagged(options.durations, "operation", operation)
+      for (const outcome of measuredOutcomes) Metric.tagged(timed, "outcome", outcome).register()
+    }
 
     const measure = (operation: string, start: number, outcome: Outcome) =>
       Effect.flatMap(Monotonic.millis, now => {

@@ -64,6 +64,16 @@ export const verdictOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): Verdict =>
 /** How a try ended, as metrics are labelled: a bounded set of words. */
 export type Outcome = "ok" | "client_error" | "server_error" | "interrupted" | "defect" | (typeof Reason)["Type"]
 
+/** The ends that a request can have which was made at all. */
+export const measuredOutcomes: ReadonlyArray<Outcome> = [
+  "ok",
+  "client_error",
+  "server_error",
+  "interrupted",
+  "defect",
+  ...Reason.literals.filter(reason => reason !== "status" && reason !== "circuit_open")
+]
+
 /** The label of a try's end. */
 export const outcomeOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): Outcome => {
   if (Exit.isSuccess(exit)) return "ok"

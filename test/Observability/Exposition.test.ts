@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Option, Schema } from "effect"
+import { requestTypes } from "../../src/Gateway/Protocol/Request.ts"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import { keys } from "../Harness.ts"
 import { temporaryDirectory } from "../ServerProcess.ts"
@@ -131,7 +132,25 @@ describe("the metrics of a service at work", () => {
         "turns_started_total 0",
         "turns_completed_total 0",
         "turns_errored_total 0",
+        ...requestTypes.map(type => `ws_messages_received_total{type="${type}"} 0`),
+        'ws_messages_received_total{type="invalid"} 0',
+        ...["pong", "error", "subscribed", "file_content", "text_delta", "turn_completed", "usage_context"].map(
+          type => `ws_messages_sent_total{type="${type}"} 0`
+        ),
+        'platform_events_dropped_total{type="other"} 0',
+        "agent_platform_reconnects_total 0",
+        "agent_platform_frames_rejected_total 0",
         'agent_platform_request_duration_ms_count{operation="create",outcome="ok"} 0',
+        ...["create", "connect", "stop", "list_files", "read_file", "file_history", "file_at_iteration"].flatMap(
+          operation =>
+            ["ok", "client_error", "server_error", "timeout", "interrupted"].map(
+              outcome => `agent_platform_request_duration_ms_count{operation="${operation}",outcome="${outcome}"} 0`
+            )
+        ),
+        'circuit_breaker_state{upstream="agent_platform_cleanup"} 0',
+        'circuit_breaker_rejected_total{operation="read_file",upstream="agent_platform"} 0',
+        'circuit_breaker_transitions_total{from="half_open",to="closed",upstream="agent_platform"} 0',
+        'upstream_retries_total{operation="file_history",upstream="agent_platform"} 0',
         'inference_request_duration_ms_count{operation="generate_stream",outcome="ok"} 0'
       ]) {
         assert.include(text, `\n${line}\n`)

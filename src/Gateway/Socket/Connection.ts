@@ -152,7 +152,7 @@ export class Connection {
       taken.taken || text.length <= smallFrame
         ? decodeRequest(text)
         : Either.left(new ProtocolError({ code: "rate_limited", message: "" }))
-    GatewayMetrics.received.increment(Either.isRight(decoded) ? decoded.right.type : "invalid")
+    GatewayMetrics.received.increment(Either.isRight(decoded) ? decoded.right.type : GatewayMetrics.invalid)
     if (!taken.taken) {
       const message = `More than ${messagesPerSecond} messages in a second`
       return this.fail(Either.merge(decoded).id, { code: "rate_limited", message })

@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
+import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 import { heartbeatFrame, pageFrame } from "./Frame.ts"
 import { Page } from "./Page.ts"
@@ -79,12 +80,14 @@ export class Watchers {
       watcher.unanswered = 0
     }
     this.all.add(watcher)
+    GatewayMetrics.connectionOpened()
     socket.on("message", alive).on("ping", alive).on("pong", alive)
     // What went wrong shows in the close code; the ticker sees to it that the connection ends.
     socket.on("error", ignore)
     socket.on("close", () => {
       this.leave(watcher)
       this.all.delete(watcher)
+      GatewayMetrics.connectionClosed()
       onClose()
     })
     this.deliver(watcher, first, now)

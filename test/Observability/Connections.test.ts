@@ -1,0 +1,29 @@
+import { expect, it } from "@effect/vitest"
+import { Effect, Metric } from "effect"
+import * as SocketFixture from "../Gateway/SocketFixture.ts"
+import * as Follower from "../Kv/ChangeFeedHarness.ts"
+
+/** What `ws_connections_active` is; nothing where there is no such metric. */
+const active = (): number | undefined =>
+  Effect.runSync(Metric.snapshot).flatMap(({ metricKey, metricState }) =>
+    metricKey.name === "ws_connections_active" && "value" in metricState ? [Number(metricState.value)] : []
+  )[0]
+
+it.scopedLive("ws_connections_active counts clients of the gateway and followers of the change log", () =>
+  Effect.gen(function* () {
+    const { start } = yield* SocketFixture.make()
+    const { url } = yield* start
+    const served = yield* Follower.serve
+    const before = active() ?? 0
+    const client = yield* SocketFixture.connect(url)
+    const follower = yield* Follower.connect(served, "after=0")
+    const other = yield* Follower.connect(served, "after=0")
+    yield* SocketFixture.until(() => active() === before + 3)
+    client.socket.close()
+    yield* SocketFixture.until(() => active() === before + 2)
+    follower.socket.close()
+    other.socket.terminate()
+    yield* SocketFixture.until(() => active() === before)
+    expect(active()).toBe(before)
+  }).pipe(Effect.provide(Follower.layer()))
+)
