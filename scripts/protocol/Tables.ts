@@ -137,6 +137,7 @@ const limits = (): string => {
       ["subscriptions of a connection", Limits.subscriptions],
       ["characters of a request's `id`", Limits.requestIdChars],
       ["levels of arrays and objects in a JSON value", Limits.jsonDepth],
+      ["members of objects and elements of arrays in a frame from a client, all together", Limits.jsonMembers],
       ["names in `environment`, and in `secrets`", Limits.variables],
       ["characters of text in a delta; longer ones come in several", EventMapping.longestDelta]
     ].map(([what, figure]) => [String(what), typeof figure === "number" ? count(figure) : String(figure)])

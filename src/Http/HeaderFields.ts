@@ -30,6 +30,10 @@ const byLength: ReadonlyArray<number | undefined> = Array.from({ length: 20 }, (
 
 const lower = singular.map(name => name.toLowerCase())
 
+/** Clients write names in one of two ways, and seldom in another. */
+const isNamed = (name: string, index: number): boolean =>
+  name === singular[index] || name === lower[index] || name.toLowerCase() === lower[index]
+
 /** Where more header lines than these stand in a request, its server may have dropped some without a word. */
 const entriesOf = (request: IncomingMessage): number => {
   const server: unknown = Reflect.get(request.socket, "server")
@@ -56,7 +60,7 @@ export const problemOfFields = (request: IncomingMessage): FieldsProblem | undef
   for (let at = 0; at < entries; at += 2) {
     const name = rawHeaders[at]!
     const index = byLength[name.length]
-    if (index === undefined || name.toLowerCase() !== lower[index]) continue
+    if (index === undefined || !isNamed(name, index)) continue
     const bit = 1 << index
     if ((seen & bit) !== 0) return { status: 400, error: `The header ${singular[index]} stands in the request twice` }
     seen |= bit

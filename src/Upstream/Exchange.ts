@@ -9,6 +9,7 @@ import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
 import { Clock, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
+import { excessOfLarge } from "../JsonShape.ts"
 import { parseRetryAfter } from "./RetryPolicy.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -92,11 +93,21 @@ const unredirected = <A, E, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A
 
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 
-const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
-  Either.try({
-    try: (): unknown => JSON.parse(utf8.decode(bytes)),
-    catch: error => (error instanceof SyntaxError ? "is not JSON" : "is not UTF-8")
-  })
+/** Four values for each line of the longest list that is asked for; what an answer holds beyond is not parsed. */
+const shape = { levels: 1000, members: 1_000_000 }
+
+const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> => {
+  let text: string
+  try {
+    text = utf8.decode(bytes)
+  } catch {
+    return Either.left("is not UTF-8")
+  }
+  const problem = excessOfLarge(text, shape)
+  return problem === undefined
+    ? Either.try({ try: (): unknown => JSON.parse(text), catch: () => "is not JSON" })
+    : Either.left(problem)
+}
 
 /** Requests to an upstream service by an `HttpClient`, which sends W3C `traceparent` along while tracing is on. */
 export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }: Options): Exchange => {

@@ -2,6 +2,7 @@
  * The body of a streaming generation: bytes in, pieces of text out.
  */
 import { Chunk, Effect, Option, Schema, Stream } from "effect"
+import { excessOfLarge } from "../JsonShape.ts"
 import * as ServerSentEvents from "./ServerSentEvents.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -36,6 +37,9 @@ const decodeText = <E>(bytes: Stream.Stream<Uint8Array, E>): Stream.Stream<strin
 const Data = Schema.parseJson(Schema.Record({ key: Schema.String, value: Schema.Unknown }))
 const decodeData = Schema.decodeUnknownOption(Data)
 
+/** An event has a piece of text and a few words about it. */
+const shape = { levels: 1000, members: 65_536 }
+
 const textMembers = ["text", "delta", "content"] as const
 
 const messageOf = (error: unknown): string =>
@@ -53,7 +57,7 @@ type Meaning =
 
 const meaningOf = ({ name, data }: ServerSentEvents.ServerSentEvent): Meaning => {
   if (data.trim() === "[DONE]") return { _tag: "end" }
-  const decoded = decodeData(data)
+  const decoded = excessOfLarge(data, shape) === undefined ? decodeData(data) : Option.none()
   if (Option.isNone(decoded)) {
     return { _tag: "failure", failure: failed("malformed", "holds an event whose data is no JSON object") }
   }

@@ -2,6 +2,7 @@
  * What goes over the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
+import { excessOfLarge } from "../JsonShape.ts"
 import { identifierChars } from "./Identifier.ts"
 
 /**
@@ -40,8 +41,15 @@ const timeOf = (value: unknown): number | undefined => {
 const isPayload = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-const parse = (frame: string): Either.Either<unknown, string> =>
-  Either.try({ try: (): unknown => JSON.parse(frame), catch: () => "not JSON" })
+/** No event has nearly as much; a frame of 8 MiB that has more would take seconds to parse. */
+const shape = { levels: 1000, members: 250_000 }
+
+const parse = (frame: string): Either.Either<unknown, string> => {
+  const problem = excessOfLarge(frame, shape)
+  return problem === undefined
+    ? Either.try({ try: (): unknown => JSON.parse(frame), catch: () => "not JSON" })
+    : Either.left(`a frame that ${problem}`)
+}
 
 /**
  * Reads a frame, or tells what is wrong with it.

@@ -1,5 +1,5 @@
 import { Either, FastCheck as fc, Redacted, Schema } from "effect"
-import { describe, expect, it } from "vitest"
+import { describe, expect, it, vi } from "vitest"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
 
@@ -148,7 +148,28 @@ describe("requests", () => {
     const message = "Invalid request: the frame is nested more than 257 levels deep"
     expect(refusal(answerFrame(nested(257)))?.message).toBe(message)
     expect(refusal(answerFrame(nested(500_000)))?.message).toBe(message)
-    expect(refusal(nested(500_000))?.message).toBe("Invalid request: the frame is not a JSON object")
+    expect(refusal(nested(500_000))?.message).toBe(message)
+  })
+
+  it("takes 65,536 members and elements, and refuses one more without parsing it", () => {
+    const { jsonMembers } = Protocol.Limits
+    // Beside the elements: the members of the frame, and one more for its opening brace and the array's opening bracket.
+    const elements = (count: number) => answerFrame(`[${Array(count).fill("[]").join()}]`)
+    expect(refusal(elements(jsonMembers / 2 - 4))).toBeUndefined()
+    const parse = vi.spyOn(JSON, "parse")
+    try {
+      expect(refusal(elements(jsonMembers))).toEqual(
+        expect.objectContaining({
+          code: "bad_request",
+          message: "Invalid request: the frame has more than 65536 members and elements"
+        })
+      )
+      expect(refusal(answerFrame(nested(500_000)))).toBeDefined()
+      expect(refusal(answerFrame('{"a":'.repeat(100_000)))).toBeDefined()
+      expect(parse).not.toHaveBeenCalled()
+    } finally {
+      parse.mockRestore()
+    }
   })
 
   it("refuses half of a surrogate pair wherever it stands, and takes whole ones however they are written", () => {

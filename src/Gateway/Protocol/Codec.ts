@@ -1,12 +1,12 @@
 /** Frames from text and to text. */
 import { Either, Option, ParseResult, Schema } from "effect"
 import { describe } from "../../Http/Issues.ts"
+import { excess } from "../../JsonShape.ts"
 import type { Answer } from "./Answer.ts"
 import { ErrorCode } from "./ErrorCode.ts"
 import type { Event } from "./Event.ts"
 import { RequestId } from "./Fields.ts"
-import { isTextWithinDepth } from "./Json.ts"
-import { frameBytes, jsonDepth } from "./Limits.ts"
+import { frameBytes, jsonDepth, jsonMembers } from "./Limits.ts"
 import { Request, type RequestFrame, requestTypes } from "./Request.ts"
 import { illFormedAt, mayBeIllFormed } from "./Unicode.ts"
 
@@ -18,8 +18,11 @@ export class ProtocolError extends Schema.TaggedError<ProtocolError>()("Protocol
   message: Schema.String
 }) {}
 
-/** Levels of a frame: a value may have all it is granted, inside of the frame. */
-const frameDepth = jsonDepth + 1
+/** A value may have all the levels it is granted, inside of the frame. */
+const frameShape = { levels: jsonDepth + 1, members: jsonMembers }
+
+/** Characters of a frame that is parsed for its id alone. */
+const smallFrame = 16 * 1024
 
 const knownTypes: ReadonlySet<unknown> = new Set(requestTypes)
 
@@ -47,21 +50,23 @@ const parse = Option.liftThrowable((text: string): unknown => JSON.parse(text))
 /**
  * Reads a frame from a client, or says what is wrong with it; it never throws.
  *
- * The id of a frame that is wrong elsewhere is kept, so that the answer finds its request.
+ * The id of a frame that is wrong elsewhere is kept, so that the answer finds its request, unless the frame is large
+ * and beyond the limits of its shape.
  */
 export const decodeRequest = (text: string): Either.Either<Request, ProtocolError> => {
   // UTF-8 has at least one byte for each UTF-16 code unit.
   if (text.length > frameBytes) {
     return refuse(`The frame has at least ${text.length} bytes; the limit is ${frameBytes}`, undefined, "too_large")
   }
+  // Before it is parsed, as a large one of brackets alone would take long. Its id is lost then.
+  const problem = excess(text, frameShape)
+  if (problem !== undefined && text.length > smallFrame) return refuse(`Invalid request: the frame ${problem}`)
   const parsed = parse(text)
   if (Option.isNone(parsed)) return refuse("Invalid request: the frame is not JSON")
   const frame = parsed.value
   if (!isObject(frame)) return refuse("Invalid request: the frame is not a JSON object")
   const id = Option.getOrUndefined(readId(frame.id))
-  if (!isTextWithinDepth(text, frameDepth)) {
-    return refuse(`Invalid request: the frame is nested more than ${frameDepth} levels deep`, id)
-  }
+  if (problem !== undefined) return refuse(`Invalid request: the frame ${problem}`, id)
   const wrongType = problemOfType(frame.type)
   if (wrongType !== undefined) return refuse(`Invalid request: ${wrongType}`, id)
   const illFormed = mayBeIllFormed(text) ? illFormedAt(frame) : undefined

@@ -31,3 +31,6 @@ export const variables = 256
 
 /** Levels of arrays and objects in a JSON value; deeper ones cannot be printed safely by every client. */
 export const jsonDepth = 256
+
+/** Members and elements of all objects and arrays in a frame from a client. */
+export const jsonMembers = 65_536
