@@ -6,6 +6,7 @@ import * as Auth from "./Auth/Auth.ts"
 import * as Authentication from "./Gateway/Authentication.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
 import * as Replication from "./Health/Replication.ts"
+import * as ConnectionLimits from "./Http/ConnectionLimits.ts"
 import * as NodeServer from "./Http/NodeServer.ts"
 import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
 import * as Limits from "./Kv/Limits.ts"
@@ -75,6 +76,7 @@ const credentials = (devMode: boolean, keys: Auth.Keys): Either.Either<Auth.Keys
 const settings = Config.all({
   mode,
   address: NodeServer.config,
+  connectionLimits: ConnectionLimits.config,
   store: StoreUrl.config,
   keys: Auth.config,
   logLevel: Logging.config,

@@ -15,6 +15,7 @@ import * as Socket from "./Gateway/Socket.ts"
 import * as Health from "./Health/Health.ts"
 import * as Draining from "./Http/Draining.ts"
 import * as NodeServer from "./Http/NodeServer.ts"
+import { pathOf } from "./Http/Routes.ts"
 import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
 import * as ChangeFeed from "./Kv/ChangeFeed.ts"
 import * as Limits from "./Kv/Limits.ts"
@@ -81,11 +82,16 @@ const services = (configuration: Configuration) => {
   )
 }
 
+/** What an orchestrator asks to tell whether the service is alive: it must not take a crowd for a crash. */
+const probes: ReadonlySet<string> = new Set(["/api/v1/ready", "/api/v1/health"])
+
+const isProbe = (target: string): boolean => probes.has(pathOf(target))
+
 /** Requests in flight have the most of the time that the end may take, sessions a part of it, the store the rest. */
-const server = ({ address, shutdownTimeout }: Configuration) =>
+const server = ({ address, connectionLimits: limits, shutdownTimeout }: Configuration) =>
   Layer.unwrapEffect(
     Effect.map(RequestMetrics.observer(Api), observe =>
-      NodeServer.layer({ ...address, observe, gracePeriod: Duration.times(shutdownTimeout, 0.6) })
+      NodeServer.layer({ ...address, observe, limits, isProbe, gracePeriod: Duration.times(shutdownTimeout, 0.6) })
     )
   )
 

@@ -1,10 +1,12 @@
 import type { ServerResponse } from "node:http"
 import { Effect, Stream } from "effect"
+import { ServiceUnavailable } from "../Http/ApiError.ts"
 import type { Departures } from "../Http/Departures.ts"
-import type { Reply } from "../Http/Reply.ts"
+import { fromError, type Reply } from "../Http/Reply.ts"
 import { header } from "../Http/RequestId.ts"
+import { accountOf } from "../Http/Unsent.ts"
 
-/** Waits until a response takes more, or is gone. */
+/** Waits until a response takes more, or is gone. A client that takes nothing is cut by the server. */
 const drained = (response: ServerResponse): Effect.Effect<void> =>
   Effect.async(resume => {
     const done = (): void => {
@@ -20,29 +22,22 @@ const drained = (response: ServerResponse): Effect.Effect<void> =>
     })
   })
 
-/** How long a client may take nothing of what was sent to it, before it gives up its place to others. */
-const patience = "60 seconds"
-
-/** Node tells of progress by whole writes only: smaller ones show that a slow client is alive. */
-const pieceBytes = 64 * 1024
-
-const write = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void, string> =>
-  chunk.length <= pieceBytes
-    ? writePiece(response, chunk)
-    : Effect.zipRight(
-        writePiece(response, chunk.subarray(0, pieceBytes)),
-        Effect.suspend(() => write(response, chunk.subarray(pieceBytes)))
-      )
-
-const writePiece = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void, string> =>
-  Effect.suspend(() =>
-    response.write(chunk) || response.destroyed
-      ? Effect.void
-      : Effect.timeoutFail(drained(response), {
-          duration: patience,
-          onTimeout: () => `the client has read nothing for ${patience}`
-        })
-  )
+/**
+ * Sends a piece of a body, which lies in memory until all of it has left: for this client alone, or for all that are
+ * sent the same.
+ */
+const write = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    const { socket } = response
+    if (response.write(chunk) || response.destroyed) return Effect.void
+    const account = accountOf(socket)
+    if (account === undefined || socket === null || socket.writableLength === 0) return drained(response)
+    account.share(chunk)
+    return Effect.ensuring(
+      drained(response),
+      Effect.sync(() => account.unshare(chunk))
+    )
+  })
 
 /** Sends a body bit by bit, as fast as the client takes it. A failure half-way cuts the connection. */
 const sendStream = (body: Stream.Stream<Uint8Array>, response: ServerResponse): Effect.Effect<void> =>
@@ -56,6 +51,17 @@ const sendStream = (body: Stream.Stream<Uint8Array>, response: ServerResponse): 
     )
   )
 
+/** An answer too large for what clients leave unread already; small ones are made whatever happens. */
+const isTooMuch = (response: ServerResponse, bytes: number): boolean =>
+  bytes > alwaysSent && accountOf(response.socket)?.admits(bytes) === false
+
+const alwaysSent = 64 * 1024
+
+const overloaded = (): Reply =>
+  fromError(
+    new ServiceUnavailable({ error: "Too many bytes wait for clients to read them", headers: { "retry-after": "1" } })
+  )
+
 /** Writes an answer, which names the request by `id`. What is left of a stream is given back when the client leaves. */
 export const send = (
   reply: Reply,
@@ -67,8 +73,9 @@ export const send = (
 ): void => {
   const { body, headers, release, status } = reply
   if (reply.upgraded !== undefined) return
-  if (typeof body === "string") {
-    const bytes = Buffer.byteLength(body)
+  if (typeof body === "string" || body instanceof Uint8Array) {
+    const bytes = typeof body === "string" ? Buffer.byteLength(body) : body.length
+    if (isTooMuch(response, bytes)) return send(overloaded(), response, isHead, id, departures, runFork)
     const fields: Array<string | number> = [header, id, "content-length", bytes]
     for (const name in headers) fields.push(name, headers[name]!)
     response.writeHead(status, fields)

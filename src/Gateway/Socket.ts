@@ -101,7 +101,7 @@ const make = (settings: Settings) =>
         const identity = yield* admit(upgrade)
         const socket = yield* Effect.mapError(handshake.shake(upgrade), ({ reason }) => failed(reason))
         connections.add(
-          new Connection(socket, identity, shared, closed => {
+          new Connection(socket, upgrade.socket, identity, shared, closed => {
             connections.delete(closed)
             GatewayMetrics.connectionClosed()
           })

@@ -1,5 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
+import { IdleConnections, type Member } from "./IdleConnections.ts"
+import type { Account, Unsent } from "./Unsent.ts"
 
 /** What node's HTTP server keeps on a connection, by which it holds back clients that do not read (`_http_server`). */
 type HttpSocket = Socket & { _paused?: boolean; readonly parser?: { readonly resume: () => void } | null }
@@ -14,8 +16,11 @@ export interface Turn {
 }
 
 /** A connection, and the turns on it: one that is being served, and those that wait for it. */
-interface Connection {
+interface Connection extends Member {
   readonly socket: Socket
+  readonly account: Account
+  /** It came beyond the limit of connections, and is served nothing but what tells of the service's health. */
+  readonly isSurplus: boolean
   /** Where it stands among all. */
   place: number
   serving: Turn | undefined
@@ -49,6 +54,12 @@ const isRequest = ({ answer }: Turn): boolean => answer !== undefined
 /** More than one read can bring: should the pause not hold, a connection ends rather than grow. */
 const maxWaiting = 4096
 
+/** About what a request that waits for its turn takes of memory, with its answer. */
+const waitingBytes = 4096
+
+/** Connections taken in beyond the limit, so that probes of health find the service. */
+const reserve = 16
+
 /**
  * The connections of a server, which lets the requests of each be served one after the other.
  *
@@ -61,7 +72,17 @@ const maxWaiting = 4096
  */
 export class Connections {
   readonly #all: Array<Connection> = []
+  readonly #idle = new IdleConnections<Connection>()
   #answers = 0
+
+  /**
+   * @param budget counts what waits for clients
+   * @param limit connections at a time
+   */
+  constructor(
+    private readonly budget: Unsent,
+    private readonly limit: number
+  ) {}
 
   /** How many there are. */
   get size(): number {
@@ -73,12 +94,40 @@ export class Connections {
     return this.#answers
   }
 
-  add(socket: Known): void {
-    if (socket[connection] !== undefined) return
-    const added = { socket, place: this.#all.length, serving: undefined, waiting: [] }
+  /**
+   * Takes in a connection. Where there are too many an idle one is closed in its place. Returns what became of it: it
+   * may be refused, and then nothing is done about it here.
+   */
+  add(socket: Known): "added" | "displacing" | "refused" {
+    if (socket[connection] !== undefined) return "added"
+    const displaced = this.size >= this.limit ? this.#idle.displaced() : undefined
+    if (displaced !== undefined) {
+      this.remove(displaced.socket)
+      displaced.socket.destroy()
+    }
+    if (this.size >= this.limit + reserve) return "refused"
+    const added: Connection = {
+      socket,
+      account: this.budget.open(socket),
+      isSurplus: this.size >= this.limit,
+      place: this.#all.length,
+      serving: undefined,
+      waiting: [],
+      holder: undefined,
+      isIdle: false,
+      older: undefined,
+      newer: undefined
+    }
     socket[connection] = added
     this.#all.push(added)
+    this.#idle.add(added, socket.remoteAddress)
     socket.on("drain", stayPaused)
+    return displaced === undefined ? "added" : "displacing"
+  }
+
+  /** Whether a connection came beyond the limit, and there are still too many. */
+  isSurplus(socket: Known): boolean {
+    return socket[connection]?.isSurplus === true && this.size > this.limit
   }
 
   remove(socket: Known): void {
@@ -88,6 +137,7 @@ export class Connections {
     this.#all[removed.place] = last
     last.place = removed.place
     this.#all.pop()
+    this.#idle.remove(removed)
   }
 
   /** All that there are by now, with the answer that is under way on each. */
@@ -101,6 +151,7 @@ export class Connections {
     if (of === undefined) return turn.serve()
     if (of.serving === undefined) return this.#begin(of, turn)
     if (isRequest(turn) && of.waiting.length === 0) pause(socket)
+    of.account.hold(waitingBytes)
     if (of.waiting.push(turn) > maxWaiting) socket.destroy()
   }
 
@@ -126,17 +177,21 @@ export class Connections {
     if (of === undefined) return
     if (of.serving?.answer !== undefined) this.#answers--
     of.serving = undefined
+    if (of.account.bytes > 0) of.account.settle()
     const next = socket.destroyed ? undefined : of.waiting.shift()
     if (next === undefined) {
       of.waiting.length = 0
+      this.#idle.rest(of)
       return
     }
+    of.account.hold(-waitingBytes)
     if (of.waiting.length === 0 && isRequest(next)) resume(socket)
     this.#begin(of, next)
   }
 
   #begin(of: Connection, turn: Turn): void {
     of.serving = turn
+    this.#idle.wake(of)
     if (turn.answer !== undefined) this.#answers++
     turn.serve()
   }

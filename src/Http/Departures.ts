@@ -6,6 +6,7 @@
  * a GET under 64 connections takes a fifth less of the server's time than when each answer is written as it is made.
  */
 import type { ServerResponse } from "node:http"
+import { accountOf, noteWritten } from "./Unsent.ts"
 
 /**
  * Answers that wait at most. More in a row gain little, and with all clients waiting for one burst the server would in
@@ -18,7 +19,7 @@ const smallBody = 32 * 1024
 
 interface Departure {
   readonly response: ServerResponse
-  readonly body: string | undefined
+  readonly body: string | Uint8Array | undefined
   readonly encoding: BufferEncoding
 }
 
@@ -30,8 +31,8 @@ export class Departures {
   #waiting: Array<Departure> = []
   #isScheduled = false
 
-  /** Ends a response, whose head is written, with a body of so many bytes of UTF-8. */
-  end(response: ServerResponse, body: string | undefined, bytes: number): void {
+  /** Ends a response, whose head is written, with a body of so many bytes, text being UTF-8. */
+  end(response: ServerResponse, body: string | Uint8Array | undefined, bytes: number): void {
     // Text that has a byte for each character is ASCII: as Latin-1 it is copied rather than encoded.
     this.#waiting.push({ response, body, encoding: bytes === body?.length ? "latin1" : "utf8" })
     if (this.#waiting.length >= most || bytes > smallBody) this.leave()
@@ -57,6 +58,23 @@ export class Departures {
     if (this.#waiting.length === 0) return
     const leaving = this.#waiting
     this.#waiting = []
-    for (const { response, body, encoding } of leaving) response.end(body, encoding)
+    for (const { response, body, encoding } of leaving) {
+      // A response that is done has no socket any more.
+      const { socket } = response
+      if (typeof body === "string" || body === undefined) response.end(body, encoding)
+      else endShared(response, body)
+      noteWritten(socket)
+    }
   }
+}
+
+/** Ends a response with bytes that may be sent to many clients at a time. */
+const endShared = (response: ServerResponse, body: Uint8Array): void => {
+  const { socket } = response
+  response.end(body)
+  if (socket === null || socket.writableLength === 0) return
+  const account = accountOf(socket)
+  if (account === undefined) return
+  account.share(body)
+  response.once("close", () => account.unshare(body))
 }

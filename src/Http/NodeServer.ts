@@ -3,11 +3,16 @@
  */
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
+import * as Monotonic from "../Monotonic.ts"
+import * as ConnectionMetrics from "../Observability/ConnectionMetrics.ts"
 import * as Setting from "../Setting.ts"
 import * as Supervision from "../Supervision.ts"
+import type { ConnectionLimits } from "./ConnectionLimits.ts"
 import { Draining } from "./Draining.ts"
+import * as KernelQueues from "./KernelQueues.ts"
 import type { Listeners, Upgradable } from "./Listeners.ts"
 import { Gate, type Observe, type Timing, timing } from "./NodeServerGate.ts"
+import type { Account } from "./Unsent.ts"
 
 /** The server cannot listen at its address. */
 export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFailed", {
@@ -54,6 +59,10 @@ export interface Options extends Address {
   readonly timing?: Timing
   /** How long requests in flight may take once the server is told to end; then they are cut. */
   readonly gracePeriod?: Duration.DurationInput
+  /** What all connections may cost together. */
+  readonly limits?: ConnectionLimits
+  /** Targets that tell of the service's health: they are served on a connection beyond the limit too. */
+  readonly isProbe?: (target: string) => boolean
 }
 
 const reasons: Readonly<Record<string, string>> = {
@@ -123,6 +132,35 @@ const drain = (gate: Gate, draining: typeof Draining.Service, gracePeriod: Durat
     yield* Supervision.within(cutting, closed(gate))
   })
 
+/** Looks once a second which clients read, for as long as the server is there. */
+const watch = (gate: Gate): Effect.Effect<never> =>
+  Effect.gen(function* () {
+    const cut = gate.tick(yield* Monotonic.millis)
+    ConnectionMetrics.unsent.unsafeUpdate(gate.unsent, [])
+    ConnectionMetrics.connections.unsafeUpdate(gate.connected, [])
+    if (cut > 0) {
+      yield* Effect.annotateLogs(Effect.logWarning("Connections were cut whose clients did not read"), {
+        connections: cut
+      })
+    }
+    const suspects = gate.suspects()
+    if (suspects.length > 0) yield* askKernel(suspects)
+    yield* Effect.sleep("1 second")
+  }).pipe(Effect.forever)
+
+/** Connections about which the kernel is asked at a time; with more, slow clients may be taken for such as do not read. */
+const mostAsked = 1000
+
+/** The kernel knows of clients that take less than it asks for anew. */
+const askKernel = (suspects: ReadonlyArray<Account>): Effect.Effect<void> =>
+  Effect.promise(async () => {
+    const queues = await KernelQueues.read(suspects.slice(0, mostAsked).map(({ socket }) => socket))
+    for (const suspect of suspects) {
+      const queued = queues.get(suspect.socket)
+      if (queued !== undefined) suspect.tell(queued)
+    }
+  })
+
 /**
  * A gate that `bind` has put to its address. `open` lets requests through to whoever listens for them on the gate by
  * then; the end of its scope is the end of the server.
@@ -130,10 +168,11 @@ const drain = (gate: Gate, draining: typeof Draining.Service, gracePeriod: Durat
 export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
     const draining = yield* Draining
-    const gate = new Gate(options.timing ?? timing, options.observe)
+    const gate = new Gate(options.timing ?? timing, options.observe, options.limits, options.isProbe)
     const bound = yield* bind(gate)
     const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
     yield* Effect.addFinalizer(() => end)
+    yield* Supervision.forkScoped("connections", watch(gate))
     // The application keeps its listeners until the last request is answered: this finalizer runs before its own.
     const open = (upgradable?: Upgradable) =>
       Effect.zipRight(

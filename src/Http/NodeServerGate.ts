@@ -4,10 +4,13 @@
 import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
+import * as ConnectionMetrics from "../Observability/ConnectionMetrics.ts"
+import { type ConnectionLimits, defaults } from "./ConnectionLimits.ts"
 import { Connections } from "./Connections.ts"
 import { problemOfFields } from "./HeaderFields.ts"
 import type { Upgradable } from "./Listeners.ts"
 import * as Raw from "./NodeServerRaw.ts"
+import { type Account, Unsent } from "./Unsent.ts"
 import { remember } from "./Upgrade.ts"
 
 /** Where the server stands: requests reach the application only while it is `open`. */
@@ -48,17 +51,28 @@ export interface Timing {
   readonly check: number
   /** How long a refused connection is read from, so that the client gets to read the answer. */
   readonly linger: number
+  /** How long a client may take nothing of an answer that waits for it. */
+  readonly patience: number
 }
 
 /**
  * A client has 15 s to send its headers, so that slow ones cannot hold connections. A body of 16 MiB takes 10
  * minutes on a link of 0.25 Mbit/s. Idle connections outlive the 60 s that load balancers commonly keep theirs.
- * Answers have no limit: polls take a minute and streams go on.
+ * Answers have no limit as long as they are read: polls take a minute and streams go on.
  */
-export const timing: Timing = { headers: 15_000, request: 600_000, keepAlive: 65_000, check: 5_000, linger: 1_000 }
+export const timing: Timing = {
+  headers: 15_000,
+  request: 600_000,
+  keepAlive: 65_000,
+  check: 5_000,
+  linger: 1_000,
+  patience: 60_000
+}
 
 /** Bytes of the request line and all headers together; Node's default of 16 KiB is little for long keys and cursors. */
 const maxHeaderSize = 64 * 1024
+
+const tooMany = "There are too many connections"
 
 /** Told of each request as it comes in, refused ones included; returns what is called when its answer is at its end. */
 export type Observe = (request: Http.IncomingMessage, response: Http.ServerResponse) => () => void
@@ -73,12 +87,20 @@ interface Refusal {
 /** See {@link Phase}; a refused request is answered here. */
 export class Gate extends Http.Server {
   #phase: Phase = "starting"
-  readonly #connections = new Connections()
+  readonly #unsent: Unsent
+  readonly #connections: Connections
   readonly #policy: { upgradable: Upgradable }
 
+  /**
+   * @param observe told of each request
+   * @param limits of all connections together
+   * @param isProbe whether a target tells of the service's health, which is served on connections beyond the limit too
+   */
   constructor(
-    timing: Timing,
-    private readonly observe?: Observe
+    private readonly timing: Timing,
+    private readonly observe?: Observe,
+    limits: ConnectionLimits = defaults,
+    private readonly isProbe: (target: string) => boolean = () => false
   ) {
     const policy = { upgradable: (_target: string) => true }
     super({
@@ -96,8 +118,17 @@ export class Gate extends Http.Server {
     this.#policy = policy
     // Node would drop what goes beyond its own limit, and tell nobody. The limit on their bytes holds all the same.
     this.maxHeadersCount = 0
+    this.#unsent = new Unsent(limits.unsentBytes)
+    this.#connections = new Connections(this.#unsent, limits.connections)
     this.on("connection", (socket: Socket) => {
-      this.#connections.add(socket)
+      const outcome = this.#connections.add(socket)
+      if (outcome === "refused") {
+        ConnectionMetrics.cut.increment("refused")
+        Raw.refuse(socket, 503, tooMany)
+        socket.destroySoon()
+        return
+      }
+      if (outcome === "displacing") ConnectionMetrics.cut.increment("idle_displaced")
       socket.on("close", () => this.#connections.remove(socket))
     })
     this.on("checkExpectation", (_request, response) => {
@@ -116,6 +147,21 @@ export class Gate extends Http.Server {
   /** Connections, upgraded ones included. */
   get connected(): number {
     return this.#connections.size
+  }
+
+  /** Bytes that wait for clients. */
+  get unsent(): number {
+    return this.#unsent.total
+  }
+
+  /** Cuts connections that do not read. To be called about once a second, with monotonic time; returns how many. */
+  tick(now: number): number {
+    return this.#unsent.tick(now, this.timing.patience)
+  }
+
+  /** Connections that may not be read, with what learns what lies in the kernel's queues for them. */
+  suspects(): ReadonlyArray<Account> {
+    return this.#unsent.suspects()
   }
 
   /** Lets requests through; those to be upgraded at targets where that can be, which is everywhere unless said. */
@@ -189,6 +235,10 @@ export class Gate extends Http.Server {
     if (this.#phase !== "open") {
       const error = this.#phase === "starting" ? "The service is starting" : "The service is shutting down"
       return { status: 503, error, headers: { "retry-after": "1" } }
+    }
+    if (this.#connections.isSurplus(request.socket) && !this.isProbe(request.url ?? "")) {
+      ConnectionMetrics.cut.increment("refused")
+      return { status: 503, error: tooMany, headers: { "retry-after": "1" } }
     }
     return request.headers.host === undefined && request.httpVersion === "1.1"
       ? { status: 400, error: "The Host header is missing" }

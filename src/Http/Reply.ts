@@ -9,7 +9,8 @@ import { type ApiError, statusOf } from "./ApiError.ts"
 export interface Reply {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  readonly body: string | Stream.Stream<Uint8Array> | undefined
+  /** Bytes are for large answers that many clients are sent: they must not change any more. */
+  readonly body: string | Uint8Array | Stream.Stream<Uint8Array> | undefined
   /** Gives back what the body holds, where nobody reads it to its end; twice is as good as once. */
   readonly release?: Effect.Effect<void>
   /** The connection is a WebSocket already and nothing is to be written on it; ends when the connection does. */
@@ -18,8 +19,8 @@ export interface Reply {
 
 const jsonType = { "content-type": "application/json" }
 
-/** A 200 with JSON text. */
-export const json = (body: string, headers: Readonly<Record<string, string>> = {}): Reply => ({
+/** A 200 with JSON text, or with the bytes of it. */
+export const json = (body: string | Uint8Array, headers: Readonly<Record<string, string>> = {}): Reply => ({
   status: 200,
   headers: { ...jsonType, ...headers },
   body
@@ -70,6 +71,7 @@ export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse 
   const { status, headers, body } = reply
   if (body === undefined) return HttpServerResponse.empty({ status, headers })
   const contentType = headers["content-type"]!
+  if (body instanceof Uint8Array) return HttpServerResponse.uint8Array(body, { status, headers, contentType })
   return typeof body === "string"
     ? HttpServerResponse.text(body, { status, headers, contentType })
     : HttpServerResponse.stream(body, { status, headers, contentType })
@@ -80,7 +82,7 @@ export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse 
  * that, so that no client takes the part for all.
  */
 const cutOnFailure = (reply: Reply, cut: Effect.Effect<void>): Reply =>
-  reply.body === undefined || typeof reply.body === "string"
+  reply.body === undefined || typeof reply.body === "string" || reply.body instanceof Uint8Array
     ? reply
     : {
         ...reply,

@@ -332,6 +332,8 @@ describe("close codes", () => {
     const codes = Object.values(Protocol.closeCodes).map(({ code, name }) => [code, name])
     expect(codes).toStrictEqual([
       [1001, "going_away"],
+      [1002, "protocol_error"],
+      [1007, "invalid_utf8"],
       [1009, "message_too_big"],
       [4001, "rate_limited"],
       [4008, "slow_consumer"],
@@ -347,7 +349,7 @@ describe("close codes", () => {
       expect(Schema.is(Protocol.CloseCode)(code)).toBe(true)
     }
     for (const code of [1000, 1006, 1011, 1012, 4000, 4499]) expect(Protocol.shouldReconnect(code)).toBe(true)
-    for (const code of [4500, 4999]) expect(Protocol.shouldReconnect(code)).toBe(false)
+    for (const code of [1002, 1007, 4500, 4999]) expect(Protocol.shouldReconnect(code)).toBe(false)
   })
 
   it("fit into a close frame", () => {

@@ -194,6 +194,81 @@ describe("ChangeFeed.accept", () => {
     }).pipe(Effect.provide(layer()))
   )
 
+  it.scoped("lets a reader that it closes for being slow read as far as the close frame", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const slow = yield* connect(served, "")
+      slow.socket.pause()
+      for (let seq = 1; seq <= 24; seq++) yield* put("a", `${seq}${megabyte}`)
+      yield* until(() => served.sockets[0]!.writableLength > 1024 * 1024)
+      yield* TestClock.adjust("31 seconds")
+      yield* TestClock.adjust("25 seconds")
+      slow.socket.resume()
+      expect(yield* slow.code).toBe(4008)
+      expect(slow.changes).toEqual(slow.changes.map((_, index) => index + 1))
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("goes on with a reader that is slow and yet reads", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const slow = yield* Effect.acquireRelease(
+        Effect.sync(() => connectTcp(served.port, "127.0.0.1")),
+        socket => Effect.sync(() => socket.destroy())
+      )
+      let read = 0
+      let isClosed = false
+      slow.on("error", () => {})
+      slow.on("close", () => {
+        isClosed = true
+      })
+      slow.on("data", chunk => {
+        read += chunk.length
+      })
+      slow.write(handshake())
+      yield* untilWatchers(1)
+      slow.pause()
+      const total = 24 * megabyte.length
+      for (let seq = 1; seq <= 24; seq++) yield* put("a", `${seq}${megabyte}`)
+      yield* until(() => served.sockets[0]!.writableLength > 1024 * 1024)
+      while (read < total) {
+        yield* TestClock.adjust("20 seconds")
+        const enough = Math.min(read + 2 * megabyte.length, total)
+        slow.resume()
+        yield* until(() => read >= enough || isClosed)
+        slow.pause()
+        expect(isClosed).toBe(false)
+      }
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("says why it closes where a client breaks the rules of WebSocket", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      /** The code and the reason of the close frame, which is short and thus the last frame that came. */
+      const closing = (...bytes: ReadonlyArray<Buffer>) =>
+        Effect.promise(async () => {
+          const socket = connectTcp(served.port, "127.0.0.1")
+          const received: Array<Buffer> = []
+          socket.on("data", data => received.push(data))
+          socket.on("error", () => {})
+          const closed = once(socket, "close")
+          socket.write(handshake())
+          while (received.length === 0) await new Promise(resolve => setImmediate(resolve))
+          for (const part of bytes) socket.write(part)
+          while (!Buffer.concat(received).includes(0x88)) await new Promise(resolve => setImmediate(resolve))
+          socket.end(frame(8, Buffer.alloc(0)))
+          await closed
+          const all = Buffer.concat(received)
+          const close = all.subarray(all.lastIndexOf(0x88))
+          return [close.readUInt16BE(2), close.subarray(4).toString()]
+        })
+      expect(yield* closing(Buffer.from([0x8f, 0x80, 0, 0, 0, 0]))).toEqual([1002, "protocol_error"])
+      expect(yield* closing(frame(1, Buffer.from([0xff, 0xfe])))).toEqual([1007, "invalid_utf8"])
+      expect(yield* closing(frame(1, Buffer.alloc(5000, "x")))).toEqual([1009, "message_too_big"])
+    }).pipe(Effect.provide(layer()))
+  )
+
   it.scoped("goes on with a reader that drains in time", () =>
     Effect.gen(function* () {
       const served = yield* serve
@@ -219,7 +294,7 @@ describe("ChangeFeed.accept", () => {
       stuck.socket.pause()
       for (let seq = 1; seq <= 24; seq++) yield* put("a", `${seq}${megabyte}`)
       yield* until(() => served.sockets[0]!.writableLength > 1024 * 1024)
-      yield* TestClock.adjust("40 seconds")
+      yield* TestClock.adjust("65 seconds")
       yield* untilWatchers(0)
     }).pipe(Effect.provide(layer()))
   )

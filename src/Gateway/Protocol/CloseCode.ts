@@ -19,6 +19,18 @@ export const closeCodes = {
     reconnect: true,
     meaning: "The server is going away; another, or the same after its restart, goes on from your last `seq`."
   },
+  protocolError: {
+    code: 1002,
+    name: "protocol_error",
+    reconnect: false,
+    meaning: "A frame broke the rules of WebSocket (RFC 6455), such as one without a mask or with a reserved bit."
+  },
+  invalidText: {
+    code: 1007,
+    name: "invalid_utf8",
+    reconnect: false,
+    meaning: "A text frame was not UTF-8."
+  },
   messageTooBig: {
     code: 1009,
     name: "message_too_big",
@@ -35,13 +47,14 @@ export const closeCodes = {
     code: 4008,
     name: "slow_consumer",
     reconnect: true,
-    meaning: "Events waited for too long to be read; nothing is lost, resume with `afterSeq`."
+    meaning:
+      "You read nothing of what was waiting for 30 seconds, or the server needed the memory for others; nothing is lost, resume with `afterSeq`."
   },
   idle: {
     code: 4009,
     name: "idle",
     reconnect: true,
-    meaning: "No answer to a ping."
+    meaning: "No answer to a ping, and nothing read that was waiting before it."
   },
   tokenExpired: {
     code: 4501,
@@ -66,7 +79,13 @@ export const CloseCode = Schema.Literal(...Object.values(closeCodes).map(({ code
 /**
  * Whether a client should connect again after a close code, one that this version does not know included.
  *
- * 4500 to 4999 are final, and so is 1009; whatever else ends a connection is worth another try.
+ * 4500 to 4999 are final, and so are 1002, 1007 and 1009: the same would happen again. Whatever else ends a connection
+ * is worth another try.
  */
-export const shouldReconnect = (code: number): boolean =>
-  code !== closeCodes.messageTooBig.code && !(code >= 4500 && code <= 4999)
+export const shouldReconnect = (code: number): boolean => !brokenRules.has(code) && !(code >= 4500 && code <= 4999)
+
+const brokenRules: ReadonlySet<number> = new Set([
+  closeCodes.protocolError.code,
+  closeCodes.invalidText.code,
+  closeCodes.messageTooBig.code
+])

@@ -1,5 +1,7 @@
+import type { Duplex } from "node:stream"
 import { type Context, Effect, Either, type Fiber, FiberId } from "effect"
 import type { RawData, WebSocket } from "ws"
+import { type Account, accountOf } from "../../Http/Unsent.ts"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { Identity } from "../Authentication.ts"
 import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
@@ -56,9 +58,13 @@ export class Connection {
   private nextPing: number
   private awaitedSince: number | undefined
   private closingSince: number | undefined
+  /** It closes because it is slow: it may take its time to read what is on its way, the close frame at the end. */
+  private isSlow = false
+  private readonly account: Account | undefined
 
   constructor(
     private readonly socket: WebSocket,
+    wire: Duplex,
     private readonly identity: Identity,
     private readonly shared: Shared,
     onClosed: (connection: Connection) => void
@@ -67,7 +73,7 @@ export class Connection {
     this.nextPing = now + timing.heartbeat
     this.bucket = new Bucket(messagesPerSecond, messagesPerSecond, now)
     // While a client takes nothing, nothing is taken of it.
-    this.outbox = new Outbox(socket, shared.unsentBytes, shared.monotonic, isBlocked => {
+    this.outbox = new Outbox(socket, wire, shared.unsentBytes, shared.monotonic, isBlocked => {
       if (isBlocked) socket.pause()
       else socket.resume()
       this.awaitedSince = undefined
@@ -79,6 +85,8 @@ export class Connection {
       (answer, onSent) => this.answer(answer, onSent),
       () => this.close(closeCodes.slowConsumer)
     )
+    this.account = accountOf(wire)
+    if (this.account !== undefined) this.account.end = () => this.close(closeCodes.slowConsumer)
     const alive = (): void => {
       this.awaitedSince = undefined
     }
@@ -103,9 +111,16 @@ export class Connection {
    * @param date epoch milliseconds
    */
   tick(now: number, date: number): void {
+    const hasRead = this.outbox.look(now)
     if (this.closingSince !== undefined) {
-      if (now - this.closingSince >= timing.close) this.socket.terminate()
+      if (hasRead && this.isSlow) this.closingSince = now
+      if (now - this.closingSince >= (this.isSlow ? timing.drain : timing.close)) this.socket.terminate()
       return
+    }
+    if (this.awaitedSince !== undefined) {
+      // Its answer to a ping stands behind all that it has yet to read: as long as it reads, it is alive.
+      if (hasRead) this.awaitedSince = now
+      this.account?.watch()
     }
     const { expiresAt } = this.identity
     const { blockedSince } = this.outbox
@@ -124,6 +139,7 @@ export class Connection {
   close({ code, name }: CloseCode): void {
     if (this.closingSince !== undefined) return
     this.closingSince = this.shared.monotonic()
+    this.isSlow = code === closeCodes.slowConsumer.code || this.outbox.blockedSince !== undefined
     this.dispose()
     this.socket.close(code, name)
     // A paused socket would never read the other side's answer.

@@ -6,6 +6,7 @@ import type { Duplex } from "node:stream"
 import { Effect, Either, Option, Redacted } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
 import { authorizationOf } from "../../Http/Authorization.ts"
+import { serverOptions } from "../../Http/ClosingSocket.ts"
 import * as NodeServerRaw from "../../Http/NodeServerRaw.ts"
 import type { Upgrade } from "../../Http/Upgrade.ts"
 import { UpgradeFailed } from "../../Kv/ChangeFeed/Handshake.ts"
@@ -76,9 +77,7 @@ export const refuse = (socket: Duplex, { status, error }: Refusal): void => {
 /** Makes WebSockets of requests. */
 export class Handshake {
   private readonly server = new WebSocketServer({
-    noServer: true,
-    clientTracking: false,
-    perMessageDeflate: false,
+    ...serverOptions,
     maxPayload: frameBytes,
     handleProtocols: offered => (offered.has(subprotocol) ? subprotocol : false)
   })

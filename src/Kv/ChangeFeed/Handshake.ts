@@ -1,5 +1,6 @@
 import { Effect, Schema } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
+import { serverOptions } from "../../Http/ClosingSocket.ts"
 import type { Upgrade } from "../../Http/Upgrade.ts"
 
 /** The request is no WebSocket handshake, or the handshake went wrong. Nothing was written on its socket. */
@@ -37,9 +38,7 @@ export const problemOf = ({ request }: Upgrade): string | undefined => {
 /** Makes WebSockets of requests. */
 export class Handshake {
   private readonly server = new WebSocketServer({
-    noServer: true,
-    clientTracking: false,
-    perMessageDeflate: false,
+    ...serverOptions,
     maxPayload
   })
   private refusal: string | undefined

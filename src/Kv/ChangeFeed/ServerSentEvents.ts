@@ -104,14 +104,18 @@ export const make = (
   places: Places,
   query: ChangeQuery,
   first: Page
-): Stream.Stream<Uint8Array> =>
-  Stream.unwrapScoped(
+): Stream.Stream<Uint8Array> => {
+  // A stream lasts, and must not keep its first page for as long.
+  let pending: Page | undefined = first
+  return Stream.unwrapScoped(
     Effect.gen(function* () {
       yield* Effect.acquireRelease(places.enter, () => Effect.sync(() => places.leave()))
-      const reader = new Reader(pages, bell, draining, query, first)
+      const reader = new Reader(pages, bell, draining, query, pending)
+      pending = undefined
       return Stream.concat(Stream.make(opening), Stream.repeatEffectOption(reader.next))
     })
   ).pipe(
     // All places were taken between the answer's head and its body: the client comes back by itself.
     Stream.catchAll((_: FeedBusy) => Stream.make(opening))
   )
+}

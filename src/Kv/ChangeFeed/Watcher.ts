@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream"
 import type { WebSocket } from "ws"
+import type { Account, Reading } from "../../Http/Unsent.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 
 /** Close codes, as the service's documentation lists them. */
@@ -17,7 +18,7 @@ export const closeCodes = {
 export const timing = {
   /** Idle for so long, a follower is sent a heartbeat; it is pinged as often. */
   heartbeat: 15_000,
-  /** So long may a follower leave what it was sent unread. */
+  /** So long may a follower take nothing of what it was sent. */
   drain: 30_000,
   /** So long may a closing handshake take. */
   close: 5_000
@@ -36,6 +37,8 @@ export interface Watcher {
    * call each. They cannot fall into another frame: without compression `ws` writes each of its own at once and whole.
    */
   readonly wire: Duplex
+  /** What its server counts of it, if it does. */
+  readonly account: Account | undefined
   readonly tenant: string
   readonly limit: number
   readonly written: () => void
@@ -43,8 +46,11 @@ export interface Watcher {
   /** The last `seq` sent; out of date while live, when the common position says it. */
   cursor: number
   lastSent: number
-  /** When it was blocked, or began to close. */
+  /** When it was blocked, or began to close, or took something after that. */
   since: number
+  readonly reading: Reading
+  /** It closes because it is slow: it may take its time to read what is on its way, the close frame at the end. */
+  isSlow: boolean
   nextPing: number
   unanswered: number
 }

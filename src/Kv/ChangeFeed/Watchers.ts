@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
+import { accountOf, Reading } from "../../Http/Unsent.ts"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 import { heartbeatFrame, pageFrame } from "./Frame.ts"
@@ -10,6 +11,11 @@ const ignore = (): void => {}
 
 /** Pings without any sign of life, after which a follower is given up. */
 const unansweredPings = 2
+
+/** Bytes of a frame that counts once for all who are sent it; to look after smaller ones would cost more than they do. */
+const sharedFrame = 4096
+
+const tooSlow = "Too slow; resume after lastSeq"
 
 /**
  * All WebSockets that follow the log, without effects: time (monotonic milliseconds) is passed in, and pages are brought.
@@ -23,6 +29,7 @@ export class Watchers {
   private readonly ahead = new Set<Watcher>()
   private readonly behind = new Set<Watcher>()
   private common = 0
+  private now = 0
 
   /**
    * @param unsentBytes the bound of unsent bytes for one follower
@@ -63,9 +70,11 @@ export class Watchers {
 
   /** Takes in a WebSocket over a wire, with the first page for it. `onClose` is called once, when it is closed. */
   add(socket: WebSocket, wire: Duplex, query: ChangeQuery, first: Page, now: number, onClose: () => void): void {
+    const account = accountOf(wire)
     const watcher: Watcher = {
       socket,
       wire,
+      account,
       tenant: query.tenant,
       limit: query.limit,
       written: () => this.drained(watcher),
@@ -73,9 +82,12 @@ export class Watchers {
       cursor: query.after,
       lastSent: now,
       since: now,
+      reading: new Reading(wire),
+      isSlow: false,
       nextPing: now + timing.heartbeat,
       unanswered: 0
     }
+    if (account !== undefined) account.end = () => this.close(watcher, closeCodes.slow, tooSlow, this.now)
     const alive = () => {
       watcher.unanswered = 0
     }
@@ -142,6 +154,7 @@ export class Watchers {
 
   /** Heartbeats, pings and deadlines; to be called about once a second. */
   tick(now: number): void {
+    this.now = now
     const heartbeats = new Map<number, Buffer>()
     const heartbeat = (lastSeq: number): Buffer => {
       const known = heartbeats.get(lastSeq) ?? heartbeatFrame(lastSeq)
@@ -149,20 +162,28 @@ export class Watchers {
       return known
     }
     for (const watcher of this.all) {
-      const { phase, since, socket, wire } = watcher
+      const { isSlow, phase, socket, wire } = watcher
+      if ((phase === "blocked" || isSlow) && watcher.reading.look()) watcher.since = now
+      const { since } = watcher
       if (phase === "closing") {
-        if (now - since >= timing.close) socket.terminate()
+        if (now - since >= (isSlow ? timing.drain : timing.close)) socket.terminate()
       } else if (socket.readyState !== WebSocket.OPEN) {
         this.startClosing(watcher, now)
       } else if (phase === "blocked") {
-        if (now - since >= timing.drain) this.close(watcher, closeCodes.slow, "Too slow; resume after lastSeq", now)
+        if (now - since >= timing.drain) this.close(watcher, closeCodes.slow, tooSlow, now)
       } else {
+        if (watcher.unanswered > 0) {
+          // Its answer stands behind all that it has yet to read: as long as it reads, it is alive.
+          if (watcher.reading.look()) watcher.unanswered = 1
+          watcher.account?.watch()
+        }
         if (now >= watcher.nextPing) {
           if (watcher.unanswered >= unansweredPings) {
             socket.terminate()
             continue
           }
           watcher.unanswered++
+          watcher.reading.look()
           watcher.nextPing = now + timing.heartbeat
           socket.ping()
         }
@@ -228,15 +249,28 @@ export class Watchers {
     watcher.cursor = page.lastSeq
     if (!tells) return
     watcher.lastSent = now
-    wire.write(pageFrame(page), watcher.written)
-    if (wire.writableLength <= this.unsentBytes) return
+    const frame = pageFrame(page)
+    wire.write(frame, watcher.written)
+    const unsent = wire.writableLength
+    if (unsent === 0) return
+    if (frame.length >= sharedFrame) watcher.account?.share(frame)
+    else watcher.account?.settle()
+    if (unsent > this.unsentBytes) this.block(watcher, now)
+  }
+
+  private block(watcher: Watcher, now: number): void {
+    // It may have been closed just now, to make room for others.
+    if (watcher.phase === "closing") return
     this.leave(watcher)
     watcher.phase = "blocked"
     watcher.since = now
+    watcher.reading.look()
   }
 
   /** Called whenever something sent has left for the network. */
   private drained(watcher: Watcher): void {
+    const { account } = watcher
+    if (account !== undefined && account.bytes > 0) account.unshareSent()
     if (watcher.phase !== "blocked" || watcher.wire.writableLength > this.unsentBytes) return
     watcher.unanswered = 0
     // Whatever happened to the log meanwhile, a page read from the cursor tells it.
@@ -272,6 +306,7 @@ export class Watchers {
 
   private close(watcher: Watcher, code: number, reason: string, now: number): void {
     if (watcher.phase === "closing") return
+    watcher.isSlow = code === closeCodes.slow || watcher.phase === "blocked"
     this.startClosing(watcher, now)
     watcher.socket.close(code, reason)
   }
@@ -280,5 +315,6 @@ export class Watchers {
     this.leave(watcher)
     watcher.phase = "closing"
     watcher.since = now
+    watcher.reading.look()
   }
 }

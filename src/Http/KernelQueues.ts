@@ -1,0 +1,59 @@
+/**
+ * How much of what was sent lies in the kernel's queues, as Linux shows it.
+ *
+ * A client that reads slowly makes room in the kernel's queue long before the kernel asks for more: with a queue of 4
+ * MiB it asks again when a third of it is free, which takes such a client a minute. Until then only the kernel knows
+ * that the client reads. Where there is no /proc, slow clients look like those that do not read until the kernel asks.
+ */
+import { readFile, readlink } from "node:fs/promises"
+import type { Duplex } from "node:stream"
+
+interface Descriptor {
+  readonly _handle?: { readonly fd: number } | null
+}
+
+const known = new WeakMap<Duplex, string>()
+
+/** The inode of a socket's file, by which the kernel's tables name it. */
+const inodeOf = async (socket: Duplex & Descriptor): Promise<string | undefined> => {
+  const inode = known.get(socket)
+  const fd = socket._handle?.fd ?? -1
+  if (inode !== undefined || fd < 0) return inode
+  const target = await readlink(`/proc/self/fd/${fd}`)
+  const found = /^socket:\[(\d+)\]$/.exec(target)?.[1]
+  if (found !== undefined) known.set(socket, found)
+  return found
+}
+
+/** The bytes in the send queue of each of the sockets, by inode. The columns are those of `proc_pid_net(5)`. */
+const queuesOf = (table: string, inodes: ReadonlySet<string>, into: Map<string, number>): void => {
+  for (const line of table.split("\n").slice(1)) {
+    const columns = line.trim().split(/\s+/, 10)
+    const inode = columns[9]
+    if (inode === undefined || !inodes.has(inode)) continue
+    into.set(inode, Number.parseInt(columns[4]!.split(":")[0]!, 16))
+  }
+}
+
+const orNothing = <A>(promise: Promise<A>): Promise<A | undefined> => promise.catch(() => undefined)
+
+/** Bytes that lie in the kernel's send queues, for each socket of which the kernel tells. */
+export const read = async (sockets: ReadonlyArray<Duplex>): Promise<ReadonlyMap<Duplex, number>> => {
+  const inodes = new Map<Duplex, string>()
+  for (const socket of sockets) {
+    const inode = await orNothing(inodeOf(socket))
+    if (inode !== undefined) inodes.set(socket, inode)
+  }
+  const wanted = new Set(inodes.values())
+  const queues = new Map<string, number>()
+  if (wanted.size === 0) return new Map()
+  for (const table of ["/proc/self/net/tcp", "/proc/self/net/tcp6"]) {
+    queuesOf((await orNothing(readFile(table, "latin1"))) ?? "", wanted, queues)
+  }
+  const found = new Map<Duplex, number>()
+  for (const [socket, inode] of inodes) {
+    const bytes = queues.get(inode)
+    if (bytes !== undefined) found.set(socket, bytes)
+  }
+  return found
+}

@@ -1,0 +1,42 @@
+/**
+ * What connections hold, and which are ended before their clients wanted it. Each is there from the start, with 0.
+ */
+import { Metric, MetricLabel } from "effect"
+
+/** Bytes that wait for clients, over all connections. */
+export const unsent = Metric.gauge("connections_unsent_bytes", {
+  description: "Bytes that wait for clients to take them, over all connections."
+})
+
+/** Connections of all kinds. */
+export const connections = Metric.gauge("http_connections", {
+  description: "Connections to the HTTP port, WebSockets included."
+})
+
+/**
+ * Why a connection was ended: its client took nothing, all together held too many bytes, or there were too many
+ * connections, where an idle one was closed or a new one refused.
+ */
+const reasons = ["not_reading", "unsent_bytes", "idle_displaced", "refused"] as const
+
+/** See {@link reasons}. */
+export type Reason = (typeof reasons)[number]
+
+const total = Metric.counter("connections_cut_total", {
+  description: "Connections that were ended to protect the others, by reason.",
+  incremental: true
+})
+
+const series = new Map(
+  reasons.map(reason => [reason, Metric.taggedWithLabels(total, [MetricLabel.make("reason", reason)])])
+)
+
+/** Counts connections that were ended. */
+export const cut = {
+  increment: (reason: Reason): void => series.get(reason)!.unsafeUpdate(1, [])
+}
+
+/** Makes them all known. */
+export const register = (): void => {
+  for (const metric of [unsent, connections, ...series.values()]) metric.register()
+}
