@@ -63,7 +63,7 @@ const services = (configuration: Configuration) => {
   }
   return Layer.mergeAll(FeedMetrics.layer, Housekeeping.layer(retention), Health.layer({ replication })).pipe(
     Layer.provideMerge(Layer.merge(ChangeFeed.layer, Gateway.layer(gateway, { devMode }))),
-    // The store owns the directory that the sessions' events lie in too.
+    // The store comes first: it owns the directory, and may move what earlier versions kept in it to the session database.
     Layer.provideMerge(SessionEvents.layer({ directory: store.directory, retention: gateway.history })),
     Layer.provideMerge(Sqlite.layer(store)),
     Layer.provideMerge(UpstreamClients.layer(configuration)),

@@ -17,7 +17,11 @@ const fileText = (content: string, encoding: "utf-8" | "base64"): string =>
 export const textOf = (answer: Answer): string => {
   switch (answer.type) {
     case "session_list":
-      return answer.sessions.length === 0 ? "There are no sessions." : answer.sessions.map(sessionLine).join("\n")
+      return answer.sessions.length === 0
+        ? "There are no sessions."
+        : [...answer.sessions.map(sessionLine), ...(answer.cursor === undefined ? [] : ["There are older ones."])].join(
+            "\n"
+          )
     case "session":
     case "session_created":
       return sessionLine(answer.session)

@@ -139,6 +139,9 @@ const limits = (): string => {
       ["levels of arrays and objects in a JSON value", Limits.jsonDepth],
       ["members of objects and elements of arrays in a frame from a client, all together", Limits.jsonMembers],
       ["names in `environment`, and in `secrets`", Limits.variables],
+      ["bytes of `environment` and `secrets` together, names and values", Limits.environmentBytes],
+      ["bytes of `deployment` as JSON", Limits.deploymentBytes],
+      ["sessions in one answer to `list_sessions`", Limits.listedSessions],
       ["characters of text in a delta; longer ones come in several", EventMapping.longestDelta]
     ].map(([what, figure]) => [String(what), typeof figure === "number" ? count(figure) : String(figure)])
   )

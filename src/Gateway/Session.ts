@@ -79,8 +79,9 @@ export interface Debt extends Lease {
 /** What an instance was asked for with. */
 export interface Request {
   readonly agentType: string
+  /** Earlier versions have kept the launch configuration here; it lies in the session database by now. */
   readonly deployment?: unknown
-  readonly environment: Readonly<Record<string, string>>
+  readonly environment?: Readonly<Record<string, string>>
 }
 
 /** All that a session has to remember from one step to the next. */
@@ -190,7 +191,7 @@ const Bookmark = Schema.parseJson(
       Schema.Struct({
         agentType: Schema.String,
         deployment: Schema.optionalWith(Schema.Unknown, { exact: true }),
-        environment: Schema.Record({ key: Schema.String, value: Schema.String })
+        environment: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.String }), { exact: true })
       }),
       { exact: true }
     )

@@ -1,5 +1,5 @@
 /**
- * The events of sessions, kept so that what a client has seen is never lost or renumbered. This is the port; each
+ * The session database: the events of sessions, kept so that what a client has seen is never lost or renumbered. This is the port; each
  * backend has an adapter.
  */
 import { Context, type Duration, type Effect, type Option, Schema } from "effect"
@@ -15,6 +15,24 @@ export interface History {
   readonly trimmedSeq: number
   /** What the session's keeper needs to go on after a crash; null where nothing is left to do. */
   readonly bookmark: string | null
+}
+
+/**
+ * What a session's instances are made from beside its secrets, as JSON text; null where the session has none. It is no
+ * part of the session's record, which whoever may read the key-value store can read.
+ */
+export interface LaunchConfiguration {
+  readonly environment: string | null
+  readonly deployment: string | null
+}
+
+/** What lists tell of a session beside its record. */
+export interface Summary {
+  /** The newest `seq`; null where there is no history. */
+  readonly headSeq: number | null
+  /** Which parts of its launch configuration are kept. */
+  readonly hasEnvironment: boolean
+  readonly hasDeployment: boolean
 }
 
 /** An event as it travels to clients. */
@@ -66,7 +84,7 @@ export interface Retention {
 }
 
 /**
- * Durable histories of events, one for each session, dense in `seq` from 1.
+ * Durable histories of events, one for each session, dense in `seq` from 1, and launch configurations beside them.
  *
  * Appends of many sessions share transactions and flushes. A history keeps as many events as its {@link Retention}
  * allows; its numbers go on when older events, or all, have been removed.
@@ -89,7 +107,18 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
       after: number,
       limit: number
     ) => Effect.Effect<Option.Option<EventPage>, StoreUnavailable>
-    /** Removes a history with its events. One that is not there is as good as removed. */
+    /** Begins a history with the epoch given, in place of any that is there. */
+    readonly restart: (session: string, epoch: string) => Effect.Effect<History, StoreBusy | StoreUnavailable>
+    /** Keeps a launch configuration in place of the one that the session had. */
+    readonly configure: (
+      session: string,
+      configuration: LaunchConfiguration
+    ) => Effect.Effect<void, StoreBusy | StoreUnavailable>
+    /** The launch configuration of a session; both parts are null where nothing is kept. */
+    readonly configuration: (session: string) => Effect.Effect<LaunchConfiguration, StoreUnavailable>
+    /** What is known of each session, in the order of the names. */
+    readonly summaries: (sessions: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<Summary>, StoreUnavailable>
+    /** Removes a history with its events, and the launch configuration. What is not there is as good as removed. */
     readonly remove: (session: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
     /** Histories that have a bookmark. */
     readonly unfinished: Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable>

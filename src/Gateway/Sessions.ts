@@ -23,6 +23,31 @@ export interface CreateSession {
   readonly secrets?: Readonly<Record<string, Redacted.Redacted>> | undefined
 }
 
+/** What a start may give: each takes the place of what the session had. */
+export interface StartSession extends Pick<CreateSession, "deployment" | "environment" | "secrets"> {}
+
+/** Which page of a list is wanted. */
+export interface ListSessions {
+  /** Most sessions of the page, 1 to 200; 200 where absent. */
+  readonly limit?: number | undefined
+  /** That of the page before; absent for the first. */
+  readonly cursor?: string | undefined
+}
+
+/** A page of a tenant's sessions, the newest first by `createdAt`, then `id`. */
+export interface SessionPage {
+  readonly sessions: ReadonlyArray<Session>
+  /** Leads to the next page; absent on the last one. */
+  readonly cursor?: string
+}
+
+/** The cursor is none that a page came with. */
+export class InvalidCursor extends Schema.TaggedError<InvalidCursor>()("InvalidCursor", {}) {
+  override get message(): string {
+    return "The cursor is none that an answer came with"
+  }
+}
+
 /** There is no such session, or it belongs to another tenant: a caller cannot tell which. */
 export class SessionNotFound extends Schema.TaggedError<SessionNotFound>()("SessionNotFound", {
   sessionId: Schema.String
@@ -58,7 +83,7 @@ export class ActivationTimeout extends Schema.TaggedError<ActivationTimeout>()("
 /** What any look at a session may fail with. */
 export type LookupError = SessionNotFound | SessionsBusy | StoreBusy | StoreUnavailable
 
-/** What bringing a session up may fail with; a conflict where secrets of it were lost. */
+/** What bringing a session up may fail with; a conflict where secrets or the launch configuration were lost. */
 export type ActivationError =
   | LookupError
   | SessionNotActive
@@ -118,18 +143,18 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       caller: Caller,
       request: CreateSession
     ) => Effect.Effect<Session, SessionTooLarge | SessionConflict | SessionsBusy | StoreBusy | StoreUnavailable>
-    /** All sessions of the caller's tenant, by id, which is in the order of their creation. */
-    readonly list: (caller: Caller) => Effect.Effect<ReadonlyArray<Session>, StoreBusy | StoreUnavailable>
+    /** A page of the sessions of the caller's tenant. It may have fewer than `limit` although others follow. */
+    readonly list: (caller: Caller, page?: ListSessions) => Effect.Effect<SessionPage, InvalidCursor | StoreUnavailable>
     readonly get: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
     /**
-     * Brings the session up, or joins whoever does. Secrets that are given take the place of all that it had, with the
-     * next instance that is brought up.
+     * Brings the session up, or joins whoever does. What is given takes the place of what it had, with the next
+     * instance that is brought up.
      */
     readonly start: (
       caller: Caller,
       sessionId: string,
-      secrets?: CreateSession["secrets"]
-    ) => Effect.Effect<Session, ActivationError>
+      given?: StartSession
+    ) => Effect.Effect<Session, ActivationError | SessionTooLarge>
     /** Stops the session's instance, ending its turns; one that is being brought up is given up. */
     readonly stop: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
     /** Stops the session, and removes it with its history. */

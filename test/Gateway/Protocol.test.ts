@@ -34,7 +34,9 @@ const wrongValues: Readonly<Record<string, unknown>> = {
   requestId: false,
   path: ["a"],
   depth: 1.5,
-  iteration: "3"
+  iteration: "3",
+  limit: 201,
+  cursor: ""
 }
 
 /** Fields that take any JSON value of bounded depth. */

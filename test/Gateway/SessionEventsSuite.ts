@@ -180,6 +180,51 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
+    it.effect("a history that is restarted begins with nothing, under another epoch", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          yield* events.open("t/s", "e1")
+          yield* appendTo("t/s", 0, ["1", "2"], { bookmark: "x" })
+          const begun = { epoch: "e2", headSeq: 0, trimmedSeq: 0, bookmark: null }
+          expect(yield* events.restart("t/s", "e2")).toEqual(begun)
+          expect(yield* events.restart("t/new", "e2")).toEqual(begun)
+          expect(yield* readAll("t/s")).toEqual({ events: [], history: begun })
+        })
+      )
+    )
+
+    it.effect("launch configurations are kept, replaced and removed with their session, not with its history", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          const none = { environment: null, deployment: null }
+          const whole = { environment: '{"A":"ä😀"}', deployment: '{"large":"x"}' }
+          expect(yield* events.configuration("t/s")).toEqual(none)
+          yield* events.configure("t/s", whole)
+          yield* events.configure("t/half", { environment: null, deployment: "null" })
+          yield* events.configure("t/none", none)
+          yield* events.open("t/none", "e1")
+          yield* appendTo("t/none", 0, ["1"])
+          yield* events.open("t/s", "e1")
+          yield* events.restart("t/s", "e2")
+          expect(yield* events.configuration("t/s")).toEqual(whole)
+          expect(yield* events.summaries(["t/none", "t/s", "t/half", "t/unknown"])).toEqual([
+            { headSeq: 1, hasEnvironment: false, hasDeployment: false },
+            { headSeq: 0, hasEnvironment: true, hasDeployment: true },
+            { headSeq: null, hasEnvironment: false, hasDeployment: true },
+            { headSeq: null, hasEnvironment: false, hasDeployment: false }
+          ])
+          yield* events.configure("t/s", { ...whole, deployment: null })
+          expect(yield* events.configuration("t/s")).toEqual({ ...whole, deployment: null })
+          yield* events.configure("t/half", none)
+          expect(yield* events.configuration("t/half")).toEqual(none)
+          yield* events.remove("t/s")
+          expect(yield* events.configuration("t/s")).toEqual(none)
+        })
+      )
+    )
+
     it.effect("a session that is removed leaves nothing, and may begin again", () =>
       kept(
         Effect.gen(function* () {

@@ -1,9 +1,10 @@
 /** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Exit, Layer, Logger, LogLevel, Schedule } from "effect"
+import { Context, Effect, Exit, Layer, Logger, LogLevel, Redacted, Schedule } from "effect"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { namespaceOf } from "../../src/Gateway/Sessions/SessionRecord.ts"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { JsonText } from "../../src/Kv/Json.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { identifierChars } from "../../src/Upstream/Identifier.ts"
@@ -52,7 +53,7 @@ describe("Records of sessions", () => {
       const { instanceId } = yield* sessions.start(alice, id)
       expect(instanceId).toHaveLength(identifierChars)
       expect(yield* untilState(stored, id, "active")).toMatchObject({ instanceId })
-      expect(yield* sessions.list(alice)).toMatchObject([{ id, instanceId }])
+      expect(yield* sessions.list(alice)).toMatchObject({ sessions: [{ id, instanceId }] })
     })
   )
 
@@ -181,4 +182,77 @@ describe("Records of sessions", () => {
       }
     )
   }
+})
+
+describe("Lists of sessions", () => {
+  const pageSizes = { reads: [] as Array<number> }
+  const counting: Layer.Layer<Stored> = Layer.merge(
+    Layer.map(Memory.layer, (context: Context.Context<Store | ChangeLog>) => {
+      const store = Context.get(context, Store)
+      const list: StoreService["list"] = query =>
+        Effect.tap(store.list(query), ({ entries }) => pageSizes.reads.push(entries.length))
+      return Context.add(context, Store, { ...store, list })
+    }),
+    EventsInMemory.layer()
+  )
+
+  it.scopedLive(
+    "have each session once, newest first, whatever else lies between, and read no more than they tell",
+    () =>
+      Effect.gen(function* () {
+        const { start, stored } = yield* make({ stored: counting })
+        const { sessions } = yield* start
+        const created = yield* Effect.forEach(Array.from({ length: 450 }), () =>
+          sessions.create(alice, { agentType: "echo", secrets: { TOKEN: Redacted.make("x") } })
+        )
+        const foreign = (key: string, value: string) => ({
+          ...{ op: "set" as const, namespace: namespaceOf("acme"), key, value: JsonText(value), expiresAt: null }
+        })
+        const other = created[7]!
+        yield* Context.get(stored, Store).commit({
+          actor: "somebody",
+          operations: [
+            ...Array.from({ length: 50 }, (_, index) => foreign(`${other.id}${index}`, '"no session"')),
+            foreign(other.id.replace(/.$/, "x"), "null"),
+            foreign("f".repeat(36), JSON.stringify({ ...other, id: "f".repeat(36), tenant: "evil" }))
+          ]
+        })
+        const newestFirst = created
+          .toSorted((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1))
+          .map(({ id }) => id)
+        for (const limit of [undefined, 200, 130]) {
+          const found: Array<string> = []
+          let cursor: string | undefined
+          do {
+            pageSizes.reads = []
+            const page = yield* sessions.list(alice, { limit, cursor })
+            expect(page.sessions.length).toBeLessThanOrEqual(limit ?? 200)
+            expect(pageSizes.reads.length).toBeLessThanOrEqual(4)
+            for (const size of pageSizes.reads) expect(size).toBeLessThanOrEqual(limit ?? 200)
+            found.push(...page.sessions.map(({ id }) => id))
+            cursor = page.cursor
+          } while (cursor !== undefined)
+          expect(found).toEqual(newestFirst)
+        }
+      })
+  )
+
+  it.scopedLive("end a page before it is a mebibyte", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const first = yield* start
+      // Each record names secrets of 60 kB altogether, which are lost with the process.
+      const names = Array.from({ length: 240 }, (_, index) => `S${index}_`.padEnd(250, "x"))
+      const secrets = Object.fromEntries(names.map(name => [name, Redacted.make("")]))
+      for (let n = 0; n < 30; n++) yield* first.sessions.create(alice, { agentType: "echo", secrets })
+      yield* first.stop
+      const { sessions } = yield* start
+      const page = yield* sessions.list(alice)
+      expect(JSON.stringify(page).length).toBeLessThan(1.2 * 1024 * 1024)
+      expect(page.sessions[0]?.missingSecrets).toHaveLength(240)
+      const rest = yield* sessions.list(alice, { cursor: page.cursor! })
+      expect(page.sessions.length + rest.sessions.length).toBe(30)
+      expect(rest).not.toHaveProperty("cursor")
+    })
+  )
 })

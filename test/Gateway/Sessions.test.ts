@@ -72,8 +72,8 @@ describe("Sessions", () => {
       const { sessions } = yield* start
       const { id } = yield* sessions.create(alice, { agentType: "echo" })
       expect(yield* Effect.flip(sessions.get(mallory, id))).toMatchObject({ _tag: "SessionNotFound" })
-      expect(yield* sessions.list(mallory)).toEqual([])
-      expect(yield* sessions.list(alice)).toHaveLength(1)
+      expect(yield* sessions.list(mallory)).toEqual({ sessions: [] })
+      expect((yield* sessions.list(alice)).sessions).toHaveLength(1)
     })
   )
 
@@ -394,7 +394,7 @@ describe("Sessions", () => {
       yield* first.stop
 
       const second = yield* start
-      const listed = yield* second.sessions.list(alice)
+      const listed = (yield* second.sessions.list(alice)).sessions
       expect(listed.find(session => session.id === id)?.missingSecrets).toEqual(["TOKEN", "OTHER"])
       expect(listed.find(session => session.id === plain)).not.toHaveProperty("missingSecrets")
       const refused = {
@@ -409,13 +409,13 @@ describe("Sessions", () => {
       expect((yield* simulator.state).created).toBe(1)
       yield* second.sessions.start(alice, plain)
 
-      const given = yield* second.sessions.start(alice, id, secrets)
+      const given = yield* second.sessions.start(alice, id, { secrets })
       expect(given).toMatchObject({ state: "active" })
       expect(given).not.toHaveProperty("missingSecrets")
       const { instances } = yield* simulator.state
       expect(instances.find(({ id }) => id === given.instanceId)?.secretNames).toEqual(["TOKEN", "OTHER"])
       yield* second.sessions.stop(alice, id)
-      yield* second.sessions.start(alice, id, {})
+      yield* second.sessions.start(alice, id, { secrets: {} })
       yield* second.stop
       expect(JSON.stringify(yield* recordsOf(stored))).not.toContain("missing")
 

@@ -100,14 +100,25 @@ describe("Requests over the socket", () => {
       })
   )
 
-  it.scopedLive("sessions are listed in the order of their creation, and those of other tenants are not there", () =>
+  it.scopedLive("sessions are listed page by page, newest first, and those of other tenants are not there", () =>
     Effect.gen(function* () {
       const { acme, evil } = yield* twoTenants()
       const first = yield* createSession(acme)
       yield* createSession(evil)
       const second = yield* createSession(acme)
-      const { sessions } = yield* acme.get("session_list", { type: "list_sessions" })
-      expect(sessions.map(({ id }) => id).sort()).toEqual([first, second].sort())
+      const newestFirst = [first, second].sort().reverse()
+      const all = yield* acme.get("session_list", { type: "list_sessions" })
+      expect(all.sessions.map(({ id }) => id)).toEqual(newestFirst)
+      expect(all).not.toHaveProperty("cursor")
+      const page = yield* acme.get("session_list", { type: "list_sessions", limit: 1 })
+      expect(page.sessions.map(({ id }) => id)).toEqual(newestFirst.slice(0, 1))
+      const rest = yield* acme.get("session_list", { type: "list_sessions", limit: 1, cursor: page.cursor! })
+      expect(rest.sessions.map(({ id }) => id)).toEqual(newestFirst.slice(1))
+      expect(rest).not.toHaveProperty("cursor")
+      for (const cursor of ["?", "x", "A".repeat(5000)]) {
+        const { error } = yield* acme.get("error", { type: "list_sessions", cursor })
+        expect(error.code).toBe("bad_request")
+      }
       expect((yield* acme.get("session", { type: "get_session", sessionId: second })).session.id).toBe(second)
     })
   )

@@ -4,6 +4,7 @@ import { FileEntry, FileIteration } from "../../Upstream/Workspace.ts"
 import { ErrorCode, errorMeanings } from "./ErrorCode.ts"
 import {
   Count,
+  Cursor,
   described,
   Epoch,
   Identifier,
@@ -29,8 +30,11 @@ const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
 /** Answers `create_session`. */
 export const SessionCreated = answer("session_created", "Answers `create_session`.", { session: Session })
 
-/** Answers `list_sessions`, in the order of the sessions' ids. */
-export const SessionList = answer("session_list", "Answers `list_sessions`.", { sessions: Schema.Array(Session) })
+/** Answers `list_sessions`: the newest session first, by `createdAt`, then `id`. */
+export const SessionList = answer("session_list", "Answers `list_sessions`, newest first by `createdAt`, then `id`.", {
+  sessions: Schema.Array(Session),
+  cursor: optional(described(Cursor, "Asks for the next page; absent on the last one."))
+})
 
 /** Answers `get_session`, `start_session` and `stop_session`. */
 export const SessionAnswer = answer("session", "Answers `get_session`, `start_session` and `stop_session`.", {

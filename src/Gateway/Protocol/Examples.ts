@@ -41,9 +41,16 @@ export const requests: { readonly [Type in RequestType]: Extract<RequestFrame, {
     environment: { LANG: "C.UTF-8" },
     secrets: { GIT_TOKEN: "a secret" }
   },
-  list_sessions: { type: "list_sessions", id },
+  list_sessions: { type: "list_sessions", id, limit: 50 },
   get_session: { type: "get_session", id, sessionId },
-  start_session: { type: "start_session", id, sessionId, secrets: { GIT_TOKEN: "a secret" } },
+  start_session: {
+    type: "start_session",
+    id,
+    sessionId,
+    secrets: { GIT_TOKEN: "a secret" },
+    environment: { LANG: "C.UTF-8" },
+    deployment: { region: "eu" }
+  },
   stop_session: { type: "stop_session", id, sessionId },
   delete_session: { type: "delete_session", id, sessionId },
   subscribe: { type: "subscribe", id, sessionId, afterSeq: 6, epoch },
@@ -67,7 +74,7 @@ export const answers: { readonly [Type in AnswerType]: Extract<Answer, { readonl
     id,
     session: { ...session, state: "inactive", instanceId: null, headSeq: 0 }
   },
-  session_list: { type: "session_list", id, sessions: [session] },
+  session_list: { type: "session_list", id, sessions: [session], cursor: "c184ZjNrMm0" },
   session: { type: "session", id, session },
   session_deleted: { type: "session_deleted", id, sessionId },
   subscribed: { type: "subscribed", id, session, epoch, headSeq: 6, recovered: true },

@@ -57,6 +57,11 @@ export const Name = text(1, Limits.nameChars).annotations({ description: "A name
 /** A file's path; what makes one acceptable to the workspace is decided where files are asked for. */
 export const Path = text(1, Limits.pathChars).annotations({ description: "A path relative to the workspace." })
 
+/** Where a list goes on, as an earlier answer told it. */
+export const Cursor = text(1, Limits.cursorChars).annotations({
+  description: "Where the list goes on, as the last answer told it."
+})
+
 /** The place of an event in its session, from 1 on. */
 export const Seq = Integer.pipe(Schema.positive({ description: "Dense per session, from 1." }))
 

@@ -29,6 +29,18 @@ export const pathChars = 2048
 /** Names in `environment`, and in `secrets`. */
 export const variables = 256
 
+/** Bytes of `environment` and `secrets` together, names and values in UTF-8. */
+export const environmentBytes = 64 * 1024
+
+/** Bytes of `deployment` as JSON in UTF-8. */
+export const deploymentBytes = 64 * 1024
+
+/** Sessions in one answer to `list_sessions`. */
+export const listedSessions = 200
+
+/** Characters of the cursor of a list. */
+export const cursorChars = 4096
+
 /** Levels of arrays and objects in a JSON value; deeper ones cannot be printed safely by every client. */
 export const jsonDepth = 256
 

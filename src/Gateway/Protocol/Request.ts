@@ -2,9 +2,11 @@
 import { Schema } from "effect"
 import {
   Count,
+  Cursor,
   described,
   Epoch,
   Identifier,
+  Integer,
   Name,
   optional,
   Path,
@@ -13,6 +15,7 @@ import {
   schemaName
 } from "./Fields.ts"
 import { Json } from "./Json.ts"
+import { listedSessions } from "./Limits.ts"
 import { variables } from "./Variables.ts"
 
 const request = <Type extends string, Fields extends Schema.Struct.Fields>(
@@ -34,8 +37,18 @@ export const CreateSession = request("create_session", "Makes a session, inactiv
   secrets: optional(variables(Schema.Redacted(Schema.String), "Secrets for the agent, kept in memory only."))
 })
 
-/** Asks for all sessions of the tenant. */
-export const ListSessions = request("list_sessions", "Asks for all sessions of the tenant.", {})
+/** Asks for a page of the tenant's sessions, the newest first. */
+export const ListSessions = request("list_sessions", "Asks for the tenant's sessions, page by page, newest first.", {
+  limit: optional(
+    described(
+      Integer.pipe(
+        Schema.between(1, listedSessions, { message: () => `must be a whole number from 1 to ${listedSessions}` })
+      ),
+      `Most sessions of the page, 1 to ${listedSessions}; ${listedSessions} where absent.`
+    )
+  ),
+  cursor: optional(described(Cursor, "The `cursor` of the answer before; absent for the first page."))
+})
 
 /** Asks for one session. */
 export const GetSession = request("get_session", "Asks for one session.", { sessionId: SessionId })
@@ -45,6 +58,12 @@ export const StartSession = request("start_session", "Activates a session; answe
   sessionId: SessionId,
   secrets: optional(
     variables(Schema.Redacted(Schema.String), "Take the place of all secrets that the session had, from this start on.")
+  ),
+  environment: optional(
+    variables(Schema.String, "Takes the place of the environment that the session had, from the next instance on.")
+  ),
+  deployment: optional(
+    described(Json, "Takes the place of the deployment that the session had, from the next instance on.")
   )
 })
 

@@ -14,6 +14,12 @@ export const SessionState = Schema.Literal(
 /** Where a session stands. */
 export type SessionState = (typeof SessionState)["Type"]
 
+/** A part of a session's launch configuration that may be lost. */
+export const LostPart = Schema.Literal("environment", "deployment")
+
+/** A part of a session's launch configuration that may be lost. */
+export type LostPart = (typeof LostPart)["Type"]
+
 /** A session as clients see it, and as it is stored. It never holds the session's secrets. */
 export const Session = Schema.Struct({
   id: SessionId,
@@ -28,6 +34,12 @@ export const Session = Schema.Struct({
   headSeq: described(Count, "The `seq` of the newest event; 0 where there is none."),
   missingSecrets: optional(
     described(Schema.Array(Schema.String), "Names of secrets that were lost; `start_session` has to give them again.")
+  ),
+  missingConfiguration: optional(
+    described(
+      Schema.Array(LostPart),
+      "What was lost of `environment` and `deployment`; `start_session` has to give it again."
+    )
   )
 }).annotations({ identifier: "Session", description: "A session as clients see it." })
 

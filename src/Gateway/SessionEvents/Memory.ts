@@ -6,11 +6,13 @@ import {
   type Append,
   type EventPage,
   type History,
+  type LaunchConfiguration,
   OutOfStep,
   pageCharacters,
   type Retention,
   SessionEvents,
   type StoredEvent,
+  type Summary,
   type Unfinished
 } from "../SessionEvents.ts"
 import { defaults } from "./Retention.ts"
@@ -23,6 +25,7 @@ interface Kept extends StoredEvent {
 /** All histories. Each method runs to its end at once, and so is atomic. */
 class State {
   private readonly histories = new Map<string, { history: History; kept: Array<Kept>; bytes: number }>()
+  private readonly configurations = new Map<string, LaunchConfiguration>()
 
   constructor(private readonly retention: Retention) {}
 
@@ -32,6 +35,28 @@ class State {
     const history: History = { epoch, headSeq: 0, trimmedSeq: 0, bookmark: null }
     this.histories.set(session, { history, kept: [], bytes: 0 })
     return history
+  }
+
+  restart(session: string, epoch: string): History {
+    this.histories.delete(session)
+    return this.open(session, epoch)
+  }
+
+  configure(session: string, configuration: LaunchConfiguration): void {
+    this.configurations.set(session, configuration)
+  }
+
+  configuration(session: string): LaunchConfiguration {
+    return this.configurations.get(session) ?? { environment: null, deployment: null }
+  }
+
+  summary(session: string): Summary {
+    const { deployment, environment } = this.configuration(session)
+    return {
+      headSeq: this.find(session)?.headSeq ?? null,
+      hasEnvironment: environment !== null,
+      hasDeployment: deployment !== null
+    }
   }
 
   find(session: string): History | undefined {
@@ -71,6 +96,7 @@ class State {
 
   remove(session: string): void {
     this.histories.delete(session)
+    this.configurations.delete(session)
   }
 
   unfinished(): ReadonlyArray<Unfinished> {
@@ -104,6 +130,10 @@ const make = (state: State): Context.Tag.Service<SessionEvents> => ({
   append: append =>
     Effect.suspend(() => Option.match(state.append(append), { onNone: () => Effect.void, onSome: Effect.fail })),
   read: (session, after, limit) => Effect.sync(() => Option.fromNullable(state.read(session, after, limit))),
+  restart: (session, epoch) => Effect.sync(() => state.restart(session, epoch)),
+  configure: (session, configuration) => Effect.sync(() => state.configure(session, configuration)),
+  configuration: session => Effect.sync(() => state.configuration(session)),
+  summaries: sessions => Effect.sync(() => sessions.map(session => state.summary(session))),
   remove: session => Effect.sync(() => state.remove(session)),
   unfinished: Effect.sync(() => state.unfinished()),
   trim: age => Effect.map(Clock.currentTimeMillis, now => state.trim(now - Duration.toMillis(age)))

@@ -1,28 +1,47 @@
 import { Deferred, Effect, Exit, FiberId } from "effect"
+import type { StoreUnavailable } from "../../Kv/Store.ts"
 import type { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import * as Session from "../Session.ts"
+import type { SessionConflict } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
+import { launchOf } from "./LaunchConfiguration.ts"
 import { isSame } from "./Secrets.ts"
 
 /**
  * A request for an instance, which goes on to its end whoever leaves: it may have made an instance by then, and its
  * answer is the one sure way to learn which. It ends within the time that the platform's client gives it.
  */
-export type Creation = Effect.Effect<string, AgentPlatformConnectionError>
+export type Creation = Effect.Effect<string, CreationError>
+
+/** What keeps an instance from being made: the platform, or that the gateway does not know what to ask for. */
+export type CreationError = AgentPlatformConnectionError | SessionConflict | StoreUnavailable
 
 /** For what a key is used: for its first request, for another try of the same, or to learn what it has led to. */
 export type Purpose = "first" | "again" | "return"
 
 /** Whether a failed creation has certainly made no instance. */
-const madeNothing = ({ isDoubtful, reason, statusCode }: AgentPlatformConnectionError): boolean =>
-  isDoubtful !== true &&
-  (reason === "not_configured" ||
-    reason === "circuit_open" ||
-    (reason === "status" && statusCode !== undefined && statusCode >= 400 && statusCode < 500))
+const madeNothing = (error: CreationError): boolean => {
+  if (error._tag !== "AgentPlatformConnectionError") return true
+  const { isDoubtful, reason, statusCode } = error
+  return (
+    isDoubtful !== true &&
+    (reason === "not_configured" ||
+      reason === "circuit_open" ||
+      (reason === "status" && statusCode !== undefined && statusCode >= 400 && statusCode < 500))
+  )
+}
 
-/** Whether what a key leads to is what would be asked for now: no other secrets, and no others known by then. */
-export const isReusable = ({ posted, secrets }: Entity, lease: Session.Lease | null): lease is Session.Lease =>
-  lease !== null && lease.instanceId === null && posted?.key === lease.key && isSame(posted.secrets, secrets)
+/** Whether what a key leads to is what would be asked for now: the same secrets and launch configuration. */
+export const isReusable = (entity: Entity, lease: Session.Lease | null): lease is Session.Lease => {
+  const { edition, posted, secrets } = entity
+  return (
+    lease !== null &&
+    lease.instanceId === null &&
+    posted?.key === lease.key &&
+    posted.edition === edition &&
+    isSame(posted.secrets, secrets)
+  )
+}
 
 /**
  * Creates the instance of a key, or joins whoever does.
@@ -33,9 +52,9 @@ export const join = (entity: Entity, key: string, purpose: Purpose): Creation =>
   Effect.uninterruptibleMask(restore => {
     const underway = entity.creations.get(key)
     if (underway !== undefined) return restore(underway)
-    const { journal, posted, record, secrets, shared } = entity
-    const { agentType, deployment, environment } = record
-    const done = Deferred.unsafeMake<string, AgentPlatformConnectionError>(FiberId.none)
+    const { edition, journal, posted, record, secrets, shared } = entity
+    const { agentType } = record
+    const done = Deferred.unsafeMake<string, CreationError>(FiberId.none)
     const creation: Creation = Deferred.await(done)
     const isReturn = purpose === "return"
     const forget = Effect.sync(() => {
@@ -49,7 +68,7 @@ export const join = (entity: Entity, key: string, purpose: Purpose): Creation =>
           forget
         )
       )
-    const end = (exit: Exit.Exit<string, AgentPlatformConnectionError>) =>
+    const end = (exit: Exit.Exit<string, CreationError>) =>
       Effect.gen(function* () {
         if (Exit.isSuccess(exit)) yield* settle(standing => Session.learn(standing, key, exit.value))
         else {
@@ -61,15 +80,22 @@ export const join = (entity: Entity, key: string, purpose: Purpose): Creation =>
       })
     entity.creations.set(key, creation)
     // What a key was first asked for with is asked for again, as long as it is known.
-    if (!isReturn) entity.posted = { key, secrets }
+    if (!isReturn) entity.posted = { key, secrets, edition }
     const wanted = isReturn && posted?.key !== key ? {} : (entity.posted?.secrets ?? {})
-    return shared.platform
-      .create({ agentType, deployment, environment, secrets: wanted, idempotencyKey: key, isAside: isReturn })
-      .pipe(
-        Effect.interruptible,
-        Effect.exit,
-        Effect.flatMap(end),
-        Effect.forkIn(shared.scope),
-        Effect.zipRight(restore(creation))
-      )
+    return Effect.flatMap(launchOf(entity, isReturn), ({ deployment, environment }) =>
+      shared.platform.create({
+        agentType,
+        deployment,
+        environment,
+        secrets: wanted,
+        idempotencyKey: key,
+        isAside: isReturn
+      })
+    ).pipe(
+      Effect.interruptible,
+      Effect.exit,
+      Effect.flatMap(end),
+      Effect.forkIn(shared.scope),
+      Effect.zipRight(restore(creation))
+    )
   })

@@ -2,16 +2,16 @@ import { type Context, Effect, type Scope } from "effect"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { EventBody } from "../Protocol/Event.ts"
-import type { Session } from "../Protocol/Session.ts"
-import { isRunning, type Step } from "../Session.ts"
+import type { LostPart, Session } from "../Protocol/Session.ts"
+import { isRunning, type Request, type Step } from "../Session.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
-import type { Frame, Subscriber } from "../Sessions.ts"
+import type { Frame, SessionConflict, Subscriber } from "../Sessions.ts"
 import type { Creation } from "./Creation.ts"
 import type { Errand } from "./Errand.ts"
 import type { Journal } from "./Journal.ts"
 import type { Link } from "./Link.ts"
 import type { Secrets } from "./Secrets.ts"
-import { missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
+import { lossOf, missingParts, missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
 import type { Settings } from "./Settings.ts"
 
 /** What all sessions share. */
@@ -50,12 +50,20 @@ export class Entity {
   /** The journal; there as soon as the session is loaded. */
   journal!: Journal
   secrets: Secrets = {}
+  /** Which parts of its launch configuration the session database has. */
+  kept: ReadonlyArray<LostPart> = []
+  /** Rises whenever the launch configuration changes. */
+  edition = 0
+  /** Held while what the session was given is changed. */
+  readonly configuring = Effect.unsafeMakeSemaphore(1)
+  /** What a deleted session that an earlier run has left is asked for with. */
+  request: Request | undefined
   link: Link | undefined
   errand: Errand | undefined
   /** Creations that are under way, or whose outcome is not stored yet, by key: of the lease, and of debts. */
   readonly creations = new Map<string, Creation>()
-  /** The key that this process has last asked for an instance with, and the secrets that went along. */
-  posted: { readonly key: string; readonly secrets: Secrets } | undefined
+  /** The key that this process has last asked for an instance with, and what went along. */
+  posted: { readonly key: string; readonly secrets: Secrets; readonly edition: number } | undefined
   firstMessage: string | undefined
   private lastInOrder: Effect.Latch | undefined
   /** Calls that use the session at this moment. */
@@ -87,14 +95,15 @@ export class Entity {
     return isRunning(this.journal.standing().state)
   }
 
-  /** Names of secrets that an instance would need and that were lost. */
-  get missingSecrets(): ReadonlyArray<string> {
-    return missingSecrets(this.record, this.secrets)
+  /** Why no instance can be made, where something that it would need was lost. */
+  get loss(): SessionConflict | undefined {
+    return lossOf(missingSecrets(this.record, this.secrets), missingParts(this.record, this.kept))
   }
 
   /** What clients see. */
   view(): Session {
-    return withMissing(this.stored(), this.missingSecrets)
+    const { kept, record, secrets } = this
+    return withMissing(this.stored(), missingSecrets(record, secrets), missingParts(record, kept))
   }
 
   private stored(): Session {
@@ -111,7 +120,7 @@ export class Entity {
   }
 
   /** Changes what the record holds beside the standing. */
-  amend(changes: Partial<Pick<SessionRecord, "title" | "titled" | "secretNames">>): void {
+  amend(changes: Partial<Pick<SessionRecord, "title" | "titled" | "secretNames" | "configured">>): void {
     this.record = { ...this.record, ...changes, updatedAt: this.shared.now() }
     this.shared.save(this)
   }

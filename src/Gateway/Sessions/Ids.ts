@@ -15,8 +15,11 @@ export const unique: Effect.Effect<string> = words(4)
 export const session: Effect.Effect<string> = Effect.zipWith(
   Clock.currentTimeMillis,
   words(3),
-  (now, chance) => `${now.toString(16).padStart(12, "0")}${chance}`
+  (now, chance) => `${Math.trunc(now).toString(16).padStart(12, "0")}${chance}`
 )
+
+/** When a session's id was made, in epoch milliseconds: the time of its creation. */
+export const timeOf = (id: string): number => Number.parseInt(id.slice(0, 12), 16)
 
 const sessionPattern = /^[0-9a-f]{36}$/
 

@@ -12,7 +12,6 @@ import { makeWay, pause, payInTime, payNow } from "./GiveBack.ts"
 import * as Ids from "./Ids.ts"
 import * as Link from "./Link.ts"
 import * as Loading from "./Loading.ts"
-import { lostSecrets } from "./SessionRecord.ts"
 
 /** How long a session's end waits for its instances to be gone, */
 const patience = Duration.seconds(15)
@@ -169,8 +168,8 @@ export const ensureActive = (entity: Entity): Effect.Effect<Link.Link, Activatio
     if (errand?.kind === "deactivation") return Effect.zipRight(errand.over, ensureActive(entity))
     if (link !== undefined && entity.isRunning) return Effect.succeed(link)
     // An agent that lacks what it was meant to have fails in ways that nobody could make sense of.
-    const missing = entity.missingSecrets
-    if (missing.length > 0) return Effect.fail(lostSecrets(missing))
+    const { loss } = entity
+    if (loss !== undefined) return Effect.fail(loss)
     const activation = errand === undefined ? beginActivation(entity) : Effect.succeed(errand)
     return Effect.zipRight(
       Effect.flatMap(activation, ({ done }) => done),

@@ -10,6 +10,7 @@ import { type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
 import { Entity, type Shared } from "./Entity.ts"
 import * as Ids from "./Ids.ts"
 import * as Journal from "./Journal.ts"
+import { partsOf } from "./LaunchConfiguration.ts"
 import type { Records } from "./Records.ts"
 import type { Vault } from "./Secrets.ts"
 import type { SessionRecord } from "./SessionRecord.ts"
@@ -39,8 +40,7 @@ const openHistory = (shared: Shared, key: string, { epoch, headSeq }: SessionRec
     yield* Effect.logWarning("The history of a session was lost, at least its end; it begins anew").pipe(
       Effect.annotateLogs({ session: key, recorded: headSeq, found: history.headSeq })
     )
-    yield* shared.events.remove(key)
-    return yield* shared.events.open(key, yield* Ids.unique)
+    return yield* shared.events.restart(key, yield* Ids.unique)
   })
 
 /** The standing of a session that was not in memory: nothing of it can be running. */
@@ -69,6 +69,8 @@ const journalOf = (entity: Entity, history: History, standing: Session.Standing)
 export const anotherJournal = (entity: Entity) =>
   Effect.gen(function* () {
     const history = yield* openHistory(entity.shared, entity.key, entity.toRecord())
+    entity.kept = partsOf(yield* entity.shared.events.configuration(entity.key))
+    entity.edition++
     const found = Session.owe(
       Either.getOrElse(Session.fromBookmark("inactive", history.bookmark), () => Session.initial)
     )
@@ -83,12 +85,11 @@ export const anotherJournal = (entity: Entity) =>
   })
 
 /** The record of a session that was deleted, as far as its instance is asked for with it. */
-const recordOf = (tenant: string, id: string, epoch: string, request: Session.Request | undefined): SessionRecord => ({
+const recordOf = (tenant: string, id: string, epoch: string, agentType: string): SessionRecord => ({
   id,
   tenant,
   epoch,
-  agentType: "",
-  environment: {},
+  agentType,
   title: "",
   titled: true,
   state: "inactive",
@@ -97,7 +98,7 @@ const recordOf = (tenant: string, id: string, epoch: string, request: Session.Re
   updatedAt: 0,
   headSeq: 0,
   secretNames: [],
-  ...request
+  configured: []
 })
 
 export const make = (shared: Shared, records: Records, secrets: Vault): Loaded => {
@@ -152,6 +153,7 @@ export const make = (shared: Shared, records: Records, secrets: Vault): Loaded =
       const history = yield* openHistory(shared, key, record)
       const entity = new Entity(key, { ...record, epoch: history.epoch }, shared)
       entity.secrets = secrets.get(key)
+      entity.kept = partsOf(yield* shared.events.configuration(key))
       const standing = standingOf(record, history)
       entity.journal = yield* journalOf(entity, history, standing)
       const { events } = yield* entity.journal.update(Session.recover)
@@ -188,7 +190,8 @@ export const make = (shared: Shared, records: Records, secrets: Vault): Loaded =
           Effect.annotateLogs({ session: key, idempotencyKey })
         )
       }
-      const entity = new Entity(key, recordOf(tenant, id, found.value.epoch, request), shared)
+      const entity = new Entity(key, recordOf(tenant, id, found.value.epoch, request?.agentType ?? ""), shared)
+      entity.request = request
       entity.isDeleted = true
       entity.journal = yield* journalOf(entity, found.value, standing)
       yield* entity.journal.update(standing => {

@@ -8,8 +8,6 @@ import { decodeRecord, encodeRecord, gatewayActor, namespaceOf, type SessionReco
 /** The records of sessions in the key-value store. */
 export interface Records {
   readonly find: (tenant: string, id: string) => Effect.Effect<Option.Option<SessionRecord>, StoreUnavailable>
-  /** All of a tenant's records, by id; those that others have spoilt are left out. */
-  readonly all: (tenant: string) => Effect.Effect<ReadonlyArray<SessionRecord>, StoreUnavailable>
   readonly create: (
     text: string,
     record: SessionRecord,
@@ -22,8 +20,6 @@ export interface Records {
   /** Writes what is still to be written, as far as the store takes it. */
   readonly flush: Effect.Effect<void>
 }
-
-const pageEntries = 1000
 
 /** Records that are written at once. */
 const concurrency = 32
@@ -45,28 +41,6 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
         Option.none()
       )
     }
-
-    const pages = <A>(tenant: string, seed: A, add: (sum: A, keys: ReadonlyArray<Stored>) => Effect.Effect<A>) =>
-      Effect.map(
-        Effect.iterate(
-          { after: "", more: true, sum: seed },
-          {
-            while: ({ more }) => more,
-            body: ({ after, sum }) =>
-              Effect.gen(function* () {
-                const page = yield* store.list({
-                  namespace: namespaceOf(tenant),
-                  prefix: "",
-                  after,
-                  limit: pageEntries
-                })
-                const next = yield* add(sum, page.entries)
-                return { after: page.entries.at(-1)?.key ?? after, more: page.more, sum: next }
-              })
-          }
-        ),
-        ({ sum }) => sum
-      )
 
     const markDirty = (entity: Entity): void => {
       entity.isDirty = true
@@ -128,13 +102,6 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
           store.get(namespaceOf(tenant), id),
           Option.match({ onNone: () => Effect.succeedNone, onSome: ({ value }) => decode(tenant, id, value) })
         ),
-      all: tenant =>
-        pages<ReadonlyArray<SessionRecord>>(tenant, [], (sum, entries) =>
-          Effect.map(
-            Effect.forEach(entries, ({ key, value }) => decode(tenant, key, value)),
-            decoded => [...sum, ...decoded.flatMap(Option.toArray)]
-          )
-        ),
       create: (text, { tenant, id }, actor) =>
         Effect.asVoid(
           store.commit({
@@ -164,8 +131,3 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
       flush
     }
   })
-
-interface Stored {
-  readonly key: string
-  readonly value: string
-}

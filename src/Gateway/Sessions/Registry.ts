@@ -19,18 +19,21 @@ import {
   SessionConflict,
   Sessions,
   SessionTooLarge,
+  type StartSession,
   type Subscriber,
   type Subscription
 } from "../Sessions.ts"
 import type { Entity, Shared } from "./Entity.ts"
 import * as Ids from "./Ids.ts"
 import * as Journal from "./Journal.ts"
+import * as LaunchConfiguration from "./LaunchConfiguration.ts"
 import * as Lifecycle from "./Lifecycle.ts"
+import * as Listing from "./Listing.ts"
 import * as Loading from "./Loading.ts"
 import * as Quota from "./Quota.ts"
 import * as Records from "./Records.ts"
 import * as Secrets from "./Secrets.ts"
-import { encodeRecord, missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
+import { encodeRecord, type SessionRecord, view } from "./SessionRecord.ts"
 import { aside, type Settings } from "./Settings.ts"
 import * as Talk from "./Talk.ts"
 import * as Titles from "./Titles.ts"
@@ -91,8 +94,11 @@ const make = (settings: Settings) =>
 
     const create = ({ tenant, actor }: Caller, request: CreateSession) =>
       Effect.gen(function* () {
+        const configuration = LaunchConfiguration.merge(LaunchConfiguration.nothing, request)
+        const given = request.secrets ?? {}
+        yield* LaunchConfiguration.check(configuration, given)
         const id = yield* Ids.session
-        const now = shared.now()
+        const createdAt = Ids.timeOf(id)
         const record: SessionRecord = {
           id,
           tenant,
@@ -100,13 +106,12 @@ const make = (settings: Settings) =>
           title: request.title ?? "",
           state: "inactive",
           instanceId: null,
-          createdAt: now,
-          updatedAt: now,
+          createdAt,
+          updatedAt: createdAt,
           epoch: yield* Ids.unique,
           headSeq: 0,
-          ...(request.deployment === undefined ? {} : { deployment: request.deployment }),
-          environment: request.environment ?? {},
-          secretNames: Object.keys(request.secrets ?? {}),
+          secretNames: Object.keys(given),
+          configured: LaunchConfiguration.partsOf(configuration),
           titled: request.title !== undefined && request.title !== ""
         }
         const text = encodeRecord(record)
@@ -117,10 +122,17 @@ const make = (settings: Settings) =>
           })
         }
         const key = Loading.keyOf(tenant, id)
-        const creation = Effect.zipRight(
-          secrets.put(key, request.secrets ?? {}),
-          Effect.onError(records.create(text, record, actor), () => Effect.sync(() => secrets.forget(key)))
-        )
+        const isConfigured = record.configured.length > 0
+        const undo = Effect.suspend(() => {
+          secrets.forget(key)
+          return isConfigured ? Effect.ignore(events.remove(key)) : Effect.void
+        })
+        const creation = Effect.gen(function* () {
+          yield* secrets.put(key, given)
+          // What the record says that there is has to be there before it.
+          if (isConfigured) yield* events.configure(key, configuration)
+          yield* records.create(text, record, actor)
+        }).pipe(Effect.onError(() => undo))
         yield* quota.creating(tenant, creation, error => error._tag !== "StoreUnavailable")
         return view(record)
       }).pipe(
@@ -129,27 +141,19 @@ const make = (settings: Settings) =>
         )
       )
 
-    const list = ({ tenant }: Caller) =>
-      Effect.flatMap(records.all(tenant), all =>
-        Effect.forEach(all, record => {
-          const known = loaded.peek(tenant, record.id)
-          if (known !== undefined) return Effect.succeed(known.view())
-          const key = Loading.keyOf(tenant, record.id)
-          return Effect.map(events.find(key), found => ({
-            ...withMissing(view(record), missingSecrets(record, secrets.get(key))),
-            headSeq: Option.match(found, { onNone: () => record.headSeq, onSome: ({ headSeq }) => headSeq })
-          }))
-        })
-      )
+    const list = Listing.make({
+      store,
+      events,
+      peek: loaded.peek,
+      secretsOf: (tenant, id) => secrets.get(Loading.keyOf(tenant, id)),
+      keyOf: Loading.keyOf
+    })
 
-    const start = (caller: Caller, sessionId: string, given: CreateSession["secrets"]) =>
+    const start = (caller: Caller, sessionId: string, given: StartSession = {}) =>
       withSession(caller, sessionId, entity =>
         Effect.gen(function* () {
-          // One that is being deleted has no use for them, and nobody would ever forget them.
-          if (given !== undefined && !entity.isGoing) {
-            yield* secrets.put(entity.key, given)
-            entity.secrets = given
-            entity.amend({ secretNames: Object.keys(given) })
+          if (given.secrets !== undefined || given.environment !== undefined || given.deployment !== undefined) {
+            yield* LaunchConfiguration.give(entity, given, given => secrets.put(entity.key, given))
           }
           yield* Lifecycle.ensureActive(entity)
           return entity.view()
@@ -160,8 +164,7 @@ const make = (settings: Settings) =>
       Effect.gen(function* () {
         yield* Lifecycle.stop(entity, "the session was deleted")
         // Without its record nobody could ask what an unanswered creation has led to.
-        const { agentType, deployment, environment } = entity.record
-        const request = { agentType, environment, ...(deployment === undefined ? {} : { deployment }) }
+        const request = { agentType: entity.record.agentType }
         yield* entity.journal.update(standing =>
           Session.stay(
             standing.debts.some(({ instanceId }) => instanceId === null) ? { ...standing, request } : standing
@@ -175,7 +178,7 @@ const make = (settings: Settings) =>
         // An instance that could not be given back is remembered until it is.
         const { debts, lease } = entity.journal.standing()
         if (lease === null && debts.length === 0) {
-          yield* events.remove(entity.key)
+          yield* entity.configuring.withPermits(1)(events.remove(entity.key))
           loaded.forget(entity)
         }
       }).pipe(
@@ -241,7 +244,7 @@ const make = (settings: Settings) =>
 
     return Sessions.of({
       create,
-      list,
+      list: ({ tenant }, page = {}) => list(tenant, page),
       get: (caller, sessionId) => withSession(caller, sessionId, entity => Effect.sync(() => entity.view())),
       start,
       stop: (caller, sessionId) =>

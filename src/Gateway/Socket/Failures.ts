@@ -4,12 +4,13 @@
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../../Upstream/AgentPlatform.ts"
 import type { ErrorCode } from "../Protocol/ErrorCode.ts"
-import type { ActivationError, SessionConflict, SessionsBusy, SessionTooLarge } from "../Sessions.ts"
+import type { ActivationError, InvalidCursor, SessionConflict, SessionsBusy, SessionTooLarge } from "../Sessions.ts"
 
 /** What a request may fail with. */
 export type RequestError =
   | ActivationError
   | FileCallError
+  | InvalidCursor
   | SessionConflict
   | SessionTooLarge
   | SessionsBusy
@@ -70,6 +71,7 @@ export const failureOf = (error: RequestError): Failure => {
       return { code: "timeout", message: error.message }
     case "AgentPlatformConnectionError":
       return ofPlatform(error)
+    case "InvalidCursor":
     case "InvalidFileRequest":
       return { code: "bad_request", message: error.message }
     case "StoreBusy":

@@ -21,11 +21,11 @@ export const carryOut = (
     case "create_session":
       return Effect.map(sessions.create(caller, request), session => ({ type: "session_created", id, session }))
     case "list_sessions":
-      return Effect.map(sessions.list(caller), sessions => ({ type: "session_list", id, sessions }))
+      return Effect.map(sessions.list(caller, request), page => ({ type: "session_list", id, ...page }))
     case "get_session":
       return Effect.map(sessions.get(caller, request.sessionId), session => ({ type: "session", id, session }))
     case "start_session":
-      return Effect.map(sessions.start(caller, request.sessionId, request.secrets), session => ({
+      return Effect.map(sessions.start(caller, request.sessionId, request), session => ({
         type: "session",
         id,
         session

@@ -1,3 +1,4 @@
+import { migration as launchConfigurations } from "./LaunchConfigurations.ts"
 import { fromStatements, type Migration } from "./Migrations.ts"
 
 /**
@@ -38,5 +39,6 @@ export const migrations: ReadonlyArray<Migration> = [
       value TEXT
     ) STRICT`,
     "CREATE INDEX changes_by_tenant ON changes (tenant, seq) WHERE tenant <> ''"
-  )
+  ),
+  launchConfigurations
 ]

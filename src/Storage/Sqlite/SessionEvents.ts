@@ -76,10 +76,18 @@ const probe = ({ file, retention }: ThreadData): Effect.Effect<void, StoreRefuse
       : new StoreRefused({ file, reason: `cannot be opened for writing (${reply.reason})` })
   })
 
-const weigh = (write: EventWrite): GroupCommit.Weight => ({
-  operations: write.op === "append" ? write.texts.length + 1 : 1,
-  bytes: write.op === "append" ? write.texts.reduce((sum, text) => sum + text.length, 64) : 64
-})
+const weigh = (write: EventWrite): GroupCommit.Weight => {
+  switch (write.op) {
+    case "append":
+      return { operations: write.texts.length + 1, bytes: write.texts.reduce((sum, text) => sum + text.length, 64) }
+    case "configure": {
+      const { deployment, environment } = write.configuration
+      return { operations: 1, bytes: 64 + (deployment?.length ?? 0) + (environment?.length ?? 0) }
+    }
+    default:
+      return { operations: 1, bytes: 64 }
+  }
+}
 
 const outcomeOf =
   (write: EventWrite) =>
@@ -150,11 +158,17 @@ export const make = (options: Options): Effect.Effect<Context.Tag.Service<Sessio
       )
     const gone = new StoreUnavailable({ reason: "the writer lost sight of a history" })
 
+    const begin = (op: "open" | "restart") => (session: string, epoch: string) =>
+      Effect.flatMap(submit({ op, session, epoch }), history =>
+        history === undefined ? gone : Effect.succeed(history)
+      )
+
     return SessionEvents.of({
-      open: (session, epoch) =>
-        Effect.flatMap(submit({ op: "open", session, epoch }), history =>
-          history === undefined ? gone : Effect.succeed(history)
-        ),
+      open: begin("open"),
+      restart: begin("restart"),
+      configure: (session, configuration) => Effect.asVoid(submit({ op: "configure", session, configuration })),
+      configuration: session => reader.configuration(session),
+      summaries: sessions => reader.summaries(sessions),
       find: session => Effect.map(reader.find(session), Option.fromNullable),
       append: append => Effect.asVoid(group.submit({ op: "append", ...append })),
       read: (session, after, limit) => Effect.map(reader.page(session, after, limit), Option.fromNullable),

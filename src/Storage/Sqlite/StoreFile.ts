@@ -9,7 +9,7 @@ import type { Format } from "./Opening.ts"
 export const applicationId = 0x43574b56
 
 /** The newest schema that this code knows (PRAGMA user_version); the number of the last migration. */
-export const schemaVersion = 1
+export const schemaVersion = 2
 
 /** The table in every database of this service that lists the migrations that have run. */
 export const migrationsTable = "effect_sql_migrations"

@@ -1,11 +1,13 @@
 /** What goes between the histories of sessions and their writer, in one thread or across two. */
-import type { Append, History } from "../../../Gateway/SessionEvents.ts"
+import type { Append, History, LaunchConfiguration } from "../../../Gateway/SessionEvents.ts"
 import type { Away } from "../Messages.ts"
 
-/** One change of one history. */
+/** One change of one session. */
 export type EventWrite =
   | { readonly op: "open"; readonly session: string; readonly epoch: string }
   | ({ readonly op: "append" } & Append)
+  | { readonly op: "restart"; readonly session: string; readonly epoch: string }
+  | { readonly op: "configure"; readonly session: string; readonly configuration: LaunchConfiguration }
   | { readonly op: "remove"; readonly session: string }
 
 /** Times are epoch milliseconds; limits bound what one transaction does. */

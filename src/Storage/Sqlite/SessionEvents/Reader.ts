@@ -3,8 +3,10 @@ import { Effect } from "effect"
 import {
   type EventPage,
   type History,
+  type LaunchConfiguration,
   pageCharacters,
   type StoredEvent,
+  type Summary,
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
@@ -44,6 +46,23 @@ export class Reader {
       }
       return { events, history: historyOf(row) }
     })
+  }
+
+  configuration(session: string): Effect.Effect<LaunchConfiguration, StoreUnavailable> {
+    return this.read(({ configuration }) => configuration.get(session) ?? { environment: null, deployment: null })
+  }
+
+  summaries(sessions: ReadonlyArray<string>): Effect.Effect<ReadonlyArray<Summary>, StoreUnavailable> {
+    return this.read(({ find, parts }) =>
+      sessions.map(session => {
+        const { hasDeployment, hasEnvironment } = parts.get(session) ?? { hasDeployment: 0, hasEnvironment: 0 }
+        return {
+          headSeq: find.get(session)?.headSeq ?? null,
+          hasEnvironment: hasEnvironment === 1,
+          hasDeployment: hasDeployment === 1
+        }
+      })
+    )
   }
 
   get unfinished(): Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable> {
@@ -106,6 +125,13 @@ const prepare = (db: Database.Database) => ({
   ),
   page: db.prepare<[number, number, number], StoredEvent>(
     "SELECT seq, text FROM events WHERE history = ? AND seq > ? ORDER BY seq LIMIT ?"
+  ),
+  configuration: db.prepare<[string], LaunchConfiguration>(
+    "SELECT environment, deployment FROM launch_configurations WHERE session = ?"
+  ),
+  parts: db.prepare<[string], { readonly hasEnvironment: number; readonly hasDeployment: number }>(
+    `SELECT has_environment AS hasEnvironment, has_deployment AS hasDeployment
+     FROM launch_configurations WHERE session = ?`
   ),
   unfinished: db.prepare<[], Unfinished>("SELECT session, bookmark FROM histories WHERE bookmark IS NOT NULL"),
   oldest: db.prepare<[], number>("SELECT timestamp FROM events ORDER BY id LIMIT 1").pluck()

@@ -1,6 +1,6 @@
 import { fromStatements, type Migration } from "../Migrations.ts"
 
-/** The tables of the sessions' histories. */
+/** The tables of the session database: histories, their events, and what instances are made from. */
 export const migrations: ReadonlyArray<Migration> = [
   fromStatements(
     "initial",
@@ -22,6 +22,18 @@ export const migrations: ReadonlyArray<Migration> = [
       size INTEGER NOT NULL,
       text TEXT NOT NULL,
       UNIQUE (history, seq)
+    ) STRICT`
+  ),
+  // Which parts there are comes before what they hold: to learn that takes no reading of large texts.
+  fromStatements(
+    "launch_configurations",
+    `CREATE TABLE launch_configurations (
+      id INTEGER PRIMARY KEY,
+      session TEXT NOT NULL UNIQUE,
+      has_environment INTEGER NOT NULL,
+      has_deployment INTEGER NOT NULL,
+      environment TEXT,
+      deployment TEXT
     ) STRICT`
   )
 ]

@@ -1,5 +1,5 @@
 import Database from "better-sqlite3"
-import type { Append, History, Retention } from "../../../Gateway/SessionEvents.ts"
+import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
 import type { Close } from "../Messages.ts"
 import { Away, checkPlace, identityOf, type Place, placeOf, setAside } from "../StoreFile.ts"
 import { openForWriting } from "./File.ts"
@@ -75,15 +75,32 @@ class Connection {
       }
       case "append":
         return this.append(write)
-      case "remove": {
-        const row = this.statements.find.get(write.session)
-        if (row !== undefined) {
-          this.statements.removeEvents.run(row.id)
-          this.statements.remove.run(row.id)
-        }
+      case "restart":
+        this.removeHistory(write.session)
+        return this.apply({ op: "open", session: write.session, epoch: write.epoch })
+      case "configure":
+        this.configure(write.session, write.configuration)
         return { _tag: "Stored", history: undefined }
-      }
+      case "remove":
+        this.removeHistory(write.session)
+        this.statements.removeConfiguration.run(write.session)
+        return { _tag: "Stored", history: undefined }
     }
+  }
+
+  private configure(session: string, { deployment, environment }: LaunchConfiguration): void {
+    if (deployment === null && environment === null) this.statements.removeConfiguration.run(session)
+    else {
+      const [hasEnvironment, hasDeployment] = [environment !== null, deployment !== null].map(Number)
+      this.statements.configure.run(session, hasEnvironment, hasDeployment, environment, deployment)
+    }
+  }
+
+  private removeHistory(session: string): void {
+    const row = this.statements.find.get(session)
+    if (row === undefined) return
+    this.statements.removeEvents.run(row.id)
+    this.statements.remove.run(row.id)
   }
 
   private append({ session, epoch, after, timestamp, texts, bookmark }: Append): EventOutcome {
@@ -255,6 +272,13 @@ const prepare = (db: Database.Database) => ({
     "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, bookmark FROM histories WHERE session = ?"
   ),
   update: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ?, bookmark = ? WHERE id = ?"),
+  configure: db.prepare(
+    `INSERT INTO launch_configurations (session, has_environment, has_deployment, environment, deployment)
+     VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT (session) DO UPDATE SET has_environment = excluded.has_environment,
+       has_deployment = excluded.has_deployment, environment = excluded.environment, deployment = excluded.deployment`
+  ),
+  removeConfiguration: db.prepare("DELETE FROM launch_configurations WHERE session = ?"),
   remove: db.prepare("DELETE FROM histories WHERE id = ?"),
   removeEvents: db.prepare("DELETE FROM events WHERE history = ?"),
   insert: db.prepare("INSERT INTO events (history, seq, timestamp, size, text) VALUES (?, ?, ?, ?, ?)"),
