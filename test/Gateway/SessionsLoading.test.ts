@@ -23,7 +23,7 @@ const recordOf = (id: string): SessionRecord => ({
   updatedAt: 0,
   epoch: "e",
   headSeq: 0,
-  environment: {},
+  configured: [],
   secretNames: [],
   titled: false
 })
@@ -46,7 +46,6 @@ const make = Effect.gen(function* () {
   }
   const records: Records = {
     find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
-    all: () => Effect.succeed([]),
     create: () => Effect.void,
     remove: () => Effect.succeed(true),
     save: () => {},
