@@ -61,7 +61,13 @@ export const entryRefused = (currentVersion: number | null): PreconditionFailed 
   })
 
 /** A refused batch; the message names the operation. */
-export const batchRefused = (error: Store.PreconditionFailed): PreconditionFailed =>
-  new PreconditionFailed({
-    error: `Precondition failed at operations[${error.index}]: ${standing(error.currentVersion)}`
+export const batchRefused = ({
+  currentVersion,
+  index,
+  isChangedBefore
+}: Store.PreconditionFailed): PreconditionFailed => {
+  const before = isChangedBefore ? ", and an earlier operation of the batch changes it" : ""
+  return new PreconditionFailed({
+    error: `Precondition failed at operations[${index}]: ${standing(currentVersion)}${before}`
   })
+}

@@ -21,8 +21,10 @@ export class StoreBusy extends Schema.TaggedError<StoreBusy>()("StoreBusy", {
 export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()("PreconditionFailed", {
   /** Index of the operation in the write. */
   index: Schema.Int,
-  /** The version that is there, or `null` when the entry is absent. */
-  currentVersion: Schema.NullOr(Schema.Int)
+  /** The version that is there, as if the write had never been tried; `null` when the entry is absent. */
+  currentVersion: Schema.NullOr(Schema.Int),
+  /** Whether an earlier operation of the write changes the key, so that the precondition was held against that. */
+  isChangedBefore: Schema.Boolean
 }) {}
 
 /** Which entries a list takes: those of a namespace whose key starts with `prefix`, literally. */

@@ -62,8 +62,10 @@ export interface Refused {
   readonly _tag: "Refused"
   /** Index of the operation in the write. */
   readonly index: number
-  /** The version that is there, or `null` when the entry is absent. */
+  /** The version that is there, as if the write had never been tried; `null` when the entry is absent. */
   readonly currentVersion: number | null
+  /** Whether an earlier operation of the write changes the key, so that the precondition was held against that. */
+  readonly isChangedBefore: boolean
 }
 
 /** What a backend knows of a key: its newest version, and whether that is an entry or a tombstone. */
@@ -125,7 +127,12 @@ export const plan = <State extends KeyState>(
     let before = own === undefined ? stateOf(namespace, key) : undefined
     const state = own ?? before
     const current = isLive(state, now) ? state.version : null
-    if (!holds(operation.precondition, current)) return Either.left({ _tag: "Refused", index, currentVersion: current })
+    if (!holds(operation.precondition, current)) {
+      // A version that only this write would have made will never exist.
+      const there = own === undefined ? state : stateOf(namespace, key)
+      const currentVersion = isLive(there, now) ? there.version : null
+      return Either.left({ _tag: "Refused", index, currentVersion, isChangedBefore: own !== undefined })
+    }
     if (operation.op === "delete") {
       if (current === null) {
         results.push({ op: "delete", deleted: false })

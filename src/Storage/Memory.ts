@@ -276,8 +276,8 @@ const makeStore = (state: State, clock: Clock.Clock): Context.Tag.Service<Store>
     const outcome = state.commit(write, clock.unsafeCurrentTimeMillis())
     if (Either.isRight(outcome)) complete(Exit.succeed(outcome.right))
     else {
-      const { currentVersion, index } = outcome.left
-      complete(Exit.fail(new PreconditionFailed({ index, currentVersion })))
+      const { currentVersion, index, isChangedBefore } = outcome.left
+      complete(Exit.fail(new PreconditionFailed({ index, currentVersion, isChangedBefore })))
     }
     return () => {}
   }),

@@ -233,8 +233,10 @@ const outcomeOf = (outcome: Outcome): Either.Either<Committed, WriteError> => {
   switch (outcome._tag) {
     case "Committed":
       return Either.right(outcome.committed)
-    case "Refused":
-      return Either.left(new PreconditionFailed({ index: outcome.index, currentVersion: outcome.currentVersion }))
+    case "Refused": {
+      const { index, currentVersion, isChangedBefore } = outcome
+      return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
+    }
     case "Failed":
       return Either.left(new StoreUnavailable({ reason: outcome.reason }))
     case "Defect":

@@ -96,17 +96,21 @@ describe("plan", () => {
     ["a delete of an end in the past", [set("k", 1), del("k")], {}, ["set k 1 ann"]]
   ])("%s", (_, operations, states, expected) => expect(steps(operations, states)).toEqual(expected))
 
-  it.each<[string, ReadonlyArray<Operation>, Readonly<Record<string, KeyState>>, number, number | null]>([
+  it.each<[string, ReadonlyArray<Operation>, Readonly<Record<string, KeyState>>, number, number | null, boolean?]>([
     ["absent, wanted present", [set("k", null, { match: "any" })], {}, 0, null],
     ["present, wanted absent", [set("k", null, { noneMatch: "any" })], { k: entry(3) }, 0, 3],
     ["another version", [del("k", { match: [2] })], { k: entry(3) }, 0, 3],
     ["a tombstone has no version to match", [set("k", null, { match: [3] })], { k: tombstone(3) }, 0, null],
     ["nor has what ran out", [set("k", null, { match: [3] })], { k: entry(3, now) }, 0, null],
     ["the second operation", [set("a"), set("k", null, ifVersion(1))], {}, 1, null],
-    ["after an earlier set", [set("k"), set("k", null, ifVersion(0))], {}, 1, 1],
-    ["after an earlier delete", [del("k"), del("k", { match: "any" })], { k: entry(3) }, 1, null]
-  ])("refuses: %s", (_, operations, states, index, currentVersion) =>
-    expect(planned(operations, states)).toEqual(Either.left({ _tag: "Refused", index, currentVersion }))
+    ["after an earlier set", [set("k"), set("k", null, ifVersion(0))], {}, 1, null, true],
+    ["after an earlier set of what was there", [set("k"), set("k", null, ifVersion(3))], { k: entry(3) }, 1, 3, true],
+    ["after an earlier delete", [del("k"), del("k", { match: "any" })], { k: entry(3) }, 1, 3, true],
+    ["after an earlier set of what ran out", [set("k"), del("k", { match: [3] })], { k: entry(3, now) }, 1, null, true]
+  ])("refuses: %s", (_, operations, states, index, currentVersion, isChangedBefore = false) =>
+    expect(planned(operations, states)).toEqual(
+      Either.left({ _tag: "Refused", index, currentVersion, isChangedBefore })
+    )
   )
 
   it("keeps namespaces apart", () => {

@@ -46,7 +46,12 @@ const outcome = fc.oneof(
     _tag: fc.constant<"Committed">("Committed"),
     committed: fc.record({ results: fc.array(result), timestamp: count, lastSeq: count })
   }),
-  fc.record({ _tag: fc.constant<"Refused">("Refused"), index: count, currentVersion: fc.option(count) }),
+  fc.record({
+    _tag: fc.constant<"Refused">("Refused"),
+    index: count,
+    currentVersion: fc.option(count),
+    isChangedBefore: fc.boolean()
+  }),
   fc.record({ _tag: fc.constantFrom<"Failed" | "Defect">("Failed", "Defect"), reason: text })
 )
 

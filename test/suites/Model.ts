@@ -8,7 +8,7 @@ import type { Operation, OperationResult, Precondition } from "../../src/Kv/Writ
 /** What a write should come to: its results, or the operation that it is refused for. */
 export type Verdict =
   | { readonly results: ReadonlyArray<OperationResult> }
-  | { readonly index: number; readonly currentVersion: number | null }
+  | { readonly index: number; readonly currentVersion: number | null; readonly isChangedBefore: boolean }
 
 interface Names {
   readonly namespace: string
@@ -85,8 +85,12 @@ export class Model {
     for (const [index, operation] of operations.entries()) {
       const current = this.present(operation)?.version ?? null
       if (!allows(operation.precondition, current)) {
+        const { namespace, key } = operation
+        const isChangedBefore = this.log
+          .slice(before)
+          .some(r => r.namespace === namespace && r.key === key && r.actor !== "expiry")
         this.log.length = before
-        return { index, currentVersion: current }
+        return { index, currentVersion: this.present(operation)?.version ?? null, isChangedBefore }
       }
       if (operation.op === "set") {
         const version = this.append({ ...operation, actor }, operation.value, operation.expiresAt)

@@ -224,8 +224,8 @@ export const conditions = (check: Check) => {
         [[set("a"), set("b"), set("k", 2)], "operations[2]", "version 1"],
         [[set("k", 0)], "operations[0]", "version 1"],
         [[set("a", 1)], "operations[0]", "absent"],
-        [[set("a"), set("a", 0)], "operations[1]", "version 1"],
-        [[set("k"), { op: "delete", namespace, key: "k", ifVersion: 1 }], "operations[1]", "version 2"],
+        [[set("a"), set("a", 0)], "operations[1]", "absent, and an earlier operation of the batch"],
+        [[set("k"), { op: "delete", namespace, key: "k", ifVersion: 1 }], "operations[1]", "version 1, and an"],
         [[{ op: "delete", namespace, key: "a", ifVersion: 3 }], "operations[0]", "absent"]
       ] as const
       for (const [operations, ...named] of cases) {

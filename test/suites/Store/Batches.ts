@@ -64,7 +64,13 @@ export const batches = (check: Check) => {
       yield* write([at("k", 0), at("k", 1), at("k", 2), del(namespace, "k", ifVersion(3)), at("k", 0)])
       expect(Option.getOrThrow(yield* get(namespace, "k")).version).toBe(5)
       const refused = yield* Effect.flip(write([at("k", 5), at("k", 5)]))
-      expect(refused).toMatchObject({ _tag: "PreconditionFailed", index: 1, currentVersion: 6 })
+      // Version 6 would have been that of the first operation, which was not applied either.
+      expect(refused).toMatchObject({
+        _tag: "PreconditionFailed",
+        index: 1,
+        currentVersion: 5,
+        isChangedBefore: true
+      })
       expect(Option.getOrThrow(yield* get(namespace, "k")).version).toBe(5)
     })
   )
@@ -80,7 +86,12 @@ export const batches = (check: Check) => {
           set(namespace, "c", 1)
         ])
       )
-      expect(refused).toMatchObject({ _tag: "PreconditionFailed", index: 2, currentVersion: null })
+      expect(refused).toMatchObject({
+        _tag: "PreconditionFailed",
+        index: 2,
+        currentVersion: null,
+        isChangedBefore: false
+      })
       for (const key of ["a", "b", "c"]) expect(yield* get(namespace, key)).toEqual(Option.none())
       expect(Option.getOrThrow(yield* get(namespace, "k")).version).toBe(1)
       expect(yield* lastSeq).toBe(1)
