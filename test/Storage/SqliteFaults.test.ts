@@ -45,7 +45,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
         expect(yield* set("a", "lost")).toMatch(/^StoreUnavailable: SQLITE_FULL/)
         expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: "a" })
       }
-      yield* disk.heal("full")
+      yield* disk.heal
       expect(yield* set("b")).toBe("ok")
       expect(yield* owner.ask({ do: "lastSeq" })).toEqual({ ok: 2 })
       yield* owner.end
@@ -64,7 +64,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
           expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: "a" })
           expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: false })
         }
-        yield* disk.heal("flush")
+        yield* disk.heal
         expect(yield* set(`after ${round}`)).toBe("ok")
         expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: true })
         for (let index = 0; index < 5; index++) expect(yield* set(`more ${round}-${index}`)).toBe("ok")
@@ -96,7 +96,7 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
         yield* disk.fail(fault)
         expect(yield* set(`${round}-0`, "lost")).toMatch(/^StoreUnavailable/)
         expect(yield* set(`${round}-1`, "lost".repeat(100_000))).toMatch(/^StoreUnavailable/)
-        yield* disk.heal(fault)
+        yield* disk.heal
       }
       expect(yield* set("last")).toBe("ok")
       yield* owner.kill("SIGKILL")
