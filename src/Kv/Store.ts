@@ -5,7 +5,12 @@ import type { Committed, Write } from "./Write.ts"
 /** The backing store cannot be reached, or cannot vouch for what it holds. */
 export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("StoreUnavailable", {
   /** For the log; clients only learn that the store is unavailable. */
-  reason: Schema.String
+  reason: Schema.String,
+  /**
+   * Whether it is only what was asked for that cannot be read, as it is damaged or the disk fails to deliver it, while
+   * other reads may be served.
+   */
+  isUnreadable: Schema.optionalWith(Schema.Boolean, { default: () => false })
 }) {
   override get message(): string {
     return this.reason

@@ -68,7 +68,11 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
 
     const opened = yield* port.send({ kind: "probe" })
     if (opened._tag === "Away") {
-      return yield* new StoreRefused({ file, reason: `cannot be opened for writing (${opened.reason})` })
+      // What a disk still gives is served; the writer tries again with each write.
+      if (opened.obstacle !== "disk" || !reader.isReading) {
+        return yield* new StoreRefused({ file, reason: `cannot be opened for writing (${opened.reason})` })
+      }
+      yield* Effect.annotateLogs(Effect.logWarning("the store can be read and not written"), "reason", opened.reason)
     }
     const group = yield* GroupCommit.make<Write, Committed, WriteError>({
       commit: (writes, now) => Effect.flatMap(port.send({ kind: "commit", writes, now }), outcomesOf),
@@ -181,7 +185,8 @@ const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal) 
           reader.open(reply.databaseId)
           signal.raise(reply.lastSeq)
         }
-      } else if (reply.obstacle === "missing") reader.suspend(reply.reason)
+      } else if (reply.obstacle === "disk" && !reader.isOpen) reader.open(undefined)
+      else if (reply.obstacle === "missing") reader.suspend(reply.reason)
       else if (reply.obstacle === "replaced") replace(reply.reason)
       else if (reply.obstacle === "pinned") reader.cutSnapshots(reply.reason)
     }

@@ -19,6 +19,8 @@ export interface ProbeShape {
   away: boolean
   /** Reads at or before this are refused as trimmed. */
   trimmedSeq: number
+  /** The record with this `seq` cannot be read: pages end before it, and one that would begin with it fails. */
+  unreadableSeq: number
   /** Puts an empty log in place of the one there is. */
   readonly restore: Effect.Effect<void>
 }
@@ -34,6 +36,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
       reads: 0,
       away: false,
       trimmedSeq: 0,
+      unreadableSeq: 0,
       restore: Effect.map(
         Effect.map(Layer.buildWithScope(Layer.fresh(Memory.layer), scope), made => made),
         made => {
@@ -49,7 +52,12 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
             probe.reads++
             if (probe.away) return new StoreUnavailable({ reason: "away" })
             if (query.after < probe.trimmedSeq) return new HistoryTrimmed({ trimmedSeq: probe.trimmedSeq })
-            return inner().read(query)
+            return Effect.flatMap(inner().read(query), page => {
+              const index = page.changes.findIndex(({ seq }) => seq === probe.unreadableSeq)
+              if (index === -1) return Effect.succeed(page)
+              if (index === 0) return new StoreUnavailable({ reason: "damaged", isUnreadable: true })
+              return Effect.succeed({ changes: page.changes.slice(0, index), lastSeq: page.changes[index - 1]!.seq })
+            })
           }),
         lastSeq: Effect.suspend(() => inner().lastSeq),
         awaitPast: seq => Effect.suspend(() => inner().awaitPast(seq)),

@@ -399,6 +399,31 @@ describe("ChangeFeed.accept", () => {
     }).pipe(Effect.provide(layer()))
   )
 
+  it.scoped("closes those with 1011 who need a record that cannot be read, and goes on with all others", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const probe = yield* Probe
+      yield* put("a", 1)
+      const live = yield* Effect.forEach(["", "tenant=a", "tenant=b"], query => connect(served, query))
+      yield* until(() => live.slice(0, 2).every(client => client.changes.length === 1))
+      yield* untilWatchers(3)
+      probe.unreadableSeq = 3
+      yield* put("b", 2, 3, 4)
+      yield* put("a", 5)
+      yield* until(() => live.filter(client => client.closed?.code === 1011).length === 2)
+      yield* until(() => live[1]!.changes.length === 2)
+      expect(live.map(({ changes }) => changes)).toEqual([[1, 2], [1, 5], [2]])
+      const late = yield* connect(served, "after=3")
+      yield* put("a", 6)
+      yield* until(() => live[1]!.changes.length === 3 && late.changes.length === 3)
+      expect([live[1]!.changes, late.changes]).toEqual([
+        [1, 5, 6],
+        [4, 5, 6]
+      ])
+      expect([live[1]!.closed, late.closed]).toEqual([undefined, undefined])
+    }).pipe(Effect.provide(layer()))
+  )
+
   it.scoped("ignores what a client says, closes with 1009 where it says too much, and outlives garbage", () =>
     Effect.gen(function* () {
       const served = yield* serve

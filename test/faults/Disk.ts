@@ -56,8 +56,8 @@ export const faults = {
   flush: rulesFor(["flush"], "lose"),
   /** Flushes and removals of the store's database do not come back until the disk is healed. */
   hang: rulesFor(["flush", "unlink"], "hang", "kv.db*"),
-  /** Removals of the store's lock do not come back until the disk is healed. */
-  hangingLock: rulesFor(["unlink"], "hang", "kv.lock*")
+  /** To give up the store's lock takes until the disk is healed. */
+  hangingLock: rulesFor(["lock", "close"], "hang", "kv.lock")
 } as const
 
 export type Fault = keyof typeof faults

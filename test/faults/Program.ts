@@ -3,7 +3,7 @@
  * object a line on stdin with one answer a line on stdout, until stdin ends.
  */
 import { createInterface } from "node:readline"
-import { Effect, Either, Logger, Option } from "effect"
+import { Effect, Either, Logger, Option, Stream } from "effect"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { JsonText } from "../../src/Kv/Json.ts"
 import { Store } from "../../src/Kv/Store.ts"
@@ -13,6 +13,10 @@ import * as Sqlite from "../../src/Storage/Sqlite.ts"
 export type Command =
   | { readonly do: "set"; readonly key: string; readonly value: string }
   | { readonly do: "get"; readonly key: string }
+  /** All at once, so that the reads share a turn of the event loop; each answers its value or the tag of its error. */
+  | { readonly do: "getAll"; readonly keys: ReadonlyArray<string> }
+  /** The whole list, as how many entries it has. */
+  | { readonly do: "list" }
   | { readonly do: "ready" }
   | { readonly do: "lastSeq" }
 
@@ -29,6 +33,17 @@ const perform = (command: Command) =>
       }
       case "get":
         return Option.getOrNull(Option.map(yield* store.get(namespace, command.key), entry => JSON.parse(entry.value)))
+      case "getAll":
+        return yield* Effect.forEach(command.keys, key =>
+          Effect.match(store.get(namespace, key), {
+            onFailure: error => error._tag,
+            onSuccess: entry => Option.getOrNull(Option.map(entry, ({ value }) => JSON.parse(value)))
+          })
+        )
+      case "list": {
+        const { portions } = yield* store.listAll({ namespace, prefix: "" })
+        return yield* Stream.runFold(portions, 0, (count, portion) => count + portion.length)
+      }
       case "ready":
         return yield* store.ready
       case "lastSeq":
@@ -39,7 +54,7 @@ const perform = (command: Command) =>
 const say = (answer: unknown) => Effect.sync(() => process.stdout.write(`${JSON.stringify(answer)}\n`))
 
 const answer = (line: string) =>
-  perform(JSON.parse(line) as Command).pipe(
+  Effect.scoped(perform(JSON.parse(line) as Command)).pipe(
     Effect.either,
     Effect.flatMap(outcome =>
       say(

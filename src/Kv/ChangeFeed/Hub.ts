@@ -6,7 +6,7 @@ import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
 import { pauseAfterNothing } from "./Bell.ts"
 import { Handshake, type UpgradeFailed } from "./Handshake.ts"
 import type { Page } from "./Page.ts"
-import { type Pages, tail } from "./Pages.ts"
+import { isUnreadable, type Pages, tail } from "./Pages.ts"
 import { closeCodes, type Group, timing } from "./Watcher.ts"
 import { Watchers } from "./Watchers.ts"
 
@@ -68,6 +68,14 @@ export const make = (
           Effect.zip(Monotonic.millis),
           Effect.map(([page, now]) => watchers.advanceGroup(group, page, now)),
           Effect.catchTag("HistoryTrimmed", () => closeGroup(group, closeCodes.trimmed, trimmedReason)),
+          Effect.catchIf(isUnreadable, failure =>
+            Effect.zipRight(
+              Effect.logError("WebSockets are closed, as a change record cannot be read").pipe(
+                Effect.annotateLogs({ after: group.query.after, reason: failure.reason })
+              ),
+              closeGroup(group, closeCodes.internal, "A change record cannot be read")
+            )
+          ),
           // What cannot be read for these must not keep the others waiting.
           Effect.catchAllDefect(defect =>
             Effect.zipRight(
@@ -92,6 +100,13 @@ export const make = (
         Effect.catchTag("HistoryTrimmed", () =>
           Effect.map(Monotonic.millis, now => {
             watchers.closeAtEnd(closeCodes.trimmed, trimmedReason, now)
+            return true
+          })
+        ),
+        // Each reads on for its own tenant, so that only those are closed who need what cannot be read.
+        Effect.catchIf(isUnreadable, () =>
+          Effect.sync(() => {
+            watchers.scatter()
             return true
           })
         )

@@ -8,6 +8,10 @@ import { Print } from "./Print.ts"
 
 export type ReadFailure = StoreUnavailable | HistoryTrimmed
 
+/** Whether a record that a reader needs cannot be read, while the rest of the log may be. */
+export const isUnreadable = (failure: ReadFailure): boolean =>
+  failure._tag === "StoreUnavailable" && failure.isUnreadable
+
 /** Reads of the log, shared among all who ask the same. */
 export interface Pages {
   /** A page that was read after the call: it holds all that was committed before. */
@@ -143,11 +147,14 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       if (key === sharedKey) return join(query)
       const base = cache.get(sharedKey)
       if (base === undefined && !running.has(sharedKey) && query.after < end) return join(query)
-      return Effect.map(base === undefined ? join(shared) : Effect.succeed(base), page => {
+      const split = (page: Page): Page => {
         const own = page.split(query)[0]
         if (own.count > 0) cache.put(key, own)
         return own
-      })
+      }
+      if (base !== undefined) return Effect.succeed(split(base))
+      // What cannot be read for all may be of no concern to this reader.
+      return Effect.catchIf(Effect.map(join(shared), split), isUnreadable, () => join(query))
     })
 
   const print = (printed: PrintedLog, query: ChangeQuery): Effect.Effect<EncodedPage, ReadFailure> =>

@@ -70,6 +70,13 @@ class Reader {
           self.pause = firstPause
         } else {
           if (read.left._tag === "HistoryTrimmed") return yield* Effect.fail(Option.none())
+          if (read.left.isUnreadable) {
+            // To wait for it could take for ever, and to skip it is out of the question.
+            yield* Effect.logError("An event stream ends, as a change record cannot be read").pipe(
+              Effect.annotateLogs({ after: self.after, reason: read.left.reason })
+            )
+            return yield* Effect.fail(Option.none())
+          }
           yield* Effect.raceFirst(Effect.sleep(self.pause), self.draining.begun)
           self.pause = Math.min(2 * self.pause, longestPause)
         }

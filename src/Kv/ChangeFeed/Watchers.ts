@@ -205,6 +205,17 @@ export class Watchers {
     for (const watcher of waiting) this.close(watcher, code, reason, now)
   }
 
+  /** Has those who wait for what comes after the position read on by themselves. */
+  scatter(): void {
+    for (const watcher of [...this.all]) {
+      if (watcher.phase !== "live" && watcher.phase !== "ahead") continue
+      if (watcher.phase === "live") watcher.cursor = this.common
+      this.leave(watcher)
+      watcher.phase = "behind"
+      this.behind.add(watcher)
+    }
+  }
+
   closeAll(code: number, reason: string, now: number): void {
     for (const watcher of this.all) this.close(watcher, code, reason, now)
   }

@@ -1,11 +1,15 @@
 import Database from "better-sqlite3"
 import { Effect, type Scope } from "effect"
+import { makeFile } from "./Directory.ts"
 import { identityOf } from "./StoreFile.ts"
 import { StoreRefused } from "./StoreRefused.ts"
 
 /** That this process owns the store. */
 export interface Lock {
-  /** Whether it still does; where the lock's file was taken away, a new one is locked if nobody else has. */
+  /**
+   * Whether it still does; where the lock's file was taken away, a new one is locked if nobody else has. It is denied
+   * while the system does not say which file that is. It never throws.
+   */
   readonly isHeld: () => boolean
 }
 
@@ -26,8 +30,8 @@ export const acquire = (file: string): Effect.Effect<Lock, StoreRefused, Scope.S
       try: () => {
         let held = lock(file)
         const isHeld = (): boolean => {
-          if (identityOf(file) === held.identity) return true
           try {
+            if (identityOf(file) === held.identity) return true
             const next = lock(file)
             held.db.close()
             held = next
@@ -44,8 +48,11 @@ export const acquire = (file: string): Effect.Effect<Lock, StoreRefused, Scope.S
   )
 
 const lock = (file: string): Held => {
+  makeFile(file)
   const db = new Database(file, { timeout: 0 })
   try {
+    // A journal in a file would be one more to make, on a disk that may be full.
+    db.pragma("journal_mode = MEMORY")
     db.exec("BEGIN EXCLUSIVE")
     return { db, identity: identityOf(file) }
   } catch (error) {

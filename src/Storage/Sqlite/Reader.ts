@@ -3,6 +3,7 @@ import { Clock, Effect, Option, type Scope, Stream } from "effect"
 import type { StoredEntry } from "../../Kv/Entry.ts"
 import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Monotonic from "../../Monotonic.ts"
+import { describe, isUnreadable } from "./DatabaseError.ts"
 import { ReaderConnection } from "./ReaderConnection.ts"
 import { Away, identityOf } from "./StoreFile.ts"
 import { TurnSnapshot } from "./TurnSnapshot.ts"
@@ -19,6 +20,9 @@ const patience = { idle: 60_000, whole: 900_000 }
 /** Small portions, so that a client on a thin line takes one in time. */
 const portionEntries = 1000
 const portionSize = 256 * 1024
+
+/** After pages could not be read, what is remembered of them is dropped, so often at most; in milliseconds. */
+const forgetEvery = 1000
 
 /** Memory of a connection that walks along an index and comes back to nothing. */
 const snapshotCacheKiB = 512
@@ -44,6 +48,7 @@ export class Reader {
   private identity: string | undefined
   private absence = "the store is not open yet"
   private era = 0
+  private forgotAt = Number.NEGATIVE_INFINITY
   private readonly snapshots = new Set<Snapshot>()
   private readonly spare: Array<ReaderConnection> = []
 
@@ -61,7 +66,7 @@ export class Reader {
     }
     try {
       const connection = new ReaderConnection(this.file, 8192)
-      connection.lastSeq()
+      connection.touch()
       this.connection = connection
       this.turn = new TurnSnapshot(connection, this.isWriting)
       this.era++
@@ -70,6 +75,15 @@ export class Reader {
     } catch (error) {
       this.absence = describe(error)
     }
+  }
+
+  get isOpen(): boolean {
+    return this.connection !== undefined
+  }
+
+  /** Whether a file is open, and read from. */
+  get isReading(): boolean {
+    return this.connection !== undefined && this.absence === ""
   }
 
   /** Whether another file than this one is open. */
@@ -132,9 +146,8 @@ export class Reader {
     try {
       this.turn?.enter()
       return body(this.connection)
-    } catch (error) {
-      if (error instanceof Away || error instanceof Database.SqliteError) return undefined
-      throw error
+    } catch {
+      return undefined
     }
   }
 
@@ -211,7 +224,7 @@ export class Reader {
     if (!this.snapshots.delete(snapshot)) return
     snapshot.cut = "the list has been read to its end"
     snapshot.connection.release()
-    if (this.spare.length < maxSpare) this.spare.push(snapshot.connection)
+    if (this.spare.length < maxSpare && snapshot.connection.isOpen) this.spare.push(snapshot.connection)
     else snapshot.connection.close()
   }
 
@@ -237,12 +250,28 @@ export class Reader {
       try {
         return Effect.succeed(body())
       } catch (error) {
+        this.renew()
         if (!(error instanceof Away || error instanceof Database.SqliteError)) throw error
-        return Effect.fail(new StoreUnavailable({ reason: describe(error) }))
+        const failure = new StoreUnavailable({ reason: describe(error), isUnreadable: isUnreadable(error) })
+        return failure.isUnreadable ? Effect.zipRight(this.forgetPages, failure) : failure
       }
     })
   }
-}
 
-const describe = (error: unknown): string =>
-  error instanceof Database.SqliteError ? `${error.code}: ${error.message}` : String(error)
+  /** Opens the file anew where the connection could not leave its snapshot and was closed. */
+  private renew(): void {
+    if (this.connection === undefined || this.connection.isOpen) return
+    this.connection = undefined
+    this.turn = undefined
+    this.open(this.identity)
+  }
+
+  /** A page that was found damaged in memory may lie well on the disk, as it was read badly or has been restored. */
+  private readonly forgetPages = Effect.map(Monotonic.millis, now => {
+    if (now - this.forgotAt < forgetEvery) return
+    this.forgotAt = now
+    for (const { connection } of this.snapshots) connection.forgetPages()
+    for (const connection of this.spare) connection.forgetPages()
+    this.connection?.forgetPages()
+  })
+}

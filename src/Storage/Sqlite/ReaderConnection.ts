@@ -4,6 +4,7 @@ import type { ChangePage, ChangeQuery, PrintedPage } from "../../Kv/ChangeLog.ts
 import { toJson as entryToJson, type StoredEntry } from "../../Kv/Entry.ts"
 import type { JsonText } from "../../Kv/Json.ts"
 import type { Selection } from "../../Kv/Store.ts"
+import { isUnreadable } from "./DatabaseError.ts"
 
 /** A page ends after the value with which it comes to this many characters; in bytes where SQLite prints it. */
 const pageSize = 4 * 1024 * 1024
@@ -83,8 +84,13 @@ export class ReaderConnection {
     return { namespace, key, value: row[4], version: row[0], updatedBy: row[1], updatedAt: row[2], expiresAt: row[3] }
   }
 
+  /** Opens the file and its write-ahead log, and reads no more of them than it takes. */
+  touch(): void {
+    this.statements.touch.get()
+  }
+
   lastSeq(): number {
-    return this.statements.ends.get()?.last ?? 0
+    return this.statements.last.get() ?? 0
   }
 
   entries({ namespace, prefix, after, limit, isDescending = false, now, size = pageSize }: EntryQuery): EntryRows {
@@ -98,10 +104,16 @@ export class ReaderConnection {
         : this.statements.listFrom.iterate(namespace, prefix, end, now, limit + 1)
     const entries: Array<StoredEntry> = []
     let total = 0
-    for (const entry of rows) {
-      if (entries.length === limit || total >= size) return { entries, more: true }
-      entries.push(entry)
-      total += entry.value.length
+    try {
+      for (const entry of rows) {
+        if (entries.length === limit || total >= size) return { entries, more: true }
+        entries.push(entry)
+        total += entry.value.length
+      }
+    } catch (error) {
+      // The page ends before what cannot be read, and the next one begins with it.
+      if (entries.length === 0 || !isUnreadable(error)) throw error
+      return { entries, more: true }
     }
     return { entries, more: false }
   }
@@ -115,15 +127,19 @@ export class ReaderConnection {
       const isFurther = after !== "" && !isAfter(prefix, after)
       const { size, print, keyAt } = isFurther ? this.statements.printAfter : this.statements.printFrom
       const start = isFurther ? after : prefix
-      if ((size.get(namespace, start, end, now, limit + 1) ?? 0) >= pageSize) {
-        const { entries, more } = this.entries(query)
-        return { entries: entries.map(entryToJson), more, lastKey: entries.at(-1)?.key ?? "" }
+      try {
+        if ((size.get(namespace, start, end, now, limit + 1) ?? 0) < pageSize) {
+          const entries = print.all(namespace, start, end, now, limit + 1)
+          const more = entries.length > limit
+          if (more) entries.length = limit
+          const lastKey = entries.length === 0 ? "" : keyAt.get(namespace, start, end, now, entries.length - 1)!
+          return { entries, more, lastKey }
+        }
+      } catch (error) {
+        if (!isUnreadable(error)) throw error
       }
-      const entries = print.all(namespace, start, end, now, limit + 1)
-      const more = entries.length > limit
-      if (more) entries.length = limit
-      const lastKey = entries.length === 0 ? "" : keyAt.get(namespace, start, end, now, entries.length - 1)!
-      return { entries, more, lastKey }
+      const { entries, more } = this.entries(query)
+      return { entries: entries.map(entryToJson), more, lastKey: entries.at(-1)?.key ?? "" }
     })
   }
 
@@ -140,10 +156,16 @@ export class ReaderConnection {
           : this.statements.tenantChanges.iterate(tenant, after, limit)
       const changes: Array<StoredChange> = []
       let total = 0
-      for (const change of rows) {
-        changes.push(change)
-        total += change.value?.length ?? 0
-        if (total >= pageSize) return { changes, lastSeq: change.seq }
+      try {
+        for (const change of rows) {
+          changes.push(change)
+          total += change.value?.length ?? 0
+          if (total >= pageSize) return { changes, lastSeq: change.seq }
+        }
+      } catch (error) {
+        // The page ends before what cannot be read, and whoever reads on from there learns of it.
+        if (changes.length === 0 || !isUnreadable(error)) throw error
+        return { changes, lastSeq: changes.at(-1)!.seq }
       }
       return { changes, lastSeq: changes.length === limit ? changes[limit - 1]!.seq : last }
     })
@@ -158,28 +180,43 @@ export class ReaderConnection {
       const { last } = bounds
       if (after >= last) return { changes: [], lastSeq: last, complete: false }
       const { changesSize, printChanges, tenantChangesSize, printTenantChanges, tenantSeqAt } = this.statements
-      const size = tenant === "" ? changesSize.get(after, limit) : tenantChangesSize.get(tenant, after, limit)
-      if ((size ?? 0) >= pageSize) {
-        const page = this.changes(query)
-        if ("_tag" in page) return page
-        return { changes: page.changes.map(changeToJson), lastSeq: page.lastSeq, complete: page.lastSeq < last }
+      try {
+        const size = tenant === "" ? changesSize.get(after, limit) : tenantChangesSize.get(tenant, after, limit)
+        if ((size ?? 0) < pageSize) {
+          if (tenant === "") {
+            const changes = printChanges.all(after, limit)
+            return { changes, lastSeq: after + changes.length, complete: changes.length === limit }
+          }
+          const changes = printTenantChanges.all(tenant, after, limit)
+          const complete = changes.length === limit
+          return { changes, lastSeq: complete ? tenantSeqAt.get(tenant, after, limit - 1)! : last, complete }
+        }
+      } catch (error) {
+        if (!isUnreadable(error)) throw error
       }
-      if (tenant === "") {
-        const changes = printChanges.all(after, limit)
-        return { changes, lastSeq: after + changes.length, complete: changes.length === limit }
-      }
-      const changes = printTenantChanges.all(tenant, after, limit)
-      const complete = changes.length === limit
-      return { changes, lastSeq: complete ? tenantSeqAt.get(tenant, after, limit - 1)! : last, complete }
+      const page = this.changes(query)
+      if ("_tag" in page) return page
+      return { changes: page.changes.map(changeToJson), lastSeq: page.lastSeq, complete: page.lastSeq < last }
     })
   }
 
   /** The log's end, unless records after `after` were trimmed. */
   private bounds({ after }: ChangeQuery): { readonly last: number } | TrimmedBefore {
-    const { first, last } = this.statements.ends.get() ?? { first: null, last: null }
+    const { first, last } = this.ends(after)
     if (first === null || last === null) return { last: 0 }
     // Records are dense and the newest stays, so that what is missing at the start was trimmed.
     return after < first - 1 ? { _tag: "TrimmedBefore", trimmedSeq: first - 1 } : { last }
+  }
+
+  /** The first and the last `seq` of the log; where the first cannot be read, the first one after `after`. */
+  private ends(after: number): { readonly first: number | null; readonly last: number | null } {
+    try {
+      return this.statements.ends.get()!
+    } catch (error) {
+      if (!isUnreadable(error)) throw error
+      const last = this.lastSeq()
+      return { first: after < last ? this.statements.next.get(after + 1)! : last, last }
+    }
   }
 
   /** Runs reads that belong together on one snapshot. */
@@ -198,8 +235,35 @@ export class ReaderConnection {
     this.statements.begin.run()
   }
 
+  /**
+   * Ends a snapshot. It never throws. SQLite may refuse to commit after a page could not be read; a connection that
+   * cannot leave its snapshot in any way is closed.
+   */
   release(): void {
-    if (this.db.inTransaction) this.statements.commit.run()
+    if (!this.db.inTransaction) return
+    try {
+      this.statements.commit.run()
+    } catch {
+      this.abandon()
+    }
+  }
+
+  private abandon(): void {
+    try {
+      if (this.db.inTransaction) this.statements.rollback.run()
+    } catch {
+      this.db.close()
+    }
+  }
+
+  /** Whether reads can be made of it. */
+  get isOpen(): boolean {
+    return this.db.open
+  }
+
+  /** Drops what it remembers of pages, since they may lie well on the disk by now. */
+  forgetPages(): void {
+    if (this.db.open) this.db.pragma("shrink_memory")
   }
 
   close(): void {
@@ -246,9 +310,15 @@ const prepareList = (db: Database.Database, comparison: ">" | ">=") => {
 const prepare = (db: Database.Database) => ({
   begin: db.prepare("BEGIN"),
   commit: db.prepare("COMMIT"),
+  rollback: db.prepare("ROLLBACK"),
+  touch: db.prepare("SELECT count(*) FROM sqlite_schema"),
   ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
     "SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"
   ),
+  // By itself: whoever needs the end of the log does not need its start to be readable.
+  last: db.prepare<[], number | null>("SELECT max(seq) FROM changes").pluck(),
+  // At or after a number rather than past the one before it: what goes before may be what cannot be read.
+  next: db.prepare<[number], number | null>("SELECT min(seq) FROM changes WHERE seq >= ?").pluck(),
   // Only what the caller does not know, in an array: to name the columns anew for each row takes a sixth of the time.
   get: db
     .prepare<[string, string, number], EntryRow>(
@@ -267,15 +337,15 @@ const prepare = (db: Database.Database) => ({
   printFrom: prepareList(db, ">="),
   printAfter: prepareList(db, ">"),
   changes: db.prepare<[number, number], StoredChange>(
-    `SELECT ${changeColumns} FROM changes WHERE seq > ? ORDER BY seq LIMIT ?`
+    `SELECT ${changeColumns} FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?`
   ),
   changesSize: db
     .prepare<[number, number], number | null>(
-      "SELECT sum(size) FROM (SELECT octet_length(value) AS size FROM changes WHERE seq > ? ORDER BY seq LIMIT ?)"
+      "SELECT sum(size) FROM (SELECT octet_length(value) AS size FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?)"
     )
     .pluck(),
   printChanges: db
-    .prepare<[number, number], string>(`SELECT ${printedChange} FROM changes WHERE seq > ? ORDER BY seq LIMIT ?`)
+    .prepare<[number, number], string>(`SELECT ${printedChange} FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?`)
     .pluck(),
   // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
   tenantChanges: db.prepare<[string, number, number], StoredChange>(

@@ -37,7 +37,9 @@ export type Obstacle =
   | "replaced"
   /** Readers of old snapshots hold up a checkpoint that must come first. */
   | "pinned"
-  /** The disk, the file system or the database refuses. */
+  /** The disk fails or is full, or some of the database cannot be read: the rest of it may be. */
+  | "disk"
+  /** The file system or the database refuses. */
   | "failed"
   /** Nothing does: this code did what it must not. */
   | "defect"

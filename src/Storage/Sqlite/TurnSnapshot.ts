@@ -1,6 +1,7 @@
 /** What can keep a snapshot between `hold` and `release`. */
 export interface Holder {
   readonly hold: () => void
+  /** It never throws, as it is called where nobody would catch it. */
   readonly release: () => void
 }
 

@@ -2,9 +2,11 @@ import Database from "better-sqlite3"
 import * as Either from "effect/Either"
 import { expiryActor } from "../../Kv/Names.ts"
 import { plan, type Step, type Write } from "../../Kv/Write.ts"
+import * as DatabaseError from "./DatabaseError.ts"
+import { isOfDisk, isUnreadable } from "./DatabaseError.ts"
 import type { Outcome, Reply, Request } from "./Messages.ts"
 import { Away, identityOf, type Obstacle, setAside } from "./StoreFile.ts"
-import { type RowState, WriterConnection } from "./WriterConnection.ts"
+import { type DueEntry, type RowState, WriterConnection } from "./WriterConnection.ts"
 
 /** Errors after which the connection can be used as it is: the transaction is gone, and nothing else. */
 const passing = new Set(["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_NOMEM", "SQLITE_INTERRUPT"])
@@ -13,20 +15,24 @@ const passing = new Set(["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "
 const isDefect = (error: unknown): boolean =>
   !(error instanceof Away || error instanceof Database.SqliteError || (error instanceof Error && "syscall" in error))
 
-/** Errors that may lie with what one write holds, so that the others of its group deserve another attempt. */
+/**
+ * Errors that may lie with what one write holds or with the pages that it needs, so that the others of its group deserve
+ * another attempt.
+ */
 const concernsOneWrite = (error: unknown): boolean =>
   isDefect(error) ||
+  isUnreadable(error) ||
   (error instanceof Database.SqliteError && /^SQLITE_(FULL|TOOBIG|CONSTRAINT|MISMATCH|RANGE|ERROR)/.test(error.code))
 
 const obstacleOf = (error: unknown): Obstacle => {
   if (error instanceof Away) return error.obstacle
-  return isDefect(error) ? "defect" : "failed"
+  if (isDefect(error)) return "defect"
+  return isOfDisk(error) ? "disk" : "failed"
 }
 
 const describe = (error: unknown): string => {
   if (error instanceof Away) return error.message
-  if (error instanceof Database.SqliteError) return `${error.code}: ${error.message}`
-  return isDefect(error) && error instanceof Error ? (error.stack ?? String(error)) : String(error)
+  return isDefect(error) && error instanceof Error ? (error.stack ?? String(error)) : DatabaseError.describe(error)
 }
 
 /**
@@ -115,9 +121,34 @@ export class Writer {
   }
 
   private expire(connection: WriterConnection, now: number, limit: number): number {
+    const due = connection.due(now, limit)
+    if (due.length === 0) return 0
+    const { count, failure } = this.expireAll(connection, due, now)
+    if (count === 0 && failure !== undefined) throw failure
+    return count
+  }
+
+  /** Deletes entries in one transaction, or in halves where one of them spoils it. */
+  private expireAll(
+    connection: WriterConnection,
+    due: ReadonlyArray<DueEntry>,
+    now: number
+  ): { readonly count: number; readonly failure?: unknown } {
+    try {
+      return { count: this.expireTogether(connection, due, now) }
+    } catch (error) {
+      if (!isUnreadable(error)) throw error
+      this.recoverFrom(error)
+      if (due.length === 1) return { count: 0, failure: error }
+      const half = due.length >> 1
+      const first = this.expireAll(connection, due.slice(0, half), now)
+      const second = this.expireAll(connection, due.slice(half), now)
+      return { count: first.count + second.count, failure: error }
+    }
+  }
+
+  private expireTogether(connection: WriterConnection, due: ReadonlyArray<DueEntry>, now: number): number {
     return this.transaction(connection, () => {
-      const due = connection.due(now, limit)
-      if (due.length === 0) return 0
       const tail = connection.tail()
       const timestamp = Math.max(now, tail.timestamp)
       for (const [index, { namespace, key, version }] of due.entries()) {
@@ -190,6 +221,8 @@ export class Writer {
 
   private recoverFrom(error: unknown): void {
     if (error instanceof Away) return
+    // What was not read cannot have been changed: the connection is as good as before, once it has forgotten the page.
+    if (isUnreadable(error)) this.connection?.forgetPages()
     if (error instanceof Database.SqliteError && (passing.has(error.code) || concernsOneWrite(error))) return
     this.isSuspect = true
   }

@@ -21,7 +21,8 @@ interface Tombstone extends KeyState {
 /** What the connection knows of a key. */
 export type RowState = EntryState | Tombstone
 
-interface DueEntry {
+/** An entry that has run out. */
+export interface DueEntry {
   readonly namespace: string
   readonly key: string
   readonly version: number
@@ -48,7 +49,8 @@ export class WriterConnection {
       configure(this.db, file)
       this.statements = prepare(this.db)
       this.changes = new ChangeRows(this.db)
-      this.tail()
+      // No more than the schema: the service must open also where a page of a table cannot be read.
+      this.db.prepare("SELECT count(*) FROM sqlite_schema").get()
       // Where SQLite finds no word on it, a write-ahead log that is opened again goes down to NORMAL at its first read.
       const synchronous = this.db.pragma("synchronous", { simple: true })
       if (synchronous !== 2) throw new Away(`${file} cannot be opened with synchronous = FULL`, "failed")
@@ -128,6 +130,11 @@ export class WriterConnection {
   checkpoint(): boolean {
     const [row] = this.db.pragma("wal_checkpoint(TRUNCATE)") as ReadonlyArray<{ readonly busy: number }>
     return row?.busy === 0
+  }
+
+  /** Drops what it remembers of pages, since they may lie well on the disk by now. */
+  forgetPages(): void {
+    if (this.db.open && !this.db.inTransaction) this.db.pragma("shrink_memory")
   }
 
   close(): void {

@@ -194,8 +194,14 @@ export const thread = <Req extends Asked, Rep, Packed>(
       let reason = "it ended"
       Threads.track(worker, "writing thread")
       worker.on("message", (posted: { readonly kind: string; readonly reply: Packed }) => {
-        const reply = unpack(posted.reply)
-        onReply(reply)
+        // Whatever goes wrong here, whoever asked is answered, and the process goes on.
+        let reply: Rep | Away
+        try {
+          reply = unpack(posted.reply)
+          onReply(reply)
+        } catch (error) {
+          reply = defect(error)
+        }
         inbox.answer(posted.kind, reply)
       })
       worker.on("error", error => {
