@@ -246,10 +246,10 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory
-        const disk = yield* Disk.make(directory, "kv.lock")
+        const disk = yield* Disk.make(directory)
         const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
         yield* (yield* Client.make(service.url)).put("n", "acknowledged", { value: "kept" })
-        yield* disk.fail("hang")
+        yield* disk.fail("hangingLock")
         assert.deepStrictEqual(yield* terminate(service), killed)
         assert.match(service.log(), /"level":"ERROR","message":"The service has not ended within 2s and is killed/)
         yield* assertKept(directory)
