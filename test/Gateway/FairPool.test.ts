@@ -1,0 +1,207 @@
+import { assert, describe, expect, it } from "@effect/vitest"
+import { Deferred, Effect, FastCheck, Fiber, TestClock } from "effect"
+import { type Claim, FairPool, type Options } from "../../src/Gateway/FairPool.ts"
+import { RoundRobin } from "../../src/Gateway/RoundRobin.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+
+/** A pool whose users note their claims, and give the newest back when they are asked to. */
+const pooled = (options: Omit<Options, "name" | "takeBack">, canTakeBack: boolean) => {
+  const claims: Array<Claim> = []
+  const order: Array<Claim> = []
+  const refused: Array<Claim> = []
+  const pool: FairPool = new FairPool({
+    name: "things",
+    ...options,
+    ...(canTakeBack
+      ? {
+          takeBack: holder => {
+            const claim = claims.findLast(claim => claim.holder === holder && claim.isHeld)
+            claim?.release()
+            return claim !== undefined
+          }
+        }
+      : {})
+  })
+  const request = (holder: string, size: number): Claim => {
+    const claim: Claim = pool.request(holder, size, isGranted => (isGranted ? order : refused).push(claim))
+    claims.push(claim)
+    if (claim.isHeld) order.push(claim)
+    return claim
+  }
+  const take = (holder: string, size: number): Claim | undefined => {
+    const claim = pool.take(holder, size)
+    if (claim !== undefined) claims.push(claim)
+    return claim
+  }
+  return { claims, order, pool, refused, request, take }
+}
+
+const tenant = FastCheck.constantFrom("a", "b", "c", "d")
+
+const command = FastCheck.oneof(
+  FastCheck.record({ do: FastCheck.constant("request" as const), tenant, size: FastCheck.integer({ min: 0, max: 9 }) }),
+  FastCheck.record({ do: FastCheck.constant("take" as const), tenant, size: FastCheck.integer({ min: 0, max: 9 }) }),
+  FastCheck.record({ do: FastCheck.constant("release" as const), at: FastCheck.nat(50) }),
+  FastCheck.record({
+    do: FastCheck.constant("resize" as const),
+    at: FastCheck.nat(50),
+    size: FastCheck.integer({ min: 0, max: 9 })
+  })
+)
+
+describe("FairPool", () => {
+  it("is never held above its capacity, nor by one above what one may have, and nothing is lost of it", () => {
+    FastCheck.assert(
+      FastCheck.property(
+        FastCheck.array(command, { maxLength: 60 }),
+        FastCheck.integer({ min: 1, max: 20 }),
+        FastCheck.integer({ min: 1, max: 20 }),
+        FastCheck.boolean(),
+        (commands, capacity, mostOfOne, canTakeBack) => {
+          const { claims, pool, request, take } = pooled({ capacity, mostOfOne, mostWaiting: 8 }, canTakeBack)
+          for (const command of commands) {
+            if (command.do === "request") request(command.tenant, command.size)
+            else if (command.do === "take") take(command.tenant, command.size)
+            else {
+              const claim = claims[command.at % Math.max(1, claims.length)]
+              if (command.do === "release") claim?.release()
+              else claim?.resize(command.size)
+            }
+            const held = claims.filter(({ isHeld }) => isHeld)
+            expect(pool.used).toBe(held.reduce((sum, { size }) => sum + size, 0))
+            expect(pool.used).toBeLessThanOrEqual(capacity)
+            expect(pool.waiting).toBeLessThanOrEqual(8)
+            for (const holder of ["a", "b", "c", "d"]) {
+              const own = held.filter(claim => claim.holder === holder).reduce((sum, { size }) => sum + size, 0)
+              expect(pool.heldBy(holder)).toBe(own)
+              expect(own).toBeLessThanOrEqual(mostOfOne)
+            }
+          }
+          for (const claim of claims) claim.release()
+          expect([pool.used, pool.waiting, pool.largestFirst()]).toEqual([0, 0, []])
+        }
+      ),
+      { numRuns: 500 * soak }
+    )
+  })
+
+  it("serves each tenant in the order of its requests", () => {
+    FastCheck.assert(
+      FastCheck.property(
+        FastCheck.array(FastCheck.tuple(tenant, FastCheck.integer({ min: 1, max: 5 })), { maxLength: 40 }),
+        FastCheck.integer({ min: 5, max: 12 }),
+        (requests, capacity) => {
+          const { claims, order, request } = pooled({ capacity }, false)
+          for (const [tenant, size] of requests) request(tenant, size)
+          // Everything is given back in the order in which it was given.
+          for (let at = 0; at < order.length; at++) order[at]!.release()
+          expect(order).toHaveLength(requests.length)
+          for (const holder of ["a", "b", "c", "d"]) {
+            const own = (claim: Claim) => claim.holder === holder
+            expect(order.filter(own)).toEqual(claims.filter(own))
+          }
+        }
+      ),
+      { numRuns: 200 * soak }
+    )
+  })
+
+  it("gives a tenant that stays within its fair share what it asks for, at the cost of the largest", () => {
+    FastCheck.assert(
+      FastCheck.property(
+        FastCheck.array(FastCheck.tuple(tenant, FastCheck.integer({ min: 1, max: 6 })), { maxLength: 40 }),
+        FastCheck.integer({ min: 8, max: 30 }),
+        FastCheck.integer({ min: 1, max: 6 }),
+        (takes, capacity, size) => {
+          const { pool, take } = pooled({ capacity }, true)
+          for (const [tenant, size] of takes) take(tenant, size)
+          const before = pool.heldBy("a")
+          const holders = new Set([...pool.largestFirst(), "a"]).size
+          FastCheck.pre(before + size <= capacity / holders)
+          const small = pool.largestFirst().filter(holder => holder !== "a" && pool.heldBy(holder) <= before + size)
+          const kept = small.map(holder => pool.heldBy(holder))
+          expect(take("a", size)?.isHeld).toBe(true)
+          expect(pool.heldBy("a")).toBe(before + size)
+          // Nobody who has no more was taken from.
+          expect(small.map(holder => pool.heldBy(holder))).toEqual(kept)
+        }
+      ),
+      { numRuns: 500 * soak }
+    )
+  })
+
+  it("takes nothing from those who have no more than who asks, nor for a request that is its tenant's own fault", () => {
+    const { pool, take } = pooled({ capacity: 4 }, true)
+    for (const tenant of ["a", "a", "b", "b"]) expect(take(tenant, 1)?.isHeld).toBe(true)
+    expect(take("a", 1)).toBeUndefined()
+    expect(take("c", 1)?.isHeld).toBe(true)
+    expect([pool.heldBy("a"), pool.heldBy("b"), pool.heldBy("c")]).toEqual([1, 2, 1])
+    expect(take("c", 2)).toBeUndefined()
+  })
+
+  it("gives what comes back to those who have the least, and those who have as little in turns", () => {
+    const { order, request } = pooled({ capacity: 2 }, false)
+    const [first, second] = [request("a", 1), request("a", 1)]
+    for (const tenant of ["a", "a", "b", "b", "c", "c"]) request(tenant, 1)
+    first.release()
+    second.release()
+    expect(order.slice(2).map(({ holder }) => holder)).toEqual(["b", "c"])
+    for (let at = 2; at < order.length; at++) order[at]!.release()
+    expect(order.slice(4).map(({ holder }) => holder)).toEqual(["a", "b", "c", "a"])
+  })
+
+  it("refuses the newest request of the longest queue where too many wait", () => {
+    const { order, refused, request } = pooled({ capacity: 1, mostWaiting: 3 }, false)
+    const first = request("a", 1)
+    const [, , last] = [request("a", 1), request("a", 1), request("a", 1)]
+    const other = request("b", 1)
+    expect(refused).toEqual([last])
+    first.release()
+    expect(order.at(-1)).toBe(other)
+  })
+
+  it.effect("loses nothing to interruptions, whenever they come", () =>
+    Effect.gen(function* () {
+      const { pool } = pooled({ capacity: 3 }, false)
+      for (let round = 0; round < 30 * soak; round++) {
+        const gate = yield* Deferred.make<void>()
+        const fibers = yield* Effect.forEach(Array.from({ length: 12 }), (_, index) =>
+          Effect.fork(pool.use("abc"[index % 3]!, 1, () => Effect.zipRight(Effect.yieldNow(), Deferred.await(gate))))
+        )
+        yield* Effect.repeatN(Effect.yieldNow(), round % 7)
+        // Those that are granted in the same step as they are interrupted are what could get lost.
+        const victims = fibers.filter((_, index) => (index + round) % 2 === 0)
+        yield* Effect.fork(Fiber.interruptAll(victims))
+        yield* Deferred.succeed(gate, undefined)
+        yield* Effect.forEach(fibers, Fiber.await)
+        assert.deepStrictEqual([pool.used, pool.waiting], [0, 0])
+      }
+    })
+  )
+
+  it.effect("lets nobody wait longer than they want to", () =>
+    Effect.gen(function* () {
+      const { pool } = pooled({ capacity: 1 }, false)
+      const holding = yield* Effect.fork(pool.use("a", 1, () => Effect.never))
+      yield* Effect.yieldNow()
+      const waiting = yield* Effect.fork(Effect.flip(pool.use("b", 1, () => Effect.void, "5 seconds")))
+      yield* TestClock.adjust("5 seconds")
+      assert.strictEqual((yield* Fiber.join(waiting))._tag, "SessionsBusy")
+      assert.strictEqual((yield* Effect.flip(pool.use("b", 2, () => Effect.void)))._tag, "SessionsBusy")
+      yield* Fiber.interrupt(holding)
+      assert.deepStrictEqual([pool.used, pool.waiting], [0, 0])
+    })
+  )
+})
+
+describe("RoundRobin", () => {
+  it("serves tenants one after the other, each in order, and everything once", () => {
+    const turns = new RoundRobin<string>()
+    for (const item of ["a1", "a2", "a3", "b1", "a1", "c1", "b2"]) turns.add(item[0]!, item)
+    const served: Array<string | undefined> = []
+    while (!turns.isEmpty) served.push(turns.next())
+    expect(served).toEqual(["a1", "b1", "c1", "a2", "b2", "a3"])
+    expect(turns.next()).toBeUndefined()
+  })
+})
