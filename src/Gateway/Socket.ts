@@ -17,8 +17,9 @@ import { Authentication } from "./Authentication.ts"
 import { closeCodes } from "./Protocol/CloseCode.ts"
 import { Sessions } from "./Sessions.ts"
 import { Connection, type Shared } from "./Socket/Connection.ts"
+import { FileCalls } from "./Socket/FileCalls.ts"
 import { Handshake, type Refusal, refuse, speaks, subprotocol, tokenOf } from "./Socket/Handshake.ts"
-import { fileCalls, handshake as handshakeLimit, type Settings, timing } from "./Socket/Limits.ts"
+import { handshake as handshakeLimit, type Settings, timing } from "./Socket/Limits.ts"
 import * as Replays from "./Socket/Replays.ts"
 
 /** Where clients connect to. */
@@ -67,7 +68,7 @@ const make = (settings: Settings) =>
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: () => Monotonic.unsafeMillis(clock),
       run,
-      files: yield* Effect.makeSemaphore(fileCalls.all)
+      files: new FileCalls(settings.fileBytes)
     }
 
     const admit = ({ request }: Upgrade) =>
@@ -145,6 +146,7 @@ const make = (settings: Settings) =>
       const now = shared.monotonic()
       const date = shared.now()
       for (const connection of [...connections]) connection.tick(now, date)
+      shared.files.look()
     })
 
     yield* Effect.addFinalizer(() =>

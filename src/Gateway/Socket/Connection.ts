@@ -4,6 +4,7 @@ import type { RawData, WebSocket } from "ws"
 import { type Account, accountOf } from "../../Http/Unsent.ts"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { Identity } from "../Authentication.ts"
+import type { Claim } from "../FairPool.ts"
 import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
 import { type CloseCode, closeCodes } from "../Protocol/CloseCode.ts"
 import { decodeRequest, encode, ProtocolError } from "../Protocol/Codec.ts"
@@ -12,8 +13,9 @@ import type { Request } from "../Protocol/Request.ts"
 import type { Sessions } from "../Sessions.ts"
 import { Bucket } from "./Bucket.ts"
 import { defect, type Failure, failureOf, Refused, type RequestError } from "./Failures.ts"
+import type { FileCalls } from "./FileCalls.ts"
 import { Lanes } from "./Lanes.ts"
-import { fileCalls, timing, warnings } from "./Limits.ts"
+import { fileCalls, stall, timing, warnings } from "./Limits.ts"
 import { Outbox } from "./Outbox.ts"
 import type { Replays } from "./Replays.ts"
 import { type Call, carryOut } from "./Requests.ts"
@@ -30,8 +32,8 @@ export interface Shared {
   /** Monotonic milliseconds, for all that waits or is measured. */
   readonly monotonic: () => number
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
-  /** Lets file calls of all connections pass. */
-  readonly files: Effect.Semaphore
+  /** The memory of all connections' file calls. */
+  readonly files: FileCalls
 }
 
 const talking: ReadonlySet<Request["type"]> = new Set(["send_message", "interrupt_turn", "answer"])
@@ -40,6 +42,11 @@ const filing: ReadonlySet<Request["type"]> = new Set(["list_files", "read_file",
 
 /** Characters of a frame that is read for its id alone. */
 const smallFrame = 16_384
+
+const unsendable = new Refused({
+  code: "rate_limited",
+  message: "The answer was given up, as others needed the memory of what this tenant's clients do not read"
+})
 
 const stopped: Failure = { code: "session_not_active", message: "The session was stopped meanwhile" }
 
@@ -54,7 +61,7 @@ export class Connection {
   private readonly inFlight = new Map<string, Fiber.RuntimeFiber<void> | undefined>()
   private readonly subscriptions: Subscriptions
   private readonly lanes = new Lanes<Failure>()
-  private readonly files = Effect.unsafeMakeSemaphore(fileCalls.each)
+  private readonly files = Effect.unsafeMakeSemaphore(fileCalls)
   private nextPing: number
   private awaitedSince: number | undefined
   private closingSince: number | undefined
@@ -200,6 +207,7 @@ export class Connection {
 
   private call(request: Call): void {
     const { type } = request
+    if (filing.has(type)) return this.start(request, this.file(request))
     const work = Effect.flatMap(carryOut(this.shared.sessions, this.identity, request), answer => this.answer(answer))
     if ("sessionId" in request) {
       const lane = `talk ${request.sessionId}`
@@ -207,7 +215,57 @@ export class Connection {
       // Whoever stops a session means what waits to be said to it, too.
       if (stopping.has(type)) this.lanes.abandon(lane, stopped)
     }
-    this.start(request, filing.has(type) ? this.files.withPermits(1)(this.shared.files.withPermits(1)(work)) : work)
+    this.start(request, work)
+  }
+
+  private file(request: Call): Effect.Effect<void, RequestError | Refused> {
+    const { files, sessions } = this.shared
+    const { tenant } = this.identity
+    const work = files.use(tenant, request.type, claim =>
+      Effect.flatMap(carryOut(sessions, this.identity, request), answer => this.answerFile(answer, claim))
+    )
+    return this.files.withPermits(1)(work)
+  }
+
+  /** Sends a file call's answer. Its memory counts until it has left, also where nobody waits for that any more. */
+  private answerFile(answer: Answer, claim: Claim): Effect.Effect<void, Refused> {
+    return Effect.async<void, Refused>(resume => {
+      const { files } = this.shared
+      const text = encode(answer)
+      if (!claim.resize(Buffer.byteLength(text))) return resume(Effect.fail(unsendable))
+      let leave = (): void => {}
+      const forget = files.hold(claim, {
+        isStalled: () => true,
+        giveUp: () => {
+          abandon()
+          resume(Effect.fail(unsendable))
+        }
+      })
+      const abandon = (): void => {
+        forget()
+        leave()
+      }
+      leave = this.outbox.whenRoom(() => {
+        forget()
+        const kept = claim.detach()
+        const sent = files.hold(kept, {
+          isStalled: () => this.isStalled(),
+          giveUp: () => this.socket.terminate()
+        })
+        this.outbox.send(answer.type, text, () => {
+          sent()
+          kept.release()
+          resume(Effect.void)
+        })
+      })
+      return Effect.sync(abandon)
+    })
+  }
+
+  /** Whether the client has not read for so long that others may have the memory of what it was sent. */
+  private isStalled(): boolean {
+    const { blockedSince } = this.outbox
+    return blockedSince !== undefined && this.shared.monotonic() - blockedSince >= stall
   }
 
   /** Does something behind what was asked for before; a failure that spoils what waits behind takes that along. */

@@ -10,9 +10,11 @@ export interface Settings {
    * What is held for a client is bounded by this and one answer.
    */
   readonly unsentBytes: number
+  /** Bytes of file calls' answers, until they were sent. */
+  readonly fileBytes: number
 }
 
-export const defaults: Settings = { connections: 10_000, unsentBytes: 1024 * 1024 }
+export const defaults: Settings = { connections: 10_000, unsentBytes: 1024 * 1024, fileBytes: 512 * 1024 * 1024 }
 
 /** The limits as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
@@ -27,6 +29,13 @@ export const config: Config.Config<Settings> = Config.all({
     default: defaults.unsentBytes,
     min: 1024,
     max: 64 * 1024 * 1024
+  }),
+  fileBytes: Setting.integer("LIMIT_FILE_BYTES", {
+    description:
+      "Bytes of files on their way to all clients together; a call takes 32 MiB of them until it is answered",
+    default: defaults.fileBytes,
+    min: 64 * 1024 * 1024,
+    max: 1024 ** 4
   })
 })
 
@@ -47,8 +56,16 @@ export const timing = {
 /** Refused messages that a client may ignore before its connection is closed. */
 export const warnings = 100
 
-/** File calls of one connection, and of all, at a time: their answers may be large. Others wait. */
-export const fileCalls = { each: 4, all: 64 } as const
+/** File calls of one connection at a time: their answers may be large. Others wait. */
+export const fileCalls = 4
+
+const MiB = 1024 * 1024
+
+/** Bytes of one answer to a file call at most: the platform's client takes no more. */
+export const fileBytes = { list: 8 * MiB, content: 32 * MiB } as const
+
+/** A client of which nothing was read for so long, in milliseconds, has its files taken back where others need room. */
+export const stall = 1_000
 
 /** How long a client has from the end of the HTTP handshake's reading to being told who it is. */
 export const handshake = Duration.seconds(10)
