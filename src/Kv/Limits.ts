@@ -13,6 +13,8 @@ export interface LimitsShape {
   readonly jsonDepth: number
   /** Whole lists that are read at a time, each from a snapshot that is held for it. */
   readonly wholeLists: number
+  /** Size of the store's write-ahead log above which the whole lists that are being read are cut off. */
+  readonly walBytes: number
 }
 
 const MiB = 1024 * 1024
@@ -25,7 +27,8 @@ const defaults: LimitsShape = {
   batchOperations: 1000,
   bodyBytes: 16 * MiB,
   jsonDepth: 256,
-  wholeLists: 32
+  wholeLists: 32,
+  walBytes: 256 * MiB
 }
 
 /** The limits in force: these defaults, unless a layer says otherwise. */
@@ -82,6 +85,12 @@ export const config: Config.Config<LimitsShape> = Config.all({
     default: defaults.wholeLists,
     min: 1,
     max: 1000
+  }),
+  walBytes: Setting.integer("LIMIT_WAL_BYTES", {
+    description: "Size of the write-ahead log, in bytes, above which lists without a limit are cut off",
+    default: defaults.walBytes,
+    min: MiB,
+    max: 1024 * 1024 * MiB
   })
 })
 

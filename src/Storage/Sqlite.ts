@@ -61,10 +61,10 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
   Effect.gen(function* () {
     const lock = yield* open(options.directory, format)
     const file = filesIn(options.directory).database
-    const { wholeLists } = yield* Limits
+    const { walBytes, wholeLists } = yield* Limits
     const reader = new Reader(file, wholeLists)
     const signal = new Signal(0)
-    const port = yield* makePort(options, lock, reader, signal)
+    const port = yield* makePort(options, lock, reader, signal, walBytes)
 
     const opened = yield* port.send({ kind: "probe" })
     if (opened._tag === "Away") {
@@ -174,12 +174,13 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
   })
 
 /** The way to the writer, with the reader kept in step with what the writer finds. */
-const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal) =>
+const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal, walBytes: number) =>
   Effect.gen(function* () {
     let isOpen = true
     const onReply = (reply: Reply): void => {
       if (!isOpen) return
       if (reply._tag === "Done") {
+        relieve(reply.logBytes)
         if (reader.isElsewhere(reply.databaseId)) replace("the database was replaced")
         else {
           reader.open(reply.databaseId)
@@ -194,6 +195,22 @@ const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal) 
     const replace = (reason: string): void => {
       reader.close(reason)
       if (lock.isHeld()) port.post({ kind: "reopen" }, () => {})
+    }
+    let cutAbove = walBytes
+    let isRelieving = false
+    // The log only starts over when no snapshot is held, so all lists have to go, and none may begin until it has.
+    const relieve = (logBytes: number): void => {
+      if (logBytes <= walBytes) cutAbove = walBytes
+      if (logBytes <= cutAbove || isRelieving || !lock.isHeld()) return
+      isRelieving = true
+      reader.pause(`the write-ahead log has ${logBytes} bytes, more than ${walBytes}`)
+      port.post({ kind: "checkpoint" }, reply => {
+        isRelieving = false
+        reader.resume()
+        // Others than this process hold it up: to cut lists as often as there is a write would not help.
+        const left = reply._tag === "Done" ? reply.logBytes : logBytes
+        if (left > walBytes) cutAbove = 2 * left
+      })
     }
     const make = options.writer === "inline" ? WriterPort.makeInline : WriterPort.makeThread
     const writer = yield* make({ file: filesIn(options.directory).database, onReply })

@@ -60,6 +60,7 @@ const done: fc.Arbitrary<Reply> = fc.record({
   outcomes: fc.array(outcome),
   count,
   lastSeq: count,
+  logBytes: count,
   databaseId: fc.option(text, { nil: undefined })
 })
 

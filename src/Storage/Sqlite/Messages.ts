@@ -9,6 +9,8 @@ export type Request =
   | { readonly kind: "expire"; readonly now: number; readonly limit: number }
   /** Removes the oldest records from before a time. */
   | { readonly kind: "trim"; readonly before: number; readonly limit: number }
+  /** Copies the write-ahead log into the database and empties it, unless readers of old snapshots hold that up. */
+  | { readonly kind: "checkpoint" }
   /** Asks whether a commit could be made. */
   | { readonly kind: "probe" }
   /** Opens the file that now stands in the place of the old one; all readers have been closed. */
@@ -39,6 +41,8 @@ export type Reply =
       readonly count: number
       /** The end of the log. */
       readonly lastSeq: number
+      /** The size of the write-ahead log. */
+      readonly logBytes: number
       /** Which file the writer has open. */
       readonly databaseId: string | undefined
     }

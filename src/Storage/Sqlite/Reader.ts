@@ -47,6 +47,7 @@ export class Reader {
   private isWriting = false
   private identity: string | undefined
   private absence = "the store is not open yet"
+  private isPaused = false
   private era = 0
   private forgotAt = Number.NEGATIVE_INFINITY
   private readonly snapshots = new Set<Snapshot>()
@@ -124,6 +125,16 @@ export class Reader {
     this.opened()
     return this.era
   })
+
+  /** Ends the lists that are under way, and lets no other begin until `resume`. */
+  pause(reason: string): void {
+    this.isPaused = true
+    this.cutSnapshots(reason)
+  }
+
+  resume(): void {
+    this.isPaused = false
+  }
 
   /** Ends the lists that are under way. */
   cutSnapshots(reason: string): void {
@@ -208,7 +219,8 @@ export class Reader {
 
   private acquire(now: number): Effect.Effect<Snapshot, StoreUnavailable | StoreBusy> {
     return Effect.suspend((): Effect.Effect<Snapshot, StoreUnavailable | StoreBusy> => {
-      if (this.snapshots.size >= this.maxLists) return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
+      if (this.isPaused || this.snapshots.size >= this.maxLists)
+        return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
       return this.attempt(() => {
         this.opened()
         const connection = this.spare.pop() ?? new ReaderConnection(this.file, snapshotCacheKiB)

@@ -1,7 +1,7 @@
 /**
  * The database file: its names, what marks it as ours, and whether it still lies where it was opened.
  */
-import { renameSync, statSync } from "node:fs"
+import { type BigIntStats, renameSync, statSync } from "node:fs"
 import { join } from "node:path"
 import type { Format } from "./Opening.ts"
 
@@ -24,10 +24,11 @@ export const filesIn = (directory: string) => ({
 export const format: Format = { filesIn, applicationId, schemaVersion, load: () => import("./Schema.ts") }
 
 /** Names one file for as long as somebody has it open; `undefined` where there is none. */
-export const identityOf = (file: string): string | undefined => {
-  const stat = statSync(file, { bigint: true, throwIfNoEntry: false })
-  return stat === undefined ? undefined : `${stat.dev}:${stat.ino}`
-}
+export const identityOf = (file: string): string | undefined =>
+  nameOf(statSync(file, { bigint: true, throwIfNoEntry: false }))
+
+const nameOf = (stat: BigIntStats | undefined): string | undefined =>
+  stat === undefined ? undefined : `${stat.dev}:${stat.ino}`
 
 /** What stands in the way of a database's use. */
 export type Obstacle =
@@ -63,12 +64,17 @@ export interface Place {
 /** The files that bear a database's names now. */
 export const placeOf = (file: string): Place => ({ databaseId: identityOf(file), logId: identityOf(`${file}-wal`) })
 
-/** Throws where the open files are no longer those that bear their names: a commit there would be lost. */
-export const checkPlace = (file: string, { databaseId, logId }: Place): void => {
+/**
+ * Throws where the open files are no longer those that bear their names: a commit there would be lost. Returns how many
+ * bytes the write-ahead log has.
+ */
+export const checkPlace = (file: string, { databaseId, logId }: Place): number => {
   const now = identityOf(file)
   if (now === undefined) throw new Away(`${file} is missing`, "missing")
   if (now !== databaseId) throw new Away(`another file stands in the place of ${file}`, "replaced")
-  if (identityOf(`${file}-wal`) !== logId) throw new Away(`${file}-wal is missing or replaced`, "replaced")
+  const log = statSync(`${file}-wal`, { bigint: true, throwIfNoEntry: false })
+  if (nameOf(log) !== logId) throw new Away(`${file}-wal is missing or replaced`, "replaced")
+  return Number(log?.size ?? 0)
 }
 
 /**

@@ -73,6 +73,9 @@ export class Writer {
         return done(connection, {
           count: this.transaction(connection, () => connection.trim(request.before, request.limit))
         })
+      case "checkpoint":
+        connection.checkpoint()
+        return done(connection, {})
       default:
         return done(connection, {})
     }
@@ -169,8 +172,6 @@ export class Writer {
       connection.rollback()
       throw error
     }
-    // A commit into a file that has lost its name in the meantime must not be acknowledged.
-    connection.checkPlace()
     return result
   }
 
@@ -230,10 +231,11 @@ export class Writer {
   private close(): Reply {
     this.connection?.close()
     this.connection = undefined
-    return { _tag: "Done", outcomes: [], count: 0, lastSeq: 0, databaseId: undefined }
+    return { _tag: "Done", outcomes: [], count: 0, lastSeq: 0, logBytes: 0, databaseId: undefined }
   }
 }
 
+/** The answer to a request. A commit into a file that has lost its name in the meantime must not be acknowledged. */
 const done = (
   connection: WriterConnection,
   result: { readonly outcomes?: ReadonlyArray<Outcome>; readonly count?: number }
@@ -242,5 +244,6 @@ const done = (
   outcomes: result.outcomes ?? [],
   count: result.count ?? 0,
   lastSeq: connection.tail().seq,
+  logBytes: connection.checkPlace(),
   databaseId: connection.databaseId
 })

@@ -62,9 +62,9 @@ export class WriterConnection {
     }
   }
 
-  /** Throws where the open files are no longer those that bear their names. */
-  checkPlace(): void {
-    checkPlace(this.file, this)
+  /** Throws where the open files are no longer those that bear their names. Returns the size of the log. */
+  checkPlace(): number {
+    return checkPlace(this.file, this)
   }
 
   /** The end of the log. */
