@@ -13,13 +13,14 @@ import * as Monotonic from "../Monotonic.ts"
 import * as GatewayMetrics from "../Observability/GatewayMetrics.ts"
 import { Tracer } from "../Observability/Tracer.ts"
 import * as Supervision from "../Supervision.ts"
-import { Authentication } from "./Authentication.ts"
+import { Authentication, type Identity } from "./Authentication.ts"
 import { closeCodes } from "./Protocol/CloseCode.ts"
 import { Sessions } from "./Sessions.ts"
 import { Connection, type Shared } from "./Socket/Connection.ts"
 import { FileCalls } from "./Socket/FileCalls.ts"
 import { Handshake, type Refusal, refuse, speaks, subprotocol, tokenOf } from "./Socket/Handshake.ts"
 import { handshake as handshakeLimit, type Settings, timing } from "./Socket/Limits.ts"
+import { Places } from "./Socket/Places.ts"
 import * as Replays from "./Socket/Replays.ts"
 
 /** Where clients connect to. */
@@ -57,6 +58,7 @@ const make = (settings: Settings) =>
     const clock = yield* Effect.clock
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), yield* work)
     const connections = new Set<Connection>()
+    const places = new Places(settings.connections)
     const handshake = new Handshake()
     let underway = 0
 
@@ -77,9 +79,8 @@ const make = (settings: Settings) =>
         const { host, origin } = request.headers
         if (draining.hasBegun()) return yield* fail(503, "The service is shutting down")
         if (!authentication.admits(origin, host)) return yield* fail(403, "This origin may not connect")
-        if (connections.size + underway > settings.connections) {
-          return yield* fail(503, `There are ${connections.size} connections; the limit is ${settings.connections}`)
-        }
+        // Whose they are is not known yet, so that they have places of their own.
+        if (underway > settings.connections) return yield* fail(503, `${underway} handshakes are under way`)
         const token = yield* tokenOf(request)
         return yield* authentication.identify(token).pipe(
           Effect.catchTags({
@@ -93,21 +94,38 @@ const make = (settings: Settings) =>
         )
       })
 
+    const failed = (reason: string): Refusal => ({ status: 500, error: `WebSocket upgrade failed: ${reason}` })
+
+    /** One step, so that no place is lost half-way. */
+    const enter = (upgrade: Upgrade, identity: Identity) =>
+      Effect.gen(function* () {
+        const { tenant } = identity
+        const place = places.take(tenant)
+        if (place === undefined) {
+          const error = `There are ${places.used} connections; the limit is ${places.capacity}`
+          return yield* Effect.fail<Refusal>({ status: 503, error })
+        }
+        const socket = yield* Effect.mapError(handshake.shake(upgrade), ({ reason }) => {
+          place.release()
+          return failed(reason)
+        })
+        const connection = new Connection(socket, upgrade.socket, identity, shared, closed => {
+          places.leave(tenant, closed)
+          connections.delete(closed)
+          GatewayMetrics.connectionClosed()
+        })
+        connections.add(connection)
+        places.enter(place, connection)
+        GatewayMetrics.connectionOpened()
+      }).pipe(Effect.uninterruptible)
+
     const open = (upgrade: Upgrade) =>
       Effect.gen(function* () {
-        const failed = (reason: string): Refusal => ({ status: 500, error: `WebSocket upgrade failed: ${reason}` })
         const problem = problemOf(upgrade)
         if (problem !== undefined) return yield* Effect.fail(failed(problem))
         if (!speaks(upgrade.request)) return yield* Effect.fail(failed(`the subprotocol is ${subprotocol}`))
         const identity = yield* admit(upgrade)
-        const socket = yield* Effect.mapError(handshake.shake(upgrade), ({ reason }) => failed(reason))
-        connections.add(
-          new Connection(socket, upgrade.socket, identity, shared, closed => {
-            connections.delete(closed)
-            GatewayMetrics.connectionClosed()
-          })
-        )
-        GatewayMetrics.connectionOpened()
+        yield* enter(upgrade, identity)
         yield* Effect.annotateLogs(Effect.logDebug("A client has connected"), { tenant: identity.tenant })
         if (draining.hasBegun()) closeAll()
       }).pipe(

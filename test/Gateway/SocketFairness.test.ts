@@ -1,7 +1,10 @@
 /** Tenants that take all they can get of what everybody shares, with an honest one beside them that is served. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Option, Redacted } from "effect"
-import { codeOf, completeTurn, connect, createSession, make, type Options } from "./SocketFixture.ts"
+import { Deferred, Effect, Layer, Option, Redacted } from "effect"
+import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+import { codeOf, completeTurn, connect, createSession, make, type Options, until } from "./SocketFixture.ts"
 import { secret, token } from "./survival/Token.ts"
 
 const MiB = 1024 * 1024
@@ -39,6 +42,59 @@ describe("what tenants share", () => {
         const answer = yield* honest.ask({ type: "read_file", sessionId: own, path: "own.txt" })
         assert.strictEqual(codeOf(answer), "file_content")
       }
+    })
+  )
+
+  it.scopedLive("connections: where all are taken, the tenant that has the most makes room for another", () =>
+    Effect.gen(function* () {
+      const { enter } = yield* start({ socket: { connections: 4 } })
+      const hostile = yield* Effect.forEach([1, 2, 3, 4], () => enter("evil"))
+      assert.strictEqual((yield* Effect.flip(enter("evil"))).status, 503)
+      const honest = yield* enter("acme")
+      assert.deepStrictEqual(yield* hostile[3]!.closed, { code: 4001, reason: "rate_limited" })
+      const second = yield* enter("acme")
+      assert.deepStrictEqual(yield* hostile[2]!.closed, { code: 4001, reason: "rate_limited" })
+      // Each has half of them now.
+      assert.strictEqual((yield* Effect.flip(enter("acme"))).status, 503)
+      assert.strictEqual((yield* Effect.flip(enter("evil"))).status, 503)
+      for (const client of [honest, second, hostile[0]!, hostile[1]!]) {
+        assert.strictEqual((yield* client.ask({ type: "ping" })).type, "pong")
+      }
+      second.socket.close()
+      yield* second.closed
+      yield* enter("evil").pipe(Effect.retry({ while: ({ status }) => status === 503 }))
+    })
+  )
+
+  it.scopedLive("replays: a tenant that reads many histories holds up nobody else's", () =>
+    Effect.gen(function* () {
+      const begun = yield* Deferred.make<void>()
+      const gate = yield* Deferred.make<void>()
+      const read: Array<string> = []
+      const events = Layer.effect(
+        SessionEvents,
+        Effect.map(SessionEvents, events => ({
+          ...events,
+          read: (session: string, after: number, limit: number) =>
+            Effect.sync(() => read.push(session.split("/")[0]!)).pipe(
+              Effect.zipRight(Deferred.succeed(begun, undefined)),
+              Effect.zipRight(Deferred.await(gate)),
+              Effect.zipRight(events.read(session, after, limit))
+            )
+        }))
+      ).pipe(Layer.provide(EventsInMemory.layer()))
+      const { enter } = yield* start({ stored: Layer.merge(Memory.layer, events) })
+      const hostile = yield* enter("evil")
+      const honest = yield* enter("acme")
+      const sessions = yield* Effect.forEach(Array.from({ length: 20 }), () => createSession(hostile))
+      const own = yield* createSession(honest)
+      for (const sessionId of sessions) yield* hostile.get("subscribed", { type: "subscribe", sessionId })
+      yield* Deferred.await(begun)
+      yield* honest.get("subscribed", { type: "subscribe", sessionId: own })
+      yield* Deferred.succeed(gate, undefined)
+      yield* until(() => read.length >= 21)
+      assert.isAtMost(read.indexOf("acme"), 2)
+      assert.strictEqual(read.filter(tenant => tenant === "evil").length, 20)
     })
   )
 })

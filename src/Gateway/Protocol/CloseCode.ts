@@ -41,7 +41,8 @@ export const closeCodes = {
     code: 4001,
     name: "rate_limited",
     reconnect: true,
-    meaning: "Far too many messages: warnings (`rate_limited` answers) were ignored."
+    meaning:
+      "Far too many messages: warnings (`rate_limited` answers) were ignored. Or the tenant had the most connections when all were taken, and another needed one."
   },
   slowConsumer: {
     code: 4008,

@@ -1,10 +1,20 @@
 import { Effect, type Scope } from "effect"
+import { RoundRobin } from "../RoundRobin.ts"
 import type { Feed } from "./Feed.ts"
 
-/** What has to be read from the store for clients that missed it, by one fiber for all of them in turns. */
+/**
+ * What has to be read from the store for clients that missed it, by one fiber for all of them: a page for one feed of
+ * each tenant in turns, so that a tenant with thousands of feeds holds up nobody but itself.
+ */
 export interface Replays {
-  /** Has a feed brought forward. */
-  readonly add: (feed: Feed, onLost: () => void) => void
+  /** Has a feed of a tenant brought forward. */
+  readonly add: (tenant: string, feed: Feed, onLost: () => void) => void
+}
+
+interface Behind {
+  readonly tenant: string
+  readonly feed: Feed
+  readonly onLost: () => void
 }
 
 /** Events of one session that are read at once. */
@@ -17,12 +27,21 @@ const turn = Effect.async<void>(resume => {
 })
 
 export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(function* () {
-  const behind = new Map<Feed, () => void>()
+  const behind = new RoundRobin<Behind>()
+  /** Feeds that wait, each once. */
+  const known = new Set<Feed>()
   const work = yield* Effect.makeLatch(false)
 
-  const advance = (feed: Feed, onLost: () => void) =>
+  const add = (one: Behind): void => {
+    if (known.has(one.feed)) return
+    known.add(one.feed)
+    behind.add(one.tenant, one)
+  }
+
+  const advance = (one: Behind) =>
     Effect.suspend(() => {
-      behind.delete(feed)
+      const { feed, onLost } = one
+      known.delete(feed)
       const { wanted, position } = feed
       if (wanted === undefined) return Effect.void
       if (!feed.hasRoom) return Effect.sync(() => feed.wait())
@@ -34,7 +53,7 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
         Effect.zipRight(
           cause._tag === "Fail" ? Effect.void : Effect.logError("A client's events could not be read", cause),
           Effect.as(
-            Effect.sync(() => behind.set(feed, onLost)),
+            Effect.sync(() => add(one)),
             "away" as const
           )
         )
@@ -45,18 +64,21 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
     yield* work.await
     yield* work.close
     let isAway = false
-    for (const [feed, onLost] of [...behind]) {
-      if ((yield* advance(feed, onLost)) === "away") isAway = true
+    // What comes meanwhile has its turn along with the others; after a failure it waits as they do.
+    for (let left = known.size; left > 0; left--) {
+      const one = behind.next()
+      if (one === undefined) break
+      if ((yield* advance(one)) === "away") isAway = true
       yield* turn
     }
     if (isAway) yield* Effect.sleep("500 millis")
-    if (behind.size > 0) yield* work.open
+    if (!behind.isEmpty) yield* work.open
   })
   yield* Effect.forkScoped(Effect.interruptible(Effect.forever(round)))
 
   return {
-    add: (feed, onLost) => {
-      behind.set(feed, onLost)
+    add: (tenant, feed, onLost) => {
+      add({ tenant, feed, onLost })
       work.unsafeOpen()
     }
   }

@@ -48,7 +48,7 @@ export class Subscriptions {
         const scope = yield* Scope.make()
         const feed = new Feed(
           this.outbox,
-          feed => this.shared.replays.add(feed, this.onLost),
+          feed => this.shared.replays.add(this.caller.tenant, feed, this.onLost),
           () => this.leave(sessionId),
           this.onLost
         )
