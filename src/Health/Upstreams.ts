@@ -2,11 +2,9 @@
  * Upstream services as `/health` tells of them.
  */
 import { Option } from "effect"
+import { codeIn } from "../Upstream/ConnectionReason.ts"
 import type * as HealthProbe from "../Upstream/HealthProbe.ts"
 import type { Dependency } from "./Report.ts"
-
-/** Codes by which Node, undici and OpenSSL name what went wrong. None of them has a lower-case letter. */
-const code = /(?<![\w.-])(?:E[A-Z]{3,}[A-Z_]*|(?:UND_ERR|ERR|CERT|DEPTH|UNABLE|SELF|HOSTNAME)_[A-Z_]+)(?![\w.-])/
 
 const timeout = /^No answer within [\w ]+$/
 
@@ -17,7 +15,7 @@ const timeout = /^No answer within [\w ]+$/
 export const detailOf = ({ statusCode, error = "" }: Pick<HealthProbe.Health, "statusCode" | "error">): string => {
   if (statusCode !== undefined) return `GET /health answered ${statusCode}`
   if (timeout.test(error)) return error
-  const found = code.exec(error)?.[0]
+  const found = codeIn(error)
   return found === undefined ? "No connection" : `No connection (${found})`
 }
 

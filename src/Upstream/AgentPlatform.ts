@@ -69,7 +69,7 @@ export class AgentPlatform extends Context.Tag("causeway/AgentPlatform")<
       instanceId: string,
       options?: { readonly after?: string | undefined }
     ) => Effect.Effect<InstanceConnection<AgentPlatformConnectionError>, AgentPlatformConnectionError, Scope.Scope>
-    /** Files below a directory of the workspace (the whole of it without `path`), `depth` levels down. */
+    /** Files below a directory of the workspace (its root without `path`), `depth` levels down (1 where absent). */
     readonly listFiles: (
       instanceId: string,
       options?: { readonly path?: string | undefined; readonly depth?: number | undefined }

@@ -25,6 +25,7 @@ import {
 import * as UpstreamMetrics from "../Observability/UpstreamMetrics.ts"
 import * as AgentPlatform from "./AgentPlatform.ts"
 import * as Exchange from "./Exchange.ts"
+import * as FileLists from "./FileLists.ts"
 import * as FilePath from "./FilePath.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import { identifierChars } from "./Identifier.ts"
@@ -62,8 +63,8 @@ const fileCall = (operation: (typeof fileOperations)[number]): Resilience.Policy
   totalLimit: "15 seconds"
 })
 
-/** Bytes of an answer that are taken, by what it holds. */
-const largest = { creation: 64 * 1024, list: 8 * 1024 * 1024, content: 32 * 1024 * 1024 }
+/** Bytes of an answer that are taken, by what it holds: parsing one keeps everybody else waiting. */
+const largest = { creation: 64 * 1024, list: 4 * 1024 * 1024, content: 8 * 1024 * 1024 }
 
 const InstanceId = Schema.String.pipe(
   Schema.minLength(1),
@@ -74,6 +75,8 @@ const InstanceId = Schema.String.pipe(
 
 /** What creating an instance is answered; either name is taken. */
 const Created = Schema.Union(Schema.Struct({ instanceId: InstanceId }), Schema.Struct({ id: InstanceId }))
+
+const content = Exchange.readBy(Workspace.FileContent)
 
 const instances = "/api/v1/instances"
 
@@ -152,24 +155,18 @@ const make = (
       onSome: key => ({ authorization: `Bearer ${Redacted.value(key)}` })
     })
 
-    const ask = <A, I>(
-      policy: Resilience.Policy,
-      request: HttpClientRequest.HttpClientRequest,
-      schema: Schema.Schema<A, I>,
-      maxBytes: number
-    ): Effect.Effect<A, AgentPlatform.AgentPlatformConnectionError> =>
-      Effect.mapError(resilience.call(policy, exchange.json(policy.operation, request, schema, maxBytes)), toError)
-
-    const askForFile = <A, I>(
+    const askForFile = <A>(
       operation: (typeof fileOperations)[number],
       instanceId: string,
       path: Either.Either<string, FilePath.InvalidFileRequest>,
-      schema: Schema.Schema<A, I>,
+      read: Exchange.Read<A>,
       maxBytes: number
     ): Effect.Effect<A, AgentPlatform.FileCallError> =>
-      Effect.flatMap(path, path =>
-        ask(fileCall(operation), HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`), schema, maxBytes)
-      )
+      Effect.flatMap(path, path => {
+        const request = HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`)
+        const attempt = exchange.jsonBy(operation, request, read, maxBytes)
+        return Effect.mapError(resilience.call(fileCall(operation), attempt), toError)
+      })
 
     const dial = (instanceId: string) => (after: string | undefined, again: boolean) =>
       resilience.call(
@@ -241,23 +238,21 @@ const make = (
             })
           })
         ),
-      listFiles: (instanceId, { path, depth } = {}) => {
+      listFiles: (instanceId, { path = ".", depth = 1 } = {}) => {
         const query = Either.gen(function* () {
-          const params = new URLSearchParams()
-          if (path !== undefined) params.set("path", yield* FilePath.check(path))
-          if (depth !== undefined) params.set("depth", String(yield* FilePath.checkCount("depth", depth)))
-          return params.size === 0 ? "" : `?${params}`
+          const directory = encodeURIComponent(yield* FilePath.check(path))
+          return `?path=${directory}&depth=${yield* FilePath.checkCount("depth", depth)}`
         })
-        return askForFile("list_files", instanceId, query, Workspace.FileList, largest.list)
+        return askForFile("list_files", instanceId, query, FileLists.files, largest.list)
       },
       readFile: (instanceId, path) => {
         const segment = Either.map(FilePath.toSegment(path), path => `/${path}`)
-        return askForFile("read_file", instanceId, segment, Workspace.FileContent, largest.content)
+        return askForFile("read_file", instanceId, segment, content, largest.content)
       },
       fileHistory: (instanceId, path) => {
         const segment = Either.map(FilePath.toSegment(path), path => `/${path}/history`)
         return Effect.map(
-          askForFile("file_history", instanceId, segment, Workspace.FileHistory, largest.list),
+          askForFile("file_history", instanceId, segment, FileLists.history, largest.list),
           Arr.sort(Workspace.byIteration)
         )
       },
@@ -265,7 +260,7 @@ const make = (
         const segments = Either.gen(function* () {
           return `/${yield* FilePath.toSegment(path)}/at/${yield* FilePath.checkCount("iteration", iteration)}`
         })
-        return askForFile("file_at_iteration", instanceId, segments, Workspace.FileContent, largest.content)
+        return askForFile("file_at_iteration", instanceId, segments, content, largest.content)
       },
       probe: Effect.asSome(probe)
     }

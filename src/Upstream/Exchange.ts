@@ -7,9 +7,10 @@ import * as HttpClient from "@effect/platform/HttpClient"
 import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
-import { Clock, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
+import { Clock, Duration, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
-import { excessOfLarge } from "../JsonShape.ts"
+import { reasonOf, toldOf } from "./ConnectionReason.ts"
+import * as PlatformJson from "./PlatformJson.ts"
 import { parseRetryAfter } from "./RetryPolicy.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
@@ -19,13 +20,16 @@ const errorBodyBytes = 16 * 1024
 /** Characters of a reason given by an upstream that are passed on. */
 const longestReason = 300
 
+/** How long the rest of an answer is waited for whose status line has said what matters. */
+const restLimit = Duration.seconds(1)
+
 /** Requests to one upstream service. */
 export interface Exchange {
-  /** Sends a request; succeeds with the head of a 2xx answer. The scope's end gives the request up. */
-  readonly open: (
+  /** Sends a request and tells the status of its answer, whatever it is. Of the body nothing is waited for. */
+  readonly status: (
     operation: string,
     request: HttpClientRequest.HttpClientRequest
-  ) => Effect.Effect<HttpClientResponse, UpstreamFailure, Scope.Scope>
+  ) => Effect.Effect<number, UpstreamFailure>
   /** Sends a request; succeeds with the head of a 2xx answer and a body to be read bit by bit, within the scope. */
   readonly openStream: (
     operation: string,
@@ -40,6 +44,13 @@ export interface Exchange {
     operation: string,
     request: HttpClientRequest.HttpClientRequest,
     schema: Schema.Schema<A, I>,
+    maxBytes: number
+  ) => Effect.Effect<A, UpstreamFailure>
+  /** The same with a check of one's own in place of a schema, for answers that are too large for one. */
+  readonly jsonBy: <A>(
+    operation: string,
+    request: HttpClientRequest.HttpClientRequest,
+    read: Read<A>,
     maxBytes: number
   ) => Effect.Effect<A, UpstreamFailure>
   /** Sends a request whose 2xx answer says all by itself. */
@@ -57,15 +68,6 @@ export interface Options {
   readonly apiKey: Option.Option<Redacted.Redacted>
 }
 
-/** The innermost words of an error: Node's clients wrap what happened several times. */
-export const reasonOf = (error: unknown, depth = 0): string => {
-  if (typeof error !== "object" || error === null) return String(error)
-  if ("cause" in error && error.cause !== undefined && depth < 5) return reasonOf(error.cause, depth + 1)
-  const code = "code" in error && typeof error.code === "string" ? error.code : ""
-  const message = "message" in error && typeof error.message === "string" ? error.message : ""
-  return (message.includes(code) ? message : `${code} ${message}`).trim() || "no reason given"
-}
-
 const ErrorBody = Schema.parseJson(
   Schema.Union(Schema.Struct({ error: Schema.NonEmptyString }), Schema.Struct({ message: Schema.NonEmptyString }))
 )
@@ -79,7 +81,7 @@ const reasonIn = (body: Uint8Array): string =>
 /** Where data differs from a schema; never the data itself, which may be secret. */
 const placeOf = (error: ParseResult.ParseError): string => {
   const path = ParseResult.ArrayFormatter.formatErrorSync(error)[0]?.path ?? []
-  return path.length === 0 ? "" : ` at ${path.map(String).join(".").slice(0, longestReason)}`
+  return path.map(String).join(".")
 }
 
 /** Follows no redirects: fetch does unless told otherwise, the other clients do not. */
@@ -93,34 +95,48 @@ const unredirected = <A, E, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A
 
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 
-/** Four values for each line of the longest list that is asked for; what an answer holds beyond is not parsed. */
-const shape = { levels: 1000, members: 1_000_000 }
+/** Some values for each line of the longest list that is taken; what an answer holds beyond is not parsed. */
+const shape = { levels: 1000, members: 250_000 }
 
-const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> => {
-  let text: string
-  try {
-    text = utf8.decode(bytes)
-  } catch {
-    return Either.left("is not UTF-8")
-  }
-  const problem = excessOfLarge(text, shape)
-  return problem === undefined
-    ? Either.try({ try: (): unknown => JSON.parse(text), catch: () => "is not JSON" })
-    : Either.left(problem)
+const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
+  Either.flatMap(Either.try({ try: () => utf8.decode(bytes), catch: () => "is not UTF-8" }), text =>
+    PlatformJson.parse(text, shape)
+  )
+
+/** A value of an answer that is not as expected; `message` goes on after "The answer …" and tells none of its data. */
+export class Unexpected extends Schema.TaggedError<Unexpected>()("Unexpected", {
+  reason: Schema.Literal("malformed", "too_large"),
+  message: Schema.String
+}) {}
+
+/** What an answer is taken for. */
+export type Read<A> = (data: unknown) => Effect.Effect<A, Unexpected>
+
+/** Where something of an answer is not as expected, as a way of member names and places. */
+export const misshapen = (path: string): Unexpected =>
+  new Unexpected({
+    reason: "malformed",
+    message: `has not the expected shape${path === "" ? "" : ` at ${path.slice(0, longestReason)}`}`
+  })
+
+/** Takes an answer by a schema. */
+export const readBy = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
+  const decode = Schema.decodeUnknown(schema)
+  return data => Effect.mapError(decode(data), error => misshapen(placeOf(error)))
 }
 
 /** Requests to an upstream service by an `HttpClient`, which sends W3C `traceparent` along while tracing is on. */
 export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }: Options): Exchange => {
   const scoped = HttpClient.withScope(client)
 
-  const broken =
-    (operation: string) =>
-    (error: unknown): UpstreamFailure =>
-      new UpstreamFailure({
-        operation,
-        reason: "connection",
-        message: `No connection to the ${service}: ${reasonOf(error)}`
-      })
+  /** A failure that names no address; the log has the error's own words. */
+  const broken = (operation: string, error: unknown): Effect.Effect<never, UpstreamFailure> => {
+    const reason = reasonOf(error)
+    return Effect.zipRight(
+      Effect.annotateLogs(Effect.logDebug(`No connection to the ${service}`), { operation, reason }),
+      new UpstreamFailure({ operation, reason: "connection", message: toldOf(service, reason) })
+    )
+  }
 
   const tooLarge = (operation: string, maxBytes: number): UpstreamFailure =>
     new UpstreamFailure({
@@ -147,9 +163,7 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
       .pipe(
         unredirected,
         Effect.catchAll((error: HttpClientError) =>
-          error._tag === "RequestError" && error.reason !== "Transport"
-            ? Effect.die(error)
-            : Effect.fail(broken(operation)(error))
+          error._tag === "RequestError" && error.reason !== "Transport" ? Effect.die(error) : broken(operation, error)
         )
       )
 
@@ -157,7 +171,7 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
     Stream.catchAll(response.stream, error =>
       error._tag === "ResponseError" && error.reason === "EmptyBody"
         ? Stream.empty
-        : Stream.fail(broken(operation)(error))
+        : Stream.fromEffect(broken(operation, error))
     )
 
   const read = (operation: string, response: HttpClientResponse, maxBytes: number) =>
@@ -174,21 +188,41 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
       )
     })
 
-  /** What is wrong with an answer other than 2xx; its body is read as far as it tells, and never held against it. */
+  /** Reads a body that may hold something of interest, or not: as far as it comes within a second. */
+  const glance = (operation: string, response: HttpClientResponse): Effect.Effect<Buffer> =>
+    Effect.timeoutTo(
+      Effect.orElseSucceed(read(operation, response, errorBodyBytes), () => Buffer.alloc(0)),
+      { duration: restLimit, onSuccess: body => body, onTimeout: () => Buffer.alloc(0) }
+    )
+
+  /**
+   * What is wrong with an answer other than 2xx. What a 4xx says is meant for whoever asked; what other failures say is
+   * the service's own affair, and may name addresses: it is for the log.
+   */
   const statusFailure = (operation: string, response: HttpClientResponse) =>
     Effect.gen(function* () {
-      const body = yield* Effect.orElseSucceed(read(operation, response, errorBodyBytes), () => Buffer.alloc(0))
+      const reason = reasonIn(yield* glance(operation, response))
+      const isForClient = response.status >= 400 && response.status < 500
+      if (!isForClient && reason !== "") {
+        yield* Effect.annotateLogs(Effect.logDebug(`The ${service} answered ${response.status}${reason}`), {
+          operation
+        })
+      }
       const retryAfterMillis = parseRetryAfter(response.headers["retry-after"], yield* Clock.currentTimeMillis)
       return yield* new UpstreamFailure({
         operation,
         reason: "status",
         statusCode: response.status,
         ...(retryAfterMillis === undefined ? {} : { retryAfterMillis }),
-        message: `The ${service} answered ${response.status} to ${operation}${reasonIn(body)}`
+        message: `The ${service} answered ${response.status} to ${operation}${isForClient ? reason : ""}`
       })
     })
 
-  const open: Exchange["open"] = (operation, request) =>
+  const status: Exchange["status"] = (operation, request) =>
+    Effect.scoped(Effect.map(execute(operation, request), response => response.status))
+
+  /** Succeeds with the head of a 2xx answer. The scope's end gives the request up. */
+  const open = (operation: string, request: HttpClientRequest.HttpClientRequest) =>
     Effect.flatMap(execute(operation, request), response =>
       response.status >= 200 && response.status < 300 ? Effect.succeed(response) : statusFailure(operation, response)
     )
@@ -199,20 +233,23 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
       body: bodyOf(operation, response)
     }))
 
-  const json: Exchange["json"] = (operation, request, schema, maxBytes) =>
+  const jsonBy: Exchange["jsonBy"] = (operation, request, expect, maxBytes) =>
     Effect.gen(function* () {
       const response = yield* open(operation, HttpClientRequest.acceptJson(request))
       const body = yield* read(operation, response, maxBytes)
       const data = yield* Either.mapLeft(parseJson(body), problem => malformed(operation, problem))
-      return yield* Effect.mapError(Schema.decodeUnknown(schema)(data), error =>
-        malformed(operation, `has not the expected shape${placeOf(error)}`)
+      return yield* Effect.mapError(
+        expect(data),
+        ({ reason, message }) =>
+          new UpstreamFailure({ operation, reason, message: `The ${service}'s answer to ${operation} ${message}` })
       )
     }).pipe(Effect.scoped)
 
-  const done: Exchange["done"] = (operation, request) =>
-    Effect.flatMap(open(operation, request), response => Effect.ignore(read(operation, response, errorBodyBytes))).pipe(
-      Effect.scoped
-    )
+  const json: Exchange["json"] = (operation, request, schema, maxBytes) =>
+    jsonBy(operation, request, readBy(schema), maxBytes)
 
-  return { open, openStream, json, done }
+  const done: Exchange["done"] = (operation, request) =>
+    Effect.flatMap(open(operation, request), response => glance(operation, response)).pipe(Effect.scoped)
+
+  return { status, openStream, json, jsonBy, done }
 }

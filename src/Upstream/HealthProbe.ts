@@ -29,9 +29,6 @@ const ofStatus = (status: number): Omit<Health, "latencyMs"> =>
     ? { status: "ok", statusCode: status }
     : { status: "degraded", statusCode: status, error: `GET /health answered ${status}` }
 
-const ofFailure = (failure: UpstreamFailure): Omit<Health, "latencyMs"> =>
-  failure.statusCode === undefined ? { status: "unhealthy", error: failure.message } : ofStatus(failure.statusCode)
-
 /** How long what was found is good for, in milliseconds. */
 const goodFor = 1000
 
@@ -61,13 +58,17 @@ export const shared = <A, R>(
 /** A probe that is {@link shared}. */
 export const make = (exchange: Exchange): Effect.Effect<Effect.Effect<Health>, never, Scope.Scope> =>
   Effect.suspend(() => {
-    const probe = Effect.scoped(exchange.open(operation, HttpClientRequest.get("/health"))).pipe(
+    // The status line says all: a body may stall, and is not read.
+    const probe = exchange.status(operation, HttpClientRequest.get("/health")).pipe(
       Effect.timeoutFail({
         duration: limit,
         onTimeout: () =>
           new UpstreamFailure({ operation, reason: "timeout", message: `No answer within ${Duration.format(limit)}` })
       }),
-      Effect.match({ onSuccess: response => ofStatus(response.status), onFailure: ofFailure })
+      Effect.match({
+        onSuccess: ofStatus,
+        onFailure: ({ message }) => ({ status: "unhealthy" as const, error: message })
+      })
     )
     const timed = Effect.gen(function* () {
       const start = yield* Monotonic.millis

@@ -2,8 +2,8 @@
  * What goes over the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
-import { excessOfLarge } from "../JsonShape.ts"
 import { identifierChars } from "./Identifier.ts"
+import * as PlatformJson from "./PlatformJson.ts"
 
 /**
  * An event of the agent platform.
@@ -32,9 +32,12 @@ const idOf = (value: unknown): string | undefined => {
   return typeof value === "number" && Number.isSafeInteger(value) ? String(value) : undefined
 }
 
+/** Characters of a date. */
+const longestDate = 64
+
 /** RFC 3339, or whatever else a JavaScript date is made of. */
 const timeOf = (value: unknown): number | undefined => {
-  const time = typeof value === "string" ? Date.parse(value) : value
+  const time = typeof value === "string" && value.length <= longestDate ? Date.parse(value) : value
   return typeof time === "number" && Number.isFinite(time) ? time : undefined
 }
 
@@ -44,25 +47,18 @@ const isPayload = (value: unknown): value is Readonly<Record<string, unknown>> =
 /** No event has nearly as much; a frame of 8 MiB that has more would take seconds to parse. */
 const shape = { levels: 1000, members: 250_000 }
 
-const parse = (frame: string): Either.Either<unknown, string> => {
-  const problem = excessOfLarge(frame, shape)
-  return problem === undefined
-    ? Either.try({ try: (): unknown => JSON.parse(frame), catch: () => "not JSON" })
-    : Either.left(`a frame that ${problem}`)
-}
-
 /**
  * Reads a frame, or tells what is wrong with it.
  *
  * An id or a timestamp that cannot be read is taken for absent: the event itself matters more.
  */
 export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =>
-  Either.flatMap(parse(frame), (data): Either.Either<PlatformEvent, string> => {
-    if (!isPayload(data)) return Either.left("not an object")
+  Either.flatMap(PlatformJson.parse(frame, shape), (data): Either.Either<PlatformEvent, string> => {
+    if (!isPayload(data)) return Either.left("is not an object")
     const { id, timestamp, type } = data
     return isText(type, typeChars)
       ? Either.right({ id: idOf(id), type, timestamp: timeOf(timestamp), payload: data })
-      : Either.left("without a type")
+      : Either.left("is without a type")
   })
 
 /** A message of a user, which starts a turn. */

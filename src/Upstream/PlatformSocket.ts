@@ -4,7 +4,7 @@
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effect"
 import WebSocket from "ws"
-import { reasonOf } from "./Exchange.ts"
+import { codeIn, reasonOf, toldOf } from "./ConnectionReason.ts"
 import { Handover } from "./Handover.ts"
 
 /** The connection could not be opened. */
@@ -119,7 +119,7 @@ const opened = (socket: WebSocket): Effect.Effect<void, SocketRefused> =>
     }
     const onError = (error: Error): void => {
       leave()
-      resume(new SocketRefused({ message: `No connection to the agent platform: ${reasonOf(error)}` }))
+      resume(new SocketRefused({ message: toldOf("agent platform", reasonOf(error)) }))
     }
     const onResponse = (_request: ClientRequest, response: IncomingMessage): void => {
       leave()
@@ -189,7 +189,8 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
         send: text =>
           Effect.async(resume => {
             socket.send(text, error => {
-              const message = `The connection ended while a frame was sent: ${reasonOf(error)}`
+              const code = error ? codeIn(reasonOf(error)) : undefined
+              const message = `The connection ended while a frame was sent${code === undefined ? "" : ` (${code})`}`
               resume(error ? new SocketClosed({ code: 1006, tooLarge: false, message }) : Effect.void)
             })
           }),

@@ -48,22 +48,5 @@ export const FileContent = Schema.Struct({
 /** The content of a file, now or at an iteration. */
 export type FileContent = (typeof FileContent)["Type"]
 
-/** A list that is given bare or as the one member of an object. */
-const listUnder = <Name extends string, A, I>(name: Name, item: Schema.Schema<A, I>) =>
-  Schema.Union(
-    Schema.Array(item),
-    Schema.transform(
-      Schema.Struct({ list: Schema.propertySignature(Schema.Array(item)).pipe(Schema.fromKey(name)) }),
-      Schema.typeSchema(Schema.Array(item)),
-      { strict: true, decode: ({ list }) => list, encode: list => ({ list }) }
-    )
-  )
-
-/** The answer to a request for a list of files. */
-export const FileList = listUnder("entries", FileEntry)
-
-/** The answer to a request for a file's history. */
-export const FileHistory = listUnder("iterations", FileIteration)
-
 /** Iterations from the oldest on. */
 export const byIteration: Order.Order<FileIteration> = Order.mapInput(Order.number, ({ iteration }) => iteration)

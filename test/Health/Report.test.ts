@@ -69,6 +69,13 @@ describe("an upstream's error", () => {
     )
   })
 
+  it("is searched in linear time, however long it is", () => {
+    // With every way to divide the letters tried these would take hours.
+    for (const letters of ["A".repeat(4_000_000), `${"A".repeat(500)}.`, "A_".repeat(450)]) {
+      assert.match(Upstreams.detailOf({ error: `E${letters}a` }), /^No connection/)
+    }
+  })
+
   it("is there only where something is wrong", () => {
     assert.deepStrictEqual(
       Upstreams.dependency("inference", Option.some({ status: "ok", latencyMs: 3, statusCode: 200 })),

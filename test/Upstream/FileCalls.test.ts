@@ -26,7 +26,7 @@ describe("file calls", () => {
       yield* withPlatform(stub, platform =>
         Effect.gen(function* () {
           expect(yield* platform.listFiles("i-1")).toEqual(entries)
-          expect(yield* platform.listFiles("i-1", { path: "src/ä&b", depth: 2 })).toEqual(entries)
+          expect(yield* platform.listFiles("i-1", { path: "src/ä & b+c", depth: 2 })).toEqual(entries)
           expect(yield* platform.readFile("i-1", "src/a b?#%.ts")).toEqual(content)
           expect((yield* platform.fileHistory("i-1", "a")).map(({ iteration }) => iteration)).toEqual([1, 2])
           expect(yield* platform.fileAtIteration("i-1", "日本.txt", 7)).toEqual({ content: "aGk=", encoding: "base64" })
@@ -34,8 +34,8 @@ describe("file calls", () => {
       )
       const base = "http://platform.test/base/api/v1/instances/i-1/files"
       expect(stub.seen.map(({ method, url }) => `${method} ${url}`)).toEqual([
-        `GET ${base}`,
-        `GET ${base}?path=src%2F%C3%A4%26b&depth=2`,
+        `GET ${base}?path=.&depth=1`,
+        `GET ${base}?path=src%2F%C3%A4%20%26%20b%2Bc&depth=2`,
         `GET ${base}/src%2Fa%20b%3F%23%25.ts`,
         `GET ${base}/a/history`,
         `GET ${base}/%E6%97%A5%E6%9C%AC.txt/at/7`

@@ -1,5 +1,12 @@
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Either, Fiber, Option, TestClock } from "effect"
+import { Context, Effect, Either, Fiber, Layer, Option, TestClock } from "effect"
+import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
+import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
+import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
+import { until } from "../Kv/ChangeFeedHarness.ts"
 import { finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
@@ -33,6 +40,49 @@ describe("probe", () => {
         error: "No answer within 2s"
       })
       expect(yield* probe(Stub.make([Stub.late(1999, Stub.status(200))]))).toMatchObject({ status: "ok" })
+    })
+  )
+
+  it.effect("goes by the status line, whether the body comes or not", () =>
+    Effect.gen(function* () {
+      expect(yield* probe(Stub.make([Stub.stalled(200)]))).toMatchObject({ status: "ok", latencyMs: 0 })
+      for (const code of [500, 503]) {
+        expect(yield* probe(Stub.make([Stub.stalled(code)]))).toEqual({
+          status: "degraded",
+          statusCode: code,
+          latencyMs: 0,
+          error: `GET /health answered ${code}`
+        })
+      }
+    })
+  )
+
+  it.scopedLive("leaves no answer open whose body never comes", () =>
+    Effect.gen(function* () {
+      let open = 0
+      let ended = 0
+      const server = createServer((_request, response) => {
+        open++
+        response.on("close", () => {
+          open--
+          ended++
+        })
+        response.writeHead(503, { "content-length": "100" })
+        response.write("{")
+      })
+      yield* Effect.acquireRelease(
+        Effect.async<void>(resume => void server.listen(0, "127.0.0.1", () => resume(Effect.void))),
+        () => Effect.sync(() => server.close().closeAllConnections())
+      )
+      const { port } = server.address() as AddressInfo
+      const context = yield* Layer.build(
+        AgentPlatformClient.layer({ url: Option.some(`http://127.0.0.1:${port}`), apiKey: Option.none() }).pipe(
+          Layer.provide([NodeHttpClient.layerUndici, PlatformSocket.layer])
+        )
+      )
+      const platform = Context.get(context, AgentPlatform)
+      expect(yield* platform.probe).toMatchObject({ value: { status: "degraded", statusCode: 503 } })
+      yield* until(() => ended === 1 && open === 0)
     })
   )
 

@@ -23,11 +23,11 @@ describe("PlatformEvent", () => {
   })
 
   it("tells what is wrong with a frame that is no event", () => {
-    expect(PlatformEvent.fromFrame("{")).toEqual(Either.left("not JSON"))
+    expect(PlatformEvent.fromFrame("{")).toEqual(Either.left("is not JSON"))
     for (const frame of ["1", "null", "[]", '"x"'])
-      expect(PlatformEvent.fromFrame(frame)).toEqual(Either.left("not an object"))
+      expect(PlatformEvent.fromFrame(frame)).toEqual(Either.left("is not an object"))
     for (const type of [undefined, "", 5, "x".repeat(257)]) {
-      expect(PlatformEvent.fromFrame(JSON.stringify({ type }))).toEqual(Either.left("without a type"))
+      expect(PlatformEvent.fromFrame(JSON.stringify({ type }))).toEqual(Either.left("is without a type"))
     }
   })
 

@@ -3,7 +3,7 @@ import * as HttpClient from "@effect/platform/HttpClient"
 import { RequestError } from "@effect/platform/HttpClientError"
 import type * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
-import { Clock, Effect, Layer, type Stream } from "effect"
+import { Clock, Effect, Layer, Stream } from "effect"
 
 /** A request as a server would see it. */
 export interface Seen {
@@ -80,3 +80,25 @@ export const streaming =
       )
       return Object.create(response, { stream: { value: body } })
     })
+
+/** A status whose body never comes. */
+export const stalled =
+  (code: number): Answer =>
+  request =>
+    Effect.sync(() =>
+      Object.create(HttpClientResponse.fromWeb(request, new Response("", { status: code })), {
+        stream: { value: Stream.never }
+      })
+    )
+
+/** No connection, in the words that Node has for it. */
+export const unreachable: Answer = request =>
+  Effect.fail(
+    new RequestError({
+      request,
+      reason: "Transport",
+      cause: Object.assign(new Error("connect ECONNREFUSED 10.1.2.3:8443 (platform.internal)"), {
+        code: "ECONNREFUSED"
+      })
+    })
+  )

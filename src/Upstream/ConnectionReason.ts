@@ -1,0 +1,33 @@
+/**
+ * Why a connection failed, in words for logs and in words for clients.
+ */
+
+/** The innermost words of an error, for logs: Node's clients wrap what happened several times. */
+export const reasonOf = (error: unknown, depth = 0): string => {
+  if (typeof error !== "object" || error === null) return String(error)
+  if ("cause" in error && error.cause !== undefined && depth < 5) return reasonOf(error.cause, depth + 1)
+  const code = "code" in error && typeof error.code === "string" ? error.code : ""
+  const message = "message" in error && typeof error.message === "string" ? error.message : ""
+  return (message.includes(code) ? message : `${code} ${message}`).trim() || "no reason given"
+}
+
+/**
+ * Codes by which Node, undici and OpenSSL name what went wrong. None of them has a lower-case letter. Each alternative
+ * has a single way to match, so that a text is read in linear time.
+ */
+const code = /(?<![\w.-])(?:E[A-Z]{3}[A-Z_]*|(?:UND_ERR|ERR|CERT|DEPTH|UNABLE|SELF|HOSTNAME)_[A-Z_]+)(?![\w.-])/
+
+/** Characters of a text in which a code is looked for. */
+const searched = 1000
+
+/** The code in an error's words; nothing where they hold none. */
+export const codeIn = (text: string): string | undefined => code.exec(text.slice(0, searched))?.[0]
+
+/**
+ * What clients are told of a failed connection: at most a code. An error's own words name hosts and ports of the
+ * internal network.
+ */
+export const toldOf = (service: string, reason: string): string => {
+  const found = codeIn(reason)
+  return `No connection to the ${service}${found === undefined ? "" : ` (${found})`}`
+}

@@ -1,0 +1,96 @@
+/**
+ * Lists of files and of iterations in answers, which may be long: checked by hand, since a schema costs a hundred times
+ * as much for each entry, and in portions, between which everybody else has their turn.
+ */
+import { Effect } from "effect"
+import * as Exchange from "./Exchange.ts"
+import type { FileEntry, FileIteration } from "./Workspace.ts"
+
+/** Entries of a list that is taken; of more, nothing is. */
+export const mostEntries = 10_000
+
+/** Entries that are checked at a time: about a millisecond's worth. */
+const portion = 1000
+
+/** Lets sockets be read and written. */
+const turn = Effect.async<void>(resume => {
+  const handle = setImmediate(() => resume(Effect.void))
+  return Effect.sync(() => clearImmediate(handle))
+})
+
+type Members = Readonly<Record<string, unknown>>
+
+const isObject = (value: unknown): value is Members =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const isText = (value: unknown): value is string => typeof value === "string"
+
+const isTime = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value)
+
+/** Something that counts: a whole number from 0 on. */
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
+
+const isType = (value: unknown): value is "file" | "directory" => value === "file" || value === "directory"
+
+/** An entry, or the name of the member that is not as it should be; empty where it is no object at all. */
+type Checked<A> = { readonly entry: A } | { readonly wrong: string }
+
+const checks = { type: isType, size: isCount, iteration: isCount, timestamp: isTime, hash: isText }
+
+const optionalMembers = ["type", "size", "iteration", "timestamp", "hash"] as const
+
+/** An entry as {@link FileEntry} has it, without the members that it does not know. */
+export const fileEntry = (value: unknown): Checked<FileEntry> => {
+  if (!isObject(value)) return { wrong: "" }
+  if (!isText(value.path)) return { wrong: "path" }
+  const entry: Record<string, unknown> & { path: string } = { path: value.path }
+  for (const name of optionalMembers) {
+    if (!Object.hasOwn(value, name)) continue
+    if (!checks[name](value[name])) return { wrong: name }
+    entry[name] = value[name]
+  }
+  return { entry }
+}
+
+/** An entry as {@link FileIteration} has it, without the members that it does not know. */
+export const fileIteration = (value: unknown): Checked<FileIteration> => {
+  if (!isObject(value)) return { wrong: "" }
+  const { iteration, timestamp, size, hash } = value
+  if (!isCount(iteration)) return { wrong: "iteration" }
+  if (!isTime(timestamp)) return { wrong: "timestamp" }
+  if (!isCount(size)) return { wrong: "size" }
+  return isText(hash) ? { entry: { iteration, timestamp, size, hash } } : { wrong: "hash" }
+}
+
+/** Reads a list that is given bare or as the member `name` of an object. */
+export const listOf =
+  <A>(name: string, check: (value: unknown) => Checked<A>): Exchange.Read<ReadonlyArray<A>> =>
+  data =>
+    Effect.gen(function* () {
+      const isBare = Array.isArray(data)
+      const list: unknown = isBare ? data : isObject(data) ? data[name] : undefined
+      if (!Array.isArray(list)) return yield* Exchange.misshapen(isObject(data) ? name : "")
+      if (list.length > mostEntries) {
+        return yield* new Exchange.Unexpected({
+          reason: "too_large",
+          message: `has ${list.length} entries; the limit is ${mostEntries}`
+        })
+      }
+      const entries: Array<A> = []
+      for (let index = 0; index < list.length; index++) {
+        if (index > 0 && index % portion === 0) yield* turn
+        const checked = check(list[index])
+        if ("wrong" in checked) {
+          const path = [...(isBare ? [] : [name]), index, ...(checked.wrong === "" ? [] : [checked.wrong])]
+          return yield* Exchange.misshapen(path.join("."))
+        }
+        entries.push(checked.entry)
+      }
+      return entries
+    })
+
+/** The answer to a request for a list of files. */
+export const files = listOf("entries", fileEntry)
+
+/** The answer to a request for a file's history. */
+export const history = listOf("iterations", fileIteration)
