@@ -1,7 +1,7 @@
 /**
  * A session as a pure machine: where it stands, which instance it may have, and which turns are open.
  */
-import { Either, Schema } from "effect"
+import { Either, Option, Schema } from "effect"
 import type { ParseError } from "effect/ParseResult"
 import * as Turns from "./EventMapping/Turns.ts"
 import type { EventBody, TurnEnd } from "./Protocol/Event.ts"
@@ -124,6 +124,57 @@ export const endTurns = (standing: Standing, endOf: (turnId: string) => TurnEnd)
   return { standing: { ...standing, turns }, events }
 }
 
+/** A message of a client, before it is sent. */
+export interface Message {
+  readonly turnId: string
+  readonly content: string
+  /** Who wrote it. */
+  readonly sub: string
+}
+
+/** Why a message is not taken: there is no instance for it, or as many turns are open as there may be. */
+export type Refusal = { readonly is: "not_running" } | { readonly is: "full"; readonly open: number }
+
+/**
+ * Takes a message up, which begins a turn. From then on it has its end whatever happens, and whoever reads the history
+ * finds what was written.
+ */
+export const accept = (
+  standing: Standing,
+  { content, sub, turnId }: Message,
+  most: number
+): Either.Either<Step, Refusal> => {
+  if (!isRunning(standing.state)) return Either.left({ is: "not_running" })
+  const { size } = standing.turns.open
+  const accepted =
+    size < most ? Turns.accept(standing.turns, { type: "turn_started", turnId, content, sub }) : Option.none()
+  return Option.match(accepted, {
+    onNone: () => Either.left({ is: "full" as const, open: size }),
+    onSome: ({ events, turns }) => Either.right({ standing: { ...standing, turns }, events })
+  })
+}
+
+/** Ends those of some turns that the agent has not begun, such as those whose messages were not sent. */
+export const endWaiting = (
+  standing: Standing,
+  turnIds: ReadonlyArray<string>,
+  endOf: (turnId: string) => TurnEnd
+): Step => {
+  const { turns, events } = Turns.endWaiting(standing.turns, turnIds, endOf)
+  return events.length === 0 ? stay(standing) : { standing: { ...standing, turns }, events }
+}
+
+/** What becomes of messages that were lost with a connection, or not: nobody knows. */
+export const loseMessages = (standing: Standing, turnIds: ReadonlyArray<string>): Step =>
+  endWaiting(
+    standing,
+    turnIds,
+    errored(
+      "delivery_unknown",
+      "The connection was lost, and it is not known whether the message has reached the agent"
+    )
+  )
+
 /** One step after another. */
 export const andThen = (step: Step, f: (standing: Standing) => Step): Step => {
   const { standing, events } = f(step.standing)
@@ -185,7 +236,7 @@ const Bookmark = Schema.parseJson(
       Schema.Array(Schema.Union(Schema.String, Schema.Struct({ ...LeaseFields, refusals: Schema.Int }))),
       { exact: true }
     ),
-    /** Open turns with how far they have come. */
+    /** Open turns, and whether clients were told that they have begun. */
     turns: Schema.Array(Schema.Tuple(Schema.String, Schema.Literal("accepted", "started"))),
     request: Schema.optionalWith(
       Schema.Struct({
@@ -208,7 +259,7 @@ export const toBookmark = ({ lease, debts, turns, request }: Standing): string |
     : encodeBookmark({
         lease,
         ...(debts.length === 0 ? {} : { debts }),
-        turns: [...turns.open],
+        turns: [...turns.open].map(([turnId, phase]) => [turnId, phase === "accepted" ? phase : "started"] as const),
         ...(request === undefined ? {} : { request })
       })
 

@@ -232,7 +232,8 @@ const make = (
             onFailure: toError,
             onSuccess: connection => ({
               ...connection,
-              send: frame => Effect.mapError(connection.send(frame), toError),
+              send: (frame, options) => Effect.mapError(connection.send(frame, options), toError),
+              ready: Effect.mapError(connection.ready, toError),
               events: Stream.mapError(connection.events, toError),
               take: Effect.mapError(connection.take, toError)
             })

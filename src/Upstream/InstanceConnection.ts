@@ -21,26 +21,44 @@ import { Handover, type Taken } from "./Handover.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 import * as RetryPolicy from "./RetryPolicy.ts"
+import * as Sending from "./Sending.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
 /** `closed` is the end: the instance is gone, the platform refuses us, or the scope has ended. */
 export type ConnectionState = "connected" | "reconnecting" | "closed"
 
+/**
+ * Messages that were handed to a connection that has broken since, and of which nobody knows whether they arrived. It
+ * comes behind all that the connection has told.
+ */
+export class Undelivered {
+  constructor(readonly turnIds: ReadonlyArray<string>) {}
+}
+
+/** What comes of a connection. */
+export type Heard = PlatformEvent.PlatformEvent | Undelivered
+
+const isEvent = (heard: Heard): heard is PlatformEvent.PlatformEvent => !(heard instanceof Undelivered)
+
 /** A connection to one instance. */
 export interface InstanceConnection<E> {
   /**
-   * Sends a frame, waiting up to 10 s for a connection that is being re-established.
+   * Hands a frame over to the network, once and in the order of calls, waiting while the connection is being
+   * re-established.
    *
-   * After a failure the frame may or may not have arrived; `turnId` and `requestId` let the platform tell.
+   * After a failure it has certainly not been sent. After success it may still be lost with the connection; what is
+   * lost of messages is told as {@link Undelivered}.
    */
-  readonly send: (frame: PlatformEvent.PlatformFrame) => Effect.Effect<void, E>
+  readonly send: Sending.Send<E>
+  /** Waits until the connection stands. It fails once there is no further one. */
+  readonly ready: Effect.Effect<void, E>
   /**
    * What the instance tells, in order, for one consumer. It ends when the instance is gone and fails when the platform
    * refuses the connection for good. A consumer that does not take stops the reading from the network.
    */
   readonly events: Stream.Stream<PlatformEvent.PlatformEvent, E>
-  /** The same without a stream, which costs more than many an event. */
-  readonly take: Effect.Effect<Taken<PlatformEvent.PlatformEvent>, E>
+  /** The same and what got lost, without a stream, which costs more than many an event. */
+  readonly take: Effect.Effect<Taken<Heard>, E>
   readonly state: Effect.Effect<ConnectionState>
   /** The state at present and its changes; a slow watcher may miss some between, never the last one. */
   readonly states: Stream.Stream<ConnectionState>
@@ -64,9 +82,6 @@ const silence = Duration.seconds(20)
 
 /** A connection that has stood this long, or brought an event, was a good one: the waits begin anew. */
 const stable = Duration.seconds(10)
-
-/** How long a frame waits for its turn and for a connection. */
-const sendLimit = Duration.seconds(10)
 
 const operation = "connect"
 
@@ -92,6 +107,11 @@ interface Progress {
   isOffering: boolean
 }
 
+/** A socket of the connection, with how to close it. */
+interface Dialed extends Sending.Carrier {
+  readonly close: Effect.Effect<void>
+}
+
 /** Types after which an instance has nothing more to say: its connection is closed, whether the platform does or not. */
 const lastTypes: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
 
@@ -108,11 +128,10 @@ export const make = (
     const scope = yield* Effect.scope
     // Made first and so closed last: nobody is to take the end of the sockets at the scope's end for a loss.
     const sockets = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-    const events = new Handover<PlatformEvent.PlatformEvent, UpstreamFailure>(waitingEvents)
+    const events = new Handover<Heard, UpstreamFailure>(waitingEvents)
     // A watcher who falls behind loses the oldest states first.
     const changes = yield* PubSub.sliding<ConnectionState>(8)
     const connected = yield* Effect.makeLatch(true)
-    const sending = yield* Effect.makeSemaphore(1)
     const waits = yield* Schedule.driver(RetryPolicy.backoff)
 
     let state: ConnectionState = "connected"
@@ -141,7 +160,8 @@ export const make = (
           Scope.extend(socketScope),
           Effect.onError(cause => Scope.close(socketScope, Exit.failCause(cause)))
         )
-        return { socket, close: Scope.close(socketScope, Exit.void) }
+        const carrier: Dialed = { socket, close: Scope.close(socketScope, Exit.void), unread: new Set() }
+        return carrier
       })
 
     let current = yield* dial(false)
@@ -233,6 +253,8 @@ export const make = (
         if (isOver) return
         if (ended?.tooLarge) return yield* failure("too_large", ended.message)
         yield* become("reconnecting")
+        // From here on nothing is handed to the lost one.
+        if (current.unread.size > 0) events.unsafeGive(new Undelivered([...current.unread]))
         yield* Effect.logWarning("Lost the connection to an agent instance; reconnecting").pipe(
           Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no sign of life" })
         )
@@ -247,31 +269,25 @@ export const make = (
     )
     yield* Effect.forkScoped(Effect.ignore(supervise))
 
-    const transmit = (frame: PlatformEvent.PlatformFrame): Effect.Effect<void, UpstreamFailure> =>
-      Effect.gen(function* () {
+    /** Does something with the socket that stands, once there is one, in the very step that finds it standing. */
+    const onceStanding = <A>(f: (carrier: Sending.Carrier) => A): Effect.Effect<A, UpstreamFailure> =>
+      Effect.suspend(() => {
+        if (state === "closed") return failure("connection", "The connection to the instance is closed")
+        if (state === "connected" && !current.socket.isClosed()) return Effect.succeed(f(current))
         // The supervisor learns of an end only once it has taken what came before it.
-        if (current.socket.isClosed()) yield* become("reconnecting")
-        yield* connected.await
-        if (state === "closed") return yield* failure("connection", "The connection to the instance is closed")
-        yield* Effect.mapError(current.socket.send(PlatformEvent.toFrame(frame)), ended =>
-          failure("connection", ended.message)
-        )
+        return Effect.zipRight(Effect.zipRight(become("reconnecting"), connected.await), onceStanding(f))
       })
 
+    const send = yield* Sending.make(onceStanding, sockets)
+
     return {
-      send: frame =>
-        transmit(frame).pipe(
-          sending.withPermits(1),
-          Effect.timeoutFail({
-            duration: sendLimit,
-            onTimeout: () => failure("timeout", `No connection to the instance within ${Duration.format(sendLimit)}`)
-          })
-        ),
+      send,
+      ready: onceStanding(() => {}),
       events: Stream.repeatEffectChunkOption(
         Effect.matchEffect(events.takeAll, {
           onFailure: error => Effect.fail(Option.some(error)),
           onSuccess: ([values, isOver]) =>
-            isOver ? Effect.fail(Option.none()) : Effect.succeed(Chunk.unsafeFromArray(values))
+            isOver ? Effect.fail(Option.none()) : Effect.succeed(Chunk.unsafeFromArray(values.filter(isEvent)))
         })
       ),
       take: events.takeAll,

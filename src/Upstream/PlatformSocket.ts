@@ -32,6 +32,8 @@ export interface OpenSocket {
   readonly take: Effect.Effect<string, SocketClosed>
   /** Asks the other side for a sign of life. */
   readonly ping: Effect.Effect<void>
+  /** Waits until the other side is known to have read all that was sent so far: it answers a ping behind it. */
+  readonly arrival: Effect.Effect<void, SocketClosed>
   /** Grows with each frame and each sign of life received. */
   readonly heard: () => number
   /** Whether it has ended, taken frames or not. */
@@ -110,6 +112,39 @@ const inbox = (socket: WebSocket, received: Handover<string, SocketClosed>, limi
   return { take, heard: () => heard }
 }
 
+/** A ping that waits for its answer. */
+interface Ping {
+  readonly number: number
+  readonly resume: (effect: Effect.Effect<void, SocketClosed>) => void
+}
+
+/**
+ * Asks for answers to numbered pings. Frames are read in order, so an answer tells that all before the ping was read.
+ * A peer may answer the newest ping alone (RFC 6455, 5.5.3), so an answer counts for those before it, too.
+ */
+const arrivalOf = (socket: WebSocket): Effect.Effect<void, SocketClosed> => {
+  const closed = new SocketClosed({ code: 1006, tooLarge: false, message: "The connection has ended" })
+  let [last, waiting] = [0, [] as Ping[]]
+  socket.on("pong", (data: Buffer) => {
+    const number = Number(data.toString("latin1"))
+    const answered = waiting.filter(ping => ping.number <= number)
+    waiting = waiting.filter(ping => ping.number > number)
+    for (const { resume } of answered) resume(Effect.void)
+  })
+  socket.on("close", () => {
+    for (const { resume } of waiting.splice(0)) resume(closed)
+  })
+  return Effect.async(resume => {
+    if (socket.readyState !== WebSocket.OPEN) return resume(closed)
+    const ping: Ping = { number: ++last, resume }
+    waiting.push(ping)
+    socket.ping(String(ping.number))
+    return Effect.sync(() => {
+      waiting = waiting.filter(other => other !== ping)
+    })
+  })
+}
+
 /** Waits until the handshake has been answered. */
 const opened = (socket: WebSocket): Effect.Effect<void, SocketRefused> =>
   Effect.async(resume => {
@@ -183,6 +218,7 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
       )
       // Frames may come along with the answer to the handshake, so listening begins before it.
       const { take, heard } = inbox(socket, received, limits)
+      const arrival = arrivalOf(socket)
       yield* Effect.onError(opened(socket), () => Effect.sync(() => socket.terminate()))
       const isClosed = (): boolean => socket.readyState !== WebSocket.OPEN
       return {
@@ -198,6 +234,7 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
         ping: Effect.sync(() => {
           if (!isClosed()) socket.ping()
         }),
+        arrival,
         heard,
         isClosed
       }

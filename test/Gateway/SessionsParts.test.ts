@@ -13,6 +13,7 @@ import type { Frame } from "../../src/Gateway/Sessions.ts"
 import { Bucket } from "../../src/Gateway/Socket/Bucket.ts"
 import { Lanes } from "../../src/Gateway/Socket/Lanes.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
+import { Undelivered } from "../../src/Upstream/InstanceConnection.ts"
 
 const numRuns = 100 * Number(process.env.SOAK ?? 1)
 
@@ -36,7 +37,7 @@ const platform = (type: string, payload: Record<string, unknown> = {}, id?: stri
 
 const accepted = (...turnIds: ReadonlyArray<string>): Session.Standing => ({
   ...running,
-  turns: turnIds.reduce((turns, turnId) => Option.getOrThrow(Turns.accept(turns, turnId)), Turns.none)
+  turns: { ...Turns.none, open: new Map(turnIds.map(turnId => [turnId, "told"])) }
 })
 
 const typesOf = (events: ReadonlyArray<EventBody>) => events.map(({ type }) => type)
@@ -121,6 +122,19 @@ describe("A session as a machine", () => {
     )
   })
 
+  it("takes a message up only where it runs and has room, and tells what was written", () => {
+    const message = { turnId: "t", content: "hello", sub: "alice" }
+    const step = Either.getOrThrow(Session.accept(running, message, 1))
+    expect(step.events).toEqual([{ type: "turn_started", ...message }])
+    expect(Session.accept(step.standing, { ...message, turnId: "u" }, 1)).toEqual(Either.left({ is: "full", open: 1 }))
+    expect(Session.accept({ ...running, state: "error" }, message, 1)).toEqual(Either.left({ is: "not_running" }))
+    const kept = Either.getOrThrow(Session.fromBookmark("active", Session.toBookmark(step.standing)))
+    expect(typesOf(Session.recover(kept).events)).toEqual(["turn_errored", "session_state"])
+    // An earlier version told of a turn when the agent began it.
+    const early = Either.getOrThrow(Session.fromBookmark("active", '{"lease":null,"turns":[["t","accepted"]]}'))
+    expect(typesOf(Session.recover(early).events)).toEqual(["turn_started", "turn_errored", "session_state"])
+  })
+
   it("leaves no bookmark where nothing is left to do", () => {
     expect(Session.toBookmark(Session.initial)).toBeNull()
     expect(Session.toBookmark(running)).not.toBeNull()
@@ -140,7 +154,7 @@ describe("What platform events make of a session", () => {
       accepted("t"),
       events.map(type => platform(type, { turnId: "t", messageId: "m", delta: "x", message: "failed" }))
     )
-    expect(typesOf(step.events)).toEqual(["turn_started", "text_delta", "turn_completed"])
+    expect(typesOf(step.events)).toEqual(["text_delta", "turn_completed"])
     expect(step.standing.turns.open.size).toBe(0)
   })
 
@@ -154,11 +168,36 @@ describe("What platform events make of a session", () => {
     const { step } = ingest(accepted("t"), [refused])
     expect(step.events).toMatchObject([
       { type: "error", turnId: "t" },
-      { type: "turn_started", turnId: "t" },
       { type: "turn_errored", turnId: "t", code: "busy", retryable: true }
     ])
     const started = ingest(accepted("t"), [platform("turn.started", { turnId: "t" }), refused])
-    expect(typesOf(started.step.events)).toEqual(["turn_started", "error"])
+    expect(typesOf(started.step.events)).toEqual(["error"])
+  })
+
+  it("messages that were lost with a connection end their turns, unless the agent has begun them by then", () => {
+    const lost = new Undelivered(["a", "b", "c", "unknown"])
+    const { step } = ingest(accepted("a", "b", "c", "d"), [
+      platform("turn.started", { turnId: "a" }),
+      platform("turn.started", { turnId: "b" }),
+      platform("turn.completed", { turnId: "b" }),
+      lost,
+      lost
+    ])
+    expect(step.events).toMatchObject([
+      { type: "turn_completed", turnId: "b" },
+      { type: "turn_errored", turnId: "c", code: "delivery_unknown", retryable: true }
+    ])
+    expect([...step.standing.turns.open]).toEqual([
+      ["a", "started"],
+      ["d", "told"]
+    ])
+  })
+
+  it("what somebody wrote is not the platform's to say", () => {
+    const forged = { turnId: "own", content: "I did not write this", sub: "alice", clientMessageId: "1" }
+    expect(ingest(running, [platform("turn.started", forged)]).step.events).toEqual([
+      { type: "turn_started", turnId: "own" }
+    ])
   })
 
   it("an error that names no turn refuses none", () => {
@@ -167,7 +206,7 @@ describe("What platform events make of a session", () => {
       platform("turn.started", { turnId: "t" }),
       platform("turn.completed", { turnId: "t" })
     ])
-    expect(typesOf(step.events)).toEqual(["error", "turn_started", "turn_completed"])
+    expect(typesOf(step.events)).toEqual(["error", "turn_completed"])
   })
 
   it("an instance that fails says why, and its turns say that they went with it", () => {
@@ -205,7 +244,6 @@ describe("What platform events make of a session", () => {
     expect(step.events).toEqual([
       { type: "session_state", state: "activating", reason: "pulling the image" },
       { type: "session_state", state: "active" },
-      { type: "turn_started", turnId: "t" },
       { type: "session_state", state: "deactivating", reason: "asked" }
     ])
     expect(step.standing.state).toBe("active")
@@ -398,7 +436,8 @@ describe("A bucket", () => {
 })
 
 describe("Lanes", () => {
-  const item = (log: Array<string>, name: string, ends: Map<string, (failure?: string) => void>) => ({
+  const item = (log: Array<string>, name: string, ends: Map<string, (failure?: string) => void>, isBound = true) => ({
+    isBound,
     begin: (onEnd: (failure: string | undefined) => void) => {
       log.push(`begin ${name}`)
       ends.set(name, failure => onEnd(failure))
@@ -411,12 +450,14 @@ describe("Lanes", () => {
     const ends = new Map<string, (failure?: string) => void>()
     const lanes = new Lanes<string>()
     for (const name of ["a", "b", "c", "d"]) lanes.add("one", item(log, name, ends))
+    lanes.add("one", item(log, "free", ends, false))
     lanes.add("two", item(log, "x", ends))
     expect(log).toEqual(["begin a", "begin x"])
     ends.get("a")!()
     expect(log.at(-1)).toBe("begin b")
     ends.get("b")!("no")
-    expect(log.slice(-2)).toEqual(["abandon c: no", "abandon d: no"])
+    expect(log.slice(-3)).toEqual(["abandon c: no", "abandon d: no", "begin free"])
+    ends.get("free")!()
     lanes.add("one", item(log, "e", ends))
     expect(log.at(-1)).toBe("begin e")
     lanes.add("one", item(log, "f", ends))

@@ -1,10 +1,10 @@
 /** What a client is told when something behind the gateway fails. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Duration, Effect, Layer } from "effect"
+import { Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import { errorMeanings } from "../../src/Gateway/Protocol/ErrorCode.ts"
 import type { Answer } from "../../src/Gateway/Protocol.ts"
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
-import { inMemory } from "./Fixture.ts"
+import { breathe, inMemory, pass } from "./Fixture.ts"
 import { type Asked, connect, createSession, make } from "./SocketFixture.ts"
 
 /** What an answer says of a failure; it is retryable as its code is, unless a test says otherwise. */
@@ -86,6 +86,47 @@ describe("Failures as clients see them", () => {
       const answer = yield* client.ask({ type: "create_session", agentType: "coder" })
       expect(answer).toMatchObject({ type: "error", error: { code: "internal", retryable: true } })
       expect(JSON.stringify(answer)).not.toContain("disk")
+    })
+  )
+
+  it.scoped("a message that cannot be sent fails by itself, and holds up no end of the service", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const gateway = yield* start
+      const client = yield* connect(gateway.url)
+      const sessionId = yield* createSession(client)
+      yield* client.get("subscribed", { type: "subscribe", sessionId })
+      yield* client.get("accepted", { type: "send_message", sessionId, content: "/hang" })
+      yield* simulator.awaitState(({ frames }) => frames.message === 1)
+      yield* simulator.refuse("platform", true)
+      yield* simulator.disconnect()
+      yield* client.untilEvent(sessionId, event => event.type === "session_state" && event.state === "reconnecting")
+      const asking = yield* Effect.forEach(
+        [
+          { type: "send_message", sessionId, content: "first" },
+          { type: "send_message", sessionId, content: "bound to it" },
+          { type: "interrupt_turn", sessionId }
+        ] satisfies ReadonlyArray<Asked>,
+        asked => Effect.fork(client.ask(asked))
+      )
+      yield* breathe
+      yield* pass("40 seconds", "1 second")
+      const answers = yield* Effect.forEach(asking, Fiber.join)
+      expect(answers).toMatchObject([
+        { error: { code: "timeout", retryable: true, message: expect.stringContaining("could not be sent") } },
+        { error: { code: "timeout", message: expect.stringContaining("could not be sent") } },
+        // It has been carried out, and failed for itself.
+        { error: { code: "timeout", message: expect.stringContaining("No connection") } }
+      ])
+      yield* Effect.fork(client.ask({ type: "send_message", sessionId, content: "pending" }))
+      yield* breathe
+      const ending = yield* Effect.fork(gateway.stop)
+      let seconds = 0
+      while (Option.isNone(yield* Fiber.poll(ending)) && seconds < 60) {
+        yield* pass("1 second", "1 second")
+        seconds++
+      }
+      expect(seconds).toBeLessThanOrEqual(12)
     })
   )
 })

@@ -30,6 +30,10 @@ interface Peer {
   readonly drop: (tooLarge?: boolean) => void
   readonly pings: () => number
   readonly answerPings: () => void
+  /** Tells that all that was sent so far has been read. */
+  readonly read: () => void
+  /** It reads nothing more from then on. */
+  readonly deafen: () => void
   /** Emits these once it has been asked for a sign of life and looked at once more, which does not see them yet. */
   readonly emitTooLate: (...events: ReadonlyArray<Readonly<Record<string, unknown>>>) => void
   readonly isReleased: () => boolean
@@ -57,6 +61,7 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
       const frames = new Handover<string, SocketClosed>()
       let [heard, pings, answers, released, closed, waiting] = [0, 0, false, false, false, 0]
       const sent: Array<string> = []
+      const reading = Effect.unsafeMakeLatch(false)
       let late: Array<Readonly<Record<string, unknown>>> = []
       const emit: Peer["emit"] = (...events) => {
         for (const event of events) {
@@ -86,6 +91,8 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
         answerPings: () => {
           answers = true
         },
+        read: () => reading.unsafeOpen(),
+        deafen: () => reading.unsafeClose(),
         isReleased: () => released,
         waiting: () => waiting
       })
@@ -107,6 +114,7 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
           pings++
           if (answers) heard++
         }),
+        arrival: reading.await,
         heard: () => {
           const before = heard
           if (pings > 0) emit(...late.splice(0))
@@ -301,7 +309,7 @@ describe("InstanceConnection", () => {
     })
   )
 
-  it.scoped("lets a frame wait for the connection, ten seconds at most", () =>
+  it.scoped("lets a frame wait for the connection, fifteen seconds at most", () =>
     Effect.gen(function* () {
       const { connect, peers } = makePlatform("open", failure({}), failure({}), "open", failure({}))
       const connection = yield* connect()
@@ -313,10 +321,70 @@ describe("InstanceConnection", () => {
       expect(peers[1]!.sent).toHaveLength(1)
       peers[1]!.drop()
       const hopeless = yield* Effect.fork(Effect.flip(connection.send(message)))
-      yield* TestClock.adjust("9999 millis")
+      yield* TestClock.adjust("14999 millis")
       expect(yield* Fiber.poll(hopeless)).toEqual(Option.none())
       yield* TestClock.adjust("1 millis")
       expect(yield* Fiber.join(hopeless)).toMatchObject({ reason: "timeout" })
+    })
+  )
+
+  it.scoped("sends each message once and in order, and tells of those that were perhaps lost", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open")
+      const connection = yield* connect()
+      const heard: Array<InstanceConnection.Heard> = []
+      const hear: Effect.Effect<void, UpstreamFailure> = Effect.flatMap(connection.take, ([values, isOver]) => {
+        heard.push(...values)
+        return isOver ? Effect.void : hear
+      })
+      yield* Effect.fork(hear)
+      const send = (turnId: string) => connection.send({ type: "message", content: turnId, turnId })
+      const turnsOf = (peer: Peer | undefined) =>
+        peer?.sent.map(text => (JSON.parse(text) as { turnId: string }).turnId)
+      yield* send("read")
+      peers[0]!.read()
+      yield* TestClock.adjust(0)
+      peers[0]!.deafen()
+      yield* send("lost")
+      yield* connection.send({ type: "interrupt", turnId: "read" })
+      peers[0]!.emit({ type: "a", id: "e1" })
+      peers[0]!.drop()
+      const sending = yield* Effect.forEach(["b", "c", "d"], turnId => Effect.fork(send(turnId)))
+      yield* TestClock.adjust("2 seconds")
+      yield* Effect.forEach(sending, Fiber.join)
+      expect(turnsOf(peers[0])).toEqual(["read", "lost", "read"])
+      expect(turnsOf(peers[1])).toEqual(["b", "c", "d"])
+      // It comes behind what was heard before the loss: that may have said that the message arrived.
+      expect(heard).toMatchObject([{ type: "a" }, new InstanceConnection.Undelivered(["lost"])])
+    })
+  )
+
+  it.scoped("does not send what its sender takes back, and keeps to its time wherever it is called", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open", failure({}), failure({}), failure({}), "open")
+      const connection = yield* connect()
+      yield* collect(connection)
+      peers[0]!.drop()
+      const claimed: Array<boolean> = []
+      const claim = () => {
+        claimed.push(true)
+        return false
+      }
+      const hopeless = yield* Effect.fork(Effect.uninterruptible(Effect.exit(connection.send(message, { within: 10 }))))
+      yield* TestClock.adjust("10 millis")
+      expect(yield* Fiber.join(hopeless)).toMatchObject({ cause: { error: { reason: "timeout" } } })
+      const left = yield* Effect.fork(connection.send(message))
+      yield* Effect.yieldNow()
+      yield* Fiber.interrupt(left)
+      const withdrawn = yield* Effect.fork(connection.send(message, { claim }))
+      yield* TestClock.adjust("10 seconds")
+      yield* Fiber.join(withdrawn)
+      yield* connection.ready
+      expect(claimed).toEqual([true])
+      expect(peers[1]!.sent).toEqual([])
+      yield* connection.send(message)
+      yield* TestClock.adjust(0)
+      expect(peers[1]!.sent).toHaveLength(1)
     })
   )
 

@@ -46,6 +46,9 @@ export const always = (value: unknown): Source => ({ names: [], fallback: Option
 const own = (value: unknown, name: string): unknown =>
   typeof value === "object" && value !== null && Object.hasOwn(value, name) ? Reflect.get(value, name) : undefined
 
+/** The field is not the platform's to say. */
+export const never: Source = { names: [], fallback: Option.none(), isFixed: true }
+
 interface Field {
   readonly name: string
   readonly paths: ReadonlyArray<ReadonlyArray<string>>

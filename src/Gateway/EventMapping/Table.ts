@@ -2,7 +2,7 @@
 import * as Conversation from "../Protocol/Events/Conversation.ts"
 import * as Lifecycle from "../Protocol/Events/Lifecycle.ts"
 import * as Work from "../Protocol/Events/Work.ts"
-import { all, always, from, nothing, orElse, type Rule, to } from "./Rule.ts"
+import { all, always, from, never, nothing, orElse, type Rule, to } from "./Rule.ts"
 import { usage } from "./Usage.ts"
 
 const text = from("delta", "content")
@@ -28,7 +28,8 @@ const rules = {
   heartbeat: nothing,
   log: nothing,
 
-  "turn.started": to(Lifecycle.TurnStarted),
+  // What somebody wrote, and who, is known to the gateway alone.
+  "turn.started": to(Lifecycle.TurnStarted, { content: never, sub: never, clientMessageId: never }),
   "turn.completed": to(Lifecycle.TurnCompleted),
   "turn.failed": to(Lifecycle.TurnErrored, problem("turn_failed", "The turn failed")),
   "turn.cancelled": to(Lifecycle.TurnInterrupted, { reason }),

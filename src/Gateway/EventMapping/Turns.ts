@@ -3,10 +3,13 @@
  * goes away. A pure machine: the session keeps its state and stores its events.
  */
 import { Option } from "effect"
-import type { EventBody, TurnEnd } from "../Protocol/Event.ts"
+import type { EventBody, EventBodyOf, TurnEnd } from "../Protocol/Event.ts"
 
-/** How far a turn has come: its message was taken, or its start was told as well. */
-export type Phase = "accepted" | "started"
+/**
+ * How far a turn has come: its message was recorded and its start told (`told`), or the agent has begun it as well
+ * (`started`). Earlier versions told the start when the agent began; until then their turns are `accepted`.
+ */
+export type Phase = "accepted" | "told" | "started"
 
 /** The turns of a session. */
 export interface Turns {
@@ -45,15 +48,17 @@ const withEnded = ({ open, ended }: Turns, turnId: string): Turns => ({
 })
 
 /** Takes up a turn for a message of a client; nothing where {@link most} turns are open or the id was used before. */
-export const accept = (turns: Turns, turnId: string): Option.Option<Turns> =>
-  turns.open.size >= most || turns.open.has(turnId) || turns.ended.has(turnId)
+export const accept = (turns: Turns, start: EventBodyOf<"turn_started">): Option.Option<Step> =>
+  turns.open.size >= most || turns.open.has(start.turnId) || turns.ended.has(start.turnId)
     ? Option.none()
-    : Option.some(withOpen(turns, turnId, "accepted"))
+    : Option.some({ turns: withOpen(turns, start.turnId, "told"), events: [start] })
 
-const start = (turns: Turns, body: EventBody & { readonly turnId: string }): Step => {
+/** The agent begins a turn. That is news to clients where it does so of its own accord. */
+const start = (turns: Turns, body: EventBodyOf<"turn_started">): Step => {
   const phase = turns.open.get(body.turnId)
-  const isNews = phase === undefined ? !turns.ended.has(body.turnId) && turns.open.size < most : phase === "accepted"
-  return isNews ? { turns: withOpen(turns, body.turnId, "started"), events: [body] } : { turns, events: [] }
+  if (phase === "started") return { turns, events: [] }
+  if (phase === undefined && (turns.ended.has(body.turnId) || turns.open.size >= most)) return { turns, events: [] }
+  return { turns: withOpen(turns, body.turnId, "started"), events: phase === "told" ? [] : [body] }
 }
 
 const end = (turns: Turns, body: TurnEnd): Step => {
@@ -62,7 +67,7 @@ const end = (turns: Turns, body: TurnEnd): Step => {
   if (phase === undefined) return { turns, events: [] }
   return {
     turns: withEnded(turns, turnId),
-    events: phase === "started" ? [body] : [{ type: "turn_started", turnId }, body]
+    events: phase === "accepted" ? [{ type: "turn_started", turnId }, body] : [body]
   }
 }
 
@@ -85,9 +90,26 @@ export const step = (turns: Turns, body: EventBody): Step => {
   }
 }
 
+/** Whether a turn waits for the agent to begin it. */
+export const isWaiting = ({ open }: Turns, turnId: string): boolean => {
+  const phase = open.get(turnId)
+  return phase !== undefined && phase !== "started"
+}
+
+/** Ends those of some turns that the agent has not begun. */
+export const endWaiting = (turns: Turns, turnIds: ReadonlyArray<string>, endOf: (turnId: string) => TurnEnd): Step =>
+  endEach(
+    turns,
+    turnIds.filter(turnId => isWaiting(turns, turnId)),
+    endOf
+  )
+
 /** Ends all open turns in the order in which they came, as when the instance is gone for good. */
 export const endAll = (turns: Turns, endOf: (turnId: string) => TurnEnd): Step =>
-  [...turns.open.keys()].reduce<Step>(
+  endEach(turns, [...turns.open.keys()], endOf)
+
+const endEach = (turns: Turns, turnIds: ReadonlyArray<string>, endOf: (turnId: string) => TurnEnd): Step =>
+  turnIds.reduce<Step>(
     (before, turnId) => {
       const after = end(before.turns, endOf(turnId))
       return { turns: after.turns, events: [...before.events, ...after.events] }
@@ -95,7 +117,7 @@ export const endAll = (turns: Turns, endOf: (turnId: string) => TurnEnd): Step =
     { turns, events: [] }
   )
 
-/** The turns as stored events leave them, oldest event first; turns that were only accepted are not in there. */
+/** The turns as stored events leave them, oldest event first: how far the agent has come is not in there. */
 export const fromHistory = (bodies: Iterable<EventBody>): Turns => {
   let turns = none
   for (const body of bodies) turns = step(turns, body).turns

@@ -103,7 +103,13 @@ const problem = { code: "out_of_memory", message: "The instance ran out of memor
 /** What one event of each type says, without the envelope. */
 export const bodies: { readonly [Type in EventType]: EventBodyOf<Type> } = {
   session_state: { type: "session_state", state: "reconnecting", reason: "The connection was lost" },
-  turn_started: { type: "turn_started", turnId },
+  turn_started: {
+    type: "turn_started",
+    turnId,
+    content: "Why does the build fail?",
+    sub: "alice",
+    clientMessageId: "m-17"
+  },
   turn_completed: { type: "turn_completed", turnId },
   turn_errored: { type: "turn_errored", turnId, ...problem },
   turn_interrupted: { type: "turn_interrupted", turnId, reason: "asked for" },

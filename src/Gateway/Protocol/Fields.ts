@@ -51,6 +51,11 @@ export const SessionId = Schema.String.pipe(
 /** An id that the agent platform gives, or that is made up in its manner. */
 export const Identifier = text(1, Limits.identifierChars).annotations({ description: "An id." })
 
+/** What a client calls a message or an answer, to say it again without having it sent twice. */
+export const ClientMessageId = text(1, Limits.clientMessageIdChars).annotations({
+  description: "Chosen by the client; unique in the session."
+})
+
 /** The name of something. */
 export const Name = text(1, Limits.nameChars).annotations({ description: "A name." })
 

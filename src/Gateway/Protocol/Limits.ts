@@ -26,6 +26,9 @@ export const nameChars = 256
 /** Characters of a file's path. */
 export const pathChars = 2048
 
+/** Characters of what a client calls a message. */
+export const clientMessageIdChars = 256
+
 /** Names in `environment`, and in `secrets`. */
 export const variables = 256
 

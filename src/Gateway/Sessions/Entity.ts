@@ -10,6 +10,7 @@ import type { Creation } from "./Creation.ts"
 import type { Errand } from "./Errand.ts"
 import type { Journal } from "./Journal.ts"
 import type { Link } from "./Link.ts"
+import { Order } from "./Order.ts"
 import type { Secrets } from "./Secrets.ts"
 import { lossOf, missingParts, missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
 import type { Settings } from "./Settings.ts"
@@ -40,13 +41,22 @@ export interface Shared {
 /** Questions and approvals remembered as open; beyond, the oldest are forgotten, and answers to them refused. */
 const mostRequests = 1024
 
+/** A message on its way from the history to the network. */
+export interface Outgoing {
+  readonly turnId: string
+  /** Takes it back, unless it has been handed over. */
+  readonly withdraw: () => boolean
+}
+
 /** One session in memory. Its standing is in the journal; here is what only the living process has. */
 export class Entity {
   readonly subscribers = new Set<Subscriber>()
   /** Questions and approvals that wait for an answer. */
   readonly requests = new Set<string>()
-  /** Messages whose turn the platform has not confirmed yet, to be sent again where a connection swallowed them. */
-  readonly messages = new Map<string, string>()
+  /** What clients say to the instance, in the order in which they say it. */
+  readonly talk: Order
+  /** The message that is recorded and about to be handed over. */
+  outgoing: Outgoing | undefined
   /** The journal; there as soon as the session is loaded. */
   journal!: Journal
   secrets: Secrets = {}
@@ -65,7 +75,6 @@ export class Entity {
   /** The key that this process has last asked for an instance with, and what went along. */
   posted: { readonly key: string; readonly secrets: Secrets; readonly edition: number } | undefined
   firstMessage: string | undefined
-  private lastInOrder: Effect.Latch | undefined
   /** Calls that use the session at this moment. */
   users = 0
   /** Since when nobody has used it, in monotonic milliseconds. */
@@ -88,6 +97,7 @@ export class Entity {
     public record: SessionRecord,
     readonly shared: Shared
   ) {
+    this.talk = new Order(shared.scope)
     this.idleSince = shared.monotonic()
   }
 
@@ -179,34 +189,6 @@ export class Entity {
     for (const subscriber of this.subscribers) subscriber.onFrames(frames)
   }
 
-  /**
-   * Runs work in the order of these calls, whenever what each of them first waits for is there. Those that wait at
-   * the same time for the same thing share its failure instead of having one of their own each.
-   */
-  inOrder<A, E, R, B, E2, R2>(
-    ready: Effect.Effect<A, E, R>,
-    work: (ready: A) => Effect.Effect<B, E2, R2>
-  ): Effect.Effect<B, E | E2, R | R2> {
-    return Effect.acquireUseRelease(
-      Effect.sync(() => {
-        const before = this.lastInOrder
-        const mine = Effect.unsafeMakeLatch(false)
-        this.lastInOrder = mine
-        return { before, mine }
-      }),
-      ({ before }) =>
-        Effect.flatMap(ready, a =>
-          Effect.zipRight(
-            before?.await ?? Effect.void,
-            Effect.suspend(() => work(a))
-          )
-        ),
-      ({ before, mine }) =>
-        // One that leaves early must not let others pass those before it.
-        Effect.forkIn(Effect.zipRight(before?.await ?? Effect.void, mine.open), this.shared.scope)
-    )
-  }
-
   private note(event: EventBody): void {
     switch (event.type) {
       case "session_state":
@@ -214,26 +196,22 @@ export class Entity {
         this.shared.save(this)
         this.touch()
         // The event may be about the instance, which says that it is starting while the session runs.
-        if (!this.isRunning) {
-          this.requests.clear()
-          this.messages.clear()
-        }
+        if (!this.isRunning) this.requests.clear()
         return
       case "turn_started":
-        this.messages.delete(event.turnId)
         GatewayMetrics.turnsStarted.unsafeUpdate(1, [])
         return
       case "turn_completed":
-        this.endTurn(event.turnId)
+        this.touch()
         GatewayMetrics.turnsCompleted.unsafeUpdate(1, [])
         if (!this.record.titled) this.shared.onFirstTurn(this)
         return
       case "turn_errored":
-        this.endTurn(event.turnId)
+        this.touch()
         GatewayMetrics.turnsErrored.unsafeUpdate(1, [])
         return
       case "turn_interrupted":
-        this.endTurn(event.turnId)
+        this.touch()
         return
       case "question_requested":
       case "approval_requested":
@@ -247,10 +225,5 @@ export class Entity {
       default:
         return
     }
-  }
-
-  private endTurn(turnId: string): void {
-    this.messages.delete(turnId)
-    this.touch()
   }
 }

@@ -1,6 +1,7 @@
 /**
  * What platform events make of a session, without effects.
  */
+import { type Heard, Undelivered } from "../../Upstream/InstanceConnection.ts"
 import type { PlatformEvent } from "../../Upstream/PlatformEvent.ts"
 import * as Turns from "../EventMapping/Turns.ts"
 import * as EventMapping from "../EventMapping.ts"
@@ -29,7 +30,7 @@ const take = (standing: Session.Standing, body: EventBody, { payload, type }: Pl
   // A message that was refused begins no turn, and nothing else would ever end it. An error that names no turn may be
   // about anything: the turn that it is told along with has not been refused by that.
   if (body.type !== "error" || body.turnId === undefined || payload.turnId !== body.turnId) return step
-  if (turns.open.get(body.turnId) !== "accepted") return step
+  if (!Turns.isWaiting(turns, body.turnId)) return step
   const { turnId, code, message, retryable } = body
   const ended = Turns.step(turns, { type: "turn_errored", turnId, code, message, retryable })
   return { standing: { ...standing, turns: ended.turns }, events: [...events, ...ended.events] }
@@ -57,8 +58,8 @@ const endOf = ({ type, payload }: PlatformEvent, standing: Session.Standing): Se
   return Session.stay(standing)
 }
 
-/** Takes events of a session's instance in, in order. What comes behind the end of the instance is left out. */
-export const ingest = (before: Session.Standing, platformEvents: ReadonlyArray<PlatformEvent>): Ingested => {
+/** Takes in what comes of a session's instance, in order. What comes behind the end of the instance is left out. */
+export const ingest = (before: Session.Standing, heard: ReadonlyArray<Heard>): Ingested => {
   const dropped: Array<string> = []
   const malformed: Array<string> = []
   const events: Array<EventBody> = []
@@ -67,8 +68,12 @@ export const ingest = (before: Session.Standing, platformEvents: ReadonlyArray<P
     standing = step.standing
     events.push(...step.events)
   }
-  for (const platformEvent of platformEvents) {
+  for (const platformEvent of heard) {
     if (!Session.isRunning(standing.state)) break
+    if (platformEvent instanceof Undelivered) {
+      go(Session.loseMessages(standing, platformEvent.turnIds))
+      continue
+    }
     const mapped = EventMapping.map(platformEvent, { turnId: Turns.current(standing.turns) })
     if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
     if (mapped.malformed !== undefined) malformed.push(mapped.malformed)
@@ -84,9 +89,10 @@ export class Seen {
 
   constructor(private readonly most: number) {}
 
-  /** Whether an event is new; one without an id always is. */
-  isNews({ id }: PlatformEvent): boolean {
-    if (id === undefined) return true
+  /** Whether an event is new; one without an id always is, and so is what is no event. */
+  isNews(heard: Heard): boolean {
+    if (heard instanceof Undelivered || heard.id === undefined) return true
+    const { id } = heard
     if (this.ids.has(id)) return false
     this.ids.add(id)
     if (this.ids.size > this.most) this.ids.delete(this.ids.values().next().value!)

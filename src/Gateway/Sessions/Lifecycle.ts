@@ -26,20 +26,11 @@ const closeLink = (entity: Entity): Effect.Effect<void> =>
     return link === undefined ? Effect.void : link.close
   })
 
-/** Sends the messages again that a lost connection may have swallowed; the platform knows a turn by its id. */
-const resend = (entity: Entity, send: Link.Link["send"]): Effect.Effect<void> =>
-  Effect.forEach(
-    [...entity.messages],
-    ([turnId, content]) => Effect.ignore(send({ type: "message", turnId, content })),
-    { discard: true }
-  )
-
 const connect = (entity: Entity, instanceId: string) =>
   Link.open({
     instanceId,
     journal: entity.journal,
     platform: entity.shared.platform,
-    onRestored: send => resend(entity, send),
     onEnd: Effect.suspend(() => {
       const { link } = entity
       if (link?.instanceId !== instanceId) return Effect.void

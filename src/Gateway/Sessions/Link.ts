@@ -1,7 +1,8 @@
 import { type Context, Duration, Effect, Exit, Fiber, Scope, Stream } from "effect"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
-import type { PlatformEvent, PlatformFrame } from "../../Upstream/PlatformEvent.ts"
+import type { Heard } from "../../Upstream/InstanceConnection.ts"
+import type { Send } from "../../Upstream/Sending.ts"
 import * as Session from "../Session.ts"
 import { ingest, Seen } from "./Ingest.ts"
 import type { Journal } from "./Journal.ts"
@@ -12,7 +13,10 @@ export interface Link {
   readonly instanceId: string
   /** Begins to take in what the instance tells, until it is gone; the journal must say by then that it runs. */
   readonly listen: Effect.Effect<void>
-  readonly send: (frame: PlatformFrame) => Effect.Effect<void, AgentPlatformConnectionError>
+  /** As that of the connection to the instance. */
+  readonly send: Send<AgentPlatformConnectionError>
+  /** Waits until the connection stands. It fails once there is no further one. */
+  readonly ready: Effect.Effect<void, AgentPlatformConnectionError>
   /** Leaves the instance alone. Nothing of it reaches the session after that. */
   readonly close: Effect.Effect<void>
 }
@@ -21,8 +25,6 @@ export interface Options {
   readonly instanceId: string
   readonly journal: Journal
   readonly platform: Context.Tag.Service<AgentPlatform>
-  /** Run when the connection stands again after a loss, before anything else is sent. */
-  readonly onRestored: (send: Link["send"]) => Effect.Effect<void>
   /** Run when nothing more will come, after the journal has been told. */
   readonly onEnd: Effect.Effect<void>
 }
@@ -65,9 +67,9 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
       (standing: Session.Standing): Session.Step =>
         standing.lease?.instanceId === instanceId ? f(standing) : Session.stay(standing)
 
-    const take = (platformEvents: ReadonlyArray<PlatformEvent>) =>
+    const take = (heard: ReadonlyArray<Heard>) =>
       Effect.suspend(() => {
-        const news = platformEvents.filter(event => seen.isNews(event))
+        const news = heard.filter(one => seen.isNews(one))
         if (news.length === 0) return Effect.void
         let result: ReturnType<typeof ingest> | undefined
         const step = ifOurs(standing => {
@@ -80,9 +82,8 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
         )
       })
 
-    const hear: Effect.Effect<void, AgentPlatformConnectionError> = Effect.flatMap(
-      connection.take,
-      ([events, isOver]) => Effect.zipRight(take(events), isOver ? Effect.void : hear)
+    const hear: Effect.Effect<void, AgentPlatformConnectionError> = Effect.flatMap(connection.take, ([heard, isOver]) =>
+      Effect.zipRight(take(heard), isOver ? Effect.void : hear)
     )
 
     /** Fails with why the instance counts as lost. */
@@ -103,7 +104,6 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
           if (state === "connected" && patience !== undefined) {
             yield* Fiber.interrupt(patience)
             patience = undefined
-            yield* options.onRestored(connection.send)
             yield* journal.updateSurely(ifOurs(standing => Session.move(standing, "reconnected")))
           }
         })
@@ -146,6 +146,7 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
         fiber = forked
       }),
       send: connection.send,
+      ready: connection.ready,
       close: Effect.suspend(() =>
         Effect.zipRight(fiber === undefined ? Effect.void : Fiber.interrupt(fiber), Scope.close(scope, Exit.void))
       )

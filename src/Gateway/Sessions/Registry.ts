@@ -253,7 +253,8 @@ const make = (settings: Settings) =>
         ),
       remove,
       subscribe,
-      send: (caller, sessionId, content) => withSession(caller, sessionId, entity => Talk.send(entity, content)),
+      send: (caller, sessionId, content) =>
+        withSession(caller, sessionId, entity => Talk.send(entity, caller.actor, content)),
       interrupt: (caller, sessionId, turnId) =>
         withSession(caller, sessionId, entity => Talk.interrupt(entity, turnId)),
       answer: (caller, sessionId, requestId, value) =>

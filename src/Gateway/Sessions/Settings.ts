@@ -58,6 +58,9 @@ export const config: Config.Config<Settings> = Config.all({
 /** Messages that wait in one session for their turn to begin and end. */
 export const openTurns = 32
 
+/** How long a message waits for those before it and for the connection, once the session is up. */
+export const sendLimit = Duration.seconds(15)
+
 /** How long a session may be out of reach before its turns are given up. */
 export const longestReconnection = Duration.minutes(10)
 

@@ -1,43 +1,90 @@
 /**
- * What clients say to a running instance.
+ * What clients say to a running instance, in the order in which they say it and each thing once.
+ *
+ * A message is recorded with the session's history, then handed to the network: whatever happens in between, its turn
+ * has an end, and nothing is ever sent twice.
  */
-import { Effect, Option } from "effect"
-import type { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
+import { Deferred, Duration, Effect, Either } from "effect"
+import * as Monotonic from "../../Monotonic.ts"
+import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import * as Turns from "../EventMapping/Turns.ts"
+import type { TurnEnd } from "../Protocol/Event.ts"
 import * as Session from "../Session.ts"
 import { type ActivationError, SessionConflict, SessionNotActive, SessionsBusy } from "../Sessions.ts"
-import type { Entity } from "./Entity.ts"
+import type { Entity, Outgoing } from "./Entity.ts"
 import * as Ids from "./Ids.ts"
 import { ensureActive } from "./Lifecycle.ts"
 import type { Link } from "./Link.ts"
-import { openTurns } from "./Settings.ts"
+import { openTurns, sendLimit } from "./Settings.ts"
 import * as Title from "./Title.ts"
 
-const notActive = () => new SessionNotActive({ message: "The session has no running instance" })
+/** What sending may fail with, beside what bringing the session up may. */
+export type TalkError = ActivationError | SessionConflict | SessionsBusy
+
+/** The way to an instance, and until when it may be waited for, in milliseconds of monotonic time. */
+interface Way {
+  readonly link: Link
+  readonly deadline: number
+}
+
+const notActive = (mayPass: boolean) =>
+  new SessionNotActive({ message: "The session has no running instance", mayPass })
+
+/** A connection that ends along with its instance fails as what asks for an instance that does not run. */
+const orNotActive = (entity: Entity, mayPass: boolean) => (error: AgentPlatformConnectionError) =>
+  entity.isRunning ? error : notActive(mayPass)
 
 /** The link of a session that runs. */
 const running = (entity: Entity): Effect.Effect<Link, SessionNotActive> =>
   Effect.suspend(() =>
-    entity.link !== undefined && entity.isRunning ? Effect.succeed(entity.link) : Effect.fail(notActive())
+    entity.link !== undefined && entity.isRunning ? Effect.succeed(entity.link) : Effect.fail(notActive(false))
   )
 
-/** Takes a turn up, stored before the message is sent, so that it has its end whatever happens. */
-const accept = (entity: Entity, turnId: string) =>
-  Effect.suspend(() => {
-    let refusal: SessionNotActive | SessionsBusy | undefined
-    return Effect.flatMap(
-      entity.journal.update(standing => {
-        refusal = undefined
-        if (!Session.isRunning(standing.state)) refusal = notActive()
-        else if (standing.turns.open.size >= openTurns) {
-          refusal = new SessionsBusy({
-            message: `${standing.turns.open.size} turns are open; the limit is ${openTurns}`
+const wayOf = (link: Link): Effect.Effect<Way> =>
+  Effect.map(Monotonic.millis, now => ({ link, deadline: now + Duration.toMillis(sendLimit) }))
+
+const left = ({ deadline }: Way): Effect.Effect<number> =>
+  Effect.map(Monotonic.millis, now => Math.max(0, deadline - now))
+
+/** Waits for what was said before, and for the connection. */
+const wait =
+  (entity: Entity, mayPass: boolean) =>
+  (way: Way, before: Effect.Effect<void>): Effect.Effect<void, AgentPlatformConnectionError | SessionNotActive> =>
+    Effect.flatMap(left(way), duration =>
+      Effect.timeoutFail(Effect.zipRight(before, way.link.ready), {
+        duration,
+        onTimeout: () =>
+          new AgentPlatformConnectionError({
+            operation: "connect",
+            reason: "timeout",
+            message: `It could not be sent to the instance within ${Duration.format(sendLimit)}`
           })
-        }
-        const turns = refusal === undefined ? Turns.accept(standing.turns, turnId) : Option.none()
-        return Session.stay(Option.match(turns, { onNone: () => standing, onSome: turns => ({ ...standing, turns }) }))
-      }),
-      () => (refusal === undefined ? Effect.void : Effect.fail(refusal))
+      })
+    ).pipe(Effect.mapError(orNotActive(entity, mayPass)))
+
+const refused = (refusal: Session.Refusal): SessionNotActive | SessionsBusy =>
+  refusal.is === "not_running"
+    ? notActive(true)
+    : new SessionsBusy({ message: `${refusal.open} turns are open; the limit is ${openTurns}` })
+
+/** Records a message, which begins its turn. */
+const record = (entity: Entity, message: Session.Message) =>
+  Effect.suspend(() => {
+    let refusal: Session.Refusal | undefined
+    return Effect.flatMap(
+      entity.journal.update(standing =>
+        Either.match(Session.accept(standing, message, openTurns), {
+          onLeft: why => {
+            refusal = why
+            return Session.stay(standing)
+          },
+          onRight: step => {
+            refusal = undefined
+            return step
+          }
+        })
+      ),
+      () => (refusal === undefined ? Effect.void : Effect.fail(refused(refusal)))
     )
   })
 
@@ -47,41 +94,62 @@ const name = (entity: Entity, content: string): void => {
   entity.amend({ title: Title.titleOf(content) })
 }
 
-/**
- * Begins a turn, bringing the session up first. Once the turn is taken up the message is sent whoever leaves; one that
- * cannot be sent ends its turn.
- */
-export const send = (
-  entity: Entity,
-  content: string
-): Effect.Effect<string, ActivationError | SessionConflict | SessionsBusy> =>
-  entity.inOrder(ensureActive(entity), link =>
-    Effect.uninterruptible(
-      Effect.gen(function* () {
-        const turnId = yield* Ids.turn
-        yield* accept(entity, turnId)
-        entity.messages.set(turnId, content)
-        name(entity, content)
-        yield* Effect.catchAll(link.send({ type: "message", content, turnId }), error => notSent(entity, turnId, error))
-        return turnId
-      })
-    )
-  )
-
-const notSent = (
-  entity: Entity,
-  turnId: string,
-  error: AgentPlatformConnectionError
-): Effect.Effect<never, AgentPlatformConnectionError | SessionNotActive> =>
+/** Has a message handed over unless it is taken back before that, and tells whether it was. */
+const handOver = (entity: Entity, way: Way, turnId: string, content: string) =>
   Effect.gen(function* () {
-    yield* entity.journal.updateSurely(standing => {
-      const { turns, events } = Turns.step(standing.turns, Session.errored("not_sent", error.message)(turnId))
-      return { standing: { ...standing, turns }, events }
-    })
-    return yield* entity.isRunning ? error : notActive()
+    const withdrawn = yield* Deferred.make<void>()
+    const fate: { is: "waiting" | "handed" | "withdrawn" } = { is: "waiting" }
+    const decide = (next: "handed" | "withdrawn") => (): boolean => {
+      if (fate.is !== "waiting") return false
+      fate.is = next
+      entity.outgoing = undefined
+      if (next === "withdrawn") Deferred.unsafeDone(withdrawn, Effect.void)
+      return true
+    }
+    const outgoing: Outgoing = { turnId, withdraw: decide("withdrawn") }
+    entity.outgoing = outgoing
+    const sending = way.link.send(
+      { type: "message", content, turnId },
+      { within: yield* left(way), claim: decide("handed") }
+    )
+    yield* Effect.raceFirst(sending, Deferred.await(withdrawn)).pipe(
+      Effect.ensuring(
+        Effect.sync(() => {
+          if (entity.outgoing === outgoing) entity.outgoing = undefined
+        })
+      )
+    )
+    return fate.is === "handed"
   })
 
-/** Asks the agent to end a turn; its end comes as an event. */
+/** Begins a turn with a message of `sub`, bringing the session up first; answers the turn's id. */
+export const send = (entity: Entity, sub: string, content: string): Effect.Effect<string, TalkError> =>
+  entity.talk.pass<Way, string, TalkError>({
+    ready: Effect.flatMap(ensureActive(entity), wayOf),
+    wait: wait(entity, true),
+    work: (way, done) =>
+      Effect.gen(function* () {
+        const turnId = yield* Ids.turn
+        const giveUp = (end: (turnId: string) => TurnEnd) =>
+          entity.journal.updateSurely(standing => Session.endWaiting(standing, [turnId], end))
+        const recorded = yield* Effect.either(record(entity, { turnId, content, sub }))
+        if (Either.isLeft(recorded)) {
+          yield* Deferred.fail(done, recorded.left)
+          // A store that failed may have recorded it all the same.
+          return yield* giveUp(Session.errored("not_recorded", "The message could not be recorded, and was not sent"))
+        }
+        name(entity, content)
+        const handed = yield* Effect.either(handOver(entity, way, turnId, content))
+        if (Either.isLeft(handed)) {
+          yield* Deferred.fail(done, orNotActive(entity, true)(handed.left))
+          return yield* giveUp(Session.errored("not_sent", handed.left.message))
+        }
+        yield* Deferred.succeed(done, turnId)
+        if (!handed.right) yield* giveUp(Session.interrupted("interrupted before the message was sent"))
+      })
+  })
+
+/** Asks the agent to end a turn; its end comes as an event. A message that still waits is not sent any more. */
 export const interrupt = (
   entity: Entity,
   turnId: string | undefined
@@ -94,9 +162,19 @@ export const interrupt = (
     if (!turns.open.has(wanted)) {
       return yield* new SessionConflict({ message: `Turn ${JSON.stringify(wanted)} is not open` })
     }
-    yield* link.send({ type: "interrupt", turnId: wanted })
+    const { outgoing } = entity
+    if (outgoing?.turnId === wanted && outgoing.withdraw()) return wanted
+    const sending = link.send({ type: "interrupt", turnId: wanted }, { within: sendLimit })
+    yield* Effect.mapError(sending, orNotActive(entity, false))
     return wanted
   })
+
+const isOpen = (entity: Entity, requestId: string): Effect.Effect<void, SessionConflict> =>
+  Effect.suspend(() =>
+    entity.requests.has(requestId)
+      ? Effect.void
+      : new SessionConflict({ message: `Nothing that goes by ${JSON.stringify(requestId)} waits for an answer` })
+  )
 
 /** Passes on an answer to a question or an approval that is open. */
 export const answer = (
@@ -104,12 +182,16 @@ export const answer = (
   requestId: string,
   value: unknown
 ): Effect.Effect<void, SessionNotActive | SessionConflict | AgentPlatformConnectionError> =>
-  Effect.gen(function* () {
-    const link = yield* running(entity)
-    if (!entity.requests.has(requestId)) {
-      return yield* new SessionConflict({
-        message: `Nothing that goes by ${JSON.stringify(requestId)} waits for an answer`
+  entity.talk.pass<Way, void, SessionNotActive | SessionConflict | AgentPlatformConnectionError>({
+    ready: Effect.zipLeft(Effect.flatMap(running(entity), wayOf), isOpen(entity, requestId)),
+    wait: wait(entity, false),
+    work: (way, done) =>
+      Effect.gen(function* () {
+        // It may have been answered meanwhile.
+        yield* isOpen(entity, requestId)
+        const within = yield* left(way)
+        const sending = way.link.send({ type: "answer", requestId, answer: value }, { within })
+        yield* Effect.mapError(sending, orNotActive(entity, false))
+        yield* Deferred.succeed(done, undefined)
       })
-    }
-    yield* link.send({ type: "answer", requestId, answer: value })
   })

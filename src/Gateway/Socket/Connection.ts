@@ -36,7 +36,19 @@ export interface Shared {
   readonly files: FileCalls
 }
 
-const talking: ReadonlySet<Request["type"]> = new Set(["send_message", "interrupt_turn", "answer"])
+/** Whether a request is carried out behind what the client has said to the session before. */
+const isInOrder = (request: Call): boolean => {
+  switch (request.type) {
+    case "send_message":
+    case "answer":
+      return true
+    // Whoever names the turn has been told of it, and need not wait for messages behind it.
+    case "interrupt_turn":
+      return request.turnId === undefined
+    default:
+      return false
+  }
+}
 const stopping: ReadonlySet<Request["type"]> = new Set(["stop_session", "delete_session"])
 const filing: ReadonlySet<Request["type"]> = new Set(["list_files", "read_file", "file_history", "file_at_iteration"])
 
@@ -48,7 +60,7 @@ const unsendable = new Refused({
   message: "The answer was given up, as others needed the memory of what this tenant's clients do not read"
 })
 
-const stopped: Failure = { code: "session_not_active", message: "The session was stopped meanwhile" }
+const stopped: Failure = { code: "session_not_active", message: "The session was stopped meanwhile", retryable: true }
 
 /** The client's text of a message, whichever way `ws` hands it over. */
 const textOf = (data: RawData): string =>
@@ -211,7 +223,7 @@ export class Connection {
     const work = Effect.flatMap(carryOut(this.shared.sessions, this.identity, request), answer => this.answer(answer))
     if ("sessionId" in request) {
       const lane = `talk ${request.sessionId}`
-      if (talking.has(type)) return this.inLane(lane, request, () => work, type === "send_message")
+      if (isInOrder(request)) return this.inLane(lane, request, () => work, type === "send_message")
       // Whoever stops a session means what waits to be said to it, too.
       if (stopping.has(type)) this.lanes.abandon(lane, stopped)
     }
@@ -268,20 +280,21 @@ export class Connection {
     return blockedSince !== undefined && this.shared.monotonic() - blockedSince >= stall
   }
 
-  /** Does something behind what was asked for before; a failure that spoils what waits behind takes that along. */
+  /** Does something behind what was asked for before. The failure of a message takes along the messages behind it. */
   private inLane(
     lane: string,
     request: Request,
     work: () => Effect.Effect<void, RequestError | Refused>,
-    spoils = false
+    isMessage = false
   ): void {
     const { id } = request
     this.inFlight.set(id, undefined)
     this.lanes.add(lane, {
       begin: onEnd => {
         if (!this.inFlight.has(id)) return onEnd(undefined)
-        this.start(request, work(), failure => onEnd(spoils ? failure : undefined))
+        this.start(request, work(), failure => onEnd(isMessage ? failure : undefined))
       },
+      isBound: isMessage,
       abandon: failure => {
         this.inFlight.delete(id)
         this.fail(id, failure)

@@ -2,13 +2,15 @@
 export interface Item<E> {
   /** Begins the work, and calls back at its end. */
   readonly begin: (onEnd: (failure: E | undefined) => void) => void
+  /** Whether it makes no sense once work before it has failed in a way that spoils what follows. */
+  readonly isBound: boolean
   /** Called in place of the work when it is not to be done any more. */
   readonly abandon: (failure: E) => void
 }
 
 /**
  * What one client asks of each session in order, one thing at a time: a message must not pass the one before it. What
- * waits behind a failure fails with it, as a message makes little sense after one that was lost.
+ * is bound to a failure before it fails with it, as a message makes little sense after one that was lost.
  */
 export class Lanes<E> {
   private readonly lanes = new Map<string, Array<Item<E>>>()
@@ -31,8 +33,13 @@ export class Lanes<E> {
 
   private run(lane: string, item: Item<E>): void {
     item.begin(failure => {
-      if (failure !== undefined) this.abandon(lane, failure)
-      const next = this.lanes.get(lane)?.shift()
+      const waiting = this.lanes.get(lane)
+      if (failure !== undefined && waiting !== undefined) {
+        const spoilt = waiting.filter(({ isBound }) => isBound)
+        waiting.splice(0, waiting.length, ...waiting.filter(({ isBound }) => !isBound))
+        for (const item of spoilt) item.abandon(failure)
+      }
+      const next = waiting?.shift()
       if (next === undefined) this.lanes.delete(lane)
       else this.run(lane, next)
     })

@@ -1,6 +1,6 @@
 /** Events of sessions and turns as a whole. */
 import { Schema } from "effect"
-import { Count, described, Finite, Identifier, Integer, optional } from "../Fields.ts"
+import { ClientMessageId, Count, described, Finite, Identifier, Integer, optional } from "../Fields.ts"
 import { SessionState as State } from "../Session.ts"
 import { body, turn } from "./Body.ts"
 
@@ -14,8 +14,19 @@ export const SessionState = body(
   }
 )
 
-/** A turn begins. */
-export const TurnStarted = body("turn_started", "A turn begins.", { turnId: Identifier })
+/** A turn begins: a client's message was recorded, or the agent begins one of its own accord. */
+export const TurnStarted = body(
+  "turn_started",
+  "A turn begins: a client's message was recorded and is on its way to the agent, or the agent begins one of its own accord.",
+  {
+    turnId: Identifier,
+    content: optional(
+      described(Schema.String, "What the client wrote; absent where the agent began of its own accord.")
+    ),
+    sub: optional(described(Schema.String, "Who wrote it, as the `sub` of their credential has it.")),
+    clientMessageId: optional(described(ClientMessageId, "What the client called the message, where it did."))
+  }
+)
 
 /** A turn has ended as it should; one of the three ends of a turn. */
 export const TurnCompleted = body("turn_completed", "A turn has ended as it should.", { turnId: Identifier })
