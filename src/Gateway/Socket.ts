@@ -194,18 +194,19 @@ const make = (settings: Settings) =>
 export const layer = (settings: Settings): Layer.Layer<Socket, never, Sessions | Authentication | Tracer | Draining> =>
   Layer.scoped(Socket, make(settings))
 
-const targets = ({ url = "" }: IncomingMessage): string => (url.startsWith(path) ? url.split("?", 1)[0]! : url)
+/** Whether a request is for the WebSocket; most are not, which the cheap test tells. */
+const isHere = ({ url = "" }: IncomingMessage): boolean => url.includes(path) && pathOf(url) === path
 
 /** Puts the WebSocket in front of an application's listeners: they get all that does not concern it. */
 export const beside = (socket: Context.Tag.Service<Socket>, listeners: Listeners): Listeners => ({
   request: (request: IncomingMessage, response: ServerResponse) => {
-    if (request.method !== "GET" || targets(request) !== path) return listeners.request(request, response)
+    if (request.method !== "GET" || !isHere(request)) return listeners.request(request, response)
     const body = JSON.stringify({ error: `WebSocket upgrade failed: ${path} only speaks WebSocket` })
     response.writeHead(500, { "content-type": "application/json", "content-length": Buffer.byteLength(body) })
     response.end(body)
   },
   upgrade: (request: IncomingMessage, duplex: Duplex, head: Buffer) => {
-    if (targets(request) === path) socket.accept({ request, socket: duplex, head })
+    if (isHere(request)) socket.accept({ request, socket: duplex, head })
     else listeners.upgrade(request, duplex, head)
   },
   upgradable: target => pathOf(target) === path || listeners.upgradable(target)

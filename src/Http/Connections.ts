@@ -145,6 +145,12 @@ export class Connections {
     return this.#all.map(({ socket, serving }) => ({ socket, answer: serving?.answer }))
   }
 
+  /** The request that is served on a connection, as long as its body is still on its way. */
+  receiving(socket: Known): IncomingMessage | undefined {
+    const request = socket[connection]?.serving?.request
+    return request?.complete === false ? request : undefined
+  }
+
   /** Serves a request, at once or when those before it are done. */
   take(socket: Known, turn: Turn): void {
     const of = socket[connection]

@@ -5,9 +5,12 @@ import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
 import * as ConnectionMetrics from "../Observability/ConnectionMetrics.ts"
+import { soften } from "./Closing.ts"
 import { type ConnectionLimits, defaults } from "./ConnectionLimits.ts"
 import { Connections } from "./Connections.ts"
+import { continueWhenRead } from "./Expectation.ts"
 import { problemOfFields } from "./HeaderFields.ts"
+import { parseOn } from "./IgnoredUpgrade.ts"
 import type { Upgradable } from "./Listeners.ts"
 import * as Raw from "./NodeServerRaw.ts"
 import { type Account, Unsent } from "./Unsent.ts"
@@ -49,16 +52,22 @@ export interface Timing {
   readonly keepAlive: number
   /** How often the limits above are looked at. */
   readonly check: number
-  /** How long a refused connection is read from, so that the client gets to read the answer. */
+  /**
+   * How long a refused connection is read from, so that the client gets to read the answer; where the body of a request
+   * is still on its way, how often that is looked at.
+   */
   readonly linger: number
   /** How long a client may take nothing of an answer that waits for it. */
   readonly patience: number
+  /** How long a client that sends no more is served. */
+  readonly halfOpen: number
 }
 
 /**
  * A client has 15 s to send its headers, so that slow ones cannot hold connections. A body of 16 MiB takes 10
  * minutes on a link of 0.25 Mbit/s. Idle connections outlive the 60 s that load balancers commonly keep theirs.
- * Answers have no limit as long as they are read: polls take a minute and streams go on.
+ * A client that sends no more is served for 10 s, in which every write that can be done is done. Answers have no limit
+ * as long as they are read: polls take a minute and streams go on.
  */
 export const timing: Timing = {
   headers: 15_000,
@@ -66,7 +75,8 @@ export const timing: Timing = {
   keepAlive: 65_000,
   check: 5_000,
   linger: 1_000,
-  patience: 60_000
+  patience: 60_000,
+  halfOpen: 10_000
 }
 
 /** Bytes of the request line and all headers together; Node's default of 16 KiB is little for long keys and cursors. */
@@ -120,6 +130,8 @@ export class Gate extends Http.Server {
     this.maxHeadersCount = 0
     this.#unsent = new Unsent(limits.unsentBytes)
     this.#connections = new Connections(this.#unsent, limits.connections)
+    // A client that sends no more may still wait for its answer.
+    Reflect.set(this, "httpAllowHalfOpen", true)
     this.on("connection", (socket: Socket) => {
       const outcome = this.#connections.add(socket)
       if (outcome === "refused") {
@@ -129,8 +141,11 @@ export class Gate extends Http.Server {
         return
       }
       if (outcome === "displacing") ConnectionMetrics.cut.increment("idle_displaced")
+      soften(socket, timing, () => this.#connections.receiving(socket))
       socket.on("close", () => this.#connections.remove(socket))
     })
+    // Without a listener node would send 100 Continue by itself; see `emit`.
+    this.on("checkContinue", () => undefined)
     this.on("checkExpectation", (_request, response) => {
       send(response, 417, "Only 100-continue can be expected", { connection: "close" })
     })
@@ -196,7 +211,9 @@ export class Gate extends Http.Server {
   override emit(event: string, ...args: ReadonlyArray<unknown>): boolean {
     const [request, target, head] = args
     if (request instanceof Http.IncomingMessage) {
-      if (event === "request" && target instanceof Http.ServerResponse) {
+      if ((event === "request" || event === "checkContinue") && target instanceof Http.ServerResponse) {
+        if (event === "checkContinue") continueWhenRead(request, target)
+        if (request.headers.upgrade !== undefined) parseOn(request.socket)
         const serve = () => this.#serve(request, target)
         this.#connections.take(request.socket, { request, answer: target, serve })
         return true

@@ -41,7 +41,7 @@ for (const transport of [edge, quickEdge]) {
         const connection = yield* Wire.open(port)
         yield* connection.send(request)
         yield* begun
-        yield* connection.cut
+        yield* connection.reset
         expect(yield* takenBack).toBe(1)
       }
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))

@@ -8,6 +8,7 @@ import { bodies } from "./Http/Bodies.ts"
 import { polling } from "./Http/Changes.ts"
 import { conditions } from "./Http/Conditions.ts"
 import { credentials } from "./Http/Credentials.ts"
+import { endings } from "./Http/Endings.ts"
 import { entries } from "./Http/Entries.ts"
 import { expiry } from "./Http/Expiry.ts"
 import { fields } from "./Http/Fields.ts"
@@ -72,6 +73,11 @@ export const httpSuite = (transport: Transport, name: string, store: AnyStore): 
 /** What the service must do where its server takes the requests of a connection in turn. */
 export const rowSuite = (transport: Transport, name: string, store: AnyStore): void => {
   serving(`${transport.name}, ${name}: requests in a row`, transport, store, rows)
+}
+
+/** What the service must do where its own server has the connections. */
+export const endingSuite = (transport: Transport, name: string, store: AnyStore): void => {
+  serving(`${transport.name}, ${name}: endings`, transport, store, endings)
 }
 
 /** What the service must do at its socket when the store behind it fails. */

@@ -137,8 +137,11 @@ export class Wire {
   /** Says that nothing more will be sent. */
   readonly finish: Effect.Effect<void> = Effect.sync(() => this.socket.end())
 
-  /** Cuts the connection. */
+  /** Cuts the connection, which the other side sees as an end of what is sent. */
   readonly cut: Effect.Effect<void> = Effect.sync(() => this.socket.destroy())
+
+  /** Resets the connection, by which the other side sees that nobody is there. */
+  readonly reset: Effect.Effect<void> = Effect.sync(() => void this.socket.resetAndDestroy())
 }
 
 /** Connects; the connection ends with the scope. */
