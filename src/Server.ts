@@ -23,6 +23,7 @@ import { Exposure } from "./Observability/Exposure.ts"
 import * as FeedMetrics from "./Observability/FeedMetrics.ts"
 import * as Metrics from "./Observability/Metrics.ts"
 import * as RequestMetrics from "./Observability/RequestMetrics.ts"
+import * as RuntimeTrace from "./Observability/RuntimeTrace.ts"
 import * as Tracer from "./Observability/Tracer.ts"
 import * as Load from "./Runtime/Load.ts"
 import * as YoungGeneration from "./Runtime/YoungGeneration.ts"
@@ -125,7 +126,7 @@ const growUnderLoad = Layer.scopedDiscard(
 )
 
 const serving = (configuration: Configuration) =>
-  Layer.merge(announce(configuration), growUnderLoad).pipe(
+  Layer.mergeAll(announce(configuration), growUnderLoad, RuntimeTrace.layer).pipe(
     Layer.provide(serve),
     Layer.provide(server(configuration)),
     Layer.provide(services(configuration)),

@@ -7,7 +7,7 @@
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime } from "effect"
+import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime, type Tracer } from "effect"
 import { Auth } from "../Auth/Auth.ts"
 import { refusalToRead, refusalToWrite } from "../Auth/Http.ts"
 import { type ApiError, BadRequest, isApiError } from "../Http/ApiError.ts"
@@ -44,6 +44,9 @@ const refusalOf = {
 }
 
 const nothing = (): void => {}
+
+/** Puts what is done for a request beside its handler under the request's id, and into its span where it has one. */
+type ForRequest = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 
 /** What comes of a quick way that throws. */
 const broken =
@@ -104,18 +107,18 @@ export const make = <
       return { interrupt: () => fiber.unsafeInterruptAsFork(FiberId.none) }
     }
 
-    const logDetail = (request: IncomingMessage, reply: Reply | undefined, id: string): void => {
+    const logDetail = (request: IncomingMessage, reply: Reply | undefined, forRequest: ForRequest): void => {
       const detail = { method: request.method, target: request.url, status: reply?.status ?? "aborted" }
-      runFork(RequestId.tag(id, Effect.annotateLogs(Effect.logDebug("Answered a request"), detail)))
+      runFork(forRequest(Effect.annotateLogs(Effect.logDebug("Answered a request"), detail)))
     }
 
     /** The answer to an exit, or none where the client left before there was one. */
-    const replyOf = (exit: Exit.Exit<Reply, ApiError>, id: string): Reply | undefined => {
+    const replyOf = (exit: Exit.Exit<Reply, ApiError>, forRequest: ForRequest): Reply | undefined => {
       if (exit._tag === "Success") return exit.value
       if (Cause.isInterruptedOnly(exit.cause)) return undefined
       const error = Cause.squash(exit.cause)
       if (isApiError(error)) return fromError(error)
-      runFork(RequestId.tag(id, Effect.logError("Defect while serving a request", exit.cause)))
+      runFork(forRequest(Effect.logError("Defect while serving a request", exit.cause)))
       return fromError(defect())
     }
 
@@ -136,22 +139,25 @@ export const make = <
     ): void => {
       const isHead = request.method === "HEAD"
       const id = RequestId.accepted(request.headers[RequestId.header]) ?? nextId()
+      let span: Tracer.Span | undefined
+      const forRequest: ForRequest = effect =>
+        RequestId.tag(id, span === undefined ? effect : Effect.withParentSpan(effect, span))
       const answer = (reply: Reply | undefined): void => {
-        if (detailed) logDetail(request, reply, id)
+        if (detailed) logDetail(request, reply, forRequest)
         if (reply === undefined) response().destroy()
         else if (reply.upgraded === undefined)
-          Answer.send(reply, response(), isHead, id, departures, effect => run(RequestId.tag(id, effect)))
+          Answer.send(reply, response(), isHead, id, departures, effect => run(forRequest(effect)))
       }
       const perform = (effect: Effect.Effect<Reply, ApiError, Needs>): void => {
         // What is not answered at once may take long, as pages and lists do.
         departures.leave()
         const fiber = runFork(RequestId.tag(id, effect))
         const exit = fiber.unsafePoll()
-        if (exit !== null) return answer(replyOf(exit, id))
+        if (exit !== null) return answer(replyOf(exit, forRequest))
         const forget = onLeave(() => fiber.unsafeInterruptAsFork(FiberId.none))
         fiber.addObserver(exit => {
           forget()
-          answer(replyOf(exit, id))
+          answer(replyOf(exit, forRequest))
         })
       }
       const expect = (pending: Pending): void => {
@@ -169,20 +175,27 @@ export const make = <
           answer(undefined)
         })
       }
+      const inSpan = (effect: Effect.Effect<Reply, ApiError, Needs>, route?: string) =>
+        inServerSpan(effect, route, request, id, made => {
+          span = made
+        })
+      /** A refused request has a span like any other, so that what is logged for it names one. */
+      const refuse = (error: ApiError, route?: string): void =>
+        traced ? perform(inSpan(Effect.fail(error), route)) : answer(fromError(error))
       const url = request.url!
       const mark = url.indexOf("?")
       const target = pathOf(url)
       const problem = problemOfTarget(url)
-      if (problem !== undefined) return answer(fromError(new BadRequest({ error: problem })))
+      if (problem !== undefined) return refuse(new BadRequest({ error: problem }))
       const match: Match<Endpoint<Needs>> | undefined = router.find(request.method!, target)
-      if (match === undefined) return answer(fromError(unrouted(url, allowed)))
+      if (match === undefined) return refuse(unrouted(url, allowed))
       const endpoint = match.value
       Route.note(request, endpoint.label)
       // There is one at most: the server has refused a second.
       const { authorization } = request.headers
       if (endpoint.access !== "open") {
         const refused = refusalOf[endpoint.access](auth.accessOf(authorization))
-        if (refused !== undefined) return answer(fromError(refused))
+        if (refused !== undefined) return refuse(refused, endpoint.label)
       }
       const proceed = (payload: unknown): void => {
         const decoded = endpoint.decode(
@@ -194,11 +207,12 @@ export const make = <
           },
           { target, authorization, upgrade }
         )
-        if (Either.isLeft(decoded)) return answer(fromError(decoded.left))
+        if (Either.isLeft(decoded)) return refuse(decoded.left, endpoint.label)
         const reply = atOnce(endpoint, decoded.right)
         if (reply === undefined) {
           const effect = endpoint.handler(decoded.right)
-          perform(traced ? inServerSpan(effect, endpoint, request, id) : effect)
+          const { label, name } = endpoint
+          perform(traced ? inSpan(Effect.withSpan(effect, name, { captureStackTrace: false }), label) : effect)
         } else if (typeof reply === "function") expect(reply)
         else answer(reply)
       }
@@ -207,7 +221,7 @@ export const make = <
         request,
         limits,
         json => {
-          if (Either.isLeft(json)) answer(fromError(json.left))
+          if (Either.isLeft(json)) refuse(json.left, endpoint.label)
           else proceed(json.right)
         },
         bytes => departures.before(bytes)

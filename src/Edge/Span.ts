@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http"
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import { Effect, Option } from "effect"
+import { Effect, Option, type Tracer } from "effect"
 import { type ApiError, statusOf } from "../Http/ApiError.ts"
 import { fromError, type Reply } from "../Http/Reply.ts"
 
@@ -13,12 +13,16 @@ const answered = <R>(handler: Effect.Effect<Reply, ApiError, R>): Effect.Effect<
     error => Effect.succeed(fromError(error))
   )
 
-/** Puts a request's handler into a span of its own, under the client's where its `traceparent` names one. */
+/**
+ * Puts a request's handler into a span of its own, under the client's where its `traceparent` names one. A request that
+ * no endpoint takes has no route. `onSpan` gets the span, for what is logged for the request beside the handler.
+ */
 export const inServerSpan = <R>(
   handler: Effect.Effect<Reply, ApiError, R>,
-  endpoint: { readonly name: string; readonly label: string },
+  route: string | undefined,
   request: IncomingMessage,
-  id: string
+  id: string,
+  onSpan: (span: Tracer.Span) => void
 ): Effect.Effect<Reply, ApiError, R> =>
   Effect.useSpan(
     `http.server ${request.method}`,
@@ -28,7 +32,7 @@ export const inServerSpan = <R>(
       captureStackTrace: false,
       attributes: {
         "http.request.method": request.method,
-        "http.route": endpoint.label,
+        ...(route === undefined ? {} : { "http.route": route }),
         "http.request.id": id,
         "url.path": request.url?.split("?", 1)[0],
         ...(request.headers["user-agent"] === undefined
@@ -37,12 +41,13 @@ export const inServerSpan = <R>(
         ...(request.socket.remoteAddress === undefined ? {} : { "client.address": request.socket.remoteAddress })
       }
     },
-    span =>
-      answered(handler).pipe(
-        Effect.withSpan(endpoint.name, { parent: span, captureStackTrace: false }),
+    span => {
+      onSpan(span)
+      return answered(Effect.withParentSpan(handler, span)).pipe(
         Effect.tapBoth({
           onSuccess: reply => Effect.sync(() => span.attribute("http.response.status_code", reply.status)),
           onFailure: error => Effect.sync(() => span.attribute("http.response.status_code", statusOf(error)))
         })
       )
+    }
   )

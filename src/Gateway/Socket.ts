@@ -3,20 +3,23 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Duplex } from "node:stream"
-import { Context, Duration, Effect, FiberSet, Layer, Random, Schedule, Scope } from "effect"
+import * as Headers from "@effect/platform/Headers"
+import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
+import { Context, Duration, Effect, FiberSet, Layer, Option, Random, Schedule, Scope } from "effect"
 import { Draining } from "../Http/Draining.ts"
 import type { Listeners } from "../Http/Listeners.ts"
 import { pathOf } from "../Http/Routes.ts"
 import type { Upgrade } from "../Http/Upgrade.ts"
 import { problemOf } from "../Kv/ChangeFeed/Handshake.ts"
 import * as Monotonic from "../Monotonic.ts"
+import * as DebugLog from "../Observability/DebugLog.ts"
 import * as GatewayMetrics from "../Observability/GatewayMetrics.ts"
 import { Tracer } from "../Observability/Tracer.ts"
 import * as Supervision from "../Supervision.ts"
-import { Authentication, type Identity } from "./Authentication.ts"
+import { Authentication } from "./Authentication.ts"
 import { closeCodes } from "./Protocol/CloseCode.ts"
 import { Sessions } from "./Sessions.ts"
-import { Connection, type Shared } from "./Socket/Connection.ts"
+import { type Client, Connection, type Shared } from "./Socket/Connection.ts"
 import { FileCalls } from "./Socket/FileCalls.ts"
 import { Handshake, type Refusal, refuse, speaks, subprotocol, tokenOf } from "./Socket/Handshake.ts"
 import { handshake as handshakeLimit, type Settings, timing } from "./Socket/Limits.ts"
@@ -70,7 +73,8 @@ const make = (settings: Settings) =>
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: () => Monotonic.unsafeMillis(clock),
       run,
-      files: new FileCalls(settings.fileBytes)
+      files: new FileCalls(settings.fileBytes),
+      debug: yield* DebugLog.make
     }
 
     const admit = ({ request }: Upgrade) =>
@@ -97,9 +101,9 @@ const make = (settings: Settings) =>
     const failed = (reason: string): Refusal => ({ status: 500, error: `WebSocket upgrade failed: ${reason}` })
 
     /** One step, so that no place is lost half-way. */
-    const enter = (upgrade: Upgrade, identity: Identity) =>
+    const enter = (upgrade: Upgrade, client: Client) =>
       Effect.gen(function* () {
-        const { tenant } = identity
+        const { tenant } = client.identity
         const place = places.take(tenant)
         if (place === undefined) {
           const error = `There are ${places.used} connections; the limit is ${places.capacity}`
@@ -109,7 +113,7 @@ const make = (settings: Settings) =>
           place.release()
           return failed(reason)
         })
-        const connection = new Connection(socket, upgrade.socket, identity, shared, closed => {
+        const connection = new Connection(socket, upgrade.socket, client, shared, closed => {
           places.leave(tenant, closed)
           connections.delete(closed)
           GatewayMetrics.connectionClosed()
@@ -119,29 +123,40 @@ const make = (settings: Settings) =>
         GatewayMetrics.connectionOpened()
       }).pipe(Effect.uninterruptible)
 
-    const open = (upgrade: Upgrade) =>
-      Effect.gen(function* () {
+    const open = (upgrade: Upgrade) => {
+      const parent = Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(upgrade.request.headers)))
+      return Effect.gen(function* () {
         const problem = problemOf(upgrade)
         if (problem !== undefined) return yield* Effect.fail(failed(problem))
         if (!speaks(upgrade.request)) return yield* Effect.fail(failed(`the subprotocol is ${subprotocol}`))
         const identity = yield* admit(upgrade)
-        yield* enter(upgrade, identity)
+        yield* enter(upgrade, { identity, parent })
         yield* Effect.annotateLogs(Effect.logDebug("A client has connected"), { tenant: identity.tenant })
         if (draining.hasBegun()) closeAll()
       }).pipe(
-        Effect.catchAll((refusal: Refusal) => Effect.sync(() => refuse(upgrade.socket, refusal))),
+        Effect.catchAll((refusal: Refusal) =>
+          Effect.zipRight(
+            Effect.annotateLogs(Effect.logDebug("A client was refused"), {
+              status: refusal.status,
+              reason: refusal.error
+            }),
+            Effect.sync(() => refuse(upgrade.socket, refusal))
+          )
+        ),
         Effect.catchAllCause(cause =>
           Effect.zipRight(
             Effect.logError("A client could not be taken in", cause),
             Effect.sync(() => refuse(upgrade.socket, { status: 500, error: "Internal error" }))
           )
         ),
+        Effect.withSpan("Gateway.connect", { kind: "server", parent, attributes: { "http.route": path } }),
         Effect.ensuring(
           Effect.sync(() => {
             underway--
           })
         )
       )
+    }
 
     const closeAll = (): void => {
       for (const connection of [...connections]) connection.close(closeCodes.goingAway)

@@ -1,6 +1,7 @@
 /**
  * The store in one SQLite database: reads on the main thread, writes in groups on a thread of their own.
  */
+import { basename } from "node:path"
 import {
   Cause,
   Clock,
@@ -19,6 +20,7 @@ import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { Limits } from "../Kv/Limits.ts"
 import { commitOf, PreconditionFailed, Store, type StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { Committed, Write } from "../Kv/Write.ts"
+import * as DebugLog from "../Observability/DebugLog.ts"
 import * as StoreMetrics from "../Observability/StoreMetrics.ts"
 import * as Setting from "../Setting.ts"
 import * as GroupCommit from "./GroupCommit.ts"
@@ -62,9 +64,11 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
     const lock = yield* open(options.directory, format)
     const file = filesIn(options.directory).database
     const { walBytes, wholeLists } = yield* Limits
-    const reader = new Reader(file, wholeLists)
+    const debug = yield* DebugLog.make
+    const reader = new Reader(file, wholeLists, debug)
     const signal = new Signal(0)
-    const port = yield* makePort(options, lock, reader, signal, walBytes)
+    const writer = yield* makePort(options, lock, reader, signal, walBytes)
+    const port = WriterPort.logged(writer, debug, basename(file), describe)
 
     const opened = yield* port.send({ kind: "probe" })
     if (opened._tag === "Away") {
@@ -224,6 +228,21 @@ const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal, 
     const lost = `${filesIn(options.directory).lock} was taken from this process and cannot be locked anew`
     return WriterPort.guard(port, lock.isHeld, lost)
   })
+
+/** A request to the writer as debug logs show it: names and values of entries are left out. */
+const describe = (request: Request): Readonly<Record<string, unknown>> => {
+  switch (request.kind) {
+    case "commit": {
+      const operations = request.writes.reduce((sum, write) => sum + write.operations.length, 0)
+      return { writes: request.writes.length, operations }
+    }
+    case "expire":
+    case "trim":
+      return { limit: request.limit }
+    default:
+      return {}
+  }
+}
 
 const orTrimmed = <A extends object>(page: A | TrimmedBefore): Effect.Effect<A, HistoryTrimmed> =>
   "_tag" in page ? new HistoryTrimmed({ trimmedSeq: page.trimmedSeq }) : Effect.succeed(page)

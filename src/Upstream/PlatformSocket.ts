@@ -4,6 +4,8 @@
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effect"
 import WebSocket from "ws"
+import * as DebugLog from "../Observability/DebugLog.ts"
+import * as FrameSummary from "../Observability/FrameSummary.ts"
 import { codeIn, reasonOf, toldOf } from "./ConnectionReason.ts"
 import { Handover } from "./Handover.ts"
 
@@ -75,7 +77,12 @@ const closing = Duration.seconds(1)
 const tooLargeCode = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH"
 
 /** Frames on their way from a socket to their taker; a full one stops the reading. */
-const inbox = (socket: WebSocket, received: Handover<string, SocketClosed>, limits: Limits) => {
+const inbox = (
+  socket: WebSocket,
+  received: Handover<string, SocketClosed>,
+  limits: Limits,
+  debug: DebugLog.DebugLog | undefined
+) => {
   let [frames, characters, heard, tooLarge] = [0, 0, 0, false]
   const isAbove = (share: number): boolean =>
     frames >= limits.waitingFrames * share || characters >= limits.waitingCharacters * share
@@ -87,6 +94,7 @@ const inbox = (socket: WebSocket, received: Handover<string, SocketClosed>, limi
   socket.on("message", (data: Buffer) => {
     heard++
     const text = data.toString("utf8")
+    debug?.("Received a frame of an agent instance", { frame: FrameSummary.ofText(text) })
     frames++
     characters += text.length
     received.unsafeGive(text)
@@ -204,6 +212,7 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
   open: (url, headers) =>
     Effect.gen(function* () {
       const received = new Handover<string, SocketClosed>()
+      const debug = yield* DebugLog.make
       const socket = yield* Effect.acquireRelease(
         Effect.sync(
           () =>
@@ -217,13 +226,14 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
         close
       )
       // Frames may come along with the answer to the handshake, so listening begins before it.
-      const { take, heard } = inbox(socket, received, limits)
+      const { take, heard } = inbox(socket, received, limits, debug)
       const arrival = arrivalOf(socket)
       yield* Effect.onError(opened(socket), () => Effect.sync(() => socket.terminate()))
       const isClosed = (): boolean => socket.readyState !== WebSocket.OPEN
       return {
         send: text =>
           Effect.async(resume => {
+            debug?.("Sending a frame to an agent instance", { frame: FrameSummary.ofText(text) })
             socket.send(text, error => {
               const code = error ? codeIn(reasonOf(error)) : undefined
               const message = `The connection ended while a frame was sent${code === undefined ? "" : ` (${code})`}`

@@ -4,6 +4,7 @@ import { event } from "../Protocol/Event.ts"
 import { type Standing, type Step, toBookmark } from "../Session.ts"
 import type { Append, History, SessionEvents } from "../SessionEvents.ts"
 import type { Frame } from "../Sessions.ts"
+import { TurnTraces } from "./TurnTraces.ts"
 
 /**
  * A session's standing and its history, which change together or not at all.
@@ -47,6 +48,9 @@ interface Given {
 /** Steps of which the store did not say whether it took them. One that hangs may yet take the oldest of them. */
 const mostDoubtful = 16
 
+/** Stands for the current trace where no event needs it. */
+const ofTheirTurns = Effect.succeed("")
+
 const firstDelay = Duration.millis(100)
 
 const patience = Schedule.exponential(firstDelay).pipe(
@@ -65,6 +69,7 @@ export const make = (options: Options): Effect.Effect<Journal> =>
     const { epoch } = options.history
     let { headSeq, bookmark } = options.history
     let { standing } = options
+    const traces = new TurnTraces()
     let lastTimestamp = 0
     let doubtful: ReadonlyArray<Given> = []
     let isLost = false
@@ -147,12 +152,17 @@ export const make = (options: Options): Effect.Effect<Journal> =>
           onStep(step, [])
           return Effect.succeed(step)
         }
-        return Effect.flatMap(options.traceId, traceId => {
+        const { turns } = step.standing
+        const begins = turns !== before.turns && traces.lacks(turns)
+        const needsTrace = begins || step.events.some(body => traces.of(body) === undefined)
+        return Effect.flatMap(needsTrace ? options.traceId : ofTheirTurns, traceId => {
+          if (begins) traces.begin(turns, traceId)
           const timestamp = Math.max(clock.unsafeCurrentTimeMillis(), lastTimestamp)
           lastTimestamp = timestamp
-          const texts = step.events.map((body, index) =>
-            JSON.stringify(event({ sessionId, seq: headSeq + 1 + index, timestamp, traceId }, body))
-          )
+          const texts = step.events.map((body, index) => {
+            const seq = headSeq + 1 + index
+            return JSON.stringify(event({ sessionId, seq, timestamp, traceId: traces.of(body) ?? traceId }, body))
+          })
           const append = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
           const given: Given = { append, before, step, counts: false }
           onGiven(given)

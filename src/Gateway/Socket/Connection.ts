@@ -1,8 +1,11 @@
 import type { Duplex } from "node:stream"
-import { type Context, Effect, Either, type Fiber, FiberId } from "effect"
+import { type Context, Effect, Either, type Fiber, FiberId, type Tracer } from "effect"
 import type { RawData, WebSocket } from "ws"
 import { type Account, accountOf } from "../../Http/Unsent.ts"
+import type { DebugLog } from "../../Observability/DebugLog.ts"
+import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
+import type { Printable } from "../../Observability/Printable.ts"
 import type { Identity } from "../Authentication.ts"
 import type { Claim } from "../FairPool.ts"
 import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
@@ -34,7 +37,21 @@ export interface Shared {
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
   /** The memory of all connections' file calls. */
   readonly files: FileCalls
+  /** Where frames are shown, if they are. */
+  readonly debug: DebugLog | undefined
 }
+
+/** Whose connection it is, and the trace that it belongs to, where its handshake named one. */
+export interface Client {
+  readonly identity: Identity
+  readonly parent: Tracer.AnySpan | undefined
+}
+
+/**
+ * Error answers of a connection that are logged above level debug, so that the trace id in each can be looked up: so
+ * many at once, and so many a second. A client that makes mistakes on purpose must not fill the log.
+ */
+const reported = { atOnce: 20, perSecond: 1 }
 
 /** Whether a request is carried out behind what the client has said to the session before. */
 const isInOrder = (request: Call): boolean => {
@@ -68,6 +85,9 @@ const textOf = (data: RawData): string =>
 
 /** One client's connection, without a fiber of its own: work has one while it lasts. */
 export class Connection {
+  private readonly identity: Identity
+  private readonly parent: Tracer.AnySpan | undefined
+  private readonly reports: Bucket
   private readonly outbox: Outbox
   private readonly bucket: Bucket
   private readonly inFlight = new Map<string, Fiber.RuntimeFiber<void> | undefined>()
@@ -84,11 +104,15 @@ export class Connection {
   constructor(
     private readonly socket: WebSocket,
     wire: Duplex,
-    private readonly identity: Identity,
+    client: Client,
     private readonly shared: Shared,
     onClosed: (connection: Connection) => void
   ) {
+    const { identity, parent } = client
+    this.identity = identity
+    this.parent = parent
     const now = shared.monotonic()
+    this.reports = new Bucket(reported.atOnce, reported.perSecond, now)
     this.nextPing = now + timing.heartbeat
     this.bucket = new Bucket(messagesPerSecond, messagesPerSecond, now)
     // While a client takes nothing, nothing is taken of it.
@@ -188,53 +212,63 @@ export class Connection {
         ? decodeRequest(text)
         : Either.left(new ProtocolError({ code: "rate_limited", message: "" }))
     GatewayMetrics.received.increment(Either.isRight(decoded) ? decoded.right.type : GatewayMetrics.invalid)
+    const frame = this.shared.debug === undefined ? undefined : FrameSummary.ofText(text)
     if (!taken.taken) {
       const message = `More than ${messagesPerSecond} messages in a second`
-      return this.fail(Either.merge(decoded).id, { code: "rate_limited", message })
+      return this.fail(Either.merge(decoded).id, { code: "rate_limited", message }, frame)
     }
-    if (Either.isRight(decoded)) this.onRequest(decoded.right)
-    else this.fail(decoded.left.id, decoded.left)
+    if (Either.isRight(decoded)) this.onRequest(decoded.right, frame)
+    else this.fail(decoded.left.id, decoded.left, frame)
   }
 
-  private onRequest(request: Request): void {
+  private onRequest(request: Request, frame: Printable | undefined): void {
     const { id } = request
     if (this.inFlight.has(id)) {
-      return this.fail(id, { code: "conflict", message: "A request of this id has not been answered yet" })
+      return this.fail(id, { code: "conflict", message: "A request of this id has not been answered yet" }, frame)
     }
     if (this.inFlight.size >= requestsInFlight) {
       const message = `${this.inFlight.size} requests have not been answered yet; the limit is ${requestsInFlight}`
-      return this.fail(id, { code: "rate_limited", message })
+      return this.fail(id, { code: "rate_limited", message }, frame)
     }
     switch (request.type) {
       case "ping":
+        if (frame !== undefined) return this.start(request, this.pong(id), frame)
         return this.outbox.send("pong", encode({ type: "pong", id, timestamp: this.shared.now() }))
       case "subscribe":
-        return this.inLane(`feed ${request.sessionId}`, request, () => this.subscriptions.subscribe(request))
+        return this.inLane(`feed ${request.sessionId}`, request, () => this.subscriptions.subscribe(request), frame)
       case "unsubscribe":
-        return this.inLane(`feed ${request.sessionId}`, request, () => this.subscriptions.unsubscribe(request))
+        return this.inLane(`feed ${request.sessionId}`, request, () => this.subscriptions.unsubscribe(request), frame)
       default:
-        return this.call(request)
+        return this.call(request, frame)
     }
   }
 
-  private call(request: Call): void {
+  private pong(id: string): Effect.Effect<void> {
+    return Effect.suspend(() => this.answer({ type: "pong", id, timestamp: this.shared.now() }))
+  }
+
+  private call(request: Call, frame: Printable | undefined): void {
     const { type } = request
-    if (filing.has(type)) return this.start(request, this.file(request))
+    if (filing.has(type)) return this.start(request, this.file(request), frame)
     const work = Effect.flatMap(carryOut(this.shared.sessions, this.identity, request), answer => this.answer(answer))
     if ("sessionId" in request) {
       const lane = `talk ${request.sessionId}`
-      if (isInOrder(request)) return this.inLane(lane, request, () => work, type === "send_message")
+      if (isInOrder(request)) return this.inLane(lane, request, () => work, frame, type === "send_message")
       // Whoever stops a session means what waits to be said to it, too.
       if (stopping.has(type)) this.lanes.abandon(lane, stopped)
     }
-    this.start(request, work)
+    this.start(request, work, frame)
   }
 
   private file(request: Call): Effect.Effect<void, RequestError | Refused> {
     const { files, sessions } = this.shared
     const { tenant } = this.identity
     const work = files.use(tenant, request.type, claim =>
-      Effect.flatMap(carryOut(sessions, this.identity, request), answer => this.answerFile(answer, claim))
+      Effect.flatMap(carryOut(sessions, this.identity, request), answer =>
+        this.shared.debug === undefined
+          ? this.answerFile(answer, claim)
+          : Effect.zipRight(this.sending(answer), this.answerFile(answer, claim))
+      )
     )
     return this.files.withPermits(1)(work)
   }
@@ -285,6 +319,7 @@ export class Connection {
     lane: string,
     request: Request,
     work: () => Effect.Effect<void, RequestError | Refused>,
+    frame: Printable | undefined,
     isMessage = false
   ): void {
     const { id } = request
@@ -292,12 +327,12 @@ export class Connection {
     this.lanes.add(lane, {
       begin: onEnd => {
         if (!this.inFlight.has(id)) return onEnd(undefined)
-        this.start(request, work(), failure => onEnd(isMessage ? failure : undefined))
+        this.start(request, work(), frame, failure => onEnd(isMessage ? failure : undefined))
       },
       isBound: isMessage,
       abandon: failure => {
         this.inFlight.delete(id)
-        this.fail(id, failure)
+        this.fail(id, failure, frame)
       }
     })
   }
@@ -305,12 +340,12 @@ export class Connection {
   private start(
     request: Request,
     work: Effect.Effect<void, RequestError | Refused>,
+    frame: Printable | undefined,
     onEnd: (failure: Failure | undefined) => void = () => {}
   ): void {
     const { id, type } = request
-    const { tenant, actor } = this.identity
     let failed: Failure | undefined
-    const told = Effect.zipRight(Effect.logDebug("A client asks"), work).pipe(
+    const told = (frame === undefined ? work : Effect.zipRight(this.received(frame), work)).pipe(
       Effect.catchAll(error => {
         failed = error instanceof Refused ? error.failure : failureOf(error)
         return this.answerFailure(id, failed)
@@ -318,12 +353,10 @@ export class Connection {
       Effect.catchAllDefect(error => {
         failed = defect
         return Effect.zipRight(Effect.logError("A request of a client failed", error), this.answerFailure(id, defect))
-      }),
-      Effect.annotateLogs({ request: type, tenant, actor }),
-      Effect.withSpan(`Gateway.${type}`, { kind: "server", attributes: { tenant } })
+      })
     )
     this.inFlight.set(id, undefined)
-    const fiber = this.shared.run(told)
+    const fiber = this.shared.run(this.inSpan(type, told))
     if (this.inFlight.has(id)) this.inFlight.set(id, fiber)
     fiber.addObserver(() => {
       if (this.inFlight.get(id) === fiber) this.inFlight.delete(id)
@@ -331,29 +364,62 @@ export class Connection {
     })
   }
 
+  /** Puts the work for a request into a span, in the trace of the handshake where that named one. */
+  private inSpan(type: string, work: Effect.Effect<void>): Effect.Effect<void> {
+    const { actor, tenant } = this.identity
+    return work.pipe(
+      Effect.annotateLogs({ request: type, tenant, actor }),
+      Effect.withSpan(`Gateway.${type}`, { kind: "server", parent: this.parent, attributes: { tenant } })
+    )
+  }
+
+  private received(frame: Printable): Effect.Effect<void> {
+    return Effect.annotateLogs(Effect.logDebug("Received a frame of a client"), { frame })
+  }
+
   /** Sends an answer once there is room, and waits until it is on its way. */
   private answer(answer: Answer, onSent: () => void = () => {}): Effect.Effect<void> {
-    return Effect.async<void>(resume => {
+    const sent = Effect.async<void>(resume => {
       const leave = this.outbox.whenRoom(() => {
         this.outbox.send(answer.type, encode(answer), () => resume(Effect.void))
         onSent()
       })
       return Effect.sync(leave)
     })
+    return this.shared.debug === undefined ? sent : Effect.zipRight(this.sending(answer), sent)
+  }
+
+  private sending(answer: Answer): Effect.Effect<void> {
+    return Effect.annotateLogs(Effect.logDebug("Sending a frame to a client"), { frame: FrameSummary.ofValue(answer) })
   }
 
   private answerFailure(id: string, failure: Failure): Effect.Effect<void> {
-    return Effect.flatMap(this.shared.traceId, traceId =>
+    return Effect.flatMap(this.report(failure), traceId =>
       this.answer(errorAnswer({ id, traceId, ...failure, retryable: failure.retryable }))
     )
   }
 
   /** Answers with an error that costs no more than the answer itself. */
-  private fail(id: string | undefined, { code, message, retryable }: Failure): void {
-    this.shared.run(
-      Effect.map(this.shared.traceId, traceId =>
-        this.outbox.send("error", encode(errorAnswer({ id, code, message, traceId, retryable })))
+  private fail(id: string | undefined, failure: Failure, frame: Printable | undefined): void {
+    const { code, message, retryable } = failure
+    const answered = Effect.flatMap(this.report(failure), traceId => {
+      const answer = errorAnswer({ id, code, message, traceId, retryable })
+      const sent = Effect.sync(() => this.outbox.send("error", encode(answer)))
+      return this.shared.debug === undefined ? sent : Effect.zipRight(this.sending(answer), sent)
+    })
+    const told = frame === undefined ? answered : Effect.zipRight(this.received(frame), answered)
+    this.shared.run(this.inSpan(GatewayMetrics.invalid, told))
+  }
+
+  /** Logs that a request failed, under the trace id that the client is told. */
+  private report({ code, message }: Failure): Effect.Effect<string> {
+    return Effect.flatMap(this.shared.traceId, traceId => {
+      const { taken } = this.reports.take(this.shared.monotonic())
+      const line = "A client was answered with an error"
+      return (taken ? Effect.logInfo(line) : Effect.logDebug(line)).pipe(
+        Effect.annotateLogs({ traceId, code, reason: message }),
+        Effect.as(traceId)
       )
-    )
+    })
   }
 }

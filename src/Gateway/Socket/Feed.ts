@@ -1,3 +1,5 @@
+import type { DebugLog } from "../../Observability/DebugLog.ts"
+import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
 import type { Outbox } from "./Outbox.ts"
 
@@ -23,12 +25,14 @@ export class Feed implements Subscriber {
    * @param onBehind called when there is something to read from the store and room for it
    * @param onEnd called when the session was deleted
    * @param onLoss called when its history was lost
+   * @param debug where frames are shown, if they are
    */
   constructor(
     private readonly outbox: Outbox,
     private readonly onBehind: (feed: Feed) => void,
     private readonly onEnd: () => void,
-    private readonly onLoss: () => void
+    private readonly onLoss: () => void,
+    private readonly debug?: DebugLog
   ) {}
 
   /** The last `seq` sent. */
@@ -103,6 +107,7 @@ export class Feed implements Subscriber {
   private send(frames: ReadonlyArray<Frame>): boolean {
     for (const { seq, type, data } of frames) {
       if (!this.hasRoom) return false
+      this.debug?.("Sending a frame to a client", { frame: FrameSummary.ofText(data.toString("utf8")) })
       this.outbox.send(type, data)
       this.cursor = seq
     }

@@ -1,4 +1,5 @@
 import { type Context, Effect, Exit, type Fiber, Scope } from "effect"
+import type { DebugLog } from "../../Observability/DebugLog.ts"
 import type { Answer } from "../Protocol/Answer.ts"
 import { subscriptions as most } from "../Protocol/Limits.ts"
 import type { RequestOf } from "../Protocol/Request.ts"
@@ -12,6 +13,7 @@ interface Shared {
   readonly sessions: Context.Tag.Service<Sessions>
   readonly replays: Replays
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
+  readonly debug: DebugLog | undefined
 }
 
 /** What one client is subscribed to, one feed for each session. */
@@ -50,7 +52,8 @@ export class Subscriptions {
           this.outbox,
           feed => this.shared.replays.add(this.caller.tenant, feed, this.onLost),
           () => this.leave(sessionId),
-          this.onLost
+          this.onLost,
+          this.shared.debug
         )
         this.beginning++
         const subscription = yield* restore(

@@ -2,6 +2,7 @@ import { Effect, Schedule, type Scope } from "effect"
 import { Draining } from "../../Http/Draining.ts"
 import type { Upgrade } from "../../Http/Upgrade.ts"
 import * as Monotonic from "../../Monotonic.ts"
+import * as DebugLog from "../../Observability/DebugLog.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
 import { pauseAfterNothing } from "./Bell.ts"
 import { Handshake, type UpgradeFailed } from "./Handshake.ts"
@@ -48,7 +49,7 @@ export const make = (
     const log = yield* ChangeLog
     const draining = yield* Draining
     const work = Effect.unsafeMakeLatch(false)
-    const watchers = new Watchers(unsentBytes, pages.end, () => work.unsafeOpen())
+    const watchers = new Watchers(unsentBytes, pages.end, () => work.unsafeOpen(), yield* DebugLog.make)
     const handshake = new Handshake()
     let pause = firstPause
     let looking = false

@@ -1,6 +1,7 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
 import { accountOf, Reading } from "../../Http/Unsent.ts"
+import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 import { heartbeatFrame, pageFrame } from "./Frame.ts"
@@ -39,7 +40,8 @@ export class Watchers {
   constructor(
     private readonly unsentBytes: number,
     private readonly endOfLog: () => number,
-    private readonly wake: () => void
+    private readonly wake: () => void,
+    private readonly debug?: DebugLog
   ) {}
 
   /** Where those stand who have all that there is. */
@@ -260,6 +262,11 @@ export class Watchers {
     watcher.cursor = page.lastSeq
     if (!tells) return
     watcher.lastSent = now
+    this.debug?.("Sending a frame to a follower", {
+      changes: page.count,
+      lastSeq: page.lastSeq,
+      tenant: watcher.tenant
+    })
     const frame = pageFrame(page)
     wire.write(frame, watcher.written)
     const unsent = wire.writableLength

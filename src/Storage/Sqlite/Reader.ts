@@ -3,6 +3,7 @@ import { Clock, Effect, Option, type Scope, Stream } from "effect"
 import type { StoredEntry } from "../../Kv/Entry.ts"
 import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Monotonic from "../../Monotonic.ts"
+import type { DebugLog } from "../../Observability/DebugLog.ts"
 import { describe, isUnreadable } from "./DatabaseError.ts"
 import { ReaderConnection } from "./ReaderConnection.ts"
 import { Away, identityOf } from "./StoreFile.ts"
@@ -56,7 +57,9 @@ export class Reader {
   constructor(
     private readonly file: string,
     /** How many whole lists may be read at once, each from a snapshot of its own. */
-    private readonly maxLists: number
+    private readonly maxLists: number,
+    /** Where statements are shown, if they are. */
+    private readonly debug?: DebugLog
   ) {}
 
   /** Opens the file, or finds that the right one is open already. It does not throw: reads will tell. */
@@ -66,7 +69,7 @@ export class Reader {
       return
     }
     try {
-      const connection = new ReaderConnection(this.file, 8192)
+      const connection = new ReaderConnection(this.file, 8192, this.debug)
       connection.touch()
       this.connection = connection
       this.turn = new TurnSnapshot(connection, this.isWriting)
@@ -223,7 +226,7 @@ export class Reader {
         return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
       return this.attempt(() => {
         this.opened()
-        const connection = this.spare.pop() ?? new ReaderConnection(this.file, snapshotCacheKiB)
+        const connection = this.spare.pop() ?? new ReaderConnection(this.file, snapshotCacheKiB, this.debug)
         connection.hold()
         const snapshot: Snapshot = { connection, startedAt: now, readAt: now, cut: undefined }
         this.snapshots.add(snapshot)

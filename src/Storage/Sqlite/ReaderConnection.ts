@@ -1,9 +1,12 @@
+import { basename } from "node:path"
 import Database from "better-sqlite3"
 import { toJson as changeToJson, type StoredChange } from "../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, PrintedPage } from "../../Kv/ChangeLog.ts"
 import { toJson as entryToJson, type StoredEntry } from "../../Kv/Entry.ts"
 import type { JsonText } from "../../Kv/Json.ts"
 import type { Selection } from "../../Kv/Store.ts"
+import type { DebugLog } from "../../Observability/DebugLog.ts"
+import * as CommandLog from "./CommandLog.ts"
 import { isUnreadable } from "./DatabaseError.ts"
 
 /** A page ends after the value with which it comes to this many characters; in bytes where SQLite prints it. */
@@ -66,12 +69,12 @@ export class ReaderConnection {
   private readonly db: Database.Database
   private readonly statements: ReturnType<typeof prepare>
 
-  constructor(file: string, cacheKiB: number) {
+  constructor(file: string, cacheKiB: number, debug?: DebugLog) {
     this.db = new Database(file, { readonly: true, fileMustExist: true, timeout: 100 })
     try {
       this.db.pragma(`cache_size = -${cacheKiB}`)
       this.db.pragma("mmap_size = 0")
-      this.statements = prepare(this.db)
+      this.statements = CommandLog.statements(prepare(this.db), basename(file), debug)
     } catch (error) {
       this.db.close()
       throw error

@@ -2,11 +2,13 @@
  * The histories of sessions in one SQLite database: reads on the main thread, writes of all sessions in groups on a
  * thread of their own, which the first of them starts.
  */
+import { basename } from "node:path"
 import { Worker } from "node:worker_threads"
 import { Clock, type Context, Duration, Effect, Either, ExecutionStrategy, Layer, Option, Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import { type Retention as Bounds, type History, OutOfStep, SessionEvents } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
+import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as GroupCommit from "../GroupCommit.ts"
 import * as Outage from "../Outage.ts"
 import type { Lock } from "./Lock.ts"
@@ -76,6 +78,14 @@ const probe = ({ file, retention }: ThreadData): Effect.Effect<void, StoreRefuse
       : new StoreRefused({ file, reason: `cannot be opened for writing (${reply.reason})` })
   })
 
+/** A request to the writer as debug logs show it: what events say is left out. */
+const describe = (request: EventRequest): Readonly<Record<string, unknown>> => {
+  if (request.kind === "trim") return { limit: request.limit }
+  if (request.kind !== "commit") return {}
+  const events = request.writes.reduce((sum, write) => sum + (write.op === "append" ? write.texts.length : 0), 0)
+  return { writes: request.writes.length, events }
+}
+
 const weigh = (write: EventWrite): GroupCommit.Weight => {
   switch (write.op) {
     case "append":
@@ -109,15 +119,18 @@ export const make = (options: Options): Effect.Effect<Context.Tag.Service<Sessio
     const file = filesIn(options.directory).database
     const data: ThreadData = { file, retention: options.retention ?? Retention.defaults }
     yield* probe(data)
+    const debug = yield* DebugLog.make
     const reader = yield* Effect.acquireRelease(
-      Effect.sync(() => new Reader(file)),
+      Effect.sync(() => new Reader(file, debug)),
       reader => Effect.sync(() => reader.close())
     )
     // A thread takes 10 MiB and 45 ms: a service without sessions never starts it. Whenever it is started, it is of a
     // scope that closes after the committer, which finishes with it what waits.
     const portScope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
     const port = yield* Effect.cached(
-      Effect.uninterruptible(Scope.extend(makePort(options, data, lock, reader), portScope))
+      Effect.map(Effect.uninterruptible(Scope.extend(makePort(options, data, lock, reader), portScope)), port =>
+        WriterPort.logged(port, debug, basename(file), describe)
+      )
     )
     const ask = (request: EventRequest) =>
       Effect.flatMap(port, ({ send }) => send(request)).pipe(

@@ -1,8 +1,10 @@
 import { Worker } from "node:worker_threads"
 import { Deferred, Duration, Effect, Schedule, type Scope } from "effect"
 import * as Monotonic from "../../Monotonic.ts"
+import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as Threads from "../../Runtime/Threads.ts"
 import * as Supervision from "../../Supervision.ts"
+import * as CommandLog from "./CommandLog.ts"
 import type { Away, Close, Reply, Request } from "./Messages.ts"
 import { type PackedReply, packRequest, unpackReply } from "./Packing.ts"
 import { Writer } from "./Writer.ts"
@@ -70,6 +72,23 @@ export const guard = <Req extends Asked, Rep>(
     })
   })
 }
+
+/** A way to a writer that logs what it is given and what came of it; the same one where nothing is logged. */
+export const logged = <Req extends Asked, Rep extends { readonly _tag: string }>(
+  port: WriterPort<Req, Rep>,
+  debug: DebugLog | undefined,
+  database: string,
+  describe: (request: Req) => Readonly<Record<string, unknown>>
+): WriterPort<Req, Rep> =>
+  debug === undefined
+    ? port
+    : withSend((request, respond) => {
+        const ended = CommandLog.command(database, debug, { command: request.kind, ...describe(request) })
+        port.post(request, reply => {
+          ended(reply._tag === "Done" ? "ok" : "failed")
+          respond(reply)
+        })
+      })
 
 /** A way to a writer that says before it is given something to do, and when it has answered everything. */
 export const watch = <Req extends Asked, Rep>(

@@ -1,3 +1,4 @@
+import { basename } from "node:path"
 import Database from "better-sqlite3"
 import { Effect } from "effect"
 import {
@@ -10,6 +11,8 @@ import {
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
+import type { DebugLog } from "../../../Observability/DebugLog.ts"
+import * as CommandLog from "../CommandLog.ts"
 
 interface Row extends History {
   readonly id: number
@@ -24,7 +27,11 @@ interface Opened {
 export class Reader {
   private opened: Opened | undefined
 
-  constructor(private readonly file: string) {}
+  constructor(
+    private readonly file: string,
+    /** Where statements are shown, if they are. */
+    private readonly debug?: DebugLog
+  ) {}
 
   find(session: string): Effect.Effect<History | undefined, StoreUnavailable> {
     return this.read(({ find }) => {
@@ -83,7 +90,7 @@ export class Reader {
   private read<A>(body: (statements: Opened["statements"]) => A): Effect.Effect<A, StoreUnavailable> {
     return Effect.suspend(() => {
       try {
-        this.opened ??= open(this.file)
+        this.opened ??= open(this.file, this.debug)
         const { statements } = this.opened
         statements.begin.run()
         try {
@@ -100,10 +107,10 @@ export class Reader {
   }
 }
 
-const open = (file: string): Opened => {
+const open = (file: string, debug: DebugLog | undefined): Opened => {
   const db = new Database(file, { readonly: true, fileMustExist: true, timeout: 100 })
   try {
-    return { db, statements: prepare(db) }
+    return { db, statements: CommandLog.statements(prepare(db), basename(file), debug) }
   } catch (error) {
     db.close()
     throw error

@@ -1,0 +1,127 @@
+/** What the levels debug and trace add, and that it costs nothing above them. */
+import { mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Context, Effect, Layer, Logger, LogLevel, Option, TestClock } from "effect"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import { JsonText } from "../../src/Kv/Json.ts"
+import { Store } from "../../src/Kv/Store.ts"
+import * as DebugLog from "../../src/Observability/DebugLog.ts"
+import * as Logging from "../../src/Observability/Logging.ts"
+import * as RuntimeTrace from "../../src/Observability/RuntimeTrace.ts"
+import * as CommandLog from "../../src/Storage/Sqlite/CommandLog.ts"
+import * as SessionEventsInSqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
+import * as Sqlite from "../../src/Storage/Sqlite.ts"
+
+interface Line {
+  readonly level: string
+  readonly message: string
+  readonly annotations?: Readonly<Record<string, unknown>>
+}
+
+const collector = (level: LogLevel.LogLevel) => {
+  const texts: Array<string> = []
+  const logger = Logger.make(options => {
+    texts.push(Logging.toLine(options))
+  })
+  return {
+    texts,
+    lines: (): ReadonlyArray<Line> => texts.map(text => JSON.parse(text)),
+    layer: Layer.merge(Layer.fresh(Logger.replace(Logger.defaultLogger, logger)), Logger.minimumLogLevel(level))
+  }
+}
+
+const directory = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(join(tmpdir(), "causeway-"))),
+  path => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
+)
+
+const value = "sesame-in-a-value"
+
+/** Writes and reads in both databases. */
+const use = Effect.gen(function* () {
+  const path = yield* directory
+  const context = yield* Layer.build(
+    Layer.merge(
+      Sqlite.layer({ directory: path, writer: "inline" }),
+      SessionEventsInSqlite.layer({ directory: path, writer: "inline" })
+    )
+  )
+  const store = Context.get(context, Store)
+  const events = Context.get(context, SessionEvents)
+  yield* Effect.gen(function* () {
+    yield* store.commit({
+      actor: "a",
+      operations: [{ op: "set", namespace: "n", key: "k", value: JsonText(JSON.stringify(value)), expiresAt: null }]
+    })
+    assert.isTrue(Option.isSome(yield* store.get("n", "k")))
+  }).pipe(Effect.withSpan("request"))
+  yield* events.open("t/s", "epoch")
+  yield* events.append({
+    session: "t/s",
+    epoch: "epoch",
+    after: 0,
+    timestamp: 1,
+    texts: [JSON.stringify({ type: "text_delta", text: value })],
+    bookmark: null
+  })
+  yield* events.read("t/s", 0, 10)
+})
+
+describe("level debug", () => {
+  it.scopedLive("shows database commands without values, in the span of their request", () =>
+    Effect.gen(function* () {
+      const { layer, lines, texts } = collector(LogLevel.Debug)
+      yield* Effect.provide(use, layer)
+      const commands = lines().filter(({ message }) => message === "Database command")
+      const find = (database: string, pattern: RegExp) =>
+        commands.find(
+          ({ annotations }) => annotations?.database === database && pattern.test(String(annotations.command))
+        )
+      const read = find("kv.db", /^SELECT version, .* FROM entries WHERE namespace = \? AND key = \?/)
+      assert.deepInclude(read?.annotations, { outcome: "ok", span: "request" })
+      assert.isNumber(read?.annotations?.millis)
+      assert.deepInclude(find("kv.db", /^commit$/)?.annotations, { outcome: "ok", writes: 1, operations: 1 })
+      assert.isDefined(find("sessions.db", /^SELECT seq, text FROM events/))
+      assert.isDefined(
+        commands.find(({ annotations }) => annotations?.command === "commit" && annotations.events === 1)
+      )
+      for (const text of texts) {
+        assert.notInclude(text, value)
+        assert.isBelow(text.length, 2048)
+      }
+    })
+  )
+
+  it.scopedLive("is asked for once: above it statements are left as they are, and no line is made", () =>
+    Effect.gen(function* () {
+      const { layer, lines } = collector(LogLevel.Info)
+      yield* Effect.provide(use, layer)
+      assert.notInclude(
+        lines().map(({ message }) => message),
+        "Database command"
+      )
+      assert.isUndefined(yield* Effect.provide(DebugLog.make, layer))
+      const prepared = { get: {} }
+      assert.strictEqual(CommandLog.statements(prepared, "kv.db", undefined), prepared)
+    })
+  )
+})
+
+describe("level trace", () => {
+  it.scoped("shows the inside of the runtime, which no other level does", () =>
+    Effect.gen(function* () {
+      const trace = collector(LogLevel.Trace)
+      const debug = collector(LogLevel.Debug)
+      for (const { layer } of [trace, debug]) yield* Effect.provide(Layer.build(RuntimeTrace.layer), layer)
+      yield* TestClock.adjust("1 second")
+      const inside = () => trace.lines().filter(({ level }) => level === "TRACE")
+      assert.lengthOf(inside(), 1)
+      assert.hasAllKeys(inside()[0]?.annotations, ["eventLoop", "collections", "memory", "resources"])
+      yield* TestClock.adjust("20 seconds")
+      assert.lengthOf(inside(), 3)
+      assert.lengthOf(debug.texts, 0)
+    })
+  )
+})
