@@ -104,6 +104,11 @@ export class FairPool {
     return this.holders.get(holder)?.held ?? 0
   }
 
+  /** Whether a holder may have so much more, provided that there is room. */
+  mayHave(holder: string, size: number): boolean {
+    return this.heldBy(holder) + size <= this.mostOfOne
+  }
+
   /** Those who have something, the largest first. */
   largestFirst(): ReadonlyArray<string> {
     return [...this.holders.values()]
@@ -230,8 +235,8 @@ export class FairPool {
   /** Whether there is room for so much more of a holder's, which is taken from larger ones if need be. */
   private makeRoom(name: string, size: number): boolean {
     const { capacity, takeBack } = this.options
+    if (!this.mayHave(name, size)) return false
     const wanted = this.heldBy(name) + size
-    if (wanted > this.mostOfOne) return false
     const spent = new Set<Holder>()
     while (this.usedSize + size > capacity) {
       const largest = this.largest(holder => !spent.has(holder) && holder.name !== name && holder.held > wanted)

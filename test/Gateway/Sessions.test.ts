@@ -399,7 +399,7 @@ describe("Sessions", () => {
       expect(listed.find(session => session.id === plain)).not.toHaveProperty("missingSecrets")
       const refused = {
         _tag: "SessionConflict",
-        message: expect.stringContaining("restarted: TOKEN, OTHER. Give the session's secrets again")
+        message: expect.stringContaining("TOKEN, OTHER. Give the session's secrets again")
       }
       const listener = yield* listen(second.sessions, id)
       expect(yield* Effect.flip(second.sessions.start(alice, id))).toMatchObject(refused)

@@ -1,6 +1,7 @@
 /** How sessions come into memory. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
+import { FairPool } from "../../src/Gateway/FairPool.ts"
 import * as Memory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import type { Shared } from "../../src/Gateway/Sessions/Entity.ts"
@@ -35,7 +36,8 @@ const make = Effect.gen(function* () {
     settings: { ...defaults, inMemory: 2 },
     events: yield* SessionEvents,
     scope: yield* Effect.scope,
-    aside: yield* Effect.makeSemaphore(1),
+    aside: new FairPool({ name: "turns", capacity: 1 }),
+    activations: new FairPool({ name: "activations", capacity: 1 }),
     traceId: Effect.succeed("0".repeat(32)),
     platform: undefined as never,
     now: () => 0,
@@ -51,7 +53,7 @@ const make = Effect.gen(function* () {
     save: () => {},
     flush: gate.await
   }
-  return { gate, loaded: Loading.make(shared, records, Secrets.make()) }
+  return { gate, loaded: Loading.make(shared, records, Secrets.make(1024), () => Effect.void) }
 })
 
 describe("Sessions in memory", () => {

@@ -1,6 +1,6 @@
 /** Tenants that take all they can get of what everybody shares, with an honest one beside them that is served. */
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Effect, Layer, Option, Redacted } from "effect"
+import { Deferred, Duration, Effect, Layer, Option, Redacted } from "effect"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
@@ -95,6 +95,112 @@ describe("what tenants share", () => {
       yield* until(() => read.length >= 21)
       assert.isAtMost(read.indexOf("acme"), 2)
       assert.strictEqual(read.filter(tenant => tenant === "evil").length, 20)
+    })
+  )
+
+  it.scopedLive("secrets: a tenant that fills their memory loses the oldest of its own to another", () =>
+    Effect.gen(function* () {
+      const { enter, simulator } = yield* start({ settings: { secretBytes: 4000 } })
+      const hostile = yield* enter("evil")
+      const honest = yield* enter("acme")
+      const secrets = { TOKEN: "x".repeat(900) }
+      const made: Array<string> = []
+      for (;;) {
+        const answer = yield* hostile.ask({ type: "create_session", agentType: "echo", secrets })
+        if (answer.type !== "session_created") {
+          assert.strictEqual(codeOf(answer), "rate_limited")
+          break
+        }
+        made.push(answer.session.id)
+      }
+      assert.strictEqual(made.length, 4)
+      const own = yield* createSession(honest, { secrets })
+      yield* honest.get("session", { type: "start_session", sessionId: own })
+      const { instances } = yield* simulator.state
+      assert.deepStrictEqual(
+        instances.map(({ secretNames }) => secretNames),
+        [["TOKEN"]]
+      )
+      const missing = yield* Effect.forEach(made, sessionId =>
+        Effect.map(hostile.get("session", { type: "get_session", sessionId }), ({ session }) => session.missingSecrets)
+      )
+      assert.deepStrictEqual(missing, [["TOKEN"], undefined, undefined, undefined])
+      assert.strictEqual(codeOf(yield* hostile.ask({ type: "start_session", sessionId: made[0]! })), "conflict")
+      assert.strictEqual(
+        codeOf(yield* hostile.ask({ type: "start_session", sessionId: made[0]!, secrets })),
+        "rate_limited"
+      )
+    })
+  )
+
+  it.scopedLive("sessions in memory: those that are only followed, or idle, give way to another tenant's", () =>
+    Effect.gen(function* () {
+      const { enter, simulator } = yield* start({ settings: { inMemory: 4 } })
+      const follower = yield* enter("evil")
+      const hostile = yield* enter("evil")
+      const honest = yield* enter("acme")
+      const followed = yield* Effect.forEach([1, 2], () => createSession(hostile))
+      const idle = yield* Effect.forEach([1, 2], () => createSession(hostile))
+      for (const sessionId of followed) yield* follower.get("subscribed", { type: "subscribe", sessionId })
+      for (const sessionId of idle) yield* hostile.get("session", { type: "start_session", sessionId })
+      const first = yield* createSession(honest)
+      yield* honest.get("session", { type: "start_session", sessionId: first })
+      assert.strictEqual((yield* follower.closed).code, 4008)
+      // Both that were followed are nobody's any more; after them it is the turn of an instance that nobody uses.
+      const second = yield* createSession(honest)
+      yield* honest.get("session", { type: "start_session", sessionId: second })
+      assert.strictEqual((yield* simulator.state).instances.length, 4)
+      // Now each has two, and nobody takes from who has no more.
+      const third = yield* createSession(honest)
+      assert.strictEqual(codeOf(yield* honest.ask({ type: "get_session", sessionId: third })), "rate_limited")
+    })
+  )
+
+  it.scopedLive("sessions in memory: an instance that nobody uses is stopped for another tenant's session", () =>
+    Effect.gen(function* () {
+      const { enter, simulator } = yield* start({ settings: { inMemory: 3 } })
+      const hostile = yield* enter("evil")
+      const honest = yield* enter("acme")
+      const idle = yield* Effect.forEach([1, 2, 3], () => createSession(hostile))
+      for (const sessionId of idle) yield* hostile.get("session", { type: "start_session", sessionId })
+      const own = yield* createSession(honest)
+      yield* honest.get("session", { type: "start_session", sessionId: own })
+      const { requests } = yield* simulator.state
+      assert.deepStrictEqual([requests.create, requests.stop], [4, 1])
+    })
+  )
+
+  it.scopedLive("sessions in memory: a tenant whose sessions all have turns leaves places free for others", () =>
+    Effect.gen(function* () {
+      const { enter } = yield* start({ settings: { inMemory: 8 } })
+      const hostile = yield* enter("evil")
+      const honest = yield* enter("acme")
+      const codes = yield* Effect.forEach(Array.from({ length: 8 }), () =>
+        Effect.gen(function* () {
+          const sessionId = yield* createSession(hostile)
+          return codeOf(yield* hostile.ask({ type: "send_message", sessionId, content: "/hang" }))
+        })
+      )
+      assert.deepStrictEqual(codes, [...Array.from({ length: 7 }, () => "accepted"), "rate_limited"])
+      const own = yield* createSession(honest)
+      assert.strictEqual((yield* honest.ask({ type: "start_session", sessionId: own })).type, "session")
+    })
+  )
+
+  it.scopedLive("activations: a tenant whose instances do not come up leaves some for others", () =>
+    Effect.gen(function* () {
+      const { enter, simulator } = yield* start({ settings: { activations: 4, stopping: Duration.zero } })
+      yield* simulator.inject({ operation: "create", times: 3, fault: { kind: "hang" } })
+      const hostile = yield* enter("evil")
+      const honest = yield* enter("acme")
+      const sessions = yield* Effect.forEach(Array.from({ length: 8 }), () => createSession(hostile))
+      for (const [index, sessionId] of sessions.entries()) {
+        yield* hostile.send(JSON.stringify({ type: "start_session", id: String(index), sessionId }))
+      }
+      yield* simulator.awaitState(({ requests }) => requests.create === 3)
+      const own = yield* createSession(honest)
+      yield* honest.get("session", { type: "start_session", sessionId: own })
+      assert.strictEqual((yield* simulator.state).requests.create, 4)
     })
   )
 })

@@ -46,7 +46,8 @@ export const errorMeanings: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   too_large: { retryable: false, meaning: "Something is over its limit; the message names limit and figure." },
   rate_limited: {
     retryable: true,
-    meaning: "Too many requests at once or in a second, too many subscriptions, or too many turns open."
+    meaning:
+      "Too many requests at once or in a second, too many subscriptions, or too many turns open; or the tenant has its share of what the gateway's tenants share."
   },
   session_not_active: {
     retryable: false,

@@ -1,6 +1,7 @@
 import { type Context, Effect, type Scope } from "effect"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
+import type { FairPool } from "../FairPool.ts"
 import type { EventBody } from "../Protocol/Event.ts"
 import type { LostPart, Session } from "../Protocol/Session.ts"
 import { isRunning, type Request, type Step } from "../Session.ts"
@@ -33,7 +34,9 @@ export interface Shared {
   /** Whether the gateway ends: nothing is brought up any more. */
   readonly isClosing: () => boolean
   /** The turn of what is given back to the platform while nobody waits for it: a few at a time, of all sessions. */
-  readonly aside: Effect.Semaphore
+  readonly aside: FairPool
+  /** The turn of instances that are brought up. */
+  readonly activations: FairPool
   /** The trace to which what happens now belongs. */
   readonly traceId: Effect.Effect<string>
 }
@@ -137,9 +140,13 @@ export class Entity {
 
   /** Whether it could be forgotten without loss. */
   isSpare(): boolean {
+    return this.subscribers.size === 0 && this.isAtRest()
+  }
+
+  /** Whether those who follow it are all that keeps it from being forgotten. */
+  isAtRest(): boolean {
     const { debts, lease, turns } = this.journal.standing()
     return (
-      this.subscribers.size === 0 &&
       this.users === 0 &&
       this.errand === undefined &&
       this.link === undefined &&

@@ -26,7 +26,7 @@ const isRefusal = ({ reason, statusCode = 0 }: AgentPlatformConnectionError): bo
 const instanceOf = (entity: Entity, { key, instanceId }: Session.Debt, isAside: boolean) => {
   if (instanceId !== null) return Effect.succeed(instanceId)
   const ask = Creation.join(entity, key, "return")
-  return isAside && !entity.creations.has(key) ? entity.shared.aside.withPermits(1)(ask) : ask
+  return isAside && !entity.creations.has(key) ? entity.shared.aside.use(entity.record.tenant, 1, () => ask) : ask
 }
 
 /** What becomes of a debt that could not be paid. */
@@ -52,7 +52,7 @@ const pay = (entity: Entity, debt: Session.Debt, isAside: boolean): Effect.Effec
   const isOwed = () => journal.standing().debts.some(({ key }) => key === debt.key)
   const stop = (instanceId: string) => {
     const request = shared.platform.stop(instanceId, { isAside })
-    return isAside ? shared.aside.withPermits(1)(request) : request
+    return isAside ? shared.aside.use(entity.record.tenant, 1, () => request) : request
   }
   return Effect.flatMap(instanceOf(entity, debt, isAside), stop).pipe(
     Effect.zipRight(journal.update(standing => Session.stay(Session.acquit(standing, debt.key)))),

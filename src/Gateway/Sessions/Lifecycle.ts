@@ -138,9 +138,15 @@ const begin = (entity: Entity, kind: Errand.Errand["kind"], work: Effect.Effect<
     )
   )
 
+/** Activates once it is the tenant's turn. */
+const activateInTurn = (entity: Entity): Effect.Effect<void, ActivationError> => {
+  const { activations, settings } = entity.shared
+  return activations.use(entity.record.tenant, 1, () => activate(entity), settings.activationTimeout)
+}
+
 /** Begins an activation; one that fails is tidied up behind, whoever is still there. */
 const beginActivation = (entity: Entity) =>
-  Effect.tap(begin(entity, "activation", activate(entity)), ({ done }) =>
+  Effect.tap(begin(entity, "activation", activateInTurn(entity)), ({ done }) =>
     Effect.forkIn(
       Effect.catchAll(done, error => (error._tag === "SessionNotActive" ? Effect.void : tidy(entity))),
       entity.shared.scope

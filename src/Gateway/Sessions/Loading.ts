@@ -1,9 +1,11 @@
 /**
  * Sessions from the store into memory, once for all who ask at the same time.
  */
-import { Deferred, Effect, Either, FiberId, Option } from "effect"
+import { Deferred, Duration, Effect, Either, FiberId, Option } from "effect"
 import type { ParseError } from "effect/ParseResult"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import * as Supervision from "../../Supervision.ts"
+import { type Claim, FairPool } from "../FairPool.ts"
 import * as Session from "../Session.ts"
 import type { History } from "../SessionEvents.ts"
 import { type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
@@ -28,6 +30,10 @@ export interface Loaded {
   readonly peek: (tenant: string, id: string) => Entity | undefined
   readonly all: () => Iterable<Entity>
   readonly forget: (entity: Entity) => void
+  /** Whether the secrets of a session, by `<tenant>/<id>`, are about to be used. */
+  readonly needsSecrets: (key: string) => boolean
+  /** Has a session, by `<tenant>/<id>`, miss its secrets. */
+  readonly loseSecrets: (key: string) => void
 }
 
 export const keyOf = (tenant: string, id: string): string => `${tenant}/${id}`
@@ -101,48 +107,112 @@ const recordOf = (tenant: string, id: string, epoch: string, agentType: string):
   configured: []
 })
 
-export const make = (shared: Shared, records: Records, secrets: Vault): Loaded => {
+/** How long another session's place is waited for whose instance has to be stopped first. */
+const stopLimit = Duration.seconds(5)
+
+/**
+ * Keeps sessions in memory, within the bound that tenants share.
+ *
+ * @param stop stops a session's instance, to give its place to another tenant's
+ */
+export const make = (
+  shared: Shared,
+  records: Records,
+  secrets: Vault,
+  stop: (entity: Entity) => Effect.Effect<void>
+): Loaded => {
   const entities = new Map<string, Entity>()
   const loading = new Map<string, Deferred.Deferred<Entity, LookupError>>()
 
-  /** Sessions that are on their way into memory. */
-  let coming = 0
+  const { inMemory } = shared.settings
+  const places = new Map<Entity, Claim>()
 
-  /** Whether those in memory and those on their way are more than there may be. */
-  const isFull = (): boolean => entities.size + coming > shared.settings.inMemory
+  const drop = (entity: Entity): void => {
+    if (entities.get(entity.key) === entity) entities.delete(entity.key)
+    places.get(entity)?.release()
+    places.delete(entity)
+  }
 
-  /** Forgets a session that nobody uses, if there is no room for one that is on its way. */
-  const forgetOne = Effect.sync(() => {
-    if (!isFull()) return
-    for (const [key, entity] of entities) {
-      if (!entity.isSpare()) continue
-      entities.delete(key)
-      return
+  /** Those who follow it have to come again, and are told what their tenant is told then. */
+  const sendAway = (entity: Entity): void => {
+    const followers = [...entity.subscribers]
+    entity.subscribers.clear()
+    drop(entity)
+    for (const subscriber of followers) subscriber.onLost()
+  }
+
+  const pool = new FairPool({
+    name: "sessions in memory",
+    capacity: inMemory,
+    // What is in the midst of its work cannot be taken back.
+    mostOfOne: Math.ceil(inMemory * 0.875),
+    takeBack: tenant => {
+      for (const entity of entities.values()) {
+        if (entity.record.tenant !== tenant || !entity.isAtRest()) continue
+        sendAway(entity)
+        return true
+      }
+      return false
     }
   })
 
-  const makeRoom = Effect.gen(function* () {
-    yield* forgetOne
-    if (!isFull()) return
-    // What has only its record still to be written can go once that is done.
-    yield* records.flush
-    yield* forgetOne
-    if (!isFull()) return
-    const { inMemory } = shared.settings
-    return yield* new SessionsBusy({ message: `${entities.size} sessions are in use; the limit is ${inMemory}` })
-  })
+  /** Forgets a session that nobody uses, if one must go; of those of the tenant that has the most. */
+  const forgetSpare = (tenant: string): void => {
+    const isFull = pool.used >= inMemory
+    if (!isFull && pool.mayHave(tenant, 1)) return
+    let spare: Entity | undefined
+    for (const entity of entities.values()) {
+      if (!entity.isSpare() || !(isFull || entity.record.tenant === tenant)) continue
+      if (spare === undefined || pool.heldBy(entity.record.tenant) > pool.heldBy(spare.record.tenant)) spare = entity
+    }
+    if (spare !== undefined) drop(spare)
+  }
+
+  const take = (tenant: string): Claim | undefined => {
+    forgetSpare(tenant)
+    return pool.take(tenant, 1)
+  }
+
+  /** Stops an instance of the largest tenant that nobody has any use of, so that its session can go. */
+  const stopIdle = (tenant: string): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const [largest] = pool.largestFirst()
+      if (largest === undefined || pool.heldBy(largest) <= pool.heldBy(tenant) + 1) return Effect.void
+      for (const entity of entities.values()) {
+        if (entity.record.tenant !== largest || !entity.isIdleSince(Number.POSITIVE_INFINITY)) continue
+        return Effect.asVoid(Supervision.within(stopLimit, stop(entity)))
+      }
+      return Effect.void
+    })
+
+  /** A place for a session of a tenant. */
+  const place = (tenant: string): Effect.Effect<Claim, SessionsBusy> =>
+    Effect.gen(function* () {
+      const atOnce = take(tenant)
+      if (atOnce !== undefined) return atOnce
+      // What has only its record still to be written can go once that is done.
+      yield* records.flush
+      const flushed = take(tenant)
+      if (flushed !== undefined) return flushed
+      yield* stopIdle(tenant)
+      yield* records.flush
+      const stopped = take(tenant)
+      if (stopped !== undefined) return stopped
+      return yield* new SessionsBusy({ message: `${entities.size} sessions are in use; the limit is ${inMemory}` })
+    })
 
   /** Brings a session into memory, where there is room or can be made. */
-  const inItsPlace = <A, E, R>(bring: Effect.Effect<A, E, R>) =>
-    Effect.acquireUseRelease(
-      Effect.sync(() => {
-        coming++
-      }),
-      () => Effect.zipRight(makeRoom, bring),
-      () =>
-        Effect.sync(() => {
-          coming--
-        })
+  const inItsPlace = <E, R>(tenant: string, bring: Effect.Effect<Entity, E, R>) =>
+    Effect.uninterruptibleMask(restore =>
+      Effect.flatMap(place(tenant), claim =>
+        restore(bring).pipe(
+          Effect.tap(entity => {
+            places.set(entity, claim)
+            entities.set(entity.key, entity)
+          }),
+          Effect.onError(() => Effect.sync(() => claim.release()))
+        )
+      )
     )
 
   const load = (key: string, tenant: string, id: string): Effect.Effect<Entity, LookupError> =>
@@ -158,9 +228,8 @@ export const make = (shared: Shared, records: Records, secrets: Vault): Loaded =
       entity.journal = yield* journalOf(entity, history, standing)
       const { events } = yield* entity.journal.update(Session.recover)
       if (events.length > 0 || history.epoch !== record.epoch) shared.save(entity)
-      entities.set(key, entity)
       return entity
-    }).pipe(inItsPlace)
+    }).pipe(bring => inItsPlace(tenant, bring))
 
   /** Begins to load a session; from then on whoever asks for it waits for this load. */
   const beginLoad = (key: string, tenant: string, id: string): Effect.Effect<Deferred.Deferred<Entity, LookupError>> =>
@@ -190,36 +259,48 @@ export const make = (shared: Shared, records: Records, secrets: Vault): Loaded =
           Effect.annotateLogs({ session: key, idempotencyKey })
         )
       }
-      const entity = new Entity(key, recordOf(tenant, id, found.value.epoch, request?.agentType ?? ""), shared)
-      entity.request = request
-      entity.isDeleted = true
-      entity.journal = yield* journalOf(entity, found.value, standing)
-      yield* entity.journal.update(standing => {
-        const { standing: owing } = Session.recover(standing)
-        return Session.stay(lost.reduce((left, { key }) => Session.acquit(left, key), owing))
+      const bring = Effect.gen(function* () {
+        const entity = new Entity(key, recordOf(tenant, id, found.value.epoch, request?.agentType ?? ""), shared)
+        entity.request = request
+        entity.isDeleted = true
+        entity.journal = yield* journalOf(entity, found.value, standing)
+        yield* entity.journal.update(standing => {
+          const { standing: owing } = Session.recover(standing)
+          return Session.stay(lost.reduce((left, { key }) => Session.acquit(left, key), owing))
+        })
+        return entity
       })
-      entities.set(key, entity)
-    }).pipe(inItsPlace)
+      yield* inItsPlace(tenant, bring)
+    })
+
+  const get: Loaded["get"] = (tenant, id) =>
+    Effect.suspend((): Effect.Effect<Entity, LookupError> => {
+      // What is no id of ours is no name in the store either.
+      if (!Ids.isSession(id)) return Effect.fail(new SessionNotFound({ sessionId: id }))
+      const key = keyOf(tenant, id)
+      const known = entities.get(key)
+      if (known !== undefined) {
+        return known.isDeleted ? Effect.fail(new SessionNotFound({ sessionId: id })) : Effect.succeed(known)
+      }
+      const underway = loading.get(key)
+      const loaded =
+        underway === undefined ? Effect.flatMap(beginLoad(key, tenant, id), Deferred.await) : Deferred.await(underway)
+      // Another tenant's may have taken its place before whoever waits for it has had their turn.
+      return Effect.flatMap(loaded, entity => (entities.get(key) === entity ? Effect.succeed(entity) : get(tenant, id)))
+    })
 
   return {
     adopt,
-    get: (tenant, id) =>
-      Effect.suspend((): Effect.Effect<Entity, LookupError> => {
-        // What is no id of ours is no name in the store either.
-        if (!Ids.isSession(id)) return Effect.fail(new SessionNotFound({ sessionId: id }))
-        const key = keyOf(tenant, id)
-        const known = entities.get(key)
-        if (known !== undefined) {
-          return known.isDeleted ? Effect.fail(new SessionNotFound({ sessionId: id })) : Effect.succeed(known)
-        }
-        const underway = loading.get(key)
-        if (underway !== undefined) return Deferred.await(underway)
-        return Effect.flatMap(beginLoad(key, tenant, id), Deferred.await)
-      }),
+    get,
     peek: (tenant, id) => entities.get(keyOf(tenant, id)),
     all: () => entities.values(),
-    forget: entity => {
-      if (entities.get(entity.key) === entity) entities.delete(entity.key)
+    forget: drop,
+    needsSecrets: key => entities.get(key)?.errand?.kind === "activation",
+    loseSecrets: key => {
+      const entity = entities.get(key)
+      if (entity === undefined) return
+      entity.secrets = {}
+      entity.posted = undefined
     }
   }
 }

@@ -11,6 +11,7 @@ import { Tracer } from "../../Observability/Tracer.ts"
 import * as Supervision from "../../Supervision.ts"
 import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
+import { FairPool } from "../FairPool.ts"
 import * as Session from "../Session.ts"
 import { SessionEvents } from "../SessionEvents.ts"
 import {
@@ -34,7 +35,7 @@ import * as Quota from "./Quota.ts"
 import * as Records from "./Records.ts"
 import * as Secrets from "./Secrets.ts"
 import { encodeRecord, type SessionRecord, view } from "./SessionRecord.ts"
-import { aside, type Settings } from "./Settings.ts"
+import { aside, mostOfOne, type Settings, waitingActivations } from "./Settings.ts"
 import * as Talk from "./Talk.ts"
 import * as Titles from "./Titles.ts"
 import * as Watch from "./Watch.ts"
@@ -58,7 +59,10 @@ const make = (settings: Settings) =>
     const records = yield* Records.make(store)
     const quota = Quota.make(store, settings.perTenant, () => Monotonic.unsafeMillis(clock))
     const onFirstTurn = yield* Titles.make(yield* Inference)
-    const secrets = Secrets.make()
+    const secrets = Secrets.make(settings.secretBytes, {
+      needsSecrets: session => loaded.needsSecrets(session),
+      loseSecrets: session => loaded.loseSecrets(session)
+    })
     let isClosing = false
     let subscriptions = 0
 
@@ -73,10 +77,23 @@ const make = (settings: Settings) =>
       save: records.save,
       onFirstTurn,
       isClosing: () => isClosing,
-      aside: yield* Effect.makeSemaphore(aside),
+      aside: new FairPool({
+        name: "turns",
+        capacity: aside,
+        mostOfOne: mostOfOne(aside),
+        mostWaiting: Number.POSITIVE_INFINITY
+      }),
+      activations: new FairPool({
+        name: "activations",
+        capacity: settings.activations,
+        mostOfOne: mostOfOne(settings.activations),
+        mostWaiting: waitingActivations
+      }),
       traceId: tracer.currentTraceId
     }
-    const loaded = Loading.make(shared, records, secrets)
+    const loaded: Loading.Loaded = Loading.make(shared, records, secrets, entity =>
+      Effect.ignore(Lifecycle.stop(entity, "another tenant needs its place"))
+    )
 
     /** Finds a session and holds on to it while something is done with it. */
     const withSession = <A, E, R>(

@@ -77,7 +77,7 @@ export const lossOf = (
     ...(secrets.length === 0
       ? []
       : [
-          `Secrets of the session were lost as the gateway was restarted: ${named(secrets)}. Give the session's secrets again with start_session`
+          `Secrets of the session were lost, as the gateway was restarted or needed the memory: ${named(secrets)}. Give the session's secrets again with start_session`
         ]),
     ...(configuration.length === 0
       ? []

@@ -9,8 +9,15 @@ export interface Settings {
   readonly activationTimeout: Duration.Duration
   /** Sessions of one tenant; one more is refused. */
   readonly perTenant: number
-  /** Sessions in memory, over all tenants: those that are active or looked at. One more is refused for the moment. */
+  /**
+   * Sessions in memory, over all tenants: those that are active or looked at. Where they are full, the tenant that has
+   * the most makes room for another's.
+   */
   readonly inMemory: number
+  /** Bytes of secrets in memory, over all tenants. */
+  readonly secretBytes: number
+  /** Instances that are brought up at a time, over all tenants; more wait. */
+  readonly activations: number
   /** How long all instances together may take to stop when the gateway ends. */
   readonly stopping: Duration.Duration
 }
@@ -20,6 +27,8 @@ export const defaults: Settings = {
   activationTimeout: Duration.minutes(1),
   perTenant: 10_000,
   inMemory: 10_000,
+  secretBytes: 256 * 1024 * 1024,
+  activations: 256,
   stopping: Duration.millis(4500)
 }
 
@@ -52,6 +61,18 @@ export const config: Config.Config<Settings> = Config.all({
     min: 1,
     max: 1_000_000
   }),
+  secretBytes: Setting.integer("LIMIT_SECRET_BYTES", {
+    description: "Bytes of sessions' secrets in memory, over all tenants",
+    default: defaults.secretBytes,
+    min: 1024 * 1024,
+    max: 1024 ** 4
+  }),
+  activations: Setting.integer("LIMIT_ACTIVATIONS", {
+    description: "Most instances that are brought up at a time, over all tenants",
+    default: defaults.activations,
+    min: 1,
+    max: 100_000
+  }),
   stopping: Config.succeed(defaults.stopping)
 })
 
@@ -72,3 +93,9 @@ export const aside = 4
 
 /** How long a session that nobody uses stays in memory. */
 export const rest = Duration.minutes(1)
+
+/** What one tenant may have of so many places that cannot be taken back: others find some of them free. */
+export const mostOfOne = (places: number): number => Math.ceil(0.75 * places)
+
+/** Activations that may wait, over all tenants. */
+export const waitingActivations = 10_000
