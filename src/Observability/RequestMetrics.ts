@@ -2,6 +2,7 @@
  * Counts and times of HTTP requests, by route template: paths never become labels, so that strangers cannot
  * make series.
  */
+import type { ServerResponse } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Metric, MetricBoundaries, MetricLabel } from "effect"
@@ -58,6 +59,13 @@ export const routeLabels = <Id extends string, Groups extends HttpApiGroup.HttpA
   }
 }
 
+/**
+ * Whether anything of an answer was handed to its connection. Its head may be written and wait: `headersSent` says no
+ * more than that there is one.
+ */
+const hasBegun = (response: ServerResponse): boolean =>
+  response.writableEnded || Reflect.get(response, "_headerSent") === true
+
 /** Watches the requests to an api. The status `aborted` is that of a client that left before it got an answer. */
 export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
@@ -75,7 +83,7 @@ export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiG
           methods.has(method) ? method : "other"
         )
         inFlight.unsafeModify(-1, [])
-        series.countOf(response.headersSent ? response.statusCode : "aborted").unsafeUpdate(1, [])
+        series.countOf(hasBegun(response) ? response.statusCode : "aborted").unsafeUpdate(1, [])
         series.time.unsafeUpdate(Number(clock.unsafeCurrentTimeNanos() - start) / 1e6, [])
       }
     }

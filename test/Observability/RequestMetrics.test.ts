@@ -38,6 +38,7 @@ describe("RequestMetrics", () => {
       const put = exchange(observe, "PUT", "/api/v1/kv/n/k")
       yield* TestClock.adjust("7 millis")
       put.response.writeHead(200)
+      put.response.end()
       put.end()
       const found = yield* series
       const labels = { method: "PUT", route: "/api/v1/kv/{namespace}/{key}" }
@@ -46,6 +47,27 @@ describe("RequestMetrics", () => {
       const time = found.find(sample => sample.kind === "histogram")
       assert.deepStrictEqual(time?.labels, labels)
       assert.deepInclude(time?.value, { count: 1, sum: 7 })
+    })
+  )
+
+  it.effect("counts a client as gone that left while its answer waited, and not one that left within it", () =>
+    Effect.gen(function* () {
+      const observe = yield* RequestMetrics.observer(Api)
+      const waiting = exchange(observe, "GET", "/api/v1/ready")
+      waiting.response.writeHead(200)
+      waiting.end()
+      const begun = exchange(observe, "GET", "/api/v1/changes/stream")
+      begun.response.writeHead(200)
+      begun.response.write("data")
+      begun.end()
+      const statuses = (route: string) =>
+        Effect.map(series, found =>
+          found
+            .filter(({ name, labels }) => name === "http_requests_total" && labels.route === route)
+            .map(({ labels, value }) => [labels.status, value])
+        )
+      assert.deepStrictEqual(yield* statuses("/api/v1/ready"), [["aborted", 1]])
+      assert.deepStrictEqual(yield* statuses("/api/v1/changes/stream"), [["200", 1]])
     })
   )
 
