@@ -334,6 +334,41 @@ describe("The handshake", () => {
     })
   )
 
+  it.scopedLive("a target in absolute form is the same place", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { port } = yield* start
+      const statusLine = (target: string, ...fields: ReadonlyArray<string>) =>
+        Effect.async<string>(resume => {
+          const socket = connectRaw(port, "127.0.0.1", () =>
+            socket.write([`GET ${target} HTTP/1.1`, `Host: 127.0.0.1:${port}`, ...fields, "", ""].join("\r\n"))
+          )
+          socket.once("data", data => {
+            socket.destroy()
+            resume(Effect.succeed(data.toString().split("\r\n", 1)[0]!))
+          })
+          socket.once("close", () => resume(Effect.succeed("nothing")))
+        })
+      const handshake = [
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+      ]
+      const origin = `http://127.0.0.1:${port}`
+      for (const target of ["/ws", "/ws?a=/ws", `${origin}/ws`, `${origin}/ws?a=1`, `HTTP://localhost/ws`]) {
+        expect([target, yield* statusLine(target, ...handshake)]).toEqual([target, "HTTP/1.1 101 Switching Protocols"])
+        expect([target, yield* statusLine(target)]).toEqual([target, "HTTP/1.1 500 Internal Server Error"])
+      }
+      for (const target of [`${origin}/wss`, `${origin}/other?/ws`, `${origin}/a/ws`, "/ws/"]) {
+        expect([target, yield* statusLine(target, ...handshake)]).not.toEqual([
+          target,
+          "HTTP/1.1 101 Switching Protocols"
+        ])
+      }
+    })
+  )
+
   it.scopedLive("one connection too many is refused, and one that ends makes room", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ socket: { connections: 2 } })
