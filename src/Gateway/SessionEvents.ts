@@ -76,6 +76,13 @@ export class OutOfStep extends Schema.TaggedError<OutOfStep>()("OutOfStep", {
   headSeq: Schema.NullOr(Schema.Int)
 }) {}
 
+/** What is stored of a session cannot be read, and will not be by itself; other sessions may be well. */
+export class SessionUnreadable extends Schema.TaggedError<SessionUnreadable>()("SessionUnreadable", {
+  session: Schema.String,
+  /** For the log. */
+  reason: Schema.String
+}) {}
+
 /** What bounds the history of one session; the oldest events go first. */
 export interface Retention {
   readonly events: number
@@ -106,7 +113,7 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
       session: string,
       after: number,
       limit: number
-    ) => Effect.Effect<Option.Option<EventPage>, StoreUnavailable>
+    ) => Effect.Effect<Option.Option<EventPage>, SessionUnreadable | StoreUnavailable>
     /** Begins a history with the epoch given, in place of any that is there. */
     readonly restart: (session: string, epoch: string) => Effect.Effect<History, StoreBusy | StoreUnavailable>
     /** Keeps a launch configuration in place of the one that the session had. */
@@ -116,8 +123,10 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
     ) => Effect.Effect<void, StoreBusy | StoreUnavailable>
     /** The launch configuration of a session; both parts are null where nothing is kept. */
     readonly configuration: (session: string) => Effect.Effect<LaunchConfiguration, StoreUnavailable>
-    /** What is known of each session, in the order of the names. */
-    readonly summaries: (sessions: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<Summary>, StoreUnavailable>
+    /** What is known of each session, in the order of the names; null where what is stored of one cannot be read. */
+    readonly summaries: (
+      sessions: ReadonlyArray<string>
+    ) => Effect.Effect<ReadonlyArray<Summary | null>, StoreUnavailable>
     /** Removes a history with its events, and the launch configuration. What is not there is as good as removed. */
     readonly remove: (session: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
     /** Histories that have a bookmark. */

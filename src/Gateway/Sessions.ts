@@ -6,6 +6,7 @@ import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
 import type { FileContent, FileEntry, FileIteration } from "../Upstream/Workspace.ts"
 import type { Session } from "./Protocol/Session.ts"
+import type { SessionUnreadable } from "./SessionEvents.ts"
 
 /** Who asks. A tenant sees its own sessions and no others. */
 export interface Caller {
@@ -122,7 +123,10 @@ export interface Subscription {
   readonly read: (
     after: number,
     limit: number
-  ) => Effect.Effect<{ readonly frames: ReadonlyArray<Frame>; readonly trimmedSeq: number }, StoreUnavailable>
+  ) => Effect.Effect<
+    { readonly frames: ReadonlyArray<Frame>; readonly trimmedSeq: number },
+    SessionUnreadable | StoreUnavailable
+  >
 }
 
 /** A file of a session's workspace. */

@@ -40,6 +40,12 @@ export const dropped = LabelValues.counter("platform_events_dropped_total", {
   most: 50
 })
 
+/** Reads and writes of the session database that found it damaged. */
+export const sessionDatabaseDamage = LabelValues.counter("session_database_damage_total", {
+  label: "operation",
+  description: "Reads and writes of the session database that met a damaged or unreadable page."
+})
+
 /** Turns begun. */
 export const turnsStarted = total("turns_started_total", "Turns initiated.")
 
@@ -55,4 +61,5 @@ export const register = (): void => {
   received.register([...requestTypes, invalid])
   sent.register([...Answer.members.map(({ fields }) => fields.type.literals[0]), ...eventTypes])
   dropped.register()
+  sessionDatabaseDamage.register(["read", "write"])
 }

@@ -3,9 +3,10 @@ import { describe, expect, it } from "@effect/vitest"
 import { Context, Duration, Effect, Fiber, Layer, Option } from "effect"
 import { errorMeanings } from "../../src/Gateway/Protocol/ErrorCode.ts"
 import type { Answer } from "../../src/Gateway/Protocol.ts"
+import { SessionEvents, SessionUnreadable } from "../../src/Gateway/SessionEvents.ts"
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
 import { breathe, inMemory, pass } from "./Fixture.ts"
-import { type Asked, connect, createSession, make } from "./SocketFixture.ts"
+import { type Asked, completeTurn, connect, createSession, make } from "./SocketFixture.ts"
 
 /** What an answer says of a failure; it is retryable as its code is, unless a test says otherwise. */
 const failure = (answer: Answer) =>
@@ -71,6 +72,35 @@ describe("Failures as clients see them", () => {
         code: "timeout",
         isUsual: true
       })
+    })
+  )
+
+  it.scopedLive("a history that cannot be read ends its own subscription with an error, and no other", () =>
+    Effect.gen(function* () {
+      let broken = ""
+      const stored = Layer.map(inMemory, context => {
+        const events = Context.get(context, SessionEvents)
+        const read: typeof events.read = (session, after, limit) =>
+          session.endsWith(`/${broken}`)
+            ? new SessionUnreadable({ session, reason: "SQLITE_CORRUPT: of /data/sessions.db" })
+            : events.read(session, after, limit)
+        return Context.add(context, SessionEvents, { ...events, read })
+      })
+      const { start } = yield* make({ stored })
+      const client = yield* connect((yield* start).url)
+      const ids = yield* Effect.forEach([1, 2], () => createSession(client))
+      broken = ids[0]!
+      for (const sessionId of ids) yield* client.get("subscribed", { type: "subscribe", sessionId })
+      const told = yield* client.until(frame => frame.type === "error" && !("seq" in frame))
+      expect(told).toMatchObject({ sessionId: broken, error: { code: "internal", retryable: true } })
+      expect(told).not.toHaveProperty("id")
+      expect(JSON.stringify(told)).not.toContain("SQLITE")
+      yield* completeTurn(client, ids[1]!, "hello")
+      expect(client.events(broken)).toEqual([])
+      // Whoever comes again finds what can be read by then.
+      broken = ""
+      yield* client.get("subscribed", { type: "subscribe", sessionId: ids[0]! })
+      yield* completeTurn(client, ids[0]!, "hello")
     })
   )
 

@@ -86,6 +86,7 @@ export const Pong = answer("pong", "Answers `ping`.", { timestamp: Timestamp })
 export const ErrorAnswer = Schema.Struct({
   type: Schema.Literal("error"),
   id: optional(described(RequestId, "Absent where the frame's id could not be read.")),
+  sessionId: optional(described(SessionId, "The session whose subscription has ended by this; then there is no `id`.")),
   error: Schema.Struct({
     code: ErrorCode,
     message: Schema.String,
@@ -125,6 +126,8 @@ export type AnswerOf<Type extends Answer["type"]> = Extract<Answer, { readonly t
 /** What an error answer is made from. */
 export interface Failure {
   readonly id: string | undefined
+  /** The session whose subscription has ended by it. */
+  readonly sessionId?: string
   readonly code: ErrorCode
   readonly message: string
   readonly traceId: string
@@ -133,8 +136,9 @@ export interface Failure {
 }
 
 /** The answer to a request that failed. */
-export const errorAnswer = ({ id, code, message, traceId, retryable }: Failure): ErrorAnswer => ({
+export const errorAnswer = ({ id, sessionId, code, message, traceId, retryable }: Failure): ErrorAnswer => ({
   type: "error",
   ...(id === undefined ? {} : { id }),
+  ...(sessionId === undefined ? {} : { sessionId }),
   error: { code, message, retryable: retryable ?? errorMeanings[code].retryable, traceId }
 })

@@ -107,7 +107,12 @@ export const make = (options: Options): Effect.Effect<Journal> =>
         isLost = true
         return new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
       })
-      return Effect.flatMap(events.read(session, headSeq, 1), page => {
+      const next = Effect.catchTag(
+        events.read(session, headSeq, 1),
+        "SessionUnreadable",
+        ({ reason }) => new StoreUnavailable({ reason })
+      )
+      return Effect.flatMap(next, page => {
         if (page._tag === "None" || page.value.history.epoch !== epoch) return lost
         const { events: next, history } = page.value
         const taken = doubtful.find(({ append: { after, bookmark, texts } }) =>

@@ -60,16 +60,16 @@ export const make = ({ events, keyOf, peek, secretsOf, store }: Parts) => {
   const viewsOf = (tenant: string, records: ReadonlyArray<ListedRecord>) =>
     Effect.map(events.summaries(records.map(({ id }) => keyOf(tenant, id))), summaries =>
       records.map((record, index): Session => {
-        const summary = summaries[index]!
+        const summary = summaries[index] ?? undefined
         const known = peek(tenant, record.id)
         if (known !== undefined) return known.view()
         return {
           ...withMissing(
             view(record),
             missingSecrets(record, secretsOf(tenant, record.id)),
-            missingParts(record, keptOf(summary))
+            summary === undefined ? [] : missingParts(record, keptOf(summary))
           ),
-          headSeq: summary.headSeq ?? record.headSeq
+          headSeq: summary?.headSeq ?? record.headSeq
         }
       })
     )

@@ -25,6 +25,7 @@ export class Feed implements Subscriber {
    * @param onBehind called when there is something to read from the store and room for it
    * @param onEnd called when the session was deleted
    * @param onLoss called when its history was lost
+   * @param onFailure called when its history cannot be read
    * @param debug where frames are shown, if they are
    */
   constructor(
@@ -32,6 +33,7 @@ export class Feed implements Subscriber {
     private readonly onBehind: (feed: Feed) => void,
     private readonly onEnd: () => void,
     private readonly onLoss: () => void,
+    private readonly onFailure: () => void,
     private readonly debug?: DebugLog
   ) {}
 
@@ -70,6 +72,13 @@ export class Feed implements Subscriber {
   onLost(): void {
     this.end()
     this.onLoss()
+  }
+
+  /** Ends it, as what it wants cannot be read. */
+  fail(): void {
+    if (this.phase === "over") return
+    this.end()
+    this.onFailure()
   }
 
   /** What to read next. */

@@ -1,6 +1,6 @@
 import { type Context, Effect, Exit, type Fiber, Scope } from "effect"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
-import type { Answer } from "../Protocol/Answer.ts"
+import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
 import { subscriptions as most } from "../Protocol/Limits.ts"
 import type { RequestOf } from "../Protocol/Request.ts"
 import type { Caller, LookupError, Sessions } from "../Sessions.ts"
@@ -14,6 +14,7 @@ interface Shared {
   readonly replays: Replays
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
   readonly debug: DebugLog | undefined
+  readonly traceId: Effect.Effect<string>
 }
 
 /** What one client is subscribed to, one feed for each session. */
@@ -53,6 +54,7 @@ export class Subscriptions {
           feed => this.shared.replays.add(this.caller.tenant, feed, this.onLost),
           () => this.leave(sessionId),
           this.onLost,
+          () => this.abandon(sessionId, feed),
           this.shared.debug
         )
         this.beginning++
@@ -98,6 +100,23 @@ export class Subscriptions {
   endAll(): void {
     this.isOver = true
     for (const sessionId of [...this.feeds.keys()]) this.leave(sessionId)
+  }
+
+  /** Ends a subscription whose events cannot be read, and tells the client; the others go on. */
+  private abandon(sessionId: string, feed: Feed): void {
+    if (this.feeds.get(sessionId)?.feed !== feed) return
+    this.leave(sessionId)
+    const message = "The events of the session cannot be read at present; its subscription has ended"
+    this.shared.run(
+      Effect.flatMap(this.shared.traceId, traceId =>
+        Effect.zipRight(
+          Effect.logWarning("A subscription ended as its events cannot be read").pipe(
+            Effect.annotateLogs({ tenant: this.caller.tenant, sessionId, traceId })
+          ),
+          this.answer(errorAnswer({ id: undefined, sessionId, code: "internal", message, traceId, retryable: true }))
+        )
+      )
+    )
   }
 
   /** Ends a subscription; tells whether there was one. */

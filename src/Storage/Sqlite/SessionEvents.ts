@@ -6,13 +6,20 @@ import { basename } from "node:path"
 import { Worker } from "node:worker_threads"
 import { Clock, type Context, Duration, Effect, Either, ExecutionStrategy, Layer, Option, Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
-import { type Retention as Bounds, type History, OutOfStep, SessionEvents } from "../../Gateway/SessionEvents.ts"
+import {
+  type Retention as Bounds,
+  type History,
+  OutOfStep,
+  SessionEvents,
+  SessionUnreadable
+} from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as GroupCommit from "../GroupCommit.ts"
 import * as Outage from "../Outage.ts"
 import type { Lock } from "./Lock.ts"
 import { open } from "./Opening.ts"
+import * as Damage from "./SessionEvents/Damage.ts"
 import { filesIn, format } from "./SessionEvents/File.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./SessionEvents/Messages.ts"
 import { type PackedReply, packRequest, unpackReply } from "./SessionEvents/Packing.ts"
@@ -132,17 +139,32 @@ export const make = (options: Options): Effect.Effect<Context.Tag.Service<Sessio
         WriterPort.logged(port, debug, basename(file), describe)
       )
     )
+    const tell = Damage.make()
     const ask = (request: EventRequest) =>
       Effect.flatMap(port, ({ send }) => send(request)).pipe(
         Effect.flatMap(reply =>
-          reply._tag === "Done" ? Effect.succeed(reply) : new StoreUnavailable({ reason: reply.reason })
+          reply._tag === "Done"
+            ? Effect.succeed(reply)
+            : Effect.zipRight(tell("write", reply.reason), new StoreUnavailable({ reason: reply.reason }))
         )
       )
+    const tellOutcomes = (writes: ReadonlyArray<EventWrite>, outcomes: ReadonlyArray<EventOutcome>) =>
+      Effect.forEach(
+        outcomes,
+        (outcome, index) =>
+          outcome._tag === "Failed" ? tell("write", outcome.reason, writes[index]?.session) : Effect.void,
+        { discard: true }
+      )
+    const told = <A>(read: Effect.Effect<A, StoreUnavailable>, session?: string) =>
+      Effect.tapError(read, ({ reason }) => tell("read", reason, session))
     const group = yield* GroupCommit.make<EventWrite, History | undefined, OutOfStep | StoreUnavailable>({
       commit: writes =>
-        Effect.map(ask({ kind: "commit", writes }), ({ outcomes }) =>
-          outcomes.map((outcome, index) => outcomeOf(writes[index]!)(outcome))
-        ),
+        Effect.flatMap(ask({ kind: "commit", writes }), ({ outcomes }) => {
+          const results = outcomes.map((outcome, index) => outcomeOf(writes[index]!)(outcome))
+          return outcomes.some(({ _tag }) => _tag === "Failed")
+            ? Effect.as(tellOutcomes(writes, outcomes), results)
+            : Effect.succeed(results)
+        }),
       weigh,
       outage: Outage.make("writing of session histories")
     })
@@ -180,17 +202,27 @@ export const make = (options: Options): Effect.Effect<Context.Tag.Service<Sessio
       open: begin("open"),
       restart: begin("restart"),
       configure: (session, configuration) => Effect.asVoid(submit({ op: "configure", session, configuration })),
-      configuration: session => reader.configuration(session),
-      summaries: sessions => reader.summaries(sessions),
-      find: session => Effect.map(reader.find(session), Option.fromNullable),
+      configuration: session => told(reader.configuration(session), session),
+      summaries: sessions =>
+        Effect.tap(told(reader.summaries(sessions)), summaries =>
+          summaries.includes(null)
+            ? tell("read", "SQLITE_CORRUPT: a row cannot be read", sessions[summaries.indexOf(null)])
+            : Effect.void
+        ),
+      find: session => Effect.map(told(reader.find(session), session), Option.fromNullable),
       append: append => Effect.asVoid(group.submit({ op: "append", ...append })),
-      read: (session, after, limit) => Effect.map(reader.page(session, after, limit), Option.fromNullable),
+      read: (session, after, limit) =>
+        Effect.map(told(reader.page(session, after, limit), session), Option.fromNullable).pipe(
+          Effect.mapError(error =>
+            Damage.isDamage(error.reason) ? new SessionUnreadable({ session, reason: error.reason }) : error
+          )
+        ),
       remove: session => Effect.asVoid(submit({ op: "remove", session })),
-      unfinished: reader.unfinished,
+      unfinished: told(reader.unfinished),
       trim: age =>
         Effect.gen(function* () {
           const before = (yield* Clock.currentTimeMillis) - Duration.toMillis(age)
-          const oldest = yield* reader.oldest
+          const oldest = yield* told(reader.oldest)
           return oldest === undefined || oldest >= before ? 0 : yield* trim(before)
         })
     })

@@ -13,6 +13,7 @@ import {
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { DebugLog } from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "../CommandLog.ts"
+import { isDamage } from "./Damage.ts"
 
 interface Row extends History {
   readonly id: number
@@ -59,17 +60,8 @@ export class Reader {
     return this.read(({ configuration }) => configuration.get(session) ?? { environment: null, deployment: null })
   }
 
-  summaries(sessions: ReadonlyArray<string>): Effect.Effect<ReadonlyArray<Summary>, StoreUnavailable> {
-    return this.read(({ find, parts }) =>
-      sessions.map(session => {
-        const { hasDeployment, hasEnvironment } = parts.get(session) ?? { hasDeployment: 0, hasEnvironment: 0 }
-        return {
-          headSeq: find.get(session)?.headSeq ?? null,
-          hasEnvironment: hasEnvironment === 1,
-          hasDeployment: hasDeployment === 1
-        }
-      })
-    )
+  summaries(sessions: ReadonlyArray<string>): Effect.Effect<ReadonlyArray<Summary | null>, StoreUnavailable> {
+    return this.read(statements => sessions.map(session => summaryOf(statements, session)))
   }
 
   get unfinished(): Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable> {
@@ -113,6 +105,21 @@ const open = (file: string, debug: DebugLog | undefined): Opened => {
     return { db, statements: CommandLog.statements(prepare(db), basename(file), debug) }
   } catch (error) {
     db.close()
+    throw error
+  }
+}
+
+/** One damaged row leaves those of other sessions as they are. */
+const summaryOf = ({ find, parts }: Opened["statements"], session: string): Summary | null => {
+  try {
+    const { hasDeployment, hasEnvironment } = parts.get(session) ?? { hasDeployment: 0, hasEnvironment: 0 }
+    return {
+      headSeq: find.get(session)?.headSeq ?? null,
+      hasEnvironment: hasEnvironment === 1,
+      hasDeployment: hasDeployment === 1
+    }
+  } catch (error) {
+    if (error instanceof Database.SqliteError && isDamage(error.code)) return null
     throw error
   }
 }

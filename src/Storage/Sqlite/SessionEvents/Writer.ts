@@ -2,7 +2,7 @@ import Database from "better-sqlite3"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
 import type { Close } from "../Messages.ts"
 import { Away, checkPlace, identityOf, type Place, placeOf, setAside } from "../StoreFile.ts"
-import { openForWriting } from "./File.ts"
+import { openForWriting, schemaVersion } from "./File.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./Messages.ts"
 
 interface Row {
@@ -23,7 +23,18 @@ interface OldEvent {
 }
 
 /** Errors after which the connection can be used as it is: the transaction is gone, and nothing else. */
-const passing = new Set(["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_NOMEM", "SQLITE_INTERRUPT", "SQLITE_TOOBIG"])
+const passing = /^SQLITE_(FULL|BUSY|NOMEM|INTERRUPT|TOOBIG|CONSTRAINT|CORRUPT|MISMATCH|RANGE|ERROR)/
+
+const isPassing = (error: unknown): boolean => error instanceof Database.SqliteError && passing.test(error.code)
+
+/**
+ * Errors that may lie with one write, or with what is stored of its session, so that others of its group deserve
+ * another attempt. They leave nothing in doubt: the transaction was given up, and no flush has failed.
+ */
+const concernsOneWrite = (error: unknown): boolean =>
+  error instanceof Database.SqliteError
+    ? /^SQLITE_(FULL|TOOBIG|CONSTRAINT|CORRUPT|MISMATCH|RANGE|ERROR)/.test(error.code)
+    : !(error instanceof Away || (error instanceof Error && "syscall" in error))
 
 const historyOf = ({ epoch, headSeq, trimmedSeq, bookmark }: Row): History => ({
   epoch,
@@ -65,6 +76,19 @@ class Connection {
     // A commit into a file that has lost its name in the meantime must not be acknowledged.
     this.checkPlace()
     return result
+  }
+
+  /**
+   * Throws where the file cannot be written: SQLite opens one that is read-only all the same, and lets transactions
+   * begin. Nothing is written, so that a full disk is no obstacle.
+   */
+  tryWriting(): void {
+    this.statements.begin.run()
+    try {
+      this.db.pragma(`user_version = ${schemaVersion}`)
+    } finally {
+      this.statements.rollback.run()
+    }
   }
 
   apply(write: EventWrite): EventOutcome {
@@ -191,23 +215,50 @@ export class Writer {
       }
       const connection = request.kind === "reopen" ? this.reopen() : this.ready()
       switch (request.kind) {
-        case "commit": {
-          const outcomes = connection.transaction(() => request.writes.map(write => connection.apply(write)))
-          return { _tag: "Done", outcomes, count: 0 }
-        }
+        case "commit":
+          return { _tag: "Done", outcomes: this.commit(connection, request.writes), count: 0 }
         case "trim": {
           const count = connection.transaction(() => connection.trim(request.before, request.limit))
           return { _tag: "Done", outcomes: [], count }
         }
         case "probe":
+          connection.tryWriting()
+          return { _tag: "Done", outcomes: [], count: 0 }
         case "reopen":
           return { _tag: "Done", outcomes: [], count: 0 }
       }
     } catch (error) {
       const isAway = error instanceof Away
-      if (!(isAway || (error instanceof Database.SqliteError && passing.has(error.code)))) this.isSuspect = true
+      if (!(isAway || isPassing(error))) this.isSuspect = true
       return { _tag: "Away", obstacle: isAway ? error.obstacle : "failed", reason: describe(error) }
     }
+  }
+
+  private commit(connection: Connection, writes: ReadonlyArray<EventWrite>): ReadonlyArray<EventOutcome> {
+    try {
+      return connection.transaction(() => writes.map(write => connection.apply(write)))
+    } catch (error) {
+      if (!concernsOneWrite(error) || writes.length === 1) throw error
+      return this.commitEach(connection, writes)
+    }
+  }
+
+  /** One transaction a write, after one of them has spoilt that of the group. */
+  private commitEach(connection: Connection, writes: ReadonlyArray<EventWrite>): ReadonlyArray<EventOutcome> {
+    let lost: string | undefined
+    return writes.map((write): EventOutcome => {
+      if (lost !== undefined) return { _tag: "Failed", reason: lost }
+      try {
+        return connection.transaction(() => connection.apply(write))
+      } catch (error) {
+        const reason = describe(error)
+        if (!concernsOneWrite(error)) {
+          lost = reason
+          if (!(error instanceof Away || isPassing(error))) this.isSuspect = true
+        }
+        return { _tag: "Failed", reason }
+      }
+    })
   }
 
   private ready(): Connection {
