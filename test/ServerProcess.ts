@@ -45,6 +45,7 @@ export const launch = (env: Readonly<Record<string, string>>, args: ReadonlyArra
     return {
       directory,
       output,
+      pid: child.pid!,
       ended: Effect.promise(() => ended),
       kill: (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal)),
       /** Stops reading standard output, as a log shipper does that dies. */

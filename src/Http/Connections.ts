@@ -140,6 +140,11 @@ export class Connections {
     this.#idle.remove(removed)
   }
 
+  /** Counts what waits on each connection, whoever wrote it. */
+  settle(): void {
+    for (const { account, socket } of this.#all) if (socket.writableLength > 0) account.settle()
+  }
+
   /** All that there are by now, with the answer that is under way on each. */
   all(): ReadonlyArray<{ readonly socket: Socket; readonly answer: ServerResponse | undefined }> {
     return this.#all.map(({ socket, serving }) => ({ socket, answer: serving?.answer }))

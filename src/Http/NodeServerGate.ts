@@ -171,6 +171,7 @@ export class Gate extends Http.Server {
 
   /** Cuts connections that do not read. To be called about once a second, with monotonic time; returns how many. */
   tick(now: number): number {
+    this.#connections.settle()
     return this.#unsent.tick(now, this.timing.patience)
   }
 

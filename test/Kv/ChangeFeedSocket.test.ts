@@ -242,6 +242,30 @@ describe("ChangeFeed.accept", () => {
     }).pipe(Effect.provide(layer()))
   )
 
+  it.scoped("reads no more than a little at a time of a follower that talks all the time", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      const said = frame(1, Buffer.from("blah"))
+      const flood = Buffer.concat(Array.from({ length: 200_000 }, () => said))
+      const talking = yield* Effect.acquireRelease(
+        Effect.sync(() => connectTcp(served.port, "127.0.0.1")),
+        socket => Effect.sync(() => socket.destroy())
+      )
+      talking.on("error", () => {})
+      talking.write(handshake())
+      talking.write(flood)
+      yield* untilWatchers(1)
+      const socket = served.sockets[0] as unknown as { readonly bytesRead: number; isPaused(): boolean }
+      let turns = 0
+      yield* until(() => socket.isPaused())
+      yield* until(() => ++turns === 100)
+      expect(socket.bytesRead).toBeLessThan(flood.length / 2)
+      const before = socket.bytesRead
+      yield* TestClock.adjust("1 second")
+      yield* until(() => socket.bytesRead > before)
+    }).pipe(Effect.provide(layer()))
+  )
+
   it.scoped("says why it closes where a client breaks the rules of WebSocket", () =>
     Effect.gen(function* () {
       const served = yield* serve

@@ -97,6 +97,8 @@ export class Connection {
   private nextPing: number
   private awaitedSince: number | undefined
   private closingSince: number | undefined
+  /** Messages that came while it closed. */
+  private ignored = 0
   /** It closes because it is slow: it may take its time to read what is on its way, the close frame at the end. */
   private isSlow = false
   private readonly account: Account | undefined
@@ -137,7 +139,10 @@ export class Connection {
       alive()
       this.onMessage(data, isBinary)
     })
-    socket.on("ping", alive)
+    socket.on("ping", () => {
+      alive()
+      this.onPing()
+    })
     socket.on("pong", alive)
     // What went wrong shows in the close code.
     socket.on("error", () => {})
@@ -200,8 +205,20 @@ export class Connection {
     this.inFlight.clear()
   }
 
+  /** A client that is told to go and sends on and on is not read any more. */
+  private ignore(): void {
+    if (++this.ignored > messagesPerSecond) this.socket.pause()
+  }
+
+  /** Pings of the protocol itself are answered by `ws`, and cost as much as small messages. */
+  private onPing(): void {
+    if (this.closingSince !== undefined) return this.ignore()
+    const taken = this.bucket.take(this.shared.monotonic())
+    if (!taken.taken && taken.refusals > warnings) this.close(closeCodes.rateLimited)
+  }
+
   private onMessage(data: RawData, isBinary: boolean): void {
-    if (this.closingSince !== undefined) return
+    if (this.closingSince !== undefined) return this.ignore()
     if (isBinary) return this.close(closeCodes.protocol)
     const taken = this.bucket.take(this.shared.monotonic())
     if (!taken.taken && taken.refusals > warnings) return this.close(closeCodes.rateLimited)

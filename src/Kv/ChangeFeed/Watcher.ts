@@ -53,6 +53,8 @@ export interface Watcher {
   isSlow: boolean
   nextPing: number
   unanswered: number
+  /** Frames that came from it since the last tick. */
+  heard: number
 }
 
 /** Followers that want the same page. */

@@ -16,6 +16,9 @@ const unansweredPings = 2
 /** Bytes of a frame that counts once for all who are sent it; to look after smaller ones would cost more than they do. */
 const sharedFrame = 4096
 
+/** Frames from a follower that are read between two ticks. */
+const mostHeard = 100
+
 const tooSlow = "Too slow; resume after lastSeq"
 
 /**
@@ -87,11 +90,14 @@ export class Watchers {
       reading: new Reading(wire),
       isSlow: false,
       nextPing: now + timing.heartbeat,
-      unanswered: 0
+      unanswered: 0,
+      heard: 0
     }
     if (account !== undefined) account.end = () => this.close(watcher, closeCodes.slow, tooSlow, this.now)
     const alive = () => {
       watcher.unanswered = 0
+      // A follower has nothing to say. One that talks all the time is not read until the next tick.
+      if (++watcher.heard > mostHeard) socket.pause()
     }
     this.all.add(watcher)
     GatewayMetrics.connectionOpened()
@@ -165,6 +171,8 @@ export class Watchers {
     }
     for (const watcher of this.all) {
       const { isSlow, phase, socket, wire } = watcher
+      if (watcher.heard > mostHeard && phase !== "closing") socket.resume()
+      watcher.heard = 0
       if ((phase === "blocked" || isSlow) && watcher.reading.look()) watcher.since = now
       const { since } = watcher
       if (phase === "closing") {
@@ -189,7 +197,9 @@ export class Watchers {
           watcher.nextPing = now + timing.heartbeat
           socket.ping()
         }
-        if (now - watcher.lastSent >= timing.heartbeat) {
+        // Answers to its pings lie there too.
+        if (wire.writableLength > this.unsentBytes) this.block(watcher, now)
+        else if (now - watcher.lastSent >= timing.heartbeat) {
           watcher.lastSent = now
           wire.write(heartbeat(phase === "live" ? this.common : watcher.cursor))
         }

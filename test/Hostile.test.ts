@@ -1,0 +1,74 @@
+/** Hostile clients of each kind beside honest ones: a bound of memory, and an answer to each who is honest. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Exit, Scope } from "effect"
+import { afterAll, beforeAll } from "vitest"
+import { WebSocket } from "ws"
+import { attacks } from "./hostile/Attacks.ts"
+import * as Honest from "./hostile/Honest.ts"
+import { enemy, start, type Target } from "./hostile/Target.ts"
+import { keys } from "./hostile/Wire.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+
+/**
+ * MiB that the process may come to: what it takes by itself under load, its budget of unsent bytes, and room for the
+ * collector. Whole lists leave the most garbage, as each is printed anew for each client. Without the budget, clients
+ * that do not read bring it well beyond that.
+ */
+const boundOf = (attack: string): number => (attack.startsWith("whole lists") ? 1300 : 750)
+
+const clients = 3
+const rounds = 4 * soak
+
+/** The attacks of the soak, where clients that do not read would fill more than the bound without a budget. */
+const strength = soak > 1 ? 4 : 1
+
+const scope = Effect.runSync(Scope.make())
+let target: Target
+let order: Effect.Effect.Success<typeof enemy>
+
+/** Twenty entries of 512 KiB, which no page holds all of, and sessions to be listed. */
+const fill = async ({ port, url }: Target) => {
+  for (let index = 0; index < 20; index++) {
+    const answer = await fetch(`${url}/api/v1/kv/big/k${index}`, {
+      method: "PUT",
+      headers: { authorization: `Bearer ${keys.write}`, "content-type": "application/json" },
+      body: JSON.stringify({ value: "漢".repeat(170_000) })
+    })
+    expect(answer.status).toBe(200)
+  }
+  const socket = new WebSocket(`ws://127.0.0.1:${port}/ws`)
+  await new Promise(resolve => socket.once("open", resolve))
+  for (let index = 0; index < 20; index++) {
+    const answered = new Promise<string>(resolve => socket.once("message", data => resolve(String(data))))
+    socket.send(JSON.stringify({ type: "create_session", id: String(index), agentType: "echo" }))
+    expect(JSON.parse(await answered).type).toBe("session_created")
+  }
+  socket.terminate()
+}
+
+beforeAll(async () => {
+  target = await Effect.runPromise(Scope.extend(start, scope))
+  order = await Effect.runPromise(Scope.extend(enemy, scope))
+  await fill(target)
+})
+
+afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+
+describe.runIf(process.platform === "linux")("honest clients are answered, and memory stays bounded, beside", () => {
+  for (const attack of Object.keys(attacks)) {
+    it(attack, async () => {
+      target.forgetPeak()
+      await order({ attack, port: target.port, strength })
+      const outcome = await Honest.work(target, clients, rounds)
+      const peak = Math.round(target.peak())
+      await order("end")
+      if (soak > 1) {
+        console.log(`${attack}: p99 ${Honest.p99(outcome).toFixed(1)} ms, peak ${peak} MiB`)
+      }
+      expect(outcome.failures).toEqual([])
+      expect(peak).toBeLessThan(boundOf(attack))
+      expect(target.isAlive()).toBe(true)
+    }, 300_000)
+  }
+})
