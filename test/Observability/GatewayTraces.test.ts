@@ -95,7 +95,17 @@ describe("traces of the client's socket", () => {
         const client = yield* SocketFixture.connect(url)
         const sessionId = yield* SocketFixture.createSession(client)
         yield* client.get("subscribed", { type: "subscribe", sessionId })
+        /** A turn whose events come in two parts, with a request of another trace in between. */
+        const asked = Effect.gen(function* () {
+          const { turnId } = yield* client.get("accepted", { type: "send_message", sessionId, content: "/ask why" })
+          const question = yield* client.untilEvent(sessionId, event => event.type === "question_requested")
+          const requestId = question.type === "question_requested" ? question.requestId : ""
+          yield* client.get("accepted", { type: "answer", sessionId, requestId, answer: "because" })
+          yield* client.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
+          return turnId!
+        })
         const turns = [
+          yield* asked,
           yield* SocketFixture.completeTurn(client, sessionId, "one two three"),
           yield* SocketFixture.completeTurn(client, sessionId, "four five six"),
           yield* SocketFixture.completeTurn(client, sessionId, "/fail on purpose").pipe(
