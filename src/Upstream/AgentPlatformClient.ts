@@ -29,6 +29,7 @@ import * as FileLists from "./FileLists.ts"
 import * as FilePath from "./FilePath.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import { identifierChars } from "./Identifier.ts"
+import * as InstanceBreakers from "./InstanceBreakers.ts"
 import * as InstanceConnection from "./InstanceConnection.ts"
 import { PlatformSocket, type SocketRefused } from "./PlatformSocket.ts"
 import * as Resilience from "./Resilience.ts"
@@ -119,13 +120,18 @@ const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.mat
   }
 })
 
-const refusal = ({ statusCode, retryAfter, message }: SocketRefused): Effect.Effect<never, UpstreamFailure> =>
+const refusal = ({
+  statusCode,
+  retryAfter,
+  isUnreached,
+  message
+}: SocketRefused): Effect.Effect<never, UpstreamFailure> =>
   Effect.flatMap(Clock.currentTimeMillis, now => {
     const retryAfterMillis = parseRetryAfter(retryAfter, now)
     return new UpstreamFailure({
       operation: connect.operation,
       message,
-      ...(statusCode === undefined ? { reason: "connection" } : { reason: "status", statusCode }),
+      ...(statusCode === undefined ? { reason: "connection", isUnreached } : { reason: "status", statusCode }),
       ...(retryAfterMillis === undefined ? {} : { retryAfterMillis })
     })
   })
@@ -149,6 +155,7 @@ const make = (
       durations: UpstreamMetrics.agentPlatform,
       operations: [create.operation, stop.operation]
     })
+    const breakers = InstanceBreakers.make()
     const probe = yield* HealthProbe.make(exchange)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
       onNone: () => ({}),
@@ -165,13 +172,16 @@ const make = (
       Effect.flatMap(path, path => {
         const request = HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`)
         const attempt = exchange.jsonBy(operation, request, read, maxBytes)
-        return Effect.mapError(resilience.call(fileCall(operation), attempt), toError)
+        return Effect.mapError(
+          resilience.call({ ...fileCall(operation), part: breakers.of(instanceId) }, attempt),
+          toError
+        )
       })
 
     const dial = (instanceId: string) => (after: string | undefined, again: boolean) =>
       resilience.call(
         // A connection that was lost is waited for by whoever keeps it; the retries here are for the first one.
-        { ...connect, repeatable: !again },
+        { ...connect, repeatable: !again, part: breakers.of(instanceId), isAside: again },
         Effect.flatMap(traceHeaders, trace =>
           Effect.catchAll(
             sockets.open(webSocketUrl(baseUrl, instanceId, after), { ...authorization, ...trace }),

@@ -1,8 +1,9 @@
 /**
  * A circuit breaker at work: the pure transitions of `CircuitBreaker`, on monotonic time, seen in metrics and logs.
  */
-import { Effect, type Exit, Metric, Schema } from "effect"
+import { Effect, type Exit, Metric, Schema, type Scope } from "effect"
 import * as Monotonic from "../Monotonic.ts"
+import * as Supervision from "../Supervision.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 
 /** The breaker is open: the call was rejected at once, and nothing was sent. */
@@ -25,6 +26,8 @@ export interface Breaker {
     call: Effect.Effect<A, E, R>,
     verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreaker.Verdict
   ) => Effect.Effect<A, E | CircuitOpen, R>
+  /** As `protect`, for a call that takes nobody's place as a probe, such as one more try of a lost connection. */
+  readonly protectAside: Breaker["protect"]
   /** As `protect`, and hands the permit on, for a verdict on what follows after the call, as on a stream's rest. */
   readonly protectFirst: <A, E, R>(
     call: Effect.Effect<A, E, R>,
@@ -34,10 +37,7 @@ export interface Breaker {
   readonly settle: (permit: CircuitBreaker.Permit, verdict: CircuitBreaker.Verdict) => Effect.Effect<void>
 }
 
-/**
- * The state of each breaker, by the label `upstream`, as of its last call: a cooldown that passes while nobody calls
- * is noticed by the next call.
- */
+/** The state of each breaker, by the label `upstream`. It changes with the clock, whether anybody calls or not. */
 export const stateGauge = Metric.gauge("circuit_breaker_state", {
   description: "State of the circuit breaker of an upstream: 0 closed, 1 half open, 2 open"
 })
@@ -58,63 +58,53 @@ const possible = [
 
 const figures = { closed: 0, half_open: 1, open: 2 } as const
 
-/** A closed breaker for an upstream, named as in metrics and logs. */
-export const make = (
-  upstream: string,
-  settings: CircuitBreaker.Settings = CircuitBreaker.defaults
-): Effect.Effect<Breaker> =>
-  Effect.gen(function* () {
-    let state: CircuitBreaker.State = CircuitBreaker.initial
-    const gauge = Metric.tagged(stateGauge, "upstream", upstream)
-    const transitions = Metric.tagged(transitionCounter, "upstream", upstream)
-    yield* Metric.set(gauge, figures.closed)
-    for (const [from, to] of possible) Metric.tagged(Metric.tagged(transitions, "from", from), "to", to).register()
+/** Where a breaker keeps its state, and who hears of transitions. */
+export interface Cell {
+  readonly get: () => CircuitBreaker.State
+  readonly set: (state: CircuitBreaker.State) => void
+  readonly report: (from: CircuitBreaker.State, to: CircuitBreaker.State) => Effect.Effect<void>
+}
 
-    const report = (from: CircuitBreaker.State, to: CircuitBreaker.State) =>
-      Effect.zipRight(
-        Effect.logInfo(`Circuit breaker ${from._tag} → ${to._tag}`).pipe(
-          Effect.annotateLogs({
-            upstream,
-            ...(to._tag === "open" ? { cooldownMs: to.cooldownMillis } : {})
-          })
-        ),
-        Effect.zipRight(
-          Metric.set(gauge, figures[to._tag]),
-          Metric.update(Metric.tagged(Metric.tagged(transitions, "from", from._tag), "to", to._tag), 1)
-        )
+/** A breaker over a state that is kept elsewhere. */
+export const over = (upstream: string, settings: CircuitBreaker.Settings, { get, set, report }: Cell): Breaker => {
+  /** One synchronous step, so that simultaneous calls cannot see the same state twice; reported afterwards. */
+  const step = <A>(transition: (state: CircuitBreaker.State, now: number) => readonly [A, CircuitBreaker.State]) =>
+    Effect.flatMap(Monotonic.millis, now => {
+      let state = get()
+      const passed = [state]
+      for (;;) {
+        const next = CircuitBreaker.elapse(state, now, settings)
+        if (next === state) break
+        state = next
+        passed.push(state)
+      }
+      const [result, after] = transition(state, now)
+      set(after)
+      if (after._tag !== passed.at(-1)?._tag) passed.push(after)
+      if (passed.length === 1) return Effect.succeed(result)
+      return Effect.as(
+        Effect.forEach(passed.slice(1), (to, index) => report(passed[index]!, to), { discard: true }),
+        result
       )
+    })
 
-    /** One synchronous step, so that simultaneous calls cannot see the same state twice; reported afterwards. */
-    const step = <A>(transition: (state: CircuitBreaker.State, now: number) => readonly [A, CircuitBreaker.State]) =>
-      Effect.flatMap(Monotonic.millis, now => {
-        const passed = [state]
-        for (;;) {
-          const next = CircuitBreaker.elapse(state, now, settings)
-          if (next === state) break
-          state = next
-          passed.push(state)
-        }
-        const [result, after] = transition(state, now)
-        state = after
-        if (after._tag !== passed.at(-1)?._tag) passed.push(after)
-        return Effect.as(
-          Effect.forEach(passed.slice(1), (to, index) => report(passed[index]!, to), { discard: true }),
-          result
-        )
-      })
-
-    const admit = Effect.flatMap(
-      step((state, now) => CircuitBreaker.admit(state, now, settings)),
+  const admitBy = (admit: typeof CircuitBreaker.admit) =>
+    Effect.flatMap(
+      step((state, now) => admit(state, now, settings)),
       admission =>
         admission._tag === "admitted"
           ? Effect.succeed(admission.permit)
           : new CircuitOpen({ upstream, retryAfterMillis: admission.retryAfterMillis })
     )
 
-    const settle: Breaker["settle"] = (permit, verdict) =>
-      step((state, now) => [undefined, CircuitBreaker.settle(state, permit, verdict, now, settings)])
+  const settleBy =
+    (settle: typeof CircuitBreaker.settle): Breaker["settle"] =>
+    (permit, verdict) =>
+      step((state, now) => [undefined, settle(state, permit, verdict, now, settings)])
 
-    const protectFirst: Breaker["protectFirst"] = (call, verdictOf) =>
+  const protectBy =
+    (admit: ReturnType<typeof admitBy>, settle: Breaker["settle"]): Breaker["protectFirst"] =>
+    (call, verdictOf) =>
       Effect.uninterruptibleMask(restore =>
         Effect.flatMap(admit, permit =>
           restore(call).pipe(
@@ -124,10 +114,64 @@ export const make = (
         )
       )
 
-    return {
-      state: step(state => [state._tag, state]),
-      protect: (call, verdictOf) => Effect.map(protectFirst(call, verdictOf), ([result]) => result),
-      protectFirst,
-      settle
-    }
+  const settle = settleBy(CircuitBreaker.settle)
+  const protectFirst = protectBy(admitBy(CircuitBreaker.admit), settle)
+  const protectAside = protectBy(admitBy(CircuitBreaker.admitAside), settleBy(CircuitBreaker.settleAside))
+
+  return {
+    state: step(state => [state._tag, state]),
+    protect: (call, verdictOf) => Effect.map(protectFirst(call, verdictOf), ([result]) => result),
+    protectAside: (call, verdictOf) => Effect.map(protectAside(call, verdictOf), ([result]) => result),
+    protectFirst,
+    settle
+  }
+}
+
+/** Has the transitions of an upstream's breakers counted from 0 on; gives how to count one. */
+export const countTransitions = (upstream: string) => {
+  const transitions = Metric.tagged(transitionCounter, "upstream", upstream)
+  for (const [from, to] of possible) Metric.tagged(Metric.tagged(transitions, "from", from), "to", to).register()
+  return (from: CircuitBreaker.State, to: CircuitBreaker.State): Effect.Effect<void> =>
+    Metric.update(Metric.tagged(Metric.tagged(transitions, "from", from._tag), "to", to._tag), 1)
+}
+
+/** A closed breaker for an upstream, named as in metrics and logs. Transitions by the clock are seen when they come. */
+export const make = (
+  upstream: string,
+  settings: CircuitBreaker.Settings = CircuitBreaker.defaults
+): Effect.Effect<Breaker, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    let state: CircuitBreaker.State = CircuitBreaker.initial
+    const gauge = Metric.tagged(stateGauge, "upstream", upstream)
+    yield* Metric.set(gauge, figures.closed)
+    const count = countTransitions(upstream)
+    const timed = yield* Effect.makeLatch(false)
+
+    const breaker = over(upstream, settings, {
+      get: () => state,
+      set: next => {
+        const changes = CircuitBreaker.nextChange(next) !== CircuitBreaker.nextChange(state)
+        state = next
+        if (changes) timed.unsafeOpen()
+      },
+      report: (from, to) =>
+        Effect.logInfo(`Circuit breaker ${from._tag} → ${to._tag}`).pipe(
+          Effect.annotateLogs({ upstream, ...(to._tag === "open" ? { cooldownMs: to.cooldownMillis } : {}) }),
+          Effect.zipRight(Metric.set(gauge, figures[to._tag])),
+          Effect.zipRight(count(from, to))
+        )
+    })
+
+    /** Waits until the time of the next transition, or until that time is another one. */
+    const turn = Effect.gen(function* () {
+      timed.unsafeClose()
+      const next = CircuitBreaker.nextChange(state)
+      if (next === undefined) return yield* timed.await
+      const left = next - (yield* Monotonic.millis)
+      if (left > 0) yield* Effect.raceFirst(Effect.sleep(Math.ceil(left)), timed.await)
+      yield* breaker.state
+    })
+    yield* Supervision.forkScoped(`the circuit breaker of ${upstream}`, Effect.forever(turn))
+
+    return breaker
   })

@@ -17,6 +17,8 @@ export interface Settings {
   readonly longestCooldownMillis: number
   /** A probe that has not come back by then has failed; longer than any single try may take, streams excepted. */
   readonly probeMillis: number
+  /** How long others are told to stay away while a probe is under way: most come back soon. */
+  readonly askAgainMillis: number
 }
 
 export const defaults: Settings = {
@@ -26,7 +28,8 @@ export const defaults: Settings = {
   window: { slotMillis: 1000, slots: 30 },
   cooldownMillis: 10_000,
   longestCooldownMillis: 60_000,
-  probeMillis: 30_000
+  probeMillis: 30_000,
+  askAgainMillis: 1000
 }
 
 /**
@@ -124,6 +127,21 @@ const rejected = (until: number, now: number): Admission => ({
   retryAfterMillis: Math.max(0, until - now)
 })
 
+/** When time alone will bring about the next transition; `undefined` where it never does. */
+export const nextChange = (state: State): number | undefined => {
+  if (state._tag === "open") return state.until
+  return state._tag === "half_open" ? state.probeDeadline : undefined
+}
+
+/**
+ * Asks for a call aside: one that is rejected while the breaker is open, and that takes nobody's place as a probe while
+ * it is half open. Its permit is for `settleAside`.
+ */
+export const admitAside = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
+  const state = at(before, now, settings)
+  return [state._tag === "open" ? rejected(state.until, now) : admitted(state), state]
+}
+
 /** Asks for a call. */
 export const admit = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
   const state = at(before, now, settings)
@@ -133,7 +151,9 @@ export const admit = (before: State, now: number, settings: Settings): readonly 
     case "open":
       return [rejected(state.until, now), state]
     case "half_open": {
-      if (state.probeDeadline !== undefined) return [rejected(state.probeDeadline, now), state]
+      if (state.probeDeadline !== undefined) {
+        return [rejected(Math.min(state.probeDeadline, now + settings.askAgainMillis), now), state]
+      }
       const probing = { ...state, epoch: state.epoch + 1, probeDeadline: now + settings.probeMillis }
       return [admitted(probing), probing]
     }
@@ -165,4 +185,22 @@ export const settle = (before: State, permit: Permit, verdict: Verdict, now: num
         ? openLonger(state, now, settings)
         : { ...state, epoch: state.epoch + 1, probeDeadline: undefined }
   }
+}
+
+/**
+ * Gives the permit of a call aside back.
+ *
+ * It counts like any other, but never against a probe that is under way, whose verdict is awaited: then a success alone
+ * counts, whichever call it is of.
+ */
+export const settleAside = (
+  before: State,
+  permit: Permit,
+  verdict: Verdict,
+  now: number,
+  settings: Settings
+): State => {
+  const state = at(before, now, settings)
+  const isHarmless = state._tag !== "half_open" || verdict === "success" || state.probeDeadline === undefined
+  return isHarmless && verdict !== "abandoned" ? settle(state, permit, verdict, now, settings) : state
 }

@@ -31,3 +31,11 @@ export const toldOf = (service: string, reason: string): string => {
   const found = codeIn(reason)
   return `No connection to the ${service}${found === undefined ? "" : ` (${found})`}`
 }
+
+/** Codes of a connection that was not opened: by names, routes, ports and certificates. */
+const unreached =
+  /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EAI_FAIL|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|EADDRNOTAVAIL|EPROTO|UND_ERR_CONNECT_TIMEOUT|ERR_TLS_[A-Z_]+|ERR_SSL_[A-Z_]+|(?:CERT|DEPTH|UNABLE|SELF|HOSTNAME)_[A-Z_]+)$/
+
+/** Whether an error says that no connection was opened; a connection that was lost later is another matter. */
+export const isUnreached = (reason: string): boolean =>
+  unreached.test(codeIn(reason) ?? "") || reason.startsWith("connect ETIMEDOUT")

@@ -9,7 +9,7 @@ import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
 import { Clock, Duration, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
-import { reasonOf, toldOf } from "./ConnectionReason.ts"
+import { isUnreached, reasonOf, toldOf } from "./ConnectionReason.ts"
 import * as PlatformJson from "./PlatformJson.ts"
 import { parseRetryAfter } from "./RetryPolicy.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
@@ -134,7 +134,12 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
     const reason = reasonOf(error)
     return Effect.zipRight(
       Effect.annotateLogs(Effect.logDebug(`No connection to the ${service}`), { operation, reason }),
-      new UpstreamFailure({ operation, reason: "connection", message: toldOf(service, reason) })
+      new UpstreamFailure({
+        operation,
+        reason: "connection",
+        isUnreached: isUnreached(reason),
+        message: toldOf(service, reason)
+      })
     )
   }
 

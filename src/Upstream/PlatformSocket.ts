@@ -6,7 +6,7 @@ import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effe
 import WebSocket from "ws"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import * as FrameSummary from "../Observability/FrameSummary.ts"
-import { codeIn, reasonOf, toldOf } from "./ConnectionReason.ts"
+import { codeIn, isUnreached, reasonOf, toldOf } from "./ConnectionReason.ts"
 import { Handover } from "./Handover.ts"
 
 /** The connection could not be opened. */
@@ -14,6 +14,8 @@ export class SocketRefused extends Schema.TaggedError<SocketRefused>()("SocketRe
   /** The HTTP status, where the handshake was answered. */
   statusCode: Schema.optional(Schema.Int),
   retryAfter: Schema.optional(Schema.String),
+  /** Whether no connection was opened at all. */
+  isUnreached: Schema.optional(Schema.Boolean),
   message: Schema.String
 }) {}
 
@@ -162,7 +164,8 @@ const opened = (socket: WebSocket): Effect.Effect<void, SocketRefused> =>
     }
     const onError = (error: Error): void => {
       leave()
-      resume(new SocketRefused({ message: toldOf("agent platform", reasonOf(error)) }))
+      const reason = reasonOf(error)
+      resume(new SocketRefused({ isUnreached: isUnreached(reason), message: toldOf("agent platform", reason) }))
     }
     const onResponse = (_request: ClientRequest, response: IncomingMessage): void => {
       leave()

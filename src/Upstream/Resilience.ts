@@ -12,7 +12,15 @@ import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as ResilientStream from "./ResilientStream.ts"
 import * as RetryBudget from "./RetryBudget.ts"
 import * as RetryPolicy from "./RetryPolicy.ts"
-import { measuredOutcomes, type Outcome, outcomeOf, UpstreamFailure, verdictOf } from "./UpstreamFailure.ts"
+import {
+  measuredOutcomes,
+  type Outcome,
+  outcomeOf,
+  UpstreamFailure,
+  verdictOf,
+  verdictOnPart,
+  verdictOnWhole
+} from "./UpstreamFailure.ts"
 
 export { durations } from "../Observability/UpstreamMetrics.ts"
 
@@ -26,6 +34,13 @@ export interface Policy {
   readonly tryLimit: Duration.DurationInput
   /** The time that all tries and the waits between them may take together. */
   readonly totalLimit: Duration.DurationInput
+  /**
+   * The breaker of the part of the upstream that the call is for. Then what the part fails at counts there, and against
+   * the upstream only that it cannot be reached at all.
+   */
+  readonly part?: Breaker.Breaker
+  /** Whether the call takes nobody's place while a breaker is half open. */
+  readonly isAside?: boolean
 }
 
 /** A stream's policy: it is never retried, and the limit covers it from the request to its last element. */
@@ -78,7 +93,7 @@ const rejectedCounter = Metric.counter("circuit_breaker_rejected_total", {
 })
 
 /** Wraps the calls to one upstream service. */
-export const make = (options: Options): Effect.Effect<Resilience> =>
+export const make = (options: Options): Effect.Effect<Resilience, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { upstream } = options
     const breaker = yield* Breaker.make(upstream, options.breaker ?? CircuitBreaker.defaults)
@@ -121,12 +136,18 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
           operation,
           reason: "circuit_open",
           retryAfterMillis: error.retryAfterMillis,
-          message: `The circuit breaker of ${upstream} is open; next try in ${Math.ceil(error.retryAfterMillis / 1000)} s`
+          message: `The circuit breaker of ${error.upstream} is open; next try in ${Math.ceil(error.retryAfterMillis / 1000)} s`
         })
       )
 
     const call: Resilience["call"] = (policy, attempt) => {
-      const { operation } = policy
+      const { isAside = false, operation, part } = policy
+      const protectBy = (guard: Breaker.Breaker) => (isAside ? guard.protectAside : guard.protect)
+      /** The part is asked first: what it rejects takes no permit of the upstream. */
+      const guard = <B, R2>(request: Effect.Effect<B, UpstreamFailure, R2>) =>
+        part === undefined
+          ? protectBy(breaker)(request, verdictOf)
+          : protectBy(part)(protectBy(breaker)(request, verdictOnWhole), verdictOnPart)
       const totalMillis = Duration.toMillis(policy.totalLimit)
       const tryMillis = Duration.toMillis(policy.tryLimit)
 
@@ -138,12 +159,13 @@ export const make = (options: Options): Effect.Effect<Resilience> =>
             Effect.timeoutFail({ duration: limit, onTimeout: timeout(operation, limit) }),
             request => measured(operation, request)
           )
-        }).pipe(request => breaker.protect(request, verdictOf), Effect.catchTag("CircuitOpen", onRejected(operation)))
+        }).pipe(guard, Effect.catchTag("CircuitOpen", onRejected(operation)))
 
       const allowed = (deadline: number) => (failure: UpstreamFailure, delay: number) =>
         Effect.gen(function* () {
           if ((yield* Monotonic.millis) + delay >= deadline) return false
           if ((yield* breaker.state) === "open") return false
+          if (part !== undefined && (yield* part.state) === "open") return false
           if (!(yield* budget.withdraw)) return false
           yield* Metric.increment(Metric.tagged(retried, "operation", operation))
           yield* Effect.logDebug("Retrying a call to an upstream").pipe(

@@ -14,6 +14,8 @@ export class UpstreamFailure extends Schema.TaggedError<UpstreamFailure>()("Upst
   reason: Reason,
   /** The HTTP status that the upstream answered with, where it answered. */
   statusCode: Schema.optional(Schema.Int),
+  /** Whether no connection was opened at all: then it is the service that is away, whatever was asked for. */
+  isUnreached: Schema.optional(Schema.Boolean),
   /** How long the upstream asked to be left alone. */
   retryAfterMillis: Schema.optional(Schema.Number),
   message: Schema.String
@@ -50,16 +52,33 @@ const verdictOfFailure = ({ reason, statusCode }: UpstreamFailure): Verdict => {
 /** Whether a failure is the upstream's, and counts for the breaker. */
 export const isFault = (failure: UpstreamFailure): boolean => verdictOfFailure(failure) === "failure"
 
+const verdictBy =
+  (ofFailure: (failure: UpstreamFailure) => Verdict) =>
+  <A, E>(exit: Exit.Exit<A, E>): Verdict =>
+    Exit.match(exit, {
+      onSuccess: () => "success" as const,
+      onFailure: cause => {
+        const failure = Option.getOrUndefined(Cause.failureOption(cause))
+        return failure instanceof UpstreamFailure ? ofFailure(failure) : "abandoned"
+      }
+    })
+
 /** What the end of a try means to the breaker; interruption and defects of ours mean nothing. */
-export const verdictOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): Verdict =>
-  Exit.match(exit, {
-    onSuccess: () => "success" as const,
-    onFailure: cause =>
-      Option.match(Cause.failureOption(cause), {
-        onNone: (): Verdict => "abandoned",
-        onSome: verdictOfFailure
-      })
-  })
+export const verdictOf = verdictBy(verdictOfFailure)
+
+/** The same for one part of a service, as an instance of the platform: that the service is away says nothing of it. */
+export const verdictOnPart = verdictBy(failure =>
+  failure.isUnreached === true ? "abandoned" : verdictOfFailure(failure)
+)
+
+/**
+ * What the end of a call to a part means to the service: only that no connection is opened is the service's own
+ * failure. What comes over one, and what does not, may be the part's doing.
+ */
+export const verdictOnWhole = verdictBy(failure => {
+  if (failure.isUnreached === true) return "failure"
+  return verdictOfFailure(failure) === "failure" ? "abandoned" : verdictOfFailure(failure)
+})
 
 /** How a try ended, as metrics are labelled: a bounded set of words. */
 export type Outcome = "ok" | "client_error" | "server_error" | "interrupted" | "defect" | (typeof Reason)["Type"]

@@ -11,7 +11,7 @@ const open = (breaker: Breaker.Breaker) =>
 const counting = (count: Ref.Ref<number>) => Ref.update(count, n => n + 1)
 
 describe("Breaker", () => {
-  it.effect("rejects at once while open, without making the call", () =>
+  it.scoped("rejects at once while open, without making the call", () =>
     Effect.gen(function* () {
       const breaker = yield* Breaker.make("reject")
       yield* open(breaker)
@@ -29,7 +29,7 @@ describe("Breaker", () => {
     })
   )
 
-  it.effect("simultaneous failures open it once; verdicts that come later change nothing", () =>
+  it.scoped("simultaneous failures open it once; verdicts that come later change nothing", () =>
     Effect.gen(function* () {
       const breaker = yield* Breaker.make("simultaneous")
       const gate = yield* Deferred.make<void>()
@@ -45,7 +45,7 @@ describe("Breaker", () => {
     })
   )
 
-  it.effect("a burst when half open gets one permit", () =>
+  it.scoped("a burst when half open gets one permit", () =>
     Effect.gen(function* () {
       const breaker = yield* Breaker.make("burst")
       yield* open(breaker)
@@ -64,7 +64,7 @@ describe("Breaker", () => {
     })
   )
 
-  it.effect("a probe whose caller leaves gives its permit back", () =>
+  it.scoped("a probe whose caller leaves gives its permit back", () =>
     Effect.gen(function* () {
       const breaker = yield* Breaker.make("leaves")
       yield* open(breaker)
@@ -79,7 +79,7 @@ describe("Breaker", () => {
     })
   )
 
-  it.effect("a probe that hangs counts as failed at its deadline, and its late success for nothing", () =>
+  it.scoped("a probe that hangs counts as failed at its deadline, and its late success for nothing", () =>
     Effect.gen(function* () {
       const breaker = yield* Breaker.make("hangs")
       yield* open(breaker)
@@ -96,7 +96,50 @@ describe("Breaker", () => {
     })
   )
 
-  it.effect("interruption is no failure, however often", () =>
+  it.scoped("is half open by the clock, in state, metric and log, though nobody calls", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("idle")
+      yield* open(breaker)
+      yield* TestClock.adjust("9999 millis")
+      expect(yield* gauge("idle")).toBe(2)
+      yield* TestClock.adjust("1 millis")
+      expect(yield* gauge("idle")).toBe(1)
+      expect(yield* transitions("idle", "open", "half_open")).toBe(1)
+      // A probe that hangs opens it again at its deadline, and that cooldown ends by the clock as well.
+      const probe = yield* Effect.fork(breaker.protect(Effect.never, verdict))
+      yield* TestClock.adjust("30 seconds")
+      expect(yield* gauge("idle")).toBe(2)
+      yield* TestClock.adjust("20 seconds")
+      expect(yield* gauge("idle")).toBe(1)
+      yield* Fiber.interrupt(probe)
+      // A probe that fails early brings the next change forward.
+      yield* Effect.either(breaker.protect(Effect.fail("broken"), verdict))
+      expect(yield* gauge("idle")).toBe(2)
+      yield* TestClock.adjust("40 seconds")
+      expect(yield* gauge("idle")).toBe(1)
+    })
+  )
+
+  it.scoped("tells others to come back in a moment while a probe is under way, and calls aside take no permit", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("moment")
+      yield* open(breaker)
+      yield* TestClock.adjust("10 seconds")
+      const aside = yield* Effect.fork(breaker.protectAside(Effect.never, verdict))
+      yield* Effect.yieldNow()
+      const gate = yield* Deferred.make<void>()
+      const probe = yield* Effect.fork(breaker.protect(Deferred.await(gate), verdict))
+      yield* Effect.yieldNow()
+      expect(yield* Effect.flip(breaker.protect(Effect.void, verdict))).toMatchObject({ retryAfterMillis: 1000 })
+      yield* Fiber.interrupt(aside)
+      expect(yield* breaker.state).toBe("half_open")
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(probe)
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+
+  it.scoped("interruption is no failure, however often", () =>
     Effect.gen(function* () {
       const breaker = yield* Breaker.make("interrupted")
       for (let i = 0; i < 100; i++) {
@@ -108,7 +151,7 @@ describe("Breaker", () => {
     })
   )
 
-  it.effect("shows its state as a gauge, counts transitions and logs them", () =>
+  it.scoped("shows its state as a gauge, counts transitions and logs them", () =>
     Effect.gen(function* () {
       const lines: Array<unknown> = []
       const logger = Logger.make(({ message }) => void lines.push(message))

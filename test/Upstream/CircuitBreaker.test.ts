@@ -34,6 +34,36 @@ describe("CircuitBreaker", () => {
     expect(opened()).toMatchObject({ _tag: "open", until: 10_000, cooldownMillis: 10_000 })
   })
 
+  it("says when time alone changes it", () => {
+    expect(CircuitBreaker.nextChange(CircuitBreaker.initial)).toBeUndefined()
+    expect(CircuitBreaker.nextChange(opened())).toBe(10_000)
+    const idle = CircuitBreaker.at(opened(), 10_000, settings)
+    expect(CircuitBreaker.nextChange(idle)).toBeUndefined()
+    expect(CircuitBreaker.nextChange(CircuitBreaker.admit(idle, 10_000, settings)[1])).toBe(40_000)
+  })
+
+  it("lets calls aside through when half open, which take no permit and disturb no probe", () => {
+    const aside = (state: State, now: number, verdict: CircuitBreaker.Verdict): State => {
+      const [admission, after] = CircuitBreaker.admitAside(state, now, settings)
+      return admission._tag === "admitted"
+        ? CircuitBreaker.settleAside(after, admission.permit, verdict, now, settings)
+        : after
+    }
+    expect(CircuitBreaker.admitAside(opened(), 9000, settings)[0]).toEqual({ _tag: "rejected", retryAfterMillis: 1000 })
+    const idle = CircuitBreaker.at(opened(), 10_000, settings)
+    expect(CircuitBreaker.admitAside(idle, 10_000, settings)[1]).toEqual(idle)
+    expect(aside(idle, 10_000, "success")._tag).toBe("closed")
+    expect(aside(idle, 10_000, "failure")).toMatchObject({ _tag: "open", until: 30_000 })
+    expect(aside(idle, 10_000, "abandoned")).toEqual(idle)
+    const [permit, probing] = permitAt(idle, 10_000)
+    for (const verdict of ["failure", "abandoned"] as const) expect(aside(probing, 10_001, verdict)).toEqual(probing)
+    expect(aside(probing, 10_001, "success")._tag).toBe("closed")
+    // The probe's own verdict still counts.
+    expect(CircuitBreaker.settle(probing, permit, "failure", 10_002, settings)._tag).toBe("open")
+    const failing = Array.from({ length: 5 }).reduce<State>(state => aside(state, 0, "failure"), CircuitBreaker.initial)
+    expect(failing._tag).toBe("open")
+  })
+
   it("opens at half of twenty calls, not at half of nineteen nor at less than half", () => {
     expect(calls(CircuitBreaker.initial, 0, "fsfsfsfsfsfsfsfsfsf")._tag).toBe("closed")
     expect(calls(CircuitBreaker.initial, 0, "fsfsfsfsfsfsfsfsfsfs")._tag).toBe("open")
@@ -66,7 +96,9 @@ describe("CircuitBreaker", () => {
   it("lets one probe through after the cooldown, and closes at its success", () => {
     const [permit, probing] = permitAt(opened(), 10_000)
     expect(probing._tag).toBe("half_open")
-    expect(CircuitBreaker.admit(probing, 10_001, settings)[0]).toEqual({ _tag: "rejected", retryAfterMillis: 29_999 })
+    // Others come back in a moment, and no later than the probe has to be back.
+    expect(CircuitBreaker.admit(probing, 10_001, settings)[0]).toEqual({ _tag: "rejected", retryAfterMillis: 1000 })
+    expect(CircuitBreaker.admit(probing, 39_500, settings)[0]).toEqual({ _tag: "rejected", retryAfterMillis: 500 })
     const closed = CircuitBreaker.settle(probing, permit, "success", 10_002, settings)
     expect(closed).toMatchObject({ _tag: "closed", failuresInRow: 0, calls: [] })
   })

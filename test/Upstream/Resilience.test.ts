@@ -51,7 +51,7 @@ const finish = <A, E>(effect: Effect.Effect<A, E>) =>
   })
 
 describe("retries", () => {
-  it.effect("three tries in all, with the waits of full jitter that the seed decides", () =>
+  it.scoped("three tries in all, with the waits of full jitter that the seed decides", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
       const { attempt, times } = yield* failing(failure({}))
@@ -71,7 +71,7 @@ describe("retries", () => {
     failure({ reason: "timeout" }),
     ...[408, 429, 502, 503, 504].map(code => status(code))
   ]) {
-    it.effect(`after ${error.statusCode ?? error.reason}`, () =>
+    it.scoped(`after ${error.statusCode ?? error.reason}`, () =>
       Effect.gen(function* () {
         const { call } = yield* upstream
         const { attempt, times } = yield* failing(error)
@@ -86,7 +86,7 @@ describe("retries", () => {
     failure({ reason: "too_large" }),
     ...[301, 400, 401, 404, 409, 500, 501].map(code => status(code))
   ]) {
-    it.effect(`none after ${error.statusCode ?? error.reason}`, () =>
+    it.scoped(`none after ${error.statusCode ?? error.reason}`, () =>
       Effect.gen(function* () {
         const { call } = yield* upstream
         const { attempt, times } = yield* failing(error)
@@ -96,7 +96,7 @@ describe("retries", () => {
     )
   }
 
-  it.effect("none of what is not safe to repeat", () =>
+  it.scoped("none of what is not safe to repeat", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
       const { attempt, times } = yield* failing(failure({}))
@@ -105,7 +105,7 @@ describe("retries", () => {
     })
   )
 
-  it.effect("wait as long as the upstream asks, and some more by chance", () =>
+  it.scoped("wait as long as the upstream asks, and some more by chance", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
       const { attempt, times } = yield* failing(status(503, 7000))
@@ -118,7 +118,7 @@ describe("retries", () => {
     })
   )
 
-  it.effect("none where the upstream asks for more than ten seconds", () =>
+  it.scoped("none where the upstream asks for more than ten seconds", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
       for (const [asked, count] of [
@@ -132,7 +132,7 @@ describe("retries", () => {
     })
   )
 
-  it.effect("none that could not begin before the call's time is up", () =>
+  it.scoped("none that could not begin before the call's time is up", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
       const { attempt, times } = yield* failing(status(503, 6000))
@@ -144,7 +144,7 @@ describe("retries", () => {
     })
   )
 
-  it.effect("a later try may succeed", () =>
+  it.scoped("a later try may succeed", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
       const count = yield* Ref.make(0)
@@ -191,7 +191,7 @@ describe("the budget", () => {
       })
     )
 
-  it.effect("a storm of 10,000 failing calls makes at most 1.2 times as many requests and the allowance", () =>
+  it.scoped("a storm of 10,000 failing calls makes at most 1.2 times as many requests and the allowance", () =>
     Effect.gen(function* () {
       const requests = yield* storm(10_000, 500)
       expect(requests).toBeGreaterThan(11_000)
@@ -199,7 +199,7 @@ describe("the budget", () => {
     })
   )
 
-  it.effect("so does one that comes all at once", () =>
+  it.scoped("so does one that comes all at once", () =>
     Effect.gen(function* () {
       const requests = yield* storm(2000, 2000)
       expect(requests).toBeGreaterThan(2200)
@@ -209,7 +209,7 @@ describe("the budget", () => {
 })
 
 describe("the breaker", () => {
-  it.effect("counts each try, and ends the retries where it opens", () =>
+  it.scoped("counts each try, and ends the retries where it opens", () =>
     Effect.gen(function* () {
       const { breaker, call } = yield* upstream
       const { attempt, times } = yield* failing(failure({}))
@@ -222,7 +222,7 @@ describe("the breaker", () => {
     })
   )
 
-  it.effect("rejects without a request, and rejections earn no retries", () =>
+  it.scoped("rejects without a request, and rejections earn no retries", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream
       const { attempt, times } = yield* failing(status(500))
@@ -233,7 +233,7 @@ describe("the breaker", () => {
     })
   )
 
-  it.effect("does not open at 4xx, at answers too large, or at callers who leave", () =>
+  it.scoped("does not open at 4xx, at answers too large, or at callers who leave", () =>
     Effect.gen(function* () {
       const { breaker, call } = yield* upstream
       for (const error of [status(400), status(404), status(408), status(429), failure({ reason: "too_large" })]) {
@@ -250,7 +250,7 @@ describe("the breaker", () => {
   )
 
   for (const error of [status(500), status(503), status(302), failure({ reason: "timeout" })]) {
-    it.effect(`opens at ${error.statusCode ?? error.reason}`, () =>
+    it.scoped(`opens at ${error.statusCode ?? error.reason}`, () =>
       Effect.gen(function* () {
         const { breaker, call } = yield* upstream
         const { attempt } = yield* failing(error)
@@ -260,7 +260,7 @@ describe("the breaker", () => {
     )
   }
 
-  it.effect("takes answers that cannot be understood neither for failures nor for the end of them", () =>
+  it.scoped("takes answers that cannot be understood neither for failures nor for the end of them", () =>
     Effect.gen(function* () {
       const { breaker, call } = yield* upstream
       const malformed = yield* failing(failure({ reason: "malformed" }))
@@ -284,7 +284,7 @@ describe("the breaker", () => {
     })
   )
 
-  it.effect("a defect of ours is not held against the upstream", () =>
+  it.scoped("a defect of ours is not held against the upstream", () =>
     Effect.gen(function* () {
       const { breaker, call } = yield* upstream
       for (let i = 0; i < 10; i++) {
@@ -296,7 +296,7 @@ describe("the breaker", () => {
 })
 
 describe("time limits", () => {
-  it.effect("of a try, after which there is another, and of all tries together", () =>
+  it.scoped("of a try, after which there is another, and of all tries together", () =>
     Effect.gen(function* () {
       const { breaker, call } = yield* upstream
       const tried = yield* Ref.make(0)
@@ -319,7 +319,7 @@ describe("time limits", () => {
 })
 
 describe("metrics", () => {
-  it.effect("durations of single tries by operation and outcome, and retries", () =>
+  it.scoped("durations of single tries by operation and outcome, and retries", () =>
     Effect.gen(function* () {
       const { call } = yield* Resilience.make({ upstream: "measured", durations })
       const operation = "measured"

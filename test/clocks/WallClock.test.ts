@@ -105,7 +105,7 @@ for (const direction of directions) {
       )
     )
 
-    it.effect("leaves a breaker its cooldown", () =>
+    it.scoped("leaves a breaker its cooldown", () =>
       withWallClock(set =>
         Effect.gen(function* () {
           const breaker = yield* Breaker.make("wall_clock")
@@ -179,7 +179,7 @@ for (const direction of directions) {
       )
     )
 
-    it.effect("leaves a call its time limit over all tries", () =>
+    it.scoped("leaves a call its time limit over all tries", () =>
       withWallClock(set =>
         Effect.gen(function* () {
           const { call } = yield* Resilience.make({ upstream: "wall_clock", durations })
@@ -206,7 +206,7 @@ for (const direction of directions) {
       )
     )
 
-    it.effect("leaves a stream its time limit", () =>
+    it.scoped("leaves a stream its time limit", () =>
       withWallClock(set =>
         Effect.gen(function* () {
           const { stream } = yield* Resilience.make({ upstream: "wall_clock", durations })
@@ -231,7 +231,7 @@ for (const direction of directions) {
       )
     )
 
-    it.effect("leaves the window of retries and of calls as it is", () =>
+    it.scoped("leaves the window of retries and of calls as it is", () =>
       withWallClock(set =>
         Effect.gen(function* () {
           const { call } = yield* Resilience.make({

@@ -1,0 +1,138 @@
+/** Instances that fail shut nobody else out. */
+import { describe, expect, it } from "@effect/vitest"
+import { Array as Arr, Effect, Either, Fiber, Layer, TestClock } from "effect"
+import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
+import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
+import * as InstanceBreakers from "../../src/Upstream/InstanceBreakers.ts"
+import { PlatformSocket, SocketRefused } from "../../src/Upstream/PlatformSocket.ts"
+import { content, instance, settings } from "./Platform.ts"
+import * as Stub from "./Stub.ts"
+
+type Answer = ReturnType<typeof Stub.status>
+
+/** Instances of a tenant that does no good. */
+const bad = Arr.makeBy(12, index => `bad-${index}`)
+
+/** A platform whose bad instances answer and connect as they like; all others are well. */
+const withInstances = <A, E>(
+  answer: Answer,
+  refused: SocketRefused,
+  use: (platform: typeof AgentPlatform.Service) => Effect.Effect<A, E>,
+  elsewhere: Answer = request =>
+    Stub.status(200, request.url.endsWith("/instances") ? { instanceId: "i" } : content)(request)
+) => {
+  const stub = Stub.make([request => (request.url.includes("/bad-") ? answer : elsewhere)(request)])
+  const sockets = Layer.succeed(PlatformSocket, { open: () => refused })
+  return Effect.flatMap(AgentPlatform, use).pipe(
+    Effect.provide(AgentPlatformClient.layer(settings)),
+    Effect.provide(Layer.merge(stub.layer, sockets))
+  )
+}
+
+const together = { concurrency: "unbounded" } as const
+
+const connect = (platform: typeof AgentPlatform.Service, id: string) =>
+  Effect.either(Effect.scoped(platform.connect(id)))
+
+/** Runs what ends within a time of the test's clock. */
+const within = <A, E>(time: "2 seconds" | "15 seconds", effect: Effect.Effect<A, E>) =>
+  Effect.gen(function* () {
+    const fiber = yield* Effect.fork(effect)
+    yield* TestClock.adjust(time)
+    return yield* Fiber.join(fiber)
+  })
+
+const refused = (statusCode: number) => new SocketRefused({ statusCode, message: "no" })
+
+describe("instances that fail", () => {
+  const reset = new SocketRefused({ message: "No connection to the agent platform (ECONNRESET)" })
+  const answers = [
+    ["refuse with 503", Stub.status(503), refused(503), "2 seconds"],
+    ["answer 500", Stub.status(500), refused(500), "2 seconds"],
+    ["hang", Stub.hanging, reset, "15 seconds"]
+  ] as const
+  for (const [what, answer, refusal, limit] of answers) {
+    it.effect(`keep nobody from others when they ${what}`, () =>
+      withInstances(answer, refusal, platform =>
+        Effect.gen(function* () {
+          yield* within(
+            "2 seconds",
+            Effect.forEach(bad, id => connect(platform, id), together)
+          )
+          const reads = bad.flatMap(id => Arr.makeBy(5, () => Effect.either(platform.readFile(id, "a"))))
+          yield* within(limit, Effect.all(reads, together))
+          // Their own breakers are open, and those of nobody else.
+          const files = bad.map(id => platform.readFile(id, "a"))
+          const outcomes = yield* Effect.forEach(files, call => Effect.either(call))
+          expect(
+            outcomes.filter(outcome => Either.isLeft(outcome) && outcome.left.message.includes("agent_instance"))
+          ).toHaveLength(12)
+          for (let call = 0; call < 40; call++) expect(yield* platform.readFile("well", "a")).toEqual(content)
+          expect(yield* platform.create(instance)).toBe("i")
+        })
+      )
+    )
+  }
+
+  it.effect("are tried again after a cooldown", () => {
+    let isWell = false
+    const answer: Answer = request => (isWell ? Stub.status(200, content) : Stub.status(500))(request)
+    return withInstances(answer, refused(503), platform =>
+      Effect.gen(function* () {
+        const read = platform.readFile("bad-1", "a")
+        yield* Effect.replicateEffect(Effect.either(read), 5)
+        expect(yield* Effect.flip(read)).toMatchObject({
+          reason: "circuit_open",
+          message: "The circuit breaker of agent_instance is open; next try in 10 s"
+        })
+        isWell = true
+        yield* TestClock.adjust("10 seconds")
+        expect(yield* read).toEqual(content)
+        isWell = false
+        // It begins anew at none.
+        const again = yield* Effect.replicateEffect(Effect.either(read), 4)
+        expect(again.every(Either.isLeft)).toBe(true)
+        isWell = true
+        expect(yield* read).toEqual(content)
+      })
+    )
+  })
+
+  it.effect("are told from a platform that is away, which shuts all calls out", () =>
+    withInstances(
+      Stub.unreachable,
+      new SocketRefused({ isUnreached: true, message: "No connection to the agent platform (ECONNREFUSED)" }),
+      platform =>
+        Effect.gen(function* () {
+          yield* within(
+            "2 seconds",
+            Effect.forEach(bad.slice(0, 3), id => connect(platform, id), together)
+          )
+          expect(yield* Effect.flip(platform.readFile("well", "a"))).toMatchObject({
+            reason: "circuit_open",
+            message: expect.stringContaining("agent_platform")
+          })
+        }),
+      Stub.unreachable
+    )
+  )
+})
+
+describe("breakers of instances", () => {
+  const fail = (breakers: InstanceBreakers.InstanceBreakers, id: string) =>
+    Effect.either(breakers.of(id).protect(Effect.fail("broken"), () => "failure"))
+
+  it.effect("are remembered for instances that fail alone, and no more than so many", () =>
+    Effect.gen(function* () {
+      const breakers = InstanceBreakers.make(3)
+      for (const id of ["a", "b", "c", "d", "e"]) yield* Effect.replicateEffect(fail(breakers, id), 5)
+      expect(breakers.size()).toBe(3)
+      expect(yield* breakers.of("a").state).toBe("closed")
+      expect(yield* breakers.of("e").state).toBe("open")
+      yield* TestClock.adjust("10 seconds")
+      yield* breakers.of("e").protect(Effect.void, () => "success")
+      yield* breakers.of("f").protect(Effect.void, () => "success")
+      expect(breakers.size()).toBe(2)
+    })
+  )
+})
