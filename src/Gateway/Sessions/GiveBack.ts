@@ -96,6 +96,12 @@ export const payNow = (entity: Entity, limit: Duration.DurationInput): Effect.Ef
       : Effect.asVoid(Effect.timeoutOption(attempt(entity, false), limit))
   )
 
+/** Puts the next attempt off, as after one that has failed: the platform is known to be away. */
+export const postponePayment = (entity: Entity): void => {
+  entity.debtTries++
+  entity.debtsAt = entity.shared.monotonic() + pause(entity.debtTries)
+}
+
 /** Begins to give back what a session owes, once the time for it has come: aside, and in turn with other sessions. */
 export const payInTime = (entity: Entity): Effect.Effect<void> =>
   Effect.suspend(() => {

@@ -2,11 +2,11 @@
  * What happens to sessions without anybody asking: those of an earlier run are recovered, idle ones stopped, and all of
  * them when the gateway ends.
  */
-import { Duration, Effect, Schedule, type Scope } from "effect"
+import { Duration, Effect, Option, Schedule, type Scope } from "effect"
 import * as Supervision from "../../Supervision.ts"
 import type { Unfinished } from "../SessionEvents.ts"
 import type { Entity, Shared } from "./Entity.ts"
-import { pause, payNow } from "./GiveBack.ts"
+import { pause, payNow, postponePayment } from "./GiveBack.ts"
 import * as Lifecycle from "./Lifecycle.ts"
 import type { Loaded } from "./Loading.ts"
 import type { Records } from "./Records.ts"
@@ -61,8 +61,17 @@ export const start = (
       )
     })
 
+    /**
+     * Whether the agent platform cannot be reached. An instance never survives its gateway, so nothing of it is waited
+     * for; but it can be given back only to a platform that is there.
+     */
+    const isPlatformAway = Effect.map(
+      shared.platform.probe,
+      Option.exists(({ status }) => status === "unhealthy")
+    )
+
     /** Takes a session of the last run into care, or answers it where that must be tried again. */
-    const recoverOne = (unfinished: Unfinished): Effect.Effect<ReadonlyArray<Unfinished>> => {
+    const recoverOne = (unfinished: Unfinished, isAway: boolean): Effect.Effect<ReadonlyArray<Unfinished>> => {
       const { bookmark, session } = unfinished
       const slash = session.indexOf("/")
       const [tenant, id] = [session.slice(0, slash), session.slice(slash + 1)]
@@ -70,7 +79,13 @@ export const start = (
       if (loaded.peek(tenant, id) !== undefined) return Effect.succeed([])
       return loaded.get(tenant, id).pipe(
         Effect.catchTag("SessionNotFound", () => loaded.adopt(tenant, id, bookmark)),
-        Effect.zipRight(Effect.suspend(() => tidied(loaded.peek(tenant, id)))),
+        Effect.zipRight(
+          Effect.suspend(() => {
+            const entity = loaded.peek(tenant, id)
+            if (isAway && entity !== undefined) postponePayment(entity)
+            return tidied(entity)
+          })
+        ),
         Effect.as([]),
         Effect.catchAll(error =>
           Effect.logWarning("A session of the gateway's last run could not be recovered yet").pipe(
@@ -88,7 +103,11 @@ export const start = (
         Effect.annotateLogs({ sessions: left.length })
       )
       for (let tries = 1; ; tries++) {
-        left = (yield* Effect.forEach(left, recoverOne, { concurrency: recoveries })).flat()
+        const isAway = yield* isPlatformAway
+        if (isAway)
+          yield* Effect.logWarning("The agent platform is away; instances of the last run are given back later")
+        const round = Effect.forEach(left, session => recoverOne(session, isAway), { concurrency: recoveries })
+        left = (yield* round).flat()
         if (left.length === 0) return
         yield* Effect.sleep(pause(tries))
       }

@@ -1,0 +1,71 @@
+/** Sessions of an earlier run, and a platform that may be away when the gateway comes back. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Layer, Option } from "effect"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
+import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
+import * as Settings from "../../src/Gateway/Sessions/Settings.ts"
+import { Sessions } from "../../src/Gateway/Sessions.ts"
+import { Store } from "../../src/Kv/Store.ts"
+import * as Tracer from "../../src/Observability/Tracer.ts"
+import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
+import { Inference } from "../../src/Upstream/Inference.ts"
+import { until } from "../Kv/ChangeFeedHarness.ts"
+import { alice, make, pass, upstreams } from "./Fixture.ts"
+
+/** A gateway that was killed with an active session, and another one on what it has stored. */
+const restarted = (isAway: boolean) =>
+  Effect.gen(function* () {
+    const gateways = yield* make()
+    const first = yield* gateways.start
+    const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+    const { instanceId } = yield* first.sessions.start(alice, id)
+    yield* first.kill
+    const seen = { probes: 0, stopped: [] as string[] }
+    const clients = yield* Layer.build(upstreams(gateways.simulator))
+    const platform: typeof AgentPlatform.Service = {
+      ...Context.get(clients, AgentPlatform),
+      stop: stopped => Effect.sync(() => void seen.stopped.push(stopped)),
+      probe: Effect.sync(() => {
+        seen.probes++
+        return Option.some({ status: isAway ? "unhealthy" : "degraded", latencyMs: 0 })
+      })
+    }
+    const context = yield* Layer.build(
+      Registry.layer(Settings.defaults).pipe(
+        Layer.provide(
+          Layer.mergeAll(
+            Layer.succeed(AgentPlatform, platform),
+            Layer.succeed(Inference, Context.get(clients, Inference)),
+            Layer.succeed(Store, Context.get(gateways.stored, Store)),
+            Layer.succeed(SessionEvents, Context.get(gateways.stored, SessionEvents))
+          )
+        ),
+        Layer.provide(Tracer.layer)
+      )
+    )
+    return { id, instanceId, seen, sessions: Context.get(context, Sessions) }
+  })
+
+describe("recovery of sessions", () => {
+  it.scoped("gives instances back at once to a platform that answers its probe", () =>
+    Effect.gen(function* () {
+      const { id, instanceId, seen, sessions } = yield* restarted(false)
+      yield* until(() => seen.stopped.length > 0)
+      expect(seen).toEqual({ probes: 1, stopped: [instanceId] })
+      expect((yield* sessions.get(alice, id)).state).toBe("inactive")
+    })
+  )
+
+  it.scoped("does not ask a platform that is away, and asks it later", () =>
+    Effect.gen(function* () {
+      const { id, instanceId, seen, sessions } = yield* restarted(true)
+      yield* until(() => seen.probes === 1)
+      // It waits for nothing itself.
+      yield* pass("4 seconds", "1 second")
+      expect((yield* sessions.get(alice, id)).state).toBe("inactive")
+      expect(seen).toEqual({ probes: 1, stopped: [] })
+      yield* pass("10 seconds", "1 second")
+      expect(seen.stopped).toEqual([instanceId])
+    })
+  )
+})
