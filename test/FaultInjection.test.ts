@@ -1,0 +1,262 @@
+/**
+ * System calls on the data directory fail, one fault at a time, while the service starts and at each moment of a fixed
+ * script. Whatever fails: the process lives (or refuses to start by a sentence), nothing that was acknowledged is
+ * lost, and the service comes back by itself once the disk is sound.
+ *
+ * `npm test` draws a sample by a seed (FAULT_SEED). The soak lets each call of the script fail in turn, in a way that
+ * the seed chooses; from SOAK=100 on in every way. FAULT_CASES has some alone, separated by commas, in the form in
+ * which a failure names them.
+ */
+import { realpathSync } from "node:fs"
+import { assert, layer } from "@effect/vitest"
+import { Array as Arr, Effect, Option, Random } from "effect"
+import * as Simulator from "../src/Simulator/Simulator.ts"
+import * as Disk from "./faults/Disk.ts"
+import { connect, type Moment, moments, Notes } from "./faults/Script.ts"
+import * as SystemCalls from "./faults/SystemCalls.ts"
+import { secret, token } from "./Gateway/survival/Token.ts"
+import * as Environment from "./process/Environment.ts"
+import * as Service from "./process/Service.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+const seed = process.env.FAULT_SEED ?? "faults"
+const only = process.env.FAULT_CASES
+
+/** A fault and when it begins. */
+interface Case {
+  readonly moment: Moment | "start"
+  readonly fault: SystemCalls.Fault
+}
+
+/** `moment|kind|skip|count|outcome`: so many calls of the kind fail, after so many that succeed. */
+const shown = ({ fault, moment }: Case): string =>
+  [moment, fault.kind, fault.skip, fault.count, fault.outcome].join("|")
+
+/** How long clients wait for answers while the disk fails; no fault excuses waiting for ever, save a hang. */
+const patience = "4 seconds"
+
+/** How long a disk that is sound again may need: a guard against hanging, no measurement. */
+const guard = "30 seconds"
+
+/** All that the cases share: one simulator, one directory, and what clients were told. */
+const setup = Effect.gen(function* () {
+  const directory = realpathSync(yield* Environment.temporaryDirectory)
+  const simulator = yield* Simulator.make({ seed, pace: "1 millis", limits: { instances: 1000, history: 100_000 } })
+  const disk = yield* SystemCalls.make(directory)
+  const bearer = yield* token("acme")
+  const notes = new Notes()
+  const options: Service.Options = {
+    directory,
+    env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret, LOG_LEVEL: "info", ...disk.env }
+  }
+
+  /** Waits until the service has looked after its files by itself: its lock is checked each second. */
+  const watched = Effect.gen(function* () {
+    const before = yield* disk.counts
+    yield* Effect.repeat(
+      Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 50))),
+      { until: () => Effect.map(disk.counts, ({ stat }) => stat > before.stat) }
+    )
+  })
+
+  const use = <A, E, R>(
+    service: Service.Running,
+    of: string,
+    body: (clients: Effect.Effect.Success<ReturnType<typeof connect>>) => Effect.Effect<A, E, R>
+  ) =>
+    Effect.gen(function* () {
+      const clients = yield* connect(service, bearer, notes, watched)
+      return yield* Effect.raceFirst(
+        body(clients),
+        Effect.flatMap(service.ended, ended => Effect.dieMessage(`The service ended ${of}: ${JSON.stringify(ended)}`))
+      )
+    }).pipe(Effect.scoped)
+
+  const within = <A, E, R>(what: string, effect: Effect.Effect<A, E, R>) =>
+    Effect.timeoutFail(effect, { duration: guard, onTimeout: () => new Error(`Not within ${guard}: ${what}`) })
+
+  /** The script on a sound disk, so that what its moments read is there. */
+  const whole = (service: Service.Running) =>
+    use(service, "on a sound disk", clients => Effect.forEach(moments, clients.perform, { discard: true }))
+
+  /** One fault at one moment of a running service. */
+  const strike = (service: Service.Running, one: Case & { readonly moment: Moment }) =>
+    use(service, shown(one), clients =>
+      Effect.gen(function* () {
+        yield* disk.fail(one.fault)
+        yield* Effect.timeoutOption(clients.perform(one.moment), patience)
+        const injected = yield* disk.injected
+        yield* disk.heal
+        yield* within(`a write after ${shown(one)}`, clients.recovered)
+        yield* within(`a turn after ${shown(one)}`, clients.conversed)
+        return injected
+      })
+    )
+
+  /** A start under a fault, which may be refused by a sentence. */
+  const startUnder = (one: Case) =>
+    Effect.gen(function* () {
+      yield* disk.fail(one.fault)
+      const starting = yield* Service.launch(options)
+      const begun = yield* Effect.timeoutOption(Effect.either(starting.serving), patience)
+      const injected = yield* disk.injected
+      yield* disk.heal
+      const serving = Option.isSome(begun)
+        ? begun.value
+        : yield* within(`a start after ${shown(one)}`, Effect.either(starting.serving))
+      if (serving._tag === "Left") {
+        const { code, signal, stderr } = serving.left
+        assert.deepStrictEqual({ code, signal }, { code: 1, signal: null }, `${shown(one)}: ${stderr}`)
+        assert.match(stderr, /^causeway cannot start\. [^\n]*\n$/, shown(one))
+        return injected
+      }
+      const end = (name: NodeJS.Signals) =>
+        Effect.zipRight(
+          Effect.sync(() => starting.signal(name)),
+          starting.ended
+        )
+      const service = { ...starting, url: serving.right, end }
+      yield* use(service, shown(one), clients =>
+        Effect.zipRight(
+          within(`a write after ${shown(one)}`, clients.recovered),
+          within(`a turn after ${shown(one)}`, clients.conversed)
+        )
+      )
+      yield* end("SIGKILL")
+      return injected
+    }).pipe(Effect.scoped)
+
+  const judged = (service: Service.Running, of: string) =>
+    use(service, of, clients =>
+      Effect.map(within(`all records after ${of}`, clients.findings), found => assert.deepStrictEqual(found, [], of))
+    )
+
+  return { disk, judged, options, startUnder, strike, use, whole }
+})
+
+/** How many calls of each kind each moment makes on a sound disk. */
+type Calls = ReadonlyArray<{ readonly moment: Case["moment"]; readonly counts: SystemCalls.Counts }>
+
+/** Takes the script once on a sound disk. */
+const survey = Effect.gen(function* () {
+  const { disk, options, use } = yield* setup
+  const before = yield* disk.counts
+  const service = yield* Service.start(options)
+  const start = yield* disk.counts
+  const made = (from: SystemCalls.Counts, to: SystemCalls.Counts) =>
+    Object.fromEntries(SystemCalls.kinds.map(kind => [kind, to[kind] - from[kind]])) as SystemCalls.Counts
+  const calls: Array<Calls[number]> = [{ moment: "start", counts: made(before, start) }]
+  yield* use(service, "on a sound disk", clients =>
+    Effect.gen(function* () {
+      // What is made once, files and the session, is there before anything is counted.
+      for (const moment of moments) yield* clients.perform(moment)
+      for (const moment of moments) {
+        const from = yield* disk.counts
+        yield* clients.perform(moment)
+        calls.push({ moment, counts: made(from, yield* disk.counts) })
+      }
+    })
+  )
+  return calls
+}).pipe(Effect.scoped)
+
+const isRunning = (one: Case): one is Case & { readonly moment: Moment } => one.moment !== "start"
+
+/** What can go wrong with one call. */
+type Way = Pick<SystemCalls.Fault, "count" | "kind" | "outcome">
+
+/** The ways in which a call of this kind can go wrong: it fails once, or it and all that follow fail. */
+const waysOf = (kind: SystemCalls.Kind): ReadonlyArray<Way> =>
+  SystemCalls.outcomes[kind].flatMap(
+    (outcome): ReadonlyArray<Way> =>
+      // What hangs holds up those that follow anyway.
+      outcome === "hang"
+        ? [{ kind, count: 1, outcome }]
+        : [1, Number.POSITIVE_INFINITY].map(count => ({ kind, count, outcome }))
+  )
+
+const pick = <A>(items: ReadonlyArray<A>, random: Random.Random): Effect.Effect<A> =>
+  Effect.map(random.nextIntBetween(0, items.length), index => items[index]!)
+
+/** So many ways, each kind of call and outcome once at most, of calls that the moments make. */
+const sample = (calls: Calls, count: number, random: Random.Random): Effect.Effect<ReadonlyArray<Case>> =>
+  Effect.gen(function* () {
+    const groups = SystemCalls.kinds.flatMap(kind => Object.values(Arr.groupBy(waysOf(kind), way => way.outcome)))
+    const shuffled = [...(yield* random.shuffle(groups))]
+    const cases: Array<Case> = []
+    for (const ways of shuffled) {
+      const { kind, ...way } = yield* pick(ways, random)
+      const making = calls.filter(({ counts }) => counts[kind] > 0)
+      const at = yield* random.next
+      const fraction = yield* random.next
+      const call = making[Math.floor(at * making.length)]
+      if (call === undefined || cases.length === count) continue
+      const skip = Math.floor(fraction * call.counts[kind])
+      cases.push({ moment: call.moment, fault: { kind, skip, ...way } })
+    }
+    return cases
+  })
+
+/** Each call in turn, in one of its ways, or in all of them. */
+const inTurn = (calls: Calls, random: Random.Random): Effect.Effect<ReadonlyArray<Case>> =>
+  Effect.map(
+    Effect.forEach(calls, ({ counts, moment }) =>
+      Effect.forEach(SystemCalls.kinds, kind =>
+        Effect.forEach(Array.from({ length: counts[kind] }), (_, skip) =>
+          Effect.map(
+            soak >= 100 ? Effect.succeed(waysOf(kind)) : Effect.map(pick(waysOf(kind), random), Arr.of),
+            ways => ways.map((way): Case => ({ moment, fault: { skip, ...way } }))
+          )
+        )
+      )
+    ),
+    cases => cases.flat(3)
+  )
+
+/** A case as `moment|kind|skip|count|outcome`, to have one alone again. */
+const given = (text: string): Case => {
+  const [moment, kind, skip, count, outcome] = text.split("|")
+  return {
+    moment: [...moments, "start" as const].find(name => name === moment)!,
+    fault: {
+      kind: SystemCalls.kinds.find(name => name === kind)!,
+      skip: Number(skip),
+      count: Number(count),
+      outcome: SystemCalls.outcomes.open.find(name => name === outcome)!
+    }
+  }
+}
+
+layer(Environment.layer, { excludeTestServices: true })("a service whose disk fails", it => {
+  it.scoped.skipIf(!Disk.isPossible)(
+    "lives, loses nothing that it acknowledged, and comes back",
+    () =>
+      Effect.gen(function* () {
+        const random = Random.make(seed)
+        const calls = only === undefined ? yield* survey : []
+        const [atStart, later] = Arr.partition(calls, ({ moment }) => moment !== "start")
+        const draw = (from: Calls, count: number) => (soak > 1 ? inTurn(from, random) : sample(from, count, random))
+        const cases =
+          only === undefined ? [...(yield* draw(later, 12)), ...(yield* draw(atStart, 3))] : only.split(",").map(given)
+        const running = cases.filter(isRunning)
+        const starts = cases.filter(one => !isRunning(one))
+        yield* Effect.logInfo(`seed ${seed}: ${cases.map(shown).slice(0, 100).join(",")}`)
+
+        const { judged, options, startUnder, strike, whole } = yield* setup
+        let injected = 0
+        // A new process now and then, so that what one fault leaves behind is there for the next, and is seen alone.
+        for (const group of Arr.chunksOf(running, 40)) {
+          const service = yield* Service.start(options)
+          yield* whole(service)
+          for (const one of group) injected += yield* strike(service, one)
+          yield* judged(service, `after ${group.map(shown).join("; ")}`)
+          yield* service.end("SIGKILL")
+        }
+        for (const one of starts) injected += yield* startUnder(one)
+        const last = yield* Service.start(options)
+        yield* judged(last, "after all faults")
+        assert.isAtLeast(injected, (starts.length + running.length) / 2)
+      }).pipe(Effect.timeout(`${60 * (soak > 1 ? 120 : 2)} seconds`)),
+    120_000 * (soak > 1 ? 60 : 1)
+  )
+})

@@ -1,0 +1,232 @@
+/**
+ * The fixed script that a service with a failing disk is put through: writes, reads and a turn of a conversation, with
+ * a follower of the change feed beside it. What clients were told is noted, to be held against what the service has.
+ */
+import { Effect, Fiber, Option, Scope, Stream } from "effect"
+import type { Change } from "../../src/Kv/Change.ts"
+import * as Session from "../Gateway/survival/Client.ts"
+import { Witness } from "../Gateway/survival/Witness.ts"
+import * as ClientOf from "../process/Client.ts"
+import { contradictions, History } from "../process/History.ts"
+import { namespaces } from "../process/Load.ts"
+import type { Running } from "../process/Service.ts"
+
+/** The moments of the script, in order; `watch` waits until the service has looked after its files by itself. */
+export const moments = [
+  "put",
+  "put large",
+  "batch",
+  "delete",
+  "get",
+  "list",
+  "poll",
+  "turn",
+  "replay",
+  "watch"
+] as const
+
+/** A moment of the script. */
+export type Moment = (typeof moments)[number]
+
+/** What clients of all processes over one directory did and were told. */
+export class Notes {
+  readonly history = new History()
+  readonly witness = new Witness()
+  readonly followed: Array<typeof Change.Type> = []
+  /** What no fault excuses, in sentences. */
+  readonly wrong: Array<string> = []
+  sessionId: string | undefined
+  private count = 0
+
+  /** A name that no write had before. */
+  nextActor(): string {
+    return `writer-${++this.count}`
+  }
+}
+
+const namespace = namespaces[0]
+
+/** Statuses that a failing disk excuses. */
+const isExcused = (status: number): boolean => status === 503
+
+/** A request that fails as a failing disk excuses. */
+const excused = <A, E extends { readonly _tag: string }>(
+  notes: Notes,
+  moment: string,
+  work: Effect.Effect<A, E>
+): Effect.Effect<Option.Option<A>> =>
+  Effect.catchAll(Effect.asSome(work), error => {
+    const isUnanswered = error._tag === "RequestError" || error._tag === "ResponseError" || error._tag === "Gone"
+    const status = error._tag === "Unsuccessful" && "status" in error ? Number(error.status) : undefined
+    const isDefect = error._tag === "Refused" && "answer" in error && String(error.answer).includes("Internal error")
+    if (!isUnanswered && !(status !== undefined && isExcused(status)) && (error._tag !== "Refused" || isDefect)) {
+      notes.wrong.push(`${moment} failed with ${JSON.stringify(error)}`)
+    }
+    return Effect.succeedNone
+  })
+
+/** Clients of one running service. */
+export interface Clients {
+  readonly perform: (moment: Moment) => Effect.Effect<void>
+  /** Writes until a write is acknowledged. */
+  readonly recovered: Effect.Effect<void>
+  /** Talks until a turn is completed. */
+  readonly conversed: Effect.Effect<void>
+  /** Waits until the follower has every record, and tells what contradicts the promises. */
+  readonly findings: Effect.Effect<ReadonlyArray<string>>
+}
+
+/** A pause of clients that try again, in real time. */
+const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 100)))
+
+/** Connects clients to a service for as long as the scope lasts. */
+export const connect = (service: Running, bearer: string, notes: Notes, watched: Effect.Effect<void>) =>
+  Effect.gen(function* () {
+    const client = yield* ClientOf.make(service.url)
+    const { history, witness } = notes
+
+    const write = (operations: readonly [ClientOf.Operation, ...Array<ClientOf.Operation>]) =>
+      Effect.suspend(() => {
+        const actor = notes.nextActor()
+        history.send(actor, operations)
+        const [only] = operations
+        const sent =
+          operations.length > 1
+            ? client.batch(operations, actor)
+            : only.op === "set"
+              ? Effect.map(client.put(only.namespace, only.key, { value: only.value, actor }), ({ version }) => [
+                  { version }
+                ])
+              : Effect.map(client.remove(only.namespace, only.key, actor), result => [result])
+        return Effect.map(sent, results => history.acknowledge(actor, results))
+      })
+
+    const set = (key: string, value: unknown) => ({ op: "set", namespace, key, value }) as const
+
+    /** The conversation, over a connection that is made anew whenever it is gone. */
+    let socket: Session.Client | undefined
+    const session = <A, E>(use: (client: Session.Client, sessionId: string) => Effect.Effect<A, E>) =>
+      Effect.gen(function* () {
+        const connected = socket ?? (yield* Session.connect(`${service.url.replace("http", "ws")}/ws`, bearer, witness))
+        socket = connected
+        if (notes.sessionId === undefined) {
+          const created = yield* connected.get("session_created", id => ({
+            type: "create_session",
+            id,
+            agentType: "echo"
+          }))
+          notes.sessionId = created.session.id
+        }
+        const { sessionId } = notes
+        yield* connected.follow(sessionId)
+        return yield* use(connected, sessionId)
+      }).pipe(
+        Effect.tapError(() =>
+          Effect.sync(() => {
+            socket = undefined
+          })
+        )
+      )
+
+    const turn = session((connected, sessionId) =>
+      Effect.gen(function* () {
+        const { turnId = "" } = yield* connected.get("accepted", id => ({
+          type: "send_message",
+          id,
+          sessionId,
+          content: "/long 5"
+        }))
+        witness.accept(sessionId, turnId)
+        return yield* connected.ended(turnId)
+      })
+    )
+
+    /** The whole history, as a client gets it that has seen nothing. */
+    const replay = Effect.gen(function* () {
+      const fresh = new Witness()
+      const { sessionId } = notes
+      if (sessionId === undefined) return []
+      const connected = yield* Session.connect(`${service.url.replace("http", "ws")}/ws`, bearer, fresh)
+      yield* connected.follow(sessionId)
+      return [...fresh.contradictions, ...witness.judge(sessionId, fresh.history(sessionId))]
+    }).pipe(Effect.scoped)
+
+    const steps: Readonly<Record<Moment, Effect.Effect<unknown, { readonly _tag: string }, Scope.Scope>>> = {
+      put: write([set("small", 1)]),
+      "put large": write([set("large", "x".repeat(100_000))]),
+      batch: write([set("a", [1]), set("b", [2]), { op: "delete", namespace, key: "a" }, set("c", "y".repeat(9000))]),
+      delete: write([{ op: "delete", namespace, key: "small" }]),
+      get: client.get(namespace, "large"),
+      list: client.list(namespace),
+      poll: client.poll(0),
+      turn,
+      replay,
+      watch: watched
+    }
+
+    const scope = yield* Effect.scope
+    const perform = (moment: Moment) => Effect.asVoid(excused(notes, moment, Scope.extend(steps[moment], scope)))
+
+    const follower = yield* Effect.forkScoped(
+      Effect.forever(
+        Effect.suspend(() =>
+          excused(
+            notes,
+            "following",
+            Stream.runForEach(client.follow(notes.followed.at(-1)?.seq ?? 0), change =>
+              Effect.sync(() => notes.followed.push(change))
+            )
+          )
+        ).pipe(Effect.zipRight(pause))
+      )
+    )
+
+    const retrying = <A, E extends { readonly _tag: string }>(moment: string, work: Effect.Effect<A, E>) =>
+      Effect.suspend(() => excused(notes, moment, work)).pipe(
+        Effect.tap(found => (Option.isSome(found) ? Effect.void : pause)),
+        Effect.repeat({ until: Option.isSome }),
+        Effect.map(Option.getOrThrow)
+      )
+
+    const findings = Effect.gen(function* () {
+      const log = yield* retrying("poll", client.poll(0))
+      yield* Effect.raceFirst(
+        Effect.repeat(pause, { until: () => notes.followed.length >= log.length }),
+        Effect.zipRight(Fiber.join(follower), Effect.dieMessage("The follower ended"))
+      )
+      const entries = yield* Effect.forEach(namespaces, name => retrying("list", client.list(name)))
+      const ours = log.filter(change => (namespaces as ReadonlyArray<string>).includes(change.namespace))
+      const told = yield* retrying("replay", replay)
+      return [
+        ...notes.wrong,
+        ...witness.contradictions,
+        ...told,
+        ...log.flatMap(({ seq }, index) => (seq === index + 1 ? [] : [`seq ${seq} stands where ${index + 1} should`])),
+        ...log.flatMap((change, index) =>
+          JSON.stringify(change) === JSON.stringify(notes.followed[index])
+            ? []
+            : [`seq ${change.seq} was followed as ${JSON.stringify(notes.followed[index])}`]
+        ),
+        ...contradictions(
+          history,
+          ours.map((change, index) => ({ ...change, seq: index + 1 })),
+          entries.flat()
+        )
+      ]
+    })
+
+    return {
+      perform,
+      recovered: retrying(
+        "put",
+        Effect.suspend(() => write([set("recovered", notes.history.acknowledged)]))
+      ),
+      conversed: Effect.repeat(
+        Effect.tap(retrying("turn", Scope.extend(turn, scope)), end =>
+          end === "turn_completed" ? Effect.void : pause
+        ),
+        { until: end => end === "turn_completed" }
+      ),
+      findings
+    }
+  })
