@@ -70,7 +70,10 @@ const setup = Effect.gen(function* () {
         body(clients),
         Effect.flatMap(service.ended, ended => Effect.dieMessage(`The service ended ${of}: ${JSON.stringify(ended)}`))
       )
-    }).pipe(Effect.scoped)
+    }).pipe(
+      Effect.scoped,
+      Effect.tapErrorCause(() => Effect.logInfo(`The service's log ${of}:\n${service.log().slice(-6000)}`))
+    )
 
   const within = <A, E, R>(what: string, effect: Effect.Effect<A, E, R>) =>
     Effect.timeoutFail(effect, { duration: guard, onTimeout: () => new Error(`Not within ${guard}: ${what}`) })

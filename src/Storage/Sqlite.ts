@@ -20,6 +20,7 @@ import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { Limits } from "../Kv/Limits.ts"
 import { commitOf, PreconditionFailed, Store, type StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { Committed, Write } from "../Kv/Write.ts"
+import * as Monotonic from "../Monotonic.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import * as StoreMetrics from "../Observability/StoreMetrics.ts"
 import * as Setting from "../Setting.ts"
@@ -33,6 +34,7 @@ import { Reader } from "./Sqlite/Reader.ts"
 import type { TrimmedBefore } from "./Sqlite/ReaderConnection.ts"
 import { filesIn, format } from "./Sqlite/StoreFile.ts"
 import { StoreRefused } from "./Sqlite/StoreRefused.ts"
+import { StuckLocks } from "./Sqlite/StuckLocks.ts"
 import * as WriterPort from "./Sqlite/WriterPort.ts"
 
 export { StoreRefused } from "./Sqlite/StoreRefused.ts"
@@ -180,10 +182,13 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
 /** The way to the writer, with the reader kept in step with what the writer finds. */
 const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal, walBytes: number) =>
   Effect.gen(function* () {
+    const clock = yield* Effect.clock
+    const stuck = new StuckLocks(() => Monotonic.unsafeMillis(clock))
     let isOpen = true
     const onReply = (reply: Reply): void => {
       if (!isOpen) return
       if (reply._tag === "Done") {
+        stuck.onDone()
         relieve(reply.logBytes)
         if (reader.isElsewhere(reply.databaseId)) replace("the database was replaced")
         else {
@@ -193,9 +198,14 @@ const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal, 
       } else if (reply.obstacle === "disk" && !reader.isOpen) reader.open(undefined)
       else if (reply.obstacle === "missing") reader.suspend(reply.reason)
       else if (reply.obstacle === "replaced") replace(reply.reason)
-      else if (reply.obstacle === "pinned") reader.cutSnapshots(reply.reason)
+      else if (reply.obstacle === "locked") {
+        if (stuck.onLocked()) replace(reply.reason)
+        else if (reader.isOpen) reader.cutSnapshots(reply.reason)
+        else reader.open(undefined)
+      }
     }
-    // What stands there now may be another process's, if it took the lock's file along.
+    // Closes all connections to the file that was opened, and opens what stands in its place now: that may be another
+    // process's, if it took the lock's file along.
     const replace = (reason: string): void => {
       reader.close(reason)
       if (lock.isHeld()) port.post({ kind: "reopen" }, () => {})

@@ -10,6 +10,10 @@ import Database from "better-sqlite3"
 export const isUnreadable = (error: unknown): error is Database.SqliteError =>
   error instanceof Database.SqliteError && /^SQLITE_(CORRUPT|IOERR_(READ|SHORT_READ|CORRUPTFS|DATA)$)/.test(error.code)
 
+/** Whether a lock of a database was not to be had. */
+export const isLocked = (error: unknown): boolean =>
+  error instanceof Database.SqliteError && /^SQLITE_(BUSY|LOCKED|PROTOCOL)/.test(error.code)
+
 /** Whether an error lies with the disk: it fails, is full, or does not deliver what was written. */
 export const isOfDisk = (error: unknown): boolean =>
   error instanceof Database.SqliteError

@@ -14,6 +14,7 @@ import {
   SessionUnreadable
 } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
+import * as Monotonic from "../../Monotonic.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as GroupCommit from "../GroupCommit.ts"
 import * as Outage from "../Outage.ts"
@@ -27,6 +28,7 @@ import { Reader } from "./SessionEvents/Reader.ts"
 import type { ThreadData } from "./SessionEvents/Thread.ts"
 import { Writer } from "./SessionEvents/Writer.ts"
 import { StoreRefused } from "./StoreRefused.ts"
+import { StuckLocks } from "./StuckLocks.ts"
 import * as WriterPort from "./WriterPort.ts"
 
 /** Where the histories lie, how they are written and how much of each is kept. */
@@ -52,8 +54,11 @@ const startThread = (data: ThreadData): Worker => {
 /** The way to the writer, with the reader kept off files that have been replaced. */
 const makePort = (options: Options, data: ThreadData, lock: Lock, reader: Reader) =>
   Effect.gen(function* () {
+    const clock = yield* Effect.clock
+    const stuck = new StuckLocks(() => Monotonic.unsafeMillis(clock))
     const port: WriterPort.WriterPort<EventRequest, EventReply> = yield* startWriter(options, data, reply => {
-      if (reply._tag !== "Away" || reply.obstacle !== "replaced") return
+      if (reply._tag === "Done") return stuck.onDone()
+      if (reply.obstacle !== "replaced" && !(reply.obstacle === "locked" && stuck.onLocked())) return
       reader.close()
       // What stands there now may be another process's, if it took the lock's file along.
       if (lock.isHeld()) port.post({ kind: "reopen" }, () => {})

@@ -36,8 +36,8 @@ export type Obstacle =
   | "missing"
   /** Another file stands in its place, or in the place of its write-ahead log. */
   | "replaced"
-  /** Readers of old snapshots hold up a checkpoint that must come first. */
-  | "pinned"
+  /** A lock is in the way: of a reader of an old snapshot, of another program, or one that could not be given up. */
+  | "locked"
   /** The disk fails or is full, or some of the database cannot be read: the rest of it may be. */
   | "disk"
   /** The file system or the database refuses. */

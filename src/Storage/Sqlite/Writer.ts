@@ -3,7 +3,7 @@ import * as Either from "effect/Either"
 import { expiryActor } from "../../Kv/Names.ts"
 import { plan, type Step, type Write } from "../../Kv/Write.ts"
 import * as DatabaseError from "./DatabaseError.ts"
-import { isOfDisk, isUnreadable } from "./DatabaseError.ts"
+import { isLocked, isOfDisk, isUnreadable } from "./DatabaseError.ts"
 import type { Outcome, Reply, Request } from "./Messages.ts"
 import { Away, identityOf, type Obstacle, setAside } from "./StoreFile.ts"
 import { type DueEntry, type RowState, WriterConnection } from "./WriterConnection.ts"
@@ -27,6 +27,7 @@ const concernsOneWrite = (error: unknown): boolean =>
 const obstacleOf = (error: unknown): Obstacle => {
   if (error instanceof Away) return error.obstacle
   if (isDefect(error)) return "defect"
+  if (isLocked(error)) return "locked"
   return isOfDisk(error) ? "disk" : "failed"
 }
 
@@ -183,7 +184,7 @@ export class Writer {
     this.connection = undefined
     connection.close()
     const fresh = this.open()
-    if (!fresh.checkpoint()) throw new Away("a checkpoint waits for readers of older snapshots", "pinned")
+    if (!fresh.checkpoint()) throw new Away("a checkpoint waits for readers of older snapshots", "locked")
     this.isSuspect = false
     return fresh
   }

@@ -1,7 +1,8 @@
 import Database from "better-sqlite3"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
+import { isLocked } from "../DatabaseError.ts"
 import type { Close } from "../Messages.ts"
-import { Away, checkPlace, identityOf, type Place, placeOf, setAside } from "../StoreFile.ts"
+import { Away, checkPlace, identityOf, type Obstacle, type Place, placeOf, setAside } from "../StoreFile.ts"
 import { openForWriting, schemaVersion } from "./File.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./Messages.ts"
 
@@ -228,9 +229,8 @@ export class Writer {
           return { _tag: "Done", outcomes: [], count: 0 }
       }
     } catch (error) {
-      const isAway = error instanceof Away
-      if (!(isAway || isPassing(error))) this.isSuspect = true
-      return { _tag: "Away", obstacle: isAway ? error.obstacle : "failed", reason: describe(error) }
+      if (!(error instanceof Away || isPassing(error))) this.isSuspect = true
+      return { _tag: "Away", obstacle: obstacleOf(error), reason: describe(error) }
     }
   }
 
@@ -279,7 +279,7 @@ export class Writer {
     const fresh = new Connection(this.file, this.retention)
     this.connection = fresh
     this.identity = fresh.place.databaseId
-    if (this.isSuspect && !fresh.checkpoint()) throw new Error("a checkpoint waits for a reader")
+    if (this.isSuspect && !fresh.checkpoint()) throw new Away("a checkpoint waits for a reader", "locked")
     this.isSuspect = false
     return fresh
   }
@@ -303,6 +303,11 @@ export class Writer {
     }
     return this.open()
   }
+}
+
+const obstacleOf = (error: unknown): Obstacle => {
+  if (error instanceof Away) return error.obstacle
+  return isLocked(error) ? "locked" : "failed"
 }
 
 const describe = (error: unknown): string =>
