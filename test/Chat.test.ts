@@ -109,7 +109,7 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("learns from the history whether a message got through whose answer was lost", () =>
+  it.scopedLive("sends a message again whose answer was lost, under the same id, so that it is taken in once", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
         loseAnswers: true,
@@ -119,8 +119,14 @@ describe("a conversation by itself", () => {
       assert.deepStrictEqual(through.exit, Exit.void)
       assert.include(through.output, "echo: one\n")
       assert.include(through.output, "echo: two\n")
+      const messages = gateway.requests.flatMap(request => (request.type === "send_message" ? [request] : []))
+      assert.deepStrictEqual(
+        messages.map(({ content }) => content),
+        ["one", "one", "two", "two"]
+      )
+      assert.strictEqual(new Set(messages.map(({ clientMessageId }) => clientMessageId)).size, 2)
       const swallowed = yield* hold({ url: gateway.url }, ["swallowed"])
-      assert.include(swallowed.output, "Send the message again, unless it has been taken in.")
+      assert.include(swallowed.output, "The connection was lost before the answer came")
       assert.strictEqual(failureOf(swallowed), "One thing failed")
     })
   )

@@ -1,4 +1,5 @@
 /** A conversation with an agent: lines go to it, and what it does comes back. */
+import { randomUUID } from "node:crypto"
 import { Effect, Either, Option, type Schedule, Schema, type Scope } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
@@ -36,6 +37,9 @@ const noticeText = (notice: Client.Notice, { red, yellow }: Paint): string => {
   return notice.is === "complaint" ? red(`✗ ${clean(notice.message)}`) : yellow(notices[notice.is])
 }
 
+/** How often a request is repeated whose answer was lost. */
+const mostRepetitions = 5
+
 /** Whether a user may have a prompt. */
 type Mood = "idle" | "busy"
 
@@ -50,6 +54,8 @@ const make = (options: Options) =>
     let standing = Requests.nothing
     let mood: Mood = "busy"
     let failures = 0
+    /** What was written here, and stands on the screen already. */
+    const own = new Set<string>()
 
     const isPromptWanted = () =>
       mood === "idle" && screen.isAtLineStart && (standing.running.size === 0 || standing.open.length > 0)
@@ -75,9 +81,9 @@ const make = (options: Options) =>
     const onEvent = (event: Event) =>
       Effect.suspend(() => {
         standing = Requests.advance(standing, event)
-        return Effect.tap(
-          put(screen => Screen.draw(screen, event, paint)),
-          () => Effect.sync(() => changes.notify())
+        const isOwn = event.type === "turn_started" && own.delete(event.clientMessageId ?? "")
+        return Effect.tap(isOwn ? Effect.void : put(screen => Screen.draw(screen, event, paint)), () =>
+          Effect.sync(() => changes.notify())
         )
       })
 
@@ -104,25 +110,19 @@ const make = (options: Options) =>
     yield* Effect.mapError(client.follow(session), failed)
     yield* client.caughtUp
 
-    /** Sends a message; the turn that it starts, where that is known. */
+    /** Asks again where the answer was lost with the connection: what has an id of its own is carried out once. */
+    const surely = <A, E>(request: Effect.Effect<A, E | Client.AnswerLost>) =>
+      Effect.retry(request, { while: error => error instanceof Client.AnswerLost, times: mostRepetitions })
+
+    /** Sends a message; answers the turn that it starts. */
     const say = (content: string) =>
       Effect.suspend(() => {
-        const known = new Set([...standing.running, ...standing.ended.keys()])
-        const isNew = (turnId: string) => !known.has(turnId)
-        return client
-          .ask(id => ({ type: "send_message", id, sessionId: session, content }))
-          .pipe(
-            Effect.map(({ turnId }) => turnId),
-            // Whether the message got through is shown by the turn that it has begun.
-            Effect.catchTag("AnswerLost", ({ message }) =>
-              Effect.flatMap(client.caughtUp, () => {
-                const turnId = [...standing.ended.keys(), ...standing.running].find(isNew)
-                return turnId === undefined
-                  ? Effect.as(fail(`${message}. Send the message again, unless it has been taken in.`), undefined)
-                  : Effect.succeed(turnId)
-              })
-            )
-          )
+        const clientMessageId = randomUUID()
+        own.add(clientMessageId)
+        return Effect.map(
+          surely(client.ask(id => ({ type: "send_message", id, sessionId: session, content, clientMessageId }))),
+          ({ turnId }) => turnId
+        )
       })
 
     /** Waits until a turn has ended, or the agent waits for an answer. */
@@ -145,7 +145,11 @@ const make = (options: Options) =>
         onRight: answer =>
           Effect.suspend(() => {
             standing = Requests.settle(standing, open.requestId)
-            return client.ask(id => ({ type: "answer", id, sessionId: session, requestId: open.requestId, answer }))
+            const { requestId } = open
+            const clientMessageId = randomUUID()
+            return surely(
+              client.ask(id => ({ type: "answer", id, sessionId: session, requestId, answer, clientMessageId }))
+            )
           }).pipe(
             Effect.tapError(() =>
               Effect.sync(() => {

@@ -43,6 +43,8 @@ const textOf = (event: EventBody, { bold, cyan, dim, green, red, yellow }: Paint
   switch (event.type) {
     case "session_state":
       return dim(`· session ${event.state}${because(event.reason)}`)
+    case "turn_started":
+      return event.content === undefined ? undefined : bold(`> ${show(event.content)}`)
     case "turn_errored": {
       const again = event.retryable ? " Sending it again may help." : ""
       return red(`✗ the turn failed: ${show(event.message)} (${show(event.code)}).${again}`)
@@ -104,7 +106,6 @@ const textOf = (event: EventBody, { bold, cyan, dim, green, red, yellow }: Paint
     case "error":
       return red(`✗ ${show(event.message)} (${show(event.code)})`)
     // What these begin or bring is told piece by piece, or as a whole when it is there.
-    case "turn_started":
     case "turn_completed":
     case "text_start":
     case "text_delta":

@@ -6,6 +6,7 @@ import type { ParseError } from "effect/ParseResult"
 import * as Turns from "./EventMapping/Turns.ts"
 import type { EventBody, TurnEnd } from "./Protocol/Event.ts"
 import type { SessionState } from "./Protocol/Session.ts"
+import type { Receipt } from "./SessionEvents.ts"
 
 /** What moves a session from one state to another. */
 export type Trigger =
@@ -99,6 +100,10 @@ export interface Standing {
 export interface Step {
   readonly standing: Standing
   readonly events: ReadonlyArray<EventBody>
+  /** Stored along with the events: what a client has said under an id of its own. */
+  readonly receipt?: Receipt | undefined
+  /** The id of a receipt that does not hold any more. */
+  readonly revoked?: string | undefined
 }
 
 /** A session that nothing has happened to. */
@@ -130,6 +135,8 @@ export interface Message {
   readonly content: string
   /** Who wrote it. */
   readonly sub: string
+  /** What the client calls it, with a digest of what it says. */
+  readonly receipt?: Pick<Receipt, "id" | "digest"> | undefined
 }
 
 /** Why a message is not taken: there is no instance for it, or as many turns are open as there may be. */
@@ -141,18 +148,37 @@ export type Refusal = { readonly is: "not_running" } | { readonly is: "full"; re
  */
 export const accept = (
   standing: Standing,
-  { content, sub, turnId }: Message,
+  { content, receipt, sub, turnId }: Message,
   most: number
 ): Either.Either<Step, Refusal> => {
   if (!isRunning(standing.state)) return Either.left({ is: "not_running" })
   const { size } = standing.turns.open
-  const accepted =
-    size < most ? Turns.accept(standing.turns, { type: "turn_started", turnId, content, sub }) : Option.none()
-  return Option.match(accepted, {
+  const started = {
+    type: "turn_started",
+    turnId,
+    content,
+    sub,
+    ...(receipt === undefined ? {} : { clientMessageId: receipt.id })
+  } as const
+  return Option.match(size < most ? Turns.accept(standing.turns, started) : Option.none(), {
     onNone: () => Either.left({ is: "full" as const, open: size }),
-    onSome: ({ events, turns }) => Either.right({ standing: { ...standing, turns }, events })
+    onSome: ({ events, turns }) =>
+      Either.right({
+        standing: { ...standing, turns },
+        events,
+        ...(receipt === undefined ? {} : { receipt: { ...receipt, turnId } })
+      })
   })
 }
+
+/** Keeps a receipt for what begins no turn. */
+export const keep =
+  (receipt: Pick<Receipt, "id" | "digest">) =>
+  (standing: Standing): Step => ({ ...stay(standing), receipt: { ...receipt, turnId: null } })
+
+/** Lets go of a receipt: what it was for has certainly not reached the agent. */
+export const revoke = (step: Step, receipt: Pick<Receipt, "id"> | undefined): Step =>
+  receipt === undefined ? step : { ...step, revoked: receipt.id }
 
 /** Ends those of some turns that the agent has not begun, such as those whose messages were not sent. */
 export const endWaiting = (
@@ -178,7 +204,7 @@ export const loseMessages = (standing: Standing, turnIds: ReadonlyArray<string>)
 /** One step after another. */
 export const andThen = (step: Step, f: (standing: Standing) => Step): Step => {
   const { standing, events } = f(step.standing)
-  return { standing, events: [...step.events, ...events] }
+  return { ...step, standing, events: [...step.events, ...events] }
 }
 
 /** Ends a turn as failed. */

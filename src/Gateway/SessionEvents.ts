@@ -48,6 +48,16 @@ export interface EventPage {
   readonly history: History
 }
 
+/** What a client has said under an id of its own, so that it is not taken twice. */
+export interface Receipt {
+  /** The client's id, unique in the session. */
+  readonly id: string
+  /** A digest of what was said. */
+  readonly digest: string
+  /** The turn that a message began; null for what begins none. */
+  readonly turnId: string | null
+}
+
 /** Events to store behind those that are there. */
 export interface Append {
   /** Names the session, whichever the tenant: `<tenant>/<id>`. */
@@ -61,7 +71,16 @@ export interface Append {
   readonly texts: ReadonlyArray<string>
   /** Replaces the bookmark in the same transaction. */
   readonly bookmark: string | null
+  /**
+   * Kept in place of one of the same id, for as long as the event is kept that is the newest after this append, but
+   * among the newest {@link mostReceipts} of the session.
+   */
+  readonly receipt?: Receipt | undefined
+  /** The id of a receipt to remove. */
+  readonly revoked?: string | undefined
 }
+
+export { mostReceipts } from "./SessionEvents/Limits.ts"
 
 /** A session whose keeper did not come to an end with it. */
 export interface Unfinished {
@@ -114,6 +133,8 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
       after: number,
       limit: number
     ) => Effect.Effect<Option.Option<EventPage>, SessionUnreadable | StoreUnavailable>
+    /** The receipt of what a client has said under an id, where it is kept. */
+    readonly receipt: (session: string, id: string) => Effect.Effect<Option.Option<Receipt>, StoreUnavailable>
     /** Begins a history with the epoch given, in place of any that is there. */
     readonly restart: (session: string, epoch: string) => Effect.Effect<History, StoreBusy | StoreUnavailable>
     /** Keeps a launch configuration in place of the one that the session had. */

@@ -169,20 +169,30 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       sessionId: string,
       subscriber: Subscriber
     ) => Effect.Effect<Subscription, LookupError, Scope.Scope>
-    /** Begins a turn, bringing the session up first; answers the turn's id once the message is on its way. */
-    readonly send: (caller: Caller, sessionId: string, content: string) => Effect.Effect<string, ActivationError>
+    /**
+     * Begins a turn, bringing the session up first; answers the turn's id once the message is on its way. With a
+     * `clientMessageId` it is sent once, however often it is asked for: the answer is the same, or a conflict where
+     * another content is given.
+     */
+    readonly send: (
+      caller: Caller,
+      sessionId: string,
+      content: string,
+      clientMessageId?: string
+    ) => Effect.Effect<string, ActivationError>
     /** Asks the agent to end a turn, the one at work where none is named; answers its id. */
     readonly interrupt: (
       caller: Caller,
       sessionId: string,
       turnId: string | undefined
     ) => Effect.Effect<string, LookupError | SessionNotActive | SessionConflict | AgentPlatformConnectionError>
-    /** Passes an answer on to the agent. */
+    /** Passes an answer on to the agent, with a `clientMessageId` once. */
     readonly answer: (
       caller: Caller,
       sessionId: string,
       requestId: string,
-      answer: unknown
+      answer: unknown,
+      clientMessageId?: string
     ) => Effect.Effect<void, LookupError | SessionNotActive | SessionConflict | AgentPlatformConnectionError>
     /** File calls bring the session up first. */
     readonly listFiles: (

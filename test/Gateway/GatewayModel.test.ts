@@ -36,8 +36,9 @@ interface Real {
   gateway: Started
   readonly sessions: Array<string>
   readonly members: ReadonlyArray<Member>
-  /** Turns that were accepted, by session. */
-  readonly turns: ReadonlyArray<Set<string>>
+  /** Turns that were accepted, by session, each with its message. */
+  readonly turns: ReadonlyArray<Map<string, { readonly content: string; readonly clientMessageId: string }>>
+  messages: number
 }
 
 type Operation =
@@ -129,8 +130,9 @@ const perform = (real: Real, operation: Operation) =>
       case "interrupt":
         return yield* Effect.asVoid(client.ask({ type: "interrupt_turn", sessionId }))
       case "send": {
-        const answer = yield* client.ask({ type: "send_message", sessionId, content: operation.content })
-        if (answer.type === "accepted") real.turns[operation.session]!.add(answer.turnId!)
+        const message = { content: operation.content, clientMessageId: `m-${real.messages++}` }
+        const answer = yield* client.ask({ type: "send_message", sessionId, ...message })
+        if (answer.type === "accepted") real.turns[operation.session]!.set(answer.turnId!, message)
       }
     }
   })
@@ -149,6 +151,7 @@ const isContiguous = (events: ReadonlyArray<Event>): boolean =>
 const checkAll = (real: Real) =>
   Effect.gen(function* () {
     const auditor = yield* connect(real.gateway.url)
+    let turns = 0
     for (const [index, sessionId] of real.sessions.entries()) {
       const { session } = yield* auditor.get("session", { type: "stop_session", sessionId })
       expect(session.state).toBe("inactive")
@@ -166,10 +169,19 @@ const checkAll = (real: Real) =>
         turnEnds.includes(event.type as never) && "turnId" in event ? [event.turnId!] : []
       )
       expect(new Set(ends).size).toBe(ends.length)
-      for (const turnId of real.turns[index]!) expect(ends).toContain(turnId)
-      const starts = history.flatMap(event => (event.type === "turn_started" ? [event.turnId] : []))
-      expect([...starts].sort()).toEqual([...ends].sort())
+      const starts = history.flatMap(event => (event.type === "turn_started" ? [event] : []))
+      expect(starts.map(({ turnId }) => turnId).sort()).toEqual([...ends].sort())
+      for (const [turnId, message] of real.turns[index]!) {
+        expect(starts.find(start => start.turnId === turnId)).toMatchObject(message)
+        // Whatever has happened since, it is known to have been said.
+        expect(yield* auditor.get("accepted", { type: "send_message", sessionId, ...message })).toMatchObject({
+          turnId
+        })
+      }
+      turns += starts.length
     }
+    // Each message has reached the platform once at most.
+    expect((yield* real.simulator.state).frames.message).toBeLessThanOrEqual(turns)
     yield* real.simulator.awaitState(({ instances }) => instances.length === 0)
   })
 
@@ -232,7 +244,8 @@ describe("A gateway, its clients and its platform, whatever they do", () => {
                         scope: undefined,
                         seen: sessions.map(() => ({ epoch: undefined, pieces: [[]], isSubscribed: false }))
                       })),
-                      turns: sessions.map(() => new Set<string>())
+                      turns: sessions.map(() => new Map()),
+                      messages: 0
                     }
                     yield* Effect.promise(() => fc.asyncModelRun(() => ({ model: {}, real }), commands))
                     yield* checkAll(real)

@@ -77,6 +77,65 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
+    it.effect("a receipt is kept with its append, in place of an earlier one of its id, until it is revoked", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          const find = (session: string, id = "c1") => events.receipt(session, id)
+          const receipt = { id: "c1", digest: "d1", turnId: "t1" }
+          expect(yield* find("t/s")).toEqual(Option.none())
+          yield* events.open("t/s", "e1")
+          yield* events.open("t/other", "e1")
+          yield* appendTo("t/s", 0, ["1"], { receipt })
+          yield* appendTo("t/other", 0, ["1"], { receipt: { ...receipt, digest: "other" } })
+          expect(yield* find("t/s")).toEqual(Option.some(receipt))
+          expect(yield* find("t/s", "C1")).toEqual(Option.none())
+          // Out of step, it is not kept either.
+          yield* Effect.flip(appendTo("t/s", 0, ["2"], { receipt: { ...receipt, digest: "lost" } }))
+          expect(yield* find("t/s")).toEqual(Option.some(receipt))
+          yield* appendTo("t/s", 1, [], { receipt: { ...receipt, digest: "d2", turnId: null } })
+          expect(yield* find("t/s")).toEqual(Option.some({ ...receipt, digest: "d2", turnId: null }))
+          yield* appendTo("t/s", 1, ["2"], { revoked: "c1", receipt: { ...receipt, id: "c2" } })
+          yield* appendTo("t/s", 2, [], { revoked: "unknown" })
+          expect(yield* find("t/s")).toEqual(Option.none())
+          expect(yield* find("t/s", "c2")).toEqual(Option.some({ ...receipt, id: "c2" }))
+          yield* events.restart("t/s", "e2")
+          expect(yield* find("t/s", "c2")).toEqual(Option.none())
+          expect(yield* find("t/other")).toMatchObject(Option.some({ digest: "other" }))
+          yield* events.remove("t/other")
+          yield* events.open("t/other", "e2")
+          expect(yield* find("t/other")).toEqual(Option.none())
+        })
+      )
+    )
+
+    it.effect("a receipt goes with the event that was the newest when it was stored", () =>
+      kept(
+        Effect.gen(function* () {
+          const events = yield* SessionEvents
+          const ids = ["c0", "c1", "c2"]
+          const left = Effect.map(
+            Effect.forEach(ids, id => events.receipt("t/s", id)),
+            found => ids.filter((_, index) => Option.isSome(found[index]!))
+          )
+          yield* events.open("t/s", "e1")
+          for (const [seq, id] of ids.entries()) {
+            const receipt = { id, digest: "d", turnId: null }
+            yield* appendTo("t/s", seq, [`${seq}`], { receipt, timestamp: seq < 2 ? 0 : 60_000 })
+          }
+          expect(yield* left).toEqual(ids)
+          // Ten events are kept.
+          const more = Array.from({ length: 8 }, (_, i) => `more ${i}`)
+          yield* appendTo("t/s", 3, more, { timestamp: 60_000 })
+          expect(yield* left).toEqual(["c1", "c2"])
+          yield* TestClock.setTime(100_000)
+          expect(yield* events.trim(Duration.seconds(50))).toBe(1)
+          expect(yield* left).toEqual(["c2"])
+        }),
+        small
+      )
+    )
+
     it.effect("an append that is out of step stores nothing", () =>
       kept(
         Effect.gen(function* () {

@@ -211,4 +211,87 @@ describe("What is said to an instance", () => {
       expect((yield* simulator.state).frames.message).toBe(1)
     })
   )
+
+  it.scopedLive("what has an id of its client's is sent once, however often and wherever it is said", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const first = yield* start
+      const { id } = yield* first.sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(first.sessions, id)
+      const say = (content: string) => first.sessions.send(alice, id, content, "m-1")
+      // At once, while the session comes up.
+      const turnIds = yield* Effect.forEach([1, 2, 3], () => say("hello"), { concurrency: "unbounded" })
+      const turnId = turnIds[0]!
+      expect(new Set(turnIds)).toEqual(new Set([turnId]))
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      expect(listener.events.find(({ type }) => type === "turn_started")).toMatchObject({ clientMessageId: "m-1" })
+      expect(yield* say("hello")).toBe(turnId)
+      expect(yield* Effect.flip(say("something else"))).toMatchObject({ _tag: "SessionConflict" })
+      // A session that is down does not come up for it.
+      yield* first.sessions.stop(alice, id)
+      expect(yield* say("hello")).toBe(turnId)
+      expect(yield* first.sessions.get(alice, id)).toMatchObject({ state: "inactive" })
+      yield* first.kill
+      const second = yield* start
+      expect(yield* second.sessions.send(alice, id, "hello", "m-1")).toBe(turnId)
+      expect(yield* Effect.flip(second.sessions.send(alice, id, "no", "m-1"))).toMatchObject({
+        _tag: "SessionConflict"
+      })
+      const next = yield* second.sessions.send(alice, id, "hello", "m-2")
+      expect(next).not.toBe(turnId)
+      const later = yield* listen(second.sessions, id)
+      yield* second.sessions.send(alice, id, "last")
+      yield* later.until(event => event.type === "turn_completed" && event.turnId !== next)
+      expect((yield* simulator.state).frames.message).toBe(3)
+    })
+  )
+
+  it.scopedLive("an answer that has an id of its client's is passed on once", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const turnId = yield* sessions.send(alice, id, "/ask", "m-1")
+      const asked = yield* listener.until(event => event.type === "question_requested")
+      const { requestId } = asked as Event & { requestId: string }
+      const reply = (answer: string, name = "m-2") => sessions.answer(alice, id, requestId, answer, name)
+      yield* reply("tea")
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      yield* reply("tea")
+      expect(yield* Effect.flip(reply("coffee"))).toMatchObject({ message: expect.stringContaining("clientMessageId") })
+      // Another one answers nothing that is open, and the id of the message says something else.
+      expect(yield* Effect.flip(reply("tea", "m-3"))).toMatchObject({ message: expect.stringContaining("waits") })
+      expect(yield* Effect.flip(reply("/ask", "m-1"))).toMatchObject({ _tag: "SessionConflict" })
+      expect((yield* simulator.state).frames.answer).toBe(1)
+    })
+  )
+
+  it.scopedLive("what has certainly not been sent may be said again under its id", () =>
+    Effect.gen(function* () {
+      let isAway = false
+      const { simulator, start } = yield* make({
+        platform: withSend(({ send }) => ({ send: (frame, options) => (isAway ? timeout : send(frame, options)) }))
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const working = yield* sessions.send(alice, id, "/ask")
+      const asked = yield* listener.until(event => event.type === "question_requested")
+      const { requestId } = asked as Event & { requestId: string }
+      const reply = sessions.answer(alice, id, requestId, "tea", "m-1")
+      const say = sessions.send(alice, id, "hello", "m-2")
+      isAway = true
+      expect(yield* Effect.flip(reply)).toMatchObject({ reason: "timeout" })
+      expect(yield* Effect.flip(say)).toMatchObject({ reason: "timeout" })
+      isAway = false
+      yield* reply
+      const turnId = yield* say
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      const ends = Object.entries(endsOf(listener.events))
+      expect(ends.map(([, types]) => types)).toEqual([["turn_errored"], ["turn_completed"], ["turn_completed"]])
+      expect(ends.map(([turn]) => turn).slice(1)).toEqual([working, turnId])
+      expect((yield* simulator.state).frames).toMatchObject({ message: 2, answer: 1 })
+    })
+  )
 })

@@ -118,6 +118,9 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
         }
       }
 
+      /** Turns of messages by what their clients call them. */
+      const known = new Map<string, string>()
+
       const answer = (socket: WebSocket, request: Request) => {
         const say = (answer: Answer) => socket.send(encode(answer))
         const { id } = request
@@ -139,8 +142,13 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
             return
           }
           case "send_message": {
+            const { clientMessageId } = request
+            const before = clientMessageId === undefined ? undefined : known.get(clientMessageId)
+            if (before !== undefined) return say({ type: "accepted", id, turnId: before })
             const turnId = `t${++turns}`
             const steps = behaviour.onMessage(request.content, turnId)
+            // What leads to nothing has not been taken in either.
+            if (clientMessageId !== undefined && steps.length > 0) known.set(clientMessageId, turnId)
             if (behaviour.loseAnswers) return perform([{ close: undefined }, ...steps])
             say({ type: "accepted", id, turnId })
             return perform(steps)

@@ -25,6 +25,7 @@ const cases: ReadonlyArray<readonly [EventBody, string]> = [
   [{ type: "session_state", state: "active" }, "· session active\n"],
   [{ type: "session_state", state: "error", reason: "out of memory" }, "· session error (out of memory)\n"],
   [{ type: "turn_started", turnId }, ""],
+  [{ type: "turn_started", turnId, content: "What\nis \u001b[1mthis?", sub: "bob" }, "> What\n  is ␛[1mthis?\n"],
   [{ type: "turn_completed", turnId }, ""],
   [
     { type: "turn_errored", turnId, code: "busy", message: "no room", retryable: true },

@@ -1,6 +1,7 @@
 /** What clients send. Members that a request does not have are ignored, so that newer clients can talk to it. */
 import { Schema } from "effect"
 import {
+  ClientMessageId,
   Count,
   Cursor,
   described,
@@ -93,13 +94,21 @@ export const Subscribe = request("subscribe", "Asks for a session's events: thos
 /** Ends a subscription. */
 export const Unsubscribe = request("unsubscribe", "Ends a subscription.", { sessionId: SessionId })
 
+const clientMessageId = optional(
+  described(
+    ClientMessageId,
+    "Unique in the session, such as a UUID: repeated with the same content it is sent once and answered the same; with another content it is a `conflict`."
+  )
+)
+
 /** Sends a user's message, which starts a turn. */
 export const SendMessage = request(
   "send_message",
   "Sends a message, which starts a turn; activates the session first.",
   {
     sessionId: SessionId,
-    content: Schema.String.pipe(Schema.minLength(1, { message: () => "must not be empty" }))
+    content: Schema.String.pipe(Schema.minLength(1, { message: () => "must not be empty" })),
+    clientMessageId
   }
 )
 
@@ -113,7 +122,8 @@ export const InterruptTurn = request("interrupt_turn", "Ends a turn before its t
 export const AnswerRequest = request("answer", "Answers a question or a request for approval.", {
   sessionId: SessionId,
   requestId: Identifier,
-  answer: Json
+  answer: Json,
+  clientMessageId
 })
 
 /** Asks for the files below a directory. */

@@ -7,8 +7,10 @@ import {
   type EventPage,
   type History,
   type LaunchConfiguration,
+  mostReceipts,
   OutOfStep,
   pageCharacters,
+  type Receipt,
   type Retention,
   SessionEvents,
   type StoredEvent,
@@ -22,9 +24,17 @@ interface Kept extends StoredEvent {
   readonly size: number
 }
 
+/** A history, and receipts by their ids with the `seq` of the event that they are kept with, the oldest first. */
+interface Held {
+  history: History
+  readonly kept: Array<Kept>
+  bytes: number
+  readonly receipts: Map<string, { readonly receipt: Receipt; readonly seq: number }>
+}
+
 /** All histories. Each method runs to its end at once, and so is atomic. */
 class State {
-  private readonly histories = new Map<string, { history: History; kept: Array<Kept>; bytes: number }>()
+  private readonly histories = new Map<string, Held>()
   private readonly configurations = new Map<string, LaunchConfiguration>()
 
   constructor(private readonly retention: Retention) {}
@@ -33,7 +43,7 @@ class State {
     const known = this.histories.get(session)
     if (known !== undefined) return known.history
     const history: History = { epoch, headSeq: 0, trimmedSeq: 0, bookmark: null }
-    this.histories.set(session, { history, kept: [], bytes: 0 })
+    this.histories.set(session, { history, kept: [], bytes: 0, receipts: new Map() })
     return history
   }
 
@@ -63,7 +73,7 @@ class State {
     return this.histories.get(session)?.history
   }
 
-  append({ session, epoch, after, timestamp, texts, bookmark }: Append): Option.Option<OutOfStep> {
+  append({ session, epoch, after, timestamp, texts, bookmark, receipt, revoked }: Append): Option.Option<OutOfStep> {
     const found = this.histories.get(session)
     if (found === undefined || found.history.epoch !== epoch || found.history.headSeq !== after) {
       return Option.some(new OutOfStep({ session, headSeq: found?.history.headSeq ?? null }))
@@ -74,9 +84,19 @@ class State {
       found.bytes += size
     }
     found.history = { ...found.history, headSeq: after + texts.length, bookmark }
+    if (revoked !== undefined) found.receipts.delete(revoked)
+    if (receipt !== undefined) {
+      found.receipts.delete(receipt.id)
+      found.receipts.set(receipt.id, { receipt, seq: after + texts.length })
+      if (found.receipts.size > mostReceipts) found.receipts.delete(found.receipts.keys().next().value!)
+    }
     const { events, bytes } = this.retention
     this.dropWhile(session, () => found.kept.length > events || (found.bytes > bytes && found.kept.length > 1))
     return Option.none()
+  }
+
+  receipt(session: string, id: string): Receipt | undefined {
+    return this.histories.get(session)?.receipts.get(id)?.receipt
   }
 
   read(session: string, after: number, limit: number): EventPage | undefined {
@@ -120,6 +140,10 @@ class State {
       found.history = { ...found.history, trimmedSeq: oldest.seq }
       count++
     }
+    for (const [id, { seq }] of found.receipts) {
+      if (seq > found.history.trimmedSeq) break
+      found.receipts.delete(id)
+    }
     return count
   }
 }
@@ -130,6 +154,7 @@ const make = (state: State): Context.Tag.Service<SessionEvents> => ({
   append: append =>
     Effect.suspend(() => Option.match(state.append(append), { onNone: () => Effect.void, onSome: Effect.fail })),
   read: (session, after, limit) => Effect.sync(() => Option.fromNullable(state.read(session, after, limit))),
+  receipt: (session, id) => Effect.sync(() => Option.fromNullable(state.receipt(session, id))),
   restart: (session, epoch) => Effect.sync(() => state.restart(session, epoch)),
   configure: (session, configuration) => Effect.sync(() => state.configure(session, configuration)),
   configuration: session => Effect.sync(() => state.configuration(session)),

@@ -57,6 +57,8 @@ const patience = Schedule.exponential(firstDelay).pipe(
   Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
 )
 
+const hasReceipt = ({ receipt, revoked }: Step): boolean => receipt !== undefined || revoked !== undefined
+
 /** Whether two standings share all that a bookmark is made of. */
 const isMarkedAlike = (a: Standing, b: Standing): boolean =>
   a.lease === b.lease && a.debts === b.debts && a.turns === b.turns && a.request === b.request
@@ -115,9 +117,10 @@ export const make = (options: Options): Effect.Effect<Journal> =>
       return Effect.flatMap(next, page => {
         if (page._tag === "None" || page.value.history.epoch !== epoch) return lost
         const { events: next, history } = page.value
-        const taken = doubtful.find(({ append: { after, bookmark, texts } }) =>
+        const taken = doubtful.find(({ append: { after, bookmark, texts }, step }) =>
           texts.length === 0
-            ? history.headSeq === after && history.bookmark === bookmark
+            ? // Of receipts alone it is not known. They change no standing, and may be stored again.
+              !hasReceipt(step) && history.headSeq === after && history.bookmark === bookmark
             : history.headSeq === after + texts.length && next[0]?.text === texts[0]
         )
         if (taken !== undefined) settle(taken)
@@ -152,7 +155,8 @@ export const make = (options: Options): Effect.Effect<Journal> =>
         const before = standing
         const step = f(before)
         const nextBookmark = bookmarkOf(step.standing)
-        if (step.events.length === 0 && nextBookmark === bookmark) {
+        const { receipt, revoked } = step
+        if (step.events.length === 0 && nextBookmark === bookmark && !hasReceipt(step)) {
           standing = step.standing
           onStep(step, [])
           return Effect.succeed(step)
@@ -168,7 +172,8 @@ export const make = (options: Options): Effect.Effect<Journal> =>
             const seq = headSeq + 1 + index
             return JSON.stringify(event({ sessionId, seq, timestamp, traceId: traces.of(body) ?? traceId }, body))
           })
-          const append = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
+          const place = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
+          const append: Append = hasReceipt(step) ? { ...place, receipt, revoked } : place
           const given: Given = { append, before, step, counts: false }
           onGiven(given)
           return Effect.as(give(given), step)

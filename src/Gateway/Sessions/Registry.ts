@@ -270,12 +270,12 @@ const make = (settings: Settings) =>
         ),
       remove,
       subscribe,
-      send: (caller, sessionId, content) =>
-        withSession(caller, sessionId, entity => Talk.send(entity, caller.actor, content)),
+      send: (caller, sessionId, content, clientMessageId) =>
+        withSession(caller, sessionId, entity => Talk.send(entity, { content, sub: caller.actor, clientMessageId })),
       interrupt: (caller, sessionId, turnId) =>
         withSession(caller, sessionId, entity => Talk.interrupt(entity, turnId)),
-      answer: (caller, sessionId, requestId, value) =>
-        withSession(caller, sessionId, entity => Talk.answer(entity, requestId, value)),
+      answer: (caller, sessionId, requestId, answer, clientMessageId) =>
+        withSession(caller, sessionId, entity => Talk.answer(entity, { requestId, answer, clientMessageId })),
       listFiles: (caller, sessionId, options) =>
         instanceOf(caller, sessionId)(instanceId => platform.listFiles(instanceId, options)),
       readFile: (caller, { sessionId, path }) =>

@@ -4,7 +4,9 @@
  * A message is recorded with the session's history, then handed to the network: whatever happens in between, its turn
  * has an end, and nothing is ever sent twice.
  */
-import { Deferred, Duration, Effect, Either } from "effect"
+import { createHash } from "node:crypto"
+import { Deferred, Duration, Effect, Either, Option } from "effect"
+import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import * as Turns from "../EventMapping/Turns.ts"
@@ -20,6 +22,32 @@ import * as Title from "./Title.ts"
 
 /** What sending may fail with, beside what bringing the session up may. */
 export type TalkError = ActivationError | SessionConflict | SessionsBusy
+
+/** What a client calls what it says, with a digest of that; nothing where it calls it nothing. */
+type Call = { readonly id: string; readonly digest: string } | undefined
+
+const callOf = (id: string | undefined, ...said: ReadonlyArray<unknown>): Call =>
+  id === undefined ? undefined : { id, digest: createHash("sha256").update(JSON.stringify(said)).digest("base64url") }
+
+/** What the same has led to before, where it was said before; something else under the same id is a conflict. */
+const repeated = (
+  entity: Entity,
+  call: Call
+): Effect.Effect<Option.Option<string | null>, SessionConflict | StoreUnavailable> =>
+  call === undefined
+    ? Effect.succeedNone
+    : Effect.flatMap(
+        entity.shared.events.receipt(entity.key, call.id),
+        Option.match({
+          onNone: () => Effect.succeedNone,
+          onSome: ({ digest, turnId }) =>
+            digest === call.digest
+              ? Effect.succeedSome(turnId)
+              : new SessionConflict({
+                  message: `Something else was said as clientMessageId ${JSON.stringify(call.id)}`
+                })
+        })
+      )
 
 /** The way to an instance, and until when it may be waited for, in milliseconds of monotonic time. */
 interface Way {
@@ -122,32 +150,57 @@ const handOver = (entity: Entity, way: Way, turnId: string, content: string) =>
     return fate.is === "handed"
   })
 
-/** Begins a turn with a message of `sub`, bringing the session up first; answers the turn's id. */
-export const send = (entity: Entity, sub: string, content: string): Effect.Effect<string, TalkError> =>
-  entity.talk.pass<Way, string, TalkError>({
+/** A message of a client. */
+export interface Message {
+  readonly content: string
+  /** Who wrote it. */
+  readonly sub: string
+  readonly clientMessageId?: string | undefined
+}
+
+/**
+ * Begins a turn with a message, bringing the session up first; answers the turn's id. One that has an id of its
+ * client's and was sent before is not sent again: the answer is what it was.
+ */
+export const send = (entity: Entity, { clientMessageId, content, sub }: Message): Effect.Effect<string, TalkError> => {
+  const call = callOf(clientMessageId, "message", content)
+  const inOrder = entity.talk.pass<Way, string, TalkError>({
     ready: Effect.flatMap(ensureActive(entity), wayOf),
     wait: wait(entity, true),
     work: (way, done) =>
       Effect.gen(function* () {
+        // It may have been sent meanwhile.
+        const before = yield* repeated(entity, call)
+        if (Option.isSome(before)) return void (yield* Deferred.succeed(done, before.value ?? ""))
         const turnId = yield* Ids.turn
-        const giveUp = (end: (turnId: string) => TurnEnd) =>
-          entity.journal.updateSurely(standing => Session.endWaiting(standing, [turnId], end))
-        const recorded = yield* Effect.either(record(entity, { turnId, content, sub }))
+        const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean) =>
+          entity.journal.updateSurely(standing =>
+            Session.revoke(Session.endWaiting(standing, [turnId], endOf), isSent ? undefined : call)
+          )
+        const recorded = yield* Effect.either(record(entity, { turnId, content, sub, receipt: call }))
         if (Either.isLeft(recorded)) {
-          yield* Deferred.fail(done, recorded.left)
+          const { left } = recorded
+          yield* Deferred.fail(done, left)
+          if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
           // A store that failed may have recorded it all the same.
-          return yield* giveUp(Session.errored("not_recorded", "The message could not be recorded, and was not sent"))
+          const notRecorded = Session.errored("not_recorded", "The message could not be recorded, and was not sent")
+          return yield* end(notRecorded, false)
         }
         name(entity, content)
         const handed = yield* Effect.either(handOver(entity, way, turnId, content))
         if (Either.isLeft(handed)) {
           yield* Deferred.fail(done, orNotActive(entity, true)(handed.left))
-          return yield* giveUp(Session.errored("not_sent", handed.left.message))
+          return yield* end(Session.errored("not_sent", handed.left.message), false)
         }
         yield* Deferred.succeed(done, turnId)
-        if (!handed.right) yield* giveUp(Session.interrupted("interrupted before the message was sent"))
+        if (!handed.right) yield* end(Session.interrupted("interrupted before the message was sent"), true)
       })
   })
+  return Effect.flatMap(
+    repeated(entity, call),
+    Option.match({ onNone: () => inOrder, onSome: turnId => Effect.succeed(turnId ?? "") })
+  )
+}
 
 /** Asks the agent to end a turn; its end comes as an event. A message that still waits is not sent any more. */
 export const interrupt = (
@@ -176,22 +229,44 @@ const isOpen = (entity: Entity, requestId: string): Effect.Effect<void, SessionC
       : new SessionConflict({ message: `Nothing that goes by ${JSON.stringify(requestId)} waits for an answer` })
   )
 
-/** Passes on an answer to a question or an approval that is open. */
+/** An answer of a client. */
+export interface Answer {
+  readonly requestId: string
+  readonly answer: unknown
+  readonly clientMessageId?: string | undefined
+}
+
+type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreBusy | StoreUnavailable
+
+/**
+ * Passes on an answer to a question or an approval that is open. One that has an id of its client's and was passed on
+ * before is not passed on again.
+ */
 export const answer = (
   entity: Entity,
-  requestId: string,
-  value: unknown
-): Effect.Effect<void, SessionNotActive | SessionConflict | AgentPlatformConnectionError> =>
-  entity.talk.pass<Way, void, SessionNotActive | SessionConflict | AgentPlatformConnectionError>({
+  { answer, clientMessageId, requestId }: Answer
+): Effect.Effect<void, AnswerError> => {
+  const call = callOf(clientMessageId, "answer", requestId, answer)
+  const revoke = entity.journal.updateSurely(standing => Session.revoke(Session.stay(standing), call))
+  const inOrder = entity.talk.pass<Way, void, AnswerError>({
     ready: Effect.zipLeft(Effect.flatMap(running(entity), wayOf), isOpen(entity, requestId)),
     wait: wait(entity, false),
     work: (way, done) =>
       Effect.gen(function* () {
+        const before = yield* repeated(entity, call)
+        if (Option.isSome(before)) return void (yield* Deferred.succeed(done, undefined))
         // It may have been answered meanwhile.
         yield* isOpen(entity, requestId)
         const within = yield* left(way)
-        const sending = way.link.send({ type: "answer", requestId, answer: value }, { within })
-        yield* Effect.mapError(sending, orNotActive(entity, false))
-        yield* Deferred.succeed(done, undefined)
+        const sending = Effect.mapError(
+          way.link.send({ type: "answer", requestId, answer }, { within }),
+          orNotActive(entity, false)
+        )
+        const recorded = call === undefined ? Effect.void : entity.journal.update(Session.keep(call))
+        const passedOn = yield* Effect.either(Effect.zipRight(recorded, sending))
+        yield* Deferred.complete(done, passedOn)
+        if (Either.isLeft(passedOn) && call !== undefined) yield* revoke
       })
   })
+  return Effect.flatMap(repeated(entity, call), Option.match({ onNone: () => inOrder, onSome: () => Effect.void }))
+}

@@ -39,7 +39,7 @@ export const carryOut = (
         sessionId: request.sessionId
       })
     case "send_message":
-      return Effect.map(sessions.send(caller, request.sessionId, request.content), turnId => ({
+      return Effect.map(sessions.send(caller, request.sessionId, request.content, request.clientMessageId), turnId => ({
         type: "accepted",
         id,
         turnId
@@ -51,10 +51,13 @@ export const carryOut = (
         turnId
       }))
     case "answer":
-      return Effect.as(sessions.answer(caller, request.sessionId, request.requestId, request.answer), {
-        type: "accepted",
-        id
-      })
+      return Effect.as(
+        sessions.answer(caller, request.sessionId, request.requestId, request.answer, request.clientMessageId),
+        {
+          type: "accepted",
+          id
+        }
+      )
     case "list_files":
       return Effect.map(sessions.listFiles(caller, request.sessionId, request), entries => ({
         type: "file_list",

@@ -205,6 +205,7 @@ export const make = (options: Options): Effect.Effect<Context.Tag.Service<Sessio
 
     return SessionEvents.of({
       open: begin("open"),
+      receipt: (session, id) => Effect.map(reader.receipt(session, id), Option.fromNullable),
       restart: begin("restart"),
       configure: (session, configuration) => Effect.asVoid(submit({ op: "configure", session, configuration })),
       configuration: session => told(reader.configuration(session), session),

@@ -14,7 +14,7 @@ import type { Format } from "../Opening.ts"
 export const applicationId = 0x43575345
 
 /** The newest schema that this code knows (PRAGMA user_version). */
-export const schemaVersion = 2
+export const schemaVersion = 3
 
 /** The files in the data directory. */
 export const filesIn = (directory: string) => ({

@@ -19,7 +19,7 @@ interface PackedCommit {
    * time, and how many events it has; then the length of each. A single {@link elsewhere} stands for another write.
    */
   readonly numbers: Float64Array
-  /** The writes that are no appends, in order. */
+  /** The writes that are no appends, or have to do with receipts, in order. */
   readonly others: ReadonlyArray<EventWrite>
 }
 
@@ -54,7 +54,8 @@ const packCommit = (commit: Commit): PackedRequest => {
   const others: Array<EventWrite> = []
   let text = ""
   for (const write of commit.writes) {
-    if (write.op !== "append") {
+    // Receipts are few: what has one goes as it is.
+    if (write.op !== "append" || write.receipt !== undefined || write.revoked !== undefined) {
       numbers.push(elsewhere)
       others.push(write)
       continue

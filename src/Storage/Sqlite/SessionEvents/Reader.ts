@@ -6,6 +6,7 @@ import {
   type History,
   type LaunchConfiguration,
   pageCharacters,
+  type Receipt,
   type StoredEvent,
   type Summary,
   type Unfinished
@@ -54,6 +55,10 @@ export class Reader {
       }
       return { events, history: historyOf(row) }
     })
+  }
+
+  receipt(session: string, id: string): Effect.Effect<Receipt | undefined, StoreUnavailable> {
+    return this.read(({ receipt }) => receipt.get(session, id))
   }
 
   configuration(session: string): Effect.Effect<LaunchConfiguration, StoreUnavailable> {
@@ -139,6 +144,10 @@ const prepare = (db: Database.Database) => ({
   ),
   page: db.prepare<[number, number, number], StoredEvent>(
     "SELECT seq, text FROM events WHERE history = ? AND seq > ? ORDER BY seq LIMIT ?"
+  ),
+  receipt: db.prepare<[string, string], Receipt>(
+    `SELECT name AS id, digest, turn AS turnId FROM receipts
+     WHERE history = (SELECT id FROM histories WHERE session = ?) AND name = ?`
   ),
   configuration: db.prepare<[string], LaunchConfiguration>(
     "SELECT environment, deployment FROM launch_configurations WHERE session = ?"

@@ -1,6 +1,6 @@
 import { fromStatements, type Migration } from "../Migrations.ts"
 
-/** The tables of the session database: histories, their events, and what instances are made from. */
+/** The tables of the session database: histories, their events, what instances are made from, and receipts. */
 export const migrations: ReadonlyArray<Migration> = [
   fromStatements(
     "initial",
@@ -35,5 +35,18 @@ export const migrations: ReadonlyArray<Migration> = [
       environment TEXT,
       deployment TEXT
     ) STRICT`
+  ),
+  fromStatements(
+    "receipts",
+    `CREATE TABLE receipts (
+      id INTEGER PRIMARY KEY,
+      history INTEGER NOT NULL,
+      seq INTEGER NOT NULL,
+      name TEXT NOT NULL,
+      digest TEXT NOT NULL,
+      turn TEXT,
+      UNIQUE (history, name)
+    ) STRICT`,
+    "CREATE INDEX receipts_by_age ON receipts (history, seq)"
   )
 ]

@@ -1,4 +1,5 @@
 import Database from "better-sqlite3"
+import { mostReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
 import { isLocked } from "../DatabaseError.ts"
 import type { Close } from "../Messages.ts"
@@ -125,10 +126,12 @@ class Connection {
     const row = this.statements.find.get(session)
     if (row === undefined) return
     this.statements.removeEvents.run(row.id)
+    this.statements.removeReceipts.run(row.id)
     this.statements.remove.run(row.id)
   }
 
-  private append({ session, epoch, after, timestamp, texts, bookmark }: Append): EventOutcome {
+  private append(append: Append): EventOutcome {
+    const { session, epoch, after, timestamp, texts, bookmark, receipt, revoked } = append
     const row = this.statements.find.get(session)
     if (row === undefined || row.epoch !== epoch || row.headSeq !== after) {
       return { _tag: "OutOfStep", headSeq: row?.headSeq ?? null }
@@ -144,7 +147,15 @@ class Connection {
       trimmedSeq = seq
       bytes -= size
     }
-    if (trimmedSeq > row.trimmedSeq) this.statements.drop.run(row.id, trimmedSeq)
+    if (trimmedSeq > row.trimmedSeq) {
+      this.statements.drop.run(row.id, trimmedSeq)
+      this.statements.dropReceipts.run(row.id, trimmedSeq)
+    }
+    if (revoked !== undefined) this.statements.revoke.run(row.id, revoked)
+    if (receipt !== undefined) {
+      this.statements.keepReceipt.run(row.id, headSeq, receipt.id, receipt.digest, receipt.turnId)
+      this.statements.limitReceipts.run(row.id, mostReceipts)
+    }
     this.statements.update.run(headSeq, trimmedSeq, bytes, bookmark, row.id)
     return { _tag: "Stored", history: undefined }
   }
@@ -174,6 +185,7 @@ class Connection {
     for (const { id, history, seq, size } of old) {
       this.statements.dropOne.run(id)
       this.statements.forget.run(seq, size, history)
+      this.statements.dropReceipts.run(history, seq)
     }
     return old.length
   }
@@ -341,6 +353,17 @@ const prepare = (db: Database.Database) => ({
   oldestOf: db.prepare<[number], OldEvent>(
     "SELECT id, history, seq, timestamp, size FROM events WHERE history = ? ORDER BY seq"
   ),
+  removeReceipts: db.prepare("DELETE FROM receipts WHERE history = ?"),
+  revoke: db.prepare("DELETE FROM receipts WHERE history = ? AND name = ?"),
+  keepReceipt: db.prepare(
+    `INSERT INTO receipts (history, seq, name, digest, turn) VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT (history, name) DO UPDATE SET seq = excluded.seq, digest = excluded.digest, turn = excluded.turn`
+  ),
+  limitReceipts: db.prepare(
+    `DELETE FROM receipts WHERE id IN
+     (SELECT id FROM receipts WHERE history = ? ORDER BY seq DESC, id DESC LIMIT -1 OFFSET ?)`
+  ),
+  dropReceipts: db.prepare("DELETE FROM receipts WHERE history = ? AND seq <= ?"),
   drop: db.prepare("DELETE FROM events WHERE history = ? AND seq <= ?"),
   oldest: db.prepare<[number], OldEvent>("SELECT id, history, seq, timestamp, size FROM events ORDER BY id LIMIT ?"),
   dropOne: db.prepare("DELETE FROM events WHERE id = ?"),
