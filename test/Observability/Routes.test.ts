@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Tracer } from "effect"
+import { Effect, Layer, Logger, LogLevel, Tracer } from "effect"
 import { Api } from "../../src/Api.ts"
+import * as Logging from "../../src/Observability/Logging.ts"
 import * as RequestMetrics from "../../src/Observability/RequestMetrics.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys, stock } from "../Harness.ts"
@@ -47,4 +48,46 @@ describe("the route of a request", () => {
       })
     )
   }
+})
+
+describe("the lines of a request", () => {
+  it.scopedLive("name its trace and span while tracing is on, also where it is refused", () =>
+    Effect.gen(function* () {
+      const { spans, tracer } = yield* recording
+      const texts: Array<string> = []
+      const logger = Logger.make(options => {
+        texts.push(Logging.toLine(options))
+      })
+      const logging = Layer.merge(
+        Layer.fresh(Logger.replace(Logger.defaultLogger, logger)),
+        Logger.minimumLogLevel(LogLevel.Debug)
+      )
+      const { url } = yield* edge.serve(Memory.layer).pipe(Effect.withTracer(tracer), Effect.provide(logging))
+      const asked: ReadonlyArray<readonly [string, RequestInit, number]> = [
+        ["/api/v1/kv/n/none", {}, 404],
+        ["/api/v1/kv/n", {}, 200],
+        ["/nowhere", {}, 404],
+        ["/api/v1/kv/n/k", { headers: { authorization: "Bearer wrong" } }, 401],
+        ["/api/v1/changes?limit=many", {}, 400],
+        ["/api/v1/kv/n/k", { method: "PUT", body: "{" }, 400]
+      ]
+      for (const [target, init, status] of asked) {
+        const headers = { authorization: `Bearer ${keys.write}`, "content-type": "application/json" }
+        const answer = yield* Effect.promise(() => fetch(url + target, { headers, ...init }))
+        yield* Effect.promise(() => answer.text())
+        assert.strictEqual(answer.status, status, target)
+      }
+      const lines = texts.map(text => JSON.parse(text)).filter(({ annotations }) => "requestId" in (annotations ?? {}))
+      assert.isAtLeast(lines.length, asked.length)
+      const servers = spans.filter(({ kind }) => kind === "server")
+      assert.deepStrictEqual(
+        servers.map(span => span.attributes.get("http.response.status_code")),
+        asked.map(([, , status]) => status)
+      )
+      for (const { annotations } of lines) {
+        const span = spans.find(({ spanId }) => spanId === annotations.spanId)
+        assert.strictEqual(span?.traceId, annotations.traceId, JSON.stringify(annotations))
+      }
+    })
+  )
 })

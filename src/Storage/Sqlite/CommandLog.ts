@@ -11,6 +11,9 @@ const longest = 500
 
 const methods: ReadonlySet<string | symbol> = new Set(["run", "get", "all", "iterate"])
 
+/** Milliseconds since a moment, to the microsecond. */
+const since = (start: number): number => Math.round((performance.now() - start) * 1000) / 1000
+
 interface Statement {
   readonly source: string
 }
@@ -34,7 +37,7 @@ const logged = (statement: Statement, database: string, debug: DebugLog): Statem
           outcome = "ok"
           return result
         } finally {
-          debug(message, { database, command, outcome, millis: performance.now() - start })
+          debug(message, { database, command, outcome, millis: since(start) })
         }
       }
     }
@@ -57,5 +60,5 @@ export const statements = <S extends object>(prepared: S, database: string, debu
 /** Begins to time a command that is answered later; the function returned is to be called with the end of it. */
 export const command = (database: string, debug: DebugLog, detail: Readonly<Record<string, unknown>>) => {
   const start = performance.now()
-  return (outcome: string): void => debug(message, { database, ...detail, outcome, millis: performance.now() - start })
+  return (outcome: string): void => debug(message, { database, ...detail, outcome, millis: since(start) })
 }
