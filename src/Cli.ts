@@ -48,23 +48,20 @@ const outliveReaders = Effect.sync(() => {
   for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined)
 })
 
-const endInTime = ({ devMode, shutdownTimeout }: Configuration.Configuration) =>
+const endInTime = (limit: ProcessEnd.Limit) =>
   Effect.map(Effect.runtime<never>(), runtime => {
     const second = Effect.logWarning("A second signal ends the process at once")
-    ProcessEnd.onSignals({
-      limit: shutdownTimeout,
-      isJson: !devMode,
-      onSecond: () => Runtime.runSync(runtime, second)
-    })
+    ProcessEnd.onSignals({ ...limit, onSecond: () => Runtime.runSync(runtime, second) })
   })
 
 const serve = Effect.gen(function* () {
   const configuration = yield* Effect.mapError(Configuration.load, startFailed)
   const logging = Logging.layer({ level: configuration.logLevel, format: configuration.devMode ? "pretty" : "json" })
   yield* outliveReaders
-  return yield* Effect.zipRight(endInTime(configuration), Layer.launch(Server.layer(configuration))).pipe(
+  const limit = { limit: configuration.shutdownTimeout, isJson: !configuration.devMode }
+  return yield* Effect.zipRight(endInTime(limit), Layer.launch(Server.layer(configuration))).pipe(
     Effect.mapError(startFailed),
-    Effect.ensuring(ProcessEnd.settled),
+    Effect.ensuring(ProcessEnd.settled(limit)),
     Effect.provide(logging)
   )
 }).pipe(

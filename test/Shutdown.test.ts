@@ -1,7 +1,7 @@
 import * as Http from "node:http"
 import * as Net from "node:net"
 import { assert, layer } from "@effect/vitest"
-import { Effect, Exit, type Scope } from "effect"
+import { Effect, Exit, Fiber, type Scope } from "effect"
 import { WebSocket } from "ws"
 import * as Simulator from "../src/Simulator/Simulator.ts"
 import * as Disk from "./faults/Disk.ts"
@@ -82,6 +82,14 @@ const status = (url: string) =>
     }).once("error", error => resume(Effect.die(error)))
   })
 
+/** Waits until a request of a client has led to something; an answer that comes before fails the test. */
+const asking = <A, E>(request: Effect.Effect<A, E>, until: Effect.Effect<unknown>) =>
+  Effect.gen(function* () {
+    const asked = yield* Effect.forkDaemon(request)
+    const early = Effect.flatMap(Fiber.await(asked), exit => Effect.dieMessage(`Answered at once: ${exit}`))
+    yield* Effect.raceFirst(until, early)
+  })
+
 /** A gateway with a simulated platform and a session that runs there. */
 const withSession = Effect.gen(function* () {
   const simulator = yield* Simulator.make({ seed: "shutdown" })
@@ -96,7 +104,7 @@ const withSession = Effect.gen(function* () {
 })
 
 /** Each case waits for a process more than it works. */
-const together = { concurrent: true, timeout: 60_000 }
+const together = { concurrent: true, timeout: 120_000 }
 
 layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the service", it => {
   it.scoped(
@@ -118,8 +126,10 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
         const { client, service, session, simulator } = yield* withSession
         yield* client.get("session", id => ({ type: "start_session", id, sessionId: session.id }))
         yield* simulator.inject({ operation: "stop", fault: { kind: "hang" } })
-        yield* Effect.fork(client.get("session_deleted", id => ({ type: "delete_session", id, sessionId: session.id })))
-        yield* simulator.awaitState(({ requests }) => requests.stop > 0)
+        yield* asking(
+          client.get("session_deleted", id => ({ type: "delete_session", id, sessionId: session.id })),
+          simulator.awaitState(({ requests }) => requests.stop > 0)
+        )
         assert.deepStrictEqual(yield* terminate(service), peacefully)
       }),
     together
@@ -131,8 +141,10 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
       Effect.gen(function* () {
         const { client, service, session, simulator } = yield* withSession
         yield* simulator.inject({ operation: "*", fault: { kind: "hang" } })
-        yield* Effect.fork(client.get("session", id => ({ type: "start_session", id, sessionId: session.id })))
-        yield* simulator.awaitState(({ requests }) => requests.create > 0)
+        yield* asking(
+          client.get("session", id => ({ type: "start_session", id, sessionId: session.id })),
+          simulator.awaitState(({ requests }) => requests.create > 0)
+        )
         assert.deepStrictEqual(yield* terminate(service), peacefully)
       }),
     together

@@ -25,6 +25,13 @@ const margin = 500
 /** A terminal and the program that runs in it may each pass on one interrupt; within this time they count as one. */
 const oneSignal = 500
 
+/** How long the end may take. */
+export interface Limit {
+  readonly limit: Duration.Duration
+  /** Whether the log is JSON. */
+  readonly isJson: boolean
+}
+
 /** The time until the process is killed, in milliseconds. */
 const lastMoment = (limit: Duration.Duration): number => {
   const millis = Duration.toMillis(limit)
@@ -50,8 +57,12 @@ setTimeout(() => {
 
 const kill = (): void => void process.kill(process.pid, "SIGKILL")
 
+let isArmed = false
+
 /** Has the process killed when the limit is over, should it still be there. */
-const arm = (limit: Duration.Duration, isJson: boolean): void => {
+const arm = ({ isJson, limit }: Limit): void => {
+  if (isArmed) return
+  isArmed = true
   const millis = lastMoment(limit)
   const message = `The service has not ended within ${Duration.format(limit)} and is killed`
   // A main thread that is well can do it too, where there is no other thread to be had.
@@ -66,22 +77,19 @@ const arm = (limit: Duration.Duration, isJson: boolean): void => {
 }
 
 /** How the signals that end the service are taken. */
-export interface Options {
-  readonly limit: Duration.Duration
-  /** Whether the log is JSON. */
-  readonly isJson: boolean
+export interface Options extends Limit {
   /** Told of the signal that ends the process at once. */
   readonly onSecond: () => void
 }
 
 /** From the first SIGTERM or SIGINT on the process has so much time; another one ends it at once. */
-export const onSignals = ({ isJson, limit, onSecond }: Options): void => {
+export const onSignals = ({ onSecond, ...limit }: Options): void => {
   let first: number | undefined
   const onSignal = (): void => {
     const now = performance.now()
     if (first === undefined) {
       first = now
-      arm(limit, isJson)
+      arm(limit)
     } else if (now - first >= oneSignal) {
       // Orderly ends wait for threads, and threads may wait for the disk.
       setTimeout(kill, 200)
@@ -106,15 +114,18 @@ const pending = (): ReadonlyArray<string> => [
   ...process.getActiveResourcesInfo().filter(type => pooled.has(type))
 ]
 
-/** Waits until `process.exit` will not hang, and says so where that takes long. */
-export const settled: Effect.Effect<void> = Effect.gen(function* () {
-  let looks = 0
-  for (let waits = pending(); waits.length > 0; waits = pending()) {
-    if (++looks === 50) {
-      yield* Effect.annotateLogs(Effect.logWarning("The end of the process waits for calls that do not return"), {
-        calls: [...new Set(waits)].join(", ")
-      })
+/** Waits until `process.exit` will not hang, within the limit, and says so where that takes long. */
+export const settled = (limit: Limit): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    let looks = 0
+    for (let waits = pending(); waits.length > 0; waits = pending()) {
+      // A service that ends by itself, such as one whose start has failed, has had no signal.
+      arm(limit)
+      if (++looks === 50) {
+        yield* Effect.annotateLogs(Effect.logWarning("The end of the process waits for calls that do not return"), {
+          calls: [...new Set(waits)].join(", ")
+        })
+      }
+      yield* Effect.sleep("20 millis")
     }
-    yield* Effect.sleep("20 millis")
-  }
-})
+  })
