@@ -9,8 +9,9 @@ import { BadRequest, PayloadTooLarge, UnsupportedMediaType } from "../Http/ApiEr
 import { DepthGuard } from "./DepthGuard.ts"
 import { parseBody } from "./Json.ts"
 import { JsonBody } from "./JsonBody.ts"
-import { nestedDeeper, shellLevels } from "./JsonReader.ts"
+import { nestedDeeper, noArray, shellLevels } from "./JsonReader.ts"
 import { Limits, type LimitsShape } from "./Limits.ts"
+import { isSpace, openBracket } from "./PlainBody/Codes.ts"
 
 type BodyError = BadRequest | PayloadTooLarge | UnsupportedMediaType
 
@@ -87,18 +88,21 @@ const readBytes = (
     discard(source)
     done(Either.left(error))
   }
-  const isTooDeep = (chunk: Buffer): boolean => {
-    if (bytes.length === 0) return false
+  /** What is wrong with a body of several pieces, as far as it can be told before it is whole. */
+  const problemWith = (chunk: Buffer): string | undefined => {
+    if (bytes.length === 0) return undefined
     if (guard === undefined) {
+      if (bytes.view.find(code => !isSpace(code)) === openBracket) return noArray
       guard = new DepthGuard(jsonDepth + shellLevels)
-      if (!guard.admits(bytes.view)) return true
+      if (!guard.admits(bytes.view)) return nestedDeeper(jsonDepth)
     }
-    return !guard.admits(chunk)
+    return guard.admits(chunk) ? undefined : nestedDeeper(jsonDepth)
   }
   const onData = (chunk: Buffer): void => {
-    if (bytes.length + chunk.length > limit) refuse(tooLarge(`more than ${limit}`, limit))
-    else if (isTooDeep(chunk)) refuse(malformed(nestedDeeper(jsonDepth)))
-    else bytes.add(chunk)
+    if (bytes.length + chunk.length > limit) return refuse(tooLarge(`more than ${limit}`, limit))
+    const problem = problemWith(chunk)
+    if (problem === undefined) bytes.add(chunk)
+    else refuse(malformed(problem))
   }
   const onEnd = (): void => {
     stop()

@@ -51,7 +51,13 @@ const mostMembers = 16
 /** The digits from which on a number can be beyond the range of a double without an exponent. */
 const mostDigits = 309
 
+/** Characters of an array or object where a request has none, up to which it is read for the sake of a better message. */
+const mostMisplaced = 4096
+
 const literals = ["true", "false", "null"]
+
+/** What a client is told of an array in the place of a body. */
+export const noArray = "the body must be an object, not an array"
 
 /** What a client is told of nesting beyond the limit. */
 export const nestedDeeper = (depth: number): string => `JSON is nested more than ${depth} levels deep`
@@ -94,6 +100,7 @@ class Reader {
   #at = 0
   // The value that is being read, if it is one: what of it is kept already, and where the rest of it begins.
   #keeps = false
+  #mostEnd = 0
   #compact = ""
   #keptFrom = 0
   #place = ""
@@ -105,7 +112,8 @@ class Reader {
 
   body(): unknown {
     this.#space()
-    const read = this.#next() === openBrace ? this.#object("", true) : this.#other(0)
+    if (this.#next() === openBracket) throw new JsonProblem(noArray)
+    const read = this.#next() === openBrace ? this.#object("", true) : this.#other("the body", 0)
     this.#space()
     if (this.#at < this.text.length) this.#unexpected()
     return read
@@ -170,7 +178,7 @@ class Reader {
   #member(place: string, name: string, isBody: boolean): unknown {
     if (name === "value") return this.#value(place)
     if (isBody && name === listName && this.#next() === openBracket) return this.#list()
-    return this.#other(isBody ? 1 : 3)
+    return this.#other(place + name, isBody ? 1 : 3)
   }
 
   #list(): ReadonlyArray<unknown> {
@@ -188,7 +196,7 @@ class Reader {
         throw new JsonProblem(`${listName} has more than ${most} elements; the limit is ${most}`, true)
       }
       const place = `${listName}[${elements.length}].`
-      elements.push(this.#next() === openBrace ? this.#object(place, false) : this.#other(2))
+      elements.push(this.#next() === openBrace ? this.#object(place, false) : this.#other(place.slice(0, -1), 2))
       this.#space()
       if (this.#next() === closeBracket) break
       this.#take(comma)
@@ -218,8 +226,10 @@ class Reader {
   }
 
   /** A member that is no value: what is no array and no object is read. */
-  #other(depth: number): unknown {
+  #other(place: string, depth: number): unknown {
     const from = this.#at
+    this.#place = place
+    this.#mostEnd = from + mostMisplaced
     const code = this.#next()
     this.#skip(depth)
     const text = this.text.slice(from, this.#at)
@@ -279,9 +289,13 @@ class Reader {
     this.#at++
   }
 
-  /** Refuses a value that is too long already, before more of it is read. */
+  /** Refuses what is too long already, before more of it is read. */
   #measure(): void {
-    if (this.#keeps && this.#compact.length + this.#at - this.#keptFrom > this.limits.valueChars) this.#tooLong()
+    if (this.#keeps) {
+      if (this.#compact.length + this.#at - this.#keptFrom > this.limits.valueChars) this.#tooLong()
+    } else if (this.#at > this.#mostEnd) {
+      throw new JsonProblem(`${shorten(this.#place, 64)} must not be an array or object`)
+    }
   }
 
   /** A reader would have to guess which of the two was meant (RFC 7493, 2.3). */

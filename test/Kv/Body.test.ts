@@ -52,7 +52,6 @@ describe("a request body", () => {
 
   it("that nests too deep is refused while it arrives, and the rest is thrown away", async () => {
     for (const [open, start] of [
-      ["[", ""],
       ['{"a":', ""],
       ["[", '{"value":'],
       ["[", '{"operations":[{"value":']
@@ -73,6 +72,16 @@ describe("a request body", () => {
       await turn()
       expect(source.readableEnded).toBe(true)
     }
+  })
+
+  it("that is an array is refused with its second piece", async () => {
+    const { source, result } = request()
+    for (const piece of [" [", "[],"]) {
+      expect(result()).toBeUndefined()
+      source.push(piece)
+      await turn()
+    }
+    expect(Either.getOrThrow(Either.flip(result())).error).toContain("must be an object, not an array")
   })
 
   it("may nest as deep as a value in a batch does, however it is cut", async () => {

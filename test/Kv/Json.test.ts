@@ -66,9 +66,9 @@ describe("parseBody", () => {
           parsed = undefined
         }
         const body = parseBody(text, 256)
-        if (parsed === undefined) expect(Either.isLeft(body)).toBe(true)
+        if (parsed === undefined || Array.isArray(parsed.value)) expect(Either.isLeft(body)).toBe(true)
         else if (Either.isRight(body)) expect(JSON.stringify(body.right)).toBe(JSON.stringify(parsed.value))
-        else expect(body.left.message).not.toContain("is not JSON")
+        else if (!text.trimStart().startsWith("[")) expect(body.left.message).not.toContain("is not JSON")
       }),
       { numRuns: numRuns * 2 }
     )
@@ -113,7 +113,7 @@ describe("parseBody", () => {
   })
 
   it("takes bodies that are no objects", () => {
-    for (const text of ["1", "null", '"value"', "[]", "{}", "[1, [2]]", " true "]) {
+    for (const text of ["1", "null", '"value"', "{}", " true "]) {
       const body = JSON.stringify(Either.getOrThrow(parseBody(text, 256)))
       expect(body).toBe(JSON.stringify(JSON.parse(text)))
     }
@@ -126,15 +126,27 @@ describe("parseBody", () => {
     expect(({} as Record<string, unknown>).value).toBeUndefined()
   })
 
-  it.each(["", " ", "{", "[1,]", '{"a":1,}', "nul", "{} {}", "'a'", "01", "1.", "NaN", '"\n"', '"\\x"', "\ufeff{}"])(
-    "refuses %j as no JSON",
-    text => {
-      expect(problem(text)).toMatchObject({
-        message: expect.stringContaining("the body is not JSON"),
-        overLimit: false
-      })
-    }
-  )
+  it.each([
+    "",
+    " ",
+    "{",
+    '{"a":[1,]}',
+    '{"a":1,}',
+    "nul",
+    "{} {}",
+    "'a'",
+    "01",
+    "1.",
+    "NaN",
+    '"\n"',
+    '"\\x"',
+    "\ufeff{}"
+  ])("refuses %j as no JSON", text => {
+    expect(problem(text)).toMatchObject({
+      message: expect.stringContaining("the body is not JSON"),
+      overLimit: false
+    })
+  })
 
   it.each([
     ['{"a":1,"a":2}', '"a"'],
@@ -220,8 +232,7 @@ describe("parseBody", () => {
     for (const text of [
       `{"value":1,"other":${four}}`,
       `{"other":{"operations":${four}}}`,
-      `{"operations":[{"operations":${four}}]}`,
-      four
+      `{"operations":[{"operations":${four}}]}`
     ]) {
       expect(problem(text, 256, 3)).toBeUndefined()
     }

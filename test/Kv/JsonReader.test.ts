@@ -16,7 +16,8 @@ describe("the reader of any body", () => {
     expect(operations.map(operation => operation instanceof Misplaced)).toEqual([true, false])
     expect(JSON.stringify(operations)).toBe('[[],{"op":["a"]}]')
     expect(Object.keys(rest)).toEqual(["__proto__"])
-    expect(String(Either.getOrThrow(parseBody(`[${"1,".repeat(100)}1]`, 256)))).toBe(`[${"1,".repeat(31)}1…`)
+    const long = Either.getOrThrow(parseBody(`{"a":[${"1,".repeat(100)}1]}`, 256)) as { readonly a: unknown }
+    expect(String(long.a)).toBe(`[${"1,".repeat(31)}1…`)
   })
 
   it("refuses a value over its limit, and counts no white space", () => {
@@ -49,7 +50,12 @@ describe("the reader of any body", () => {
     const size = 2 * 1024 * 1024
     const deep = "JSON is nested more than 256 levels deep"
     const refused = [
-      ["[".repeat(size), deep],
+      ["[".repeat(size), "the body must be an object, not an array"],
+      [` [${"[],".repeat(size / 3)}[]]`, "the body must be an object, not an array"],
+      [`{"other":[${"{},".repeat(size / 3)}{}],"value":1}`, "other must not be an array or object"],
+      [`{"operations":[{},{"op":{${'"a":0,'.repeat(size / 6)}`, 'the member "a" appears twice'],
+      [`{"operations":[{},{"op":[${"0,".repeat(size / 2)}`, "operations[1].op must not be an array or object"],
+      [`{"operations":[{},[${"0,".repeat(size / 2)}`, "operations[1] must not be an array or object"],
       ['{"a":'.repeat(size / 5), deep],
       [`{"value":${"[".repeat(size)}`, deep],
       [`{"operations":[{"value":${'{"a":'.repeat(size / 5)}`, deep],
@@ -59,7 +65,6 @@ describe("the reader of any body", () => {
       [`{"value":[${"[],".repeat(size / 3)}[]]}`, "value has more than 1048576 bytes"],
       [`{${Array.from({ length: size / 16 }, (_, index) => `"${index}":[]`).join()}}`, "more than 16 members"]
     ] as const
-    const taken = [`[${"[],".repeat(size / 3)}[]]`, `{"other":[${"{},".repeat(size / 3)}{}],"value":"\\u0061"}`]
     const parse = vi.spyOn(JSON, "parse")
     try {
       for (const [text, message] of refused) {
@@ -67,7 +72,6 @@ describe("the reader of any body", () => {
           message
         )
       }
-      for (const text of taken) expect(Either.isRight(parseBody(text, 256, 1000, undefined, 1024 * 1024))).toBe(true)
       expect(parse.mock.calls.filter(([text]) => text.length > 16)).toEqual([])
     } finally {
       parse.mockRestore()
