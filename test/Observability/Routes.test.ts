@@ -86,7 +86,8 @@ describe("the lines of a request", () => {
       )
       for (const { annotations } of lines) {
         const span = spans.find(({ spanId }) => spanId === annotations.spanId)
-        assert.strictEqual(span?.traceId, annotations.traceId, JSON.stringify(annotations))
+        assert.isDefined(span, JSON.stringify(annotations))
+        assert.strictEqual(annotations.traceId, span?.traceId)
       }
     })
   )
