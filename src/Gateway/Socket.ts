@@ -192,7 +192,7 @@ const make = (settings: Settings) =>
         )
       )
     )
-    yield* Effect.forkScoped(Effect.interruptible(Effect.schedule(tick, Schedule.spaced("1 second"))))
+    yield* Supervision.forkScoped("ticks of client connections", Effect.schedule(tick, Schedule.spaced("1 second")))
     yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.begun, Effect.suspend(sendAway))))
 
     return Socket.of({

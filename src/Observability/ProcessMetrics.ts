@@ -3,6 +3,7 @@
  */
 import { monitorEventLoopDelay } from "node:perf_hooks"
 import { Duration, Effect, Layer, Metric, Schedule } from "effect"
+import * as Supervision from "../Supervision.ts"
 
 const residentMemory = Metric.gauge("process_resident_memory_bytes", {
   description: "Resident memory of the process in bytes."
@@ -50,6 +51,6 @@ export const layer: Layer.Layer<never> = Layer.scopedDiscard(
       delays.reset()
       return Metric.set(loopDelay, delay)
     })
-    yield* Effect.forkScoped(Effect.schedule(look, Schedule.spaced(Duration.seconds(10))))
+    yield* Supervision.forkScoped("process metrics", Effect.schedule(look, Schedule.spaced(Duration.seconds(10))))
   })
 )

@@ -160,8 +160,8 @@ export const make = <A, B, E = never>(
       })
     )
 
-    yield* Effect.forkScoped(Effect.interruptible(committer))
-    yield* Effect.forkScoped(Effect.interruptible(watchdog))
+    yield* Supervision.forkScoped("group commit", committer)
+    yield* Supervision.forkScoped("watchdog of group commits", watchdog)
     yield* Effect.addFinalizer(() => {
       queue.closing = true
       const isDone = queue.until(() => queue.stuck || (queue.flight === undefined && queue.size === 0))

@@ -5,6 +5,7 @@ import { type Config, type Duration, Effect, Layer, Option, Schedule } from "eff
 import { ChangeLog } from "../Kv/ChangeLog.ts"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 import * as Setting from "../Setting.ts"
+import * as Supervision from "../Supervision.ts"
 import * as Outage from "./Outage.ts"
 
 /** How long change records are kept; for ever where it is not set. */
@@ -27,10 +28,10 @@ export const layer = (retention: Option.Option<Duration.Duration>): Layer.Layer<
   Layer.scopedDiscard(
     Effect.gen(function* () {
       const log = yield* ChangeLog
-      yield* Effect.forkScoped(Effect.interruptible(chore("expiry of entries", "1 second", log.expire)))
+      yield* Supervision.forkScoped("expiry of entries", chore("expiry of entries", "1 second", log.expire))
       if (Option.isSome(retention)) {
         const trim = log.trim(retention.value)
-        yield* Effect.forkScoped(Effect.interruptible(chore("retention of changes", "1 minute", trim)))
+        yield* Supervision.forkScoped("retention of changes", chore("retention of changes", "1 minute", trim))
       }
     })
   )

@@ -3,6 +3,7 @@
  */
 import { Config, Duration, Effect, Layer, Option, Schedule } from "effect"
 import * as Setting from "../../Setting.ts"
+import * as Supervision from "../../Supervision.ts"
 import { type Retention, SessionEvents } from "../SessionEvents.ts"
 
 /** What bounds a history, by number and by age. */
@@ -52,6 +53,6 @@ export const layer = (age: Duration.Duration): Layer.Layer<never, never, Session
             isFailing = false
           })
       })
-      yield* Effect.forkScoped(Effect.interruptible(Effect.repeat(trim, Schedule.spaced("1 minute"))))
+      yield* Supervision.forkScoped("retention of session events", Effect.repeat(trim, Schedule.spaced("1 minute")))
     })
   )

@@ -2,7 +2,7 @@
  * What happens to sessions without anybody asking: those of an earlier run are recovered, idle ones stopped, and all of
  * them when the gateway ends.
  */
-import { Duration, Effect, Option, Schedule, type Scope } from "effect"
+import { Cause, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import * as Supervision from "../../Supervision.ts"
 import type { Unfinished } from "../SessionEvents.ts"
 import type { Entity, Shared } from "./Entity.ts"
@@ -56,7 +56,15 @@ export const start = (
             if (entity.isDeleted) yield* shared.events.remove(entity.key)
             else if (entity.idleSince > spare) return
             loaded.forget(entity)
-          }).pipe(Effect.ignore),
+          }).pipe(
+            Effect.ignore,
+            // One session that meets a bug keeps no other from being looked after.
+            Effect.catchAllDefect(defect =>
+              Effect.logError("The watch over a session stumbled", Cause.die(defect)).pipe(
+                Effect.annotateLogs({ session: entity.key })
+              )
+            )
+          ),
         { discard: true }
       )
     })
@@ -87,9 +95,11 @@ export const start = (
           })
         ),
         Effect.as([]),
+        Effect.sandbox,
+        Effect.mapError(Cause.squash),
         Effect.catchAll(error =>
           Effect.logWarning("A session of the gateway's last run could not be recovered yet").pipe(
-            Effect.annotateLogs({ session, reason: error.message }),
+            Effect.annotateLogs({ session, reason: error instanceof Error ? error.message : String(error) }),
             Effect.as([unfinished])
           )
         )
@@ -129,15 +139,7 @@ export const start = (
     })
 
     yield* Effect.addFinalizer(() => shutDown)
-    yield* Effect.forkIn(
-      Effect.catchAllCause(recover, cause => Effect.logError("Sessions of the last run could not be recovered", cause)),
-      shared.scope
-    )
-    yield* Effect.forkIn(
-      Effect.repeat(
-        Effect.catchAllCause(sweep, cause => Effect.logError("The watch over sessions stumbled", cause)),
-        Schedule.spaced(sweepInterval)
-      ),
-      shared.scope
-    )
+    // Recovery comes to an end, and is begun anew where it fails before that.
+    yield* Supervision.forkIn("recovery of sessions", Effect.zipRight(recover, Effect.never), shared.scope)
+    yield* Supervision.forkIn("watch over sessions", Effect.repeat(sweep, Schedule.spaced(sweepInterval)), shared.scope)
   })

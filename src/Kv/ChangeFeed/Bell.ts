@@ -1,6 +1,7 @@
 import { Effect, Schedule, type Scope } from "effect"
 import { Draining } from "../../Http/Draining.ts"
 import * as Monotonic from "../../Monotonic.ts"
+import * as Supervision from "../../Supervision.ts"
 import { ChangeLog } from "../ChangeLog.ts"
 import type { Pages } from "./Pages.ts"
 
@@ -64,8 +65,9 @@ export const make = (pages: Pages): Effect.Effect<Bell, never, ChangeLog | Drain
       Effect.zipRight(Effect.logError("The watch over the change log stumbled", cause), Effect.sleep("1 second"))
     )
 
-    yield* Effect.forkScoped(Effect.forever(watchOn))
-    yield* Effect.forkScoped(
+    yield* Supervision.forkScoped("watch over the change log", Effect.forever(watchOn))
+    yield* Supervision.forkScoped(
+      "deadlines of polls",
       Effect.schedule(
         Effect.map(Monotonic.millis, now => ring("late", ({ deadline }) => deadline <= now)),
         Schedule.spaced("1 second")

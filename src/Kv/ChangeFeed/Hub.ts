@@ -3,6 +3,7 @@ import { Draining } from "../../Http/Draining.ts"
 import type { Upgrade } from "../../Http/Upgrade.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
+import * as Supervision from "../../Supervision.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
 import { pauseAfterNothing } from "./Bell.ts"
 import { Handshake, type UpgradeFailed } from "./Handshake.ts"
@@ -156,9 +157,9 @@ export const make = (
     yield* Effect.addFinalizer(() =>
       closeAll.pipe(Effect.zipRight(turn), Effect.zipRight(Effect.sync(() => watchers.terminateAll())))
     )
-    yield* Effect.forkScoped(pump)
-    yield* Effect.forkScoped(Effect.schedule(tick, Schedule.spaced("1 second")))
-    yield* Effect.forkScoped(Effect.schedule(look, Schedule.spaced(timing.heartbeat)))
+    yield* Supervision.forkScoped("change feed", pump)
+    yield* Supervision.forkScoped("ticks of the change feed", Effect.schedule(tick, Schedule.spaced("1 second")))
+    yield* Supervision.forkScoped("looks at the change log", Effect.schedule(look, Schedule.spaced(timing.heartbeat)))
     yield* Effect.forkScoped(Effect.zipRight(draining.begun, closeAll))
 
     return {
