@@ -35,7 +35,7 @@ const twoTenants = (options: Options = {}) =>
     const { url } = yield* start
     const connectAs = (tenant: string) =>
       Effect.flatMap(tokenFor(tenant), token => connect(url, { headers: { authorization: `Bearer ${token}` } }))
-    return { simulator, acme: yield* connectAs("acme"), evil: yield* connectAs("evil") }
+    return { simulator, connectAs, acme: yield* connectAs("acme"), evil: yield* connectAs("evil") }
   })
 
 const isAnswer = Schema.is(Answer)
@@ -292,6 +292,23 @@ describe("Requests over the socket", () => {
     })
   )
 
+  it.scopedLive(
+    "a message with an id of its client's is taken once, from whichever connection, and another is not",
+    () =>
+      Effect.gen(function* () {
+        const { acme, connectAs, simulator } = yield* twoTenants()
+        const sessionId = yield* createSession(acme)
+        yield* acme.get("subscribed", { type: "subscribe", sessionId })
+        const message = { type: "send_message", sessionId, content: "hello", clientMessageId: "x".repeat(256) } as const
+        const { turnId } = yield* acme.get("accepted", message)
+        const again = yield* connectAs("acme")
+        expect(yield* again.get("accepted", message)).toMatchObject({ turnId })
+        expect(yield* codes(again, [{ ...message, content: "other" }])).toEqual(["conflict"])
+        yield* acme.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
+        expect((yield* simulator.state).frames.message).toBe(1)
+      })
+  )
+
   it.scopedLive("a ping is answered with the time", () =>
     Effect.gen(function* () {
       const { acme } = yield* twoTenants()
@@ -310,6 +327,11 @@ describe("Requests over the socket", () => {
         [{ type: "subscribe", sessionId: "s", afterSeq: -1 }, "afterSeq"],
         [{ type: "subscribe", sessionId: "s", epoch: 1 }, "epoch"],
         [{ type: "send_message", sessionId: "s", content: "" }, "content"],
+        [{ type: "send_message", sessionId: "s", content: "a", clientMessageId: "" }, "clientMessageId"],
+        [
+          { type: "answer", sessionId: "s", requestId: "q", answer: 1, clientMessageId: "x".repeat(257) },
+          "clientMessageId"
+        ],
         [{ type: "send_message", sessionId: "s" }, "content"],
         [{ type: "interrupt_turn", sessionId: "s", turnId: {} }, "turnId"],
         [{ type: "answer", sessionId: "s", answer: 1 }, "requestId"],
