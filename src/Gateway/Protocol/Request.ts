@@ -130,7 +130,7 @@ export const AnswerRequest = request("answer", "Answers a question or a request 
 export const ListFiles = request("list_files", "Asks for the files below a directory of the workspace.", {
   sessionId: SessionId,
   path: optional(Path),
-  depth: optional(Count)
+  depth: optional(described(Count, "Levels below the directory; 1 where absent."))
 })
 
 /** Asks for a file as it is now. */
