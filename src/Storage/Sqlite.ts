@@ -1,7 +1,7 @@
 /**
  * The store in one SQLite database: reads on the main thread, writes in groups on a thread of their own.
  */
-import { basename } from "node:path"
+import { basename, dirname } from "node:path"
 import {
   Cause,
   Clock,
@@ -32,7 +32,7 @@ import type { Away, Outcome, Reply, Request } from "./Sqlite/Messages.ts"
 import { open } from "./Sqlite/Opening.ts"
 import { Reader } from "./Sqlite/Reader.ts"
 import type { TrimmedBefore } from "./Sqlite/ReaderConnection.ts"
-import { filesIn, format } from "./Sqlite/StoreFile.ts"
+import { format } from "./Sqlite/StoreFile.ts"
 import { StoreRefused } from "./Sqlite/StoreRefused.ts"
 import { StuckLocks } from "./Sqlite/StuckLocks.ts"
 import * as WriterPort from "./Sqlite/WriterPort.ts"
@@ -63,13 +63,12 @@ class WriterDefect extends Schema.TaggedError<WriterDefect>()("WriterDefect", { 
 /** The ports of a store in a directory, which belongs to it until the scope closes. */
 export const make = (options: Options): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const lock = yield* open(options.directory, format)
-    const file = filesIn(options.directory).database
+    const { file, lock } = yield* open(options.directory, format)
     const { walBytes, wholeLists } = yield* Limits
     const debug = yield* DebugLog.make
     const reader = new Reader(file, wholeLists, debug)
     const signal = new Signal(0)
-    const writer = yield* makePort(options, lock, reader, signal, walBytes)
+    const writer = yield* makePort({ ...options, file }, lock, reader, signal, walBytes)
     const port = WriterPort.logged(writer, debug, basename(file), describe)
 
     const opened = yield* port.send({ kind: "probe" })
@@ -180,7 +179,13 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
   })
 
 /** The way to the writer, with the reader kept in step with what the writer finds. */
-const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal, walBytes: number) =>
+const makePort = (
+  options: Options & { readonly file: string },
+  lock: Lock,
+  reader: Reader,
+  signal: Signal,
+  walBytes: number
+) =>
   Effect.gen(function* () {
     const clock = yield* Effect.clock
     const stuck = new StuckLocks(() => Monotonic.unsafeMillis(clock))
@@ -227,7 +232,7 @@ const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal, 
       })
     }
     const make = options.writer === "inline" ? WriterPort.makeInline : WriterPort.makeThread
-    const writer = yield* make({ file: filesIn(options.directory).database, onReply })
+    const writer = WriterPort.afterAlone(yield* make({ file: options.file, onReply }), reader, dirname(options.file))
     const port: WriterPort.WriterPort = WriterPort.watch(writer, isBusy => reader.writing(isBusy))
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
@@ -235,7 +240,7 @@ const makePort = (options: Options, lock: Lock, reader: Reader, signal: Signal, 
         reader.close("the store is closed")
       })
     )
-    const lost = `${filesIn(options.directory).lock} was taken from this process and cannot be locked anew`
+    const lost = `${lock.file} was taken from this process and cannot be locked anew`
     return WriterPort.guard(port, lock.isHeld, lost)
   })
 

@@ -1,9 +1,11 @@
+import { readdirSync, rmSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect } from "effect"
 import * as Disk from "../faults/Disk.ts"
 import * as Owner from "../faults/Owner.ts"
+import * as ServerProcess from "../ServerProcess.ts"
 import { temporaryDirectory } from "./SqliteFixture.ts"
 
 const setup = Effect.gen(function* () {
@@ -160,6 +162,83 @@ describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler
             expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: true })
           }
         }
+      })
+    )
+  }
+
+  for (const [how, signal] of [
+    ["ended in peace", undefined],
+    ["was killed", "SIGKILL"]
+  ] as const) {
+    it.scopedLive(`the store opens on a full disk after a process that ${how}, and is written once there is room`, () =>
+      Effect.gen(function* () {
+        const { directory, disk, owner, acknowledged, set } = yield* setup
+        for (const key of ["a", "b", "c"]) expect(yield* set(key)).toBe("ok")
+        yield* signal === undefined ? owner.end : owner.kill(signal)
+        // An index of the log is made anew by whoever opens it first.
+        rmSync(join(directory, "kv.db-shm"), { force: true })
+        yield* disk.fail("full")
+        const next = yield* Owner.start(directory, { env: disk.env })
+        expect(next.opened).toEqual({ ok: "open" })
+        for (let attempt = 0; attempt < 2; attempt++) {
+          expect(yield* next.ask({ do: "getAll", keys: ["a", "b", "c"] })).toEqual({ ok: ["a", "b", "c"] })
+          expect(yield* next.ask({ do: "list" })).toEqual({ ok: 3 })
+          expect(yield* next.ask({ do: "lastSeq" })).toEqual({ ok: 3 })
+          expect(yield* next.ask({ do: "set", key: "a", value: "lost" })).toMatchObject({ error: "StoreUnavailable" })
+          expect(yield* next.ask({ do: "ready" })).toEqual({ ok: false })
+        }
+        yield* disk.heal
+        expect(yield* next.ask({ do: "set", key: "d", value: "d" })).toEqual({ ok: 4 })
+        acknowledged.set("d", "d")
+        expect(yield* next.ask({ do: "list" })).toEqual({ ok: 4 })
+        expect(yield* next.ask({ do: "ready" })).toEqual({ ok: true })
+        // Other programs can read it, too.
+        const db = new Database(join(directory, "kv.db"), { readonly: true })
+        expect(db.prepare("SELECT count(*) FROM entries").pluck().get()).toBe(4)
+        db.close()
+        yield* next.kill("SIGKILL")
+        yield* verify(directory, acknowledged)
+      })
+    )
+  }
+
+  for (const [how, names] of [
+    ["with its session database", []],
+    ["without one", ["sessions.db", "sessions.lock"]]
+  ] as const) {
+    it.scopedLive(`the service starts on a full disk ${how}, serves reads, and writes once there is room`, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const disk = yield* Disk.make(directory)
+        const start = (env: Readonly<Record<string, string>>) =>
+          Effect.gen(function* () {
+            const command = yield* ServerProcess.launch({ DATA_DIR: directory, KV_API_KEY: "key", ...env })
+            const [, port] = yield* command.shows(/"port":(\d+)/)
+            const call = (method: string, body?: string) =>
+              Effect.promise(async () => {
+                const headers = { authorization: "Bearer key", "content-type": "application/json" }
+                const url = `http://127.0.0.1:${port}/api/v1/kv/n/k`
+                return (await fetch(url, { method, headers, ...(body === undefined ? {} : { body }) })).status
+              })
+            return { ...command, call }
+          })
+        const before = yield* start({})
+        expect(yield* before.call("PUT", '{"value":1}')).toBe(200)
+        for (const name of readdirSync(directory)) {
+          expect([name, statSync(join(directory, name)).mode & 0o777]).toEqual([name, 0o600])
+        }
+        yield* before.kill("SIGKILL")
+        yield* before.ended
+        for (const name of names) rmSync(join(directory, name), { force: true })
+        yield* disk.fail("full")
+        const service = yield* start(disk.env)
+        expect(yield* service.call("GET")).toBe(200)
+        expect(yield* service.call("PUT", '{"value":2}')).toBe(503)
+        expect(yield* service.call("GET")).toBe(200)
+        yield* disk.heal
+        expect(yield* service.call("PUT", '{"value":2}')).toBe(200)
+        yield* service.kill("SIGTERM")
+        expect(yield* service.ended).toEqual({ code: 0, signal: null })
       })
     )
   }

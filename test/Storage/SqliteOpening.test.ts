@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto"
 import {
+  chmodSync,
   closeSync,
+  linkSync,
   mkdirSync,
   openSync,
   readdirSync,
@@ -312,6 +314,83 @@ describe("the lock", () => {
       expect(yield* next.ask({ do: "lastSeq" })).toEqual({ ok: 1 })
       yield* next.end
       expect(yield* using(directory, lastSeq)).toBe(1)
+    })
+  )
+})
+
+describe("what the service makes", () => {
+  it.scopedLive("is for its owner alone, and what is there keeps its mode", () =>
+    Effect.gen(function* () {
+      const modeOf = (path: string) => statSync(path).mode & 0o777
+      const parent = yield* temporaryDirectory
+      const directory = join(parent, "deep", "down")
+      const before = modeOf(parent)
+      const owner = yield* Owner.start(directory)
+      yield* owner.ask({ do: "set", key: "a", value: "kept" })
+      expect(readdirSync(directory).sort()).toEqual(["kv.db", "kv.db-shm", "kv.db-wal", "kv.lock"])
+      for (const name of readdirSync(directory)) expect([name, modeOf(join(directory, name))]).toEqual([name, 0o600])
+      expect([modeOf(parent), modeOf(join(parent, "deep")), modeOf(directory)]).toEqual([before, 0o700, 0o700])
+      yield* owner.end
+      chmodSync(directory, 0o755)
+      for (const name of ["kv.db", "kv.lock"]) chmodSync(join(directory, name), 0o640)
+      const again = yield* Owner.start(directory)
+      yield* again.ask({ do: "set", key: "a", value: "kept" })
+      expect(modeOf(directory)).toBe(0o755)
+      for (const name of readdirSync(directory)) expect([name, modeOf(join(directory, name))]).toEqual([name, 0o640])
+      yield* again.end
+    })
+  )
+})
+
+describe("a database that is a symbolic link", () => {
+  const setup = Effect.gen(function* () {
+    const [real, first, second] = yield* Effect.all([temporaryDirectory, temporaryDirectory, temporaryDirectory])
+    yield* using(real, put("n", "a", 1))
+    for (const directory of [first, second]) symlinkSync(join(real, "kv.db"), join(directory, "kv.db"))
+    return { real, first, second }
+  })
+
+  it.scoped("belongs to one owner, by whatever path", () =>
+    Effect.gen(function* () {
+      const { first, real, second } = yield* setup
+      for (const [owner, ...others] of [
+        [first, second, real],
+        [real, first, second]
+      ] as const) {
+        yield* using(
+          owner,
+          Effect.gen(function* () {
+            yield* put("n", "a", 2)
+            for (const other of others) expect((yield* refusal(other))?.message).toMatch(/kv\.lock is locked/)
+            yield* put("n", "a", 3)
+          })
+        )
+      }
+      expect(yield* using(second, lastSeq)).toBe(5)
+      expect(readdirSync(first)).toEqual(["kv.db"])
+    })
+  )
+
+  it.scoped("is refused where it leads to nothing, and stays as it is", () =>
+    Effect.gen(function* () {
+      const { first, real } = yield* setup
+      rmSync(join(real, "kv.db"))
+      expect((yield* refusal(first))?.message).toMatch(/kv\.db leads to no file/)
+      expect(readdirSync(first)).toEqual(["kv.db"])
+      expect(readdirSync(real)).toEqual(["kv.lock"])
+    })
+  )
+
+  it.scoped("or a hard link is refused, as each name would have a log of its own", () =>
+    Effect.gen(function* () {
+      const { real, second } = yield* setup
+      const other = yield* temporaryDirectory
+      linkSync(join(real, "kv.db"), join(other, "kv.db"))
+      for (const directory of [real, second, other]) {
+        expect((yield* refusal(directory))?.message).toMatch(/kv\.db has several names/)
+      }
+      rmSync(join(other, "kv.db"))
+      expect(yield* using(real, lastSeq)).toBe(1)
     })
   )
 })

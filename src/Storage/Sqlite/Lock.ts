@@ -6,6 +6,7 @@ import { StoreRefused } from "./StoreRefused.ts"
 
 /** That this process owns the store. */
 export interface Lock {
+  readonly file: string
   /**
    * Whether it still does; where the lock's file was taken away, a new one is locked if nobody else has. It is denied
    * while the system does not say which file that is. It never throws.
@@ -40,7 +41,7 @@ export const acquire = (file: string): Effect.Effect<Lock, StoreRefused, Scope.S
             return false
           }
         }
-        return { isHeld, close: () => held.db.close() }
+        return { file, isHeld, close: () => held.db.close() }
       },
       catch: error => new StoreRefused({ file, reason: reasonOf(error) })
     }),

@@ -2,10 +2,10 @@ import { accessSync, closeSync, constants, fsyncSync, openSync, readSync, rename
 import { dirname } from "node:path"
 import Database from "better-sqlite3"
 import { Cause, Effect, type Scope } from "effect"
-import { makeDirectory } from "./Directory.ts"
+import { hasRoom, makeDirectory, makeFile, realFile } from "./Directory.ts"
 import * as Lock from "./Lock.ts"
 import type { Migration } from "./Migrations.ts"
-import { migrationsTable } from "./StoreFile.ts"
+import { openAlone } from "./StoreFile.ts"
 import { StoreRefused } from "./StoreRefused.ts"
 
 /** A kind of database of this service: its files, what marks it, and what brings it up to date. */
@@ -35,23 +35,31 @@ const parseHeader = (bytes: Buffer): Header =>
     ? { isSqlite: false, applicationId: 0, userVersion: 0 }
     : { isSqlite: true, applicationId: bytes.readUInt32BE(68), userVersion: bytes.readUInt32BE(60) }
 
+/** A database that belongs to this process. */
+export interface Opened {
+  /** The database file itself, where the one in the directory is a symbolic link. */
+  readonly file: string
+  readonly lock: Lock.Lock
+}
+
 /**
  * Takes the lock of a database and makes sure that it is there, ours, and of this schema.
  *
- * A database that is refused has not been touched; a new one is made under another name and comes to its own whole.
+ * The lock lies beside the file itself, so that it is the same whichever directory has a link to the file. A database that is refused has not been touched; a new one is made under another name and comes to its own whole.
  */
-export const open = (directory: string, format: Format): Effect.Effect<Lock.Lock, StoreRefused, Scope.Scope> =>
+export const open = (directory: string, format: Format): Effect.Effect<Opened, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const files = format.filesIn(directory)
     yield* attempt(directory, "cannot be used as the directory of a store", () => {
       makeDirectory(directory)
       accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
     })
-    const lock = yield* Lock.acquire(files.lock)
-    const version = yield* versionOf(files.database, format)
-    if (version === undefined) yield* create(files.database, format)
-    else if (version < format.schemaVersion) yield* migrating(files.database, files.database, format)
-    return lock
+    const file = yield* attempt(files.database, "leads to no file", () => realFile(files.database))
+    const lock = yield* Lock.acquire(file === files.database ? files.lock : `${file.replace(/\.db$/, "")}.lock`)
+    const version = yield* versionOf(file, format)
+    if (version === undefined) yield* create(file, format)
+    else if (version < format.schemaVersion) yield* migrating(file, file, format)
+    return { file, lock }
   })
 
 /** The schema version of a database that is ours, or `undefined` where there is none. */
@@ -67,6 +75,10 @@ const versionOf = (file: string, format: Format): Effect.Effect<number | undefin
     if (!header.isSqlite) return yield* refuse(file, "is not a SQLite database")
     if (header.applicationId !== format.applicationId) {
       return yield* refuse(file, "is the database of another application")
+    }
+    const names = yield* attempt(file, "cannot be read", () => statSync(file).nlink)
+    if (names > 1) {
+      return yield* refuse(file, "has several names (hard links), and each would have a write-ahead log of its own")
     }
     const { schemaVersion } = format
     if (header.userVersion > schemaVersion) return yield* refuseNewer(file, header.userVersion, schemaVersion)
@@ -91,14 +103,19 @@ const readHeader = (file: string): Header | undefined => {
   }
 }
 
+/** The version that stands in the write-ahead log. */
 const versionWithLog = (file: string): number => {
-  const db = new Database(file, { readonly: true, fileMustExist: true, timeout: 0 })
   try {
-    const version = Number(db.pragma("user_version", { simple: true }))
-    const isListed = db.prepare("SELECT 1 FROM sqlite_schema WHERE name = ?").get(migrationsTable) !== undefined
-    if (!isListed) return version
-    const migration = db.prepare<[], number | null>(`SELECT max(migration_id) FROM ${migrationsTable}`).pluck().get()
-    return Math.max(version, migration ?? 0)
+    return versionFrom(new Database(file, { readonly: true, fileMustExist: true, timeout: 0 }))
+  } catch (error) {
+    if (hasRoom(dirname(file))) throw error
+    return versionFrom(openAlone(file, 0))
+  }
+}
+
+const versionFrom = (db: Database.Database): number => {
+  try {
+    return Number(db.pragma("user_version", { simple: true }))
   } finally {
     db.close()
   }
@@ -111,6 +128,10 @@ const create = (file: string, format: Format): Effect.Effect<void, StoreRefused>
       for (const leftover of [draft, `${draft}-journal`, `${draft}-wal`, `${draft}-shm`])
         rmSync(leftover, { force: true })
     })
+    yield* attempt(file, "cannot be created", () =>
+      // An empty file in its place keeps what its owner allowed others.
+      makeFile(draft, (statSync(file, { throwIfNoEntry: false })?.mode ?? 0o600) & 0o777)
+    )
     yield* migrating(draft, file, format)
     yield* attempt(file, "cannot be created", () => {
       renameSync(draft, file)

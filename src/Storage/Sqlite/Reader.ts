@@ -1,3 +1,4 @@
+import { dirname } from "node:path"
 import Database from "better-sqlite3"
 import { Clock, Effect, Option, type Scope, Stream } from "effect"
 import type { StoredEntry } from "../../Kv/Entry.ts"
@@ -5,6 +6,7 @@ import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "..
 import * as Monotonic from "../../Monotonic.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import { describe, isUnreadable } from "./DatabaseError.ts"
+import { hasRoom } from "./Directory.ts"
 import { ReaderConnection } from "./ReaderConnection.ts"
 import { Away, identityOf } from "./StoreFile.ts"
 import { TurnSnapshot } from "./TurnSnapshot.ts"
@@ -25,6 +27,9 @@ const portionSize = 256 * 1024
 /** After pages could not be read, what is remembered of them is dropped, so often at most; in milliseconds. */
 const forgetEvery = 1000
 
+/** Memory of the connection for all other reads. */
+const cacheKiB = 8192
+
 /** Memory of a connection that walks along an index and comes back to nothing. */
 const snapshotCacheKiB = 512
 
@@ -38,6 +43,17 @@ interface Snapshot {
   cut: string | undefined
 }
 
+/** A connection that has read, or none. */
+const opened = (connection: ReaderConnection): ReaderConnection => {
+  try {
+    connection.touch()
+    return connection
+  } catch (error) {
+    connection.close()
+    throw error
+  }
+}
+
 /**
  * All reads of a store, on the thread that asks. While the database file is away, every read fails with
  * `StoreUnavailable`.
@@ -49,6 +65,8 @@ export class Reader {
   private identity: string | undefined
   private absence = "the store is not open yet"
   private isPaused = false
+  /** Whether one connection reads all, and keeps the writer out. */
+  isAlone = false
   private era = 0
   private forgotAt = Number.NEGATIVE_INFINITY
   private readonly snapshots = new Set<Snapshot>()
@@ -69,8 +87,7 @@ export class Reader {
       return
     }
     try {
-      const connection = new ReaderConnection(this.file, 8192, this.debug)
-      connection.touch()
+      const connection = this.connect()
       this.connection = connection
       this.turn = new TurnSnapshot(connection, this.isWriting)
       this.era++
@@ -78,6 +95,22 @@ export class Reader {
       this.absence = ""
     } catch (error) {
       this.absence = describe(error)
+    }
+  }
+
+  /**
+   * Opens the file. On a full disk, which has no room for the index that connections share of a write-ahead log, one
+   * connection reads alone.
+   */
+  private connect(): ReaderConnection {
+    this.isAlone = false
+    try {
+      return opened(new ReaderConnection(this.file, cacheKiB, this.debug))
+    } catch (error) {
+      if (hasRoom(dirname(this.file))) throw error
+      const connection = opened(new ReaderConnection(this.file, cacheKiB, this.debug, true))
+      this.isAlone = true
+      return connection
     }
   }
 
@@ -109,6 +142,7 @@ export class Reader {
     this.turn = undefined
     this.connection?.close()
     this.connection = undefined
+    this.isAlone = false
     this.era++
   }
 
@@ -225,9 +259,12 @@ export class Reader {
       if (this.isPaused || this.snapshots.size >= this.maxLists)
         return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
       return this.attempt(() => {
-        this.opened()
-        const connection = this.spare.pop() ?? new ReaderConnection(this.file, snapshotCacheKiB, this.debug)
-        connection.hold()
+        const shared = this.opened()
+        // Alone, nothing is written either, so that a list needs no snapshot.
+        const connection = this.isAlone
+          ? shared
+          : (this.spare.pop() ?? new ReaderConnection(this.file, snapshotCacheKiB, this.debug))
+        if (connection !== shared) connection.hold()
         const snapshot: Snapshot = { connection, startedAt: now, readAt: now, cut: undefined }
         this.snapshots.add(snapshot)
         return snapshot
@@ -238,6 +275,7 @@ export class Reader {
   private release(snapshot: Snapshot): void {
     if (!this.snapshots.delete(snapshot)) return
     snapshot.cut = "the list has been read to its end"
+    if (snapshot.connection === this.connection) return
     snapshot.connection.release()
     if (this.spare.length < maxSpare && snapshot.connection.isOpen) this.spare.push(snapshot.connection)
     else snapshot.connection.close()
@@ -246,7 +284,7 @@ export class Reader {
   private cut(snapshot: Snapshot, reason: string): void {
     if (snapshot.cut !== undefined || !this.snapshots.delete(snapshot)) return
     snapshot.cut = reason
-    snapshot.connection.close()
+    if (snapshot.connection !== this.connection) snapshot.connection.close()
   }
 
   private opened(): ReaderConnection {

@@ -8,6 +8,7 @@ import type { Selection } from "../../Kv/Store.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as CommandLog from "./CommandLog.ts"
 import { isUnreadable } from "./DatabaseError.ts"
+import { openAlone } from "./StoreFile.ts"
 
 /** A page ends after the value with which it comes to this many characters; in bytes where SQLite prints it. */
 const pageSize = 4 * 1024 * 1024
@@ -69,8 +70,9 @@ export class ReaderConnection {
   private readonly db: Database.Database
   private readonly statements: ReturnType<typeof prepare>
 
-  constructor(file: string, cacheKiB: number, debug?: DebugLog) {
-    this.db = new Database(file, { readonly: true, fileMustExist: true, timeout: 100 })
+  /** With `isAlone` it keeps all other connections out, and needs no room on the disk. */
+  constructor(file: string, cacheKiB: number, debug?: DebugLog, isAlone = false) {
+    this.db = isAlone ? openAlone(file, 100) : new Database(file, { readonly: true, fileMustExist: true, timeout: 100 })
     try {
       this.db.pragma(`cache_size = -${cacheKiB}`)
       this.db.pragma("mmap_size = 0")

@@ -2,7 +2,7 @@
  * The histories of sessions in one SQLite database: reads on the main thread, writes of all sessions in groups on a
  * thread of their own, which the first of them starts.
  */
-import { basename } from "node:path"
+import { basename, dirname } from "node:path"
 import { Worker } from "node:worker_threads"
 import { Clock, type Context, Duration, Effect, Either, ExecutionStrategy, Layer, Option, Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
@@ -18,10 +18,12 @@ import * as Monotonic from "../../Monotonic.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as GroupCommit from "../GroupCommit.ts"
 import * as Outage from "../Outage.ts"
+import { hasRoom } from "./Directory.ts"
 import type { Lock } from "./Lock.ts"
 import { open } from "./Opening.ts"
 import * as Damage from "./SessionEvents/Damage.ts"
-import { filesIn, format } from "./SessionEvents/File.ts"
+import { format } from "./SessionEvents/File.ts"
+import { orLater } from "./SessionEvents/Late.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./SessionEvents/Messages.ts"
 import { type PackedReply, packRequest, unpackReply } from "./SessionEvents/Packing.ts"
 import { Reader } from "./SessionEvents/Reader.ts"
@@ -56,18 +58,19 @@ const makePort = (options: Options, data: ThreadData, lock: Lock, reader: Reader
   Effect.gen(function* () {
     const clock = yield* Effect.clock
     const stuck = new StuckLocks(() => Monotonic.unsafeMillis(clock))
-    const port: WriterPort.WriterPort<EventRequest, EventReply> = yield* startWriter(options, data, reply => {
+    const writer: WriterPort.WriterPort<EventRequest, EventReply> = yield* startWriter(options, data, reply => {
       if (reply._tag === "Done") return stuck.onDone()
       if (reply.obstacle !== "replaced" && !(reply.obstacle === "locked" && stuck.onLocked())) return
       reader.close()
       // What stands there now may be another process's, if it took the lock's file along.
-      if (lock.isHeld()) port.post({ kind: "reopen" }, () => {})
+      if (lock.isHeld()) writer.post({ kind: "reopen" }, () => {})
     })
+    const port = WriterPort.afterAlone(writer, reader, dirname(data.file))
     // The last to close folds the log into the database, which a connection that only reads cannot.
     yield* Effect.addFinalizer(() => Effect.sync(() => reader.close()))
     // What the reader has open may have been replaced before there was a writer to notice.
     yield* Effect.sync(() => reader.close())
-    const lost = `${filesIn(options.directory).lock} was taken from this process and cannot be locked anew`
+    const lost = `${lock.file} was taken from this process and cannot be locked anew`
     return WriterPort.guard(port, lock.isHeld, lost)
   })
 
@@ -85,7 +88,8 @@ const probe = ({ file, retention }: ThreadData): Effect.Effect<void, StoreRefuse
     const writer = new Writer(file, retention)
     const reply = writer.handle({ kind: "probe" })
     writer.handle({ kind: "close" })
-    return reply._tag === "Done"
+    // What lies on a full disk can be read, and the writer tries again with each write.
+    return reply._tag === "Done" || !hasRoom(dirname(file))
       ? Effect.void
       : new StoreRefused({ file, reason: `cannot be opened for writing (${reply.reason})` })
   })
@@ -126,9 +130,11 @@ const outcomeOf =
 
 /** The histories in a directory, which belong to it until the scope closes. */
 export const make = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents>, StoreRefused, Scope.Scope> =>
+  orLater(options.directory, makeNow(options))
+
+const makeNow = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const lock = yield* open(options.directory, format)
-    const file = filesIn(options.directory).database
+    const { file, lock } = yield* open(options.directory, format)
     const data: ThreadData = { file, retention: options.retention ?? Retention.defaults }
     yield* probe(data)
     const debug = yield* DebugLog.make

@@ -3,6 +3,7 @@
  */
 import { type BigIntStats, renameSync, statSync } from "node:fs"
 import { join } from "node:path"
+import Database from "better-sqlite3"
 import type { Format } from "./Opening.ts"
 
 /** `CWKV`, in the header of every database of this store (PRAGMA application_id). */
@@ -29,6 +30,36 @@ export const identityOf = (file: string): string | undefined =>
 
 const nameOf = (stat: BigIntStats | undefined): string | undefined =>
   stat === undefined ? undefined : `${stat.dev}:${stat.ino}`
+
+/**
+ * Opens a database for reads by one connection alone, which keeps all others out while it has read from it. It needs no
+ * room on the disk, as it keeps the index of the write-ahead log in memory.
+ */
+export const openAlone = (file: string, timeout: number): Database.Database => {
+  // It takes its lock for writing, and writes nothing.
+  const db = new Database(file, { fileMustExist: true, timeout })
+  try {
+    db.pragma("locking_mode = EXCLUSIVE")
+    db.pragma("query_only = ON")
+    return db
+  } catch (error) {
+    db.close()
+    throw error
+  }
+}
+
+/**
+ * Closes a connection that writes, the last one of its process, without leaving a need for a write-ahead log behind:
+ * a database in that mode cannot even be read without making one, for which a full disk has no room.
+ */
+export const closeForGood = (db: Database.Database): void => {
+  try {
+    db.pragma("journal_mode = DELETE")
+  } catch {
+    // Another program reads it, or the disk fails: it is as good in the mode that it is in.
+  }
+  db.close()
+}
 
 /** What stands in the way of a database's use. */
 export type Obstacle =

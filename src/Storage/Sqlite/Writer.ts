@@ -1,9 +1,11 @@
+import { dirname } from "node:path"
 import Database from "better-sqlite3"
 import * as Either from "effect/Either"
 import { expiryActor } from "../../Kv/Names.ts"
 import { plan, type Step, type Write } from "../../Kv/Write.ts"
 import * as DatabaseError from "./DatabaseError.ts"
 import { isLocked, isOfDisk, isUnreadable } from "./DatabaseError.ts"
+import { hasRoom } from "./Directory.ts"
 import type { Outcome, Reply, Request } from "./Messages.ts"
 import { Away, identityOf, type Obstacle, setAside } from "./StoreFile.ts"
 import { type DueEntry, type RowState, WriterConnection } from "./WriterConnection.ts"
@@ -15,6 +17,10 @@ const passing = new Set(["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "
 const isDefect = (error: unknown): boolean =>
   !(error instanceof Away || error instanceof Database.SqliteError || (error instanceof Error && "syscall" in error))
 
+/** Whether a file could not be opened or made, for whatever reason. */
+const isUnopened = (error: unknown): boolean =>
+  error instanceof Database.SqliteError && error.code.startsWith("SQLITE_CANTOPEN")
+
 /**
  * Errors that may lie with what one write holds or with the pages that it needs, so that the others of its group deserve
  * another attempt.
@@ -24,10 +30,11 @@ const concernsOneWrite = (error: unknown): boolean =>
   isUnreadable(error) ||
   (error instanceof Database.SqliteError && /^SQLITE_(FULL|TOOBIG|CONSTRAINT|MISMATCH|RANGE|ERROR)/.test(error.code))
 
-const obstacleOf = (error: unknown): Obstacle => {
+const obstacleOf = (error: unknown, file: string): Obstacle => {
   if (error instanceof Away) return error.obstacle
   if (isDefect(error)) return "defect"
   if (isLocked(error)) return "locked"
+  if (isUnopened(error) && !hasRoom(dirname(file))) return "disk"
   return isOfDisk(error) ? "disk" : "failed"
 }
 
@@ -60,7 +67,7 @@ export class Writer {
       return this.serve(connection, request)
     } catch (error) {
       this.recoverFrom(error)
-      return { _tag: "Away", obstacle: obstacleOf(error), reason: describe(error) }
+      return { _tag: "Away", obstacle: obstacleOf(error, this.file), reason: describe(error) }
     }
   }
 
@@ -230,7 +237,8 @@ export class Writer {
   }
 
   private close(): Reply {
-    this.connection?.close()
+    if (this.isSuspect) this.connection?.close()
+    else this.connection?.closeForGood()
     this.connection = undefined
     return { _tag: "Done", outcomes: [], count: 0, lastSeq: 0, logBytes: 0, databaseId: undefined }
   }

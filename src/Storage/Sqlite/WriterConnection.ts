@@ -1,7 +1,7 @@
 import Database from "better-sqlite3"
 import type { KeyState, Step } from "../../Kv/Write.ts"
 import { ChangeRows } from "./ChangeRows.ts"
-import { Away, applicationId, checkPlace, identityOf, schemaVersion } from "./StoreFile.ts"
+import { Away, applicationId, checkPlace, closeForGood, identityOf, schemaVersion } from "./StoreFile.ts"
 
 interface Tail {
   readonly seq: number
@@ -139,6 +139,11 @@ export class WriterConnection {
 
   close(): void {
     this.db.close()
+  }
+
+  /** As `close`, when nobody else of this process has the file open. */
+  closeForGood(): void {
+    closeForGood(this.db)
   }
 
   private set(step: Extract<Step<RowState>, { op: "set" }>, timestamp: number): void {

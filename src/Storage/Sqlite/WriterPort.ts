@@ -5,6 +5,7 @@ import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as Threads from "../../Runtime/Threads.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as CommandLog from "./CommandLog.ts"
+import { hasRoom } from "./Directory.ts"
 import type { Away, Close, Reply, Request } from "./Messages.ts"
 import { type PackedReply, packRequest, unpackReply } from "./Packing.ts"
 import { Writer } from "./Writer.ts"
@@ -89,6 +90,29 @@ export const logged = <Req extends Asked, Rep extends { readonly _tag: string }>
           respond(reply)
         })
       })
+
+/** Reads that keep the writer out while the disk is full. */
+interface Alone {
+  readonly isAlone: boolean
+  readonly close: (reason: string) => void
+}
+
+/**
+ * A way to a writer that has to itself what one connection reads alone on a full disk: it is given nothing to do until
+ * there is room again, and then those reads stop until it has answered.
+ */
+export const afterAlone = <Req extends Asked, Rep>(
+  port: WriterPort<Req, Rep>,
+  reader: Alone,
+  directory: string
+): WriterPort<Req, Rep> =>
+  withSend((request, respond) => {
+    if (reader.isAlone) {
+      if (!hasRoom(directory)) return respond({ _tag: "Away", obstacle: "disk", reason: "the disk is full" })
+      reader.close("the database is being opened for writing")
+    }
+    port.post(request, respond)
+  })
 
 /** A way to a writer that says before it is given something to do, and when it has answered everything. */
 export const watch = <Req extends Asked, Rep>(

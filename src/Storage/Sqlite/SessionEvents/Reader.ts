@@ -1,4 +1,4 @@
-import { basename } from "node:path"
+import { basename, dirname } from "node:path"
 import Database from "better-sqlite3"
 import { Effect } from "effect"
 import {
@@ -14,6 +14,8 @@ import {
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { DebugLog } from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "../CommandLog.ts"
+import { hasRoom } from "../Directory.ts"
+import { openAlone } from "../StoreFile.ts"
 import { isDamage } from "./Damage.ts"
 
 interface Row extends History {
@@ -21,6 +23,8 @@ interface Row extends History {
 }
 
 interface Opened {
+  /** Whether it keeps the writer out, as on a full disk. */
+  readonly isAlone: boolean
   readonly db: Database.Database
   readonly statements: ReturnType<typeof prepare>
 }
@@ -78,6 +82,11 @@ export class Reader {
     return this.read(({ oldest }) => oldest.get())
   }
 
+  /** Whether one connection reads all, and keeps the writer out. */
+  get isAlone(): boolean {
+    return this.opened?.isAlone === true
+  }
+
   close(): void {
     this.opened?.db.close()
     this.opened = undefined
@@ -105,9 +114,18 @@ export class Reader {
 }
 
 const open = (file: string, debug: DebugLog | undefined): Opened => {
-  const db = new Database(file, { readonly: true, fileMustExist: true, timeout: 100 })
   try {
-    return { db, statements: CommandLog.statements(prepare(db), basename(file), debug) }
+    return opened(new Database(file, { readonly: true, fileMustExist: true, timeout: 100 }), file, false, debug)
+  } catch (error) {
+    // A full disk has no room for the index that connections share of a write-ahead log.
+    if (hasRoom(dirname(file))) throw error
+    return opened(openAlone(file, 100), file, true, debug)
+  }
+}
+
+const opened = (db: Database.Database, file: string, isAlone: boolean, debug: DebugLog | undefined): Opened => {
+  try {
+    return { db, isAlone, statements: CommandLog.statements(prepare(db), basename(file), debug) }
   } catch (error) {
     db.close()
     throw error

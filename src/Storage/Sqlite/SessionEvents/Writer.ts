@@ -3,7 +3,16 @@ import { mostReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
 import { isLocked } from "../DatabaseError.ts"
 import type { Close } from "../Messages.ts"
-import { Away, checkPlace, identityOf, type Obstacle, type Place, placeOf, setAside } from "../StoreFile.ts"
+import {
+  Away,
+  checkPlace,
+  closeForGood,
+  identityOf,
+  type Obstacle,
+  type Place,
+  placeOf,
+  setAside
+} from "../StoreFile.ts"
 import { openForWriting, schemaVersion } from "./File.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./Messages.ts"
 
@@ -199,6 +208,11 @@ class Connection {
   close(): void {
     this.db.close()
   }
+
+  /** As `close`, when nobody else of this process has the file open. */
+  closeForGood(): void {
+    closeForGood(this.db)
+  }
 }
 
 /**
@@ -222,7 +236,8 @@ export class Writer {
   handle(request: EventRequest | Close): EventReply {
     try {
       if (request.kind === "close") {
-        this.connection?.close()
+        if (this.isSuspect) this.connection?.close()
+        else this.connection?.closeForGood()
         this.connection = undefined
         return { _tag: "Done", outcomes: [], count: 0 }
       }
