@@ -4,6 +4,9 @@ import * as Net from "node:net"
 /** The key that writes, and the one that only reads, of a service in dev mode. */
 export const keys = { write: "dev-key", read: "dev-agent-key" }
 
+/** Where hostile clients come from: connections are shared by address, and honest clients come from another. */
+const address = "127.0.0.2"
+
 /** A connection by hand. */
 export interface Raw {
   readonly socket: Net.Socket
@@ -13,7 +16,7 @@ export interface Raw {
 /** Opens a connection that reads nothing unless its socket is told to. It goes with `signal`. */
 export const open = (port: number, signal: AbortSignal): Promise<Raw> =>
   new Promise(resolve => {
-    const socket = Net.connect(port, "127.0.0.1")
+    const socket = Net.connect({ port, host: "127.0.0.1", localAddress: address })
     let isClosed = false
     const raw = { socket, isClosed: () => isClosed }
     socket.pause()
