@@ -89,12 +89,15 @@ const probes: ReadonlySet<string> = new Set(["/api/v1/ready", "/api/v1/health"])
 const isProbe = (target: string): boolean => probes.has(pathOf(target))
 
 /** Requests in flight have the most of the time that the end may take, sessions a part of it, the store the rest. */
-const server = ({ address, connectionLimits: limits, shutdownTimeout }: Configuration) =>
-  Layer.unwrapEffect(
+const server = ({ address, connectionLimits, limits: { bodyBytes }, shutdownTimeout }: Configuration) => {
+  const heldBodyBytes = Math.max(connectionLimits.heldBodyBytes, bodyBytes)
+  const limits = { ...connectionLimits, heldBodyBytes }
+  return Layer.unwrapEffect(
     Effect.map(RequestMetrics.observer(Api), observe =>
       NodeServer.layer({ ...address, observe, limits, isProbe, gracePeriod: Duration.times(shutdownTimeout, 0.6) })
     )
   )
+}
 
 /** A key as the banner may show it: one of the user's own is left to the shell. */
 const shownKey = ({ keys }: Configuration): string =>

@@ -137,6 +137,7 @@ const watch = (gate: Gate): Effect.Effect<never> =>
   Effect.gen(function* () {
     const cut = gate.tick(yield* Monotonic.millis)
     ConnectionMetrics.unsent.unsafeUpdate(gate.unsent, [])
+    ConnectionMetrics.received.unsafeUpdate(gate.received, [])
     ConnectionMetrics.connections.unsafeUpdate(gate.connected, [])
     if (cut > 0) {
       yield* Effect.annotateLogs(Effect.logWarning("Connections were cut whose clients did not read"), {

@@ -11,6 +11,7 @@ import { Connections } from "./Connections.ts"
 import { continueWhenRead } from "./Expectation.ts"
 import { problemOfFields } from "./HeaderFields.ts"
 import { parseOn } from "./IgnoredUpgrade.ts"
+import { Intake, receiptOf } from "./Intake.ts"
 import type { Upgradable } from "./Listeners.ts"
 import * as Raw from "./NodeServerRaw.ts"
 import { type Account, Unsent } from "./Unsent.ts"
@@ -98,6 +99,7 @@ interface Refusal {
 export class Gate extends Http.Server {
   #phase: Phase = "starting"
   readonly #unsent: Unsent
+  readonly #intake: Intake
   readonly #connections: Connections
   readonly #policy: { upgradable: Upgradable }
 
@@ -129,6 +131,7 @@ export class Gate extends Http.Server {
     // Node would drop what goes beyond its own limit, and tell nobody. The limit on their bytes holds all the same.
     this.maxHeadersCount = 0
     this.#unsent = new Unsent(limits.unsentBytes)
+    this.#intake = new Intake(limits.heldBodyBytes)
     this.#connections = new Connections(this.#unsent, limits.connections)
     // A client that sends no more may still wait for its answer.
     Reflect.set(this, "httpAllowHalfOpen", true)
@@ -141,6 +144,7 @@ export class Gate extends Http.Server {
         return
       }
       if (outcome === "displacing") ConnectionMetrics.cut.increment("idle_displaced")
+      this.#intake.open(socket)
       soften(socket, timing, () => this.#connections.receiving(socket))
       socket.on("close", () => this.#connections.remove(socket))
     })
@@ -169,9 +173,15 @@ export class Gate extends Http.Server {
     return this.#unsent.total
   }
 
+  /** Bytes of request bodies that are held. */
+  get received(): number {
+    return this.#intake.total
+  }
+
   /** Cuts connections that do not read. To be called about once a second, with monotonic time; returns how many. */
   tick(now: number): number {
     this.#connections.settle()
+    this.#intake.tick(now)
     return this.#unsent.tick(now, this.timing.patience)
   }
 
@@ -235,6 +245,7 @@ export class Gate extends Http.Server {
     const ended = this.observe?.(request, response)
     response.on("close", () => {
       ended?.()
+      receiptOf(socket)?.release()
       this.#connections.done(socket)
     })
     const refusal = this.#refusal(request)

@@ -2,18 +2,21 @@
  * Request bodies: read up to a limit, decoded as UTF-8, parsed as JSON with values kept as text.
  */
 import { IncomingMessage } from "node:http"
+import type { Socket } from "node:net"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect, Either, Layer } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
-import { BadRequest, PayloadTooLarge, UnsupportedMediaType } from "../Http/ApiError.ts"
+import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "../Http/ApiError.ts"
+import { receiptOf } from "../Http/Intake.ts"
 import { DepthGuard } from "./DepthGuard.ts"
 import { parseBody } from "./Json.ts"
 import { JsonBody } from "./JsonBody.ts"
 import { nestedDeeper, noArray, shellLevels } from "./JsonReader.ts"
 import { Limits, type LimitsShape } from "./Limits.ts"
+import * as ParseTurns from "./ParseTurns.ts"
 import { isSpace, openBracket } from "./PlainBody/Codes.ts"
 
-type BodyError = BadRequest | PayloadTooLarge | UnsupportedMediaType
+type BodyError = BadRequest | PayloadTooLarge | ServiceUnavailable | UnsupportedMediaType
 
 /** What is read and thrown away behind an oversized body, so that the client gets to read its answer. */
 const discardAtMost = 64 * 1024 * 1024
@@ -54,6 +57,25 @@ const discard = (source: IncomingMessage): void => {
   source.resume()
 }
 
+/** Bytes up to which a body that came whole is not counted among those that are held. */
+const small = 4096
+
+/** A client that comes back in a second finds the bodies gone that were answered in the meantime. */
+const noRoom = (): ServiceUnavailable =>
+  new ServiceUnavailable({
+    error: "There is no room for this request body, as too many are being received",
+    headers: { "retry-after": "1" }
+  })
+
+const cutShort = (): BadRequest => new BadRequest({ error: "The request body ended before its time" })
+
+/** Characters of a request's head, which is held for as long as its body is on its way. */
+const headLength = ({ rawHeaders, url = "" }: IncomingMessage): number => {
+  let length = url.length
+  for (const text of rawHeaders) length += text.length
+  return length
+}
+
 const malformed = (message: string): BadRequest => new BadRequest({ error: `Invalid request body: ${message}` })
 
 /**
@@ -65,7 +87,7 @@ const malformed = (message: string): BadRequest => new BadRequest({ error: `Inva
 const readBytes = (
   source: IncomingMessage,
   { bodyBytes: limit, jsonDepth }: LimitsShape,
-  done: (bytes: Either.Either<Buffer, PayloadTooLarge | BadRequest>) => void
+  done: (bytes: Either.Either<Buffer, PayloadTooLarge | BadRequest | ServiceUnavailable>) => void
 ): (() => void) => {
   const declared = Number(source.headers["content-length"] ?? 0)
   if (declared > limit) {
@@ -74,17 +96,21 @@ const readBytes = (
     return () => {}
   }
   const bytes = new GrowingBytes(limit)
+  const receipt = receiptOf(source.socket)
+  let isOver = false
   // A body of one piece is parsed at once, which checks the same.
   let guard: DepthGuard | undefined
   const stop = (): void => {
+    isOver = true
     source.off("data", onData)
     source.off("end", onEnd)
     source.off("error", onCut)
     source.off("close", onCut)
   }
-  const refuse = (error: PayloadTooLarge | BadRequest): void => {
+  const refuse = (error: PayloadTooLarge | BadRequest | ServiceUnavailable): void => {
     stop()
     bytes.take()
+    receipt?.release()
     discard(source)
     done(Either.left(error))
   }
@@ -98,19 +124,28 @@ const readBytes = (
     }
     return guard.admits(chunk) ? undefined : nestedDeeper(jsonDepth)
   }
+  const refuseForRoom = (): void => refuse(noRoom())
+  /** Counts a piece, unless it is the whole of a small body: that is parsed at once. */
+  const count = (chunk: Buffer): void => {
+    if (receipt === undefined || (source.complete && bytes.length === 0 && chunk.length <= small)) return
+    receipt.add(chunk.length + (bytes.length === 0 ? headLength(source) : 0), refuseForRoom)
+  }
   const onData = (chunk: Buffer): void => {
     if (bytes.length + chunk.length > limit) return refuse(tooLarge(`more than ${limit}`, limit))
     const problem = problemWith(chunk)
-    if (problem === undefined) bytes.add(chunk)
-    else refuse(malformed(problem))
+    if (problem !== undefined) return refuse(malformed(problem))
+    count(chunk)
+    if (!isOver) bytes.add(chunk)
   }
   const onEnd = (): void => {
     stop()
+    receipt?.complete()
     done(Either.right(bytes.take()))
   }
   const onCut = (): void => {
     stop()
-    done(Either.left(new BadRequest({ error: "The request body ended before its time" })))
+    receipt?.release()
+    done(Either.left(cutShort()))
   }
   source.on("data", onData)
   source.on("end", onEnd)
@@ -137,6 +172,25 @@ export const parse = (bytes: Uint8Array, limits: LimitsShape): Either.Either<unk
   )
 }
 
+/** Parses when it is this body's turn. What a client leaves behind is let go of before that. */
+const parseInTurn = (
+  bytes: Uint8Array,
+  socket: Socket,
+  limits: LimitsShape,
+  done: (json: Either.Either<unknown, BodyError>) => void
+): void => {
+  const { length } = bytes
+  let held: Uint8Array | undefined = bytes
+  const forget = (): void => {
+    held = undefined
+  }
+  socket.once("close", forget)
+  ParseTurns.take(length, () => {
+    socket.off("close", forget)
+    done(held === undefined || socket.destroyed ? Either.left(cutShort()) : parse(held, limits))
+  })
+}
+
 /**
  * Reads and parses the body of a request, and calls back once; the function returned stops the reading. `arrived` is
  * told of the bytes of a body before they are parsed, which may take long.
@@ -151,8 +205,10 @@ export const read = (
   if (problem === undefined) {
     return readBytes(source, limits, bytes => {
       if (Either.isLeft(bytes)) return done(Either.left(bytes.left))
-      arrived(bytes.right.length)
-      done(parse(bytes.right, limits))
+      const { length } = bytes.right
+      arrived(length)
+      if (length <= ParseTurns.small) done(parse(bytes.right, limits))
+      else parseInTurn(bytes.right, source.socket, limits, done)
     })
   }
   discard(source)

@@ -1,7 +1,7 @@
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Schema } from "effect"
-import { PayloadTooLarge, UnsupportedMediaType } from "../Http/ApiError.ts"
+import { PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "../Http/ApiError.ts"
 
 /**
  * The endpoint's body is read within the limits, and parsed with its values kept as text.
@@ -10,5 +10,5 @@ import { PayloadTooLarge, UnsupportedMediaType } from "../Http/ApiError.ts"
  */
 export class JsonBody extends HttpApiMiddleware.Tag<JsonBody>()("causeway/JsonBody", {
   provides: HttpServerRequest.HttpServerRequest,
-  failure: Schema.Union(PayloadTooLarge.Wire, UnsupportedMediaType.Wire)
+  failure: Schema.Union(PayloadTooLarge.Wire, UnsupportedMediaType.Wire, ServiceUnavailable.Wire)
 }) {}

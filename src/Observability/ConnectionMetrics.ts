@@ -8,6 +8,17 @@ export const unsent = Metric.gauge("connections_unsent_bytes", {
   description: "Bytes that wait for clients to take them, over all connections."
 })
 
+/** Bytes of request bodies that are held. */
+export const received = Metric.gauge("connections_body_bytes", {
+  description: "Bytes of request bodies that are held until they are answered, over all connections."
+})
+
+/** Bodies that were refused for what all held together. */
+export const refusedBodies = Metric.counter("http_bodies_refused_total", {
+  description: "Request bodies that were refused while they arrived, as all together held too many bytes.",
+  incremental: true
+})
+
 /** Connections of all kinds. */
 export const connections = Metric.gauge("http_connections", {
   description: "Connections to the HTTP port, WebSockets included."
@@ -38,5 +49,5 @@ export const cut = {
 
 /** Makes them all known. */
 export const register = (): void => {
-  for (const metric of [unsent, connections, ...series.values()]) metric.register()
+  for (const metric of [unsent, received, refusedBodies, connections, ...series.values()]) metric.register()
 }

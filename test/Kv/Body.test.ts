@@ -95,4 +95,37 @@ describe("a request body", () => {
     while (result() === undefined) await turn()
     expect(Either.isRight(result())).toBe(true)
   })
+
+  it("is parsed in its turn where it is large and others are too", async () => {
+    const bodies = Array.from({ length: 4 }, request)
+    for (const { source } of bodies) {
+      source.push(`{"value":"${"x".repeat(600_000)}"}`)
+      source.complete = true
+      source.push(null)
+    }
+    const parsed: Array<number> = []
+    for (let turns = 0; turns < 10 && parsed.at(-1) !== bodies.length; turns++) {
+      await turn()
+      parsed.push(bodies.filter(({ result }) => result() !== undefined).length)
+    }
+    expect(parsed.at(-1)).toBe(bodies.length)
+    // Two together are more than is parsed in one turn.
+    for (const [index, count] of parsed.entries()) expect(count - (parsed[index - 1] ?? 0)).toBeLessThanOrEqual(1)
+    for (const { result } of bodies) expect(Either.getOrThrow(result()).value.text).toHaveLength(600_002)
+  })
+
+  it("is let go of where its client leaves before its turn", async () => {
+    const bodies = Array.from({ length: 3 }, request)
+    for (const { source } of bodies) {
+      source.push(`{"value":"${"x".repeat(1_000_000)}"}`)
+      source.complete = true
+      source.push(null)
+    }
+    const [first, second, third] = bodies
+    second!.source.socket.destroy()
+    while (third!.result() === undefined) await turn()
+    expect(Either.isRight(first!.result())).toBe(true)
+    expect(Either.isLeft(second!.result())).toBe(true)
+    expect(Either.isRight(third!.result())).toBe(true)
+  })
 })
