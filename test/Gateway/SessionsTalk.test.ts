@@ -1,6 +1,6 @@
 /** What clients say to a running instance: in order, once, and within its time. */
 import { describe, expect, it } from "@effect/vitest"
-import { type Context, Effect, Exit, Fiber, Layer, Option } from "effect"
+import { Context, Effect, Exit, Fiber, Layer, Option } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
@@ -208,6 +208,41 @@ describe("What is said to an instance", () => {
       yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
       const told = typesOf(yield* history(listener.subscription)).filter(type => type.startsWith("turn_"))
       expect(told).toEqual(["turn_started", "turn_errored", "turn_started", "turn_completed"])
+      expect((yield* simulator.state).frames.message).toBe(1)
+    })
+  )
+
+  it.scoped("while the store is away each message fails at once, those that wait and those that come", () =>
+    Effect.gen(function* () {
+      let isAway = false
+      const { simulator, start } = yield* make({
+        stored: Layer.map(inMemory, context => {
+          const events = Context.get(context, SessionEvents)
+          const append: typeof events.append = request =>
+            isAway ? Effect.zipRight(breathe, new StoreUnavailable({ reason: "away" })) : events.append(request)
+          return Context.add(context, SessionEvents, { ...events, append })
+        })
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      yield* sessions.start(alice, id)
+      isAway = true
+      const unavailable = { _tag: "StoreUnavailable" }
+      const say = (content: string, clientMessageId?: string) =>
+        Effect.flip(sessions.send(alice, id, content, clientMessageId))
+      // No time passes on the clock, so that whatever waits would wait for ever.
+      const together = yield* Effect.all([say("first"), say("second"), say("third", "m-3")], {
+        concurrency: "unbounded"
+      })
+      expect(together).toMatchObject([unavailable, unavailable, unavailable])
+      expect(yield* say("fourth")).toMatchObject(unavailable)
+      expect(yield* say("fifth", "m-5")).toMatchObject(unavailable)
+      isAway = false
+      yield* pass("4 seconds", "1 second")
+      const turnId = yield* sessions.send(alice, id, "third", "m-3")
+      yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
+      expect(startsOf(listener.events)).toEqual(["third"])
       expect((yield* simulator.state).frames.message).toBe(1)
     })
   )

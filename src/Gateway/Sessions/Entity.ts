@@ -1,4 +1,5 @@
 import { type Context, Effect, type Scope } from "effect"
+import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { FairPool } from "../FairPool.ts"
@@ -57,7 +58,7 @@ export class Entity {
   /** Questions and approvals that wait for an answer. */
   readonly requests = new Set<string>()
   /** What clients say to the instance, in the order in which they say it. */
-  readonly talk: Order
+  readonly talk: Order<StoreBusy | StoreUnavailable>
   /** The message that is recorded and about to be handed over. */
   outgoing: Outgoing | undefined
   /** The journal; there as soon as the session is loaded. */

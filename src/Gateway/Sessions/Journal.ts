@@ -21,9 +21,12 @@ export interface Journal {
   readonly update: (f: (standing: Standing) => Step) => Effect.Effect<Step, StoreBusy | StoreUnavailable>
   /**
    * Takes a step, waiting for the store as long as it is away. Where the history is lost it ends without: no step
-   * counts any more.
+   * counts any more. `onAway` is told once where it has to wait; it must not throw.
    */
-  readonly updateSurely: (f: (standing: Standing) => Step) => Effect.Effect<void>
+  readonly updateSurely: (
+    f: (standing: Standing) => Step,
+    onAway?: (reason: StoreBusy | StoreUnavailable) => void
+  ) => Effect.Effect<void>
 }
 
 export interface Options {
@@ -186,7 +189,7 @@ export const make = (options: Options): Effect.Effect<Journal> =>
 
     const update: Journal["update"] = f => inTurn(Effect.flatMap(resolve, () => take(f, () => {})))
 
-    const updateSurely: Journal["updateSurely"] = f =>
+    const updateSurely: Journal["updateSurely"] = (f, onAway) =>
       Effect.suspend(() => {
         let warned = false
         let lastGiven: Given | undefined
@@ -211,6 +214,7 @@ export const make = (options: Options): Effect.Effect<Journal> =>
         // Hardly any step needs a schedule, which takes longer to set up than a step takes.
         return Effect.catchAll(attempt, error => {
           if (isLost) return Effect.void
+          onAway?.(error)
           const later = Effect.delay(Effect.retry(Effect.tapError(attempt, warn), whilePossible), firstDelay)
           return Effect.zipRight(warn(error), later)
         })

@@ -74,10 +74,17 @@ const wayOf = (link: Link): Effect.Effect<Way> =>
 const left = ({ deadline }: Way): Effect.Effect<number> =>
   Effect.map(Monotonic.millis, now => Math.max(0, deadline - now))
 
-/** Waits for what was said before, and for the connection. */
+type StoreAway = StoreBusy | StoreUnavailable
+
+type WaitError = AgentPlatformConnectionError | SessionNotActive | StoreAway
+
+/**
+ * Waits for what was said before, and for the connection. While the store is away and something that was said before
+ * cannot be brought to its end, nothing behind that could be recorded either: it fails at once.
+ */
 const wait =
   (entity: Entity, mayPass: boolean) =>
-  (way: Way, before: Effect.Effect<void>): Effect.Effect<void, AgentPlatformConnectionError | SessionNotActive> =>
+  (way: Way, before: Effect.Effect<void, StoreAway>): Effect.Effect<void, WaitError> =>
     Effect.flatMap(left(way), duration =>
       Effect.timeoutFail(Effect.zipRight(before, way.link.ready), {
         duration,
@@ -88,7 +95,7 @@ const wait =
             message: `It could not be sent to the instance within ${Duration.format(sendLimit)}`
           })
       })
-    ).pipe(Effect.mapError(orNotActive(entity, mayPass)))
+    ).pipe(Effect.catchTag("AgentPlatformConnectionError", error => Effect.fail(orNotActive(entity, mayPass)(error))))
 
 const refused = (refusal: Session.Refusal): SessionNotActive | SessionsBusy =>
   refusal.is === "not_running"
@@ -167,15 +174,16 @@ export const send = (entity: Entity, { clientMessageId, content, sub }: Message)
   const inOrder = entity.talk.pass<Way, string, TalkError>({
     ready: Effect.flatMap(ensureActive(entity), wayOf),
     wait: wait(entity, true),
-    work: (way, done) =>
+    work: (way, done, holdUp) =>
       Effect.gen(function* () {
         // It may have been sent meanwhile.
         const before = yield* repeated(entity, call)
         if (Option.isSome(before)) return void (yield* Deferred.succeed(done, before.value ?? ""))
         const turnId = yield* Ids.turn
         const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean) =>
-          entity.journal.updateSurely(standing =>
-            Session.revoke(Session.endWaiting(standing, [turnId], endOf), isSent ? undefined : call)
+          entity.journal.updateSurely(
+            standing => Session.revoke(Session.endWaiting(standing, [turnId], endOf), isSent ? undefined : call),
+            holdUp
           )
         const recorded = yield* Effect.either(record(entity, { turnId, content, sub, receipt: call }))
         if (Either.isLeft(recorded)) {
@@ -247,11 +255,12 @@ export const answer = (
   { answer, clientMessageId, requestId }: Answer
 ): Effect.Effect<void, AnswerError> => {
   const call = callOf(clientMessageId, "answer", requestId, answer)
-  const revoke = entity.journal.updateSurely(standing => Session.revoke(Session.stay(standing), call))
+  const revoke = (onAway: (reason: StoreAway) => void) =>
+    entity.journal.updateSurely(standing => Session.revoke(Session.stay(standing), call), onAway)
   const inOrder = entity.talk.pass<Way, void, AnswerError>({
     ready: Effect.zipLeft(Effect.flatMap(running(entity), wayOf), isOpen(entity, requestId)),
     wait: wait(entity, false),
-    work: (way, done) =>
+    work: (way, done, holdUp) =>
       Effect.gen(function* () {
         const before = yield* repeated(entity, call)
         if (Option.isSome(before)) return void (yield* Deferred.succeed(done, undefined))
@@ -265,7 +274,7 @@ export const answer = (
         const recorded = call === undefined ? Effect.void : entity.journal.update(Session.keep(call))
         const passedOn = yield* Effect.either(Effect.zipRight(recorded, sending))
         yield* Deferred.complete(done, passedOn)
-        if (Either.isLeft(passedOn) && call !== undefined) yield* revoke
+        if (Either.isLeft(passedOn) && call !== undefined) yield* revoke(holdUp)
       })
   })
   return Effect.flatMap(repeated(entity, call), Option.match({ onNone: () => inOrder, onSome: () => Effect.void }))
