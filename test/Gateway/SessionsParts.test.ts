@@ -322,6 +322,48 @@ describe("A journal", () => {
     }).pipe(Effect.provide(Memory.layer()))
   )
 
+  it.effect("a step that undoes one in doubt waits until the store has told what became of that one", () =>
+    Effect.gen(function* () {
+      const events = yield* SessionEvents
+      let hanging: Effect.Effect<void, unknown> | undefined
+      let isHanging = false
+      const append: typeof events.append = request =>
+        Effect.suspend(() => {
+          if (!isHanging) return events.append(request)
+          hanging ??= events.append(request)
+          return new StoreUnavailable({ reason: "a commit does not come back" })
+        })
+      const journal = yield* Journal.make({
+        session: "t/s",
+        sessionId: "s",
+        events: { ...events, append },
+        traceId: Effect.succeed("0".repeat(32)),
+        history: yield* events.open("t/s", "e"),
+        standing: running,
+        onStep: () => {}
+      })
+      const begin = (standing: Session.Standing): Session.Step => {
+        const { turns, events } = Turns.step(standing.turns, { type: "turn_started", turnId: "turn" })
+        return { standing: { ...standing, turns }, events }
+      }
+      yield* journal.update(standing => Session.move(standing, "disconnected"))
+      isHanging = true
+      yield* Effect.flip(journal.update(begin))
+      const ended = yield* Effect.fork(
+        journal.updateSurely(standing => Session.endTurns(standing, Session.errored("not_recorded", "no")))
+      )
+      yield* TestClock.adjust("5 seconds")
+      // The store takes the beginning after all.
+      isHanging = false
+      yield* hanging!
+      yield* TestClock.adjust("5 seconds")
+      yield* Fiber.join(ended)
+      const types = Option.getOrThrow(yield* events.read("t/s", 0, 10)).events.map(({ text }) => JSON.parse(text).type)
+      expect(types).toEqual(["session_state", "turn_started", "turn_errored"])
+      expect(journal.standing().turns.open.size).toBe(0)
+    }).pipe(Effect.provide(Memory.layer()))
+  )
+
   it.effect("stores each step once and tells it once, whatever the store says about it", () =>
     Effect.promise(() =>
       fc.assert(

@@ -149,6 +149,25 @@ export const make = (options: Options): Effect.Effect<Journal> =>
         doubtful = [...doubtful.filter(other => other !== given), given].slice(-mostDoubtful)
       })
 
+    /**
+     * Makes sure that no doubtful step will count any more. The store takes one thing after the other: once it has
+     * taken an append of nothing in the same place, a step that was given before has failed for good. Where it has
+     * not, this fails, and the next step finds out what was taken.
+     */
+    const outrun: Effect.Effect<void, StoreBusy | StoreUnavailable> = Effect.suspend(() =>
+      events.append({ session, epoch, after: headSeq, timestamp: lastTimestamp, texts: [], bookmark })
+    ).pipe(
+      Effect.catchTag(
+        "OutOfStep",
+        ({ headSeq }) => new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` })
+      ),
+      Effect.zipRight(
+        Effect.sync(() => {
+          doubtful = []
+        })
+      )
+    )
+
     /** Takes a step; `onGiven` learns what the store was given, which may count although this fails. */
     const take = (
       f: (standing: Standing) => Step,
@@ -160,9 +179,12 @@ export const make = (options: Options): Effect.Effect<Journal> =>
         const nextBookmark = bookmarkOf(step.standing)
         const { receipt, revoked } = step
         if (step.events.length === 0 && nextBookmark === bookmark && !hasReceipt(step)) {
-          standing = step.standing
-          onStep(step, [])
-          return Effect.succeed(step)
+          const change = (): Step => {
+            standing = step.standing
+            onStep(step, [])
+            return step
+          }
+          return doubtful.length === 0 ? Effect.sync(change) : Effect.zipRight(outrun, Effect.sync(change))
         }
         const { turns } = step.standing
         const begins = turns !== before.turns && traces.lacks(turns)

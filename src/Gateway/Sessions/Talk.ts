@@ -192,7 +192,9 @@ export const send = (entity: Entity, { clientMessageId, content, sub }: Message)
           if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
           // A store that failed may have recorded it all the same.
           const notRecorded = Session.errored("not_recorded", "The message could not be recorded, and was not sent")
-          return yield* end(notRecorded, false)
+          if (call !== undefined) return yield* end(notRecorded, false)
+          // What is said next need not wait until the store is back; only what has the same id must.
+          return yield* Effect.asVoid(Effect.forkIn(end(notRecorded, false), entity.shared.scope))
         }
         name(entity, content)
         const handed = yield* Effect.either(handOver(entity, way, turnId, content))
