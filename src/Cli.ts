@@ -5,6 +5,7 @@ import type { Teardown } from "@effect/platform/Runtime"
 import { Cause, Console, Effect, Exit, Layer, Option, Runtime, RuntimeFlags, RuntimeFlagsPatch, Schema } from "effect"
 import * as Configuration from "./Configuration.ts"
 import * as Logging from "./Observability/Logging.ts"
+import * as LogOutput from "./Observability/LogOutput.ts"
 import * as FiberScheduler from "./Runtime/FiberScheduler.ts"
 import * as ProcessEnd from "./Runtime/ProcessEnd.ts"
 import * as Server from "./Server.ts"
@@ -62,7 +63,8 @@ const serve = Effect.gen(function* () {
   return yield* Effect.zipRight(endInTime(limit), Layer.launch(Server.layer(configuration))).pipe(
     Effect.mapError(startFailed),
     Effect.ensuring(ProcessEnd.settled(limit)),
-    Effect.provide(logging)
+    Effect.provide(logging),
+    LogOutput.withBound(!configuration.devMode)
   )
 }).pipe(
   Effect.withConfigProvider(Configuration.environment),

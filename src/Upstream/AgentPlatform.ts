@@ -35,6 +35,8 @@ export interface CreateInstance {
   readonly secrets: Readonly<Record<string, Redacted.Redacted>>
   /** Environment variables of the agent, by name. */
   readonly environment: Readonly<Record<string, string>>
+  /** Whose instance it will be: what fails for one tenant alone keeps no other out. */
+  readonly tenant?: string
   /** Creating again with the same key gives the same instance; a fresh key for each call where there is none. */
   readonly idempotencyKey?: string
   /** Asked behind everybody's back, to learn what the key has led to; as with `StopInstance.isAside`. */
@@ -57,8 +59,8 @@ export class AgentPlatform extends Context.Tag("causeway/AgentPlatform")<
     /** Creates an instance and tells its id. The failure says whether there may be one all the same. */
     readonly create: (request: CreateInstance) => Effect.Effect<string, AgentPlatformConnectionError>
     /**
-     * Stops an instance; one that is gone already counts as stopped. A platform that fails to keeps no other call out:
-     * stops have a breaker of their own.
+     * Stops an instance; one that is gone already counts as stopped. A platform that fails to keeps no other call out,
+     * not even other stops: each instance has a breaker of its own for them.
      */
     readonly stop: (instanceId: string, options?: StopInstance) => Effect.Effect<void, AgentPlatformConnectionError>
     /**

@@ -156,6 +156,8 @@ const make = (
       operations: [create.operation, stop.operation]
     })
     const breakers = InstanceBreakers.make()
+    const returns = InstanceBreakers.make(InstanceBreakers.returns)
+    const creations = InstanceBreakers.make(InstanceBreakers.creations)
     const probe = yield* HealthProbe.make(exchange)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
       onNone: () => ({}),
@@ -191,7 +193,7 @@ const make = (
       )
 
     return {
-      create: ({ idempotencyKey, agentType, deployment, environment, secrets, isAside = false }) =>
+      create: ({ idempotencyKey, agentType, tenant, deployment, environment, secrets, isAside = false }) =>
         Effect.flatMap(idempotencyKey === undefined ? randomKey : Effect.succeed(idempotencyKey), key => {
           const body = {
             agentType,
@@ -215,8 +217,11 @@ const make = (
               )
             )
             const call = isAside
-              ? cleanup.call({ ...create, repeatable: false }, attempt)
-              : resilience.call(create, attempt)
+              ? cleanup.call({ ...create, repeatable: false, part: returns.of(key) }, attempt)
+              : resilience.call(
+                  tenant === undefined ? create : { ...create, part: creations.of(tenant), caller: tenant },
+                  attempt
+                )
             return call.pipe(
               Effect.mapBoth({
                 onFailure: failure => toError(failure, isDoubtful),
@@ -228,7 +233,7 @@ const make = (
       stop: (instanceId, { isAside = false } = {}) =>
         cleanup
           .call(
-            { ...stop, repeatable: !isAside },
+            { ...stop, repeatable: !isAside, part: returns.of(instanceId) },
             Effect.catchIf(
               exchange.done(stop.operation, HttpClientRequest.del(pathOf(instanceId))),
               failure => failure.statusCode === 404,

@@ -39,6 +39,11 @@ export interface Policy {
    * the upstream only that it cannot be reached at all.
    */
   readonly part?: Breaker.Breaker
+  /**
+   * Whose call it is, where `part` is that of the caller rather than of something called. Then every failure counts
+   * against the upstream as well, of each caller one until a call succeeds: what fails for several is not their doing.
+   */
+  readonly caller?: string
   /** Whether the call takes nobody's place while a breaker is half open. */
   readonly isAside?: boolean
 }
@@ -96,10 +101,33 @@ const rejectedCounter = Metric.counter("circuit_breaker_rejected_total", {
 export const make = (options: Options): Effect.Effect<Resilience, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { upstream } = options
-    const breaker = yield* Breaker.make(upstream, options.breaker ?? CircuitBreaker.defaults)
+    const settings = options.breaker ?? CircuitBreaker.defaults
+    const breaker = yield* Breaker.make(upstream, settings)
     const budget = RetryBudget.make(options.budget ?? RetryBudget.defaults)
     const retried = Metric.tagged(retryCounter, "upstream", upstream)
     const rejected = Metric.tagged(rejectedCounter, "upstream", upstream)
+    /** Callers whose failure has counted since the last success. Once there are enough to open, all failures count. */
+    const failed = new Set<string>()
+
+    const verdictOfCaller =
+      (caller: string): typeof verdictOf =>
+      exit => {
+        const verdict = verdictOf(exit)
+        if (verdict !== "failure" || failed.size >= settings.consecutiveFailures) return verdict
+        if (failed.has(caller)) return verdictOnWhole(exit)
+        failed.add(caller)
+        return verdict
+      }
+
+    /** A verdict on the upstream; a success makes all callers innocent. */
+    const noted =
+      (judge: typeof verdictOf): typeof verdictOf =>
+      exit => {
+        const verdict = judge(exit)
+        if (verdict === "success" && failed.size > 0) failed.clear()
+        return verdict
+      }
+    const [onCall, onPart] = [noted(verdictOf), noted(verdictOnWhole)]
 
     for (const operation of options.operations ?? []) {
       for (const counter of [retried, rejected]) Metric.tagged(counter, "operation", operation).register()
@@ -141,13 +169,16 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
       )
 
     const call: Resilience["call"] = (policy, attempt) => {
-      const { isAside = false, operation, part } = policy
+      const { caller, isAside = false, operation, part } = policy
       const protectBy = (guard: Breaker.Breaker) => (isAside ? guard.protectAside : guard.protect)
       /** The part is asked first: what it rejects takes no permit of the upstream. */
       const guard = <B, R2>(request: Effect.Effect<B, UpstreamFailure, R2>) =>
         part === undefined
-          ? protectBy(breaker)(request, verdictOf)
-          : protectBy(part)(protectBy(breaker)(request, verdictOnWhole), verdictOnPart)
+          ? protectBy(breaker)(request, onCall)
+          : protectBy(part)(
+              protectBy(breaker)(request, caller === undefined ? onPart : noted(verdictOfCaller(caller))),
+              verdictOnPart
+            )
       const totalMillis = Duration.toMillis(policy.totalLimit)
       const tryMillis = Duration.toMillis(policy.tryLimit)
 

@@ -13,17 +13,22 @@ const lostAnswers = { operation: "create", times: 3, fault: { kind: "drop", afte
 
 const noStops = { operation: "stop", fault: { kind: "status", status: 503 } } as const
 
+/** Lets time pass until a fiber has ended: its tries wait for answers of a real server. */
+const inTime = <A, E>(fiber: Fiber.RuntimeFiber<A, E>) =>
+  Effect.gen(function* () {
+    while ((yield* Fiber.poll(fiber))._tag === "None") yield* pass("1 second", "1 second")
+    return yield* Fiber.join(fiber)
+  })
+
 /** Brings a session up twice on a platform that does not stop the first instance, and goes on not to. */
 const indebt = (simulator: Simulator["Type"], sessions: Sessions["Type"], id: string) =>
   Effect.gen(function* () {
     yield* sessions.start(alice, id)
     const fault = yield* simulator.inject(noStops)
     const stopping = yield* Effect.fork(sessions.stop(alice, id))
-    yield* pass("2 seconds", "1 second")
-    yield* Fiber.join(stopping)
+    yield* inTime(stopping)
     const starting = yield* Effect.fork(sessions.start(alice, id))
-    yield* pass("2 seconds", "1 second")
-    expect(yield* Fiber.join(starting)).toMatchObject({ state: "active" })
+    expect(yield* inTime(starting)).toMatchObject({ state: "active" })
     expect((yield* simulator.state).instances).toHaveLength(2)
     return fault
   })
@@ -118,8 +123,7 @@ describe("A platform that does not stop instances", () => {
       yield* simulator.inject(noStops)
       for (const id of busy.slice(0, 2)) {
         const stopping = yield* Effect.fork(first.sessions.stop(alice, id))
-        yield* pass("2 seconds", "1 second")
-        expect(yield* Fiber.join(stopping)).toMatchObject({ state: "inactive" })
+        expect(yield* inTime(stopping)).toMatchObject({ state: "inactive" })
       }
       expect(yield* first.sessions.start(alice, free)).toMatchObject({ state: "active" })
       yield* first.kill
@@ -128,8 +132,7 @@ describe("A platform that does not stop instances", () => {
       yield* Effect.repeatN(
         Effect.gen(function* () {
           const listing = yield* Effect.fork(Effect.either(second.sessions.listFiles(alice, free, {})))
-          yield* pass("1 second", "1 second")
-          const answer = yield* Fiber.join(listing)
+          const answer = yield* inTime(listing)
           if (Either.isLeft(answer)) refused.push(answer.left.message)
         }),
         24
@@ -151,7 +154,7 @@ describe("A platform that does not stop instances", () => {
       yield* simulator.inject({ operation: "stop", fault: { kind: "latency", millis: 3000 } })
       const { requests } = yield* simulator.state
       const asked = yield* Effect.fork(simulator.awaitState(state => state.requests.stop > requests.stop))
-      while ((yield* Fiber.poll(asked))._tag === "None") yield* pass("1 second", "1 second")
+      yield* inTime(asked)
       expect((yield* simulator.state).instances).toHaveLength(2)
       const closing = yield* Effect.fork(stop)
       // No time passes until the end has asked for both, so that a slow machine does not use up its limit.

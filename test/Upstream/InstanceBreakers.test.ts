@@ -1,6 +1,6 @@
 /** Instances that fail shut nobody else out. */
 import { describe, expect, it } from "@effect/vitest"
-import { Array as Arr, Effect, Either, Fiber, Layer, TestClock } from "effect"
+import { Array as Arr, Duration, Effect, Either, Fiber, Layer, TestClock } from "effect"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
 import * as InstanceBreakers from "../../src/Upstream/InstanceBreakers.ts"
@@ -118,13 +118,84 @@ describe("instances that fail", () => {
   )
 })
 
+describe("a tenant's stops and creations that fail", () => {
+  /** Begins calls, and lets so many seconds pass. */
+  const until = (seconds: number, calls: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
+    Effect.zipRight(
+      Effect.fork(Effect.forEach(calls, Effect.either, together)),
+      TestClock.adjust(Duration.seconds(seconds))
+    )
+
+  for (const [what, answer, limits] of [
+    ["answer 500", Stub.status(500), { stop: 1, create: 1 }],
+    ["hang", Stub.hanging, { stop: 5, create: 30 }]
+  ] as const) {
+    it.effect(`keep nobody from giving instances back when they ${what}`, () =>
+      withInstances(answer, refused(503), platform =>
+        Effect.gen(function* () {
+          yield* until(
+            limits.stop,
+            bad.map(id => platform.stop(id))
+          )
+          for (let call = 0; call < 10; call++) yield* platform.stop("well")
+        })
+      )
+    )
+
+    it.effect(`keep nobody else from creating when creations ${what}`, () => {
+      const elsewhere: Answer = request =>
+        (request.headers["idempotency-key"]?.startsWith("bad") ? answer : Stub.status(201, { instanceId: "i" }))(
+          request
+        )
+      return withInstances(
+        answer,
+        refused(503),
+        platform =>
+          Effect.gen(function* () {
+            const create = (idempotencyKey: string, tenant: string, isAside = false) =>
+              platform.create({ ...instance, idempotencyKey, tenant, isAside })
+            yield* until(
+              limits.create,
+              bad.map(key => create(key, "evil"))
+            )
+            expect(yield* Effect.flip(create("bad", "evil"))).toMatchObject({ reason: "circuit_open" })
+            expect(yield* create("good", "honest")).toBe("i")
+            yield* until(
+              limits.create,
+              bad.map(key => create(key, "evil", true))
+            )
+            expect(yield* create("good", "honest", true)).toBe("i")
+          }),
+        elsewhere
+      )
+    })
+  }
+
+  it.effect("are told from a platform that fails for everybody, which shuts all calls out", () =>
+    withInstances(
+      Stub.status(500),
+      refused(503),
+      platform =>
+        Effect.gen(function* () {
+          const create = (tenant: string) => Effect.either(platform.create({ ...instance, tenant }))
+          yield* Effect.forEach(["a", "b", "c", "d", "e"], create)
+          expect(yield* Effect.flip(platform.readFile("well", "a"))).toMatchObject({
+            reason: "circuit_open",
+            message: expect.stringContaining("agent_platform")
+          })
+        }),
+      Stub.status(500)
+    )
+  )
+})
+
 describe("breakers of instances", () => {
   const fail = (breakers: InstanceBreakers.InstanceBreakers, id: string) =>
     Effect.either(breakers.of(id).protect(Effect.fail("broken"), () => "failure"))
 
   it.effect("are remembered for instances that fail alone, and no more than so many", () =>
     Effect.gen(function* () {
-      const breakers = InstanceBreakers.make(3)
+      const breakers = InstanceBreakers.make(InstanceBreakers.calls, 3)
       for (const id of ["a", "b", "c", "d", "e"]) yield* Effect.replicateEffect(fail(breakers, id), 5)
       expect(breakers.size()).toBe(3)
       expect(yield* breakers.of("a").state).toBe("closed")

@@ -53,7 +53,7 @@ export const join = (entity: Entity, key: string, purpose: Purpose): Creation =>
     const underway = entity.creations.get(key)
     if (underway !== undefined) return restore(underway)
     const { edition, journal, posted, record, secrets, shared } = entity
-    const { agentType } = record
+    const { agentType, tenant } = record
     const done = Deferred.unsafeMake<string, CreationError>(FiberId.none)
     const creation: Creation = Deferred.await(done)
     const isReturn = purpose === "return"
@@ -85,6 +85,7 @@ export const join = (entity: Entity, key: string, purpose: Purpose): Creation =>
     return Effect.flatMap(launchOf(entity, isReturn), ({ deployment, environment }) =>
       shared.platform.create({
         agentType,
+        tenant,
         deployment,
         environment,
         secrets: wanted,
