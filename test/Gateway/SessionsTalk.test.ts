@@ -1,10 +1,12 @@
 /** What clients say to a running instance: in order, once, and within its time. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Exit, Fiber, Layer, Option } from "effect"
+import { Context, Effect, Exit, Fiber, Layer, Option, Queue } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import { type AgentPlatform, AgentPlatformConnectionError } from "../../src/Upstream/AgentPlatform.ts"
+import { type Heard, Undelivered } from "../../src/Upstream/InstanceConnection.ts"
+import type { PlatformFrame } from "../../src/Upstream/PlatformEvent.ts"
 import type { SendOptions } from "../../src/Upstream/Sending.ts"
 import { alice, breathe, endsOf, history, inMemory, listen, make, pass, typesOf } from "./Fixture.ts"
 
@@ -244,6 +246,51 @@ describe("What is said to an instance", () => {
       yield* listener.until(event => event.type === "turn_completed" && event.turnId === turnId)
       expect(startsOf(listener.events)).toEqual(["third"])
       expect((yield* simulator.state).frames.message).toBe(1)
+    })
+  )
+
+  it.scopedLive("a turn whose message may not have arrived is called off where the agent begins it after all", () =>
+    Effect.gen(function* () {
+      const heard = yield* Queue.unbounded<Heard>()
+      const frames = yield* Queue.unbounded<PlatformFrame>()
+      const { start } = yield* make({
+        platform: withSend(() => ({
+          send: (frame, options) =>
+            Effect.suspend(() => {
+              options?.claim?.()
+              return Queue.offer(frames, frame)
+            }),
+          take: Effect.map(Queue.take(heard), one => [[one], false] as const)
+        }))
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      const begins = (turnId: string, id: string) =>
+        Queue.offer(heard, {
+          id,
+          type: "turn.started",
+          timestamp: undefined,
+          payload: { type: "turn.started", turnId }
+        })
+      const first = yield* sessions.send(alice, id, "perhaps")
+      expect(yield* Queue.take(frames)).toMatchObject({ type: "message", turnId: first })
+      yield* Queue.offer(heard, new Undelivered([first]))
+      yield* listener.until(event => event.type === "turn_errored" && event.code === "delivery_unknown")
+      const second = yield* sessions.send(alice, id, "perhaps")
+      expect(yield* Queue.take(frames)).toMatchObject({ type: "message", turnId: second })
+      yield* begins(first, "1")
+      expect(yield* Queue.take(frames)).toEqual({ type: "interrupt", turnId: first })
+      // Told again, and by a turn that nobody has given up, it is not.
+      yield* begins(first, "2")
+      yield* begins(second, "3")
+      yield* sessions.interrupt(alice, id, second)
+      expect(yield* Queue.take(frames)).toEqual({ type: "interrupt", turnId: second })
+      expect(typesOf(listener.events).filter(type => type.startsWith("turn_"))).toEqual([
+        "turn_started",
+        "turn_errored",
+        "turn_started"
+      ])
     })
   )
 

@@ -15,6 +15,10 @@ export interface Ingested {
   readonly dropped: ReadonlyArray<string>
   /** Known types whose payload did not fit. */
   readonly malformed: ReadonlyArray<string>
+  /** Turns that have ended because nobody knew whether their messages had arrived. */
+  readonly lost: ReadonlyArray<string>
+  /** Turns that the agent begins although they have ended. */
+  readonly belated: ReadonlyArray<string>
 }
 
 const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
@@ -62,6 +66,8 @@ const endOf = ({ type, payload }: PlatformEvent, standing: Session.Standing): Se
 export const ingest = (before: Session.Standing, heard: ReadonlyArray<Heard>): Ingested => {
   const dropped: Array<string> = []
   const malformed: Array<string> = []
+  const lost: Array<string> = []
+  const belated: Array<string> = []
   const events: Array<EventBody> = []
   let standing = before
   const go = (step: Session.Step): void => {
@@ -71,16 +77,21 @@ export const ingest = (before: Session.Standing, heard: ReadonlyArray<Heard>): I
   for (const platformEvent of heard) {
     if (!Session.isRunning(standing.state)) break
     if (platformEvent instanceof Undelivered) {
+      const { turns } = standing
+      lost.push(...platformEvent.turnIds.filter(turnId => Turns.isWaiting(turns, turnId)))
       go(Session.loseMessages(standing, platformEvent.turnIds))
       continue
     }
     const mapped = EventMapping.map(platformEvent, { turnId: Turns.current(standing.turns) })
     if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
     if (mapped.malformed !== undefined) malformed.push(mapped.malformed)
-    for (const body of mapped.events) go(take(standing, body, platformEvent))
+    for (const body of mapped.events) {
+      if (body.type === "turn_started" && standing.turns.ended.has(body.turnId)) belated.push(body.turnId)
+      go(take(standing, body, platformEvent))
+    }
     go(endOf(platformEvent, standing))
   }
-  return { step: { standing, events }, dropped, malformed }
+  return { step: { standing, events }, dropped, malformed, lost, belated }
 }
 
 /** The ids of the newest events, to recognise those that are sent again. */

@@ -3,6 +3,7 @@ import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { Heard } from "../../Upstream/InstanceConnection.ts"
 import type { Send } from "../../Upstream/Sending.ts"
+import * as Turns from "../EventMapping/Turns.ts"
 import * as Session from "../Session.ts"
 import { ingest, Seen } from "./Ingest.ts"
 import type { Journal } from "./Journal.ts"
@@ -61,6 +62,22 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
       Effect.onError(cause => Scope.close(scope, Exit.failCause(cause)))
     )
     const seen = new Seen(remembered)
+    const lost = new Set<string>()
+
+    /**
+     * Has the agent end turns that it begins although clients were told their end: whoever has sent the message again
+     * would have it carried out twice.
+     */
+    const callOff = (result: ReturnType<typeof ingest>): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        for (const turnId of result.lost) lost.add(turnId)
+        while (lost.size > Turns.most) lost.delete(lost.values().next().value!)
+        return Effect.forEach(
+          result.belated.filter(turnId => lost.delete(turnId)),
+          turnId => Effect.forkIn(Effect.ignore(connection.send({ type: "interrupt", turnId })), scope),
+          { discard: true }
+        )
+      })
 
     const ifOurs =
       (f: (standing: Session.Standing) => Session.Step) =>
@@ -78,7 +95,11 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
         })
         return Effect.zipRight(
           journal.updateSurely(step),
-          Effect.suspend(() => (result === undefined ? Effect.void : report(result)))
+          Effect.suspend(() => {
+            if (result === undefined) return Effect.void
+            const isUsual = result.lost.length === 0 && result.belated.length === 0
+            return isUsual ? report(result) : Effect.zipRight(callOff(result), report(result))
+          })
         )
       })
 
