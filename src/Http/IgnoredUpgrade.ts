@@ -18,7 +18,7 @@ const parserOf = (socket: Socket): Parser | undefined => {
 }
 
 /**
- * Sees to it that the bytes behind a request are parsed whose offer of an upgrade is passed over. To be called while
+ * Sees to it that the bytes behind a request are parsed whose offer of an upgrade, or of a tunnel, is passed over. To be called while
  * the request is announced.
  *
  * The parser stops behind any request that offers an upgrade, since what follows may be another protocol. Where node
@@ -42,12 +42,16 @@ export const parseOn = (socket: Socket): void => {
   }
 }
 
+/** Bytes that begin no request. Behind an upgrade the parser itself does not call that an error: it merely stops. */
+const noRequest = (): Error => Object.assign(new Error("Parse Error"), { code: "HPE_INVALID_METHOD", bytesParsed: 0 })
+
 /** Parses from a place to the end, or up to an upgrade; returns the place, or the error there. */
 const parseRest = (parser: Parser, bytes: Buffer, from: number): number | Error => {
   let at = from
   while (at < bytes.length && parser.incoming?.upgrade !== true) {
     const result = parser.execute(bytes.subarray(at))
-    if (typeof result !== "number" || result === 0) return result === 0 ? at : result
+    if (typeof result !== "number") return result
+    if (result === 0) return noRequest()
     at += result
   }
   return at

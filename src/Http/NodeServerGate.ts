@@ -224,7 +224,8 @@ export class Gate extends Http.Server {
     if (request instanceof Http.IncomingMessage) {
       if ((event === "request" || event === "checkContinue") && target instanceof Http.ServerResponse) {
         if (event === "checkContinue") continueWhenRead(request, target)
-        if (request.headers.upgrade !== undefined) parseOn(request.socket)
+        // The parser stops behind CONNECT as well, which is a request like any other here.
+        if (request.headers.upgrade !== undefined || request.method === "CONNECT") parseOn(request.socket)
         const serve = () => this.#serve(request, target)
         this.#connections.take(request.socket, { request, answer: target, serve })
         return true

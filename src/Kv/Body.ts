@@ -32,6 +32,11 @@ const problemOfType = (headers: IncomingMessage["headers"]): UnsupportedMediaTyp
       headers: { "accept-encoding": "identity" }
     })
   }
+  // Node takes chunks apart, and leaves any coding below them as it is.
+  const transfer = headers["transfer-encoding"]
+  if (transfer !== undefined && transfer.toLowerCase() !== "chunked") {
+    return new UnsupportedMediaType({ error: `Transfer-Encoding ${transfer.slice(0, 64)} is not supported` })
+  }
   const type = headers["content-type"]
   if (type === undefined) return undefined
   const [essence = "", ...parameters] = type.split(";").map(part => part.trim())

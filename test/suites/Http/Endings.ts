@@ -61,6 +61,38 @@ export const endings = (check: Check) => {
     })
   )
 
+  check("what is no request behind an upgrade that is passed over is refused, and the connection ends", () =>
+    Effect.gen(function* () {
+      const connection = yield* wire
+      yield* connection.send(`${head("GET /api/v1/health", ...h2c)}\0\0 is no request\r\n\r\n`)
+      expect((yield* connection.answer)!.status).toBe(200)
+      expect((yield* connection.answer)!.status).toBe(400)
+      yield* connection.closed
+    })
+  )
+
+  check("a request behind CONNECT, which opens no tunnel, is answered", () =>
+    Effect.gen(function* () {
+      const connection = yield* wire
+      yield* connection.send(head("CONNECT example.org:443") + head("GET /api/v1/health"))
+      expectError((yield* connection.answer)!, 404)
+      expect((yield* connection.answer)!.status).toBe(200)
+    })
+  )
+
+  check("a body in a transfer coding other than chunked is refused", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const connection = yield* wire
+      yield* connection.send(
+        head(`PUT ${at(namespace, "k")}`, json, "Transfer-Encoding: gzip, chunked"),
+        'b\r\n{"value":1}\r\n0\r\n\r\n'
+      )
+      expectError((yield* connection.answer)!, 415)
+      expectError(yield* get(namespace, "k"), 404)
+    })
+  )
+
   check("a WebSocket handshake behind an upgrade that is passed over is one", () =>
     Effect.gen(function* () {
       const connection = yield* wire
