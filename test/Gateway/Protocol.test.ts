@@ -31,6 +31,7 @@ const wrongValues: Readonly<Record<string, unknown>> = {
   epoch: 1,
   content: { text: "hello" },
   turnId: "",
+  clientMessageId: "x".repeat(257),
   requestId: false,
   path: ["a"],
   depth: 1.5,
@@ -58,6 +59,7 @@ describe("requests", () => {
     const fields = Object.keys(frame).filter(name => name !== "type" && name !== "id")
     for (const name of fields) {
       if (!anyValue.has(name)) {
+        expect(wrongValues).toHaveProperty(name)
         const wrong = refusal({ ...frame, [name]: wrongValues[name] })
         expect(wrong).toMatchObject({ id: "1", code: "bad_request" })
         expect(wrong?.message).toMatch(new RegExp(`^Invalid request: ${name}: `))
