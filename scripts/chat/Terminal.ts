@@ -48,6 +48,7 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
     const { stdin, stdout, stderr } = process
     const isInteractive = stdin.isTTY && stdout.isTTY
     const mailbox = yield* Mailbox.make<Input>()
+    let isOpen = true
     const lines = yield* Effect.acquireRelease(
       Effect.sync(() => {
         const lines = readline.createInterface({
@@ -58,10 +59,13 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
         const waiting = () => Option.getOrElse(mailbox.unsafeSize(), () => 0)
         lines.on("line", text => {
           mailbox.unsafeOffer({ is: "line", text })
-          if (!isInteractive && waiting() >= enough) lines.pause()
+          if (!isInteractive && isOpen && waiting() >= enough) lines.pause()
         })
         lines.on("SIGINT", () => mailbox.unsafeOffer({ is: "interrupt" }))
-        lines.on("close", () => Effect.runSync(mailbox.end))
+        lines.on("close", () => {
+          isOpen = false
+          Effect.runSync(mailbox.end)
+        })
         stdout.on("error", () => lines.close())
         return lines
       }),
@@ -79,7 +83,8 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
       isInteractive,
       hasColours: stdout.isTTY && stdout.hasColors(),
       next: Effect.suspend(() => {
-        lines.resume()
+        // Lines may wait that were read before the input ended, and a closed reader refuses to be resumed.
+        if (isOpen) lines.resume()
         return Effect.option(mailbox.take)
       }),
       write: text =>
@@ -95,7 +100,7 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
         }),
       prompt: text =>
         Effect.sync(() => {
-          if (!isInteractive) return
+          if (!isInteractive || !isOpen) return
           lines.setPrompt(text)
           lines.prompt(true)
           isPrompted = true
