@@ -12,8 +12,8 @@ import { assert, layer } from "@effect/vitest"
 import { Array as Arr, Effect, Option, Random } from "effect"
 import * as Simulator from "../src/Simulator/Simulator.ts"
 import * as Disk from "./faults/Disk.ts"
+import * as Faults from "./faults/Faults.ts"
 import { connect, type Moment, moments, Notes } from "./faults/Script.ts"
-import * as SystemCalls from "./faults/SystemCalls.ts"
 import { secret, token } from "./Gateway/survival/Token.ts"
 import * as Environment from "./process/Environment.ts"
 import * as Service from "./process/Service.ts"
@@ -25,7 +25,7 @@ const only = process.env.FAULT_CASES
 /** A fault and when it begins. */
 interface Case {
   readonly moment: Moment | "start"
-  readonly fault: SystemCalls.Fault
+  readonly fault: Faults.Fault
 }
 
 /** `moment|kind|skip|count|outcome`: so many calls of the kind fail, after so many that succeed. */
@@ -42,7 +42,7 @@ const guard = "30 seconds"
 const setup = Effect.gen(function* () {
   const directory = realpathSync(yield* Environment.temporaryDirectory)
   const simulator = yield* Simulator.make({ seed, pace: "1 millis", limits: { instances: 1000, history: 100_000 } })
-  const disk = yield* SystemCalls.make(directory)
+  const disk = yield* Disk.make(directory)
   const bearer = yield* token("acme")
   const notes = new Notes()
   const options: Service.Options = {
@@ -86,7 +86,7 @@ const setup = Effect.gen(function* () {
   const strike = (service: Service.Running, one: Case & { readonly moment: Moment }) =>
     use(service, shown(one), clients =>
       Effect.gen(function* () {
-        yield* disk.fail(one.fault)
+        yield* disk.set([Faults.ruleOf(one.fault)])
         yield* Effect.timeoutOption(clients.perform(one.moment), patience)
         const injected = yield* disk.injected
         yield* disk.heal
@@ -99,7 +99,7 @@ const setup = Effect.gen(function* () {
   /** A start under a fault, which may be refused by a sentence. */
   const startUnder = (one: Case) =>
     Effect.gen(function* () {
-      yield* disk.fail(one.fault)
+      yield* disk.set([Faults.ruleOf(one.fault)])
       const starting = yield* Service.launch(options)
       const begun = yield* Effect.timeoutOption(Effect.either(starting.serving), patience)
       const injected = yield* disk.injected
@@ -134,43 +134,44 @@ const setup = Effect.gen(function* () {
       Effect.map(within(`all records after ${of}`, clients.findings), found => assert.deepStrictEqual(found, [], of))
     )
 
-  return { disk, judged, options, startUnder, strike, use, whole }
+  const made = (from: Disk.Counts, to: Disk.Counts) =>
+    Object.fromEntries(Disk.calls.map(call => [call, to[call] - from[call]])) as Disk.Counts
+
+  /** What each moment does on a sound disk, of a service that has been through the script before. */
+  const survey = (service: Service.Running) =>
+    use(service, "on a sound disk", clients =>
+      Effect.forEach(moments, moment =>
+        Effect.gen(function* () {
+          const from = yield* disk.counts
+          yield* clients.perform(moment)
+          return { moment, counts: made(from, yield* disk.counts) }
+        })
+      )
+    )
+
+  /** What a start does in a directory that has been used. */
+  const surveyStart = Effect.gen(function* () {
+    const from = yield* disk.counts
+    const service = yield* Service.start(options)
+    const counts = made(from, yield* disk.counts)
+    yield* service.end("SIGKILL")
+    return [{ moment: "start" as const, counts }]
+  }).pipe(Effect.scoped)
+
+  return { judged, options, startUnder, strike, survey, surveyStart, whole }
 })
 
 /** How many calls of each kind each moment makes on a sound disk. */
-type Calls = ReadonlyArray<{ readonly moment: Case["moment"]; readonly counts: SystemCalls.Counts }>
-
-/** Takes the script once on a sound disk. */
-const survey = Effect.gen(function* () {
-  const { disk, options, use } = yield* setup
-  const before = yield* disk.counts
-  const service = yield* Service.start(options)
-  const start = yield* disk.counts
-  const made = (from: SystemCalls.Counts, to: SystemCalls.Counts) =>
-    Object.fromEntries(SystemCalls.kinds.map(kind => [kind, to[kind] - from[kind]])) as SystemCalls.Counts
-  const calls: Array<Calls[number]> = [{ moment: "start", counts: made(before, start) }]
-  yield* use(service, "on a sound disk", clients =>
-    Effect.gen(function* () {
-      // What is made once, files and the session, is there before anything is counted.
-      for (const moment of moments) yield* clients.perform(moment)
-      for (const moment of moments) {
-        const from = yield* disk.counts
-        yield* clients.perform(moment)
-        calls.push({ moment, counts: made(from, yield* disk.counts) })
-      }
-    })
-  )
-  return calls
-}).pipe(Effect.scoped)
+type Calls = ReadonlyArray<{ readonly moment: Case["moment"]; readonly counts: Disk.Counts }>
 
 const isRunning = (one: Case): one is Case & { readonly moment: Moment } => one.moment !== "start"
 
 /** What can go wrong with one call. */
-type Way = Pick<SystemCalls.Fault, "count" | "kind" | "outcome">
+type Way = Pick<Faults.Fault, "count" | "kind" | "outcome">
 
 /** The ways in which a call of this kind can go wrong: it fails once, or it and all that follow fail. */
-const waysOf = (kind: SystemCalls.Kind): ReadonlyArray<Way> =>
-  SystemCalls.outcomes[kind].flatMap(
+const waysOf = (kind: Disk.Call): ReadonlyArray<Way> =>
+  Faults.outcomes[kind].flatMap(
     (outcome): ReadonlyArray<Way> =>
       // What hangs holds up those that follow anyway.
       outcome === "hang"
@@ -184,7 +185,7 @@ const pick = <A>(items: ReadonlyArray<A>, random: Random.Random): Effect.Effect<
 /** So many ways, each kind of call and outcome once at most, of calls that the moments make. */
 const sample = (calls: Calls, count: number, random: Random.Random): Effect.Effect<ReadonlyArray<Case>> =>
   Effect.gen(function* () {
-    const groups = SystemCalls.kinds.flatMap(kind => Object.values(Arr.groupBy(waysOf(kind), way => way.outcome)))
+    const groups = Disk.calls.flatMap(kind => Object.values(Arr.groupBy(waysOf(kind), way => way.outcome)))
     const shuffled = [...(yield* random.shuffle(groups))]
     const cases: Array<Case> = []
     for (const ways of shuffled) {
@@ -204,7 +205,7 @@ const sample = (calls: Calls, count: number, random: Random.Random): Effect.Effe
 const inTurn = (calls: Calls, random: Random.Random): Effect.Effect<ReadonlyArray<Case>> =>
   Effect.map(
     Effect.forEach(calls, ({ counts, moment }) =>
-      Effect.forEach(SystemCalls.kinds, kind =>
+      Effect.forEach(Disk.calls, kind =>
         Effect.forEach(Array.from({ length: counts[kind] }), (_, skip) =>
           Effect.map(
             soak >= 100 ? Effect.succeed(waysOf(kind)) : Effect.map(pick(waysOf(kind), random), Arr.of),
@@ -222,10 +223,10 @@ const given = (text: string): Case => {
   return {
     moment: [...moments, "start" as const].find(name => name === moment)!,
     fault: {
-      kind: SystemCalls.kinds.find(name => name === kind)!,
+      kind: Disk.calls.find(name => name === kind)!,
       skip: Number(skip),
       count: Number(count),
-      outcome: SystemCalls.outcomes.open.find(name => name === outcome)!
+      outcome: Faults.outcomes.create.find(name => name === outcome)!
     }
   }
 }
@@ -236,25 +237,25 @@ layer(Environment.layer, { excludeTestServices: true })("a service whose disk fa
     () =>
       Effect.gen(function* () {
         const random = Random.make(seed)
-        const calls = only === undefined ? yield* survey : []
-        const [atStart, later] = Arr.partition(calls, ({ moment }) => moment !== "start")
+        const { judged, options, startUnder, strike, survey, surveyStart, whole } = yield* setup
         const draw = (from: Calls, count: number) => (soak > 1 ? inTurn(from, random) : sample(from, count, random))
-        const cases =
-          only === undefined ? [...(yield* draw(later, 12)), ...(yield* draw(atStart, 3))] : only.split(",").map(given)
-        const running = cases.filter(isRunning)
-        const starts = cases.filter(one => !isRunning(one))
-        yield* Effect.logInfo(`seed ${seed}: ${cases.map(shown).slice(0, 100).join(",")}`)
+        const chosen = only?.split(",").map(given)
 
-        const { judged, options, startUnder, strike, whole } = yield* setup
+        let service = yield* Service.start(options)
+        yield* whole(service)
+        const running = chosen?.filter(isRunning) ?? (yield* draw(yield* survey(service), 8)).filter(isRunning)
+        yield* Effect.logInfo(`seed ${seed}: ${running.map(shown).slice(0, 100).join(",")}`)
         let injected = 0
-        // A new process now and then, so that what one fault leaves behind is there for the next, and is seen alone.
         for (const group of Arr.chunksOf(running, 40)) {
-          const service = yield* Service.start(options)
-          yield* whole(service)
           for (const one of group) injected += yield* strike(service, one)
           yield* judged(service, `after ${group.map(shown).join("; ")}`)
           yield* service.end("SIGKILL")
+          // A new process now and then, so that what one fault leaves behind is there for the next, and is seen alone.
+          if (group.at(-1) !== running.at(-1)) service = yield* Service.start(options)
         }
+        yield* service.end("SIGKILL")
+        const starts = chosen?.filter(one => !isRunning(one)) ?? (yield* draw(yield* surveyStart, 2))
+        yield* Effect.logInfo(`seed ${seed}: ${starts.map(shown).slice(0, 100).join(",")}`)
         for (const one of starts) injected += yield* startUnder(one)
         const last = yield* Service.start(options)
         yield* judged(last, "after all faults")

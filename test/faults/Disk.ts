@@ -1,12 +1,25 @@
 import { spawnSync } from "node:child_process"
-import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs"
-import { constants } from "node:os"
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+  writeSync
+} from "node:fs"
+import { constants, tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { Effect, type Scope } from "effect"
 import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
 
-/** The calls that can be made to fail, by the names that `shim.c` explains. */
+/** Lets system calls of another process on the files under one directory fail; see `shim.c`. */
+
+/** The calls that can be made to fail, by the names and in the order of `shim.c`. */
 export const calls = [
   "open",
   "create",
@@ -37,7 +50,7 @@ export interface Rule {
   /** `"*"` is any call. */
   readonly call: Call | "*"
   readonly outcome: Outcome
-  /** The file's path below the directory, where `*` stands for anything; all files where it is left out. */
+  /** The file's path below the directory, where `*` stands for anything; all files and the directory where it is left out. */
   readonly file?: string
   /** So many calls go through first. */
   readonly skip?: number
@@ -62,6 +75,9 @@ export const faults = {
 
 export type Fault = keyof typeof faults
 
+/** How many calls of each name there were. */
+export type Counts = Readonly<Record<Call, number>>
+
 /** A faulty disk under a directory, for processes that are started with `env`. */
 export interface Disk {
   readonly env: Readonly<Record<string, string>>
@@ -70,6 +86,9 @@ export interface Disk {
   readonly fail: (fault: Fault) => Effect.Effect<void>
   /** Nothing fails any more. */
   readonly heal: Effect.Effect<void>
+  /** Calls that have failed or hung since the rules were last changed. */
+  readonly injected: Effect.Effect<number>
+  readonly counts: Effect.Effect<Counts>
   /** All calls on files of the directory so far, each as `call path`, where `isRecording` was asked for. */
   readonly recorded: Effect.Effect<ReadonlyArray<string>>
 }
@@ -82,36 +101,67 @@ const source = fileURLToPath(new URL("./shim.c", import.meta.url))
 const numberOf = (outcome: Outcome): string | number =>
   outcome === "hang" || outcome === "lose" ? outcome : constants.errno[outcome]
 
-/** Makes a disk under all files of a directory. */
+let compiled: string | undefined
+
+/** The library, compiled once for all tests of a file. */
+const compile = (): string => {
+  if (compiled !== undefined) return compiled
+  const place = mkdtempSync(join(tmpdir(), "causeway-faults-"))
+  process.once("exit", () => rmSync(place, { recursive: true, force: true }))
+  const library = join(place, "shim.so")
+  const result = spawnSync("cc", ["-shared", "-fPIC", "-o", library, source, "-ldl"], { encoding: "utf8" })
+  if (result.status !== 0) throw new Error(result.stderr)
+  compiled = library
+  return library
+}
+
+/** Words of the state; the counts follow at 2. */
+const words = { generation: 0, injected: 1, seen: 2, all: 32 } as const
+
+/** Makes a disk under `directory`, an absolute path without symbolic links, and all files in it. */
 export const make = (directory: string, isRecording = false): Effect.Effect<Disk, never, Scope.Scope> =>
-  Effect.map(temporaryDirectory, place => {
-    const library = join(place, "shim.so")
-    const compiled = spawnSync("cc", ["-shared", "-fPIC", "-o", library, source, "-ldl"], { encoding: "utf8" })
-    if (compiled.status !== 0) throw new Error(compiled.stderr)
-    const file = join(place, "rules")
-    const log = join(place, "log")
+  Effect.gen(function* () {
+    const place = yield* temporaryDirectory
+    const [rules, log, state] = ["rules", "log", "state"].map(name => join(place, name)) as [string, string, string]
+    writeFileSync(rules, "")
+    writeFileSync(state, new Uint32Array(words.all))
+    const descriptor = yield* Effect.acquireRelease(
+      Effect.sync(() => openSync(state, "r+")),
+      descriptor => Effect.sync(() => closeSync(descriptor))
+    )
+    const read = Effect.sync(() => {
+      const memory = new Uint32Array(words.all)
+      readSync(descriptor, memory, 0, memory.byteLength, 0)
+      return memory
+    })
     let generation = 0
-    const write = (rules: ReadonlyArray<Rule>): void => {
-      const lines = rules.map(
-        ({ call, file = "*", outcome, skip = 0, times = -1 }) =>
-          `${call} ${numberOf(outcome)} ${skip} ${times} ${directory}/${file}`
-      )
-      // A reader finds the old rules or the new ones, and nothing in between.
-      writeFileSync(`${file}.new`, [++generation, ...lines, ""].join("\n"))
-      renameSync(`${file}.new`, file)
-    }
-    write([])
-    const set = (rules: ReadonlyArray<Rule>) => Effect.sync(() => write(rules))
+    const set = (wanted: ReadonlyArray<Rule>) =>
+      Effect.sync(() => {
+        const lines = wanted.map(
+          ({ call, file, outcome, skip = 0, times = -1 }) =>
+            `${call} ${numberOf(outcome)} ${skip} ${times} ${directory}${file === undefined ? "*" : `/${file}`}\n`
+        )
+        writeFileSync(`${rules}.new`, lines.join(""))
+        // A reader finds the old rules or the new ones, and nothing in between.
+        renameSync(`${rules}.new`, rules)
+        writeSync(descriptor, Uint32Array.of(++generation, 0), 0, 8, 0)
+      })
     return {
       env: {
-        LD_PRELOAD: library,
-        FAULT_FILES: `${directory}/`,
-        FAULT_RULES: file,
+        LD_PRELOAD: compile(),
+        FAULT_DIRECTORY: directory,
+        FAULT_RULES: rules,
+        FAULT_STATE: state,
         ...(isRecording ? { FAULT_LOG: log } : {})
       },
       set,
       fail: fault => set(faults[fault]),
       heal: set([]),
+      injected: Effect.map(read, memory => memory[words.injected]!),
+      counts: Effect.map(
+        read,
+        memory => Object.fromEntries(calls.map((call, index) => [call, memory[words.seen + index]!])) as Counts
+      ),
       recorded: Effect.sync(() => (existsSync(log) ? readFileSync(log, "utf8").split("\n").slice(0, -1) : []))
     }
   })

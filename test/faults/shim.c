@@ -1,8 +1,8 @@
 /*
  * A disk that fails on demand, for one process (LD_PRELOAD). test/faults/Disk.ts compiles and drives it.
  *
- * It looks at calls on paths that begin with FAULT_FILES. The file FAULT_RULES says what goes wrong: a first line with
- * a number that changes whenever the rules do, then one rule a line, all fields separated by one blank:
+ * It looks at calls on the directory FAULT_DIRECTORY and on what lies in it. The file FAULT_RULES says what goes wrong,
+ * one rule a line, all fields separated by one blank:
  *
  *   CALL ERRNO SKIP TIMES PATTERN
  *
@@ -21,6 +21,12 @@
  * `create` is an open that would make the file. 64-bit, at-offset and vectored variants have the name of the plain one,
  * fsync and fdatasync are `flush`, all forms of stat are `stat`, fcntl locks are `lock`, mmap is `map`.
  *
+ * FAULT_STATE is a file of 32-bit words in the machine's byte order, which the test reads and writes meanwhile:
+ *
+ *   0   changes whenever the rules do, after them
+ *   1   how many calls have failed or hung
+ *   2+  how many calls of each name there were, in the order of the list above
+ *
  * With FAULT_LOG each call is written there as a line "CALL PATH" before it is made.
  */
 #define _GNU_SOURCE
@@ -31,6 +37,8 @@
 #include <fnmatch.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,10 +73,21 @@ struct unflushed {
   char before[];
 };
 
+struct state {
+  _Atomic uint32_t generation, injected, seen[30];
+};
+
+/* The order is that of `calls` in Disk.ts. */
+static const char *const names[] = {"open",  "create", "read",   "write", "flush",  "truncate", "stat",     "lock", "map",
+                                    "close", "unlink", "rename", "mkdir", "access", "chmod",    "readlink", "list", NULL};
+
+static struct state *state;
+static const char *directory;
+static const char *rules_file;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct rule rules[MOST_RULES];
 static int count;
-static long generation = -1;
+static uint32_t generation;
 static struct unflushed *newest;
 
 /* System calls of its own, past every function that stands in here. */
@@ -76,12 +95,26 @@ static int raw_open(const char *path, int flags, int mode) {
   return syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode);
 }
 
+__attribute__((constructor)) static void begin(void) {
+  const char *file = getenv("FAULT_STATE");
+  if (file == NULL) return;
+  int descriptor = raw_open(file, O_RDWR, 0);
+  if (descriptor < 0) return;
+  void *memory =
+      (void *)syscall(SYS_mmap, NULL, sizeof(struct state), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  syscall(SYS_close, descriptor);
+  if (memory == MAP_FAILED) return;
+  directory = getenv("FAULT_DIRECTORY");
+  rules_file = getenv("FAULT_RULES");
+  state = memory;
+}
+
 /* Reads the rules anew where they have changed; what was counted stays otherwise. Under the mutex. */
 static void load(void) {
   static char text[MOST_RULES * 256];
-  const char *file = getenv("FAULT_RULES");
-  if (file == NULL) return;
-  int descriptor = raw_open(file, O_RDONLY, 0);
+  uint32_t now = atomic_load(&state->generation);
+  if (now == generation) return;
+  int descriptor = raw_open(rules_file, O_RDONLY, 0);
   if (descriptor < 0) return;
   size_t length = 0;
   for (;;) {
@@ -92,9 +125,7 @@ static void load(void) {
   syscall(SYS_close, descriptor);
   text[length] = 0;
   char *rest = text;
-  char *line = strsep(&rest, "\n");
-  long now = strtol(line, NULL, 10);
-  if (now == generation) return;
+  char *line;
   generation = now;
   count = 0;
   while (count < MOST_RULES && (line = strsep(&rest, "\n")) != NULL && *line != 0) {
@@ -118,8 +149,15 @@ static void record(const char *call, const char *path) {
 }
 
 static int is_watched(const char *path) {
-  const char *files = getenv("FAULT_FILES");
-  return files != NULL && strncmp(path, files, strlen(files)) == 0;
+  if (state == NULL) return 0;
+  size_t length = strlen(directory);
+  return strncmp(path, directory, length) == 0 && (path[length] == 0 || path[length] == '/');
+}
+
+static void count_call(const char *call) {
+  for (int i = 0; names[i] != NULL; i++) {
+    if (strcmp(names[i], call) == 0) atomic_fetch_add(&state->seen[i], 1);
+  }
 }
 
 /* What is to go wrong with a call on a watched path: an error number, LOSE, or 0 for nothing. A hang is over then. */
@@ -127,6 +165,7 @@ static int fault_of(const char *call, const char *path) {
   int saved = errno;
   int fault = 0;
   pthread_mutex_lock(&mutex);
+  count_call(call);
   record(call, path);
   load();
   for (int i = 0; i < count; i++) {
@@ -142,7 +181,8 @@ static int fault_of(const char *call, const char *path) {
     fault = rule->fault;
     break;
   }
-  for (long begun = generation; fault == HANG;) {
+  if (fault != 0) atomic_fetch_add(&state->injected, 1);
+  for (uint32_t begun = generation; fault == HANG;) {
     pthread_mutex_unlock(&mutex);
     usleep(2000);
     pthread_mutex_lock(&mutex);
@@ -157,6 +197,7 @@ static int fault_of(const char *call, const char *path) {
 /* The path of a descriptor of a watched file goes to `path`. */
 static int path_of(int descriptor, char path[LONGEST_PATH]) {
   char link[64];
+  if (state == NULL) return 0;
   int saved = errno;
   snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
   long length = syscall(SYS_readlinkat, AT_FDCWD, link, path, LONGEST_PATH - 1);
@@ -181,7 +222,7 @@ static int fails_at(const char *call, int descriptor) {
 
 static int fails_for(const char *call, const char *path) {
   char whole[LONGEST_PATH];
-  if (path == NULL) return 0;
+  if (path == NULL || state == NULL) return 0;
   if (path[0] != '/') {
     if (getcwd(whole, sizeof whole) == NULL) return 0;
     size_t length = strlen(whole);
@@ -247,6 +288,7 @@ static int flush(int descriptor, int (*real)(int)) {
 }
 
 static const char *opening(const char *path, int flags) {
+  if (state == NULL) return "open";
   return (flags & O_CREAT) && syscall(SYS_faccessat, AT_FDCWD, path, F_OK) != 0 ? "create" : "open";
 }
 
@@ -323,6 +365,20 @@ int fstat64(int descriptor, struct stat64 *found) {
   return fails_at("stat", descriptor) ? -1 : REAL(fstat64)(descriptor, found);
 }
 
+/* What programs call that were linked with an older C library. */
+int __xstat64(int version, const char *path, struct stat64 *found);
+int __lxstat64(int version, const char *path, struct stat64 *found);
+int __fxstat64(int version, int descriptor, struct stat64 *found);
+int __xstat64(int version, const char *path, struct stat64 *found) {
+  return fails_for("stat", path) ? -1 : REAL(__xstat64)(version, path, found);
+}
+int __lxstat64(int version, const char *path, struct stat64 *found) {
+  return fails_for("stat", path) ? -1 : REAL(__lxstat64)(version, path, found);
+}
+int __fxstat64(int version, int descriptor, struct stat64 *found) {
+  return fails_at("stat", descriptor) ? -1 : REAL(__fxstat64)(version, descriptor, found);
+}
+
 /* libuv makes its statx by way of this. */
 long syscall(long number, ...) {
   static long (*real)(long, ...);
@@ -345,7 +401,7 @@ long syscall(long number, ...) {
     va_start(rest, command);                                    \
     void *argument = va_arg(rest, void *);                      \
     va_end(rest);                                               \
-    int locks = command == F_SETLK || command == F_SETLKW || command == F_GETLK; \
+    int locks = command == F_SETLK || command == F_SETLKW || command == F_GETLK || command == F_OFD_SETLK; \
     return locks && fails_at("lock", descriptor) ? -1 : REAL(name)(descriptor, command, argument); \
   }
 LOCK(fcntl)
