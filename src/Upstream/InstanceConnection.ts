@@ -8,6 +8,8 @@ import {
   Either,
   ExecutionStrategy,
   Exit,
+  FiberRef,
+  HashMap,
   Metric,
   Option,
   PubSub,
@@ -267,7 +269,9 @@ export const make = (
       Effect.catchIf(saysGone, () => Effect.void),
       Effect.onExit(exit => (Exit.isInterrupted(exit) ? Effect.void : end(exit)))
     )
-    yield* Effect.forkScoped(Effect.ignore(supervise))
+    // It outlives the request that connects, whose lines say whose request that is.
+    const annotations = HashMap.make(["instanceId", instanceId] as const)
+    yield* Effect.forkScoped(Effect.locally(Effect.ignore(supervise), FiberRef.currentLogAnnotations, annotations))
 
     /** Does something with the socket that stands, once there is one, in the very step that finds it standing. */
     const onceStanding = <A>(f: (carrier: Sending.Carrier) => A): Effect.Effect<A, UpstreamFailure> =>

@@ -154,7 +154,7 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
       new UpstreamFailure({
         operation,
         reason: "timeout",
-        message: `No answer to ${operation} within ${Duration.format(limit)}`
+        message: `No answer to ${operation} within ${Monotonic.words(limit)}`
       })
 
     const onRejected = (operation: string) => (error: Breaker.CircuitOpen) =>

@@ -2,6 +2,7 @@
  * Handing frames over to the sockets of an instance's connection, each frame once and to one socket.
  */
 import { Duration, Effect, type Scope } from "effect"
+import * as Monotonic from "../Monotonic.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket } from "./PlatformSocket.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
@@ -69,7 +70,7 @@ export const make = (onceStanding: OnceStanding, scope: Scope.Scope): Effect.Eff
       return new UpstreamFailure({
         operation: "connect",
         reason: "timeout",
-        message: `No connection to the instance within ${Duration.format(within)}`
+        message: `No connection to the instance within ${Monotonic.words(within)}`
       })
     })
   })

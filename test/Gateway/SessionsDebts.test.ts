@@ -144,6 +144,22 @@ describe("A platform that does not stop instances", () => {
     })
   )
 
+  it.scoped("is waited for within a limit, also where a request cannot be given up at once", () =>
+    Effect.gen(function* () {
+      const answered = yield* Effect.makeLatch(false)
+      const stop = () => Effect.uninterruptible(answered.await)
+      const { start } = yield* make({ platform: platform => ({ ...platform, stop }) })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      yield* sessions.start(alice, id)
+      const stopping = yield* Effect.fork(sessions.stop(alice, id))
+      yield* pass("16 seconds", "1 second")
+      const ended = yield* Fiber.poll(stopping)
+      yield* answered.open
+      expect(ended._tag).toBe("Some")
+    })
+  )
+
   it.scoped("has them stopped at the gateway's end, whatever is under way by then", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()

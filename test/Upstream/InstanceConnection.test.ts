@@ -185,6 +185,26 @@ describe("InstanceConnection", () => {
     })
   )
 
+  it.scoped("logs what becomes of it as its own affair, not as that of the request that made it", () =>
+    Effect.gen(function* () {
+      const { connect, peers } = makePlatform("open")
+      const lines: Array<unknown> = []
+      const collecting = Logger.make<unknown, void>(({ annotations, message }) => {
+        lines.push([message, Object.fromEntries(annotations)])
+      })
+      yield* connect().pipe(
+        Effect.annotateLogs("request", "start_session"),
+        Effect.provide(Logger.replace(Logger.defaultLogger, collecting))
+      )
+      peers[0]!.drop()
+      yield* TestClock.adjust("200 millis")
+      expect(lines).toEqual([
+        [["Lost the connection to an agent instance; reconnecting"], { instanceId: "i-1", reason: "dropped" }],
+        [["Connected to an agent instance again"], { instanceId: "i-1" }]
+      ])
+    })
+  )
+
   it.scoped("shows its state, and ends when the instance is gone", () =>
     Effect.gen(function* () {
       const { connect, peers } = makePlatform("open", "open", gone)

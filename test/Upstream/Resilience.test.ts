@@ -96,6 +96,20 @@ describe("retries", () => {
     )
   }
 
+  it.scoped("tell the limit without the fraction that earlier tries have left of it", () =>
+    Effect.gen(function* () {
+      const { call } = yield* upstream
+      for (const [tryLimit, words] of [
+        [29_907.983398, "29s 900ms"],
+        [14_999.915771, "15s"],
+        [250.4, "250ms"]
+      ] as const) {
+        const result = yield* finish(call({ ...policy, tryLimit, repeatable: false }, Effect.never))
+        expect(Either.getLeft(result)).toMatchObject({ value: { message: `No answer to get within ${words}` } })
+      }
+    })
+  )
+
   it.scoped("none of what is not safe to repeat", () =>
     Effect.gen(function* () {
       const { call } = yield* upstream

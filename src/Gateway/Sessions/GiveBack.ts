@@ -2,6 +2,7 @@
  * Giving instances back to the platform, so that none is left behind there.
  */
 import { type Duration, Effect, Exit } from "effect"
+import * as Supervision from "../../Supervision.ts"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import * as Session from "../Session.ts"
 import * as Creation from "./Creation.ts"
@@ -93,7 +94,8 @@ export const payNow = (entity: Entity, limit: Duration.DurationInput): Effect.Ef
   Effect.suspend(() =>
     entity.journal.standing().debts.length === 0
       ? Effect.void
-      : Effect.asVoid(Effect.timeoutOption(attempt(entity, false), limit))
+      : // What cannot be interrupted at once, as a write to a store that hangs, is not waited for.
+        Effect.asVoid(Supervision.within(limit, attempt(entity, false)))
   )
 
 /** Puts the next attempt off, as after one that has failed: the platform is known to be away. */

@@ -28,6 +28,7 @@ const closeLink = (entity: Entity): Effect.Effect<void> =>
 
 const connect = (entity: Entity, instanceId: string) =>
   Link.open({
+    session: entity.key,
     instanceId,
     journal: entity.journal,
     platform: entity.shared.platform,

@@ -1,4 +1,4 @@
-import { type Context, Duration, Effect, Exit, Fiber, Scope, Stream } from "effect"
+import { type Context, Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { Heard } from "../../Upstream/InstanceConnection.ts"
@@ -23,6 +23,8 @@ export interface Link {
 }
 
 export interface Options {
+  /** For logs. */
+  readonly session: string
   readonly instanceId: string
   readonly journal: Journal
   readonly platform: Context.Tag.Service<AgentPlatform>
@@ -159,11 +161,14 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
       ),
       Effect.zipRight(options.onEnd)
     )
+    // It outlives the request that activates, whose lines say whose request that is.
+    const annotations = HashMap.make(["session", options.session] as const)
+    const apart = Effect.locally(run, FiberRef.currentLogAnnotations, annotations)
     let fiber: Fiber.Fiber<void> | undefined
 
     return {
       instanceId,
-      listen: Effect.map(Effect.forkIn(Effect.interruptible(run), outer), forked => {
+      listen: Effect.map(Effect.forkIn(Effect.interruptible(apart), outer), forked => {
         fiber = forked
       }),
       send: connection.send,
