@@ -24,6 +24,8 @@ interface Connection extends Member {
   /** Where it stands among all. */
   place: number
   serving: Turn | undefined
+  /** What is counted for the head of the request that is served. */
+  held: number
   readonly waiting: Array<Turn>
 }
 
@@ -54,8 +56,23 @@ const isRequest = ({ answer }: Turn): boolean => answer !== undefined
 /** More than one read can bring: should the pause not hold, a connection ends rather than grow. */
 const maxWaiting = 4096
 
-/** About what a request that waits for its turn takes of memory, with its answer. */
+/** About what a request that waits for its turn takes of memory at least, with its answer. */
 const waitingBytes = 4096
+
+/** Up to so many bytes heads are not counted, as those of almost all clients. */
+const uncounted = 8192
+
+/** About what a header line takes of memory beside its characters. */
+const lineBytes = 200
+
+/** About what the head of a request takes of memory for as long as the request is there. */
+const weightOf = ({ request }: Turn): number => {
+  if (request === undefined) return 0
+  const { rawHeaders } = request
+  let weight = (rawHeaders.length / 2) * lineBytes
+  for (let index = 0; index < rawHeaders.length; index++) weight += rawHeaders[index]!.length
+  return weight
+}
 
 /** Connections taken in beyond the limit, so that probes of health find the service. */
 const reserve = 16
@@ -112,6 +129,7 @@ export class Connections {
       isSurplus: this.size >= this.limit,
       place: this.#all.length,
       serving: undefined,
+      held: 0,
       waiting: [],
       holder: undefined,
       isIdle: false,
@@ -162,7 +180,7 @@ export class Connections {
     if (of === undefined) return turn.serve()
     if (of.serving === undefined) return this.#begin(of, turn)
     if (isRequest(turn) && of.waiting.length === 0) pause(socket)
-    of.account.hold(waitingBytes)
+    of.account.hold(waitingBytes + weightOf(turn))
     if (of.waiting.push(turn) > maxWaiting) socket.destroy()
   }
 
@@ -177,8 +195,11 @@ export class Connections {
     // It is being ended already.
     if (newest.request === undefined) return
     if (newest.request.complete) return this.take(socket, { serve })
-    if (of.waiting.length > 0) of.waiting.splice(-1, 1, { serve })
-    else if (newest.answer?.headersSent === true) socket.destroy()
+    const last = of.waiting.pop()
+    if (last !== undefined) {
+      of.account.hold(-weightOf(last))
+      of.waiting.push({ serve })
+    } else if (newest.answer?.headersSent === true) socket.destroy()
     else serve()
   }
 
@@ -188,6 +209,10 @@ export class Connections {
     if (of === undefined) return
     if (of.serving?.answer !== undefined) this.#answers--
     of.serving = undefined
+    if (of.held > 0) {
+      of.account.hold(-of.held)
+      of.held = 0
+    }
     if (of.account.bytes > 0) of.account.settle()
     const next = socket.destroyed ? undefined : of.waiting.shift()
     if (next === undefined) {
@@ -195,7 +220,7 @@ export class Connections {
       this.#idle.rest(of)
       return
     }
-    of.account.hold(-waitingBytes)
+    of.account.hold(-waitingBytes - weightOf(next))
     if (of.waiting.length === 0 && isRequest(next)) resume(socket)
     this.#begin(of, next)
   }
@@ -203,7 +228,15 @@ export class Connections {
   #begin(of: Connection, turn: Turn): void {
     of.serving = turn
     this.#idle.wake(of)
-    if (turn.answer !== undefined) this.#answers++
+    if (turn.answer !== undefined) {
+      this.#answers++
+      // Polls, streams and bodies that do not end keep the head in memory. Of a WebSocket nothing is kept.
+      const weight = weightOf(turn)
+      if (weight > uncounted) {
+        of.held = weight
+        of.account.hold(weight)
+      }
+    }
     turn.serve()
   }
 }

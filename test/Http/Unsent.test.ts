@@ -145,6 +145,30 @@ describe("bytes that wait for clients", () => {
     expect(sockets[0]!.destroyed).toBe(false)
   })
 
+  it("are counted for the heads of requests that are being served, the largest of which make way", async () => {
+    const { gate, port, waiting, sockets } = await serve({ unsentBytes: MiB })
+    const lines = (count: number) => "x-filler: y\r\n".repeat(count)
+    const wait = (count: number) => `GET /wait HTTP/1.1\r\nhost: x\r\n${lines(count)}\r\n`
+    await connect(port, wait(1))
+    await until(() => waiting.length === 1)
+    expect(gate.unsent).toBe(0)
+    for (let count = 2; count <= 4; count++) {
+      await connect(port, wait(1500))
+      await until(() => waiting.length === count)
+    }
+    expect(gate.unsent).toBeGreaterThan(3 * 1500 * 150)
+    for (let count = 5; count <= 20; count++) {
+      await connect(port, wait(1500))
+      await until(() => waiting.length === count)
+    }
+    expect(gate.unsent).toBeLessThanOrEqual(1.5 * MiB)
+    await until(() => gate.connected < 8)
+    expect(gate.unsent).toBeLessThanOrEqual(MiB)
+    expect(sockets[0]!.destroyed).toBe(false)
+    for (const response of waiting) response.end()
+    await until(() => gate.unsent === 0)
+  })
+
   it.runIf(process.platform === "linux")("are seen to be taken by the kernel's queues", async () => {
     const { gate, port, sockets } = await serve({})
     const client = await connect(port, get("/64"))
