@@ -148,7 +148,10 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       request: CreateSession
     ) => Effect.Effect<Session, SessionTooLarge | SessionConflict | SessionsBusy | StoreBusy | StoreUnavailable>
     /** A page of the sessions of the caller's tenant. It may have fewer than `limit` although others follow. */
-    readonly list: (caller: Caller, page?: ListSessions) => Effect.Effect<SessionPage, InvalidCursor | StoreUnavailable>
+    readonly list: (
+      caller: Caller,
+      page?: ListSessions
+    ) => Effect.Effect<SessionPage, InvalidCursor | SessionsBusy | StoreUnavailable>
     readonly get: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
     /**
      * Brings the session up, or joins whoever does. What is given takes the place of what it had, with the next

@@ -46,6 +46,12 @@ const keyOfCursor = (cursor: string): Effect.Effect<string, InvalidCursor> =>
       : new InvalidCursor()
   })
 
+/** Lets everybody else have their turn: a page is read and written in one go. */
+export const nextTurn: Effect.Effect<void> = Effect.async<void>(resume => {
+  const handle = setImmediate(() => resume(Effect.void))
+  return Effect.sync(() => clearImmediate(handle))
+})
+
 const keptOf = ({ hasDeployment, hasEnvironment }: Summary): ReadonlyArray<LostPart> => [
   ...(hasEnvironment ? (["environment"] as const) : []),
   ...(hasDeployment ? (["deployment"] as const) : [])

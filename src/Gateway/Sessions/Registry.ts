@@ -35,7 +35,7 @@ import * as Quota from "./Quota.ts"
 import * as Records from "./Records.ts"
 import * as Secrets from "./Secrets.ts"
 import { encodeRecord, type SessionRecord, view } from "./SessionRecord.ts"
-import { aside, mostOfOne, type Settings, waitingActivations } from "./Settings.ts"
+import { aside, lists, listsOfOne, mostOfOne, type Settings, waitingActivations } from "./Settings.ts"
 import * as Talk from "./Talk.ts"
 import * as Titles from "./Titles.ts"
 import * as Watch from "./Watch.ts"
@@ -158,6 +158,7 @@ const make = (settings: Settings) =>
         )
       )
 
+    const listing = new FairPool({ name: "turns for lists", capacity: lists, mostOfOne: listsOfOne })
     const list = Listing.make({
       store,
       events,
@@ -261,7 +262,8 @@ const make = (settings: Settings) =>
 
     return Sessions.of({
       create,
-      list: ({ tenant }, page = {}) => list(tenant, page),
+      list: ({ tenant }, page = {}) =>
+        listing.use(tenant, 1, () => Effect.zipRight(Listing.nextTurn, list(tenant, page))),
       get: (caller, sessionId) => withSession(caller, sessionId, entity => Effect.sync(() => entity.view())),
       start,
       stop: (caller, sessionId) =>

@@ -88,6 +88,13 @@ export const longestReconnection = Duration.minutes(10)
 /** How often sessions are looked at: for idleness, for instances to give back, for records to write again. */
 export const sweepInterval = Duration.seconds(5)
 
+/**
+ * Lists of sessions that are read at once, in all and of one tenant. A page takes milliseconds of the one thread that
+ * serves everybody, so that what one tenant asks for waits for its turn among the tenants.
+ */
+export const lists = 4
+export const listsOfOne = 2
+
 /** Requests that are under way at once to give instances back for which nobody waits. */
 export const aside = 4
 
