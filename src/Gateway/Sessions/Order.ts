@@ -27,10 +27,16 @@ export class Order<S> {
 
   /** Has something done in its turn. Whoever leaves before it has begun takes it along, and nobody passes another. */
   pass<A, B, E>({ ready, wait, work }: Work<A, B, E, S>): Effect.Effect<B, E> {
-    const begin = (needed: A, done: Deferred.Deferred<B, E>, turn: Deferred.Deferred<void, S>) =>
-      Effect.forkIn(
-        Effect.onExit(Effect.interruptible(Effect.suspend(() => work(needed, done, this.holdUp))), exit =>
+    const begin = (needed: A, done: Deferred.Deferred<B, E>, turn: Deferred.Deferred<void, S>) => {
+      let isOver = false
+      const holdUp = (reason: S): void => {
+        // What is left behind the end of the work holds up nobody.
+        if (!isOver) this.holdUp(reason)
+      }
+      return Effect.forkIn(
+        Effect.onExit(Effect.interruptible(Effect.suspend(() => work(needed, done, holdUp))), exit =>
           Effect.suspend(() => {
+            isOver = true
             this.heldUp = undefined
             this.leave(turn)
             return Exit.isFailure(exit) ? Deferred.failCause(done, exit.cause) : Deferred.die(done, unanswered)
@@ -38,6 +44,7 @@ export class Order<S> {
         ),
         this.scope
       )
+    }
     return Effect.acquireUseRelease(
       Effect.sync((): Place<S> => ({ turn: this.join(), isBegun: false })),
       place =>
@@ -74,7 +81,7 @@ export class Order<S> {
     if (next.done !== true) Deferred.unsafeDone(next.value, Effect.void)
   }
 
-  private readonly holdUp = (reason: S): void => {
+  private holdUp(reason: S): void {
     this.heldUp = { reason }
     // The first is the one that holds the others up, and has had its turn.
     for (const turn of this.queue) Deferred.unsafeDone(turn, Effect.fail(reason))
