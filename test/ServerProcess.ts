@@ -4,8 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Effect } from "effect"
-
-const root = new URL("..", import.meta.url).pathname
+import { inject } from "vitest"
 
 /** How a process ended. */
 export interface Ended {
@@ -25,8 +24,7 @@ export const launch = (env: Readonly<Record<string, string>>, args: ReadonlyArra
     const directory = env.DATA_DIR ?? (yield* temporaryDirectory)
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
-        spawn(process.execPath, ["--import", "tsx", "src/main.ts", ...args], {
-          cwd: root,
+        spawn(process.execPath, [inject("program"), ...args], {
           env: { PATH: process.env.PATH, DATA_DIR: directory, PORT: "0", ...env },
           stdio: ["ignore", "pipe", "pipe"]
         })
