@@ -5,7 +5,7 @@ export default defineConfig({
   root: new URL("..", import.meta.url).pathname,
   test: {
     include: ["test/**/*.test.ts"],
-    globalSetup: ["test/process/compile.ts"],
+    globalSetup: ["test/service/compile.ts"],
     testTimeout: 60_000,
     hookTimeout: 60_000,
     pool: "forks",

@@ -3,11 +3,11 @@ import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Random, type Scope } from "effect"
 import type { Change } from "../src/Kv/Change.ts"
-import * as Client from "./process/Client.ts"
-import * as Environment from "./process/Environment.ts"
-import { History } from "./process/History.ts"
-import * as Load from "./process/Load.ts"
-import * as Service from "./process/Service.ts"
+import * as Client from "./service/Client.ts"
+import * as Environment from "./service/Environment.ts"
+import { History } from "./service/History.ts"
+import * as Load from "./service/Load.ts"
+import * as Service from "./service/Service.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 

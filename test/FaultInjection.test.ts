@@ -15,8 +15,8 @@ import * as Disk from "./faults/Disk.ts"
 import * as Faults from "./faults/Faults.ts"
 import { connect, type Moment, moments, Notes } from "./faults/Script.ts"
 import { secret, token } from "./Gateway/survival/Token.ts"
-import * as Environment from "./process/Environment.ts"
-import * as Service from "./process/Service.ts"
+import * as Environment from "./service/Environment.ts"
+import * as Service from "./service/Service.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 const seed = process.env.FAULT_SEED ?? "faults"

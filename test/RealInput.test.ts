@@ -2,9 +2,9 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Redacted, Stream } from "effect"
 import mimeTypes from "mime-db"
 import * as Load from "../scripts/load/Load.ts"
-import * as Client from "./process/Client.ts"
-import * as Environment from "./process/Environment.ts"
-import * as Service from "./process/Service.ts"
+import * as Client from "./service/Client.ts"
+import * as Environment from "./service/Environment.ts"
+import * as Service from "./service/Service.ts"
 
 const namespace = "tenant:iana/media-types"
 

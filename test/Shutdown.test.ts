@@ -8,9 +8,9 @@ import * as Disk from "./faults/Disk.ts"
 import * as Gateway from "./Gateway/survival/Client.ts"
 import { secret, token } from "./Gateway/survival/Token.ts"
 import { Witness } from "./Gateway/survival/Witness.ts"
-import * as Client from "./process/Client.ts"
-import * as Environment from "./process/Environment.ts"
-import * as Service from "./process/Service.ts"
+import * as Client from "./service/Client.ts"
+import * as Environment from "./service/Environment.ts"
+import * as Service from "./service/Service.ts"
 
 /** Clients are sent away over two seconds. */
 const limit = { SHUTDOWN_TIMEOUT: "6 seconds" }

@@ -1,6 +1,6 @@
 /** Runs of fibers that wait for one another only, by any scheduler: where nobody has anything to do, that is the end. */
 import { Effect, type Exit, FastCheck as fc, Scheduler } from "effect"
-import * as FiberScheduler from "../../src/Runtime/FiberScheduler.ts"
+import * as FiberScheduler from "../../src/Process/FiberScheduler.ts"
 
 /** How fibers take turns. */
 export interface Turns {

@@ -2,8 +2,8 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
-import * as Environment from "../process/Environment.ts"
-import * as Service from "../process/Service.ts"
+import * as Environment from "../service/Environment.ts"
+import * as Service from "../service/Service.ts"
 import * as Chat from "./Program.ts"
 
 const count = (text: string, part: string): number => text.split(part).length - 1

@@ -6,10 +6,10 @@ import { Effect, Fiber, Option, Scope, Stream } from "effect"
 import type { Change } from "../../src/Kv/Change.ts"
 import * as Session from "../Gateway/survival/Client.ts"
 import { Witness } from "../Gateway/survival/Witness.ts"
-import * as ClientOf from "../process/Client.ts"
-import { contradictions, History } from "../process/History.ts"
-import { namespaces } from "../process/Load.ts"
-import type { Running } from "../process/Service.ts"
+import * as ClientOf from "../service/Client.ts"
+import { contradictions, History } from "../service/History.ts"
+import { namespaces } from "../service/Load.ts"
+import type { Running } from "../service/Service.ts"
 
 /** The moments of the script, in order; `watch` waits until the service has looked after its files by itself. */
 export const moments = [

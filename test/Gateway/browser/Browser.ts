@@ -4,7 +4,7 @@ import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { Effect, type Scope } from "effect"
 import { type BrowserContext, chromium, type Page } from "playwright-core"
-import * as Environment from "../../process/Environment.ts"
+import * as Environment from "../../service/Environment.ts"
 
 const executablePath = "/usr/bin/chromium"
 

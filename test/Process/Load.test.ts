@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber, TestClock } from "effect"
-import * as Load from "../../src/Runtime/Load.ts"
+import * as Load from "../../src/Process/Load.ts"
 
 describe("Load", () => {
   it.effect("lasts from the second busy second in a row", () =>

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
-import * as FiberRoots from "../../src/Runtime/FiberRoots.ts"
+import * as FiberRoots from "../../src/Process/FiberRoots.ts"
 
 const before = Effect.runFork(Effect.never)
-// Says no where an upgrade of effect keeps its roots otherwise: then Runtime/FiberRoots.ts wants another look.
+// Says no where an upgrade of effect keeps its roots otherwise: then Process/FiberRoots.ts wants another look.
 const installed = FiberRoots.install()
 
 describe("the list of root fibers", () => {

@@ -3,7 +3,7 @@ import { open } from "node:fs/promises"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
-import * as ProcessEnd from "../../src/Runtime/ProcessEnd.ts"
+import * as ProcessEnd from "../../src/Process/ProcessEnd.ts"
 import { temporaryDirectory } from "../ServerProcess.ts"
 
 const limit = { limit: Duration.hours(1), isJson: true }

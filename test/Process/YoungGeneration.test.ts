@@ -3,7 +3,7 @@ import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 
-const file = fileURLToPath(new URL("../../src/Runtime/YoungGeneration.ts", import.meta.url))
+const file = fileURLToPath(new URL("../../src/Process/YoungGeneration.ts", import.meta.url))
 
 /** In a thread, as its young generation is its own: tells how large that is at first, held, and released. */
 const program = `

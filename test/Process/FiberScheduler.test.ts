@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, FastCheck as fc } from "effect"
-import * as FiberScheduler from "../../src/Runtime/FiberScheduler.ts"
+import * as FiberScheduler from "../../src/Process/FiberScheduler.ts"
 
 /** After whatever is a microtask now, and whatever those bring about. */
 const settled = Effect.promise(() => new Promise<void>(resolve => setImmediate(resolve)))
