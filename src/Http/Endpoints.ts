@@ -7,7 +7,7 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type { Effect } from "effect"
 import type { ApiError } from "./ApiError.ts"
 import type { Reply } from "./Reply.ts"
-import type { Upgrade } from "./Upgrade.ts"
+import type { Upgrade } from "./WebSocket/Upgrade.ts"
 
 /** What a handler may want to know of a request beside what its contract decodes. */
 export interface Incoming {

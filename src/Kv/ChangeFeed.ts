@@ -3,7 +3,7 @@
  */
 import { type ConfigError, Context, Deferred, Duration, Effect, FiberId, Layer, type Stream } from "effect"
 import { Draining } from "../Http/Draining.ts"
-import type { Upgrade } from "../Http/Upgrade.ts"
+import type { Upgrade } from "../Http/WebSocket/Upgrade.ts"
 import * as Bell from "./ChangeFeed/Bell.ts"
 import * as Limits from "./ChangeFeed/FollowLimits.ts"
 import { problemOf, UpgradeFailed } from "./ChangeFeed/Handshake.ts"
@@ -16,7 +16,7 @@ import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
 import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "./ChangeLog.ts"
 import type { StoreUnavailable } from "./Store.ts"
 
-export type { Upgrade } from "../Http/Upgrade.ts"
+export type { Upgrade } from "../Http/WebSocket/Upgrade.ts"
 export { FollowLimits, type FollowLimitsShape } from "./ChangeFeed/FollowLimits.ts"
 export { UpgradeFailed } from "./ChangeFeed/Handshake.ts"
 export type { EncodedPage } from "./ChangeFeed/Page.ts"

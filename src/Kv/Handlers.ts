@@ -5,7 +5,7 @@
 import { Duration, Effect, Either, Exit, Option, Scope, Stream } from "effect"
 import { type BadRequest, NotFound, type PayloadTooLarge, type PreconditionFailed } from "../Http/ApiError.ts"
 import * as Reply from "../Http/Reply.ts"
-import type { Upgrade } from "../Http/Upgrade.ts"
+import type { Upgrade } from "../Http/WebSocket/Upgrade.ts"
 import { answerOf } from "./ChangeFeed/Print.ts"
 import { ChangeFeed, type FeedBusy } from "./ChangeFeed.ts"
 import type { ChangeQuery, HistoryTrimmed } from "./ChangeLog.ts"

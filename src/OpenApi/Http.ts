@@ -1,5 +1,5 @@
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import * as GroupLayer from "../Http/GroupLayer.ts"
+import * as GroupLayer from "../Http/Platform/GroupLayer.ts"
 import { DescriptionGroup } from "./Api.ts"
 import { endpoints } from "./Endpoints.ts"
 

@@ -14,7 +14,7 @@ import * as Memory from "../../src/Storage/Memory.ts"
 import { defaultUrl } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 import { version } from "../../src/Version.ts"
-import { edge } from "../Http/EdgeTransport.ts"
+import { edge } from "../Http/Edge/EdgeTransport.ts"
 import { launch, temporaryDirectory } from "../ServerProcess.ts"
 import * as Stub from "../Upstream/Stub.ts"
 

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, HashMap, Layer, Logger, LogLevel, Random } from "effect"
 import * as RequestId from "../../src/Http/RequestId.ts"
 import { keys, stock } from "../Harness.ts"
-import { edge } from "../Http/EdgeTransport.ts"
+import { edge } from "../Http/Edge/EdgeTransport.ts"
 import * as Outage from "../suites/Http/Outage.ts"
 
 describe("a request's id", () => {

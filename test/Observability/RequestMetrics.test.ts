@@ -3,7 +3,7 @@ import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Metric, TestClock } from "effect"
 import { Api } from "../../src/Api.ts"
-import type { Observe } from "../../src/Http/NodeServerGate.ts"
+import type { Observe } from "../../src/Http/Server/NodeServerGate.ts"
 import * as RequestMetrics from "../../src/Observability/RequestMetrics.ts"
 import * as Samples from "../../src/Observability/Samples.ts"
 

@@ -5,7 +5,7 @@ import * as Logging from "../../src/Observability/Logging.ts"
 import * as RequestMetrics from "../../src/Observability/RequestMetrics.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys, stock } from "../Harness.ts"
-import { edge } from "../Http/EdgeTransport.ts"
+import { edge } from "../Http/Edge/EdgeTransport.ts"
 
 /** A tracer that keeps the spans that it makes. */
 const recording = Effect.map(Effect.tracer, tracer => {

@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream"
 import { type Context, Effect, Either, type Fiber, FiberId, type Tracer } from "effect"
 import type { RawData, WebSocket } from "ws"
-import { type Account, accountOf } from "../../Http/Unsent.ts"
+import { type Account, accountOf } from "../../Http/Server/Unsent.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"

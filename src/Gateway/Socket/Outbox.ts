@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
-import { accountOf, Reading } from "../../Http/Unsent.ts"
+import { accountOf, Reading } from "../../Http/Server/Unsent.ts"
 import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 
 const text = { binary: false }

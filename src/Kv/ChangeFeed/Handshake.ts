@@ -1,7 +1,7 @@
 import { Effect, Schema } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
-import { serverOptions } from "../../Http/ClosingSocket.ts"
-import type { Upgrade } from "../../Http/Upgrade.ts"
+import { serverOptions } from "../../Http/WebSocket/ClosingSocket.ts"
+import type { Upgrade } from "../../Http/WebSocket/Upgrade.ts"
 
 /** The request is no WebSocket handshake, or the handshake went wrong. Nothing was written on its socket. */
 export class UpgradeFailed extends Schema.TaggedError<UpgradeFailed>()("UpgradeFailed", {

@@ -1,6 +1,6 @@
 import { Effect, Schedule, type Scope } from "effect"
 import { Draining } from "../../Http/Draining.ts"
-import type { Upgrade } from "../../Http/Upgrade.ts"
+import type { Upgrade } from "../../Http/WebSocket/Upgrade.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as Supervision from "../../Supervision.ts"

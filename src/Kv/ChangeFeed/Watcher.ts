@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream"
 import type { WebSocket } from "ws"
-import type { Account, Reading } from "../../Http/Unsent.ts"
+import type { Account, Reading } from "../../Http/Server/Unsent.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 
 /** Close codes, as the service's documentation lists them. */

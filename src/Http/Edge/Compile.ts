@@ -1,0 +1,142 @@
+/**
+ * An api's own description made into what the edge runs: for each endpoint its decoders, the access that it wants
+ * and its handler.
+ */
+import * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import { type Effect, Either, Option, ParseResult, type Schema } from "effect"
+import { ReadAccess, WriteAccess } from "../../Auth/Api.ts"
+import { JsonBody } from "../../Kv/JsonBody.ts"
+import { type ApiError, BadRequest } from "../ApiError.ts"
+import type { AnyEndpoints, AtOnce, Incoming, Quick } from "../Endpoints.ts"
+import { describe } from "../Issues.ts"
+import type { Reply } from "../Reply.ts"
+import { label } from "../Route.ts"
+import * as Shortcut from "../Shortcut.ts"
+import { Router } from "./Router.ts"
+
+/** A request's parts before they are decoded. */
+export interface Parts {
+  readonly path: Readonly<Record<string, string>>
+  readonly query: Readonly<Record<string, string | ReadonlyArray<string>>>
+  readonly headers: Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
+  /** The parsed body, where the endpoint takes one. */
+  readonly payload: unknown
+}
+
+/** An endpoint as the edge runs it. */
+export interface Endpoint<R> {
+  /** `<group>.<endpoint>`, which names its span. */
+  readonly name: string
+  /** The route template as metrics and spans show it. */
+  readonly label: string
+  readonly access: "open" | "read" | "write"
+  readonly takesBody: boolean
+  /** Whether its answer is a WebSocket. */
+  readonly isSocket: boolean
+  readonly decode: (parts: Parts, incoming: Incoming) => Either.Either<never, BadRequest>
+  readonly handler: (request: never) => Effect.Effect<Reply, ApiError, R>
+  /** The handler's quicker way, where it has one. */
+  readonly atOnce: Effect.Effect<AtOnce<never>, never, R> | undefined
+}
+
+type Decoder = (parts: Parts, into: Record<string, unknown>) => ParseResult.ParseError | undefined
+
+const decoder = (
+  name: string,
+  schema: Option.Option<Schema.Schema.All>,
+  select: (parts: Parts) => unknown
+): ReadonlyArray<Decoder> => {
+  if (Option.isNone(schema)) return []
+  const decode = ParseResult.decodeUnknownEither(schema.value as Schema.Schema<unknown>)
+  const shortcut = Shortcut.of(schema.value)
+  return [
+    (parts, into) => {
+      const plain = shortcut?.(select(parts))
+      if (plain !== undefined) {
+        into[name] = plain
+        return undefined
+      }
+      const decoded = decode(select(parts))
+      if (Either.isLeft(decoded)) return ParseResult.parseError(decoded.left)
+      into[name] = decoded.right
+      return undefined
+    }
+  ]
+}
+
+interface Schemas {
+  readonly pathSchema: Option.Option<Schema.Schema.All>
+  readonly payloadSchema: Option.Option<Schema.Schema.All>
+  readonly headersSchema: Option.Option<Schema.Schema.All>
+  readonly urlParamsSchema: Option.Option<Schema.Schema.All>
+}
+
+/** The decoders of an endpoint, in the order in which the platform's server decodes. */
+const decodersOf = (endpoint: Schemas): ReadonlyArray<Decoder> => [
+  ...decoder("path", endpoint.pathSchema, parts => parts.path),
+  ...decoder("payload", endpoint.payloadSchema, parts => parts.payload),
+  ...decoder("headers", endpoint.headersSchema, parts => parts.headers),
+  ...decoder("urlParams", endpoint.urlParamsSchema, parts => parts.query)
+]
+
+const decodeWith =
+  (decoders: ReadonlyArray<Decoder>) =>
+  (parts: Parts, incoming: Incoming): Either.Either<never, BadRequest> => {
+    const request: Record<string, unknown> = { incoming }
+    for (const decode of decoders) {
+      const error = decode(parts, request)
+      if (error !== undefined) {
+        return Either.left(new BadRequest({ error: describe(ParseResult.ArrayFormatter.formatErrorSync(error)) }))
+      }
+    }
+    return Either.right(request as never)
+  }
+
+/** The middlewares that the edge stands in for. An api with others is not for it. */
+const known: ReadonlySet<string> = new Set([ReadAccess.key, WriteAccess.key, JsonBody.key])
+
+/** All endpoints of an api, and the way to them. */
+export interface Compiled<R> {
+  readonly router: Router<Endpoint<R>>
+  readonly endpoints: ReadonlyArray<Endpoint<R>>
+}
+
+/**
+ * Makes a router of an api's endpoints. `groups` has the handlers of each group, by its name.
+ *
+ * Throws on an endpoint without a handler and on a middleware that it does not know: both are mistakes of whoever
+ * put the service together.
+ */
+export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R, Needs>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>,
+  groups: Readonly<Record<string, AnyEndpoints<Needs>>>
+): Compiled<Needs> => {
+  const router = new Router<Endpoint<Needs>>()
+  const endpoints: Array<Endpoint<Needs>> = []
+  HttpApi.reflect(api, {
+    onGroup: () => undefined,
+    onEndpoint: ({ endpoint, group, middleware, successes }) => {
+      const name = `${group.identifier}.${endpoint.name}`
+      const handler = groups[group.identifier]?.[endpoint.name]
+      if (handler === undefined) throw new Error(`The endpoint ${name} has no handler`)
+      const before = new Set(Array.from(middleware, tag => tag.key))
+      const stranger = [...before].find(key => !known.has(key))
+      if (stranger !== undefined)
+        throw new Error(`The endpoint ${name} wants a middleware unknown to the edge: ${stranger}`)
+      const compiled: Endpoint<Needs> = {
+        name,
+        label: label(endpoint.path),
+        access: before.has(WriteAccess.key) ? "write" : before.has(ReadAccess.key) ? "read" : "open",
+        isSocket: successes.has(101),
+        takesBody: before.has(JsonBody.key),
+        decode: decodeWith(decodersOf(endpoint)),
+        handler,
+        atOnce: "atOnce" in handler ? (handler as Quick<never, Needs>).atOnce : undefined
+      }
+      endpoints.push(compiled)
+      router.add(endpoint.method, endpoint.path, compiled)
+    }
+  })
+  return { router, endpoints }
+}

@@ -1,0 +1,260 @@
+/**
+ * Serves an api on `node:http` from HttpApi's own description of it, compiled once.
+ *
+ * The contract, the document and the typed client stay what they are, and so do the handlers; what is left out is
+ * the machinery between: a request that its handler can answer at once costs one short-lived fiber.
+ */
+import { type IncomingMessage, ServerResponse } from "node:http"
+import type * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime, type Tracer } from "effect"
+import { Auth } from "../../Auth/Auth.ts"
+import { refusalToRead, refusalToWrite } from "../../Auth/Http.ts"
+import * as Body from "../../Kv/Body.ts"
+import { Limits } from "../../Kv/Limits.ts"
+import { type ApiError, BadRequest, isApiError } from "../ApiError.ts"
+import type { AnyEndpoints, AtOnce, Pending, Requirements } from "../Endpoints.ts"
+import { defect, unrouted } from "../Fallback.ts"
+import { fromError, type Reply } from "../Reply.ts"
+import * as RequestId from "../RequestId.ts"
+import * as Route from "../Route.ts"
+import { allowedMethods, pathOf, problemOfTarget } from "../Routes.ts"
+import { Departures } from "../Server/Departures.ts"
+import type { Listeners } from "../Server/Listeners.ts"
+import type { Upgrade } from "../WebSocket/Upgrade.ts"
+import * as Answer from "./Answer.ts"
+import { compile, type Endpoint } from "./Compile.ts"
+import * as Query from "./Query.ts"
+import type { Match } from "./Router.ts"
+import { inServerSpan } from "./Span.ts"
+
+/** Decodes parameters in place; that the target can be decoded has been checked. */
+const decodeParams = (params: Record<string, string>): Record<string, string> => {
+  for (const name in params) {
+    const text = params[name]!
+    if (text.includes("%")) params[name] = decodeURIComponent(text)
+  }
+  return params
+}
+
+const refusalOf = {
+  open: () => undefined,
+  read: refusalToRead,
+  write: refusalToWrite
+}
+
+const nothing = (): void => {}
+
+/** Puts what is done for a request beside its handler under the request's id, and into its span where it has one. */
+type ForRequest = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+
+/** What comes of a quick way that throws. */
+const broken =
+  (error: unknown): Pending =>
+  answer => {
+    answer(Effect.die(error))
+    return nothing
+  }
+
+/** Begins what is pending. What that throws is a defect, as it would be in a fiber. */
+const begin = (pending: Pending, answer: Parameters<Pending>[0]): (() => void) => {
+  try {
+    return pending(answer)
+  } catch (error) {
+    return broken(error)(answer)
+  }
+}
+
+type GroupsOf<Needs> = Readonly<Record<string, AnyEndpoints<Needs>>>
+
+/** What the handlers of all groups need. */
+type NeedsOf<Handlers> = { [Group in keyof Handlers]: Requirements<Handlers[Group]> }[keyof Handlers]
+
+/** Compiles the listeners for an api; `groups` has the handlers of each of its groups, by name. */
+export const make = <
+  Id extends string,
+  Groups extends HttpApiGroup.HttpApiGroup.Any,
+  E,
+  R,
+  Handlers extends Readonly<Record<string, AnyEndpoints<unknown>>>
+>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>,
+  groups: Handlers
+): Effect.Effect<Listeners, never, NeedsOf<Handlers> | Auth> =>
+  Effect.gen(function* () {
+    type Needs = NeedsOf<Handlers>
+    const compiled = compile<Id, Groups, E, R, Needs>(api, groups as GroupsOf<Needs>)
+    const { router } = compiled
+    const allowed = allowedMethods(api)
+    const limits = yield* Limits
+    const auth = yield* Auth
+    // A handler that fails is an answer like any other; what is a defect is logged as one.
+    const runtime = yield* Effect.locally(Effect.runtime<Needs>(), FiberRef.unhandledErrorLogLevel, Option.none())
+    const runFork = Runtime.runFork(runtime)
+    const departures = new Departures()
+    const nextId = yield* RequestId.generator
+    // Asked once: at the levels of production a request pays nothing for a line that is not logged.
+    const detailed = LogLevel.lessThanEqual(yield* FiberRef.get(FiberRef.currentMinimumLogLevel), LogLevel.Debug)
+    const traced = yield* FiberRef.get(FiberRef.currentTracerEnabled)
+    const quick = new Map<Endpoint<Needs>, AtOnce<never>>()
+    for (const endpoint of compiled.endpoints) {
+      // A span needs a fiber to stand in.
+      if (endpoint.atOnce !== undefined && !traced) quick.set(endpoint, yield* endpoint.atOnce)
+    }
+
+    const run = (effect: Effect.Effect<unknown>) => {
+      const fiber = runFork(effect)
+      return { interrupt: () => fiber.unsafeInterruptAsFork(FiberId.none) }
+    }
+
+    const logDetail = (request: IncomingMessage, reply: Reply | undefined, forRequest: ForRequest): void => {
+      const detail = { method: request.method, target: request.url, status: reply?.status ?? "aborted" }
+      runFork(forRequest(Effect.annotateLogs(Effect.logDebug("Answered a request"), detail)))
+    }
+
+    /** The answer to an exit, or none where the client left before there was one. */
+    const replyOf = (exit: Exit.Exit<Reply, ApiError>, forRequest: ForRequest): Reply | undefined => {
+      if (exit._tag === "Success") return exit.value
+      if (Cause.isInterruptedOnly(exit.cause)) return undefined
+      const error = Cause.squash(exit.cause)
+      if (isApiError(error)) return fromError(error)
+      runFork(forRequest(Effect.logError("Defect while serving a request", exit.cause)))
+      return fromError(defect())
+    }
+
+    /** The quick answer, if there is one. What it throws is a defect, as it would be in a fiber. */
+    const atOnce = (endpoint: Endpoint<Needs>, request: never): Reply | Pending | undefined => {
+      try {
+        return quick.get(endpoint)?.(request)
+      } catch (error) {
+        return broken(error)
+      }
+    }
+
+    const handle = (
+      request: IncomingMessage,
+      response: () => ServerResponse,
+      upgrade: Upgrade | undefined,
+      onLeave: (leave: () => void) => () => void
+    ): void => {
+      const isHead = request.method === "HEAD"
+      const id = RequestId.accepted(request.headers[RequestId.header]) ?? nextId()
+      let span: Tracer.Span | undefined
+      const forRequest: ForRequest = effect =>
+        RequestId.tag(id, span === undefined ? effect : Effect.withParentSpan(effect, span))
+      const answer = (reply: Reply | undefined): void => {
+        if (detailed) logDetail(request, reply, forRequest)
+        if (reply === undefined) response().destroy()
+        else if (reply.upgraded === undefined)
+          Answer.send(reply, response(), isHead, id, departures, effect => run(forRequest(effect)))
+      }
+      const perform = (effect: Effect.Effect<Reply, ApiError, Needs>): void => {
+        // What is not answered at once may take long, as pages and lists do.
+        departures.leave()
+        const fiber = runFork(RequestId.tag(id, effect))
+        const exit = fiber.unsafePoll()
+        if (exit !== null) return answer(replyOf(exit, forRequest))
+        const forget = onLeave(() => fiber.unsafeInterruptAsFork(FiberId.none))
+        fiber.addObserver(exit => {
+          forget()
+          answer(replyOf(exit, forRequest))
+        })
+      }
+      const expect = (pending: Pending): void => {
+        let isOver = false
+        const take = (outcome: Reply | Effect.Effect<Reply, ApiError>): void => {
+          isOver = true
+          if (Effect.isEffect(outcome)) perform(outcome)
+          else answer(outcome)
+        }
+        const leave = begin(pending, take)
+        if (isOver) return
+        onLeave(() => {
+          if (isOver) return
+          leave()
+          answer(undefined)
+        })
+      }
+      const inSpan = (effect: Effect.Effect<Reply, ApiError, Needs>, route?: string) =>
+        inServerSpan(effect, route, request, id, made => {
+          span = made
+        })
+      /** A refused request has a span like any other, so that what is logged for it names one. */
+      const refuse = (error: ApiError, route?: string): void =>
+        traced ? perform(inSpan(Effect.fail(error), route)) : answer(fromError(error))
+      const url = request.url!
+      const mark = url.indexOf("?")
+      const target = pathOf(url)
+      const problem = problemOfTarget(url)
+      if (problem !== undefined) return refuse(new BadRequest({ error: problem }))
+      const match: Match<Endpoint<Needs>> | undefined = router.find(request.method!, target)
+      if (match === undefined) return refuse(unrouted(url, allowed))
+      const endpoint = match.value
+      Route.note(request, endpoint.label)
+      // There is one at most: the server has refused a second.
+      const { authorization } = request.headers
+      if (endpoint.access !== "open") {
+        const refused = refusalOf[endpoint.access](auth.accessOf(authorization))
+        if (refused !== undefined) return refuse(refused, endpoint.label)
+      }
+      const proceed = (payload: unknown): void => {
+        const decoded = endpoint.decode(
+          {
+            path: decodeParams(match.params),
+            query: mark === -1 ? {} : Query.parse(url.slice(mark + 1)),
+            headers: request.headers,
+            payload
+          },
+          { target, authorization, upgrade }
+        )
+        if (Either.isLeft(decoded)) return refuse(decoded.left, endpoint.label)
+        const reply = atOnce(endpoint, decoded.right)
+        if (reply === undefined) {
+          const effect = endpoint.handler(decoded.right)
+          const { label, name } = endpoint
+          perform(traced ? inSpan(Effect.withSpan(effect, name, { captureStackTrace: false }), label) : effect)
+        } else if (typeof reply === "function") expect(reply)
+        else answer(reply)
+      }
+      if (!endpoint.takesBody) return proceed(undefined)
+      Body.read(
+        request,
+        limits,
+        json => {
+          if (Either.isLeft(json)) refuse(json.left, endpoint.label)
+          else proceed(json.right)
+        },
+        bytes => departures.before(bytes)
+      )
+    }
+
+    return {
+      request: (request, response) =>
+        handle(
+          request,
+          () => response,
+          undefined,
+          leave => {
+            response.once("close", () => response.writableEnded || leave())
+            return nothing
+          }
+        ),
+      upgrade: (request, socket, head) => {
+        // An answer other than the handshake is written by an ordinary response on the connection.
+        const response = () => {
+          const response = new ServerResponse(request)
+          response.assignSocket(socket as never)
+          response.shouldKeepAlive = false
+          response.once("finish", () => socket.end())
+          return response
+        }
+        handle(request, response, { request, socket, head }, leave => {
+          socket.once("close", leave)
+          // A WebSocket that lasts must not hold on to the request that it began with.
+          return () => socket.off("close", leave)
+        })
+      },
+      upgradable: target =>
+        problemOfTarget(target) === undefined && router.find("GET", pathOf(target))?.value.isSocket === true
+    }
+  })

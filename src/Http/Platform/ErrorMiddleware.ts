@@ -1,0 +1,74 @@
+/**
+ * Every error is JSON with the one field `error`, whoever raises it: the router, the decoder, the
+ * authentication, a handler, or a defect.
+ */
+import { IncomingMessage } from "node:http"
+import type * as HttpApi from "@effect/platform/HttpApi"
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import { HttpApiDecodeError } from "@effect/platform/HttpApiError"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import type * as HttpApp from "@effect/platform/HttpApp"
+import * as HttpLayerRouter from "@effect/platform/HttpLayerRouter"
+import * as HttpServerError from "@effect/platform/HttpServerError"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import { Cause, Effect } from "effect"
+import { type ApiError, BadRequest, isApiError } from "../ApiError.ts"
+import { defect, unrouted } from "../Fallback.ts"
+import { problemOfFields } from "../HeaderFields.ts"
+import { describe } from "../Issues.ts"
+import { fromError, refusal, toResponse } from "../Reply.ts"
+import { type AllowedMethods, allowedMethods, problemOfTarget, routable } from "../Routes.ts"
+
+/** What a failure looks like to the client, or `undefined` where it is a defect. */
+const recognize = (error: unknown, allowed: AllowedMethods): ApiError | undefined => {
+  if (isApiError(error)) return error
+  if (error instanceof HttpApiDecodeError) return new BadRequest({ error: describe(error.issues) })
+  if (error instanceof HttpServerError.RouteNotFound) return unrouted(error.request.originalUrl, allowed)
+  if (error instanceof HttpServerError.RequestError) return new BadRequest({ error: "The request cannot be read" })
+  return undefined
+}
+
+/** Hands a request to the routes as they should read it, or refuses it where its target or its headers are malformed. */
+const readTarget = <E, R>(app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
+  Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
+    const { source } = request
+    const fields = source instanceof IncomingMessage ? problemOfFields(source) : undefined
+    if (fields !== undefined) return Effect.succeed(toResponse(refusal(fields.status, fields.error)))
+    const problem = problemOfTarget(request.originalUrl)
+    if (problem !== undefined) return Effect.succeed(toResponse(fromError(new BadRequest({ error: problem }))))
+    const url = routable(request.url)
+    return url === request.url
+      ? app
+      : Effect.provideService(app, HttpServerRequest.HttpServerRequest, request.modify({ url }))
+  })
+
+const answering =
+  (allowed: AllowedMethods) =>
+  <E, R>(app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
+    Effect.catchAllCause(readTarget(app), cause => {
+      if (Cause.isInterruptedOnly(cause)) return Effect.failCause(cause)
+      const error = recognize(Cause.squash(cause), allowed)
+      if (error !== undefined) return Effect.succeed(toResponse(fromError(error)))
+      return Cause.isDie(cause)
+        ? Effect.as(Effect.logError("Defect while serving a request", cause), toResponse(fromError(defect())))
+        : Effect.failCause(cause)
+    })
+
+/**
+ * Answers every failure of an api as JSON.
+ *
+ * A host that mounts groups of this service puts it on its own api; failures that the host declared itself keep
+ * their own encoding.
+ */
+export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+) => HttpApiBuilder.middleware(answering(allowedMethods(api)))
+
+/**
+ * The same for a host that adds the api to an `HttpLayerRouter`, over all routes of that router.
+ *
+ * There the platform answers a request that does not match its schema by itself: 400 in its own shape.
+ */
+export const layerRouter = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+) => HttpLayerRouter.middleware(answering(allowedMethods(api)), { global: true })

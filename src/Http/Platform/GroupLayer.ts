@@ -1,0 +1,105 @@
+import type * as HttpApi from "@effect/platform/HttpApi"
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Context, Effect, type Layer, Option, type Scope, Tracer } from "effect"
+import { authorizationOfPlatform } from "../Authorization.ts"
+import type { AnyEndpoints, Incoming, Requirements } from "../Endpoints.ts"
+import { respond } from "../Reply.ts"
+import * as Route from "../Route.ts"
+import { pathOf } from "../Routes.ts"
+import { upgradeOf } from "../WebSocket/Upgrade.ts"
+
+type AnyGroup = HttpApiGroup.HttpApiGroup.Any
+
+/**
+ * An api, of this service or of a host, that contains a group.
+ *
+ * The group may stand under a prefix and behind middlewares of the host; an api without it does not compile.
+ */
+export type ApiWith<Group, Id extends string, Groups extends AnyGroup, E, R> = HttpApi.HttpApi<Id, Groups, E, R> &
+  ([Group] extends [Groups] ? unknown : { readonly "the api does not contain this group": Group })
+
+const incomingOf = (request: HttpServerRequest.HttpServerRequest): Incoming => ({
+  target: pathOf(request.originalUrl),
+  authorization: authorizationOfPlatform(request),
+  upgrade: upgradeOf(request)
+})
+
+const cutOff = (request: HttpServerRequest.HttpServerRequest): Effect.Effect<void> =>
+  Effect.sync(() => {
+    NodeHttpServerRequest.toServerResponse(request).destroy()
+  })
+
+/** The platform notes a request's route on its span with parameters as in `:key`, where everything else has `{key}`. */
+const spellRoute: Effect.Effect<void> = Effect.map(Effect.context<never>(), context => {
+  const span = Option.getOrUndefined(Context.getOption(context, Tracer.ParentSpan))
+  if (span?._tag !== "Span") return
+  const route = span.attributes.get("http.route")
+  if (typeof route === "string") span.attribute("http.route", Route.label(route))
+})
+
+/** The builder of a group of which nothing is known: its handlers were checked against it when they were written. */
+interface Builder<R> {
+  handle(
+    name: string,
+    handler: (request: {
+      readonly request: HttpServerRequest.HttpServerRequest
+    }) => Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>
+  ): Builder<R>
+}
+
+/**
+ * Implements a group in whichever api contains it, so that its routes stand where that api puts them.
+ *
+ * Middlewares that the host put before the group appear among the requirements. Each handler runs in a span
+ * `<group>.<endpoint>`.
+ */
+export const make = <
+  Id extends string,
+  Groups extends AnyGroup,
+  E,
+  R,
+  Group extends AnyGroup,
+  const Name extends HttpApiGroup.HttpApiGroup.Name<Group>,
+  Handlers extends AnyEndpoints<unknown>
+>(
+  api: ApiWith<Group, Id, Groups, E, R>,
+  _group: Group,
+  name: Name,
+  endpoints: Handlers
+): Layer.Layer<
+  HttpApiGroup.ApiGroup<Id, Name>,
+  never,
+  Exclude<Requirements<Handlers> | HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, Name>, Scope.Scope>
+> => {
+  type Needs = Exclude<
+    Requirements<Handlers> | HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, Name>,
+    Scope.Scope
+  >
+  const handlers: AnyEndpoints<unknown> = endpoints
+  const build = (builder: Builder<Needs>): Builder<Needs> =>
+    Object.entries(handlers).reduce(
+      (built, [endpoint, handler]) =>
+        built.handle(
+          endpoint,
+          ({ request, ...decoded }) =>
+            Effect.zipRight(
+              spellRoute,
+              respond(handler({ ...decoded, incoming: incomingOf(request) } as never), cutOff(request)).pipe(
+                Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
+              )
+            ) as Effect.Effect<HttpServerResponse.HttpServerResponse, never, Needs>
+        ),
+      builder
+    )
+  // The builder's own types follow the handlers of a group known by name; this group is known by its handlers only.
+  const group: (
+    api: HttpApi.HttpApi<Id, Groups, E, R>,
+    name: Name,
+    build: (builder: Builder<Needs>) => Builder<Needs>
+  ) => Layer.Layer<HttpApiGroup.ApiGroup<Id, Name>, never, Needs> = HttpApiBuilder.group as never
+  return group(api, name, build)
+}

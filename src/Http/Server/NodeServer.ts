@@ -1,0 +1,217 @@
+/**
+ * The HTTP server on `node:http`, which ends without losing a request.
+ */
+import type * as HttpServer from "@effect/platform/HttpServer"
+import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
+import * as Monotonic from "../../Monotonic.ts"
+import * as ConnectionMetrics from "../../Observability/ConnectionMetrics.ts"
+import * as Setting from "../../Setting.ts"
+import * as Supervision from "../../Supervision.ts"
+import { Draining } from "../Draining.ts"
+import type { ConnectionLimits } from "./ConnectionLimits.ts"
+import * as KernelQueues from "./KernelQueues.ts"
+import type { Listeners, Upgradable } from "./Listeners.ts"
+import { Gate, type Observe, type Timing, timing } from "./NodeServerGate.ts"
+import type { Account } from "./Unsent.ts"
+
+/** The server cannot listen at its address. */
+export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFailed", {
+  host: Schema.String,
+  port: Schema.Int,
+  reason: Schema.String
+}) {
+  override get message(): string {
+    return `Cannot listen on host ${this.host}, port ${this.port}: ${this.reason}`
+  }
+}
+
+/** Where the server listens. */
+export interface Address {
+  readonly host: string
+  /** 0 takes any free one. */
+  readonly port: number
+}
+
+/** The listener as configuration variables. */
+export const config: Config.Config<Address> = Config.all({
+  host: Setting.string("HOST", { description: "Address or host name to listen at", default: "127.0.0.1" }),
+  port: Setting.integer("PORT", {
+    description: "Port to listen at; 0 takes any free one",
+    default: 8080,
+    min: 0,
+    max: 65_535
+  })
+})
+
+/** The server, for an application that does without @effect/platform's. */
+export class NodeServer extends Context.Tag("causeway/NodeServer")<
+  NodeServer,
+  {
+    readonly address: HttpServer.Address
+    /** Serves with these listeners; the end of the scope is the end of the server, as {@link layer} tells. */
+    readonly attach: (listeners: Listeners) => Effect.Effect<void, never, Scope.Scope>
+  }
+>() {}
+
+/** How the server listens and ends. */
+export interface Options extends Address {
+  readonly observe?: Observe
+  readonly timing?: Timing
+  /** How long requests in flight may take once the server is told to end; then they are cut. */
+  readonly gracePeriod?: Duration.DurationInput
+  /** What all connections may cost together. */
+  readonly limits?: ConnectionLimits
+  /** Targets that tell of the service's health: they are served on a connection beyond the limit too. */
+  readonly isProbe?: (target: string) => boolean
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  EADDRINUSE: "the address is already in use",
+  EACCES: "this user may not use that port",
+  EADDRNOTAVAIL: "this machine has no such address",
+  ENOTFOUND: "the host name is unknown"
+}
+
+/** Why the server cannot listen, of what `node:net` says. */
+export const listenFailed = ({ host, port }: Address, cause: unknown): ListenFailed => {
+  const code = typeof cause === "object" && cause !== null && "code" in cause ? String(cause.code) : ""
+  const reason = code in reasons ? `${reasons[code]} (${code})` : String(cause)
+  return new ListenFailed({ host, port, reason })
+}
+
+/** The address that the gate listens at, as @effect/platform has it. */
+const addressOf = (gate: Gate): HttpServer.Address => {
+  const address = gate.address()
+  if (address === null || typeof address === "string") return { _tag: "UnixAddress", path: address ?? "" }
+  return { _tag: "TcpAddress", hostname: address.address === "::" ? "0.0.0.0" : address.address, port: address.port }
+}
+
+const listen = (gate: Gate, { host, port }: Address): Effect.Effect<void, ListenFailed, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.async<void, ListenFailed>(resume => {
+      const fail = (cause: Error) => resume(listenFailed({ host, port }, cause))
+      gate.once("error", fail)
+      gate.listen({ host, port }, () => {
+        gate.off("error", fail)
+        resume(Effect.void)
+      })
+    }),
+    () =>
+      Supervision.within(
+        cutting,
+        Effect.async<void>(resume => void gate.close(() => resume(Effect.void)))
+      )
+  )
+
+/** How long connections that are cut may take to be gone. */
+const cutting = Duration.seconds(1)
+
+const closed = (gate: Gate): Effect.Effect<void> =>
+  Effect.async(resume => {
+    if (!gate.listening && gate.connected === 0) return resume(Effect.void)
+    const done = () => resume(Effect.void)
+    gate.once("close", done)
+    return Effect.sync(() => gate.off("close", done))
+  })
+
+const drain = (gate: Gate, draining: typeof Draining.Service, gracePeriod: Duration.DurationInput) =>
+  Effect.gen(function* () {
+    yield* draining.begin
+    gate.drain()
+    yield* Effect.annotateLogs(Effect.logInfo("Draining"), {
+      requests: gate.inFlight,
+      connections: gate.connected
+    })
+    const ended = yield* Supervision.within(gracePeriod, closed(gate))
+    if (ended._tag === "Some") return
+    yield* Effect.annotateLogs(Effect.logWarning("Connections outlasted the grace period and are cut"), {
+      requests: gate.inFlight,
+      connections: gate.connected
+    })
+    gate.cut()
+    yield* Supervision.within(cutting, closed(gate))
+  })
+
+/** Looks once a second which clients read, for as long as the server is there. */
+const watch = (gate: Gate): Effect.Effect<never> =>
+  Effect.gen(function* () {
+    const cut = gate.tick(yield* Monotonic.millis)
+    ConnectionMetrics.unsent.unsafeUpdate(gate.unsent, [])
+    ConnectionMetrics.received.unsafeUpdate(gate.received, [])
+    ConnectionMetrics.connections.unsafeUpdate(gate.connected, [])
+    if (cut > 0) {
+      yield* Effect.annotateLogs(Effect.logWarning("Connections were cut whose clients did not read"), {
+        connections: cut
+      })
+    }
+    const suspects = gate.suspects()
+    if (suspects.length > 0) yield* askKernel(suspects)
+    yield* Effect.sleep("1 second")
+  }).pipe(Effect.forever)
+
+/** Connections about which the kernel is asked at a time; with more, slow clients may be taken for such as do not read. */
+const mostAsked = 1000
+
+/** The kernel knows of clients that take less than it asks for anew. */
+const askKernel = (suspects: ReadonlyArray<Account>): Effect.Effect<void> =>
+  Effect.promise(async () => {
+    const queues = await KernelQueues.read(suspects.slice(0, mostAsked).map(({ socket }) => socket))
+    for (const suspect of suspects) {
+      const queued = queues.get(suspect.socket)
+      if (queued !== undefined) suspect.tell(queued)
+    }
+  })
+
+/**
+ * A gate that `bind` has put to its address. `open` lets requests through to whoever listens for them on the gate by
+ * then; the end of its scope is the end of the server.
+ */
+export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const draining = yield* Draining
+    const gate = new Gate(options.timing ?? timing, options.observe, options.limits, options.isProbe)
+    const bound = yield* bind(gate)
+    const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
+    yield* Effect.addFinalizer(() => end)
+    yield* Supervision.forkScoped("connections", watch(gate))
+    // The application keeps its listeners until the last request is answered: this finalizer runs before its own.
+    const open = (upgradable?: Upgradable) =>
+      Effect.zipRight(
+        Effect.sync(() => gate.open(upgradable)),
+        Effect.addFinalizer(() => end)
+      )
+    const attach = (listeners: Listeners) =>
+      Effect.zipRight(
+        Effect.sync(() => {
+          gate.on("request", listeners.request)
+          gate.on("upgrade", listeners.upgrade)
+        }),
+        open(listeners.upgradable)
+      )
+    return { bound, open, server: { address: addressOf(gate), attach } }
+  })
+
+/** Serves with listeners of one's own. */
+export const serve = <E, R>(listeners: Effect.Effect<Listeners, E, R>) =>
+  Layer.scopedDiscard(
+    Effect.gen(function* () {
+      const server = yield* NodeServer
+      yield* server.attach(yield* listeners)
+    })
+  )
+
+/**
+ * Listens, and answers 503 until there is an application.
+ *
+ * At its end it begins {@link Draining}, takes no more connections, answers late requests with 503, closes idle
+ * connections, and lets what is in flight finish within the grace period of 10 seconds. Malformed requests are
+ * answered with a JSON error too.
+ */
+export const layer = (options: Options): Layer.Layer<NodeServer, ListenFailed, Draining> =>
+  Layer.scoped(
+    NodeServer,
+    Effect.map(
+      make(options, gate => listen(gate, options)),
+      ({ server }) => server
+    )
+  )

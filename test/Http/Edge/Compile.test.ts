@@ -1,0 +1,42 @@
+import * as HttpApi from "@effect/platform/HttpApi"
+import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
+import { Effect } from "effect"
+import { describe, expect, it } from "vitest"
+import { Api } from "../../../src/Api.ts"
+import { endpoints } from "../../../src/Endpoints.ts"
+import { compile } from "../../../src/Http/Edge/Compile.ts"
+import type { AnyEndpoints } from "../../../src/Http/Endpoints.ts"
+import { empty } from "../../../src/Http/Reply.ts"
+
+const all: Readonly<Record<string, AnyEndpoints<unknown>>> = endpoints
+
+describe("compile", () => {
+  it("serves every endpoint of the service", () => {
+    const { router } = compile(Api, all)
+    const served: Array<string> = []
+    HttpApi.reflect(Api, {
+      onGroup: () => undefined,
+      onEndpoint: ({ endpoint, group }) => {
+        const path = endpoint.path.replaceAll(/:[a-z]+/g, "x")
+        expect(router.find(endpoint.method, path)?.value.name).toBe(`${group.identifier}.${endpoint.name}`)
+        served.push(endpoint.name)
+      }
+    })
+    expect(served).toContain("changesSocket")
+  })
+
+  it("refuses an endpoint without a handler", () => {
+    const { cluster: _, ...others } = all
+    expect(() => compile(Api, others)).toThrow("The endpoint cluster.status has no handler")
+  })
+
+  it("refuses a middleware that it would silently leave out", () => {
+    class Strange extends HttpApiMiddleware.Tag<Strange>()("test/Strange") {}
+    const group = HttpApiGroup.make("odd").add(HttpApiEndpoint.get("one", "/one").middleware(Strange))
+    const api = HttpApi.make("strange").add(group)
+    const handlers = { odd: { one: () => Effect.succeed(empty(204)) } }
+    expect(() => compile(api, handlers)).toThrow(/odd\.one .* test\/Strange/)
+  })
+})

@@ -1,0 +1,26 @@
+import { Context, Effect, Layer } from "effect"
+import { Api } from "../../../src/Api.ts"
+import { endpoints } from "../../../src/Endpoints.ts"
+import * as Edge from "../../../src/Http/Edge/Edge.ts"
+import * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
+import * as Tracer from "../../../src/Observability/Tracer.ts"
+import { services, type Transport } from "../../Harness.ts"
+
+const serving = (name: string, tracing: Layer.Layer<never>): Transport => ({
+  name,
+  serve: store =>
+    Effect.gen(function* () {
+      const server = NodeServer.layer({ host: "127.0.0.1", port: 0, gracePeriod: 0 })
+      const app = NodeServer.serve(Edge.make(Api, endpoints)).pipe(Layer.provideMerge(server))
+      const context = yield* Layer.build(Layer.provide(Layer.provide(app, services(store)), tracing))
+      const { address } = Context.get(context, NodeServer.NodeServer)
+      const port = address._tag === "TcpAddress" ? address.port : 0
+      return { url: `http://127.0.0.1:${port}`, port }
+    })
+})
+
+/** Serves by the compiled edge, on the server that the service runs on: each request in a fiber, and in its span. */
+export const edge: Transport = serving("edge", Layer.empty)
+
+/** The same without spans, so that what can be answered without a fiber is. */
+export const quickEdge: Transport = serving("edge without fibers", Tracer.layerOff)

@@ -1,0 +1,65 @@
+import { FastCheck as fc } from "effect"
+import { describe, expect, it } from "vitest"
+import { Router } from "../../../src/Http/Edge/Router.ts"
+
+const router = new Router<string>()
+for (const [method, template] of [
+  ["GET", "/"],
+  ["GET", "/kv/:namespace"],
+  ["GET", "/kv/:namespace/:key"],
+  ["PUT", "/kv/:namespace/:key"],
+  ["GET", "/kv/fixed/deep/end"],
+  ["POST", "/kv/fixed"],
+  ["GET", "/changes"],
+  ["GET", "/changes/stream"]
+] as const) {
+  router.add(method, template, `${method} ${template}`)
+}
+
+const find = (method: string, path: string) => {
+  const match = router.find(method, path)
+  return match === undefined ? undefined : [match.value, match.params]
+}
+
+describe("Router", () => {
+  it("finds routes by method and path, with parameters as they were written", () => {
+    expect(find("GET", "/")).toEqual(["GET /", {}])
+    expect(find("GET", "/kv/a%2Fb")).toEqual(["GET /kv/:namespace", { namespace: "a%2Fb" }])
+    expect(find("PUT", "/kv/a/b")).toEqual(["PUT /kv/:namespace/:key", { namespace: "a", key: "b" }])
+    expect(find("GET", "/kv/a/")).toEqual(["GET /kv/:namespace/:key", { namespace: "a", key: "" }])
+    expect(find("GET", "/changes/stream")).toEqual(["GET /changes/stream", {}])
+  })
+
+  it("takes HEAD for GET, and no other method for another", () => {
+    expect(find("HEAD", "/changes")).toEqual(["GET /changes", {}])
+    expect(find("HEAD", "/kv/fixed")).toEqual(["GET /kv/:namespace", { namespace: "fixed" }])
+    expect(find("POST", "/changes")).toBeUndefined()
+  })
+
+  it("goes back to a parameter where a static segment leads nowhere", () => {
+    expect(find("GET", "/kv/fixed/deep")).toEqual(["GET /kv/:namespace/:key", { namespace: "fixed", key: "deep" }])
+    expect(find("GET", "/kv/fixed/deep/end")).toEqual(["GET /kv/fixed/deep/end", {}])
+    expect(find("GET", "/kv/fixed/deep/else")).toBeUndefined()
+    expect(find("GET", "/kv/fixed")).toEqual(["GET /kv/:namespace", { namespace: "fixed" }])
+  })
+
+  it("knows static segments by what they decode to", () => {
+    expect(find("GET", "/%63hanges")).toEqual(["GET /changes", {}])
+    expect(find("GET", "/changes%2Fstream")).toBeUndefined()
+  })
+
+  it("takes nothing that is no path, and drops no slash", () => {
+    for (const path of ["", "*", "changes", "http://host/changes", "//changes", "/changes/", "/changes//stream"]) {
+      expect([path, find("GET", path)]).toEqual([path, undefined])
+    }
+  })
+
+  it("gives back any two segments", () => {
+    const segment = fc.string().map(encodeURIComponent)
+    fc.assert(
+      fc.property(segment, segment, (namespace, key) => {
+        expect(find("PUT", `/kv/${namespace}/${key}`)).toEqual(["PUT /kv/:namespace/:key", { namespace, key }])
+      })
+    )
+  })
+})

@@ -1,0 +1,104 @@
+import type { ServerResponse } from "node:http"
+import * as Net from "node:net"
+import { afterEach, describe, expect, it } from "vitest"
+import { Gate, type Timing, timing } from "../../../src/Http/Server/NodeServerGate.ts"
+
+const closing: Array<() => void> = []
+
+afterEach(() => {
+  for (const close of closing.splice(0)) close()
+})
+
+/** A server with short limits that hands each answer to `serve`, and a connection to it. */
+const open = async (serve: (response: ServerResponse) => void, given: Partial<Timing> = {}) => {
+  const gate = new Gate({ ...timing, linger: 10, halfOpen: 10, ...given })
+  const sockets: Array<Net.Socket> = []
+  gate.on("connection", connection => sockets.push(connection))
+  gate.on("request", (_request, response) => serve(response))
+  gate.open()
+  await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
+  const socket = Net.connect({ port: (gate.address() as Net.AddressInfo).port, host: "127.0.0.1", allowHalfOpen: true })
+  let text = ""
+  socket.on("data", chunk => {
+    text += chunk.toString()
+  })
+  socket.on("error", () => undefined)
+  closing.push(() => {
+    socket.destroy()
+    gate.close()
+  })
+  await new Promise<void>(resolve => socket.once("connect", resolve))
+  const closed = () =>
+    new Promise<void>(resolve => (sockets[0]!.closed ? resolve() : sockets[0]!.once("close", resolve)))
+  return { gate, socket, closed, text: () => text, server: () => sockets[0]! }
+}
+
+describe("a connection ends", () => {
+  it("when a client that sends no more has waited for its answer for long enough", async () => {
+    let left: Promise<void> | undefined
+    const { gate, socket, closed } = await open(response => {
+      left = new Promise(resolve => response.once("close", resolve))
+    })
+    socket.end("GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    await closed()
+    await left
+    expect(gate.connected).toBe(0)
+    expect(gate.inFlight).toBe(0)
+  })
+
+  it("at once when a client that waits for nothing sends no more", async () => {
+    const { gate, socket, closed, text } = await open(response => void response.end("A"))
+    socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    while (!text().includes("A")) await new Promise(resolve => socket.once("data", resolve))
+    socket.end()
+    await closed()
+    expect(gate.connected).toBe(0)
+  })
+
+  it("when nothing comes any more of the body behind its last answer", async () => {
+    const { gate, socket, closed, text } = await open(response => void response.writeHead(413).end("too long"))
+    socket.write("PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 100000\r\n\r\nbegun")
+    await new Promise(resolve => socket.once("end", resolve))
+    expect(text()).toContain("too long")
+    await closed()
+    expect(gate.connected).toBe(0)
+  })
+
+  it("when too much comes of the body behind its last answer", async () => {
+    const { gate, socket, closed, text, server } = await open(response => void response.writeHead(413).end("too long"))
+    socket.write("PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 100000000000\r\n\r\n")
+    const piece = Buffer.alloc(1024 * 1024)
+    const send = (error?: Error | null) => {
+      if (!error && !socket.destroyed) socket.write(piece, send)
+    }
+    send()
+    await closed()
+    expect(text()).toContain("too long")
+    expect(server().bytesRead).toBeGreaterThan(1024)
+    expect(gate.connected).toBe(0)
+  })
+
+  it("as soon as the body is whole behind its last answer", async () => {
+    const { socket, closed, text, server } = await open(response => void response.writeHead(413).end("too long"), {
+      linger: 60_000
+    })
+    socket.write("PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 5\r\n\r\nab")
+    await new Promise(resolve => socket.once("end", resolve))
+    socket.write("cde")
+    await closed()
+    expect(text()).toContain("too long")
+    expect(server().bytesRead).toBe(70)
+  })
+
+  it("only when a client that sends all before it reads has had its answer", async () => {
+    const { socket, text } = await open(response => void response.writeHead(413).end("too long"), { linger: 1000 })
+    socket.pause()
+    const bytes = 24 * 1024 * 1024
+    socket.write(`PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: ${bytes}\r\n\r\n`)
+    const error = await new Promise<Error | null | undefined>(resolve => socket.write(Buffer.alloc(bytes), resolve))
+    expect(error).toBeFalsy()
+    socket.resume()
+    await new Promise(resolve => socket.once("end", resolve))
+    expect(text()).toContain("too long")
+  })
+})

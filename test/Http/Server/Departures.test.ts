@@ -1,0 +1,100 @@
+import { createServer, type ServerResponse } from "node:http"
+import type { AddressInfo } from "node:net"
+import { afterEach, describe, expect, it } from "vitest"
+import { Departures } from "../../../src/Http/Server/Departures.ts"
+
+const turn = () => new Promise<void>(resolve => setImmediate(resolve))
+
+const closing: Array<() => void> = []
+
+afterEach(() => {
+  for (const close of closing.splice(0)) close()
+})
+
+/** Answers that a server owes, and how their clients read them. */
+const owed = async (count: number) => {
+  const responses: Array<ServerResponse> = []
+  let arrived = () => {}
+  const server = createServer((_request, response) => {
+    responses.push(response)
+    if (responses.length === count) arrived()
+  })
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  closing.push(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const all = new Promise<void>(resolve => {
+    arrived = resolve
+  })
+  const texts = Array.from({ length: count }, async () => (await fetch(`http://127.0.0.1:${port}/`)).text())
+  await all
+  return { responses, texts }
+}
+
+const ended = (responses: ReadonlyArray<ServerResponse>) => responses.filter(response => response.writableEnded).length
+
+describe("answers that leave together", () => {
+  it("leave at the end of the turn in which they were made", async () => {
+    const { responses, texts } = await owed(3)
+    const departures = new Departures()
+    for (const response of responses) departures.end(response, "é", 2)
+    expect(ended(responses)).toBe(0)
+    await turn()
+    expect(ended(responses)).toBe(3)
+    expect(await Promise.all(texts)).toEqual(["é", "é", "é"])
+  })
+
+  it("do not wait beyond a number of them", async () => {
+    const { responses, texts } = await owed(12)
+    const departures = new Departures()
+    for (const response of responses) departures.end(response, "body", 4)
+    expect(ended(responses)).toBe(8)
+    await turn()
+    expect(ended(responses)).toBe(12)
+    expect(await Promise.all(texts)).toEqual(Array.from({ length: 12 }, () => "body"))
+  })
+
+  it("do not wait when one of them is large, and leave in the order in which they were made", async () => {
+    const { responses, texts } = await owed(2)
+    const departures = new Departures()
+    const large = "x".repeat(40_000)
+    departures.end(responses[0]!, undefined, 0)
+    departures.end(responses[1]!, large, large.length)
+    expect(ended(responses)).toBe(2)
+    expect((await Promise.all(texts)).sort()).toEqual(["", large])
+  })
+
+  it("do not wait for a large body to be read", async () => {
+    const { responses, texts } = await owed(2)
+    const departures = new Departures()
+    departures.end(responses[0]!, "a", 1)
+    departures.before(1000)
+    expect(ended(responses)).toBe(0)
+    departures.before(40_000)
+    expect(ended(responses)).toBe(1)
+    departures.end(responses[1]!, "b", 1)
+    departures.leave()
+    expect(ended(responses)).toBe(2)
+    expect((await Promise.all(texts)).sort()).toEqual(["a", "b"])
+  })
+
+  it("come turn after turn", async () => {
+    const { responses, texts } = await owed(2)
+    const departures = new Departures()
+    departures.end(responses[0]!, "a", 1)
+    await turn()
+    departures.end(responses[1]!, "b", 1)
+    await turn()
+    expect((await Promise.all(texts)).sort()).toEqual(["a", "b"])
+  })
+
+  it("go nowhere when their client has left", async () => {
+    const { responses, texts } = await owed(2)
+    const departures = new Departures()
+    const [gone, kept] = responses
+    departures.end(gone!, "a", 1)
+    departures.end(kept!, "b", 1)
+    gone!.destroy()
+    const outcomes = await Promise.allSettled(texts)
+    expect(outcomes.map(outcome => outcome.status).sort()).toEqual(["fulfilled", "rejected"])
+  })
+})

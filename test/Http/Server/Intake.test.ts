@@ -1,0 +1,172 @@
+import { once } from "node:events"
+import type { ServerResponse } from "node:http"
+import * as Net from "node:net"
+import { Effect, Either } from "effect"
+import { afterEach, describe, expect, it } from "vitest"
+import { type ConnectionLimits, defaults } from "../../../src/Http/Server/ConnectionLimits.ts"
+import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
+import * as Body from "../../../src/Kv/Body.ts"
+import { Limits } from "../../../src/Kv/Limits.ts"
+
+const MiB = 1024 * 1024
+const limits = Effect.runSync(Limits)
+
+const closing: Array<() => void> = []
+
+afterEach(() => {
+  for (const close of closing.splice(0)) close()
+})
+
+/** A server that reads bodies; those to `/wait` are answered by the test. */
+const serve = async (connectionLimits: Partial<ConnectionLimits>) => {
+  const gate = new Gate(timing, undefined, { ...defaults, ...connectionLimits })
+  const waiting: Array<ServerResponse> = []
+  gate.on("request", (request, response) =>
+    Body.read(request, limits, json => {
+      if (Either.isLeft(json)) {
+        const status = json.left._tag === "ServiceUnavailable" ? 503 : 400
+        response.writeHead(status, json.left.headers).end(json.left.error)
+      } else if (request.url === "/wait") waiting.push(response)
+      else response.end("ok")
+    })
+  )
+  gate.open()
+  await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
+  closing.push(() => {
+    gate.close()
+    gate.cut()
+  })
+  const { port } = gate.address() as Net.AddressInfo
+  return { gate, port, waiting }
+}
+
+const until = async (condition: () => boolean) => {
+  while (!condition()) await new Promise(resolve => setImmediate(resolve))
+}
+
+/** A client that begins a body of so many bytes. */
+const begin = async (port: number, target: string, length: number) => {
+  const socket = Net.connect(port, "127.0.0.1")
+  closing.push(() => socket.destroy())
+  let received = ""
+  socket.on("data", chunk => {
+    received += chunk.toString("latin1")
+  })
+  socket.on("error", () => {})
+  await once(socket, "connect")
+  socket.write(`PUT ${target} HTTP/1.1\r\nhost: x\r\ncontent-length: ${length}\r\n\r\n{"value":"`)
+  return {
+    socket,
+    received: () => received,
+    send: (bytes: number) => socket.write("x".repeat(bytes)),
+    finish: () => socket.write('"}')
+  }
+}
+
+/** The length of a body whose client sends so many bytes between its beginning and its end. */
+const around = (bytes: number) => bytes + 12
+
+describe("bytes of request bodies", () => {
+  it("are bounded over all connections: who sends slowly is refused, who sends quickly is not", async () => {
+    const { gate, port } = await serve({ heldBodyBytes: 8 * MiB })
+    let now = 0
+    gate.tick(now)
+    const slow: Array<Awaited<ReturnType<typeof begin>>> = []
+    for (let count = 1; count <= 7; count++) {
+      slow.push(await begin(port, "/", around(2 * MiB)))
+      slow.at(-1)!.send(MiB)
+      await until(() => gate.received > count * MiB)
+    }
+    // They go on all the time, a byte a second.
+    for (let second = 0; second < 10; second++) {
+      now += 1000
+      gate.tick(now)
+      const before = gate.received
+      for (const client of slow) client.send(1)
+      await until(() => gate.received === before + 7)
+    }
+    const quick = await begin(port, "/", around(6 * MiB))
+    quick.send(6 * MiB)
+    quick.finish()
+    await until(() => quick.received() !== "")
+    expect(quick.received()).toMatch(/^HTTP\/1.1 200 /)
+    const refused = () => slow.filter(client => client.received() !== "")
+    await until(() => refused().length >= 5)
+    expect(refused().length).toBeLessThan(7)
+    for (const client of refused()) {
+      expect(client.received()).toMatch(/^HTTP\/1.1 503 /)
+      expect(client.received()).toMatch(/retry-after: 1\r\n/i)
+      expect(client.received()).toContain("There is no room for this request body")
+    }
+    expect(gate.received).toBeLessThanOrEqual(8 * MiB)
+    for (const client of slow) client.socket.destroy()
+    await until(() => gate.received === 0)
+  })
+
+  it("are taken from whom nothing comes any more, however much came before", async () => {
+    const { gate, port } = await serve({ heldBodyBytes: 8 * MiB })
+    gate.tick(0)
+    const stalled = await begin(port, "/", around(6 * MiB))
+    stalled.send(5 * MiB)
+    await until(() => gate.received > 5 * MiB)
+    gate.tick(5000)
+    const steady = await begin(port, "/", around(5 * MiB))
+    for (let count = 0; count < 5; count++) {
+      steady.send(MiB)
+      await until(() => steady.socket.writableLength === 0)
+    }
+    steady.finish()
+    await until(() => steady.received() !== "" && stalled.received() !== "")
+    expect(steady.received()).toMatch(/^HTTP\/1.1 200 /)
+    expect(stalled.received()).toMatch(/^HTTP\/1.1 503 /)
+    // Its connection goes on behind the rest of the body.
+    stalled.send(MiB)
+    stalled.finish()
+    stalled.socket.write('PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 11\r\n\r\n{"value":1}')
+    await until(() => stalled.received().includes("HTTP/1.1 200 "))
+    expect(gate.received).toBe(0)
+  })
+
+  it("are held until the request is answered; meanwhile there is no room for others", async () => {
+    const { gate, port, waiting } = await serve({ heldBodyBytes: 8 * MiB })
+    for (let count = 1; count <= 2; count++) {
+      const client = await begin(port, "/wait", around(3_900_000))
+      client.send(3_900_000)
+      client.finish()
+      await until(() => waiting.length === count)
+    }
+    const late = await begin(port, "/", around(MiB))
+    late.send(MiB)
+    await until(() => late.received() !== "")
+    expect(late.received()).toMatch(/^HTTP\/1.1 503 /)
+    const small = await begin(port, "/", around(1))
+    small.send(1)
+    small.finish()
+    await until(() => small.received() !== "")
+    expect(small.received()).toMatch(/^HTTP\/1.1 200 /)
+    for (const response of waiting) response.end()
+    await until(() => gate.received === 0)
+  })
+
+  it("of one client alone may be as many as a body may have", async () => {
+    const { gate, port } = await serve({ heldBodyBytes: MiB })
+    const client = await begin(port, "/", around(5 * MiB))
+    client.send(5 * MiB)
+    client.finish()
+    await until(() => client.received() !== "")
+    expect(client.received()).toMatch(/^HTTP\/1.1 200 /)
+    await until(() => gate.received === 0)
+  })
+
+  it("count with the heads of requests whose bodies do not end", async () => {
+    const { gate, port } = await serve({})
+    const socket = Net.connect(port, "127.0.0.1")
+    closing.push(() => socket.destroy())
+    socket.write(
+      `PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n${`x-filler: ${"y".repeat(5000)}\r\n`.repeat(10)}\r\n{`
+    )
+    await until(() => gate.received > 50_000)
+    socket.destroy()
+    await until(() => gate.received === 0)
+  })
+})

@@ -1,0 +1,310 @@
+import * as Http from "node:http"
+import * as Net from "node:net"
+import { PassThrough } from "node:stream"
+import * as HttpRouter from "@effect/platform/HttpRouter"
+import * as HttpServer from "@effect/platform/HttpServer"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import { assert, describe, it } from "@effect/vitest"
+import { Chunk, Context, Deferred, Effect, Exit, Fiber, Layer, Scope, Stream, TestClock } from "effect"
+import * as Draining from "../../../src/Http/Draining.ts"
+import * as PlatformServer from "../../../src/Http/Platform/PlatformServer.ts"
+import type * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
+import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
+import { upgradeOf } from "../../../src/Http/WebSocket/Upgrade.ts"
+
+const options: NodeServer.Options = { host: "127.0.0.1", port: 0 }
+
+/** A server that the test ends by itself. */
+const start = (app: HttpRouter.HttpRouter | undefined, given: Partial<NodeServer.Options> = {}) =>
+  Effect.gen(function* () {
+    const scope = yield* Scope.make()
+    yield* Effect.addFinalizer(exit => Scope.close(scope, exit))
+    const server = PlatformServer.layer({ ...options, ...given }).pipe(Layer.provideMerge(Draining.layer))
+    const layer =
+      app === undefined
+        ? server
+        : HttpServer.serve(app as HttpRouter.HttpRouter<never, never>).pipe(Layer.provideMerge(server))
+    const context = yield* Layer.buildWithScope(layer, scope)
+    const { address } = Context.get(context, HttpServer.HttpServer)
+    const port = address._tag === "TcpAddress" ? address.port : 0
+    return { port, draining: Context.get(context, Draining.Draining), stop: Scope.close(scope, Exit.void) }
+  })
+
+/** A connection, and what came on it until it was closed. */
+const connect = (port: number) =>
+  Effect.acquireRelease(
+    Effect.async<{ readonly socket: Net.Socket; readonly received: Promise<string> }>(resume => {
+      const socket = Net.connect({ port, host: "127.0.0.1" })
+      let text = ""
+      socket.on("data", chunk => {
+        text += chunk.toString("latin1")
+      })
+      socket.on("error", () => undefined)
+      const received = new Promise<string>(resolve => socket.once("close", () => resolve(text)))
+      socket.once("connect", () => resume(Effect.succeed({ socket, received })))
+    }),
+    ({ socket }) => Effect.sync(() => socket.destroy())
+  )
+
+/** Sends bytes on a connection of their own and waits for its end. */
+const exchange = (port: number, bytes: string) =>
+  Effect.gen(function* () {
+    const { socket, received } = yield* connect(port)
+    socket.write(bytes)
+    return yield* Effect.promise(() => received)
+  })
+
+/** The next bytes on a connection. */
+const next = (socket: Net.Socket) =>
+  Effect.async<string>(resume => {
+    socket.once("data", chunk => resume(Effect.succeed(chunk.toString("latin1"))))
+  })
+
+const parts = (answer: string) => {
+  const [head = "", body = ""] = answer.split("\r\n\r\n")
+  return { status: Number(head.split(" ")[1]), head: head.toLowerCase(), body }
+}
+
+const assertError = (answer: string, status: number) => {
+  const { status: actual, head, body } = parts(answer)
+  assert.strictEqual(actual, status, answer)
+  assert.include(head, "content-type: application/json")
+  const json = JSON.parse(body)
+  assert.deepStrictEqual(Object.keys(json), ["error"])
+  assert.isNotEmpty(json.error)
+}
+
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`
+
+const echo = HttpRouter.empty.pipe(
+  HttpRouter.get("/", HttpServerResponse.text("here")),
+  HttpRouter.put(
+    "/echo",
+    Effect.flatMap(HttpServerRequest.HttpServerRequest, request =>
+      Effect.map(Effect.orDie(request.text), body => HttpServerResponse.unsafeJson({ body }))
+    )
+  )
+)
+
+/** A route that tells when it is entered and answers when it is let. */
+const gated = Effect.gen(function* () {
+  const entered = yield* Deferred.make<void>()
+  const leave = yield* Deferred.make<void>()
+  const router = echo.pipe(
+    HttpRouter.get(
+      "/slow",
+      Effect.as(
+        Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(leave)),
+        HttpServerResponse.text("slow but whole")
+      )
+    )
+  )
+  return { router, entered: Deferred.await(entered), leave: Deferred.succeed(leave, undefined) }
+})
+
+describe("NodeServer", () => {
+  it.scoped("ends when what is in flight has ended, and tells clients not to come back", () =>
+    Effect.gen(function* () {
+      const { router, entered, leave } = yield* gated
+      const { port, draining, stop } = yield* start(router)
+      const silent = yield* connect(port)
+      const idle = yield* connect(port)
+      idle.socket.write(get("/"))
+      yield* next(idle.socket)
+      const busy = yield* connect(port)
+      busy.socket.write(get("/slow"))
+      yield* entered
+      const stopping = yield* Effect.fork(stop)
+      yield* draining.begun
+      assert.strictEqual(yield* Effect.promise(() => silent.received), "")
+      yield* Effect.promise(() => idle.received)
+      const refused = yield* Effect.promise(
+        () =>
+          new Promise<string>(resolve =>
+            Net.connect({ port, host: "127.0.0.1" }).once("error", e => resolve(e.message))
+          )
+      )
+      assert.include(refused, "ECONNREFUSED")
+      assert.isTrue(yield* Effect.map(Fiber.poll(stopping), poll => poll._tag === "None"))
+      yield* leave
+      const answer = parts(yield* Effect.promise(() => busy.received))
+      assert.strictEqual(answer.status, 200)
+      assert.include(answer.head, "connection: close")
+      assert.strictEqual(answer.body, "slow but whole")
+      yield* Fiber.join(stopping)
+    })
+  )
+
+  it.scoped("answers a late request with 503", () =>
+    Effect.gen(function* () {
+      const { router, entered, leave } = yield* gated
+      const { port, draining, stop } = yield* start(router)
+      const busy = yield* connect(port)
+      busy.socket.write(get("/slow"))
+      yield* entered
+      // Half a request: the connection is not idle, and goes on to a whole one.
+      const late = yield* connect(port)
+      late.socket.write("GET / HTTP/1.1\r\n")
+      yield* Effect.async<void>(resume => {
+        const probe = Http.get({ port, host: "127.0.0.1", agent: false }, response => {
+          response.resume().once("close", () => resume(Effect.void))
+        })
+        probe.end()
+      })
+      const stopping = yield* Effect.fork(stop)
+      yield* draining.begun
+      late.socket.write("host: x\r\n\r\n")
+      const answer = yield* Effect.promise(() => late.received)
+      assertError(answer, 503)
+      assert.include(parts(answer).head, "retry-after: 1")
+      yield* leave
+      yield* Fiber.join(stopping)
+    })
+  )
+
+  it.scoped("closes the connection of a stream whose headers promised to keep it", () =>
+    Effect.gen(function* () {
+      const end = yield* Deferred.make<void>()
+      const bytes = Stream.concat(
+        Stream.succeed(new TextEncoder().encode("first,")),
+        Stream.fromEffect(Effect.as(Deferred.await(end), new TextEncoder().encode("last")))
+      )
+      const { port, draining, stop } = yield* start(
+        HttpRouter.empty.pipe(HttpRouter.get("/", Effect.succeed(HttpServerResponse.stream(bytes))))
+      )
+      const reader = yield* connect(port)
+      reader.socket.write(get("/"))
+      yield* next(reader.socket)
+      const stopping = yield* Effect.fork(stop)
+      yield* draining.begun
+      yield* Deferred.succeed(end, undefined)
+      assert.include(yield* Effect.promise(() => reader.received), "last\r\n0\r\n\r\n")
+      yield* Fiber.join(stopping)
+    })
+  )
+
+  it.scoped("cuts what outlasts the grace period", () =>
+    Effect.gen(function* () {
+      const { router, entered } = yield* gated
+      const { port, stop } = yield* start(router)
+      const busy = yield* connect(port)
+      busy.socket.write(get("/slow"))
+      yield* entered
+      const stopping = yield* Effect.fork(stop)
+      yield* Effect.repeat(Effect.yieldNow(), {
+        until: () => Effect.map(TestClock.sleeps(), Chunk.isNonEmpty)
+      })
+      yield* TestClock.adjust("9999 millis")
+      assert.isFalse(busy.socket.destroyed)
+      yield* TestClock.adjust("1 millis")
+      assert.strictEqual(yield* Effect.promise(() => busy.received), "")
+      yield* Fiber.join(stopping)
+    })
+  )
+
+  it.scoped("answers 503 until there is an application", () =>
+    Effect.gen(function* () {
+      const { port } = yield* start(undefined)
+      assertError(yield* exchange(port, get("/")), 503)
+      const upgrade = "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+      assertError(yield* exchange(port, upgrade), 503)
+    })
+  )
+
+  it.scoped("answers what is no request with a JSON error", () =>
+    Effect.gen(function* () {
+      const { port } = yield* start(echo)
+      assertError(yield* exchange(port, "what is this?\r\n\r\n"), 400)
+      assertError(yield* exchange(port, "GET / HTTP/1.1\r\n\r\n"), 400)
+      assertError(yield* exchange(port, "GET / HTTP/1.1\r\nhost: x\r\ncontent-length: a\r\n\r\n"), 400)
+      assertError(yield* exchange(port, `GET / HTTP/1.1\r\nhost: x\r\nlong: ${"x".repeat(100_000)}\r\n\r\n`), 431)
+      assertError(yield* exchange(port, "PUT /echo HTTP/1.1\r\nhost: x\r\nexpect: wonders\r\n\r\n"), 417)
+      assertError(
+        yield* exchange(port, "PUT /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"),
+        400
+      )
+    })
+  )
+
+  it.scoped("takes headers of 60 KiB", () =>
+    Effect.gen(function* () {
+      const { port } = yield* start(echo)
+      const long = `GET / HTTP/1.1\r\nhost: x\r\nlong: ${"x".repeat(61_000)}\r\nconnection: close\r\n\r\n`
+      assert.strictEqual(parts(yield* exchange(port, long)).body, "here")
+    })
+  )
+
+  it.scoped("cuts a client that does not come to an end, with 408", () =>
+    Effect.gen(function* () {
+      const { port } = yield* start(echo, { timing: { ...timing, headers: 100, request: 200, check: 50 } })
+      assertError(yield* exchange(port, "GET / HTTP/1.1\r\nhost:"), 408)
+      assertError(yield* exchange(port, "PUT /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf"), 408)
+    })
+  )
+
+  it.scoped("passes over upgrades to anything but a WebSocket", () =>
+    Effect.gen(function* () {
+      const { port } = yield* start(echo)
+      const answer = yield* exchange(
+        port,
+        [
+          "PUT /echo HTTP/1.1",
+          "host: x",
+          "connection: Upgrade, HTTP2-Settings, close",
+          "upgrade: h2c",
+          "http2-settings: AAMAAABk",
+          "content-length: 4",
+          "",
+          "body"
+        ].join("\r\n")
+      )
+      assert.strictEqual(parts(answer).status, 200)
+      assert.include(answer, '{"body":"body"}')
+    })
+  )
+
+  it.scoped("keeps what came behind a WebSocket handshake", () =>
+    Effect.gen(function* () {
+      const seen = yield* Deferred.make<string>()
+      const { port } = yield* start(
+        HttpRouter.empty.pipe(
+          HttpRouter.get(
+            "/ws",
+            Effect.flatMap(HttpServerRequest.HttpServerRequest, request =>
+              Effect.as(
+                Deferred.succeed(seen, upgradeOf(request)?.head.toString() ?? "none"),
+                HttpServerResponse.empty({ status: 400 })
+              )
+            )
+          )
+        )
+      )
+      const handshake = "GET /ws HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nearly"
+      assert.strictEqual(parts(yield* exchange(port, handshake)).status, 400)
+      assert.strictEqual(yield* Deferred.await(seen), "early")
+    })
+  )
+
+  it("survives the errors of connections that asked for an upgrade", () => {
+    const gate = new Gate(timing)
+    const socket = new PassThrough()
+    gate.emit("upgrade", new Http.IncomingMessage(new Net.Socket()), socket, Buffer.alloc(0))
+    socket.emit("error", new Error("ECONNRESET"))
+    assert.isTrue(socket.destroyed)
+  })
+
+  it.scoped("says why it cannot listen", () =>
+    Effect.gen(function* () {
+      const { port } = yield* start(echo)
+      const taken = yield* Effect.flip(start(echo, { port }))
+      assert.strictEqual(taken._tag, "ListenFailed")
+      assert.strictEqual(
+        taken.message,
+        `Cannot listen on host 127.0.0.1, port ${port}: the address is already in use (EADDRINUSE)`
+      )
+      const foreign = yield* Effect.flip(start(echo, { host: "192.0.2.1" }))
+      assert.include(foreign.message, "this machine has no such address")
+    })
+  )
+})

@@ -1,0 +1,244 @@
+import { once } from "node:events"
+import type { ServerResponse } from "node:http"
+import * as Net from "node:net"
+import { afterEach, describe, expect, it } from "vitest"
+import { type ConnectionLimits, defaults } from "../../../src/Http/Server/ConnectionLimits.ts"
+import * as KernelQueues from "../../../src/Http/Server/KernelQueues.ts"
+import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
+import { accountOf } from "../../../src/Http/Server/Unsent.ts"
+
+const MiB = 1024 * 1024
+
+const closing: Array<() => void> = []
+
+afterEach(() => {
+  for (const close of closing.splice(0)) close()
+})
+
+/** A server that answers `/<n>` with n MiB, `/bytes/<n>` with bytes that all are sent, and `/wait` not at all. */
+const serve = async (limits: Partial<ConnectionLimits>) => {
+  const gate = new Gate(timing, undefined, { ...defaults, ...limits }, target => target === "/probe")
+  const shared = Buffer.alloc(8 * MiB, "x")
+  const sockets: Array<Net.Socket> = []
+  const waiting: Array<ServerResponse> = []
+  gate.on("connection", socket => sockets.push(socket))
+  gate.on("request", (request, response) => {
+    const { url = "" } = request
+    if (url === "/wait") {
+      waiting.push(response)
+      return
+    }
+    if (url === "/shared") {
+      response.end(shared)
+      accountOf(request.socket)?.share(shared)
+    } else response.end("x".repeat(Number(url.slice(1) || 0) * MiB))
+    accountOf(request.socket)?.settle()
+  })
+  gate.open()
+  await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
+  closing.push(() => {
+    gate.close()
+    gate.cut()
+  })
+  const { port } = gate.address() as Net.AddressInfo
+  return { gate, port, sockets, waiting }
+}
+
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`
+
+const until = async (condition: () => boolean) => {
+  while (!condition()) await new Promise(resolve => setImmediate(resolve))
+}
+
+/** A client that reads nothing unless it is told to. */
+const connect = async (port: number, ...requests: ReadonlyArray<string>) => {
+  const socket = Net.connect(port, "127.0.0.1")
+  closing.push(() => socket.destroy())
+  let received = ""
+  let length = 0
+  let isClosed = false
+  socket.on("data", chunk => {
+    length += chunk.length
+    if (received.length < 1000) received += chunk.toString("latin1")
+  })
+  socket.on("error", () => {})
+  socket.once("close", () => {
+    isClosed = true
+  })
+  socket.pause()
+  await once(socket, "connect")
+  socket.write(requests.join(""))
+  return {
+    socket,
+    received: () => received,
+    length: () => length,
+    isClosed: () => isClosed
+  }
+}
+
+describe("bytes that wait for clients", () => {
+  it("are bounded over all connections: who has not read for longest is cut, who reads is not", async () => {
+    const { gate, port, sockets } = await serve({ unsentBytes: 20 * MiB })
+    for (let count = 1; count <= 3; count++) {
+      await connect(port, get("/6"))
+      await until(() => gate.unsent >= count * 6 * MiB)
+    }
+    gate.tick(0)
+    gate.tick(5000)
+    const reading = await connect(port, get("/8"))
+    reading.socket.resume()
+    await until(() => reading.length() > 8 * MiB)
+    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([true, true, false, false])
+    await until(() => gate.connected === 2)
+    expect(gate.unsent).toBeLessThanOrEqual(15 * MiB)
+  })
+
+  it("are taken from those that hold most where all may be reading", async () => {
+    const { gate, port, sockets } = await serve({ unsentBytes: 20 * MiB })
+    await connect(port, get("/6"))
+    await until(() => gate.unsent >= 6 * MiB)
+    await connect(port, get("/9"))
+    await until(() => gate.unsent >= 15 * MiB)
+    await connect(port, get("/7"))
+    await until(() => sockets.some(({ destroyed }) => destroyed))
+    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, true, false])
+  })
+
+  it("count once where many are sent the same", async () => {
+    const { gate, port, sockets } = await serve({ unsentBytes: 20 * MiB })
+    for (let count = 0; count < 8; count++) await connect(port, get("/shared"))
+    await until(() => sockets.length === 8 && sockets.every(({ writableLength }) => writableLength > 0))
+    expect(gate.unsent).toBeLessThan(9 * MiB)
+    expect(sockets.some(({ destroyed }) => destroyed)).toBe(false)
+    for (const socket of sockets) socket.destroy()
+    await until(() => gate.connected === 0)
+    expect(gate.unsent).toBe(0)
+  })
+
+  it("are waited for as long as the client takes some, and no longer than patience", async () => {
+    const { gate, port, sockets } = await serve({})
+    const client = await connect(port, get("/64"))
+    await until(() => gate.unsent >= 64 * MiB)
+    for (let now = 0; now < 600_000; now += 50_000) {
+      const before = client.length()
+      client.socket.resume()
+      await until(() => client.length() >= before + 3 * MiB)
+      client.socket.pause()
+      expect(gate.tick(now)).toBe(0)
+    }
+    // What the client took last may have shown at the last look or shows at this one.
+    gate.tick(600_000)
+    expect(gate.tick(609_000)).toBe(0)
+    expect(gate.tick(660_000)).toBe(1)
+    expect(sockets[0]!.destroyed).toBe(true)
+  })
+
+  it("are counted for requests that wait for their turn, which need not be read", async () => {
+    const { gate, port, waiting, sockets } = await serve({})
+    await connect(port, get("/wait"), ...Array.from({ length: 100 }, () => get("/0")))
+    await until(() => waiting.length === 1 && gate.unsent > 0)
+    expect(gate.unsent).toBeGreaterThan(100 * 1024)
+    gate.tick(0)
+    expect(gate.tick(120_000)).toBe(0)
+    waiting[0]!.end()
+    await until(() => gate.unsent === 0 && gate.inFlight === 0)
+    expect(sockets[0]!.destroyed).toBe(false)
+  })
+
+  it("are counted for the heads of requests that are being served, the largest of which make way", async () => {
+    const { gate, port, waiting, sockets } = await serve({ unsentBytes: MiB })
+    const lines = (count: number) => "x-filler: y\r\n".repeat(count)
+    const wait = (count: number) => `GET /wait HTTP/1.1\r\nhost: x\r\n${lines(count)}\r\n`
+    await connect(port, wait(1))
+    await until(() => waiting.length === 1)
+    expect(gate.unsent).toBe(0)
+    for (let count = 2; count <= 4; count++) {
+      await connect(port, wait(1500))
+      await until(() => waiting.length === count)
+    }
+    expect(gate.unsent).toBeGreaterThan(3 * 1500 * 150)
+    for (let count = 5; count <= 20; count++) {
+      await connect(port, wait(1500))
+      await until(() => waiting.length === count)
+    }
+    expect(gate.unsent).toBeLessThanOrEqual(1.5 * MiB)
+    await until(() => gate.connected < 8)
+    expect(gate.unsent).toBeLessThanOrEqual(MiB)
+    expect(sockets[0]!.destroyed).toBe(false)
+    for (const response of waiting) response.end()
+    await until(() => gate.unsent === 0)
+  })
+
+  it.runIf(process.platform === "linux")("are seen to be taken by the kernel's queues", async () => {
+    const { gate, port, sockets } = await serve({})
+    const client = await connect(port, get("/64"))
+    await until(() => gate.unsent >= 64 * MiB)
+    // Whatever the client's side takes by itself has arrived once the queue stands still.
+    let queued = -1
+    const queue = async () => (await KernelQueues.read(sockets)).get(sockets[0]!) ?? -1
+    for (let now = await queue(); now !== queued; now = await queue()) queued = now
+    expect(queued).toBeGreaterThan(0)
+    const account = accountOf(sockets[0]!)!
+    gate.tick(0)
+    account.tell(queued)
+    gate.tick(30_000)
+    const { writeQueueSize } = (sockets[0] as unknown as { _handle: { writeQueueSize: number } })._handle
+    let read = 0
+    while ((await queue()) >= queued) {
+      read += client.socket.read(16_384)?.length ?? 0
+      await new Promise(resolve => setImmediate(resolve))
+    }
+    expect(read).toBeLessThan(64 * MiB)
+    // The kernel may have asked for more by now, and that shows too.
+    if ((sockets[0] as unknown as { _handle: { writeQueueSize: number } })._handle.writeQueueSize === writeQueueSize) {
+      account.tell(await queue())
+    }
+    expect(gate.tick(70_000)).toBe(0)
+    expect(gate.tick(131_000)).toBe(1)
+  })
+})
+
+describe("a limit of connections", () => {
+  it("is kept at the expense of who has been idle for longest", async () => {
+    const { gate, port, sockets } = await serve({ connections: 3 })
+    await connect(port, get("/wait"))
+    const idle = await connect(port, get("/0"))
+    const busy = await connect(port)
+    await until(() => sockets.length === 3 && sockets[1]!.bytesWritten > 0)
+    busy.socket.write(get("/0"))
+    await until(() => sockets[2]!.bytesWritten > 0)
+    await connect(port, get("/0"))
+    await until(() => sockets.length === 4 && sockets[3]!.bytesWritten > 0)
+    expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, true, false, false])
+    expect(gate.connected).toBe(3)
+    idle.socket.resume()
+    await until(idle.isClosed)
+  })
+
+  it("answers 503 where all are busy, and serves probes", async () => {
+    const { gate, port } = await serve({ connections: 2 })
+    await connect(port, get("/wait"))
+    await connect(port, get("/wait"))
+    await until(() => gate.inFlight === 2)
+    const refused = await connect(port, get("/0"))
+    refused.socket.resume()
+    await until(refused.isClosed)
+    expect(refused.received()).toMatch(/^HTTP\/1.1 503 /)
+    expect(refused.received()).toContain('{"error":"There are too many connections"}')
+    const probe = await connect(port, get("/probe"))
+    probe.socket.resume()
+    await until(() => probe.received() !== "")
+    expect(probe.received()).toMatch(/^HTTP\/1.1 200 /)
+  })
+
+  it("holds against any number of connections that send nothing", async () => {
+    const { gate, port } = await serve({ connections: 10 })
+    const flood = []
+    for (let count = 0; count < 100; count++) flood.push(await connect(port))
+    expect(gate.connected).toBeLessThanOrEqual(10)
+    const honest = await connect(port, get("/0"))
+    honest.socket.resume()
+    await until(() => honest.received() !== "")
+    expect(honest.received()).toMatch(/^HTTP\/1.1 200 /)
+  })
+})
