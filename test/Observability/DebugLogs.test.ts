@@ -10,7 +10,7 @@ import { Store } from "../../src/Kv/Store.ts"
 import * as DebugLog from "../../src/Observability/DebugLog.ts"
 import * as Logging from "../../src/Observability/Logging.ts"
 import * as RuntimeTrace from "../../src/Observability/RuntimeTrace.ts"
-import * as CommandLog from "../../src/Storage/Sqlite/CommandLog.ts"
+import * as CommandLog from "../../src/Storage/Sqlite/Database/CommandLog.ts"
 import * as SessionEventsInSqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 

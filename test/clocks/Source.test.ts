@@ -27,7 +27,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Storage/GroupCommit.ts": 1,
   "Storage/Memory.ts": 2,
   "Storage/Sqlite.ts": 2,
-  "Storage/Sqlite/Reader.ts": 2,
+  "Storage/Sqlite/Database/Reader.ts": 2,
   // Timestamps of lines that the log writes by itself.
   "Observability/LogOutput.ts": 1,
   "Process/ProcessEnd.ts": 1,

@@ -3,9 +3,9 @@
  * What it imports costs each start time and memory; the barrel of effect alone would be 40 MB.
  */
 import { parentPort, workerData } from "node:worker_threads"
-import type { Kind } from "./Messages.ts"
-import { type PackedReply, type PackedRequest, packReply, unpackRequest } from "./Packing.ts"
-import { Writer } from "./Writer.ts"
+import { Writer } from "./Database/Writer.ts"
+import type { Kind } from "./Kv/Messages.ts"
+import { type PackedReply, type PackedRequest, packReply, unpackRequest } from "./Kv/Packing.ts"
 
 /** What the thread is started with. */
 export interface ThreadData {

@@ -1,6 +1,6 @@
 /** What goes between the histories of sessions and their writer, in one thread or across two. */
 import type { Append, History, LaunchConfiguration } from "../../../Gateway/SessionEvents.ts"
-import type { Away } from "../Messages.ts"
+import type { Away } from "../Kv/Messages.ts"
 
 /** One change of one session. */
 export type EventWrite =

@@ -3,7 +3,7 @@
  * takes a fraction of the time that it takes to clone as many objects.
  */
 import type { Append } from "../../../Gateway/SessionEvents.ts"
-import type { Close } from "../Messages.ts"
+import type { Close } from "../Kv/Messages.ts"
 import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./Messages.ts"
 
 type Commit = Extract<EventRequest, { kind: "commit" }>

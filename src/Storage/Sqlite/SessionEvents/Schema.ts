@@ -1,4 +1,4 @@
-import { fromStatements, type Migration } from "../Migrations.ts"
+import { fromStatements, type Migration } from "../Database/Migrations.ts"
 
 /** The tables of the session database: histories, their events, what instances are made from, and receipts. */
 export const migrations: ReadonlyArray<Migration> = [

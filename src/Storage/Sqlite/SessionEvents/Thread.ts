@@ -5,7 +5,7 @@
 import { parentPort, workerData } from "node:worker_threads"
 import type { Retention } from "../../../Gateway/SessionEvents.ts"
 import { type PackedRequest, packReply, unpackRequest } from "./Packing.ts"
-import { Writer } from "./Writer.ts"
+import { Writer } from "./Tables.ts"
 
 /** What the thread is started with. */
 export interface ThreadData {

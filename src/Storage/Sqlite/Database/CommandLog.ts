@@ -1,0 +1,64 @@
+/**
+ * Database commands at level debug: statements by their text with places for values, never with the values.
+ */
+import { performance } from "node:perf_hooks"
+import type { DebugLog } from "../../../Observability/DebugLog.ts"
+
+const message = "Database command"
+
+/** Characters of a statement that are shown. */
+const longest = 500
+
+const methods: ReadonlySet<string | symbol> = new Set(["run", "get", "all", "iterate"])
+
+/** Milliseconds since a moment, to the microsecond. */
+const since = (start: number): number => Math.round((performance.now() - start) * 1000) / 1000
+
+interface Statement {
+  readonly source: string
+}
+
+const isStatement = (value: object): value is Statement =>
+  "source" in value && typeof value.source === "string" && "run" in value
+
+const logged = (statement: Statement, database: string, debug: DebugLog): Statement => {
+  const command = statement.source.replace(/\s+/g, " ").trim().slice(0, longest)
+  return new Proxy(statement, {
+    get: (target, name) => {
+      const member: unknown = Reflect.get(target, name, target)
+      if (typeof member !== "function") return member
+      const bound = member.bind(target)
+      if (!methods.has(name)) return bound
+      return (...parameters: ReadonlyArray<unknown>): unknown => {
+        const start = performance.now()
+        let outcome = "failed"
+        try {
+          const result: unknown = bound(...parameters)
+          outcome = "ok"
+          return result
+        } finally {
+          debug(message, { database, command, outcome, millis: since(start) })
+        }
+      }
+    }
+  })
+}
+
+/**
+ * Prepared statements, in objects of any depth, that log each use; the same ones where nothing is logged. The time of an
+ * iteration is that of its start.
+ */
+export const statements = <S extends object>(prepared: S, database: string, debug: DebugLog | undefined): S => {
+  if (debug === undefined) return prepared
+  const entries = Object.entries(prepared).map(([name, value]: [string, unknown]) => {
+    if (typeof value !== "object" || value === null) return [name, value]
+    return [name, isStatement(value) ? logged(value, database, debug) : statements(value, database, debug)]
+  })
+  return Object.fromEntries(entries) as S
+}
+
+/** Begins to time a command that is answered later; the function returned is to be called with the end of it. */
+export const command = (database: string, debug: DebugLog, detail: Readonly<Record<string, unknown>>) => {
+  const start = performance.now()
+  return (outcome: string): void => debug(message, { database, ...detail, outcome, millis: since(start) })
+}

@@ -1,0 +1,78 @@
+/**
+ * Brings a database file to the newest schema. Loaded only where a file has to be made or brought up to date.
+ */
+import * as Migrator from "@effect/sql/Migrator"
+import * as SqlClient from "@effect/sql/SqlClient"
+import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
+import { Effect } from "effect"
+import { migrationsTable } from "./FileIdentity.ts"
+
+/** One step from a schema version to the next. */
+export interface Migration {
+  /** In lower case with underscores, as it is listed in the table of migrations. */
+  readonly name: string
+  /** Runs in the transaction that all missing migrations share, after those before it. */
+  readonly run: Effect.Effect<void, unknown, SqlClient.SqlClient>
+}
+
+/** A migration that is made of SQL statements without parameters. */
+export const fromStatements = (name: string, ...texts: ReadonlyArray<string>): Migration => ({
+  name,
+  run: Effect.flatMap(SqlClient.SqlClient, sql => Effect.forEach(texts, text => sql.unsafe(text), { discard: true }))
+})
+
+/** The name of the migration that makes a schema version: `0001_initial`. */
+const keyOf = (migration: Migration, index: number): string => `${String(index + 1).padStart(4, "0")}_${migration.name}`
+
+const pragma = (name: string, value: number) =>
+  Effect.flatMap(SqlClient.SqlClient, sql => sql.unsafe(`PRAGMA ${name} = ${value}`))
+
+/**
+ * Lists the migrations that have run in a file that has a schema version and no table of migrations. Such files were
+ * made before their kind had migrations.
+ */
+const adopt = (migrations: ReadonlyArray<Migration>) =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const [row] = yield* sql.unsafe<{ readonly user_version: number }>("PRAGMA user_version")
+    const version = row?.user_version ?? 0
+    const tables = yield* sql`SELECT 1 FROM sqlite_schema WHERE name = ${migrationsTable}`
+    if (version === 0 || tables.length > 0) return
+    yield* sql.unsafe(
+      `CREATE TABLE ${migrationsTable} (
+        migration_id integer PRIMARY KEY NOT NULL,
+        created_at datetime NOT NULL DEFAULT current_timestamp,
+        name VARCHAR(255) NOT NULL
+      )`
+    )
+    const rows = migrations.slice(0, version).map(({ name }, index) => ({ migration_id: index + 1, name }))
+    yield* sql`INSERT INTO ${sql(migrationsTable)} ${sql.insert(rows)}`
+  })
+
+/**
+ * Runs the migrations that a database lacks, in one transaction, and brings the result into the file itself, out of a
+ * write-ahead log. The connection lives no longer than this. A migration's number in the list is the schema version
+ * that it makes. Whoever calls it has made sure that the file is ours, or not there.
+ */
+export const migrate = (
+  file: string,
+  applicationId: number,
+  migrations: ReadonlyArray<Migration>
+): Effect.Effect<void, unknown> =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* sql.withTransaction(adopt(migrations))
+    const loader = Migrator.fromRecord(
+      Object.fromEntries(
+        migrations.map((migration, index) => [
+          keyOf(migration, index),
+          Effect.zipRight(
+            migration.run,
+            Effect.zip(pragma("application_id", applicationId), pragma("user_version", index + 1))
+          ).pipe(Effect.asVoid)
+        ])
+      )
+    )
+    yield* Migrator.make({})({ loader, table: migrationsTable })
+    yield* sql.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
+  }).pipe(Effect.provide(SqliteClient.layer({ filename: file, disableWAL: true })))

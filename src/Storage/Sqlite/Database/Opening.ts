@@ -1,0 +1,175 @@
+import { accessSync, closeSync, constants, fsyncSync, openSync, readSync, renameSync, rmSync, statSync } from "node:fs"
+import { dirname } from "node:path"
+import Database from "better-sqlite3"
+import { Cause, Effect, type Scope } from "effect"
+import { hasRoom, makeDirectory, makeFile, realFile } from "./Directory.ts"
+import { openAlone } from "./FileIdentity.ts"
+import * as Lock from "./Lock.ts"
+import type { Migration } from "./Migrations.ts"
+import { StoreRefused } from "./StoreRefused.ts"
+
+/** A kind of database of this service: its files, what marks it, and what brings it up to date. */
+export interface Format {
+  readonly filesIn: (directory: string) => { readonly database: string; readonly lock: string }
+  /** PRAGMA application_id. */
+  readonly applicationId: number
+  /** The newest schema that this code knows (PRAGMA user_version): how many migrations there are. */
+  readonly schemaVersion: number
+  /** Few starts have to migrate: the others do without loading what does it. */
+  readonly load: () => Promise<{ readonly migrations: ReadonlyArray<Migration> }>
+}
+
+const headerBytes = 100
+const magic = "SQLite format 3\u0000"
+
+/** What the first 100 bytes of a database say (https://www.sqlite.org/fileformat.html, 1.3). */
+interface Header {
+  readonly isSqlite: boolean
+  readonly applicationId: number
+  readonly userVersion: number
+}
+
+/** Reads a header from bytes, which may be fewer than there should be. */
+const parseHeader = (bytes: Buffer): Header =>
+  bytes.length < headerBytes || bytes.toString("latin1", 0, magic.length) !== magic
+    ? { isSqlite: false, applicationId: 0, userVersion: 0 }
+    : { isSqlite: true, applicationId: bytes.readUInt32BE(68), userVersion: bytes.readUInt32BE(60) }
+
+/** A database that belongs to this process. */
+export interface Opened {
+  /** The database file itself, where the one in the directory is a symbolic link. */
+  readonly file: string
+  readonly lock: Lock.Lock
+}
+
+/**
+ * Takes the lock of a database and makes sure that it is there, ours, and of this schema.
+ *
+ * The lock lies beside the file itself, so that it is the same whichever directory has a link to the file. A database that is refused has not been touched; a new one is made under another name and comes to its own whole.
+ */
+export const open = (directory: string, format: Format): Effect.Effect<Opened, StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const files = format.filesIn(directory)
+    yield* attempt(directory, "cannot be used as the directory of a store", () => {
+      makeDirectory(directory)
+      accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
+    })
+    const file = yield* attempt(files.database, "leads to no file", () => realFile(files.database))
+    const lock = yield* Lock.acquire(file === files.database ? files.lock : `${file.replace(/\.db$/, "")}.lock`)
+    const version = yield* versionOf(file, format)
+    if (version === undefined) yield* create(file, format)
+    else if (version < format.schemaVersion) yield* migrating(file, file, format)
+    return { file, lock }
+  })
+
+/** The schema version of a database that is ours, or `undefined` where there is none. */
+const versionOf = (file: string, format: Format): Effect.Effect<number | undefined, StoreRefused> =>
+  Effect.gen(function* () {
+    // SQLite only comes near the file when its header has been found to be ours.
+    const header = yield* attempt(file, "cannot be read", () => readHeader(file))
+    const log = yield* attempt(file, "cannot be read", () => statSync(`${file}-wal`, { throwIfNoEntry: false }))
+    if (header === undefined) {
+      if (log === undefined || log.size === 0) return undefined
+      return yield* refuse(file, `is missing or empty, while ${file}-wal has data of it: restore it, or move that away`)
+    }
+    if (!header.isSqlite) return yield* refuse(file, "is not a SQLite database")
+    if (header.applicationId !== format.applicationId) {
+      return yield* refuse(file, "is the database of another application")
+    }
+    const names = yield* attempt(file, "cannot be read", () => statSync(file).nlink)
+    if (names > 1) {
+      return yield* refuse(file, "has several names (hard links), and each would have a write-ahead log of its own")
+    }
+    const { schemaVersion } = format
+    if (header.userVersion > schemaVersion) return yield* refuseNewer(file, header.userVersion, schemaVersion)
+    yield* attempt(file, "cannot be written", () => accessSync(file, constants.R_OK | constants.W_OK))
+    if (log === undefined || log.size === 0) return header.userVersion
+    // The header may lag behind the log.
+    const version = yield* attempt(file, "cannot be opened", () => versionWithLog(file))
+    return version > schemaVersion ? yield* refuseNewer(file, version, schemaVersion) : version
+  })
+
+const readHeader = (file: string): Header | undefined => {
+  const stat = statSync(file, { throwIfNoEntry: false })
+  if (stat === undefined) return undefined
+  if (!stat.isFile()) return { isSqlite: false, applicationId: 0, userVersion: 0 }
+  if (stat.size === 0) return undefined
+  const descriptor = openSync(file, "r")
+  try {
+    const bytes = Buffer.alloc(headerBytes)
+    return parseHeader(bytes.subarray(0, readSync(descriptor, bytes, 0, headerBytes, 0)))
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+/** The version that stands in the write-ahead log. */
+const versionWithLog = (file: string): number => {
+  try {
+    return versionFrom(new Database(file, { readonly: true, fileMustExist: true, timeout: 0 }))
+  } catch (error) {
+    if (hasRoom(dirname(file))) throw error
+    return versionFrom(openAlone(file, 0))
+  }
+}
+
+const versionFrom = (db: Database.Database): number => {
+  try {
+    return Number(db.pragma("user_version", { simple: true }))
+  } finally {
+    db.close()
+  }
+}
+
+const create = (file: string, format: Format): Effect.Effect<void, StoreRefused> => {
+  const draft = `${file}.new`
+  return Effect.gen(function* () {
+    yield* attempt(draft, "cannot be removed", () => {
+      for (const leftover of [draft, `${draft}-journal`, `${draft}-wal`, `${draft}-shm`])
+        rmSync(leftover, { force: true })
+    })
+    yield* attempt(file, "cannot be created", () =>
+      // An empty file in its place keeps what its owner allowed others.
+      makeFile(draft, (statSync(file, { throwIfNoEntry: false })?.mode ?? 0o600) & 0o777)
+    )
+    yield* migrating(draft, file, format)
+    yield* attempt(file, "cannot be created", () => {
+      renameSync(draft, file)
+      flushDirectory(dirname(file))
+    })
+  })
+}
+
+const migrating = (file: string, shown: string, format: Format): Effect.Effect<void, StoreRefused> =>
+  Effect.promise(() => Promise.all([import("./Migrations.ts"), format.load()])).pipe(
+    Effect.flatMap(([{ migrate }, { migrations }]) => migrate(file, format.applicationId, migrations)),
+    Effect.catchAllCause(cause =>
+      refuse(shown, `cannot be brought to schema ${format.schemaVersion} (${messageOf(Cause.squash(cause))})`)
+    )
+  )
+
+/** A new name in a directory is only safe once the directory has been flushed. */
+const flushDirectory = (directory: string): void => {
+  const descriptor = openSync(directory, "r")
+  try {
+    fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+const refuse = (file: string, reason: string) => Effect.fail(new StoreRefused({ file, reason }))
+
+const refuseNewer = (file: string, version: number, known: number) =>
+  refuse(file, `has schema ${version}, newer than the ${known} that this version works with`)
+
+const attempt = <A>(file: string, problem: string, body: () => A): Effect.Effect<A, StoreRefused> =>
+  Effect.try({
+    try: body,
+    catch: error => new StoreRefused({ file, reason: `${problem} (${messageOf(error)})` })
+  })
+
+const messageOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
+}

@@ -1,0 +1,219 @@
+/** A service on a database with pages that cannot be read: it serves all that does not need them. */
+import { closeSync, openSync, writeSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { Effect, Schema } from "effect"
+import { WebSocket } from "ws"
+import { JsonText } from "../../../src/Kv/Json.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import * as Sqlite from "../../../src/Storage/Sqlite.ts"
+import * as ServerProcess from "../../ServerProcess.ts"
+import { temporaryDirectory } from "../SqliteFixture.ts"
+
+const apiKey = "key-that-writes"
+const entriesPerTenant = 200
+const namespaceOf = (tenant: string) => `tenant:${tenant}/n`
+const keyOf = (index: number) => `k${String(index).padStart(4, "0")}`
+
+/** Entries of two tenants, those of `a` first, each with a change record, on some hundred pages. */
+const fill = (directory: string) =>
+  Effect.gen(function* () {
+    const store = yield* Store
+    for (const tenant of ["a", "b"]) {
+      const operations = Array.from({ length: entriesPerTenant }, (_, index) => ({
+        op: "set" as const,
+        namespace: namespaceOf(tenant),
+        key: keyOf(index),
+        value: JsonText(JSON.stringify("x".repeat(400))),
+        expiresAt: null
+      }))
+      yield* store.commit({ operations, actor: "tester" })
+    }
+  }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })))
+
+interface Damage {
+  /** The keys of tenant `b` whose entries lie on a spoilt page. */
+  readonly keys: ReadonlyArray<string>
+  /** The records that lie on a spoilt page: a range of tenant `b`. */
+  readonly first: number
+  readonly last: number
+}
+
+/** Spoils one page with entries and one with change records, three quarters into each table, where `b` has its own. */
+const spoil = (file: string, place: string): Damage => {
+  const db = new Database(file, { readonly: true })
+  const leaves = db
+    .prepare<[string], number>("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY path")
+    .pluck()
+  const pages = ["entries", "changes"].map(table => {
+    const all = leaves.all(table)
+    return all[Math.floor(all.length * 0.75)]!
+  })
+  const descriptor = openSync(place, "r+")
+  for (const page of pages) writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (page - 1) * 4096)
+  closeSync(descriptor)
+  db.close()
+  const spoilt = new Database(place, { readonly: true })
+  const isSpoilt = (sql: string, ...parameters: ReadonlyArray<unknown>): boolean => {
+    try {
+      spoilt.prepare(sql).get(...parameters)
+      return false
+    } catch {
+      return true
+    }
+  }
+  const keys = Array.from({ length: entriesPerTenant }, (_, index) => keyOf(index)).filter(key =>
+    isSpoilt("SELECT * FROM entries WHERE namespace = ? AND key = ?", namespaceOf("b"), key)
+  )
+  const seqs = Array.from({ length: 2 * entriesPerTenant }, (_, index) => index + 1).filter(seq =>
+    isSpoilt("SELECT * FROM changes WHERE seq = ?", seq)
+  )
+  spoilt.close()
+  expect(keys.length).toBeGreaterThan(1)
+  expect(seqs.length).toBeGreaterThan(1)
+  return { keys, first: seqs[0]!, last: seqs.at(-1)! }
+}
+
+const Changes = Schema.Struct({ changes: Schema.Array(Schema.Struct({ seq: Schema.Int })), lastSeq: Schema.Int })
+
+const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index)
+
+/** Whatever a WebSocket is sent, until it is closed or has seen a record. */
+const follow = (url: string, query: string, until = Number.POSITIVE_INFINITY) =>
+  Effect.async<{ readonly seqs: ReadonlyArray<number>; readonly code: number | undefined }>(resume => {
+    const seqs: Array<number> = []
+    const socket = new WebSocket(`${url.replace("http", "ws")}/api/v1/changes/ws?${query}`, {
+      headers: { authorization: `Bearer ${apiKey}` }
+    })
+    socket.on("message", data => {
+      const frame = Schema.decodeUnknownSync(Schema.parseJson(Changes))(String(data))
+      seqs.push(...frame.changes.map(({ seq }) => seq))
+      if (frame.lastSeq < until) return
+      resume(Effect.succeed({ seqs, code: undefined }))
+      socket.terminate()
+    })
+    socket.on("error", () => {})
+    socket.on("close", code => resume(Effect.succeed({ seqs, code })))
+    return Effect.sync(() => socket.terminate())
+  })
+
+const launch = (directory: string) =>
+  Effect.gen(function* () {
+    const command = yield* ServerProcess.launch({ DATA_DIR: directory, KV_API_KEY: apiKey })
+    const [, port] = yield* command.shows(/"port":(\d+)/)
+    const url = `http://127.0.0.1:${port}`
+    const call = (path: string, init: RequestInit = {}) =>
+      Effect.promise(async () => {
+        const headers = { authorization: `Bearer ${apiKey}`, "content-type": "application/json" }
+        const answer = await fetch(`${url}/api/v1${path}`, { ...init, headers })
+        // The text of a list that is cut off never ends.
+        const text = await answer.text().catch(() => "cut off")
+        return { status: answer.status, text }
+      })
+    return { url, call }
+  })
+
+/** What the service must still do. */
+const examine = (url: string, call: Effect.Effect.Success<ReturnType<typeof launch>>["call"], damage: Damage) =>
+  Effect.gen(function* () {
+    const end = 2 * entriesPerTenant
+    const { first, last } = damage
+    const entry = (tenant: string, key: string) => `/kv/${encodeURIComponent(namespaceOf(tenant))}/${key}`
+    const put = (tenant: string, key: string) =>
+      call(entry(tenant, key), { method: "PUT", body: JSON.stringify({ value: 1 }) })
+    const page = (query: string) =>
+      Effect.map(call(`/changes?${query}`), ({ status, text }) =>
+        status === 200 ? Schema.decodeUnknownSync(Schema.parseJson(Changes))(text) : status
+      )
+
+    // Many at a time, so that reads share a snapshot.
+    for (const tenant of ["a", "b"]) {
+      const keys = Array.from({ length: entriesPerTenant }, (_, index) => keyOf(index))
+      const answers = yield* Effect.forEach(keys, key => call(entry(tenant, key)), { concurrency: 16 })
+      const failed = keys.filter((_, index) => answers[index]!.status === 503)
+      expect(failed).toEqual(tenant === "b" ? damage.keys : [])
+      expect(answers.filter(({ status }) => status === 200)).toHaveLength(entriesPerTenant - failed.length)
+    }
+
+    // Polls: all that goes before, then 503, then all that comes behind; the other tenant misses nothing.
+    const before = yield* page("after=0&limit=1000")
+    expect(before).toMatchObject({ lastSeq: first - 1 })
+    expect(typeof before === "object" && before.changes.map(({ seq }) => seq)).toEqual(range(1, first - 1))
+    expect(yield* page(`after=${first - 1}`)).toBe(503)
+    expect(yield* page(`after=${last - 1}&wait=1`)).toBe(503)
+    expect(yield* page(`after=${last}&limit=1000`)).toMatchObject({ lastSeq: end })
+    expect(yield* page("after=0&limit=1000&tenant=a")).toMatchObject({ lastSeq: end })
+
+    // Followers: those who need the records are closed, and are never sent what comes behind.
+    expect(yield* follow(url, "after=0&limit=50")).toEqual({ seqs: range(1, first - 1), code: 1011 })
+    const stream = yield* call("/changes/stream?after=0")
+    expect(stream.status).toBe(200)
+    expect([...stream.text.matchAll(/^id: (\d+)\ndata/gm)].map(([, seq]) => Number(seq))).toEqual(range(1, first - 1))
+    const others = yield* Effect.fork(follow(url, "after=0&tenant=a", end + 2))
+    const atEnd = yield* Effect.fork(follow(url, `after=${end}`, end + 2))
+
+    // Lists: those of the other tenant, and pages up to the spoilt one.
+    expect((yield* call(`/kv/${encodeURIComponent(namespaceOf("a"))}`)).status).toBe(200)
+    expect((yield* call(`/kv/${encodeURIComponent(namespaceOf("b"))}?limit=1000`)).text).toContain(keyOf(0))
+    expect((yield* call(`/kv/${encodeURIComponent(namespaceOf("b"))}`)).text).toBe("cut off")
+
+    // Writes: only those of the entries concerned fail, also beside others.
+    const written = yield* Effect.all([put("a", keyOf(1)), put("b", damage.keys[0]!), put("a", "new")], {
+      concurrency: "unbounded"
+    })
+    expect(written.map(({ status }) => status)).toEqual([200, 503, 200])
+    expect(yield* others).toEqual({ seqs: [...range(1, entriesPerTenant), end + 1, end + 2], code: undefined })
+    expect(yield* atEnd).toEqual({ seqs: [end + 1, end + 2], code: undefined })
+    expect((yield* call("/ready")).text).toContain('"ok":true')
+  })
+
+describe("a database with spoilt pages", () => {
+  it.scopedLive("while the service is stopped: it starts, and serves all that does not need them", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* fill(directory)
+      const file = join(directory, "kv.db")
+      const damage = spoil(file, file)
+      const { call, url } = yield* launch(directory)
+      yield* examine(url, call, damage)
+    })
+  )
+
+  it.scopedLive("while the service runs", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* fill(directory)
+      const { call, url } = yield* launch(directory)
+      const file = join(directory, "kv.db")
+      yield* examine(url, call, spoil(file, file))
+    })
+  )
+
+  it.scopedLive(
+    "at the end of the log: the service starts without writes, and serves entries and what goes before",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        yield* fill(directory)
+        const file = join(directory, "kv.db")
+        const db = new Database(file, { readonly: true })
+        const [last] = db
+          .prepare<[], number>(
+            "SELECT pageno FROM dbstat WHERE name = 'changes' AND pagetype = 'leaf' ORDER BY path DESC"
+          )
+          .pluck()
+          .all()
+        db.close()
+        const descriptor = openSync(file, "r+")
+        writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (last! - 1) * 4096)
+        closeSync(descriptor)
+        const { call } = yield* launch(directory)
+        const entry = `/kv/${encodeURIComponent(namespaceOf("b"))}/${keyOf(7)}`
+        expect((yield* call(entry)).status).toBe(200)
+        expect((yield* call(entry, { method: "PUT", body: '{"value":1}' })).status).toBe(503)
+        expect((yield* call("/ready")).text).toContain('"ok":false')
+        expect((yield* call(entry)).status).toBe(200)
+      })
+  )
+})

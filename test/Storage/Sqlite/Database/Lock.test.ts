@@ -1,0 +1,56 @@
+import { unlinkSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Logger, Option } from "effect"
+import { Store } from "../../../../src/Kv/Store.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import * as Owner from "../../../faults/Owner.ts"
+import { get, put } from "../../../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "../../SqliteFixture.ts"
+
+const outcome = <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.match(effect, { onFailure: error => error._tag, onSuccess: () => "ok" })
+
+const ready = Effect.flatMap(Store, store => store.ready)
+
+for (const writer of ["inline", "thread"] as const) {
+  describe(`a lock that is removed, written ${writer}`, () => {
+    it.scopedLive("is locked anew where nobody else has, and goes on keeping others out", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        yield* Effect.gen(function* () {
+          yield* put("n", "a", 1)
+          unlinkSync(join(directory, "kv.lock"))
+          expect(yield* outcome(put("n", "b", 1))).toBe("ok")
+          expect((yield* Owner.start(directory)).opened).toMatchObject({ error: "StoreRefused" })
+          expect(yield* outcome(put("n", "c", 1))).toBe("ok")
+        }).pipe(Effect.provide(Sqlite.layer({ directory, writer })))
+      })
+    )
+
+    it.scopedLive("leaves the store to whoever locks the new one: no other acknowledges a write", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        yield* Effect.gen(function* () {
+          yield* put("n", "a", 1)
+          unlinkSync(join(directory, "kv.lock"))
+          const other = yield* Owner.start(directory)
+          expect(other.opened).toEqual({ ok: "open" })
+          for (let attempt = 0; attempt < 3; attempt++) {
+            expect(yield* outcome(put("n", "mine", attempt))).toBe("StoreUnavailable")
+            expect(yield* ready).toBe(false)
+            expect(yield* other.ask({ do: "set", key: "theirs", value: String(attempt) })).toHaveProperty("ok")
+          }
+          // Only what was under way when the loss was noticed may be there.
+          expect(Option.map(yield* get("n", "mine"), ({ version }) => version)).not.toEqual(Option.some(2))
+          yield* other.end
+          expect(yield* outcome(put("n", "b", 1))).toBe("ok")
+          expect(Option.map(yield* get("n", "theirs"), ({ value }) => value)).toEqual(Option.some('"2"'))
+        }).pipe(
+          Effect.provide(Sqlite.layer({ directory, writer })),
+          Effect.provide(Logger.remove(Logger.defaultLogger))
+        )
+      })
+    )
+  })
+}

@@ -1,0 +1,150 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { Effect, Either } from "effect"
+import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
+import * as StoreFile from "../../../../src/Storage/Sqlite/Database/FileIdentity.ts"
+import { fromStatements, type Migration, migrate } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
+import * as SessionFile from "../../../../src/Storage/Sqlite/SessionEvents/Format.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
+import { temporaryDirectory } from "../../SqliteFixture.ts"
+
+const first = fromStatements("initial", "CREATE TABLE notes (text TEXT)", "INSERT INTO notes VALUES ('1')")
+const second = fromStatements("colors", "ALTER TABLE notes ADD COLUMN color TEXT", "UPDATE notes SET color = 'red'")
+const broken = fromStatements("broken", "INSERT INTO notes (text) VALUES ('lost')", "INSERT INTO nowhere VALUES (1)")
+
+const id = 0x54455354
+
+/** Reads from a file on a connection of its own. */
+const look = <A>(file: string, body: (db: Database.Database) => A): A => {
+  const db = new Database(file)
+  try {
+    return body(db)
+  } finally {
+    db.close()
+  }
+}
+
+const stateOf = (file: string) =>
+  look(file, db => ({
+    id: db.pragma("application_id", { simple: true }),
+    version: db.pragma("user_version", { simple: true }),
+    listed: db.prepare(`SELECT migration_id, name FROM ${StoreFile.migrationsTable} ORDER BY 1`).raw().all(),
+    notes: db.prepare("SELECT * FROM notes").raw().all()
+  }))
+
+const newest = {
+  id,
+  version: 2,
+  listed: [
+    [1, "initial"],
+    [2, "colors"]
+  ],
+  notes: [["1", "red"]]
+}
+
+const newFile = Effect.map(temporaryDirectory, directory => join(directory, "file.db"))
+
+describe("migrations of a database file", () => {
+  it.scoped("all run where there is no file, and none runs again", () =>
+    Effect.gen(function* () {
+      const file = yield* newFile
+      yield* migrate(file, id, [first, second])
+      expect(stateOf(file)).toEqual(newest)
+      yield* migrate(file, id, [first, second])
+      expect(stateOf(file)).toEqual(newest)
+    })
+  )
+
+  it.scoped("those that are missing run, also in a file with a write-ahead log, and the file itself has them", () =>
+    Effect.gen(function* () {
+      const file = yield* newFile
+      yield* migrate(file, id, [first])
+      look(file, db => db.pragma("journal_mode = WAL"))
+      yield* migrate(file, id, [first, second])
+      // What stands in the header has left the log.
+      expect(readFileSync(file).readUInt32BE(60)).toBe(2)
+      expect(stateOf(file)).toEqual(newest)
+    })
+  )
+
+  it.scoped("a file that has a version and no list of migrations gets those that come after it", () =>
+    Effect.gen(function* () {
+      const file = yield* newFile
+      look(file, db => {
+        db.exec("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('1')")
+        db.pragma(`application_id = ${id}`)
+        db.pragma("user_version = 1")
+      })
+      yield* migrate(file, id, [first, second])
+      expect(stateOf(file)).toEqual(newest)
+    })
+  )
+
+  it.scoped("where one fails, the file is as it was, and the next attempt runs all of them", () =>
+    Effect.gen(function* () {
+      const file = yield* newFile
+      yield* migrate(file, id, [first])
+      const before = stateOf(file)
+      for (let attempt = 0; attempt < 2; attempt++) {
+        const exit = yield* Effect.exit(migrate(file, id, [first, second, broken]))
+        expect(exit._tag).toBe("Failure")
+        expect(stateOf(file)).toEqual(before)
+      }
+      yield* migrate(file, id, [first, second])
+      expect(stateOf(file)).toEqual(newest)
+    })
+  )
+
+  for (const [name, { format }] of [
+    ["the store", StoreFile],
+    ["session histories", SessionFile]
+  ] as const) {
+    it.effect(`the schema of ${name} has the number of its migrations`, () =>
+      Effect.gen(function* () {
+        const { migrations } = yield* Effect.promise<{ readonly migrations: ReadonlyArray<Migration> }>(format.load)
+        expect(migrations).toHaveLength(format.schemaVersion)
+      })
+    )
+  }
+})
+
+describe("opening session histories", () => {
+  const refusal = (directory: string) =>
+    Effect.map(Effect.either(Effect.scoped(Sqlite.make({ directory, writer: "inline" }))), outcome =>
+      Either.isLeft(outcome) ? outcome.left.message : undefined
+    )
+
+  it.scoped("a file that was made before there were migrations keeps what it holds", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const { migrations } = yield* Effect.promise(SessionFile.format.load)
+      const file = SessionFile.filesIn(directory).database
+      yield* migrate(file, SessionFile.applicationId, migrations.slice(0, 1))
+      look(file, db => {
+        db.exec(`DROP TABLE ${StoreFile.migrationsTable}`)
+        db.exec("INSERT INTO histories (session, epoch, head, trimmed, bytes) VALUES ('t/s', 'e', 0, 0, 0)")
+      })
+      const { epoch } = yield* Effect.flatMap(SessionEvents, events => events.open("t/s", "another")).pipe(
+        Effect.provide(Sqlite.layer({ directory, writer: "inline" }))
+      )
+      expect(epoch).toBe("e")
+    })
+  )
+
+  it.scoped("a newer schema is refused, also where only the write-ahead log knows of it", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      expect(yield* refusal(directory)).toBeUndefined()
+      const file = SessionFile.filesIn(directory).database
+      const newer = new Database(file)
+      newer.pragma("journal_mode = WAL")
+      newer.pragma("user_version = 1000")
+      expect(readFileSync(file).readUInt32BE(60)).not.toBe(1000)
+      expect(yield* refusal(directory)).toMatch(/sessions\.db has schema 1000, newer than/)
+      newer.close()
+      expect(yield* refusal(directory)).toMatch(/sessions\.db has schema 1000, newer than/)
+    })
+  )
+})

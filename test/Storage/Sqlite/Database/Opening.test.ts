@@ -1,0 +1,396 @@
+import { createHash } from "node:crypto"
+import {
+  chmodSync,
+  closeSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+  writeSync
+} from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { ConfigProvider, Effect, Either, Layer, Option } from "effect"
+import * as TestClock from "effect/TestClock"
+import { applicationId, schemaVersion } from "../../../../src/Storage/Sqlite/Database/FileIdentity.ts"
+import { WriterConnection } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import * as Owner from "../../../faults/Owner.ts"
+import { get, lastSeq, put, remove } from "../../../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "../../SqliteFixture.ts"
+
+const inline = (directory: string) => Sqlite.layer({ directory, writer: "inline" })
+
+/** Runs something on the store in a directory, opened and closed for it. */
+const using = <A, E, R>(directory: string, body: Effect.Effect<A, E, R>) => Effect.provide(body, inline(directory))
+
+/** Why a store is refused. */
+const refusal = (directory: string, layer = inline(directory)) =>
+  Effect.map(Effect.either(Effect.scoped(Layer.build(layer))), outcome =>
+    Either.match(outcome, { onLeft: error => error, onRight: () => undefined })
+  )
+
+/** Every file of a directory but the lock, by its content. */
+const contents = (directory: string) =>
+  readdirSync(directory)
+    .filter(name => name !== "kv.lock")
+    .map(name => [
+      name,
+      createHash("sha256")
+        .update(readFileSync(join(directory, name)))
+        .digest("hex")
+    ])
+
+const expectRefused = (directory: string, reason: RegExp, name = "kv.db") =>
+  Effect.gen(function* () {
+    const before = contents(directory)
+    const modified = statSync(join(directory, name)).mtimeMs
+    const error = yield* refusal(directory)
+    expect(error).toMatchObject({ _tag: "StoreRefused", file: join(directory, name) })
+    expect(error?.message).toContain(join(directory, name))
+    expect(error?.message).toMatch(reason)
+    expect(contents(directory)).toEqual(before)
+    expect(statSync(join(directory, name)).mtimeMs).toBe(modified)
+  })
+
+/** Changes 4 bytes of a file in place. */
+const poke = (file: string, offset: number, value: number) => {
+  const bytes = Buffer.alloc(4)
+  bytes.writeUInt32BE(value)
+  const descriptor = openSync(file, "r+")
+  writeSync(descriptor, bytes, 0, 4, offset)
+  closeSync(descriptor)
+}
+
+describe("opening", () => {
+  it.scoped("a directory is made when it is missing, and what was written is there the next time", () =>
+    Effect.gen(function* () {
+      const directory = join(yield* temporaryDirectory, "deep", "down")
+      yield* using(directory, Effect.zipRight(put("n", "a", { x: 1 }), put("n", "b", 2)))
+      expect(readdirSync(directory).sort()).toEqual(["kv.db", "kv.lock"])
+      yield* using(
+        directory,
+        Effect.gen(function* () {
+          expect(Option.getOrThrow(yield* get("n", "a"))).toMatchObject({ value: '{"x":1}', version: 1 })
+          yield* remove("n", "b")
+        })
+      )
+      const committed = yield* using(directory, put("n", "b", 3))
+      expect(committed).toMatchObject({ lastSeq: 4, results: [{ version: 3 }] })
+    })
+  )
+
+  it.scoped("the directory comes from DATA_DIR", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* put("n", "a", 1).pipe(
+        Effect.provide(Sqlite.layerConfig),
+        Effect.withConfigProvider(ConfigProvider.fromMap(new Map([["DATA_DIR", directory]])))
+      )
+      expect(yield* using(directory, lastSeq)).toBe(1)
+    })
+  )
+
+  it.scoped("the header says whose database it is, and of which schema", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* using(directory, lastSeq)
+      const header = readFileSync(join(directory, "kv.db")).subarray(0, 100)
+      expect([header.readUInt32BE(68), header.readUInt32BE(60)]).toEqual([applicationId, schemaVersion])
+    })
+  )
+
+  it.scoped("commits are flushed, also where a write-ahead log is opened again", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const file = join(directory, "kv.db")
+      yield* using(directory, lastSeq)
+      for (let round = 0; round < 2; round++) {
+        const connection = new WriterConnection(file)
+        expect(connection.db.pragma("synchronous", { simple: true })).toBe(2)
+        expect(connection.db.pragma("journal_mode", { simple: true })).toBe("wal")
+        connection.close()
+      }
+    })
+  )
+
+  it.scoped("an empty file is as good as none", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      writeFileSync(join(directory, "kv.db"), "")
+      expect((yield* using(directory, put("n", "a", 1))).lastSeq).toBe(1)
+    })
+  )
+
+  it.scoped("what an interrupted creation left does not matter", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      for (const name of ["kv.db.new", "kv.db.new-journal", "kv.db.new-wal"])
+        writeFileSync(join(directory, name), "half")
+      yield* using(directory, put("n", "a", 1))
+      expect(readdirSync(directory).sort()).toEqual(["kv.db", "kv.lock"])
+    })
+  )
+
+  it.scoped("a clock that was set back does not set the log back", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* TestClock.setTime(2000)
+      yield* using(directory, put("n", "a", 1))
+      yield* TestClock.setTime(1000)
+      const { timestamp } = yield* using(directory, put("n", "a", 2))
+      expect(timestamp).toBe(2000)
+      yield* TestClock.setTime(3000)
+      expect((yield* using(directory, put("n", "a", 3))).timestamp).toBe(3000)
+    })
+  )
+})
+
+describe("refusing", () => {
+  it.scoped("a file that is no database", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      for (const text of ["x", "SQLite format 3\u0000", "not a database\n".repeat(1000)]) {
+        writeFileSync(join(directory, "kv.db"), text)
+        yield* expectRefused(directory, /is not a SQLite database/)
+      }
+    })
+  )
+
+  it.scoped("a directory in the file's place", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      mkdirSync(join(directory, "kv.db"))
+      expect((yield* refusal(directory))?.message).toMatch(/kv\.db is not a SQLite database/)
+    })
+  )
+
+  it.scoped("another application's database", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const db = new Database(join(directory, "kv.db"))
+      db.exec("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')")
+      db.close()
+      yield* expectRefused(directory, /is the database of another application/)
+    })
+  )
+
+  it.scoped("a newer schema, by the header", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* using(directory, put("n", "a", 1))
+      poke(join(directory, "kv.db"), 60, schemaVersion + 1)
+      yield* expectRefused(directory, new RegExp(`has schema ${schemaVersion + 1}, newer than the ${schemaVersion} `))
+    })
+  )
+
+  it.scoped("a newer schema that only the write-ahead log knows of", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* using(directory, put("n", "a", 1))
+      const file = join(directory, "kv.db")
+      // A copy taken while another connection has the log open is what a killed process leaves.
+      const newer = new Database(file)
+      newer.pragma("journal_mode = WAL")
+      newer.exec("INSERT INTO effect_sql_migrations (migration_id, name) VALUES (7, 'later'); PRAGMA user_version = 7")
+      const copy = yield* temporaryDirectory
+      for (const name of ["kv.db", "kv.db-wal"]) writeFileSync(join(copy, name), readFileSync(join(directory, name)))
+      newer.close()
+      const before = readFileSync(join(copy, "kv.db"))
+      expect((yield* refusal(copy))?.message).toMatch(new RegExp(`has schema 7, newer than the ${schemaVersion} `))
+      expect(readFileSync(join(copy, "kv.db")).equals(before)).toBe(true)
+    })
+  )
+
+  it.scoped("a write-ahead log without its database", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      writeFileSync(join(directory, "kv.db-wal"), "frames")
+      expect((yield* refusal(directory))?.message).toMatch(/kv\.db is missing or empty, while .*kv\.db-wal has data/)
+      expect(readdirSync(directory).sort()).toEqual(["kv.db-wal", "kv.lock"])
+    })
+  )
+
+  it.scoped("a database whose tables are not ours", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const db = new Database(join(directory, "kv.db"))
+      db.pragma(`application_id = ${applicationId}`)
+      db.pragma(`user_version = ${schemaVersion}`)
+      db.exec("CREATE TABLE other (x)")
+      db.close()
+      expect((yield* refusal(directory))?.message).toMatch(/kv\.db cannot be opened for writing .*no such table/)
+    })
+  )
+
+  it.scoped("a directory that cannot be one", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "file")
+      writeFileSync(file, "in the way")
+      for (const directory of [file, join(file, "below")]) {
+        const error = yield* refusal(directory)
+        expect(error).toMatchObject({ _tag: "StoreRefused", file: directory })
+        expect(error?.message).toMatch(/cannot be used as the directory of a store/)
+      }
+      expect(readFileSync(file, "utf8")).toBe("in the way")
+    })
+  )
+
+  it.scoped.skipIf(process.platform !== "linux")("a directory that the system denies to be there", () =>
+    Effect.gen(function* () {
+      for (const directory of ["/proc/nothing", "/proc/nothing/below"]) {
+        const error = yield* refusal(directory)
+        expect(error).toMatchObject({ _tag: "StoreRefused", file: directory })
+        expect(error?.message).toMatch(/cannot be used as the directory of a store \(ENOENT/)
+      }
+    })
+  )
+
+  it.scoped("a lock that is not one", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      writeFileSync(join(directory, "kv.lock"), "not a database\n".repeat(1000))
+      expect((yield* refusal(directory))?.message).toMatch(/kv\.lock is not the lock of a store/)
+    })
+  )
+})
+
+describe("the lock", () => {
+  it.scoped("keeps a second store of this process out, by whatever path, until the first is closed", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const link = `${directory}-link`
+      yield* Effect.acquireRelease(
+        Effect.sync(() => symlinkSync(directory, link)),
+        () => Effect.sync(() => rmSync(link))
+      )
+      yield* using(
+        directory,
+        Effect.gen(function* () {
+          yield* put("n", "a", 1)
+          for (const path of [directory, link]) {
+            expect((yield* refusal(path))?.message).toMatch(/kv\.lock is locked: another process has this store open/)
+          }
+          yield* put("n", "a", 2)
+        })
+      )
+      expect(yield* using(directory, lastSeq)).toBe(2)
+    })
+  )
+
+  it.scopedLive("keeps other processes out, and goes with its process however that dies", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const owner = yield* Owner.start(directory)
+      expect(owner.opened).toEqual({ ok: "open" })
+      expect(yield* owner.ask({ do: "set", key: "a", value: "kept" })).toEqual({ ok: 1 })
+      expect((yield* refusal(directory))?.message).toMatch(/kv\.lock is locked/)
+      expect(yield* owner.ask({ do: "set", key: "b", value: "kept" })).toEqual({ ok: 2 })
+      yield* owner.kill("SIGKILL")
+      const entry = yield* using(directory, Effect.zipRight(put("n", "c", 1), get("n", "b")))
+      expect(Option.getOrThrow(entry).value).toBe('"kept"')
+    })
+  )
+
+  it.scopedLive("of this process keeps others out, and they say why", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* using(
+        directory,
+        Effect.gen(function* () {
+          const other = yield* Owner.start(directory, { writer: "inline" })
+          expect(other.opened).toMatchObject({ error: "StoreRefused" })
+          yield* put("n", "a", 1)
+        })
+      )
+      const next = yield* Owner.start(directory, { writer: "inline" })
+      expect(next.opened).toEqual({ ok: "open" })
+      expect(yield* next.ask({ do: "lastSeq" })).toEqual({ ok: 1 })
+      yield* next.end
+      expect(yield* using(directory, lastSeq)).toBe(1)
+    })
+  )
+})
+
+describe("what the service makes", () => {
+  it.scopedLive("is for its owner alone, and what is there keeps its mode", () =>
+    Effect.gen(function* () {
+      const modeOf = (path: string) => statSync(path).mode & 0o777
+      const parent = yield* temporaryDirectory
+      const directory = join(parent, "deep", "down")
+      const before = modeOf(parent)
+      const owner = yield* Owner.start(directory)
+      yield* owner.ask({ do: "set", key: "a", value: "kept" })
+      expect(readdirSync(directory).sort()).toEqual(["kv.db", "kv.db-shm", "kv.db-wal", "kv.lock"])
+      for (const name of readdirSync(directory)) expect([name, modeOf(join(directory, name))]).toEqual([name, 0o600])
+      expect([modeOf(parent), modeOf(join(parent, "deep")), modeOf(directory)]).toEqual([before, 0o700, 0o700])
+      yield* owner.end
+      chmodSync(directory, 0o755)
+      for (const name of ["kv.db", "kv.lock"]) chmodSync(join(directory, name), 0o640)
+      const again = yield* Owner.start(directory)
+      yield* again.ask({ do: "set", key: "a", value: "kept" })
+      expect(modeOf(directory)).toBe(0o755)
+      for (const name of readdirSync(directory)) expect([name, modeOf(join(directory, name))]).toEqual([name, 0o640])
+      yield* again.end
+    })
+  )
+})
+
+describe("a database that is a symbolic link", () => {
+  const setup = Effect.gen(function* () {
+    const [real, first, second] = yield* Effect.all([temporaryDirectory, temporaryDirectory, temporaryDirectory])
+    yield* using(real, put("n", "a", 1))
+    for (const directory of [first, second]) symlinkSync(join(real, "kv.db"), join(directory, "kv.db"))
+    return { real, first, second }
+  })
+
+  it.scoped("belongs to one owner, by whatever path", () =>
+    Effect.gen(function* () {
+      const { first, real, second } = yield* setup
+      for (const [owner, ...others] of [
+        [first, second, real],
+        [real, first, second]
+      ] as const) {
+        yield* using(
+          owner,
+          Effect.gen(function* () {
+            yield* put("n", "a", 2)
+            for (const other of others) expect((yield* refusal(other))?.message).toMatch(/kv\.lock is locked/)
+            yield* put("n", "a", 3)
+          })
+        )
+      }
+      expect(yield* using(second, lastSeq)).toBe(5)
+      expect(readdirSync(first)).toEqual(["kv.db"])
+    })
+  )
+
+  it.scoped("is refused where it leads to nothing, and stays as it is", () =>
+    Effect.gen(function* () {
+      const { first, real } = yield* setup
+      rmSync(join(real, "kv.db"))
+      expect((yield* refusal(first))?.message).toMatch(/kv\.db leads to no file/)
+      expect(readdirSync(first)).toEqual(["kv.db"])
+      expect(readdirSync(real)).toEqual(["kv.lock"])
+    })
+  )
+
+  it.scoped("or a hard link is refused, as each name would have a log of its own", () =>
+    Effect.gen(function* () {
+      const { real, second } = yield* setup
+      const other = yield* temporaryDirectory
+      linkSync(join(real, "kv.db"), join(other, "kv.db"))
+      for (const directory of [real, second, other]) {
+        expect((yield* refusal(directory))?.message).toMatch(/kv\.db has several names/)
+      }
+      rmSync(join(other, "kv.db"))
+      expect(yield* using(real, lastSeq)).toBe(1)
+    })
+  )
+})

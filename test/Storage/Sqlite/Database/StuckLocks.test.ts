@@ -1,0 +1,41 @@
+import { realpathSync } from "node:fs"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect } from "effect"
+import * as Disk from "../../../faults/Disk.ts"
+import * as Owner from "../../../faults/Owner.ts"
+import { temporaryDirectory } from "../../SqliteFixture.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+
+/** More attempts than any recovery needs; each takes a second at most. */
+const attempts = 40
+
+const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 250)))
+
+describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give up", () => {
+  it.scopedLive("keep nobody from writing once the system is sound again", () =>
+    Effect.gen(function* () {
+      const directory = realpathSync(yield* temporaryDirectory)
+      const disk = yield* Disk.make(directory)
+      const owner = yield* Owner.start(directory, { env: disk.env })
+      expect(owner.opened).toEqual({ ok: "open" })
+      // A lock that could not be given up stays with SQLite's own table of them, wherever in a write that happens.
+      for (const skip of soak > 1 ? [0, 1, 2, 3, 4, 5, 6, 7, 8] : [2, 3]) {
+        yield* owner.ask({ do: "set", key: "before", value: String(skip) })
+        yield* disk.set([{ call: "lock", skip, times: 1, outcome: "EIO" }])
+        yield* owner.ask({ do: "set", key: "during", value: String(skip) })
+        yield* owner.ask({ do: "get", key: "before" })
+        yield* disk.heal
+        const set = owner.ask({ do: "set", key: "after", value: String(skip) })
+        let answer = yield* set
+        for (let attempt = 1; "error" in answer && attempt < attempts; attempt++) {
+          yield* pause
+          answer = yield* set
+        }
+        expect(answer, `with locks that fail after ${skip}`).toHaveProperty("ok")
+        expect(yield* owner.ask({ do: "get", key: "after" })).toEqual({ ok: String(skip) })
+      }
+      yield* owner.end
+    })
+  )
+})

@@ -1,0 +1,241 @@
+import { readdirSync, rmSync, statSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { Effect, Option } from "effect"
+import { Store } from "../../../src/Kv/Store.ts"
+import * as Sqlite from "../../../src/Storage/Sqlite.ts"
+import * as Disk from "../../faults/Disk.ts"
+import * as Owner from "../../faults/Owner.ts"
+import * as ServerProcess from "../../ServerProcess.ts"
+import { temporaryDirectory } from "../SqliteFixture.ts"
+
+const setup = Effect.gen(function* () {
+  const directory = yield* temporaryDirectory
+  const disk = yield* Disk.make(directory)
+  const owner = yield* Owner.start(directory, { env: disk.env })
+  expect(owner.opened).toEqual({ ok: "open" })
+  const acknowledged = new Map<string, string>()
+  /** Sets a key, and notes whether that was acknowledged. */
+  const set = (key: string, value = key) =>
+    Effect.map(owner.ask({ do: "set", key, value }), answer => {
+      if ("ok" in answer) acknowledged.set(key, value)
+      return "ok" in answer ? "ok" : `${answer.error}: ${answer.reason}`
+    })
+  return { directory, disk, owner, acknowledged, set }
+})
+
+/** Opens the store on a healthy disk, and compares it with what had been acknowledged. */
+const verify = (directory: string, acknowledged: ReadonlyMap<string, string>) =>
+  Effect.gen(function* () {
+    yield* Effect.gen(function* () {
+      const store = yield* Store
+      for (const [key, value] of acknowledged) {
+        const entry = Option.getOrThrow(yield* store.get("n", key))
+        expect(JSON.parse(entry.value)).toBe(value)
+      }
+    }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })), Effect.scoped)
+    const db = new Database(join(directory, "kv.db"), { readonly: true })
+    expect(db.pragma("integrity_check", { simple: true })).toBe("ok")
+    // Dense from 1 on: nothing that was refused has left a hole.
+    expect(db.prepare("SELECT max(seq) - count(*) FROM changes").pluck().get()).toBe(0)
+    db.close()
+  })
+
+describe.skipIf(!Disk.isPossible)("disk faults (they take Linux and a C compiler named cc)", () => {
+  it.scopedLive("a full disk fails writes, reads go on, and writes go on with space", () =>
+    Effect.gen(function* () {
+      const { directory, disk, owner, acknowledged, set } = yield* setup
+      expect(yield* set("a")).toBe("ok")
+      yield* disk.fail("full")
+      for (let attempt = 0; attempt < 3; attempt++) {
+        expect(yield* set("a", "lost")).toMatch(/^StoreUnavailable: SQLITE_FULL/)
+        expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: "a" })
+      }
+      yield* disk.heal
+      expect(yield* set("b")).toBe("ok")
+      expect(yield* owner.ask({ do: "lastSeq" })).toEqual({ ok: 2 })
+      yield* owner.end
+      yield* verify(directory, acknowledged)
+    })
+  )
+
+  it.scopedLive(
+    "a failed flush fails writes, reads go on, writes go on once the disk is sound, and a process that dies before loses nothing",
+    () =>
+      Effect.gen(function* () {
+        const { directory, disk, owner, acknowledged, set } = yield* setup
+        for (const key of ["a", "b", "c"]) expect(yield* set(key)).toBe("ok")
+        for (let round = 0; round < 3; round++) {
+          yield* disk.fail("flush")
+          for (let attempt = 0; attempt < 3; attempt++) {
+            expect(yield* set("a", `lost ${round}`)).toMatch(/^StoreUnavailable: SQLITE_IOERR/)
+            expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: "a" })
+            expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: false })
+          }
+          yield* disk.heal
+          expect(yield* set(`after ${round}`)).toBe("ok")
+          expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: true })
+          for (let index = 0; index < 5; index++) expect(yield* set(`more ${round}-${index}`)).toBe("ok")
+        }
+        yield* disk.fail("flush")
+        for (const key of acknowledged.keys()) expect(yield* set(key, "lost")).not.toBe("ok")
+        yield* owner.kill("SIGKILL")
+        yield* verify(directory, acknowledged)
+      })
+  )
+
+  it.scopedLive("with space gone and flushes failing by turns, the log stays whole", () =>
+    Effect.gen(function* () {
+      const { directory, disk, owner, acknowledged, set } = yield* setup
+      for (const [round, fault] of (["full", "flush", "flush", "full", "flush"] as const).entries()) {
+        // Large values, so that checkpoints come in between.
+        for (let index = 0; index < 8; index++) {
+          expect(yield* set(`${round}-${index}`, "x".repeat(300_000))).toBe("ok")
+        }
+        yield* disk.fail(fault)
+        expect(yield* set(`${round}-0`, "lost")).toMatch(/^StoreUnavailable/)
+        expect(yield* set(`${round}-1`, "lost".repeat(100_000))).toMatch(/^StoreUnavailable/)
+        yield* disk.heal
+      }
+      expect(yield* set("last")).toBe("ok")
+      yield* owner.kill("SIGKILL")
+      yield* verify(directory, acknowledged)
+    })
+  )
+
+  it.scopedLive(
+    "reads that the disk fails to serve are told so, in one turn with others too, and are served again",
+    () =>
+      Effect.gen(function* () {
+        const { disk, owner, set } = yield* setup
+        const keys = Array.from({ length: 40 }, (_, index) => `k${index}`)
+        // Of 40 kB each, so that values lie on pages of their own, and not all in memory.
+        const value = (key: string) => `${key} ${"x".repeat(40_000)}`
+        for (const key of keys) expect(yield* set(key, value(key))).toBe("ok")
+        yield* owner.end
+        const directory = disk.env.FAULT_DIRECTORY!
+        const again = yield* Owner.start(directory, { env: disk.env })
+        expect(yield* again.ask({ do: "get", key: "k0" })).toEqual({ ok: value("k0") })
+        for (const file of ["kv.db", "*"]) {
+          for (let round = 0; round < 3; round++) {
+            yield* disk.set([{ call: "read", outcome: "EIO", file, skip: round }])
+            const answer = yield* again.ask({ do: "getAll", keys })
+            const answers = "ok" in answer ? (answer.ok as ReadonlyArray<string>) : []
+            expect(answers).toContain("StoreUnavailable")
+            expect(answers.every((got, index) => got === "StoreUnavailable" || got === value(keys[index]!))).toBe(true)
+            yield* disk.heal
+            expect(yield* again.ask({ do: "getAll", keys: ["k39", "k1"] })).toEqual({ ok: [value("k39"), value("k1")] })
+            yield* disk.set([{ call: "read", outcome: "EIO", file, skip: 20 }])
+            expect(yield* again.ask({ do: "list" })).toMatchObject({ error: "StoreUnavailable" })
+            yield* disk.heal
+            expect(yield* again.ask({ do: "list" })).toEqual({ ok: keys.length })
+            expect(yield* again.ask({ do: "set", key: "k5", value: value("k5") })).toHaveProperty("ok")
+            expect(yield* again.ask({ do: "ready" })).toEqual({ ok: true })
+          }
+        }
+      })
+  )
+
+  for (const writer of ["thread", "inline"] as const) {
+    it.scopedLive(`files that cannot be looked at fail writes until they can (${writer})`, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const disk = yield* Disk.make(directory)
+        const owner = yield* Owner.start(directory, { env: disk.env, writer })
+        expect(yield* owner.ask({ do: "set", key: "a", value: "a" })).toEqual({ ok: 1 })
+        for (const file of ["kv.lock", "kv.db", "kv.db-wal", "*"]) {
+          for (const outcome of ["EACCES", "ENOTDIR", "ELOOP", "EIO", "ESTALE"] as const) {
+            yield* disk.set([{ call: "stat", outcome, file }])
+            for (let attempt = 0; attempt < 2; attempt++) {
+              const answer = yield* owner.ask({ do: "set", key: "a", value: "lost" })
+              expect([file, outcome, answer]).toMatchObject([file, outcome, { error: "StoreUnavailable" }])
+              expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: false })
+            }
+            yield* disk.heal
+            expect(yield* owner.ask({ do: "set", key: "a", value: outcome })).toHaveProperty("ok")
+            expect(yield* owner.ask({ do: "get", key: "a" })).toEqual({ ok: outcome })
+            expect(yield* owner.ask({ do: "ready" })).toEqual({ ok: true })
+          }
+        }
+      })
+    )
+  }
+
+  for (const [how, signal] of [
+    ["ended in peace", undefined],
+    ["was killed", "SIGKILL"]
+  ] as const) {
+    it.scopedLive(`the store opens on a full disk after a process that ${how}, and is written once there is room`, () =>
+      Effect.gen(function* () {
+        const { directory, disk, owner, acknowledged, set } = yield* setup
+        for (const key of ["a", "b", "c"]) expect(yield* set(key)).toBe("ok")
+        yield* signal === undefined ? owner.end : owner.kill(signal)
+        // An index of the log is made anew by whoever opens it first.
+        rmSync(join(directory, "kv.db-shm"), { force: true })
+        yield* disk.fail("full")
+        const next = yield* Owner.start(directory, { env: disk.env })
+        expect(next.opened).toEqual({ ok: "open" })
+        for (let attempt = 0; attempt < 2; attempt++) {
+          expect(yield* next.ask({ do: "getAll", keys: ["a", "b", "c"] })).toEqual({ ok: ["a", "b", "c"] })
+          expect(yield* next.ask({ do: "list" })).toEqual({ ok: 3 })
+          expect(yield* next.ask({ do: "lastSeq" })).toEqual({ ok: 3 })
+          expect(yield* next.ask({ do: "set", key: "a", value: "lost" })).toMatchObject({ error: "StoreUnavailable" })
+          expect(yield* next.ask({ do: "ready" })).toEqual({ ok: false })
+        }
+        yield* disk.heal
+        expect(yield* next.ask({ do: "set", key: "d", value: "d" })).toEqual({ ok: 4 })
+        acknowledged.set("d", "d")
+        expect(yield* next.ask({ do: "list" })).toEqual({ ok: 4 })
+        expect(yield* next.ask({ do: "ready" })).toEqual({ ok: true })
+        // Other programs can read it, too.
+        const db = new Database(join(directory, "kv.db"), { readonly: true })
+        expect(db.prepare("SELECT count(*) FROM entries").pluck().get()).toBe(4)
+        db.close()
+        yield* next.kill("SIGKILL")
+        yield* verify(directory, acknowledged)
+      })
+    )
+  }
+
+  for (const [how, names] of [
+    ["with its session database", []],
+    ["without one", ["sessions.db", "sessions.lock"]]
+  ] as const) {
+    it.scopedLive(`the service starts on a full disk ${how}, serves reads, and writes once there is room`, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const disk = yield* Disk.make(directory)
+        const start = (env: Readonly<Record<string, string>>) =>
+          Effect.gen(function* () {
+            const command = yield* ServerProcess.launch({ DATA_DIR: directory, KV_API_KEY: "key", ...env })
+            const [, port] = yield* command.shows(/"port":(\d+)/)
+            const call = (method: string, body?: string) =>
+              Effect.promise(async () => {
+                const headers = { authorization: "Bearer key", "content-type": "application/json" }
+                const url = `http://127.0.0.1:${port}/api/v1/kv/n/k`
+                return (await fetch(url, { method, headers, ...(body === undefined ? {} : { body }) })).status
+              })
+            return { ...command, call }
+          })
+        const before = yield* start({})
+        expect(yield* before.call("PUT", '{"value":1}')).toBe(200)
+        for (const name of readdirSync(directory)) {
+          expect([name, statSync(join(directory, name)).mode & 0o777]).toEqual([name, 0o600])
+        }
+        yield* before.kill("SIGKILL")
+        yield* before.ended
+        for (const name of names) rmSync(join(directory, name), { force: true })
+        yield* disk.fail("full")
+        const service = yield* start(disk.env)
+        expect(yield* service.call("GET")).toBe(200)
+        expect(yield* service.call("PUT", '{"value":2}')).toBe(503)
+        expect(yield* service.call("GET")).toBe(200)
+        yield* disk.heal
+        expect(yield* service.call("PUT", '{"value":2}')).toBe(200)
+        yield* service.kill("SIGTERM")
+        expect(yield* service.ended).toEqual({ code: 0, signal: null })
+      })
+    )
+  }
+})

@@ -1,0 +1,123 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Effect } from "effect"
+import * as TestClock from "effect/TestClock"
+import { toJson as changeToJson } from "../../../../src/Kv/Change.ts"
+import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
+import { toJson as entryToJson } from "../../../../src/Kv/Entry.ts"
+import { JsonText } from "../../../../src/Kv/Json.ts"
+import { Store } from "../../../../src/Kv/Store.ts"
+import { mebibyte, put, remove, set, start, trimAll, write } from "../../../suites/Store/Fixture.ts"
+import { temporaryLayer } from "../../SqliteFixture.ts"
+
+const names = [
+  "a",
+  'quote " and \\ backslash',
+  "tab\tline\nreturn\rbell\u0007delete\u007f",
+  "%s %d %%",
+  "\u2028ü𝄞",
+  "z"
+]
+const texts = [
+  "null",
+  "0",
+  "-1.5e300",
+  "12345678901234567890",
+  '"%s \\ud800 \\u0000 \\n"',
+  '{"__proto__":[1,{}],"b":"é𝄞"}'
+]
+const spaces = ["n", "tenant:t/x", 'tenant:%s"\\/x']
+
+/** What the reads of a store take: the printed ones must tell the same as the others. */
+const expectSame = Effect.gen(function* () {
+  const store = yield* Store
+  const log = yield* ChangeLog
+  const lastSeq = yield* log.lastSeq
+  for (const tenant of ["", "t", '%s"\\', "nobody"]) {
+    for (const after of [0, 1, 7, Math.max(0, lastSeq - 1), lastSeq, lastSeq + 1]) {
+      for (const limit of [1, 3, 1000]) {
+        const page = yield* Effect.either(log.read({ after, limit, tenant }))
+        const printed = yield* Effect.either(log.printed!.read({ after, limit, tenant }))
+        if (page._tag === "Left") {
+          expect(printed).toEqual(page)
+          continue
+        }
+        expect(printed).toMatchObject({
+          right: { changes: page.right.changes.map(changeToJson), lastSeq: page.right.lastSeq }
+        })
+      }
+    }
+  }
+  for (const namespace of spaces) {
+    for (const prefix of ["", "a", "quote", "\ud834"]) {
+      for (const after of ["", "a", "tab", "z"]) {
+        for (const limit of [1, 2, 6, 1000]) {
+          const query = { namespace, prefix, after, limit }
+          const { entries, lastSeq, more } = yield* store.list(query)
+          const lastKey = entries.at(-1)?.key ?? ""
+          expect(yield* store.listPrinted!(query)).toEqual({
+            entries: entries.map(entryToJson),
+            lastSeq,
+            more,
+            lastKey
+          })
+        }
+      }
+    }
+  }
+})
+
+describe("what SQLite prints", () => {
+  it.scoped("is what is printed of the rows, whatever they hold", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(start)
+      yield* expectSame
+      for (const namespace of spaces) {
+        for (const [index, key] of names.entries()) {
+          yield* write([{ ...set(namespace, key, null), value: JsonText(texts[index]!) }], names[index])
+        }
+        yield* put(namespace, "gone", 1)
+        yield* remove(namespace, "gone")
+        yield* put(namespace, "soon", 1, { expiresAt: start + 1000 })
+        yield* put(namespace, "later", 1, { expiresAt: start + 5000 })
+      }
+      yield* expectSame
+      yield* TestClock.adjust("2 seconds")
+      yield* expectSame
+      for (const namespace of spaces) for (const key of names) yield* put(namespace, key, 2)
+      yield* trimAll("1 second")
+      yield* expectSame
+    }).pipe(Effect.provide(temporaryLayer("inline")))
+  )
+
+  it.scoped("ends its pages where several MiB are reached, and calls them complete", () =>
+    Effect.gen(function* () {
+      for (let index = 0; index < 7; index++) yield* put("tenant:t/x", `k${index}`, "v".repeat(mebibyte - 2))
+      const store = yield* Store
+      const log = yield* ChangeLog
+      for (const tenant of ["", "t"]) {
+        const first = yield* log.printed!.read({ after: 0, limit: 100, tenant })
+        expect(first).toMatchObject({ changes: { length: 4 }, lastSeq: 4, complete: true })
+        const second = yield* log.printed!.read({ after: 4, limit: 100, tenant })
+        expect(second).toMatchObject({ changes: { length: 3 }, lastSeq: 7, complete: false })
+      }
+      const page = yield* store.listPrinted!({ namespace: "tenant:t/x", prefix: "", after: "", limit: 100 })
+      expect(page).toMatchObject({ entries: { length: 4 }, more: true, lastKey: "k3" })
+    }).pipe(Effect.provide(temporaryLayer("inline")))
+  )
+
+  it.scoped("is of one history until records are removed", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(start)
+      const { expire, printed } = yield* ChangeLog
+      const before = yield* printed!.history
+      yield* put("n", "k", 1)
+      yield* put("n", "k", 2, { expiresAt: start + 1 })
+      yield* TestClock.adjust("1 minute")
+      expect(yield* expire).toBe(1)
+      expect(yield* trimAll("1 hour")).toBe(0)
+      expect(yield* printed!.history).toBe(before)
+      expect(yield* trimAll("1 second")).toBe(2)
+      expect(yield* printed!.history).not.toBe(before)
+    }).pipe(Effect.provide(temporaryLayer("inline")))
+  )
+})

@@ -1,0 +1,133 @@
+import { statSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import { Chunk, Effect, Either, Exit, Layer, Scope, Stream } from "effect"
+import * as TestClock from "effect/TestClock"
+import { Limits } from "../../../../src/Kv/Limits.ts"
+import { Store } from "../../../../src/Kv/Store.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import { put, set, write } from "../../../suites/Store/Fixture.ts"
+import { temporaryDirectory, temporaryLayer } from "../../SqliteFixture.ts"
+
+const list = Effect.flatMap(Store, store => store.listAll({ namespace: "n", prefix: "" }))
+
+/** Fills the namespace, so that a list of it has 21 portions. */
+const fill = write(Array.from({ length: 20_001 }, (_, index) => set("n", `k${index}`, 1)))
+
+/** Takes the portions one by one, with a pause before each, and says how many came and how it ended. */
+const take = (portions: Stream.Stream<unknown, { readonly reason: string }>, pause: string & `${number} seconds`) => {
+  let taken = 0
+  return portions.pipe(
+    Stream.runForEach(() =>
+      Effect.suspend(() => {
+        taken++
+        return TestClock.adjust(pause)
+      })
+    ),
+    Effect.match({ onFailure: ({ reason }) => ({ taken, reason }), onSuccess: () => ({ taken, reason: "read whole" }) })
+  )
+}
+
+const inStore = <A, E, R>(body: Effect.Effect<A, E, R>) => Effect.provide(body, temporaryLayer("inline"))
+
+describe("whole lists", () => {
+  it.scoped("are read to their end however long that takes, as long as something is taken", () =>
+    inStore(
+      Effect.gen(function* () {
+        yield* fill
+        const { portions } = yield* list
+        expect(yield* take(portions, "40 seconds")).toEqual({ taken: 21, reason: "read whole" })
+      })
+    )
+  )
+
+  it.scoped("are cut when nothing is taken for a minute", () =>
+    inStore(
+      Effect.gen(function* () {
+        yield* fill
+        const { portions } = yield* list
+        expect(yield* take(portions, "60 seconds")).toEqual({ taken: 1, reason: expect.stringContaining("60 s") })
+      })
+    )
+  )
+
+  it.scoped("are cut after a quarter of an hour, so that no snapshot is held for ever", () =>
+    inStore(
+      Effect.gen(function* () {
+        yield* fill
+        const { portions } = yield* list
+        expect(yield* take(portions, "50 seconds")).toEqual({ taken: 18, reason: expect.stringContaining("900 s") })
+      })
+    )
+  )
+
+  it.scoped("are so many at a time, and the next is told to come back", () =>
+    Effect.gen(function* () {
+      yield* put("n", "a", 1)
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          for (let index = 0; index < 3; index++) yield* list
+          expect((yield* Effect.flip(list))._tag).toBe("StoreBusy")
+        })
+      )
+      const { lastSeq, portions } = yield* list
+      expect([lastSeq, Chunk.size(yield* Stream.runCollect(portions))]).toEqual([1, 1])
+    }).pipe(
+      Effect.provide(
+        Layer.provide(
+          temporaryLayer("inline"),
+          Layer.effect(
+            Limits,
+            Effect.map(Limits, limits => ({ ...limits, wholeLists: 3 }))
+          )
+        )
+      )
+    )
+  )
+
+  for (const writer of ["inline", "thread"] as const) {
+    it.scopedLive(`that overlap do not let the write-ahead log grow without a bound (${writer})`, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const MiB = 1024 * 1024
+        const limits = Effect.map(Limits, limits => ({ ...limits, walBytes: 4 * MiB }))
+        yield* Effect.gen(function* () {
+          yield* write(Array.from({ length: 2001 }, (_, index) => set("n", `k${index}`, 1)))
+          const logBytes = () => statSync(join(directory, "kv.db-wal")).size
+          // The next list begins before the last is let go, so that there is never a moment without one.
+          const begin = Effect.flatMap(Scope.make(), scope =>
+            Effect.map(Effect.either(Scope.extend(list, scope)), list => ({ scope, list }))
+          )
+          let last = yield* begin
+          let most = 0
+          let cut = 0
+          let refused = 0
+          for (let round = 0; round < 40; round++) {
+            yield* put("n", "large", "x".repeat(MiB / 2))
+            most = Math.max(most, logBytes())
+            const next = yield* begin
+            if (Either.isLeft(next.list)) {
+              refused++
+              expect(next.list.left).toMatchObject({ _tag: "StoreBusy", retryAfterSeconds: 1 })
+            }
+            if (Either.isRight(last.list)) {
+              const read = yield* Effect.either(Stream.runDrain(last.list.right.portions))
+              if (Either.isLeft(read)) {
+                cut++
+                expect(read.left.reason).toContain("the write-ahead log has")
+              }
+            }
+            yield* Scope.close(last.scope, Exit.void)
+            last = next
+          }
+          yield* Scope.close(last.scope, Exit.void)
+          expect(most).toBeLessThan(6 * MiB)
+          expect(cut + refused).toBeGreaterThan(2)
+          expect(cut + refused).toBeLessThan(30)
+          const { portions } = yield* list
+          expect(yield* Stream.runFold(portions, 0, (sum, { length }) => sum + length)).toBe(2002)
+        }).pipe(Effect.provide(Layer.provide(Sqlite.layer({ directory, writer }), Layer.effect(Limits, limits))))
+      })
+    )
+  }
+})

@@ -1,0 +1,181 @@
+/** A session database of which a part is damaged, or that cannot be written. */
+import { chmodSync, chownSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { Effect, Logger, LogLevel, Metric } from "effect"
+import { type Append, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
+import { Writer } from "../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
+import { temporaryDirectory } from "../../SqliteFixture.ts"
+
+const retention = { events: 1000, bytes: 1024 * 1024 * 1024 }
+
+const append = (session: string, after: number, ...texts: ReadonlyArray<string>): Append => ({
+  ...{ session, epoch: "e", after, timestamp: 1, texts, bookmark: null }
+})
+
+const marker = "PAGE-OF-THE-BROKEN-ONE."
+
+/** A database with the histories `t/broken` and `t/well`; what the first holds leads to a page that is not there. */
+const damaged = Effect.gen(function* () {
+  const directory = yield* temporaryDirectory
+  const file = join(directory, "sessions.db")
+  yield* Effect.gen(function* () {
+    const events = yield* SessionEvents
+    for (const session of ["t/well", "t/broken"]) yield* events.open(session, "e")
+    yield* events.append(append("t/broken", 0, marker.repeat(2000)))
+    for (let seq = 0; seq < 20; seq++) yield* events.append(append("t/well", seq, `event ${seq + 1}`))
+  }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })))
+  const bytes = readFileSync(file)
+  const pageSize = bytes.readUInt16BE(16)
+  // Pages of a long text begin with the number of the next one.
+  let broken = 0
+  for (let page = 0; page < bytes.length; page += pageSize) {
+    if (
+      bytes
+        .subarray(page + 4, page + 4 + marker.length * 2)
+        .toString("latin1")
+        .includes(marker)
+    ) {
+      bytes.writeUInt32BE(0x7ffffff0, page)
+      broken++
+    }
+  }
+  expect(broken).toBeGreaterThan(3)
+  writeFileSync(file, bytes)
+  return { directory, file }
+})
+
+/** Collects messages of a level and above. */
+const listening = (lines: Array<string>) =>
+  Effect.provide(
+    Logger.replace(
+      Logger.defaultLogger,
+      Logger.make(({ logLevel, message }) => {
+        if (LogLevel.greaterThanEqual(logLevel, LogLevel.Error)) lines.push(String(message))
+      })
+    )
+  )
+
+const counted = (operation: "read" | "write") =>
+  Effect.map(
+    Metric.value(
+      Metric.tagged(
+        Metric.counter("session_database_damage_total", {
+          description: "Reads and writes of the session database that met a damaged or unreadable page.",
+          incremental: true
+        }),
+        "operation",
+        operation
+      )
+    ),
+    ({ count }) => count
+  )
+
+describe("A damaged session database", () => {
+  for (const writer of ["inline", "thread"] as const) {
+    it.scopedLive(`is told, and holds up no other session, written ${writer}`, () =>
+      Effect.gen(function* () {
+        const { directory } = yield* damaged
+        const lines: Array<string> = []
+        const before = yield* counted("read")
+        yield* Effect.gen(function* () {
+          const events = yield* SessionEvents
+          for (let tries = 0; tries < 3; tries++) {
+            expect(yield* Effect.flip(events.read("t/broken", 0, 10))).toMatchObject({
+              _tag: "SessionUnreadable",
+              session: "t/broken",
+              reason: expect.stringMatching(/^SQLITE_CORRUPT/)
+            })
+          }
+          expect((yield* Effect.flatten(events.read("t/well", 0, 100))).events).toHaveLength(20)
+          // All of them at once, and so in one group or a few.
+          const outcomes = yield* Effect.forEach(
+            Array.from({ length: 20 }, (_, index) => index),
+            index => Effect.either(index === 10 ? events.remove("t/broken") : events.open(`t/new-${index}`, "e")),
+            { concurrency: "unbounded" }
+          )
+          expect(outcomes.map(({ _tag }) => _tag)).toEqual(
+            outcomes.map((_, index) => (index === 10 ? "Left" : "Right"))
+          )
+          yield* events.append(append("t/well", 20, "the next one"))
+          expect((yield* Effect.flatten(events.read("t/well", 20, 100))).events).toEqual([
+            { seq: 21, text: "the next one" }
+          ])
+        }).pipe(Effect.provide(Sqlite.layer({ directory, writer })), listening(lines))
+        expect((yield* counted("read")) - before).toBe(3)
+        // Once for a while, not each time.
+        expect(lines).toEqual(["The session database is damaged"])
+      })
+    )
+  }
+
+  it.scoped("keeps no write of a group from being made that is well", () =>
+    Effect.gen(function* () {
+      const { file } = yield* damaged
+      const writer = new Writer(file, retention)
+      const tags = (writes: ReadonlyArray<Append | { readonly remove: string }>) => {
+        const reply = writer.handle({
+          kind: "commit",
+          writes: writes.map(write =>
+            "remove" in write ? { op: "remove", session: write.remove } : { op: "append", ...write }
+          )
+        })
+        return reply._tag === "Done" ? reply.outcomes.map(({ _tag }) => _tag) : reply
+      }
+      expect(tags([append("t/well", 20, "21"), { remove: "t/broken" }, append("t/well", 21, "22")])).toEqual([
+        "Stored",
+        "Failed",
+        "Stored"
+      ])
+      // What is wrong with a write itself concerns it alone, too.
+      expect(
+        tags([append("t/well", 22, "23"), append("t/well", 23, {} as string), append("t/well", 23, "24")])
+      ).toEqual(["Stored", "Failed", "Stored"])
+      expect(tags([append("t/well", 24, {} as string)])).toMatchObject({ _tag: "Away" })
+      expect(tags([append("t/well", 24, "25")])).toEqual(["Stored"])
+      writer.handle({ kind: "close" })
+      const db = new Database(file, { readonly: true })
+      const seqs = db
+        .prepare(
+          "SELECT seq FROM events JOIN histories ON history = histories.id WHERE session = 't/well' ORDER BY seq"
+        )
+        .pluck()
+        .all()
+      expect(seqs).toEqual(Array.from({ length: 25 }, (_, index) => index + 1))
+      db.close()
+    })
+  )
+})
+
+/** Runs as somebody whom modes of files concern. */
+const asNobody = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  process.getuid?.() === 0
+    ? Effect.acquireUseRelease(
+        Effect.sync(() => process.seteuid?.(65534)),
+        () => effect,
+        () => Effect.sync(() => process.seteuid?.(0))
+      )
+    : effect
+
+describe("A session database that cannot be written", () => {
+  it.scopedLive("is refused with a sentence", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const file = join(directory, "sessions.db")
+      const start = Effect.scoped(Sqlite.make({ directory, writer: "inline" }))
+      yield* start
+      if (process.getuid?.() === 0) {
+        for (const name of ["", ...readdirSync(directory)]) chownSync(join(directory, name), 65534, 65534)
+      }
+      yield* asNobody(start)
+      chmodSync(file, 0o444)
+      const refused = yield* Effect.flip(asNobody(start))
+      expect(refused.message).toMatch(/sessions\.db cannot be (written|opened for writing) \(/)
+      // SQLite gives the files beside it the same mode.
+      for (const name of readdirSync(directory)) chmodSync(join(directory, name), 0o600)
+      yield* asNobody(start)
+    })
+  )
+})

@@ -1,0 +1,177 @@
+import { join } from "node:path"
+import { Worker } from "node:worker_threads"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Exit, Logger, Schedule, Scope } from "effect"
+import * as WriterPort from "../../../src/Storage/Sqlite/Database/WriterPort.ts"
+import type { Reply, Request } from "../../../src/Storage/Sqlite/Kv/Messages.ts"
+import type { ThreadData } from "../../../src/Storage/Sqlite/WriterThread.ts"
+import * as Sqlite from "../../../src/Storage/Sqlite.ts"
+import { lastSeq, set } from "../../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "../SqliteFixture.ts"
+
+const commit = (key: string): Request => ({
+  kind: "commit",
+  writes: [{ operations: [set("n", key, 1)], actor: "tester" }],
+  now: 1000
+})
+
+/** A thread that hears everything and answers nothing. */
+const silent = () => new Worker("require('node:worker_threads').parentPort.on('message', () => {})", { eval: true })
+
+const setup = (start: (data: ThreadData, attempt: number) => Worker) =>
+  Effect.gen(function* () {
+    const directory = yield* temporaryDirectory
+    yield* Effect.provide(lastSeq, Sqlite.layer({ directory, writer: "inline" }))
+    const workers: Array<Worker> = []
+    const replies: Array<Reply> = []
+    const port = yield* WriterPort.makeThread(
+      { file: join(directory, "kv.db"), onReply: reply => replies.push(reply) },
+      data => {
+        const worker = start(data, workers.length)
+        workers.push(worker)
+        return worker
+      }
+    )
+    return { directory, port, workers, replies }
+  }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
+
+/** Asks until the writer serves again. */
+const eventually = (port: WriterPort.WriterPort, request: Request) =>
+  port.send(request).pipe(
+    Effect.filterOrFail(reply => reply._tag === "Done"),
+    Effect.retry(Schedule.spaced("20 millis"))
+  )
+
+describe("the writing thread", () => {
+  it.scopedLive("serves requests in order, and others hear of each reply", () =>
+    Effect.gen(function* () {
+      const { port, replies } = yield* setup(WriterPort.startFromFile)
+      expect(yield* port.send(commit("a"))).toMatchObject({
+        _tag: "Done",
+        lastSeq: 1,
+        outcomes: [
+          { _tag: "Committed", committed: { results: [{ op: "set", version: 1 }], timestamp: 1000, lastSeq: 1 } }
+        ]
+      })
+      expect(yield* port.send({ kind: "expire", now: 2000, limit: 10 })).toMatchObject({ count: 0, lastSeq: 1 })
+      expect(replies).toHaveLength(2)
+    })
+  )
+
+  it.scopedLive("what is in flight when it dies fails, and another one takes over", () =>
+    Effect.gen(function* () {
+      const { port, workers } = yield* setup((data, attempt) =>
+        attempt === 0 ? silent() : WriterPort.startFromFile(data)
+      )
+      const replies: Array<Reply> = []
+      port.post(commit("a"), reply => replies.push(reply))
+      port.post({ kind: "probe" }, reply => replies.push(reply))
+      yield* Effect.promise(() => workers[0]!.terminate())
+      const died = { _tag: "Away", obstacle: "failed", reason: "the writing thread died: it ended" }
+      expect(replies).toEqual([died, died])
+      expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
+      expect(workers).toHaveLength(2)
+    })
+  )
+
+  it.scopedLive("one that dies amid commits leaves a whole log behind", () =>
+    Effect.gen(function* () {
+      const { port, workers } = yield* setup(WriterPort.startFromFile)
+      let acknowledged = 0
+      for (let round = 0; round < 3; round++) {
+        for (let index = 0; index < 10; index++) {
+          yield* eventually(port, commit(`r${round}-${index}`))
+          acknowledged++
+        }
+        port.post(commit(`lost ${round}`), reply => {
+          if (reply._tag === "Done") acknowledged++
+        })
+        yield* Effect.promise(() => workers[round]!.terminate())
+      }
+      const probe = yield* eventually(port, { kind: "probe" })
+      expect(probe).toMatchObject({ _tag: "Done" })
+      expect(probe._tag === "Done" && probe.lastSeq).toBeGreaterThanOrEqual(acknowledged)
+    })
+  )
+
+  it.scopedLive("a request of a kind that has no answer yet is turned away, but probes share theirs", () =>
+    Effect.gen(function* () {
+      const { port, workers } = yield* setup((data, attempt) =>
+        attempt === 0 ? silent() : WriterPort.startFromFile(data)
+      )
+      const replies: Array<string> = []
+      const post = (name: string, request: Request) =>
+        port.post(request, reply => replies.push(`${name}: ${reply._tag === "Away" ? reply.reason : "done"}`))
+      post("first", { kind: "expire", now: 1, limit: 1 })
+      post("second", { kind: "expire", now: 2, limit: 1 })
+      post("probe", { kind: "probe" })
+      post("other probe", { kind: "probe" })
+      expect(replies).toEqual(["second: the writer has not answered the last expire yet"])
+      yield* Effect.promise(() => workers[0]!.terminate())
+      expect(replies.slice(1)).toEqual(
+        ["first", "probe", "other probe"].map(name => `${name}: the writing thread died: it ended`)
+      )
+    })
+  )
+
+  const noThread = () => {
+    throw new Error("no more threads")
+  }
+
+  it.scopedLive("one that cannot be started is tried again, and what comes meanwhile is turned away", () =>
+    Effect.gen(function* () {
+      let attempts = 0
+      const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : WriterPort.startFromFile(data)))
+      expect(yield* port.send(commit("a"))).toEqual({
+        _tag: "Away",
+        obstacle: "failed",
+        reason: "the writing thread cannot be started: Error: no more threads"
+      })
+      expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
+      expect(attempts).toBe(3)
+    })
+  )
+
+  it.live("one that can never be started does not hold up the end", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const { port } = yield* Scope.extend(setup(noThread), scope)
+      yield* Scope.close(scope, Exit.void)
+      expect(yield* port.send(commit("a"))).toMatchObject({ _tag: "Away" })
+    })
+  )
+
+  it.live("one that is wanted after the end is not waited for", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      yield* Scope.close(scope, Exit.void)
+      const { port, workers } = yield* Scope.extend(setup(WriterPort.startFromFile), scope)
+      expect(yield* port.send(commit("a"))).toMatchObject({ _tag: "Away" })
+      expect(workers).toEqual([])
+    })
+  )
+
+  it.scopedLive("what cannot be packed or posted is a defect, and the next of its kind is served", () =>
+    Effect.gen(function* () {
+      const packings = [() => "x".repeat(2 ** 30), () => () => {}, (request: unknown) => request]
+      const port = yield* WriterPort.thread<{ readonly kind: string }, string, string>(
+        () =>
+          new Worker(
+            "const { parentPort } = require('node:worker_threads')\n" +
+              "parentPort.on('message', ({ kind }) => parentPort.postMessage({ kind, reply: 'served' }))",
+            { eval: true }
+          ),
+        () => {},
+        { pack: request => (request.kind === "commit" ? packings.shift()!(request) : request), unpack: reply => reply }
+      )
+      const ask = port.send({ kind: "commit" })
+      expect(yield* ask).toMatchObject({
+        _tag: "Away",
+        obstacle: "defect",
+        reason: expect.stringMatching(/RangeError: Invalid string length\n +at /)
+      })
+      expect(yield* ask).toMatchObject({ obstacle: "defect", reason: expect.stringContaining("could not be cloned") })
+      expect(yield* ask).toBe("served")
+    })
+  )
+})
