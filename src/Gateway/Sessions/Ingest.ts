@@ -6,7 +6,7 @@ import type { PlatformEvent } from "../../Upstream/PlatformEvent.ts"
 import * as Turns from "../EventMapping/Turns.ts"
 import * as EventMapping from "../EventMapping.ts"
 import type { EventBody } from "../Protocol/Event.ts"
-import * as Session from "../Session.ts"
+import * as Session from "./SessionState.ts"
 
 /** A step, and what was left out on the way. */
 export interface Ingested {

@@ -1,9 +1,9 @@
 import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { event } from "../Protocol/Event.ts"
-import { type Standing, type Step, toBookmark } from "../Session.ts"
 import type { Append, History, SessionEvents } from "../SessionEvents.ts"
 import type { Frame } from "../Sessions.ts"
+import { type Standing, type Step, toBookmark } from "./SessionState.ts"
 import { TurnTraces } from "./TurnTraces.ts"
 
 /**

@@ -4,9 +4,9 @@ import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream
 import type { Heard } from "../../Upstream/InstanceConnection.ts"
 import type { Send } from "../../Upstream/Sending.ts"
 import * as Turns from "../EventMapping/Turns.ts"
-import * as Session from "../Session.ts"
 import { ingest, Seen } from "./Ingest.ts"
 import type { Journal } from "./Journal.ts"
+import * as Session from "./SessionState.ts"
 import { longestReconnection } from "./Settings.ts"
 
 /** A session's connection to its instance, from activation to the instance's end. */

@@ -3,15 +3,15 @@
  */
 import { Cause, Duration, Effect, Exit, Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import * as Session from "../Session.ts"
 import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../Sessions.ts"
-import * as Creation from "./Creation.ts"
 import type { Entity } from "./Entity.ts"
 import * as Errand from "./Errand.ts"
-import { makeWay, pause, payInTime, payNow } from "./GiveBack.ts"
 import * as Ids from "./Ids.ts"
-import * as Link from "./Link.ts"
-import * as Loading from "./Loading.ts"
+import { makeWay, pause, payInTime, payNow } from "./InstanceCleanup.ts"
+import * as Creation from "./InstanceCreation.ts"
+import * as Link from "./InstanceLink.ts"
+import * as Loading from "./SessionCache.ts"
+import * as Session from "./SessionState.ts"
 
 /** How long a session's end waits for its instances to be gone, */
 const patience = Duration.seconds(15)

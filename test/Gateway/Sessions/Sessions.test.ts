@@ -1,11 +1,11 @@
 /** Sessions against a simulated platform: instances, turns, failures and restarts. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Duration, Effect, Fiber, Layer, Redacted } from "effect"
-import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
-import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import { namespaceOf } from "../../src/Gateway/Sessions/SessionRecord.ts"
-import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
-import * as Memory from "../../src/Storage/Memory.ts"
+import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
+import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import * as Memory from "../../../src/Storage/Memory.ts"
 import {
   alice,
   breathe,
@@ -18,7 +18,7 @@ import {
   type Stored,
   statesOf,
   typesOf
-} from "./Fixture.ts"
+} from "../Fixture.ts"
 
 const recordsOf = (stored: Context.Context<Store>) =>
   Effect.map(

@@ -1,14 +1,14 @@
 /** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Layer, Logger, LogLevel, Redacted, Schedule } from "effect"
-import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
-import { namespaceOf } from "../../src/Gateway/Sessions/SessionRecord.ts"
-import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
-import { JsonText } from "../../src/Kv/Json.ts"
-import { Store } from "../../src/Kv/Store.ts"
-import * as Memory from "../../src/Storage/Memory.ts"
-import { identifierChars } from "../../src/Upstream/Identifier.ts"
-import { alice, make, type Stored } from "./Fixture.ts"
+import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
+import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
+import type { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { JsonText } from "../../../src/Kv/Json.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import * as Memory from "../../../src/Storage/Memory.ts"
+import { identifierChars } from "../../../src/Upstream/Identifier.ts"
+import { alice, make, type Stored } from "../Fixture.ts"
 
 type StoreService = Context.Tag.Service<Store>
 

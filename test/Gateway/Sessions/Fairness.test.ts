@@ -1,7 +1,7 @@
 /** What one tenant asks of sessions beside the others. */
 import { describe, expect, it } from "@effect/vitest"
 import { Array as Arr, Effect, Fiber } from "effect"
-import { alice, make, mallory } from "./Fixture.ts"
+import { alice, make, mallory } from "../Fixture.ts"
 
 describe("Lists of sessions", () => {
   it.scopedLive("of one tenant, however many at once, hold up no other tenant's", () =>

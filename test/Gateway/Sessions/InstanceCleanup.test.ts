@@ -1,10 +1,10 @@
 /** What sessions owe to the platform: instances that nobody may use any more, and creations that nobody has answered. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Either, Fiber, Redacted, TestClock } from "effect"
-import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import type { Sessions } from "../../src/Gateway/Sessions.ts"
-import type { Simulator } from "../../src/Simulator/Simulator.ts"
-import { alice, breathe, listen, make, pass } from "./Fixture.ts"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import type { Sessions } from "../../../src/Gateway/Sessions.ts"
+import type { Simulator } from "../../../src/Simulator/Simulator.ts"
+import { alice, breathe, listen, make, pass } from "../Fixture.ts"
 
 const secrets = (name: string) => ({ [name]: Redacted.make(`value of ${name}`) })
 

@@ -1,14 +1,14 @@
 /** What clients say to a running instance: in order, once, and within its time. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Option, Queue } from "effect"
-import type { Event } from "../../src/Gateway/Protocol.ts"
-import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import { StoreUnavailable } from "../../src/Kv/Store.ts"
-import { type AgentPlatform, AgentPlatformConnectionError } from "../../src/Upstream/AgentPlatform.ts"
-import { type Heard, Undelivered } from "../../src/Upstream/InstanceConnection.ts"
-import type { PlatformFrame } from "../../src/Upstream/PlatformEvent.ts"
-import type { SendOptions } from "../../src/Upstream/Sending.ts"
-import { alice, breathe, endsOf, history, inMemory, listen, make, pass, typesOf } from "./Fixture.ts"
+import type { Event } from "../../../src/Gateway/Protocol.ts"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { type AgentPlatform, AgentPlatformConnectionError } from "../../../src/Upstream/AgentPlatform.ts"
+import { type Heard, Undelivered } from "../../../src/Upstream/InstanceConnection.ts"
+import type { PlatformFrame } from "../../../src/Upstream/PlatformEvent.ts"
+import type { SendOptions } from "../../../src/Upstream/Sending.ts"
+import { alice, breathe, endsOf, history, inMemory, listen, make, pass, typesOf } from "../Fixture.ts"
 
 type Platform = Context.Tag.Service<AgentPlatform>
 type Connection = Effect.Effect.Success<ReturnType<Platform["connect"]>>

@@ -1,15 +1,15 @@
 /** How sessions come into memory. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { FairPool } from "../../src/Gateway/FairPool.ts"
-import * as Memory from "../../src/Gateway/SessionEvents/Memory.ts"
-import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import type { Shared } from "../../src/Gateway/Sessions/Entity.ts"
-import * as Loading from "../../src/Gateway/Sessions/Loading.ts"
-import type { Records } from "../../src/Gateway/Sessions/Records.ts"
-import * as Secrets from "../../src/Gateway/Sessions/Secrets.ts"
-import type { SessionRecord } from "../../src/Gateway/Sessions/SessionRecord.ts"
-import { defaults } from "../../src/Gateway/Sessions/Settings.ts"
+import { FairPool } from "../../../src/Gateway/FairPool.ts"
+import * as Memory from "../../../src/Gateway/SessionEvents/Memory.ts"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import type { Shared } from "../../../src/Gateway/Sessions/Entity.ts"
+import * as Secrets from "../../../src/Gateway/Sessions/Secrets.ts"
+import * as Loading from "../../../src/Gateway/Sessions/SessionCache.ts"
+import type { SessionRecord } from "../../../src/Gateway/Sessions/SessionRecord.ts"
+import type { Records } from "../../../src/Gateway/Sessions/SessionRecords.ts"
+import { defaults } from "../../../src/Gateway/Sessions/Settings.ts"
 
 const idOf = (number: number): string => `${number}`.padStart(36, "0")
 

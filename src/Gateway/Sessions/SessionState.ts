@@ -3,10 +3,10 @@
  */
 import { Either, Option, Schema } from "effect"
 import type { ParseError } from "effect/ParseResult"
-import * as Turns from "./EventMapping/Turns.ts"
-import type { EventBody, TurnEnd } from "./Protocol/Event.ts"
-import type { SessionState } from "./Protocol/Session.ts"
-import type { Receipt } from "./SessionEvents.ts"
+import * as Turns from "../EventMapping/Turns.ts"
+import type { EventBody, TurnEnd } from "../Protocol/Event.ts"
+import type { SessionState } from "../Protocol/Session.ts"
+import type { Receipt } from "../SessionEvents.ts"
 
 /** What moves a session from one state to another. */
 export type Trigger =

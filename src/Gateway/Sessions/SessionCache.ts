@@ -6,16 +6,16 @@ import type { ParseError } from "effect/ParseResult"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type Claim, FairPool } from "../FairPool.ts"
-import * as Session from "../Session.ts"
 import type { History } from "../SessionEvents.ts"
 import { type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
 import { Entity, type Shared } from "./Entity.ts"
 import * as Ids from "./Ids.ts"
 import * as Journal from "./Journal.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
-import type { Records } from "./Records.ts"
 import type { Vault } from "./Secrets.ts"
 import type { SessionRecord } from "./SessionRecord.ts"
+import type { Records } from "./SessionRecords.ts"
+import * as Session from "./SessionState.ts"
 
 /** Sessions in memory, by `<tenant>/<id>`. */
 export interface Loaded {

@@ -4,9 +4,9 @@
 import { type Duration, Effect, Exit } from "effect"
 import * as Supervision from "../../Supervision.ts"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
-import * as Session from "../Session.ts"
-import * as Creation from "./Creation.ts"
 import type { Entity } from "./Entity.ts"
+import * as Creation from "./InstanceCreation.ts"
+import * as Session from "./SessionState.ts"
 
 /** Earlier leases that one session may owe; until one of them is taken back there is no further one. */
 const mostDebts = 8

@@ -1,11 +1,11 @@
 import { Deferred, Effect, Exit, FiberId } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import type { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
-import * as Session from "../Session.ts"
 import type { SessionConflict } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
 import { launchOf } from "./LaunchConfiguration.ts"
 import { isSame } from "./Secrets.ts"
+import * as Session from "./SessionState.ts"
 
 /**
  * A request for an instance, which goes on to its end whoever leaves: it may have made an instance by then, and its

@@ -1,16 +1,16 @@
 /** Sessions of an earlier run, and a platform that may be away when the gateway comes back. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Layer, Option } from "effect"
-import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
-import * as Settings from "../../src/Gateway/Sessions/Settings.ts"
-import { Sessions } from "../../src/Gateway/Sessions.ts"
-import { Store } from "../../src/Kv/Store.ts"
-import * as Tracer from "../../src/Observability/Tracer.ts"
-import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
-import { Inference } from "../../src/Upstream/Inference.ts"
-import { until } from "../Kv/ChangeFeedHarness.ts"
-import { alice, make, pass, upstreams } from "./Fixture.ts"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import * as Registry from "../../../src/Gateway/Sessions/Registry.ts"
+import * as Settings from "../../../src/Gateway/Sessions/Settings.ts"
+import { Sessions } from "../../../src/Gateway/Sessions.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import * as Tracer from "../../../src/Observability/Tracer.ts"
+import { AgentPlatform } from "../../../src/Upstream/AgentPlatform.ts"
+import { Inference } from "../../../src/Upstream/Inference.ts"
+import { until } from "../../Kv/ChangeFeedHarness.ts"
+import { alice, make, pass, upstreams } from "../Fixture.ts"
 
 /** A gateway that was killed with an active session, and another one on what it has stored. */
 const restarted = (isAway: boolean) =>
