@@ -12,10 +12,10 @@ import {
   PreconditionFailed,
   ServiceUnavailable
 } from "../Http/ApiError.ts"
+import { JsonBody } from "../Http/JsonBody.ts"
 import { Change } from "./Change.ts"
 import * as Description from "./Description.ts"
 import { Entry } from "./Entry.ts"
-import { JsonBody } from "./JsonBody.ts"
 import {
   BatchHeaders,
   BatchPayload,

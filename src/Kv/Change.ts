@@ -1,6 +1,6 @@
 import { Schema } from "effect"
+import type { JsonText } from "../Json/JsonText.ts"
 import * as Entry from "./Entry.ts"
-import type { JsonText } from "./Json.ts"
 import { tenantOf } from "./Names.ts"
 
 /** A change record as the log keeps it. Records are dense in `seq`, and `timestamp` never falls as `seq` rises. */

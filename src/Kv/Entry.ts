@@ -1,5 +1,5 @@
 import { Schema } from "effect"
-import type { JsonText } from "./Json.ts"
+import type { JsonText } from "../Json/JsonText.ts"
 
 /** A present entry as the store keeps it; times are epoch milliseconds. */
 export interface StoredEntry {

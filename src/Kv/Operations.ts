@@ -3,8 +3,8 @@
  */
 import { Either } from "effect"
 import type { BadRequest, PayloadTooLarge } from "../Http/ApiError.ts"
+import * as Json from "../Json/JsonText.ts"
 import { badRequest, tooLarge } from "./Errors.ts"
-import * as Json from "./Json.ts"
 import type { LimitsShape } from "./Limits.ts"
 import { byteLength, problemOfActor, problemOfName, problemOfText } from "./Names.ts"
 import { type BatchOperation, defaultActor, endOfTime } from "./Requests.ts"

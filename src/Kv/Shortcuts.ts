@@ -3,7 +3,7 @@
  * bodies with nothing but a value, an actor, or operations without expiry.
  */
 import type { Shortcut } from "../Http/Shortcut.ts"
-import { RawJson } from "./Json.ts"
+import { RawJson } from "../Json/JsonText.ts"
 
 type Members = Readonly<Record<string, unknown>>
 

@@ -2,7 +2,7 @@
  * The body of a streaming generation: bytes in, pieces of text out.
  */
 import { Chunk, Effect, Option, Schema, Stream } from "effect"
-import { excessOfLarge } from "../JsonShape.ts"
+import { excessOfLarge } from "../Json/Shape.ts"
 import * as ServerSentEvents from "./ServerSentEvents.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 

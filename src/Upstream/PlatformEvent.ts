@@ -2,8 +2,8 @@
  * What goes over the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
+import * as PlatformJson from "../Json/LenientJson.ts"
 import { identifierChars } from "./Identifier.ts"
-import * as PlatformJson from "./PlatformJson.ts"
 
 /**
  * An event of the agent platform.

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
+import { JsonText } from "../../src/Json/JsonText.ts"
 import type { StoredChange } from "../../src/Kv/Change.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
 import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog, type ChangePage, type HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
-import { JsonText } from "../../src/Kv/Json.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 
 const change = (seq: number, tenant = "a", size = 1): StoredChange => ({

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { JsonText } from "../../src/Json/JsonText.ts"
 import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { answerOf } from "../../src/Kv/ChangeFeed/Print.ts"
 import { ChangeLog, type PrintedPage } from "../../src/Kv/ChangeLog.ts"
-import { JsonText } from "../../src/Kv/Json.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 
 /** A log of numbers that prints itself, and counts how often it is read. */

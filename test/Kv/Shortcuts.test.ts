@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc, ParseResult, type Schema } from "effect"
 import * as Shortcut from "../../src/Http/Shortcut.ts"
-import { JsonText, RawJson } from "../../src/Kv/Json.ts"
+import { JsonText, RawJson } from "../../src/Json/JsonText.ts"
 import { BatchHeaders, BatchPayload, EntryPath, Preconditions, SetPayload } from "../../src/Kv/Requests.ts"
 
 const numRuns = 1000 * Number(process.env.SOAK ?? 1)

@@ -1,9 +1,9 @@
 /** Answers of the platform that are long, odd or never end. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber, FastCheck as fc, Schema, Stream, TestClock } from "effect"
+import * as PlatformJson from "../../src/Json/LenientJson.ts"
 import * as FileLists from "../../src/Upstream/FileLists.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
-import * as PlatformJson from "../../src/Upstream/PlatformJson.ts"
 import { FileEntry, FileIteration } from "../../src/Upstream/Workspace.ts"
 import { content, finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"

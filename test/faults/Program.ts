@@ -4,8 +4,8 @@
  */
 import { createInterface } from "node:readline"
 import { Effect, Either, Logger, Option, Stream } from "effect"
+import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
-import { JsonText } from "../../src/Kv/Json.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 

@@ -1,7 +1,7 @@
+import type { JsonText } from "../../src/Json/JsonText.ts"
 import type { StoredChange } from "../../src/Kv/Change.ts"
 import type { ChangePage, ChangeQuery } from "../../src/Kv/ChangeLog.ts"
 import type { StoredEntry } from "../../src/Kv/Entry.ts"
-import type { JsonText } from "../../src/Kv/Json.ts"
 import type { Selection } from "../../src/Kv/Store.ts"
 import type { Operation, OperationResult, Precondition } from "../../src/Kv/Write.ts"
 

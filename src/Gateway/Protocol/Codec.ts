@@ -1,14 +1,14 @@
 /** Frames from text and to text. */
 import { Either, Option, ParseResult, Schema } from "effect"
 import { describe } from "../../Http/Issues.ts"
-import { excess } from "../../JsonShape.ts"
+import { excess } from "../../Json/Shape.ts"
+import { illFormedAt, mayBeIllFormed } from "../../Json/Unicode.ts"
 import type { Answer } from "./Answer.ts"
 import { ErrorCode } from "./ErrorCode.ts"
 import type { Event } from "./Event.ts"
 import { RequestId } from "./Fields.ts"
 import { frameBytes, jsonDepth, jsonMembers } from "./Limits.ts"
 import { Request, type RequestFrame, requestTypes } from "./Request.ts"
-import { illFormedAt, mayBeIllFormed } from "./Unicode.ts"
 
 /** A frame that is no request; `message` says what is wrong, in words for the client. */
 export class ProtocolError extends Schema.TaggedError<ProtocolError>()("ProtocolError", {

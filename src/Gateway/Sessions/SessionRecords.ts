@@ -1,5 +1,5 @@
 import { Cause, type Context, Effect, Either, Option, type Scope } from "effect"
-import { JsonText } from "../../Kv/Json.ts"
+import { JsonText } from "../../Json/JsonText.ts"
 import type { PreconditionFailed, Store, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import type { Entity } from "./Entity.ts"

@@ -3,9 +3,9 @@ import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { Effect, Either } from "effect"
 import { afterEach, describe, expect, it } from "vitest"
+import * as Body from "../../../src/Http/RequestBody.ts"
 import { type ConnectionLimits, defaults } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
-import * as Body from "../../../src/Kv/Body.ts"
 import { Limits } from "../../../src/Kv/Limits.ts"
 
 const MiB = 1024 * 1024

@@ -1,7 +1,7 @@
 import { expect } from "@effect/vitest"
 import { Effect, Exit, Layer, Stream } from "effect"
+import { JsonText } from "../../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import { JsonText } from "../../../src/Kv/Json.ts"
 import { commitOf, Store, StoreBusy, StoreUnavailable, type UnsafeCommit } from "../../../src/Kv/Store.ts"
 import { keys } from "../../Harness.ts"
 import { at, batch, type Check, call, expectError, get, listAt, put, remove, telling } from "./Fixture.ts"

@@ -1,8 +1,8 @@
 import { Duration, Effect, type Scope } from "effect"
+import { JsonText } from "../../../src/Json/JsonText.ts"
 import type { StoredChange } from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import type { StoredEntry } from "../../../src/Kv/Entry.ts"
-import { JsonText } from "../../../src/Kv/Json.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import type { DeleteOperation, Operation, Precondition, SetOperation } from "../../../src/Kv/Write.ts"
 

@@ -1,8 +1,8 @@
 import { expect } from "@effect/vitest"
 import { Effect, Fiber, Option, Stream } from "effect"
+import { toUnknown } from "../../../src/Json/JsonText.ts"
 import type { StoredChange } from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import { toUnknown } from "../../../src/Kv/Json.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import { type Check, del, feed, get, lastSeq, list, put, read, remove, set, sketch, write } from "./Fixture.ts"
 

@@ -1,6 +1,6 @@
 import { expect } from "@effect/vitest"
 import { Effect, Option } from "effect"
-import { JsonText } from "../../../src/Kv/Json.ts"
+import { JsonText } from "../../../src/Json/JsonText.ts"
 import { type Check, feed, get, list, mebibyte, put, remove, write } from "./Fixture.ts"
 
 const texts = [

@@ -2,7 +2,7 @@
  * Commits and their outcomes on their way between threads: to clone one text and one list of numbers takes a third of
  * the time that it takes to clone as many objects.
  */
-import type { JsonText } from "../../../Kv/Json.ts"
+import type { JsonText } from "../../../Json/JsonText.ts"
 import type { Operation, OperationResult, Precondition, Write } from "../../../Kv/Write.ts"
 import type { Outcome, Reply, Request } from "./Messages.ts"
 

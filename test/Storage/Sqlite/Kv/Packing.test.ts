@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import { JsonText } from "../../../../src/Kv/Json.ts"
+import { JsonText } from "../../../../src/Json/JsonText.ts"
 import type { Operation } from "../../../../src/Kv/Write.ts"
 import type { Reply, Request } from "../../../../src/Storage/Sqlite/Kv/Messages.ts"
 import { packReply, packRequest, unpackReply, unpackRequest } from "../../../../src/Storage/Sqlite/Kv/Packing.ts"

@@ -5,7 +5,7 @@
  * operations. Values are kept as text and everything else is passed over, so that neither brackets nor elements cost
  * memory, and what is over a limit is refused where it stands.
  */
-import { JsonProblem, JsonText, RawJson } from "./JsonText.ts"
+
 import {
   backslash,
   closeBrace,
@@ -27,7 +27,8 @@ import {
   quote,
   upperE,
   zero
-} from "./PlainBody/Codes.ts"
+} from "./Codes.ts"
+import { JsonProblem, JsonText, RawJson } from "./JsonText.ts"
 
 /** What a body may hold at most. */
 export interface BodyLimits {

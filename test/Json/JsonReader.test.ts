@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "@effect/vitest"
 import { Either } from "effect"
-import { Misplaced, parseAny, parseBody } from "../../src/Kv/Json.ts"
+import { Misplaced, parseAny, parseBody } from "../../src/Json/ParseBody.ts"
 
 const problem = (text: string) =>
   Either.match(parseBody(text, 256), { onLeft: ({ message }) => message, onRight: () => undefined })

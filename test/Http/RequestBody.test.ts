@@ -4,8 +4,8 @@ import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either } from "effect"
-import * as Body from "../../src/Kv/Body.ts"
-import type { RawJson } from "../../src/Kv/JsonText.ts"
+import * as Body from "../../src/Http/RequestBody.ts"
+import type { RawJson } from "../../src/Json/JsonText.ts"
 import { Limits } from "../../src/Kv/Limits.ts"
 
 setFlagsFromString("--expose-gc")

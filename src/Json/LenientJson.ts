@@ -3,8 +3,8 @@
  * are no Unicode.
  */
 import { Either } from "effect"
-import { mayBeIllFormed } from "../Gateway/Protocol/Unicode.ts"
-import { excess, excessOfLarge, type Shape } from "../JsonShape.ts"
+import { excess, excessOfLarge, type Shape } from "./Shape.ts"
+import { mayBeIllFormed } from "./Unicode.ts"
 
 /** The value with a replacement character (U+FFFD) for each half of a surrogate pair, in names too. */
 const repaired = (value: unknown): unknown => {

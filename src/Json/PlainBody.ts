@@ -6,7 +6,7 @@
  * So it has to be right where it gives an answer, and nowhere does it have to give one: whatever is malformed, refused
  * or merely uncommon, it gives up, and whoever tells the client why reads it again.
  */
-import { RawJson } from "./JsonText.ts"
+
 import {
   backslash,
   type Codes,
@@ -17,11 +17,12 @@ import {
   openBrace,
   openBracket,
   quote
-} from "./PlainBody/Codes.ts"
-import { inBody, inOperation, type Member, made } from "./PlainBody/Members.ts"
-import { gaveUp, ValueScanner } from "./PlainBody/ValueScanner.ts"
+} from "./Codes.ts"
+import { RawJson } from "./JsonText.ts"
+import { inBody, inOperation, type Member, made } from "./Members.ts"
+import { gaveUp, ValueScanner } from "./ValueScanner.ts"
 
-export { type Codes, codesOf } from "./PlainBody/Codes.ts"
+export { type Codes, codesOf } from "./Codes.ts"
 
 /** Reads one body; what a step has read is in `read`. */
 class PlainBody extends ValueScanner {

@@ -6,15 +6,15 @@ import type { Socket } from "node:net"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect, Either, Layer } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
-import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "../Http/ApiError.ts"
-import { receiptOf } from "../Http/Server/Intake.ts"
-import { DepthGuard } from "./DepthGuard.ts"
-import { parseBody } from "./Json.ts"
+import { isSpace, openBracket } from "../Json/Codes.ts"
+import { DepthGuard } from "../Json/DepthGuard.ts"
+import { nestedDeeper, noArray, shellLevels } from "../Json/JsonReader.ts"
+import { parseBody } from "../Json/ParseBody.ts"
+import { Limits, type LimitsShape } from "../Kv/Limits.ts"
+import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 import { JsonBody } from "./JsonBody.ts"
-import { nestedDeeper, noArray, shellLevels } from "./JsonReader.ts"
-import { Limits, type LimitsShape } from "./Limits.ts"
-import * as ParseTurns from "./ParseTurns.ts"
-import { isSpace, openBracket } from "./PlainBody/Codes.ts"
+import * as ParseQueue from "./ParseQueue.ts"
+import { receiptOf } from "./Server/Intake.ts"
 
 type BodyError = BadRequest | PayloadTooLarge | ServiceUnavailable | UnsupportedMediaType
 
@@ -190,7 +190,7 @@ const parseInTurn = (
     held = undefined
   }
   socket.once("close", forget)
-  ParseTurns.take(length, () => {
+  ParseQueue.take(length, () => {
     socket.off("close", forget)
     done(held === undefined || socket.destroyed ? Either.left(cutShort()) : parse(held, limits))
   })
@@ -212,7 +212,7 @@ export const read = (
       if (Either.isLeft(bytes)) return done(Either.left(bytes.left))
       const { length } = bytes.right
       arrived(length)
-      if (length <= ParseTurns.small) done(parse(bytes.right, limits))
+      if (length <= ParseQueue.small) done(parse(bytes.right, limits))
       else parseInTurn(bytes.right, source.socket, limits, done)
     })
   }

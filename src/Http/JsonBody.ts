@@ -1,7 +1,7 @@
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Schema } from "effect"
-import { PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "../Http/ApiError.ts"
+import { PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 
 /**
  * The endpoint's body is read within the limits, and parsed with its values kept as text.

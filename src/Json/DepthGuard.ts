@@ -1,4 +1,4 @@
-import { backslash, closeBrace, closeBracket, openBrace, openBracket, quote } from "./PlainBody/Codes.ts"
+import { backslash, closeBrace, closeBracket, openBrace, openBracket, quote } from "./Codes.ts"
 
 /**
  * Watches the nesting of JSON while its bytes arrive, so that a body of brackets is refused long before it is whole.

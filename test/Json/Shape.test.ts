@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
-import { excess, excessOfLarge } from "../src/JsonShape.ts"
-import * as PlatformEvent from "../src/Upstream/PlatformEvent.ts"
+import { excess, excessOfLarge } from "../../src/Json/Shape.ts"
+import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
 

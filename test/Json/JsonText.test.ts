@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
-import { fromUnknown, JsonText, parseBody, RawJson, toUnknown } from "../../src/Kv/Json.ts"
+import { fromUnknown, JsonText, RawJson, toUnknown } from "../../src/Json/JsonText.ts"
+import { parseBody } from "../../src/Json/ParseBody.ts"
 
 const numRuns = 200 * Number(process.env.SOAK ?? 1)
 

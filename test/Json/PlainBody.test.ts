@@ -1,7 +1,8 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
-import { JsonProblem, parseAny, parseBody, RawJson } from "../../src/Kv/Json.ts"
-import * as PlainBody from "../../src/Kv/PlainBody.ts"
+import { JsonProblem, RawJson } from "../../src/Json/JsonText.ts"
+import { parseAny, parseBody } from "../../src/Json/ParseBody.ts"
+import * as PlainBody from "../../src/Json/PlainBody.ts"
 
 const maxDepth = 12
 const maxOperations = 6

@@ -2,45 +2,43 @@
  * Stored values travel as JSON text (RFC 8259, within I-JSON, RFC 7493): what a client wrote is what a
  * reader gets back, member order and odd names included, and no request parses and prints a value again.
  */
-import { Either } from "effect"
-import * as JsonReader from "./JsonReader.ts"
-import { JsonProblem, JsonText, RawJson } from "./JsonText.ts"
-import * as PlainBody from "./PlainBody.ts"
+import { Brand, Either } from "effect"
 
-export { Misplaced } from "./JsonReader.ts"
-export { JsonProblem, JsonText, RawJson } from "./JsonText.ts"
+/** One JSON value as compact text: valid, without insignificant white space, free of repeated member names. */
+export type JsonText = string & Brand.Brand<"JsonText">
 
-/**
- * Parses a request body and keeps each member named `value` as {@link RawJson}.
- *
- * Refused beside what is no JSON: nesting beyond `maxDepth` levels, repeated member names, numbers that a double cannot
- * hold, more than `maxOperations` in the `operations` of a batch, and values of more than `maxValue` characters. An
- * array or object in any other place comes as {@link Misplaced}. Whoever has the text's code units gives them along.
- */
-export const parseBody = (
-  text: string,
-  maxDepth: number,
-  maxOperations = Number.POSITIVE_INFINITY,
-  codes: PlainBody.Codes | undefined = PlainBody.codesOf(text),
-  maxValue = Number.POSITIVE_INFINITY
-): Either.Either<unknown, JsonProblem> => {
-  const plain = codes && PlainBody.read(text, codes, maxDepth, maxOperations, maxValue)
-  return plain === undefined ? parseAny(text, maxDepth, maxOperations, maxValue) : Either.right(plain)
+/** Vouches for text that is known to be compact JSON, such as a column that only the store writes. */
+export const JsonText = Brand.nominal<JsonText>()
+
+/** Why a text or a JavaScript value is not a JSON value that can be kept; `message` is fit for a client. */
+export class JsonProblem {
+  readonly _tag = "JsonProblem"
+  constructor(
+    readonly message: string,
+    /** Whether it is well-formed and merely more than is taken. */
+    readonly overLimit = false
+  ) {}
 }
 
-/** `parseBody` of any text whatsoever, in three times the time. */
-export const parseAny = (
-  text: string,
-  maxDepth: number,
-  maxOperations: number,
-  maxValue = Number.POSITIVE_INFINITY
-): Either.Either<unknown, JsonProblem> =>
-  Either.try({
-    try: () => JsonReader.read(text, { depth: maxDepth, operations: maxOperations, valueChars: maxValue }),
-    catch: error => (error instanceof JsonProblem ? error : new JsonProblem(messageOf(error)))
-  })
+/**
+ * A member of a parsed request body that is kept as text.
+ *
+ * It stands where a contract says "any JSON value", and passes there through `Schema.Unknown`.
+ */
+export class RawJson {
+  constructor(readonly text: JsonText) {}
+  toJSON(): unknown {
+    return JSON.parse(this.text)
+  }
+  /** As messages about a misplaced value show it. */
+  toString(): string {
+    return this.text
+  }
+}
 
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+/** What was thrown, as a {@link JsonProblem}. */
+export const problemOf = (error: unknown): JsonProblem =>
+  error instanceof JsonProblem ? error : new JsonProblem(error instanceof Error ? error.message : String(error))
 
 /**
  * The text of a value that is already in memory: {@link RawJson} as it came, anything else printed.
@@ -56,7 +54,7 @@ export const fromUnknown = (value: unknown, maxDepth: number): Either.Either<Jso
       if (text === undefined) throw new JsonProblem("the value says of itself that it is none in JSON")
       return JsonText(text)
     },
-    catch: error => (error instanceof JsonProblem ? error : new JsonProblem(messageOf(error)))
+    catch: problemOf
   })
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import { DepthGuard } from "../../src/Kv/DepthGuard.ts"
+import { DepthGuard } from "../../src/Json/DepthGuard.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
 

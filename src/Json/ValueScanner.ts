@@ -1,4 +1,3 @@
-import { JsonText } from "../JsonText.ts"
 import {
   backslash,
   type Codes,
@@ -24,6 +23,7 @@ import {
   upperE,
   zero
 } from "./Codes.ts"
+import { JsonText } from "./JsonText.ts"
 
 /** What comes of a step that gives up. */
 export const gaveUp = -1
