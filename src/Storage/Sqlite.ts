@@ -74,7 +74,7 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
     const opened = yield* port.send({ kind: "probe" })
     if (opened._tag === "Away") {
       // What a disk still gives is served; the writer tries again with each write.
-      if (opened.obstacle !== "disk" || !reader.isReading) {
+      if ((opened.obstacle !== "disk" && opened.obstacle !== "locked") || !reader.isReading) {
         return yield* new StoreRefused({ file, reason: `cannot be opened for writing (${opened.reason})` })
       }
       yield* Effect.annotateLogs(Effect.logWarning("the store can be read and not written"), "reason", opened.reason)
@@ -190,10 +190,14 @@ const makePort = (
     const clock = yield* Effect.clock
     const stuck = new StuckLocks(() => Monotonic.unsafeMillis(clock))
     let isOpen = true
+    let isReopening = false
     const onReply = (reply: Reply): void => {
-      if (!isOpen) return
+      if (isOpen && !isReopening) react(reply)
+    }
+    const react = (reply: Reply): void => {
       if (reply._tag === "Done") {
-        stuck.onDone()
+        // Only a write has shown that all locks can be had.
+        if (reply.outcomes.length > 0 || reply.count > 0) stuck.onDone()
         relieve(reply.logBytes)
         if (reader.isElsewhere(reply.databaseId)) replace("the database was replaced")
         else {
@@ -210,10 +214,15 @@ const makePort = (
       }
     }
     // Closes all connections to the file that was opened, and opens what stands in its place now: that may be another
-    // process's, if it took the lock's file along.
+    // process's, if it took the lock's file along. Replies to earlier requests open nothing before that is done.
     const replace = (reason: string): void => {
       reader.close(reason)
-      if (lock.isHeld()) port.post({ kind: "reopen" }, () => {})
+      if (isReopening || !lock.isHeld()) return
+      isReopening = true
+      port.post({ kind: "reopen" }, reply => {
+        isReopening = false
+        if (isOpen) react(reply)
+      })
     }
     let cutAbove = walBytes
     let isRelieving = false

@@ -12,6 +12,8 @@ import * as Sqlite from "../../src/Storage/Sqlite.ts"
 /** What the process is asked to do. */
 export type Command =
   | { readonly do: "set"; readonly key: string; readonly value: string }
+  /** A set while expiry and a probe keep the writer busy too. */
+  | { readonly do: "setBeside"; readonly key: string; readonly value: string }
   | { readonly do: "get"; readonly key: string }
   /** All at once, so that the reads share a turn of the event loop; each answers its value or the tag of its error. */
   | { readonly do: "getAll"; readonly keys: ReadonlyArray<string> }
@@ -22,14 +24,25 @@ export type Command =
 
 const namespace = "n"
 
+const set = (command: { readonly key: string; readonly value: string }) =>
+  Effect.flatMap(Store, store => {
+    const value = JsonText(JSON.stringify(command.value))
+    const operation = { op: "set", namespace, key: command.key, value, expiresAt: null } as const
+    return Effect.map(store.commit({ operations: [operation], actor: "program" }), ({ lastSeq }) => lastSeq)
+  })
+
 const perform = (command: Command) =>
   Effect.gen(function* () {
     const store = yield* Store
     switch (command.do) {
-      case "set": {
-        const value = JsonText(JSON.stringify(command.value))
-        const operation = { op: "set", namespace, key: command.key, value, expiresAt: null } as const
-        return (yield* store.commit({ operations: [operation], actor: "program" })).lastSeq
+      case "set":
+        return yield* set(command)
+      case "setBeside": {
+        const log = yield* ChangeLog
+        const [lastSeq] = yield* Effect.all([set(command), Effect.ignore(log.expire), store.ready], {
+          concurrency: "unbounded"
+        })
+        return lastSeq
       }
       case "get":
         return Option.getOrNull(Option.map(yield* store.get(namespace, command.key), entry => JSON.parse(entry.value)))

@@ -29,7 +29,7 @@ export class StuckLocks {
     return true
   }
 
-  /** A request got the locks that it needs. */
+  /** A write got the locks that it needs. */
   onDone(): void {
     this.#since = undefined
   }

@@ -84,6 +84,10 @@ export class Writer {
       case "checkpoint":
         connection.checkpoint()
         return done(connection, {})
+      case "probe":
+        // A write needs a lock that reads do without.
+        this.transaction(connection, () => undefined)
+        return done(connection, {})
       default:
         return done(connection, {})
     }

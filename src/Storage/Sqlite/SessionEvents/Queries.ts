@@ -32,6 +32,7 @@ interface Opened {
 /** All reads of the histories, on the thread that asks. A connection that failed is opened anew by the next read. */
 export class Reader {
   private opened: Opened | undefined
+  private suspension: string | undefined
 
   constructor(
     private readonly file: string,
@@ -92,9 +93,20 @@ export class Reader {
     this.opened = undefined
   }
 
+  /** Closes the file; reads fail until `resume`. */
+  suspend(reason: string): void {
+    this.suspension = reason
+    this.close()
+  }
+
+  resume(): void {
+    this.suspension = undefined
+  }
+
   /** Reads from one snapshot. */
   private read<A>(body: (statements: Opened["statements"]) => A): Effect.Effect<A, StoreUnavailable> {
     return Effect.suspend(() => {
+      if (this.suspension !== undefined) return Effect.fail(new StoreUnavailable({ reason: this.suspension }))
       try {
         this.opened ??= open(this.file, this.debug)
         const { statements } = this.opened

@@ -13,7 +13,7 @@ const attempts = 40
 const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 250)))
 
 describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give up", () => {
-  it.scopedLive("keep nobody from writing once the system is sound again", () =>
+  const recovers = (write: "set" | "setBeside") => () =>
     Effect.gen(function* () {
       const directory = realpathSync(yield* temporaryDirectory)
       const disk = yield* Disk.make(directory)
@@ -26,7 +26,7 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
         yield* owner.ask({ do: "set", key: "during", value: String(skip) })
         yield* owner.ask({ do: "get", key: "before" })
         yield* disk.heal
-        const set = owner.ask({ do: "set", key: "after", value: String(skip) })
+        const set = owner.ask({ do: write, key: "after", value: String(skip) })
         let answer = yield* set
         for (let attempt = 1; "error" in answer && attempt < attempts; attempt++) {
           yield* pause
@@ -37,5 +37,9 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
       }
       yield* owner.end
     })
-  )
+
+  it.scopedLive("keep nobody from writing once the system is sound again", recovers("set"))
+
+  // Whatever else the writer answers meanwhile must not open a connection again before all of them have been closed.
+  it.scopedLive("keep nobody from writing while the writer has other work", recovers("setBeside"))
 })
