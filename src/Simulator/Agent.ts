@@ -1,8 +1,8 @@
 import { Deferred, Duration, Effect, Queue } from "effect"
+import type { Action } from "./Action.ts"
 import { breathe } from "./Answer.ts"
 import type { Instance, Turn } from "./Instance.ts"
 import * as Script from "./Script.ts"
-import type { Step } from "./Step.ts"
 
 /** So many events are emitted before everything else gets its turn. */
 const burst = 32
@@ -17,12 +17,12 @@ const workspaceError = (instance: Instance, turn: Turn, path: string): void =>
   })
 
 /** Changes a file and tells of it, or says that it could not be. */
-const changeFile = (instance: Instance, turn: Turn, step: Extract<Step, { do: "write" | "delete" | "rename" }>) => {
+const changeFile = (instance: Instance, turn: Turn, action: Extract<Action, { do: "write" | "delete" | "rename" }>) => {
   const { workspace } = instance
   const { turnId } = turn
-  switch (step.do) {
+  switch (action.do) {
     case "write": {
-      const { path, content } = step
+      const { path, content } = action
       const written = path === "" ? undefined : workspace.write(path, content, instance.now())
       if (written === undefined) return workspaceError(instance, turn, path)
       const { iteration, size, hash } = written
@@ -36,10 +36,10 @@ const changeFile = (instance: Instance, turn: Turn, step: Extract<Step, { do: "w
       })
     }
     case "delete":
-      if (!workspace.delete(step.path)) return workspaceError(instance, turn, step.path)
-      return instance.emit({ type: "file.deleted", turnId, path: step.path })
+      if (!workspace.delete(action.path)) return workspaceError(instance, turn, action.path)
+      return instance.emit({ type: "file.deleted", turnId, path: action.path })
     case "rename": {
-      const { from, to } = step
+      const { from, to } = action
       const renamed = to === "" ? undefined : workspace.rename(from, to, instance.now())
       if (renamed === undefined) return workspaceError(instance, turn, from)
       const { iteration, size, hash } = renamed
@@ -49,32 +49,32 @@ const changeFile = (instance: Instance, turn: Turn, step: Extract<Step, { do: "w
 }
 
 /** Does one thing. What comes back goes to the script. */
-const perform = (instance: Instance, turn: Turn, step: Step): Effect.Effect<unknown> => {
-  switch (step.do) {
+const perform = (instance: Instance, turn: Turn, action: Action): Effect.Effect<unknown> => {
+  switch (action.do) {
     case "emit":
-      return Effect.sync(() => instance.emit(step.event))
+      return Effect.sync(() => instance.emit(action.event))
     case "write":
     case "delete":
     case "rename":
-      return Effect.sync(() => changeFile(instance, turn, step))
+      return Effect.sync(() => changeFile(instance, turn, action))
     case "ask":
       return Effect.suspend(() => {
-        const answer = instance.expect(turn, step.requestId)
-        instance.emit(step.event)
+        const answer = instance.expect(turn, action.requestId)
+        instance.emit(action.event)
         return answer
       })
     case "garble":
-      return Effect.sync(() => instance.garble(step.frame))
+      return Effect.sync(() => instance.garble(action.frame))
     case "hang":
       return Effect.never
     case "disconnect":
       return Effect.map(instance.settled, () => {
-        for (const connection of [...instance.connections]) connection.close(step.code)
+        for (const connection of [...instance.connections]) connection.close(action.code)
       })
     case "stop":
-      return Effect.sync(() => instance.finish("stopped", step.reason))
+      return Effect.sync(() => instance.finish("stopped", action.reason))
     case "crash":
-      return Effect.sync(() => instance.finish("crashed", step.reason))
+      return Effect.sync(() => instance.finish("crashed", action.reason))
   }
 }
 
@@ -84,9 +84,9 @@ const playTurn = (instance: Instance, turn: Turn, pace: Duration.Duration): Effe
     const script = Script.play({ turnId, content, number, instanceId: instance.id })
     let answer: unknown
     for (let count = 1; ; count++) {
-      const step = script.next(answer)
-      if (step.done) return
-      answer = yield* perform(instance, turn, step.value)
+      const action = script.next(answer)
+      if (action.done) return
+      answer = yield* perform(instance, turn, action.value)
       if (Duration.toMillis(pace) > 0) yield* Effect.sleep(pace)
       if (count % burst === 0) yield* breathe
       yield* instance.room

@@ -2,10 +2,11 @@
  * What the simulated agent does with a message, step by step. A message whose text begins with a command asks for
  * particular behaviour; any other is echoed in an ordinary turn.
  */
+
+import { type Action, emit, type Script, type TurnContext } from "./Action.ts"
 import type { Frame } from "./EventHistory.ts"
 import { isCloseCode } from "./Fault.ts"
 import { otherTurns, showcase } from "./Showcase.ts"
-import { emit, type Script, type Step, type TurnContext } from "./Step.ts"
 
 /** The commands that a message may begin with, as `/help` lists them. */
 export const commands: Readonly<Record<string, string>> = {
@@ -51,7 +52,7 @@ const say = function* ({ turnId }: TurnContext, deltas: Iterable<string>, part =
 }
 
 /** Deterministic figures: a token is four characters, and the context holds 200 000. */
-const usage = ({ turnId, content, number }: TurnContext): Step => {
+const usage = ({ turnId, content, number }: TurnContext): Action => {
   const inputTokens = Math.ceil(content.length / 4) + 100
   const outputTokens = Math.ceil(content.length / 4)
   const used = Math.min(200_000, number * (inputTokens + outputTokens))

@@ -1,14 +1,14 @@
-import { emit, type Script, type Step, type TurnContext } from "./Step.ts"
+import { type Action, emit, type Script, type TurnContext } from "./Action.ts"
 
 /** Turns of the agent's own accord, one that fails and one that is cancelled. */
-export const otherTurns = (turnId: string): ReadonlyArray<Step> => [
+export const otherTurns = (turnId: string): ReadonlyArray<Action> => [
   emit("turn.started", { turnId: `${turnId}-failing` }),
   emit("turn.failed", { turnId: `${turnId}-failing`, code: "simulated", message: "failed as asked", retryable: true }),
   emit("turn.started", { turnId: `${turnId}-cancelled` }),
   emit("turn.cancelled", { turnId: `${turnId}-cancelled`, reason: "cancelled as asked" })
 ]
 
-const talk = (turnId: string): ReadonlyArray<Step> => {
+const talk = (turnId: string): ReadonlyArray<Action> => {
   const thinking = { turnId, thinkingId: `${turnId}-thinking-1` }
   const message = { turnId, messageId: `${turnId}-message-1` }
   return [
@@ -23,7 +23,7 @@ const talk = (turnId: string): ReadonlyArray<Step> => {
   ]
 }
 
-const tools = (turnId: string): ReadonlyArray<Step> => {
+const tools = (turnId: string): ReadonlyArray<Action> => {
   const good = { turnId, toolCallId: `${turnId}-tool-1` }
   const bad = { turnId, toolCallId: `${turnId}-tool-2` }
   return [
@@ -39,7 +39,7 @@ const tools = (turnId: string): ReadonlyArray<Step> => {
 }
 
 /** A question and an approval that the agent settles by itself, so that nobody has to answer. */
-const requests = (turnId: string): ReadonlyArray<Step> => {
+const requests = (turnId: string): ReadonlyArray<Action> => {
   const question = { turnId, requestId: `${turnId}-question-1` }
   const approval = { turnId, requestId: `${turnId}-approval-1` }
   return [
@@ -50,7 +50,7 @@ const requests = (turnId: string): ReadonlyArray<Step> => {
   ]
 }
 
-const work = (turnId: string): ReadonlyArray<Step> => {
+const work = (turnId: string): ReadonlyArray<Action> => {
   const terminal = { turnId, terminalId: `${turnId}-terminal-1` }
   const step = { turnId, stepId: `${turnId}-step-1`, title: "Boil water" }
   const subagent = { turnId, subagentId: `${turnId}-subagent-1`, agentType: "taster" }
@@ -79,7 +79,7 @@ const work = (turnId: string): ReadonlyArray<Step> => {
   ]
 }
 
-const state = (turnId: string): ReadonlyArray<Step> => [
+const state = (turnId: string): ReadonlyArray<Action> => [
   emit("state.snapshot", { turnId, state: { cups: 1 } }),
   emit("state.delta", { turnId, patch: [{ op: "replace", path: "/cups", value: 2 }] }),
   emit("rate_limited", { turnId, message: "The model asks for patience", retryAfterMs: 1000 }),

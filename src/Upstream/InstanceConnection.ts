@@ -19,11 +19,11 @@ import {
 } from "effect"
 import * as Monotonic from "../Monotonic.ts"
 import * as UpstreamMetrics from "../Observability/UpstreamMetrics.ts"
-import { Handover, type Taken } from "./Handover.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 import * as RetryPolicy from "./RetryPolicy.ts"
 import * as Sending from "./Sending.ts"
+import { SpscQueue, type Taken } from "./SpscQueue.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
 /** `closed` is the end: the instance is gone, the platform refuses us, or the scope has ended. */
@@ -130,7 +130,7 @@ export const make = (
     const scope = yield* Effect.scope
     // Made first and so closed last: nobody is to take the end of the sockets at the scope's end for a loss.
     const sockets = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-    const events = new Handover<Heard, UpstreamFailure>(waitingEvents)
+    const events = new SpscQueue<Heard, UpstreamFailure>(waitingEvents)
     // A watcher who falls behind loses the oldest states first.
     const changes = yield* PubSub.sliding<ConnectionState>(8)
     const connected = yield* Effect.makeLatch(true)
@@ -151,7 +151,7 @@ export const make = (
     const end = (exit: Exit.Exit<void, UpstreamFailure>) =>
       Effect.zipRight(
         become("closed"),
-        Effect.sync(() => events.unsafeEnd(exit))
+        Effect.sync(() => events.unsafeDone(exit))
       )
     yield* Effect.addFinalizer(() => end(Exit.void))
 
@@ -190,8 +190,8 @@ export const make = (
         if (skips) return Effect.void
         progress.isOffering = true
         // Given and noted in one step: an event that is given and not noted would come again on the next socket.
-        return Effect.map(events.room, () => {
-          events.unsafeGive(event)
+        return Effect.map(events.awaitRoom, () => {
+          events.unsafeOffer(event)
           progress.isOffering = false
           lastId = event.id ?? lastId
           isOver = lastTypes.has(event.type)
@@ -256,7 +256,7 @@ export const make = (
         if (ended?.tooLarge) return yield* failure("too_large", ended.message)
         yield* become("reconnecting")
         // From here on nothing is handed to the lost one.
-        if (current.unread.size > 0) events.unsafeGive(new Undelivered([...current.unread]))
+        if (current.unread.size > 0) events.unsafeOffer(new Undelivered([...current.unread]))
         yield* Effect.logWarning("Lost the connection to an agent instance; reconnecting").pipe(
           Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no sign of life" })
         )

@@ -7,7 +7,7 @@ import WebSocket from "ws"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import * as FrameSummary from "../Observability/FrameSummary.ts"
 import { codeIn, isUnreached, reasonOf, toldOf } from "./ConnectionReason.ts"
-import { Handover } from "./Handover.ts"
+import { SpscQueue } from "./SpscQueue.ts"
 
 /** The connection could not be opened. */
 export class SocketRefused extends Schema.TaggedError<SocketRefused>()("SocketRefused", {
@@ -81,7 +81,7 @@ const tooLargeCode = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH"
 /** Frames on their way from a socket to their taker; a full one stops the reading. */
 const inbox = (
   socket: WebSocket,
-  received: Handover<string, SocketClosed>,
+  received: SpscQueue<string, SocketClosed>,
   limits: Limits,
   debug: DebugLog.DebugLog | undefined
 ) => {
@@ -99,7 +99,7 @@ const inbox = (
     debug?.("Received a frame of an agent instance", { frame: FrameSummary.ofText(text) })
     frames++
     characters += text.length
-    received.unsafeGive(text)
+    received.unsafeOffer(text)
     if (isAbove(1)) socket.pause()
   })
   socket.on("error", (error: Error) => {
@@ -108,7 +108,7 @@ const inbox = (
   socket.on("close", (code, reason) => {
     const why = tooLarge ? `a frame is longer than ${limits.frameBytes} bytes` : reason.toString("utf8")
     const message = `The connection to the agent platform has ended (${code}${why === "" ? "" : `: ${why}`})`
-    received.unsafeEnd(Exit.fail(new SocketClosed({ code, tooLarge, message })))
+    received.unsafeDone(Exit.fail(new SocketClosed({ code, tooLarge, message })))
   })
   const take = Effect.map(
     Effect.catchTag(received.take, "NoSuchElementException", error => Effect.die(error)),
@@ -214,7 +214,7 @@ const close = (socket: WebSocket): Effect.Effect<void> =>
 export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSocket> => ({
   open: (url, headers) =>
     Effect.gen(function* () {
-      const received = new Handover<string, SocketClosed>()
+      const received = new SpscQueue<string, SocketClosed>()
       const debug = yield* DebugLog.make
       const socket = yield* Effect.acquireRelease(
         Effect.sync(

@@ -15,9 +15,9 @@ import {
   TestClock,
   TestContext
 } from "effect"
-import { Handover } from "../../src/Upstream/Handover.ts"
 import * as InstanceConnection from "../../src/Upstream/InstanceConnection.ts"
 import { type OpenSocket, SocketClosed } from "../../src/Upstream/PlatformSocket.ts"
+import { SpscQueue } from "../../src/Upstream/SpscQueue.ts"
 import { UpstreamFailure } from "../../src/Upstream/UpstreamFailure.ts"
 import * as Standstill from "./Standstill.ts"
 
@@ -58,7 +58,7 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
       const answer = dials[Math.min(tries.length, dials.length - 1)]!
       tries.push({ again })
       if (answer !== "open") return yield* answer
-      const frames = new Handover<string, SocketClosed>()
+      const frames = new SpscQueue<string, SocketClosed>()
       let [heard, pings, answers, released, closed, waiting] = [0, 0, false, false, false, 0]
       const sent: Array<string> = []
       const reading = Effect.unsafeMakeLatch(false)
@@ -67,7 +67,7 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
         for (const event of events) {
           heard++
           waiting++
-          frames.unsafeGive(typeof event === "string" ? event : JSON.stringify(event))
+          frames.unsafeOffer(typeof event === "string" ? event : JSON.stringify(event))
         }
       }
       yield* Effect.addFinalizer(() =>
@@ -85,7 +85,7 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
         },
         drop: (tooLarge = false) => {
           closed = true
-          frames.unsafeEnd(Exit.fail(new SocketClosed({ code: 1006, tooLarge, message: "dropped" })))
+          frames.unsafeDone(Exit.fail(new SocketClosed({ code: 1006, tooLarge, message: "dropped" })))
         },
         pings: () => pings,
         answerPings: () => {

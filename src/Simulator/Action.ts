@@ -1,7 +1,7 @@
 import type { EventBody, Frame } from "./EventHistory.ts"
 
 /** One thing the agent does. An `ask` gets the client's answer back, all others nothing. */
-export type Step =
+export type Action =
   | { readonly do: "emit"; readonly event: EventBody }
   /** Changes the workspace, which emits the file event. */
   | { readonly do: "write"; readonly path: string; readonly content: string }
@@ -20,7 +20,7 @@ export type Step =
   /** The instance dies, and the turn with it. */
   | { readonly do: "crash"; readonly reason: string }
 
-export type Script = Generator<Step, void, unknown>
+export type Script = Generator<Action, void, unknown>
 
 /** What a script knows of its turn. */
 export interface TurnContext {
@@ -31,8 +31,8 @@ export interface TurnContext {
   readonly instanceId: string
 }
 
-/** The step that emits an event. */
-export const emit = (type: string, fields: Readonly<Record<string, unknown>> = {}): Step => ({
+/** The action that emits an event. */
+export const emit = (type: string, fields: Readonly<Record<string, unknown>> = {}): Action => ({
   do: "emit",
   event: { ...fields, type }
 })

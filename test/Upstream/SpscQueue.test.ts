@@ -1,72 +1,75 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, FastCheck as fc } from "effect"
-import { Handover } from "../../src/Upstream/Handover.ts"
+import { SpscQueue } from "../../src/Upstream/SpscQueue.ts"
 import * as Standstill from "./Standstill.ts"
 
-describe("A handover", () => {
-  it.effect("gives all that waits at once, and waits where nothing does", () =>
+/** Offers a value once there is room for it. */
+const offer = <A, E>(queue: SpscQueue<A, E>, value: A) => Effect.map(queue.awaitRoom, () => queue.unsafeOffer(value))
+
+describe("A queue of one producer and one consumer", () => {
+  it.effect("gives all values that wait, and waits where nothing does", () =>
     Effect.gen(function* () {
-      const handover = new Handover<number, string>()
-      handover.unsafeGive(1)
-      handover.unsafeGive(2)
-      expect(yield* handover.takeAll).toEqual([[1, 2], false])
-      const taking = yield* Effect.fork(handover.takeAll)
+      const queue = new SpscQueue<number, string>()
+      queue.unsafeOffer(1)
+      queue.unsafeOffer(2)
+      expect(yield* queue.takeAll).toEqual([[1, 2], false])
+      const taking = yield* Effect.fork(queue.takeAll)
       yield* Effect.yieldNow()
       expect(taking.unsafePoll()).toBeNull()
-      handover.unsafeGive(3)
+      queue.unsafeOffer(3)
       expect(yield* Fiber.join(taking)).toEqual([[3], false])
     })
   )
 
-  it.effect("ends once, behind what was given before, and takes nothing after", () =>
+  it.effect("is done once, behind what was offered before, and takes nothing after", () =>
     Effect.gen(function* () {
-      const failing = new Handover<number, string>()
-      failing.unsafeGive(1)
-      failing.unsafeEnd(Exit.fail("broken"))
-      failing.unsafeEnd(Exit.void)
-      failing.unsafeGive(2)
-      yield* failing.give(3)
+      const failing = new SpscQueue<number, string>()
+      failing.unsafeOffer(1)
+      failing.unsafeDone(Exit.fail("broken"))
+      failing.unsafeDone(Exit.void)
+      failing.unsafeOffer(2)
+      yield* offer(failing, 3)
       expect(yield* failing.takeAll).toEqual([[1], false])
       expect(yield* Effect.flip(failing.takeAll)).toBe("broken")
       expect(yield* Effect.flip(failing.take)).toBe("broken")
-      const ending = new Handover<number, string>()
+      const ending = new SpscQueue<number, string>()
       const taking = yield* Effect.fork(ending.takeAll)
       yield* Effect.yieldNow()
-      ending.unsafeEnd(Exit.void)
+      ending.unsafeDone(Exit.void)
       expect(yield* Fiber.join(taking)).toEqual([[], true])
       expect(yield* Effect.flip(ending.take)).toMatchObject({ _tag: "NoSuchElementException" })
     })
   )
 
-  it.effect("makes the giver wait for room, until there is some or the end", () =>
+  it.effect("makes the producer wait for room, until there is some or the end", () =>
     Effect.gen(function* () {
-      const handover = new Handover<number, string>(2)
-      const giving = yield* Effect.fork(Effect.forEach([1, 2, 3, 4], value => handover.give(value), { discard: true }))
+      const queue = new SpscQueue<number, string>(2)
+      const giving = yield* Effect.fork(Effect.forEach([1, 2, 3, 4], value => offer(queue, value), { discard: true }))
       yield* Effect.yieldNow()
       expect(giving.unsafePoll()).toBeNull()
-      expect(yield* handover.take).toBe(1)
+      expect(yield* queue.take).toBe(1)
       yield* Effect.yieldNow()
       expect(giving.unsafePoll()).toBeNull()
-      handover.unsafeEnd(Exit.void)
+      queue.unsafeDone(Exit.void)
       yield* Fiber.join(giving)
-      expect(yield* handover.takeAll).toEqual([[2, 3], false])
+      expect(yield* queue.takeAll).toEqual([[2, 3], false])
     })
   )
 
-  it.effect("loses nothing where a taker or a giver is interrupted", () =>
+  it.effect("loses nothing where a consumer or a producer is interrupted", () =>
     Effect.gen(function* () {
-      const handover = new Handover<number, string>(1)
-      const taking = yield* Effect.fork(handover.takeAll)
+      const queue = new SpscQueue<number, string>(1)
+      const taking = yield* Effect.fork(queue.takeAll)
       yield* Effect.yieldNow()
       // Woken, and interrupted before it runs.
-      handover.unsafeGive(1)
+      queue.unsafeOffer(1)
       yield* Fiber.interrupt(taking)
-      const giving = yield* Effect.fork(handover.give(2))
+      const giving = yield* Effect.fork(offer(queue, 2))
       yield* Effect.yieldNow()
       yield* Fiber.interrupt(giving)
-      expect(yield* handover.take).toBe(1)
-      yield* handover.give(3)
-      expect(yield* handover.takeAll).toEqual([[3], false])
+      expect(yield* queue.take).toBe(1)
+      yield* offer(queue, 3)
+      expect(yield* queue.takeAll).toEqual([[3], false])
     })
   )
 
@@ -79,17 +82,17 @@ describe("A handover", () => {
           fc.array(fc.nat({ max: 3 }), { minLength: 1, maxLength: 10 }),
           async (most, pauses, rests) => {
             const program = Effect.gen(function* () {
-              const handover = new Handover<number, never>(most)
+              const queue = new SpscQueue<number, never>(most)
               const yields = (times: number) => Effect.repeatN(Effect.yieldNow(), times)
               yield* Effect.fork(
-                Effect.forEach(pauses, (pause, index) => Effect.zipRight(yields(pause), handover.give(index))).pipe(
-                  Effect.zipRight(Effect.sync(() => handover.unsafeEnd(Exit.void)))
+                Effect.forEach(pauses, (pause, index) => Effect.zipRight(yields(pause), offer(queue, index))).pipe(
+                  Effect.zipRight(Effect.sync(() => queue.unsafeDone(Exit.void)))
                 )
               )
               const taken: Array<number> = []
               for (let turn = 0; ; turn++) {
                 yield* yields(rests[turn % rests.length]!)
-                const [values, isOver] = yield* handover.takeAll
+                const [values, isOver] = yield* queue.takeAll
                 expect(values.length).toBeLessThanOrEqual(most)
                 taken.push(...values)
                 if (isOver) return taken
@@ -114,17 +117,17 @@ describe("A handover", () => {
           async (most, efforts, oneByOne, turns) => {
             const count = 40
             const program = Effect.gen(function* () {
-              const handover = new Handover<number, never>(most)
+              const queue = new SpscQueue<number, never>(most)
               const effort = (index: number) => Effect.repeatN(Effect.void, efforts[index % efforts.length]!)
               const giving = yield* Effect.fork(
                 Effect.forEach(Array.from({ length: count }), (_, index) =>
-                  Effect.zipRight(effort(index), handover.give(index))
+                  Effect.zipRight(effort(index), offer(queue, index))
                 )
               )
               const taken: Array<number> = []
               while (taken.length < count) {
                 yield* effort(taken.length + 1)
-                taken.push(...(oneByOne ? [yield* handover.take] : (yield* handover.takeAll)[0]))
+                taken.push(...(oneByOne ? [yield* queue.take] : (yield* queue.takeAll)[0]))
               }
               yield* Fiber.join(giving)
               return taken

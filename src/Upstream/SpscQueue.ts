@@ -1,0 +1,88 @@
+import { Cause, Effect, Exit } from "effect"
+
+/** The values that were waiting, at least one unless the queue is done; and whether it is done. */
+export type Taken<A> = readonly [values: ReadonlyArray<A>, isDone: boolean]
+
+/**
+ * A queue with a single producer and a single consumer.
+ *
+ * Effect's Mailbox does the same with sets of waiting fibers. Sets whose members change by the thousand keep deleted
+ * members alive, and their tables are much of the garbage.
+ */
+export class SpscQueue<A, E> {
+  private values: Array<A> = []
+  private exit: Exit.Exit<void, E> | undefined
+  private wakeConsumer: (() => void) | undefined
+  private wakeProducer: (() => void) | undefined
+
+  constructor(private readonly capacity: number = Number.POSITIVE_INFINITY) {}
+
+  /** Adds a value, whatever the capacity. Once the queue is done it does nothing. */
+  unsafeOffer(value: A): void {
+    if (this.exit !== undefined) return
+    this.values.push(value)
+    this.wakeConsumer?.()
+  }
+
+  /** Waits until the queue is below its capacity or done. As the producer is alone, it is so until the next offer. */
+  readonly awaitRoom: Effect.Effect<void> = Effect.suspend(() =>
+    this.hasRoom() ? Effect.void : Effect.zipRight(this.awaitTake, this.awaitRoom)
+  )
+
+  /** Completes the queue, once. Values that wait can still be taken; then comes the failure, if it is one. */
+  unsafeDone(exit: Exit.Exit<void, E>): void {
+    this.exit ??= exit
+    this.wakeConsumer?.()
+    this.wakeProducer?.()
+  }
+
+  /** Takes all values that wait, or waits for the next one. If interrupted while it waits, it has taken nothing. */
+  readonly takeAll: Effect.Effect<Taken<A>, E> = Effect.suspend(() => {
+    if (this.values.length > 0) {
+      const { values } = this
+      this.values = []
+      this.wakeProducer?.()
+      return Effect.succeed<Taken<A>>([values, false])
+    }
+    if (this.exit === undefined) return Effect.zipRight(this.awaitOffer, this.takeAll)
+    return Exit.as<void, E, Taken<A>>(this.exit, [[], true])
+  })
+
+  /** Takes the oldest value, or waits for the next one. A queue done without failure gives `NoSuchElementException`. */
+  readonly take: Effect.Effect<A, E | Cause.NoSuchElementException> = Effect.suspend(() => {
+    if (this.values.length > 0) {
+      const value = this.values.shift()!
+      this.wakeProducer?.()
+      return Effect.succeed(value)
+    }
+    if (this.exit === undefined) return Effect.zipRight(this.awaitOffer, this.take)
+    return Exit.zipRight(this.exit, Exit.fail(new Cause.NoSuchElementException()))
+  })
+
+  private hasRoom(): boolean {
+    return this.exit !== undefined || this.values.length < this.capacity
+  }
+
+  // The fiber may have yielded since its first check, so both wait only after a second one.
+  private readonly awaitOffer = Effect.async<void>(resume => {
+    if (this.exit !== undefined || this.values.length > 0) return resume(Effect.void)
+    this.wakeConsumer = () => {
+      this.wakeConsumer = undefined
+      resume(Effect.void)
+    }
+    return Effect.sync(() => {
+      this.wakeConsumer = undefined
+    })
+  })
+
+  private readonly awaitTake = Effect.async<void>(resume => {
+    if (this.hasRoom()) return resume(Effect.void)
+    this.wakeProducer = () => {
+      this.wakeProducer = undefined
+      resume(Effect.void)
+    }
+    return Effect.sync(() => {
+      this.wakeProducer = undefined
+    })
+  })
+}
