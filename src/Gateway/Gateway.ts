@@ -1,8 +1,9 @@
 /**
  * The gateway as a whole: sessions of agents for clients over WebSocket.
  */
-import { Config, Layer } from "effect"
+import { Config, Effect, Layer } from "effect"
 import * as Authentication from "./Authentication.ts"
+import * as GatewayMetrics from "./GatewayMetrics.ts"
 import * as Retention from "./SessionEvents/Retention.ts"
 import * as Registry from "./Sessions/Registry.ts"
 import * as SessionSettings from "./Sessions/Settings.ts"
@@ -32,7 +33,11 @@ export const config: Config.Config<Settings> = Config.all({
  * what became of the turns. In dev mode nobody has to prove who they are.
  */
 export const layer = ({ authentication, history, sessions, socket }: Settings, { devMode }: { devMode: boolean }) =>
-  Layer.mergeAll(Registry.layerSubscriptions, Retention.layer(history.age)).pipe(
+  Layer.mergeAll(
+    Registry.layerSubscriptions,
+    Retention.layer(history.age),
+    Layer.effectDiscard(Effect.sync(GatewayMetrics.register))
+  ).pipe(
     Layer.provideMerge(Socket.layer(socket)),
     Layer.provideMerge(Registry.layer(sessions)),
     Layer.provide(devMode ? Authentication.layerDev(authentication) : Authentication.layer(authentication))

@@ -6,6 +6,7 @@ import type { Duplex } from "node:stream"
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { Context, Duration, Effect, FiberSet, Layer, Option, Random, Schedule, Scope } from "effect"
+import * as ConnectionMetrics from "../Http/ConnectionMetrics.ts"
 import { Draining } from "../Http/Draining.ts"
 import { pathOf } from "../Http/Routes.ts"
 import type { Listeners } from "../Http/Server/Listeners.ts"
@@ -13,7 +14,6 @@ import type { Upgrade } from "../Http/WebSocket/Upgrade.ts"
 import { problemOf } from "../Kv/ChangeFeed/Handshake.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
-import * as GatewayMetrics from "../Observability/GatewayMetrics.ts"
 import { Tracer } from "../Observability/Tracer.ts"
 import * as Supervision from "../Supervision.ts"
 import { Authentication } from "./Authentication.ts"
@@ -116,11 +116,11 @@ const make = (settings: Settings) =>
         const connection = new Connection(socket, upgrade.socket, client, shared, closed => {
           places.leave(tenant, closed)
           connections.delete(closed)
-          GatewayMetrics.connectionClosed()
+          ConnectionMetrics.webSocketClosed()
         })
         connections.add(connection)
         places.enter(place, connection)
-        GatewayMetrics.connectionOpened()
+        ConnectionMetrics.webSocketOpened()
       }).pipe(Effect.uninterruptible)
 
     const open = (upgrade: Upgrade) => {

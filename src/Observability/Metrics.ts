@@ -1,12 +1,8 @@
 import { Context, Effect, Layer, Metric, type Scope } from "effect"
-import * as ConnectionMetrics from "./ConnectionMetrics.ts"
-import * as GatewayMetrics from "./GatewayMetrics.ts"
 import * as LogOutput from "./LogOutput.ts"
 import * as ProcessMetrics from "./ProcessMetrics.ts"
 import * as Prometheus from "./Prometheus.ts"
 import * as Samples from "./Samples.ts"
-import * as StoreMetrics from "./StoreMetrics.ts"
-import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 /** What the process has counted and measured, ready to be shown. */
 export class Metrics extends Context.Tag("causeway/Metrics")<
@@ -34,8 +30,7 @@ const bounded = (measurement: Effect.Effect<void>): Effect.Effect<void> =>
 export const layer: Layer.Layer<Metrics> = Layer.merge(
   Layer.sync(Metrics, () => {
     const measurements = new Set<Effect.Effect<void>>([ProcessMetrics.measure])
-    for (const metrics of [ConnectionMetrics, GatewayMetrics, UpstreamMetrics, StoreMetrics, LogOutput])
-      metrics.register()
+    LogOutput.register()
     const samples = Effect.suspend(() => Effect.forEach(measurements, bounded, { discard: true })).pipe(
       Effect.zipRight(Metric.snapshot),
       Effect.map(Samples.fromSnapshot)

@@ -22,7 +22,6 @@ import { commitOf, PreconditionFailed, Store, type StoreBusy, StoreUnavailable }
 import type { Committed, Write } from "../Kv/Write.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
-import * as StoreMetrics from "../Observability/StoreMetrics.ts"
 import * as Setting from "../Setting.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 import * as Outage from "./Outage.ts"
@@ -36,6 +35,7 @@ import { StuckLocks } from "./Sqlite/Database/StuckLocks.ts"
 import * as WriterPort from "./Sqlite/Database/WriterPort.ts"
 import type { Away, Outcome, Reply, Request } from "./Sqlite/Kv/Messages.ts"
 import type { TrimmedBefore } from "./Sqlite/Kv/Queries.ts"
+import * as StoreMetrics from "./StoreMetrics.ts"
 
 export { StoreRefused } from "./Sqlite/Database/StoreRefused.ts"
 
@@ -79,6 +79,7 @@ export const make = (options: Options): Effect.Effect<Context.Context<Store | Ch
       }
       yield* Effect.annotateLogs(Effect.logWarning("the store can be read and not written"), "reason", opened.reason)
     }
+    StoreMetrics.register()
     const group = yield* GroupCommit.make<Write, Committed, WriteError>({
       commit: (writes, now) => Effect.flatMap(port.send({ kind: "commit", writes, now }), outcomesOf),
       weigh,

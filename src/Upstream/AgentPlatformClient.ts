@@ -22,7 +22,6 @@ import {
   type Scope,
   Stream
 } from "effect"
-import * as UpstreamMetrics from "../Observability/UpstreamMetrics.ts"
 import * as AgentPlatform from "./AgentPlatform.ts"
 import * as Exchange from "./Exchange.ts"
 import * as FileLists from "./FileLists.ts"
@@ -35,6 +34,7 @@ import { PlatformSocket, type SocketRefused } from "./PlatformSocket.ts"
 import * as Resilience from "./Resilience.ts"
 import { parseRetryAfter } from "./RetryPolicy.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
+import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 import * as Workspace from "./Workspace.ts"
 
 type Service = Context.Tag.Service<AgentPlatform.AgentPlatform>

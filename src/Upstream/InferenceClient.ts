@@ -4,13 +4,13 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { type Context, Effect, Layer, Option, type Redacted, type Scope, Stream } from "effect"
-import * as UpstreamMetrics from "../Observability/UpstreamMetrics.ts"
 import * as Exchange from "./Exchange.ts"
 import * as Generation from "./Generation.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import * as Inference from "./Inference.ts"
 import * as Resilience from "./Resilience.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
+import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 type Service = Context.Tag.Service<Inference.Inference>
 

@@ -18,13 +18,13 @@ import {
   Stream
 } from "effect"
 import * as Monotonic from "../Monotonic.ts"
-import * as UpstreamMetrics from "../Observability/UpstreamMetrics.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
 import * as RetryPolicy from "./RetryPolicy.ts"
 import * as Sending from "./Sending.ts"
 import { SpscQueue, type Taken } from "./SpscQueue.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
+import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 /** `closed` is the end: the instance is gone, the platform refuses us, or the scope has ended. */
 export type ConnectionState = "connected" | "reconnecting" | "closed"

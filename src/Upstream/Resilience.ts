@@ -22,7 +22,7 @@ import {
   verdictOnWhole
 } from "./UpstreamFailure.ts"
 
-export { durations } from "../Observability/UpstreamMetrics.ts"
+export { durations } from "./UpstreamMetrics.ts"
 
 /** What is decided for one kind of call. */
 export interface Policy {

@@ -2,21 +2,23 @@
  * The clients of all upstream services together. They send by the `HttpClient` of their context.
  */
 import type * as HttpClient from "@effect/platform/HttpClient"
-import { Layer } from "effect"
+import { Effect, Layer } from "effect"
 import type * as AgentPlatform from "./AgentPlatform.ts"
 import * as AgentPlatformClient from "./AgentPlatformClient.ts"
 import type * as Inference from "./Inference.ts"
 import * as InferenceClient from "./InferenceClient.ts"
 import * as PlatformSocket from "./PlatformSocket.ts"
+import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 /** Clients for services at given addresses. */
 export const layer = (settings: {
   readonly agentPlatform: AgentPlatform.Settings
   readonly inference: Inference.Settings
 }): Layer.Layer<AgentPlatform.AgentPlatform | Inference.Inference, never, HttpClient.HttpClient> =>
-  Layer.merge(
+  Layer.mergeAll(
     Layer.provide(AgentPlatformClient.layer(settings.agentPlatform), PlatformSocket.layer),
-    InferenceClient.layer(settings.inference)
+    InferenceClient.layer(settings.inference),
+    Layer.effectDiscard(Effect.sync(UpstreamMetrics.register))
   )
 
 /** Clients for the services that the environment names. */

@@ -1,19 +1,22 @@
 /** The service as it is put together for production, in this process, with its upstreams and its collector chosen. */
+import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { Context, Effect, Layer, Logger, Option } from "effect"
+import { ConfigProvider, Context, Effect, Layer, Logger, Option } from "effect"
 import { Api } from "../../src/Api.ts"
 import { endpoints } from "../../src/Endpoints.ts"
+import * as Gateway from "../../src/Gateway/Gateway.ts"
 import * as Health from "../../src/Health/Health.ts"
 import * as Draining from "../../src/Http/Draining.ts"
 import * as Edge from "../../src/Http/Edge/Edge.ts"
 import * as NodeServer from "../../src/Http/Server/NodeServer.ts"
+import * as RequestMetrics from "../../src/Http/Server/RequestMetrics.ts"
+import * as FeedMetrics from "../../src/Kv/ChangeFeed/FeedMetrics.ts"
 import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
 import { Exposure } from "../../src/Observability/Exposure.ts"
-import * as FeedMetrics from "../../src/Observability/FeedMetrics.ts"
 import * as Metrics from "../../src/Observability/Metrics.ts"
-import * as RequestMetrics from "../../src/Observability/RequestMetrics.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
+import * as SessionEvents from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 import { defaultUrl } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
@@ -37,13 +40,16 @@ export const quiet = Logger.remove(Logger.defaultLogger)
 export const serve = (options: { readonly platform?: string; readonly tracing?: Layer.Layer<Tracer.Tracer> }) =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
+    const gateway = yield* Effect.withConfigProvider(Gateway.config, ConfigProvider.fromMap(new Map()))
     const services = Layer.mergeAll(FeedMetrics.layer, Health.layer({ replication: Option.none() })).pipe(
-      Layer.provideMerge(ChangeFeed.layer),
+      Layer.provideMerge(Layer.merge(ChangeFeed.layer, Gateway.layer(gateway, { devMode: true }))),
+      Layer.provideMerge(SessionEvents.layer({ directory, retention: gateway.history })),
       Layer.provideMerge(Sqlite.layer({ directory })),
       Layer.provideMerge(
         Layer.mergeAll(
           auth,
           Draining.layer,
+          FetchHttpClient.layer,
           Metrics.layer,
           NodeFileSystem.layer,
           upstreams(Option.fromNullable(options.platform)),

@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
 import { accountOf, Reading } from "../../Http/Server/Unsent.ts"
-import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
+import * as GatewayMetrics from "../GatewayMetrics.ts"
 
 const text = { binary: false }
 

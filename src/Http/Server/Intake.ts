@@ -7,7 +7,7 @@
  * sends slowly keeps nobody out who sends at full speed.
  */
 import type { Socket } from "node:net"
-import * as ConnectionMetrics from "../../Observability/ConnectionMetrics.ts"
+import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 
 const receipt = Symbol("causeway/Receipt")
 

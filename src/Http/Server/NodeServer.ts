@@ -4,9 +4,9 @@
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
 import * as Monotonic from "../../Monotonic.ts"
-import * as ConnectionMetrics from "../../Observability/ConnectionMetrics.ts"
 import * as Setting from "../../Setting.ts"
 import * as Supervision from "../../Supervision.ts"
+import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { Draining } from "../Draining.ts"
 import type { ConnectionLimits } from "./ConnectionLimits.ts"
 import * as KernelQueues from "./KernelQueues.ts"
@@ -168,6 +168,7 @@ const askKernel = (suspects: ReadonlyArray<Account>): Effect.Effect<void> =>
  */
 export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
+    ConnectionMetrics.register()
     const draining = yield* Draining
     const gate = new Gate(options.timing ?? timing, options.observe, options.limits, options.isProbe)
     const bound = yield* bind(gate)

@@ -4,7 +4,7 @@
 import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
-import * as ConnectionMetrics from "../../Observability/ConnectionMetrics.ts"
+import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { problemOfFields } from "../HeaderFields.ts"
 import { remember } from "../WebSocket/Upgrade.ts"
 import { soften } from "./Closing.ts"

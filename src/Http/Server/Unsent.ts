@@ -6,7 +6,7 @@
  * taken nothing for longest, then those that hold most.
  */
 import type { Duplex } from "node:stream"
-import * as ConnectionMetrics from "../../Observability/ConnectionMetrics.ts"
+import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 
 /** What Node's TCP handle counts (`stream_base`): bytes that libuv was given, and those of them that it still has. */
 interface Counting {

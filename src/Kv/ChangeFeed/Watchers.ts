@@ -1,8 +1,8 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
+import * as ConnectionMetrics from "../../Http/ConnectionMetrics.ts"
 import { accountOf, Reading } from "../../Http/Server/Unsent.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
-import * as GatewayMetrics from "../../Observability/GatewayMetrics.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 import { heartbeatFrame, pageFrame } from "./Frame.ts"
 import { Page } from "./Page.ts"
@@ -100,14 +100,14 @@ export class Watchers {
       if (++watcher.heard > mostHeard) socket.pause()
     }
     this.all.add(watcher)
-    GatewayMetrics.connectionOpened()
+    ConnectionMetrics.webSocketOpened()
     socket.on("message", alive).on("ping", alive).on("pong", alive)
     // What went wrong shows in the close code; the ticker sees to it that the connection ends.
     socket.on("error", ignore)
     socket.on("close", () => {
       this.leave(watcher)
       this.all.delete(watcher)
-      GatewayMetrics.connectionClosed()
+      ConnectionMetrics.webSocketClosed()
       onClose()
     })
     this.deliver(watcher, first, now)

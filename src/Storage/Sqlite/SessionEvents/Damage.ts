@@ -1,5 +1,10 @@
 import { Clock, Effect } from "effect"
-import * as GatewayMetrics from "../../../Observability/GatewayMetrics.ts"
+import * as LabelValues from "../../../Observability/LabelValues.ts"
+
+const counter = LabelValues.counter("session_database_damage_total", {
+  label: "operation",
+  description: "Reads and writes of the session database that met a damaged or unreadable page."
+})
 
 /** What SQLite says where it cannot make sense of a page, or where the system cannot read one. */
 const damage = /^SQLITE_(CORRUPT|NOTADB|IOERR)/
@@ -12,12 +17,13 @@ const quiet = 10_000_000_000n
 
 /** Counts what tells of damage, and has the log hear of it: where, why, and how often it was not told in between. */
 export const make = () => {
+  counter.register(["read", "write"])
   let quietUntil: bigint | undefined
   let untold = 0
   return (operation: "read" | "write", reason: string, session?: string): Effect.Effect<void> =>
     Effect.flatMap(Clock.currentTimeNanos, now => {
       if (!isDamage(reason)) return Effect.void
-      GatewayMetrics.sessionDatabaseDamage.increment(operation)
+      counter.increment(operation)
       if (quietUntil !== undefined && now < quietUntil) {
         untold++
         return Effect.void

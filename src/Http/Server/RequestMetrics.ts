@@ -6,8 +6,8 @@ import type { ServerResponse } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Metric, MetricBoundaries, MetricLabel } from "effect"
-import * as Route from "../Http/Route.ts"
-import type { Observe } from "../Http/Server/NodeServerGate.ts"
+import * as Route from "../Route.ts"
+import type { Observe } from "./NodeServerGate.ts"
 
 /** The label of a path that no route has. */
 export const unknownRoute = "unknown"

@@ -1,5 +1,5 @@
 /**
- * How long requests to upstream services take. Retries and breakers are counted where they happen.
+ * Metrics of requests to upstream services. `Resilience` and `CircuitBreaker` have those of retries and breakers.
  */
 import { Metric, MetricBoundaries } from "effect"
 
@@ -37,7 +37,7 @@ export const rejectedFrames = Metric.counter("agent_platform_frames_rejected_tot
   incremental: true
 })
 
-/** A series of each that is there whether an upstream is configured or not: that of the call made first. */
+/** Registers a series of each metric, also where no upstream service is configured. */
 export const register = (): void => {
   for (const [histogram, operation] of [
     [agentPlatform, "create"],

@@ -4,7 +4,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Metric, TestClock } from "effect"
 import { Api } from "../../src/Api.ts"
 import type { Observe } from "../../src/Http/Server/NodeServerGate.ts"
-import * as RequestMetrics from "../../src/Observability/RequestMetrics.ts"
+import * as RequestMetrics from "../../src/Http/Server/RequestMetrics.ts"
 import * as Samples from "../../src/Observability/Samples.ts"
 
 const series = Effect.map(Metric.snapshot, pairs =>

@@ -1,5 +1,5 @@
 /**
- * What connections hold, and which are ended before their clients wanted it. Each is there from the start, with 0.
+ * Metrics of connections: how many there are, what they hold in memory, and which the server ended.
  */
 import { Metric, MetricLabel } from "effect"
 
@@ -24,6 +24,14 @@ export const connections = Metric.gauge("http_connections", {
   description: "Connections to the HTTP port, WebSockets included."
 })
 
+const webSockets = Metric.gauge("ws_connections_active", { description: "Current WebSocket connections." })
+
+/** Counts a WebSocket that was opened. */
+export const webSocketOpened = (): void => webSockets.unsafeModify(1, [])
+
+/** Counts a WebSocket that was closed. */
+export const webSocketClosed = (): void => webSockets.unsafeModify(-1, [])
+
 /**
  * Why a connection was ended: its client took nothing, all together held too many bytes, or there were too many
  * connections, where an idle one was closed or a new one refused.
@@ -47,7 +55,7 @@ export const cut = {
   increment: (reason: Reason): void => series.get(reason)!.unsafeUpdate(1, [])
 }
 
-/** Makes them all known. */
+/** Registers every series with the value 0. */
 export const register = (): void => {
-  for (const metric of [unsent, received, refusedBodies, connections, ...series.values()]) metric.register()
+  for (const metric of [unsent, received, refusedBodies, connections, webSockets, ...series.values()]) metric.register()
 }

@@ -1,22 +1,14 @@
 /**
- * What the gateway counts: WebSocket connections, messages by type, and turns. Each is there from the start, with 0.
+ * Metrics of the gateway: messages by type, and turns.
  */
 import { Metric } from "effect"
-import { Answer } from "../Gateway/Protocol/Answer.ts"
-import { eventTypes } from "../Gateway/Protocol/Event.ts"
-import { requestTypes } from "../Gateway/Protocol/Request.ts"
-import * as LabelValues from "./LabelValues.ts"
+import * as LabelValues from "../Observability/LabelValues.ts"
+import { Answer } from "./Protocol/Answer.ts"
+import { eventTypes } from "./Protocol/Event.ts"
+import { requestTypes } from "./Protocol/Request.ts"
 
 const total = (name: string, description: string): Metric.Metric.Counter<number> =>
   Metric.counter(name, { description, incremental: true })
-
-const connections = Metric.gauge("ws_connections_active", { description: "Current WebSocket connections." })
-
-/** Counts a WebSocket that was opened, a gateway client's or a follower's of the change log. */
-export const connectionOpened = (): void => connections.unsafeModify(1, [])
-
-/** Counts one of them off. */
-export const connectionClosed = (): void => connections.unsafeModify(-1, [])
 
 /** The type of a message that cannot be understood. */
 export const invalid = "invalid"
@@ -40,12 +32,6 @@ export const dropped = LabelValues.counter("platform_events_dropped_total", {
   most: 50
 })
 
-/** Reads and writes of the session database that found it damaged. */
-export const sessionDatabaseDamage = LabelValues.counter("session_database_damage_total", {
-  label: "operation",
-  description: "Reads and writes of the session database that met a damaged or unreadable page."
-})
-
 /** Turns begun. */
 export const turnsStarted = total("turns_started_total", "Turns initiated.")
 
@@ -55,11 +41,10 @@ export const turnsCompleted = total("turns_completed_total", "Turns completed.")
 /** Turns that failed. */
 export const turnsErrored = total("turns_errored_total", "Turns that errored.")
 
-/** Makes them all known. */
+/** Registers every series with the value 0. */
 export const register = (): void => {
-  for (const metric of [connections, turnsStarted, turnsCompleted, turnsErrored]) metric.register()
+  for (const metric of [turnsStarted, turnsCompleted, turnsErrored]) metric.register()
   received.register([...requestTypes, invalid])
   sent.register([...Answer.members.map(({ fields }) => fields.type.literals[0]), ...eventTypes])
   dropped.register()
-  sessionDatabaseDamage.register(["read", "write"])
 }

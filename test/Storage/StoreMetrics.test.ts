@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Either, Fiber, TestClock } from "effect"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
-import type { CommittedGroup } from "../../src/Observability/StoreMetrics.ts"
 import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
+import type { CommittedGroup } from "../../src/Storage/StoreMetrics.ts"
 
 /** A committer on a disk that takes 40 ms, and what is told of its groups. */
 const setup = (fails: boolean) =>

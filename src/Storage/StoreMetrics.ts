@@ -1,5 +1,5 @@
 /**
- * How the store commits: how many writes share a transaction, and how long it takes until they are durable.
+ * Metrics of the store's group commit.
  */
 import { Metric, MetricBoundaries, MetricLabel } from "effect"
 
@@ -40,7 +40,7 @@ export const observe = ({ writes, millis, outcome }: CommittedGroup): void => {
   durations.unsafeUpdate(millis, [])
 }
 
-/** Makes them all known. */
+/** Registers every series with the value 0. */
 export const register = (): void => {
   for (const metric of [byOutcome.ok, byOutcome.failed, sizes, durations]) metric.register()
 }
