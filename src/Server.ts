@@ -28,6 +28,7 @@ import * as Tracer from "./Observability/Tracer.ts"
 import * as Load from "./Process/Load.ts"
 import * as YoungGeneration from "./Process/YoungGeneration.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
+import * as Replication from "./Storage/Sqlite/Replication.ts"
 import * as SessionEvents from "./Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "./Storage/Sqlite.ts"
 import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
@@ -62,7 +63,11 @@ const services = (configuration: Configuration) => {
     ...configuration.gateway,
     sessions: { ...configuration.gateway.sessions, stopping: Duration.times(configuration.shutdownTimeout, 0.3) }
   }
-  return Layer.mergeAll(FeedMetrics.layer, Housekeeping.layer(retention), Health.layer({ replication })).pipe(
+  return Layer.mergeAll(
+    FeedMetrics.layer,
+    Housekeeping.layer(retention),
+    Health.layer({ replication: Option.map(replication, Replication.check) })
+  ).pipe(
     Layer.provideMerge(Layer.merge(ChangeFeed.layer, Gateway.layer(gateway, { devMode }))),
     // The store comes first: it owns the directory, and may move what earlier versions kept in it to the session database.
     Layer.provideMerge(SessionEvents.layer({ directory: store.directory, retention: gateway.history })),

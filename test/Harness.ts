@@ -9,6 +9,7 @@ import { Api } from "../src/Api.ts"
 import * as Auth from "../src/Auth/Auth.ts"
 import * as AuthHttp from "../src/Auth/Http.ts"
 import * as ClusterHttp from "../src/Cluster/Http.ts"
+import * as AsyncApi from "../src/Gateway/AsyncApi.ts"
 import * as Health from "../src/Health/Health.ts"
 import * as HealthHttp from "../src/Health/Http.ts"
 import * as Draining from "../src/Http/Draining.ts"
@@ -59,7 +60,7 @@ const groups = Layer.mergeAll(
   ClusterHttp.layer(Api),
   HealthHttp.layer(Api),
   MetricsHttp.layer(Api),
-  OpenApiHttp.layer(Api)
+  OpenApiHttp.layer(Api, Effect.sync(AsyncApi.text))
 ).pipe(Layer.provide([AuthHttp.layer, Body.layer]))
 
 /** The api as @effect/platform serves it, still in want of a server. */

@@ -287,7 +287,7 @@ describe("the document of a host", () => {
     const { handler, dispose } = HttpApiBuilder.toWebHandler(
       Layer.mergeAll(
         HttpApiBuilder.api(small).pipe(
-          Layer.provide(DescriptionHttp.layer(small)),
+          Layer.provide(DescriptionHttp.layer(small, Effect.succeed("{}"))),
           Layer.provide(Layer.succeed(ReadAccess, { bearer: () => Effect.void }))
         ),
         HttpServer.layerContext

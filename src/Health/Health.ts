@@ -1,10 +1,8 @@
-import * as FileSystem from "@effect/platform/FileSystem"
 import { Array as Arr, Clock, Context, Effect, Layer, Option } from "effect"
 import { AgentPlatform } from "../Upstream/AgentPlatform.ts"
 import * as HealthProbe from "../Upstream/HealthProbe.ts"
 import { Inference } from "../Upstream/Inference.ts"
 import { version } from "../Version.ts"
-import * as Replication from "./Replication.ts"
 import { critical, type Dependency, overall, type Report } from "./Report.ts"
 import { Subscriptions } from "./Subscriptions.ts"
 import { dependency } from "./Upstreams.ts"
@@ -47,18 +45,21 @@ const make = (checks: ReadonlyArray<Check>) =>
 /** The health of a service that depends on nothing, as where a host mounts the store alone. */
 export const layerAlone: Layer.Layer<Health> = Layer.effect(Health, make([]))
 
-/** The health of the gateway: its upstreams, where they are configured, and replication, where it is asked for. */
-export const layer = (options: {
-  readonly replication: Option.Option<Replication.Settings>
-}): Layer.Layer<Health, never, AgentPlatform | Inference | FileSystem.FileSystem> =>
+/**
+ * The health of the gateway: its upstream services, where they are configured, and the replication of the store, where
+ * the storage backend can check it.
+ */
+export const layer = <R = never>(options: {
+  readonly replication: Option.Option<Effect.Effect<Dependency, never, R>>
+}): Layer.Layer<Health, never, AgentPlatform | Inference | R> =>
   Layer.scoped(
     Health,
     Effect.gen(function* () {
       const platform = yield* AgentPlatform
       const inference = yield* Inference
-      const files = yield* FileSystem.FileSystem
-      const replication = yield* Effect.forEach(Option.toArray(options.replication), settings =>
-        HealthProbe.shared(Effect.provideService(Replication.check(settings), FileSystem.FileSystem, files))
+      const context = yield* Effect.context<R>()
+      const replication = yield* Effect.forEach(Option.toArray(options.replication), check =>
+        HealthProbe.shared(Effect.provide(check, context))
       )
       return yield* make([
         Effect.map(platform.probe, probed => dependency(critical, probed)),

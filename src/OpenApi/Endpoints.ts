@@ -6,14 +6,15 @@ import { json } from "../Http/Reply.ts"
 import { DescriptionGroup } from "./Api.ts"
 import * as Document from "./Document.ts"
 
-/** What makes the document of the client protocol is loaded when it is first asked for. */
-const asyncApi = Effect.promise(() => import("../Gateway/AsyncApi.ts"))
-
-/** The handlers of the `description` group, which describe this api: each document is made by its first request. */
+/**
+ * The handlers of the `description` group. `asyncApi` is the JSON text of the AsyncAPI document of the host's WebSockets;
+ * the OpenAPI document is made of `api` by the first request for it.
+ */
 export const endpoints = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
-  api: HttpApi.HttpApi<Id, Groups, E, R>
+  api: HttpApi.HttpApi<Id, Groups, E, R>,
+  asyncApi: Effect.Effect<string>
 ) =>
   Endpoints.of(DescriptionGroup, {
     openapi: () => Effect.sync(() => json(Document.text(api))),
-    asyncapi: () => Effect.map(asyncApi, AsyncApi => json(AsyncApi.text()))
+    asyncapi: () => Effect.map(asyncApi, text => json(text))
   })

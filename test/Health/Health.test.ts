@@ -11,6 +11,7 @@ import * as Health from "../../src/Health/Health.ts"
 import { Report } from "../../src/Health/Report.ts"
 import { Subscriptions } from "../../src/Health/Subscriptions.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
+import * as Replication from "../../src/Storage/Sqlite/Replication.ts"
 import { defaultUrl } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 import { version } from "../../src/Version.ts"
@@ -28,7 +29,10 @@ const settings = (platform = Option.some(platformUrl), inferenceKey = Option.som
 })
 
 const layer = (upstreams = settings(), replication: Option.Option<{ readonly directory: string }> = Option.none()) =>
-  Layer.provide(Health.layer({ replication }), [UpstreamClients.layer(upstreams), NodeFileSystem.layer])
+  Layer.provide(Health.layer({ replication: Option.map(replication, Replication.check) }), [
+    UpstreamClients.layer(upstreams),
+    NodeFileSystem.layer
+  ])
 
 const report = Effect.flatMap(Health.Health, ({ report }) => report)
 

@@ -5,9 +5,9 @@
 import { join } from "node:path"
 import * as FileSystem from "@effect/platform/FileSystem"
 import { Array as Arr, Config, Duration, Effect, Option } from "effect"
-import * as Setting from "../Setting.ts"
-import * as Sqlite from "../Storage/Sqlite.ts"
-import type { Dependency } from "./Report.ts"
+import type { Dependency } from "../../Health/Report.ts"
+import * as Setting from "../../Setting.ts"
+import * as Sqlite from "../Sqlite.ts"
 
 /** Where to look. */
 export interface Settings {
