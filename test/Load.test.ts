@@ -9,7 +9,7 @@ import { parseRetryAfter } from "../scripts/load/BatchClient.ts"
 import { inBatches } from "../scripts/load/Batches.ts"
 import * as Cities from "../scripts/load/Cities.ts"
 import * as Load from "../scripts/load/Load.ts"
-import * as Limits from "../src/Kv/Limits.ts"
+import * as Limits from "../src/Limits.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 

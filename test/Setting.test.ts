@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Config, ConfigProvider, Duration, Effect, Either, Option, Redacted } from "effect"
-import * as Limits from "../src/Kv/Limits.ts"
+import * as Limits from "../src/Limits.ts"
 import * as Setting from "../src/Setting.ts"
 
 type Environment = Readonly<Record<string, string>>

@@ -17,9 +17,9 @@ import {
   type Scope
 } from "effect"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import { Limits } from "../Kv/Limits.ts"
 import { commitOf, PreconditionFailed, Store, type StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { Committed, Write } from "../Kv/Write.ts"
+import { Limits } from "../Limits.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import * as Setting from "../Setting.ts"

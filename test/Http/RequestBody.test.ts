@@ -6,7 +6,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either } from "effect"
 import * as Body from "../../src/Http/RequestBody.ts"
 import type { RawJson } from "../../src/Json/JsonText.ts"
-import { Limits } from "../../src/Kv/Limits.ts"
+import { Limits } from "../../src/Limits.ts"
 
 setFlagsFromString("--expose-gc")
 const collect = runInNewContext("gc") as () => void

@@ -3,9 +3,9 @@
  */
 import { Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
 import { Subscriptions } from "../../Health/Subscriptions.ts"
-import * as Limits from "../../Kv/Limits.ts"
 import { byteLength } from "../../Kv/Names.ts"
 import { Store } from "../../Kv/Store.ts"
+import * as Limits from "../../Limits.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { Tracer } from "../../Observability/Tracer.ts"
 import * as Supervision from "../../Supervision.ts"

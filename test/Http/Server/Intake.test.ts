@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it } from "vitest"
 import * as Body from "../../../src/Http/RequestBody.ts"
 import { type ConnectionLimits, defaults } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
-import { Limits } from "../../../src/Kv/Limits.ts"
+import { Limits } from "../../../src/Limits.ts"
 
 const MiB = 1024 * 1024
 const limits = Effect.runSync(Limits)

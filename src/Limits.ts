@@ -1,5 +1,5 @@
 import { Config, Context, Layer } from "effect"
-import * as Setting from "../Setting.ts"
+import * as Setting from "./Setting.ts"
 
 /** What the service accepts at most. Bytes are of UTF-8; a value is measured as stored, without white space. */
 export interface LimitsShape {
