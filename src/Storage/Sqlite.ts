@@ -225,6 +225,9 @@ const makePort = (
         if (isOpen) react(reply)
       })
     }
+    reader.onLocked = (reason, tried) => {
+      if (isOpen && !isReopening && stuck.onLocked(tried)) replace(reason)
+    }
     let cutAbove = walBytes
     let isRelieving = false
     // The log only starts over when no snapshot is held, so all lists have to go, and none may begin until it has.

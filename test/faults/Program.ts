@@ -3,10 +3,12 @@
  * object a line on stdin with one answer a line on stdout, until stdin ends.
  */
 import { createInterface } from "node:readline"
-import { Effect, Either, Logger, Option, Stream } from "effect"
+import { Effect, Either, Layer, Logger, Option, Stream } from "effect"
+import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
+import * as SqliteEvents from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 
 /** What the process is asked to do. */
@@ -15,6 +17,9 @@ export type Command =
   /** A set while expiry and a probe keep the writer busy too. */
   | { readonly do: "setBeside"; readonly key: string; readonly value: string }
   | { readonly do: "get"; readonly key: string }
+  /** A write and a read of the session database. */
+  | { readonly do: "configure"; readonly environment: string }
+  | { readonly do: "configuration" }
   /** All at once, so that the reads share a turn of the event loop; each answers its value or the tag of its error. */
   | { readonly do: "getAll"; readonly keys: ReadonlyArray<string> }
   /** The whole list, as how many entries it has. */
@@ -46,6 +51,10 @@ const perform = (command: Command) =>
       }
       case "get":
         return Option.getOrNull(Option.map(yield* store.get(namespace, command.key), entry => JSON.parse(entry.value)))
+      case "configure":
+        return yield* (yield* SessionEvents).configure("a/1", { deployment: null, environment: command.environment })
+      case "configuration":
+        return (yield* (yield* SessionEvents).configuration("a/1")).environment
       case "getAll":
         return yield* Effect.forEach(command.keys, key =>
           Effect.match(store.get(namespace, key), {
@@ -89,10 +98,11 @@ const serve = Effect.gen(function* () {
   }
 })
 
-const [directory = "", writer] = process.argv.slice(2)
+const [directory = "", inline] = process.argv.slice(2)
+const writer = inline === "inline" ? "inline" : "thread"
 await Effect.runPromise(
   serve.pipe(
-    Effect.provide(Sqlite.layer({ directory, writer: writer === "inline" ? "inline" : "thread" })),
+    Effect.provide(Layer.merge(Sqlite.layer({ directory, writer }), SqliteEvents.layer({ directory, writer }))),
     Effect.catchTag("StoreRefused", error => say({ error: error._tag, reason: error.message })),
     Effect.scoped,
     // Standard output is for answers.

@@ -59,22 +59,25 @@ const makePort = (options: Options, data: ThreadData, lock: Lock, reader: Reader
     const clock = yield* Effect.clock
     const stuck = new StuckLocks(() => Monotonic.unsafeMillis(clock))
     let isReopening = false
-    const writer: WriterPort.WriterPort<EventRequest, EventReply> = yield* startWriter(options, data, reply => {
-      if (reply._tag === "Done") {
-        // Only a write has shown that all locks can be had.
-        if (reply.outcomes.length > 0 || reply.count > 0) stuck.onDone()
-        return
-      }
-      if (reply.obstacle !== "replaced" && !(reply.obstacle === "locked" && stuck.onLocked())) return
-      // What stands there now may be another process's, if it took the lock's file along.
+    // What stands there by then may be another process's, if it took the lock's file along.
+    const reopen = (reason: string): void => {
       if (isReopening || !lock.isHeld()) return reader.close()
       // Reads must not open the file again before the writer has closed it too.
       isReopening = true
-      reader.suspend(reply.reason)
+      reader.suspend(reason)
       writer.post({ kind: "reopen" }, () => {
         isReopening = false
         reader.resume()
       })
+    }
+    reader.onLocked = (reason, tried) => {
+      if (stuck.onLocked(tried)) reopen(reason)
+    }
+    const writer: WriterPort.WriterPort<EventRequest, EventReply> = yield* startWriter(options, data, reply => {
+      if (reply._tag === "Away") {
+        if (reply.obstacle === "replaced" || (reply.obstacle === "locked" && stuck.onLocked())) reopen(reply.reason)
+        // Only a write has shown that all locks can be had.
+      } else if (reply.outcomes.length > 0 || reply.count > 0) stuck.onDone()
     })
     const port = WriterPort.afterAlone(writer, reader, dirname(data.file))
     // The last to close folds the log into the database, which a connection that only reads cannot.

@@ -14,6 +14,10 @@ export const isUnreadable = (error: unknown): error is Database.SqliteError =>
 export const isLocked = (error: unknown): boolean =>
   error instanceof Database.SqliteError && /^SQLITE_(BUSY|LOCKED|PROTOCOL)/.test(error.code)
 
+/** For how many milliseconds SQLite itself has tried to take a lock that was not to be had. */
+export const lockedFor = (error: unknown): number =>
+  error instanceof Database.SqliteError && error.code === "SQLITE_PROTOCOL" ? 10_000 : 0
+
 /** Whether an error lies with the disk: it fails, is full, or does not deliver what was written. */
 export const isOfDisk = (error: unknown): boolean =>
   error instanceof Database.SqliteError

@@ -6,7 +6,7 @@ import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "..
 import * as Monotonic from "../../../Monotonic.ts"
 import type { DebugLog } from "../../../Observability/DebugLog.ts"
 import { ReaderConnection } from "../Kv/Queries.ts"
-import { describe, isUnreadable } from "./DatabaseError.ts"
+import { describe, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
 import { hasRoom } from "./Directory.ts"
 import { Away, identityOf } from "./FileIdentity.ts"
 import { TurnSnapshot } from "./SharedSnapshot.ts"
@@ -71,6 +71,8 @@ export class Reader {
   private forgotAt = Number.NEGATIVE_INFINITY
   private readonly snapshots = new Set<Snapshot>()
   private readonly spare: Array<ReaderConnection> = []
+  /** Called when a lock kept a read from beginning, for which SQLite tried so many milliseconds. */
+  onLocked: (reason: string, tried: number) => void = () => {}
 
   constructor(
     private readonly file: string,
@@ -304,6 +306,7 @@ export class Reader {
         return Effect.succeed(body())
       } catch (error) {
         this.renew()
+        if (isLocked(error)) this.onLocked(describe(error), lockedFor(error))
         if (!(error instanceof Away || error instanceof Database.SqliteError)) throw error
         const failure = new StoreUnavailable({ reason: describe(error), isUnreadable: isUnreadable(error) })
         return failure.isUnreadable ? Effect.zipRight(this.forgetPages, failure) : failure

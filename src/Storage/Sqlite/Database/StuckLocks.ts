@@ -20,11 +20,14 @@ export class StuckLocks {
     private readonly now: () => number
   ) {}
 
-  /** A request failed because of a lock. Returns whether all connections to the file must be closed. */
-  onLocked(): boolean {
+  /**
+   * A request failed because of a lock, after SQLite tried for so many milliseconds by itself. Returns whether all
+   * connections to the file must be closed.
+   */
+  onLocked(tried = 0): boolean {
     const now = this.now()
     this.#since ??= now
-    if (now - this.#since < patience || now - this.#triedAt < pause) return false
+    if (now - this.#since + tried < patience || now - this.#triedAt < pause) return false
     this.#triedAt = now
     return true
   }

@@ -14,6 +14,7 @@ import {
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import type { DebugLog } from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "../Database/CommandLog.ts"
+import { describe, isLocked, lockedFor } from "../Database/DatabaseError.ts"
 import { hasRoom } from "../Database/Directory.ts"
 import { openAlone } from "../Database/FileIdentity.ts"
 import { isDamage } from "./Damage.ts"
@@ -33,6 +34,8 @@ interface Opened {
 export class Reader {
   private opened: Opened | undefined
   private suspension: string | undefined
+  /** Called when a lock kept a read from beginning, for which SQLite tried so many milliseconds. */
+  onLocked: (reason: string, tried: number) => void = () => {}
 
   constructor(
     private readonly file: string,
@@ -118,8 +121,8 @@ export class Reader {
         }
       } catch (error) {
         this.close()
-        const reason = error instanceof Database.SqliteError ? `${error.code}: ${error.message}` : String(error)
-        return Effect.fail(new StoreUnavailable({ reason }))
+        if (isLocked(error)) this.onLocked(describe(error), lockedFor(error))
+        return Effect.fail(new StoreUnavailable({ reason: describe(error) }))
       }
     })
   }

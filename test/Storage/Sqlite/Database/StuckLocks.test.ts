@@ -42,4 +42,36 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
 
   // Whatever else the writer answers meanwhile must not open a connection again before all of them have been closed.
   it.scopedLive("keep nobody from writing while the writer has other work", recovers("setBeside"))
+
+  it.scopedLive(
+    "keep nobody from reading",
+    () =>
+      Effect.gen(function* () {
+        const directory = realpathSync(yield* temporaryDirectory)
+        const disk = yield* Disk.make(directory)
+        const owner = yield* Owner.start(directory, { env: disk.env })
+        const reads = { store: owner.ask({ do: "get", key: "k" }), sessions: owner.ask({ do: "configuration" }) }
+        // The second lock is one that a read takes for itself before it shares it with others.
+        const cases =
+          soak > 1
+            ? (["store", "sessions"] as const).flatMap(of => [0, 1, 2, 3, 4, 5, 6].map(skip => [of, skip] as const))
+            : ([["sessions", 1]] as const)
+        for (const [of, skip] of cases) {
+          const text = `${of} ${skip}`
+          yield* owner.ask({ do: "set", key: "k", value: text })
+          yield* owner.ask({ do: "configure", environment: text })
+          yield* disk.set([{ call: "lock", skip, times: 1, outcome: "EIO" }])
+          let answer = yield* reads[of]
+          yield* disk.heal
+          // SQLite tries for ten seconds before it says that it cannot read.
+          for (let attempt = 1; "error" in answer && attempt < 5; attempt++) {
+            yield* pause
+            answer = yield* reads[of]
+          }
+          expect(answer).toEqual({ ok: text })
+        }
+        yield* owner.end
+      }),
+    240_000
+  )
 })
