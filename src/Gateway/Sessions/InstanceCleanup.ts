@@ -6,7 +6,7 @@ import * as Supervision from "../../Supervision.ts"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { Entity } from "./Entity.ts"
 import * as Creation from "./InstanceCreation.ts"
-import * as Session from "./SessionState.ts"
+import * as State from "./SessionState.ts"
 
 /** Earlier leases that one session may owe; until one of them is taken back there is no further one. */
 const mostDebts = 8
@@ -24,16 +24,20 @@ const isRefusal = ({ reason, statusCode = 0 }: AgentPlatformConnectionError): bo
   reason === "status" && statusCode >= 400 && statusCode < 500 && !passing.has(statusCode)
 
 /** The instance of a debt: what its creation is answered. Where no answer ever came, the same key asks once more. */
-const instanceOf = (entity: Entity, { key, instanceId }: Session.Debt, isAside: boolean) => {
+const instanceOf = (entity: Entity, { key, instanceId }: State.PendingStop, isAside: boolean) => {
   if (instanceId !== null) return Effect.succeed(instanceId)
   const ask = Creation.join(entity, key, "return")
   return isAside && !entity.creations.has(key) ? entity.shared.aside.use(entity.record.tenant, 1, () => ask) : ask
 }
 
 /** What becomes of a debt that could not be paid. */
-const postpone = (entity: Entity, { key, instanceId, refusals }: Session.Debt, error: AgentPlatformConnectionError) => {
+const postpone = (
+  entity: Entity,
+  { key, instanceId, refusals }: State.PendingStop,
+  error: AgentPlatformConnectionError
+) => {
   const { journal } = entity
-  const refuse = Effect.ignore(journal.update(standing => Session.stay(Session.refuse(standing, key))))
+  const refuse = Effect.ignore(journal.update(state => State.silently(State.countRefusal(state, key))))
   const note = { session: entity.key, reason: error.message }
   if (!isRefusal(error)) {
     return Effect.annotateLogs(Effect.logWarning("An instance could not be given back; it will be tried again"), note)
@@ -43,20 +47,20 @@ const postpone = (entity: Entity, { key, instanceId, refusals }: Session.Debt, e
     Effect.logError(
       "The platform refuses to say or do anything about an instance, which may be left behind there"
     ).pipe(Effect.annotateLogs({ ...note, instance: instanceId ?? "unknown", idempotencyKey: key })),
-    Effect.ignore(journal.update(standing => Session.stay(Session.acquit(standing, key))))
+    Effect.ignore(journal.update(state => State.silently(State.removeInstance(state, key))))
   )
 }
 
 /** Pays one debt, and tells whether it is paid. */
-const pay = (entity: Entity, debt: Session.Debt, isAside: boolean): Effect.Effect<boolean> => {
+const pay = (entity: Entity, debt: State.PendingStop, isAside: boolean): Effect.Effect<boolean> => {
   const { journal, shared } = entity
-  const isOwed = () => journal.standing().debts.some(({ key }) => key === debt.key)
+  const isOwed = () => journal.state().pendingStops.some(({ key }) => key === debt.key)
   const stop = (instanceId: string) => {
     const request = shared.platform.stop(instanceId, { isAside })
     return isAside ? shared.aside.use(entity.record.tenant, 1, () => request) : request
   }
   return Effect.flatMap(instanceOf(entity, debt, isAside), stop).pipe(
-    Effect.zipRight(journal.update(standing => Session.stay(Session.acquit(standing, debt.key)))),
+    Effect.zipRight(journal.update(state => State.silently(State.removeInstance(state, debt.key)))),
     Effect.zipRight(
       Effect.sync(() => {
         entity.creations.delete(debt.key)
@@ -77,9 +81,10 @@ const attempt = (entity: Entity, isAside: boolean) =>
   Effect.acquireUseRelease(
     Effect.sync(() => {
       entity.payers++
-      return entity.journal.standing().debts
+      return entity.journal.state().pendingStops
     }),
-    debts => Effect.forEach(debts, debt => pay(entity, debt, isAside), { concurrency: isAside ? 1 : "unbounded" }),
+    pendingStops =>
+      Effect.forEach(pendingStops, debt => pay(entity, debt, isAside), { concurrency: isAside ? 1 : "unbounded" }),
     (_, exit) =>
       Effect.sync(() => {
         const isDone = Exit.isSuccess(exit) && !exit.value.includes(false)
@@ -92,7 +97,7 @@ const attempt = (entity: Entity, isAside: boolean) =>
 /** Gives back what a session owes, as far as the platform takes it within a time. */
 export const payNow = (entity: Entity, limit: Duration.DurationInput): Effect.Effect<void> =>
   Effect.suspend(() =>
-    entity.journal.standing().debts.length === 0
+    entity.journal.state().pendingStops.length === 0
       ? Effect.void
       : // What cannot be interrupted at once, as a write to a store that hangs, is not waited for.
         Effect.asVoid(Supervision.within(limit, attempt(entity, false)))
@@ -108,7 +113,7 @@ export const postponePayment = (entity: Entity): void => {
 export const payInTime = (entity: Entity): Effect.Effect<void> =>
   Effect.suspend(() => {
     const { debtsAt, journal, payers, shared } = entity
-    if (journal.standing().debts.length === 0 || payers > 0 || shared.monotonic() < debtsAt) return Effect.void
+    if (journal.state().pendingStops.length === 0 || payers > 0 || shared.monotonic() < debtsAt) return Effect.void
     return Effect.asVoid(Effect.forkIn(Effect.interruptible(attempt(entity, true)), shared.scope))
   })
 
@@ -116,11 +121,11 @@ export const payInTime = (entity: Entity): Effect.Effect<void> =>
 export const makeWay = (entity: Entity, limit: Duration.DurationInput) =>
   Effect.gen(function* () {
     if (entity.shared.monotonic() >= entity.debtsAt) yield* payNow(entity, limit)
-    const { debts } = entity.journal.standing()
-    if (debts.length < mostDebts) return
+    const { pendingStops } = entity.journal.state()
+    if (pendingStops.length < mostDebts) return
     return yield* new AgentPlatformConnectionError({
       operation: "stop",
       reason: "connection",
-      message: `${debts.length} earlier instances of the session could not be stopped yet`
+      message: `${pendingStops.length} earlier instances of the session could not be stopped yet`
     })
   })

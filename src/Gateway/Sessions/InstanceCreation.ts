@@ -5,7 +5,7 @@ import type { SessionConflict } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
 import { launchOf } from "./LaunchConfiguration.ts"
 import { isSame } from "./Secrets.ts"
-import * as Session from "./SessionState.ts"
+import * as State from "./SessionState.ts"
 
 /**
  * A request for an instance, which goes on to its end whoever leaves: it may have made an instance by then, and its
@@ -32,12 +32,12 @@ const madeNothing = (error: CreationError): boolean => {
 }
 
 /** Whether what a key leads to is what would be asked for now: the same secrets and launch configuration. */
-export const isReusable = (entity: Entity, lease: Session.Lease | null): lease is Session.Lease => {
+export const isReusable = (entity: Entity, instance: State.Instance | null): instance is State.Instance => {
   const { edition, posted, secrets } = entity
   return (
-    lease !== null &&
-    lease.instanceId === null &&
-    posted?.key === lease.key &&
+    instance !== null &&
+    instance.instanceId === null &&
+    posted?.key === instance.key &&
     posted.edition === edition &&
     isSame(posted.secrets, secrets)
   )
@@ -61,20 +61,20 @@ export const join = (entity: Entity, key: string, purpose: Purpose): Creation =>
       entity.creations.delete(key)
     })
     // Where the store is away, the creation itself still knows what it has made.
-    const settle = (f: (standing: Session.Standing) => Session.Standing) =>
+    const settle = (f: (state: State.SessionState) => State.SessionState) =>
       Effect.ignore(
         Effect.zipRight(
-          journal.update(standing => Session.stay(f(standing))),
+          journal.update(state => State.silently(f(state))),
           forget
         )
       )
     const end = (exit: Exit.Exit<string, CreationError>) =>
       Effect.gen(function* () {
-        if (Exit.isSuccess(exit)) yield* settle(standing => Session.learn(standing, key, exit.value))
+        if (Exit.isSuccess(exit)) yield* settle(state => State.setInstanceId(state, key, exit.value))
         else {
           yield* forget
           const isNothing = purpose === "first" && exit.cause._tag === "Fail" && madeNothing(exit.cause.error)
-          if (isNothing) yield* settle(standing => Session.acquit(standing, key))
+          if (isNothing) yield* settle(state => State.removeInstance(state, key))
         }
         yield* Deferred.done(done, exit)
       })

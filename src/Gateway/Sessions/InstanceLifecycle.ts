@@ -11,7 +11,7 @@ import { makeWay, pause, payInTime, payNow } from "./InstanceCleanup.ts"
 import * as Creation from "./InstanceCreation.ts"
 import * as Link from "./InstanceLink.ts"
 import * as Loading from "./SessionCache.ts"
-import * as Session from "./SessionState.ts"
+import * as State from "./SessionState.ts"
 
 /** How long a session's end waits for its instances to be gone, */
 const patience = Duration.seconds(15)
@@ -46,11 +46,11 @@ const bringUp = (entity: Entity, key: string, purpose: Creation.Purpose) =>
   Effect.gen(function* () {
     const { journal } = entity
     const instanceId = yield* Creation.join(entity, key, purpose)
-    yield* journal.update(standing => Session.stay(Session.learn(standing, key, instanceId)))
+    yield* journal.update(state => State.silently(State.setInstanceId(state, key, instanceId)))
     entity.giveUpAt = Number.NEGATIVE_INFINITY
     const link = yield* connect(entity, instanceId)
     entity.link = link
-    yield* journal.update(standing => Session.move(standing, "activated"))
+    yield* journal.update(state => State.transition(state, "activated"))
     yield* link.listen
   })
 
@@ -65,25 +65,25 @@ const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
     const { activationTimeout } = shared.settings
     yield* closeLink(entity)
     // A creation of which nobody knows the end may still lead to the instance, if it is this one that is wanted.
-    yield* journal.update(standing =>
-      Session.stay(Creation.isReusable(entity, standing.lease) ? standing : Session.owe(standing))
+    yield* journal.update(state =>
+      State.silently(Creation.isReusable(entity, state.instance) ? state : State.releaseInstance(state))
     )
     yield* makeWay(entity, impatience)
     const fresh = yield* Ids.unique
     // What still goes on at the platform after we have given up is left a moment before it is undone.
     entity.giveUpAt = shared.monotonic() + Duration.toMillis(activationTimeout) + pause(1)
-    const { standing } = yield* journal.update(standing => {
-      const lost = Session.endTurns(standing, Session.errored("instance_lost", "The instance was lost"))
-      return Session.andThen(lost, standing =>
-        Session.move(
-          Creation.isReusable(entity, standing.lease)
-            ? standing
-            : { ...Session.owe(standing), lease: { key: fresh, instanceId: null } },
+    const { state } = yield* journal.update(state => {
+      const lost = State.endTurns(state, State.errored("instance_lost", "The instance was lost"))
+      return State.andThen(lost, state =>
+        State.transition(
+          Creation.isReusable(entity, state.instance)
+            ? state
+            : { ...State.releaseInstance(state), instance: { key: fresh, instanceId: null } },
           "activate"
         )
       )
     })
-    const key = standing.lease?.key ?? fresh
+    const key = state.instance?.key ?? fresh
     yield* Effect.timeoutFail(bringUp(entity, key, key === fresh ? "first" : "again"), {
       duration: activationTimeout,
       onTimeout: () =>
@@ -101,9 +101,7 @@ const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
             // What was given up goes on to where whoever gave it up takes it.
             Exit.isInterrupted(exit)
               ? Effect.void
-              : Effect.ignore(
-                  entity.journal.update(standing => Session.move(standing, "failed", messageOf(exit.cause)))
-                )
+              : Effect.ignore(entity.journal.update(state => State.transition(state, "failed", messageOf(exit.cause))))
           )
     )
   )
@@ -116,14 +114,14 @@ const deactivate = (
 ): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
   Effect.gen(function* () {
     const { journal } = entity
-    yield* journal.update(standing =>
-      Session.andThen(Session.endTurns(Session.owe(standing), Session.interrupted(reason)), standing =>
-        Session.move(standing, "deactivate", reason)
+    yield* journal.update(state =>
+      State.andThen(State.endTurns(State.releaseInstance(state), State.interrupted(reason)), state =>
+        State.transition(state, "deactivate", reason)
       )
     )
     yield* closeLink(entity)
     yield* isAwaited ? payNow(entity, patience) : payInTime(entity)
-    yield* journal.update(standing => Session.move(standing, "deactivated"))
+    yield* journal.update(state => State.transition(state, "deactivated"))
   }).pipe(Effect.withSpan("Sessions.deactivate", { attributes: { session: entity.key, reason } }))
 
 const begin = (entity: Entity, kind: Errand.Errand["kind"], work: Effect.Effect<void, ActivationError>) =>
@@ -155,8 +153,8 @@ const beginActivation = (entity: Entity) =>
   )
 
 /** The link to a session's instance, brought up where there is none. Whoever comes meanwhile shares the errand. */
-export const ensureActive = (entity: Entity): Effect.Effect<Link.Link, ActivationError> =>
-  Effect.suspend((): Effect.Effect<Link.Link, ActivationError> => {
+export const ensureActive = (entity: Entity): Effect.Effect<Link.InstanceLink, ActivationError> =>
+  Effect.suspend((): Effect.Effect<Link.InstanceLink, ActivationError> => {
     const { errand, link, shared } = entity
     if (entity.isDeleted || entity.isGoing) {
       return Effect.fail(new SessionNotFound({ sessionId: entity.record.id }))
@@ -188,13 +186,13 @@ export const stop = (
   Effect.suspend((): Effect.Effect<void, StoreBusy | StoreUnavailable> => {
     const { errand } = entity
     if (errand?.kind === "activation") return Effect.zipRight(errand.cancel, stop(entity, reason, isAwaited))
-    const { state, lease } = entity.journal.standing()
+    const { lifecycle: state, instance } = entity.journal.state()
     if (errand !== undefined) {
       return state === "deactivating"
         ? storeErrorOf(errand.done)
         : Effect.zipRight(errand.over, stop(entity, reason, isAwaited))
     }
-    if (state === "inactive" && lease === null) return Effect.void
+    if (state === "inactive" && instance === null) return Effect.void
     return Effect.flatMap(begin(entity, "deactivation", deactivate(entity, reason, isAwaited)), ({ done }) =>
       storeErrorOf(done)
     )
@@ -210,17 +208,19 @@ const storeErrorOf = (done: Errand.Errand["done"]): Effect.Effect<void, StoreBus
 export const tidy = (entity: Entity): Effect.Effect<void> =>
   Effect.suspend(() => {
     const { errand, journal, shared } = entity
-    const { lease, state } = journal.standing()
+    const { instance, lifecycle: state } = journal.state()
     if (shared.isClosing()) return Effect.void
     if (journal.isLost()) return Effect.asVoid(renew(entity))
     const isLeft = errand === undefined && shared.monotonic() >= entity.giveUpAt
     if (isLeft && (state === "activating" || state === "deactivating")) {
       return Effect.asVoid(begin(entity, "deactivation", deactivate(entity, "left unfinished", false)))
     }
-    if (!isLeft || lease === null || entity.isRunning) return payInTime(entity)
-    const owe = journal.update(standing =>
+    if (!isLeft || instance === null || entity.isRunning) return payInTime(entity)
+    const owe = journal.update(state =>
       // Somebody may be about to bring it up by now.
-      Session.stay(standing.state === "inactive" || standing.state === "error" ? Session.owe(standing) : standing)
+      State.silently(
+        state.lifecycle === "inactive" || state.lifecycle === "error" ? State.releaseInstance(state) : state
+      )
     )
     return Effect.zipRight(Effect.ignore(owe), payInTime(entity))
   })
@@ -243,7 +243,7 @@ const renew = (entity: Entity): Effect.Effect<void> =>
       entity.record = { ...entity.record, epoch }
       if (!entity.isDeleted) entity.shared.save(entity)
       for (const subscriber of followers) subscriber.onLost()
-      yield* journal.update(Session.recover)
+      yield* journal.update(State.recover)
       yield* payInTime(entity)
     })
     return Effect.zipRight(

@@ -1,24 +1,134 @@
+/**
+ * A session's connection to its instance: what the platform sends becomes updates of the session.
+ */
 import { type Context, Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
-import type { Heard } from "../../Upstream/InstanceConnection.ts"
+import { type Heard, Undelivered } from "../../Upstream/InstanceConnection.ts"
+import type { PlatformEvent } from "../../Upstream/PlatformEvent.ts"
 import type { Send } from "../../Upstream/Sending.ts"
 import * as Turns from "../EventMapping/Turns.ts"
+import * as EventMapping from "../EventMapping.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
-import { ingest, Seen } from "./Ingest.ts"
+import type { EventBody } from "../Protocol/Event.ts"
 import type { Journal } from "./Journal.ts"
-import * as Session from "./SessionState.ts"
+import * as State from "./SessionState.ts"
 import { longestReconnection } from "./Settings.ts"
+import { isRunning } from "./StateMachine.ts"
 
-/** A session's connection to its instance, from activation to the instance's end. */
-export interface Link {
+/** An update made of platform events, and what needs attention beside it. */
+export interface Ingested {
+  readonly update: State.Update
+  /** Types of events that clients are not told, each as often as it came. */
+  readonly dropped: ReadonlyArray<string>
+  /** Known types whose payload did not fit. */
+  readonly malformed: ReadonlyArray<string>
+  /** Turns that have ended because the delivery of their message is unknown. */
+  readonly lost: ReadonlyArray<string>
+  /** Turns that the agent starts although they have ended. */
+  readonly belated: ReadonlyArray<string>
+}
+
+const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
+
+/** Events that move the session itself, which publishes its own state then. */
+const ends: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
+
+const applyBody = (state: State.SessionState, body: EventBody, { payload, type }: PlatformEvent): State.Update => {
+  // The platform's word on its instance is passed on and does not move the session, which takes messages all the same.
+  if (body.type === "session_state") return { state, events: ends.has(type) ? [] : [body] }
+  const { turns, events } = Turns.apply(state.turns, body)
+  const update: State.Update = { state: turns === state.turns ? state : { ...state, turns }, events }
+  // An error that names a pending turn refuses its message, and nothing else would end the turn.
+  if (body.type !== "error" || body.turnId === undefined || payload.turnId !== body.turnId) return update
+  if (!Turns.isPending(turns, body.turnId)) return update
+  const { turnId, code, message, retryable } = body
+  const ended = Turns.apply(turns, { type: "turn_errored", turnId, code, message, retryable })
+  return { state: { ...state, turns: ended.turns }, events: [...events, ...ended.events] }
+}
+
+/** What the end of an instance does to its session. */
+const endInstance = ({ type, payload }: PlatformEvent, state: State.SessionState): State.Update => {
+  if (type === "instance.stopped") {
+    const message = textOf(payload.reason) ?? "the platform stopped the instance"
+    return State.andThen(
+      State.endTurns(state, State.errored("instance_stopped", "The instance was stopped during the turn")),
+      state => State.transition(state, "ended", message)
+    )
+  }
+  if (type === "instance.failed") {
+    const message = textOf(payload.message) ?? textOf(payload.reason) ?? "the instance failed"
+    const code = textOf(payload.code) ?? "instance_failed"
+    return State.andThen(
+      State.endTurns(state, State.errored(code, `The instance failed during the turn: ${message}`)),
+      state => State.transition(state, "failed", message)
+    )
+  }
+  return State.silently(state)
+}
+
+const deliveryUnknown = State.errored(
+  "delivery_unknown",
+  "The connection was lost, and it is not known whether the message has reached the agent"
+)
+
+/** Makes one update of what an instance sends, in order. What comes after the end of the instance is dropped. */
+export const ingest = (before: State.SessionState, heard: ReadonlyArray<Heard>): Ingested => {
+  const dropped: Array<string> = []
+  const malformed: Array<string> = []
+  const lost: Array<string> = []
+  const belated: Array<string> = []
+  const events: Array<EventBody> = []
+  let state = before
+  const add = (update: State.Update): void => {
+    state = update.state
+    events.push(...update.events)
+  }
+  for (const platformEvent of heard) {
+    if (!isRunning(state.lifecycle)) break
+    if (platformEvent instanceof Undelivered) {
+      const { turns } = state
+      lost.push(...platformEvent.turnIds.filter(turnId => Turns.isPending(turns, turnId)))
+      add(State.endPendingTurns(state, platformEvent.turnIds, deliveryUnknown))
+      continue
+    }
+    const mapped = EventMapping.map(platformEvent, { turnId: Turns.current(state.turns) })
+    if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
+    if (mapped.malformed !== undefined) malformed.push(mapped.malformed)
+    for (const body of mapped.events) {
+      if (body.type === "turn_started" && state.turns.ended.has(body.turnId)) belated.push(body.turnId)
+      add(applyBody(state, body, platformEvent))
+    }
+    add(endInstance(platformEvent, state))
+  }
+  return { update: { state, events }, dropped, malformed, lost, belated }
+}
+
+/** The ids of the newest events, to recognize those that are sent again. */
+export class RecentIds {
+  private readonly ids = new Set<string>()
+
+  constructor(private readonly most: number) {}
+
+  /** Whether an event is new; one without an id always is. */
+  isNew(heard: Heard): boolean {
+    if (heard instanceof Undelivered || heard.id === undefined) return true
+    const { id } = heard
+    if (this.ids.has(id)) return false
+    this.ids.add(id)
+    if (this.ids.size > this.most) this.ids.delete(this.ids.values().next().value!)
+    return true
+  }
+}
+
+/** A connection, from activation to the instance's end. */
+export interface InstanceLink {
   readonly instanceId: string
-  /** Begins to take in what the instance tells, until it is gone; the journal must say by then that it runs. */
+  /** Starts to apply what the instance sends, until it is gone. The session must be running by then. */
   readonly listen: Effect.Effect<void>
-  /** As that of the connection to the instance. */
   readonly send: Send<AgentPlatformConnectionError>
-  /** Waits until the connection stands. It fails once there is no further one. */
+  /** Waits until it is connected. It fails once there is no further connection. */
   readonly ready: Effect.Effect<void, AgentPlatformConnectionError>
-  /** Leaves the instance alone. Nothing of it reaches the session after that. */
+  /** Disconnects. Nothing of the instance reaches the session after that. */
   readonly close: Effect.Effect<void>
 }
 
@@ -28,23 +138,23 @@ export interface Options {
   readonly instanceId: string
   readonly journal: Journal
   readonly platform: Context.Tag.Service<AgentPlatform>
-  /** Run when nothing more will come, after the journal has been told. */
+  /** Run when nothing more will come, after the journal has been updated. */
   readonly onEnd: Effect.Effect<void>
 }
 
-/** Events remembered to recognise repetitions, as from a platform that replays more than it was asked for. */
+/** Events remembered to recognize repetitions, as from a platform that replays more than it was asked for. */
 const remembered = 4096
 
-const warned = new Set<string>()
+const reported = new Set<string>()
 
-/** Malformed events are told of once for each type, and only the types that there are tables for. */
-const report = ({ dropped, malformed }: ReturnType<typeof ingest>) =>
+/** Malformed events are logged once for each type. */
+const report = ({ dropped, malformed }: Ingested) =>
   Effect.suspend(() => {
     for (const type of dropped) GatewayMetrics.dropped.increment(type)
-    const news = [...new Set(malformed)].filter(type => !warned.has(type))
-    for (const type of news) warned.add(type)
+    const types = [...new Set(malformed)].filter(type => !reported.has(type))
+    for (const type of types) reported.add(type)
     return Effect.forEach(
-      news,
+      types,
       type =>
         Effect.logWarning("The agent platform sent an event whose fields do not fit its type").pipe(
           Effect.annotateLogs({ type })
@@ -53,8 +163,8 @@ const report = ({ dropped, malformed }: ReturnType<typeof ingest>) =>
     )
   })
 
-/** Connects; what the instance tells waits until it is listened to. */
-export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnectionError, Scope.Scope> =>
+/** Connects; what the instance sends waits for `listen`. */
+export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatformConnectionError, Scope.Scope> =>
   Effect.gen(function* () {
     const { instanceId, journal, platform } = options
     const outer = yield* Effect.scope
@@ -63,14 +173,11 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
       Scope.extend(scope),
       Effect.onError(cause => Scope.close(scope, Exit.failCause(cause)))
     )
-    const seen = new Seen(remembered)
+    const recent = new RecentIds(remembered)
     const lost = new Set<string>()
 
-    /**
-     * Has the agent end turns that it begins although clients were told their end: whoever has sent the message again
-     * would have it carried out twice.
-     */
-    const callOff = (result: ReturnType<typeof ingest>): Effect.Effect<void> =>
+    /** Interrupts turns that the agent starts after clients were told of their end, and may have sent them again. */
+    const interruptBelated = (result: Ingested): Effect.Effect<void> =>
       Effect.suspend(() => {
         for (const turnId of result.lost) lost.add(turnId)
         while (lost.size > Turns.most) lost.delete(lost.values().next().value!)
@@ -82,93 +189,94 @@ export const open = (options: Options): Effect.Effect<Link, AgentPlatformConnect
       })
 
     const ifOurs =
-      (f: (standing: Session.Standing) => Session.Step) =>
-      (standing: Session.Standing): Session.Step =>
-        standing.lease?.instanceId === instanceId ? f(standing) : Session.stay(standing)
+      (f: (state: State.SessionState) => State.Update) =>
+      (state: State.SessionState): State.Update =>
+        state.instance?.instanceId === instanceId ? f(state) : State.silently(state)
 
     const take = (heard: ReadonlyArray<Heard>) =>
       Effect.suspend(() => {
-        const news = heard.filter(one => seen.isNews(one))
-        if (news.length === 0) return Effect.void
-        let result: ReturnType<typeof ingest> | undefined
-        const step = ifOurs(standing => {
-          result = ingest(standing, news)
-          return result.step
+        const fresh = heard.filter(one => recent.isNew(one))
+        if (fresh.length === 0) return Effect.void
+        let result: Ingested | undefined
+        const update = ifOurs(state => {
+          result = ingest(state, fresh)
+          return result.update
         })
         return Effect.zipRight(
-          journal.updateSurely(step),
+          journal.updateWithRetry(update),
           Effect.suspend(() => {
             if (result === undefined) return Effect.void
             const isUsual = result.lost.length === 0 && result.belated.length === 0
-            return isUsual ? report(result) : Effect.zipRight(callOff(result), report(result))
+            return isUsual ? report(result) : Effect.zipRight(interruptBelated(result), report(result))
           })
         )
       })
 
-    const hear: Effect.Effect<void, AgentPlatformConnectionError> = Effect.flatMap(connection.take, ([heard, isOver]) =>
-      Effect.zipRight(take(heard), isOver ? Effect.void : hear)
+    const receive: Effect.Effect<void, AgentPlatformConnectionError> = Effect.flatMap(
+      connection.take,
+      ([heard, isOver]) => Effect.zipRight(take(heard), isOver ? Effect.void : receive)
     )
 
-    /** Fails with why the instance counts as lost. */
-    const watch = Effect.gen(function* () {
-      const deadline = Effect.fail(`it could not be reached for ${Duration.format(longestReconnection)}`)
-      let patience: Fiber.Fiber<never, string> | undefined
+    /** Follows the state of the connection. It fails once the reconnection takes too long. */
+    const watchConnection = Effect.gen(function* () {
+      const tooLong = Effect.fail(`it could not be reached for ${Duration.format(longestReconnection)}`)
+      let timer: Fiber.Fiber<never, string> | undefined
       const expired = yield* Effect.makeLatch(false)
       const onState = (state: "connected" | "reconnecting" | "closed") =>
         Effect.gen(function* () {
-          if (state === "reconnecting" && patience === undefined) {
-            patience = yield* Effect.fork(
+          if (state === "reconnecting" && timer === undefined) {
+            timer = yield* Effect.fork(
               Effect.zipRight(Effect.sleep(longestReconnection), Effect.zipRight(expired.open, Effect.never))
             )
-            yield* journal.updateSurely(
-              ifOurs(standing => Session.move(standing, "disconnected", "the connection was lost"))
+            yield* journal.updateWithRetry(
+              ifOurs(state => State.transition(state, "disconnected", "the connection was lost"))
             )
           }
-          if (state === "connected" && patience !== undefined) {
-            yield* Fiber.interrupt(patience)
-            patience = undefined
-            yield* journal.updateSurely(ifOurs(standing => Session.move(standing, "reconnected")))
+          if (state === "connected" && timer !== undefined) {
+            yield* Fiber.interrupt(timer)
+            timer = undefined
+            yield* journal.updateWithRetry(ifOurs(state => State.transition(state, "reconnected")))
           }
         })
       const states = Effect.zipRight(Stream.runForEach(connection.states, onState), Effect.never)
-      return yield* Effect.raceFirst(states, Effect.zipRight(expired.await, deadline))
+      return yield* Effect.raceFirst(states, Effect.zipRight(expired.await, tooLong))
     })
 
-    const lose = (trigger: "ended" | "failed", reason: string) =>
-      journal.updateSurely(
-        ifOurs(standing =>
-          Session.isRunning(standing.state)
-            ? Session.andThen(
-                Session.endTurns(standing, Session.errored("instance_lost", `The instance was lost: ${reason}`)),
-                standing => Session.move(standing, trigger, reason)
+    const lose = (event: "ended" | "failed", reason: string) =>
+      journal.updateWithRetry(
+        ifOurs(state =>
+          isRunning(state.lifecycle)
+            ? State.andThen(
+                State.endTurns(state, State.errored("instance_lost", `The instance was lost: ${reason}`)),
+                state => State.transition(state, event, reason)
               )
-            : Session.stay(standing)
+            : State.silently(state)
         )
       )
 
     const run = Effect.raceFirst(
-      Effect.matchEffect(hear, {
+      Effect.matchEffect(receive, {
         onFailure: error => lose("failed", error.message),
         onSuccess: () => lose("ended", "the instance is gone")
       }),
-      Effect.catchAll(watch, reason => lose("failed", reason))
+      Effect.catchAll(watchConnection, reason => lose("failed", reason))
     ).pipe(
       Effect.catchAllCause(cause =>
         Effect.zipRight(
-          Effect.logError("A session stumbled over its instance", cause),
+          Effect.logError("The connection of a session to its instance failed", cause),
           lose("failed", "the gateway failed")
         )
       ),
       Effect.zipRight(options.onEnd)
     )
-    // It outlives the request that activates, whose lines say whose request that is.
+    // It outlives the request that activates the session, whose annotations name that request.
     const annotations = HashMap.make(["session", options.session] as const)
-    const apart = Effect.locally(run, FiberRef.currentLogAnnotations, annotations)
+    const detached = Effect.locally(run, FiberRef.currentLogAnnotations, annotations)
     let fiber: Fiber.Fiber<void> | undefined
 
     return {
       instanceId,
-      listen: Effect.map(Effect.forkIn(Effect.interruptible(apart), outer), forked => {
+      listen: Effect.map(Effect.forkIn(Effect.interruptible(detached), outer), forked => {
         fiber = forked
       }),
       send: connection.send,

@@ -1,30 +1,30 @@
 import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import { event } from "../Protocol/Event.ts"
-import type { Append, History, SessionEvents } from "../SessionEvents.ts"
+import type { Turns } from "../EventMapping/Turns.ts"
+import { type EventBody, event } from "../Protocol/Event.ts"
+import type { Append, History, OutOfStep, SessionEvents } from "../SessionEvents.ts"
 import type { Frame } from "../Sessions.ts"
-import { type Standing, type Step, toBookmark } from "./SessionState.ts"
-import { TurnTraces } from "./TurnTraces.ts"
+import { encodeRecoveryState, type SessionState, type Update } from "./SessionState.ts"
 
 /**
- * A session's standing and its history, which change together or not at all.
+ * The state of a session and the log of its events, which change together or not at all.
  *
- * A step is computed from the standing, its events are stored along with what must outlive the process, and only then
- * it counts and is told. Where a store does not say whether it took a step, the next one finds out first.
+ * An update is computed from the state, its events and the recovery state are stored, and only then it takes effect and
+ * is published. Where the outcome of an append is unknown, the next update finds it out first.
  */
 export interface Journal {
-  readonly standing: () => Standing
+  readonly state: () => SessionState
   readonly history: () => Pick<History, "epoch" | "headSeq">
-  /** Whether the history is not what was stored any more, as where its database was replaced: no step will count. */
+  /** Whether the stored history was replaced or removed: no further update takes effect. */
   readonly isLost: () => boolean
-  /** Takes a step. It fails where the store is away, and then the standing is as it was. */
-  readonly update: (f: (standing: Standing) => Step) => Effect.Effect<Step, StoreBusy | StoreUnavailable>
+  /** Applies an update. Where it fails, the state is as it was. */
+  readonly update: (f: (state: SessionState) => Update) => Effect.Effect<Update, StoreBusy | StoreUnavailable>
   /**
-   * Takes a step, waiting for the store as long as it is away. Where the history is lost it ends without: no step
-   * counts any more. `onAway` is told once where it has to wait; it must not throw.
+   * Applies an update, and retries until the store takes it or the history is lost. `onAway` is called once, before the
+   * first retry; it must not throw.
    */
-  readonly updateSurely: (
-    f: (standing: Standing) => Step,
+  readonly updateWithRetry: (
+    f: (state: SessionState) => Update,
     onAway?: (reason: StoreBusy | StoreUnavailable) => void
   ) => Effect.Effect<void>
 }
@@ -35,62 +35,90 @@ export interface Options {
   readonly events: Context.Tag.Service<SessionEvents>
   readonly traceId: Effect.Effect<string>
   readonly history: History
-  readonly standing: Standing
-  /** Told of each step that counts, with its events as they are stored. It must not throw. */
-  readonly onStep: (step: Step, frames: ReadonlyArray<Frame>) => void
+  readonly state: SessionState
+  /** Called with each update that took effect, and its events as stored. It must not throw. */
+  readonly onUpdate: (update: Update, frames: ReadonlyArray<Frame>) => void
 }
 
-/** A step that the store was given, what it was computed from, and whether it is known to count. */
-interface Given {
+/** An append that the store was given, the state before, and whether it is known to have taken effect. */
+interface Attempt {
   readonly append: Append
-  readonly before: Standing
-  readonly step: Step
-  counts: boolean
+  readonly before: SessionState
+  readonly update: Update
+  isApplied: boolean
 }
 
-/** Steps of which the store did not say whether it took them. One that hangs may yet take the oldest of them. */
-const mostDoubtful = 16
+/** Attempts of unknown outcome that are remembered: the store may yet carry out the oldest of them. */
+const mostUnknown = 16
 
-/** Stands for the current trace where no event needs it. */
-const ofTheirTurns = Effect.succeed("")
+/** Stands for the current trace where every event has that of its turn. */
+const noTrace = Effect.succeed("")
 
 const firstDelay = Duration.millis(100)
 
-const patience = Schedule.exponential(firstDelay).pipe(
+const backoff = Schedule.exponential(firstDelay).pipe(
   Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
 )
 
-const hasReceipt = ({ receipt, revoked }: Step): boolean => receipt !== undefined || revoked !== undefined
+const hasReceipt = ({ receipt, revoked }: Update): boolean => receipt !== undefined || revoked !== undefined
 
-/** Whether two standings share all that a bookmark is made of. */
-const isMarkedAlike = (a: Standing, b: Standing): boolean =>
-  a.lease === b.lease && a.debts === b.debts && a.turns === b.turns && a.request === b.request
+/** Whether two states have the same recovery state. */
+const isRecoveredAlike = (a: SessionState, b: SessionState): boolean =>
+  a.instance === b.instance && a.pendingStops === b.pendingStops && a.turns === b.turns && a.request === b.request
+
+/** Ended turns whose traces are remembered: results may come after the end of their turn. */
+const mostEnded = 16
+
+/** The trace of each turn, which is that of the message that started it: events of the turn carry it. */
+class TurnTraces {
+  private readonly traces = new Map<string, string>()
+
+  /** The trace of the turn of an event, where that is known. */
+  of(body: EventBody): string | undefined {
+    return "turnId" in body && body.turnId !== undefined ? this.traces.get(body.turnId) : undefined
+  }
+
+  /** Whether the trace of an open turn is unknown. */
+  lacks({ open }: Turns): boolean {
+    for (const turnId of open.keys()) if (!this.traces.has(turnId)) return true
+    return false
+  }
+
+  /** Sets the trace of new turns. */
+  begin({ open }: Turns, traceId: string): void {
+    for (const turnId of open.keys()) if (!this.traces.has(turnId)) this.traces.set(turnId, traceId)
+    for (const turnId of this.traces.keys()) {
+      if (this.traces.size <= open.size + mostEnded) break
+      if (!open.has(turnId)) this.traces.delete(turnId)
+    }
+  }
+}
 
 export const make = (options: Options): Effect.Effect<Journal> =>
   Effect.gen(function* () {
-    const { events, session, sessionId, onStep } = options
+    const { events, onUpdate, session, sessionId } = options
     const clock = yield* Effect.clock
-    const turnstile = yield* Effect.makeSemaphore(1)
+    const mutex = yield* Effect.makeSemaphore(1)
     const { epoch } = options.history
     let { headSeq, bookmark } = options.history
-    let { standing } = options
+    let { state } = options
     const traces = new TurnTraces()
     let lastTimestamp = 0
-    let doubtful: ReadonlyArray<Given> = []
+    let unknown: ReadonlyArray<Attempt> = []
     let isLost = false
-    let marked: { readonly standing: Standing; readonly bookmark: string | null } | undefined
+    let encoded: { readonly state: SessionState; readonly bookmark: string | null } | undefined
 
-    /** The bookmark of a standing, which most steps, such as a piece of text, leave as it is. */
-    const bookmarkOf = (standing: Standing): string | null => {
-      if (marked === undefined || !isMarkedAlike(marked.standing, standing)) {
-        marked = { standing, bookmark: toBookmark(standing) }
+    /** Most updates, such as a text delta, leave the recovery state as it is. */
+    const bookmarkOf = (state: SessionState): string | null => {
+      if (encoded === undefined || !isRecoveredAlike(encoded.state, state)) {
+        encoded = { state, bookmark: encodeRecoveryState(state) }
       }
-      return marked.bookmark
+      return encoded.bookmark
     }
 
-    const settle = (given: Given): void => {
-      const { append, step } = given
-      const framed = step.events.map(
+    const apply = (attempt: Attempt): void => {
+      const { append, update } = attempt
+      const frames = update.events.map(
         (body, index): Frame => ({
           seq: append.after + 1 + index,
           type: body.type,
@@ -99,15 +127,15 @@ export const make = (options: Options): Effect.Effect<Journal> =>
       )
       headSeq = append.after + append.texts.length
       bookmark = append.bookmark
-      standing = step.standing
-      doubtful = []
-      given.counts = true
-      onStep(step, framed)
+      state = update.state
+      unknown = []
+      attempt.isApplied = true
+      onUpdate(update, frames)
     }
 
-    /** Finds out which of the doubtful steps the store has taken, if any. */
+    /** Finds out which of the attempts of unknown outcome the store has carried out, if any. */
     const resolve = Effect.suspend(() => {
-      if (doubtful.length === 0) return Effect.void
+      if (unknown.length === 0) return Effect.void
       const lost = Effect.suspend(() => {
         isLost = true
         return new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
@@ -120,101 +148,95 @@ export const make = (options: Options): Effect.Effect<Journal> =>
       return Effect.flatMap(next, page => {
         if (page._tag === "None" || page.value.history.epoch !== epoch) return lost
         const { events: next, history } = page.value
-        const taken = doubtful.find(({ append: { after, bookmark, texts }, step }) =>
+        const applied = unknown.find(({ append: { after, bookmark, texts }, update }) =>
           texts.length === 0
-            ? // Of receipts alone it is not known. They change no standing, and may be stored again.
-              !hasReceipt(step) && history.headSeq === after && history.bookmark === bookmark
+            ? // Receipts alone leave no trace in the history. They change no state, and may be stored again.
+              !hasReceipt(update) && history.headSeq === after && history.bookmark === bookmark
             : history.headSeq === after + texts.length && next[0]?.text === texts[0]
         )
-        if (taken !== undefined) settle(taken)
+        if (applied !== undefined) apply(applied)
         else if (history.headSeq !== headSeq) return lost
         return Effect.void
       })
     })
 
-    const give = (given: Given): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
-      events.append(given.append).pipe(
-        Effect.tapErrorTag("StoreUnavailable", () => doubt(given)),
-        Effect.catchTag("OutOfStep", ({ headSeq }) =>
-          Effect.zipRight(
-            doubt(given),
-            new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` })
-          )
-        ),
-        Effect.zipRight(Effect.sync(() => settle(given)))
-      )
+    const isElsewhere = ({ headSeq }: OutOfStep) =>
+      new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` })
 
-    const doubt = (given: Given) =>
+    const remember = (attempt: Attempt) =>
       Effect.sync(() => {
-        doubtful = [...doubtful.filter(other => other !== given), given].slice(-mostDoubtful)
+        unknown = [...unknown.filter(other => other !== attempt), attempt].slice(-mostUnknown)
       })
 
+    const submit = (attempt: Attempt): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
+      events.append(attempt.append).pipe(
+        Effect.tapErrorTag("StoreUnavailable", () => remember(attempt)),
+        Effect.catchTag("OutOfStep", error => Effect.zipRight(remember(attempt), isElsewhere(error))),
+        Effect.zipRight(Effect.sync(() => apply(attempt)))
+      )
+
     /**
-     * Makes sure that no doubtful step will count any more. The store takes one thing after the other: once it has
-     * taken an append of nothing in the same place, a step that was given before has failed for good. Where it has
-     * not, this fails, and the next step finds out what was taken.
+     * Fences the attempts of unknown outcome off. The store carries requests out in order: once it has taken an empty
+     * append at the same place, none of them can succeed any more.
      */
-    const outrun: Effect.Effect<void, StoreBusy | StoreUnavailable> = Effect.suspend(() =>
+    const fence: Effect.Effect<void, StoreBusy | StoreUnavailable> = Effect.suspend(() =>
       events.append({ session, epoch, after: headSeq, timestamp: lastTimestamp, texts: [], bookmark })
     ).pipe(
-      Effect.catchTag(
-        "OutOfStep",
-        ({ headSeq }) => new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` })
-      ),
+      Effect.catchTag("OutOfStep", isElsewhere),
       Effect.zipRight(
         Effect.sync(() => {
-          doubtful = []
+          unknown = []
         })
       )
     )
 
-    /** Takes a step; `onGiven` learns what the store was given, which may count although this fails. */
-    const take = (
-      f: (standing: Standing) => Step,
-      onGiven: (given: Given) => void
-    ): Effect.Effect<Step, StoreBusy | StoreUnavailable> =>
+    /** Computes an update and submits it; `onAttempt` learns of what may take effect although this fails. */
+    const attempt = (
+      f: (state: SessionState) => Update,
+      onAttempt: (attempt: Attempt) => void
+    ): Effect.Effect<Update, StoreBusy | StoreUnavailable> =>
       Effect.suspend(() => {
-        const before = standing
-        const step = f(before)
-        const nextBookmark = bookmarkOf(step.standing)
-        const { receipt, revoked } = step
-        if (step.events.length === 0 && nextBookmark === bookmark && !hasReceipt(step)) {
-          const change = (): Step => {
-            standing = step.standing
-            onStep(step, [])
-            return step
+        const before = state
+        const update = f(before)
+        const nextBookmark = bookmarkOf(update.state)
+        const { receipt, revoked } = update
+        if (update.events.length === 0 && nextBookmark === bookmark && !hasReceipt(update)) {
+          const change = (): Update => {
+            state = update.state
+            onUpdate(update, [])
+            return update
           }
-          return doubtful.length === 0 ? Effect.sync(change) : Effect.zipRight(outrun, Effect.sync(change))
+          return unknown.length === 0 ? Effect.sync(change) : Effect.zipRight(fence, Effect.sync(change))
         }
-        const { turns } = step.standing
+        const { turns } = update.state
         const begins = turns !== before.turns && traces.lacks(turns)
-        const needsTrace = begins || step.events.some(body => traces.of(body) === undefined)
-        return Effect.flatMap(needsTrace ? options.traceId : ofTheirTurns, traceId => {
+        const needsTrace = begins || update.events.some(body => traces.of(body) === undefined)
+        return Effect.flatMap(needsTrace ? options.traceId : noTrace, traceId => {
           if (begins) traces.begin(turns, traceId)
           const timestamp = Math.max(clock.unsafeCurrentTimeMillis(), lastTimestamp)
           lastTimestamp = timestamp
-          const texts = step.events.map((body, index) => {
+          const texts = update.events.map((body, index) => {
             const seq = headSeq + 1 + index
             return JSON.stringify(event({ sessionId, seq, timestamp, traceId: traces.of(body) ?? traceId }, body))
           })
           const place = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
-          const append: Append = hasReceipt(step) ? { ...place, receipt, revoked } : place
-          const given: Given = { append, before, step, counts: false }
-          onGiven(given)
-          return Effect.as(give(given), step)
+          const append: Append = hasReceipt(update) ? { ...place, receipt, revoked } : place
+          const attempt: Attempt = { append, before, update, isApplied: false }
+          onAttempt(attempt)
+          return Effect.as(submit(attempt), update)
         })
       })
 
-    const whilePossible = { schedule: patience, while: () => !isLost }
+    const whilePossible = { schedule: backoff, while: () => !isLost }
 
-    const inTurn = <A, E>(effect: Effect.Effect<A, E>) => turnstile.withPermits(1)(Effect.uninterruptible(effect))
+    const inOrder = <A, E>(effect: Effect.Effect<A, E>) => mutex.withPermits(1)(Effect.uninterruptible(effect))
 
-    const update: Journal["update"] = f => inTurn(Effect.flatMap(resolve, () => take(f, () => {})))
+    const update: Journal["update"] = f => inOrder(Effect.flatMap(resolve, () => attempt(f, () => {})))
 
-    const updateSurely: Journal["updateSurely"] = (f, onAway) =>
+    const updateWithRetry: Journal["updateWithRetry"] = (f, onAway) =>
       Effect.suspend(() => {
         let warned = false
-        let lastGiven: Given | undefined
+        let last: Attempt | undefined
         const warn = (error: StoreBusy | StoreUnavailable) => {
           if (warned) return Effect.void
           warned = true
@@ -222,39 +244,33 @@ export const make = (options: Options): Effect.Effect<Journal> =>
             Effect.annotateLogs({ session, reason: error.message })
           )
         }
-        // A step that was stored after all must not be taken again, and one that was not is given as it was.
-        const again = (given: Given | undefined): Effect.Effect<Step, StoreBusy | StoreUnavailable> => {
-          if (given?.counts) return Effect.succeed(given.step)
-          if (given !== undefined && given.before === standing && given.append.after === headSeq) {
-            return Effect.as(give(given), given.step)
+        // An attempt that was stored after all is not repeated, and one that was not is repeated unchanged.
+        const again = (known: Attempt | undefined): Effect.Effect<Update, StoreBusy | StoreUnavailable> => {
+          if (known?.isApplied) return Effect.succeed(known.update)
+          if (known !== undefined && known.before === state && known.append.after === headSeq) {
+            return Effect.as(submit(known), known.update)
           }
-          return take(f, made => {
-            lastGiven = made
+          return attempt(f, made => {
+            last = made
           })
         }
-        const attempt = inTurn(Effect.flatMap(resolve, () => again(lastGiven)))
-        // Hardly any step needs a schedule, which takes longer to set up than a step takes.
-        return Effect.catchAll(attempt, error => {
+        const once = inOrder(Effect.flatMap(resolve, () => again(last)))
+        // Most updates need no retry, and setting up a schedule costs more than an update.
+        return Effect.catchAll(once, error => {
           if (isLost) return Effect.void
           onAway?.(error)
-          const later = Effect.delay(Effect.retry(Effect.tapError(attempt, warn), whilePossible), firstDelay)
+          const later = Effect.delay(Effect.retry(Effect.tapError(once, warn), whilePossible), firstDelay)
           return Effect.zipRight(warn(error), later)
         })
-        // It is tried again for ever, unless the history is lost.
+        // It fails only where the history is lost.
       }).pipe(Effect.ignore)
 
-    return {
-      standing: () => standing,
-      history: () => ({ epoch, headSeq }),
-      isLost: () => isLost,
-      update,
-      updateSurely
-    }
+    return { state: () => state, history: () => ({ epoch, headSeq }), isLost: () => isLost, update, updateWithRetry }
   })
 
 const typeOf = /^\{"type":"([a-z_]+)"/
 
-/** Events as they were stored, on their way to those who missed them. */
+/** Stored events as frames. */
 export const toFrames = (
   stored: ReadonlyArray<{ readonly seq: number; readonly text: string }>
 ): ReadonlyArray<Frame> =>

@@ -34,7 +34,7 @@ import * as Loading from "./SessionCache.ts"
 import * as Watch from "./SessionReaper.ts"
 import { encodeRecord, type SessionRecord, view } from "./SessionRecord.ts"
 import * as Records from "./SessionRecords.ts"
-import * as Session from "./SessionState.ts"
+import * as State from "./SessionState.ts"
 import { aside, lists, listsOfOne, mostOfOne, type Settings, waitingActivations } from "./Settings.ts"
 import * as Listing from "./TenantSessions.ts"
 import * as Titles from "./Titles.ts"
@@ -183,9 +183,9 @@ const make = (settings: Settings) =>
         yield* Lifecycle.stop(entity, "the session was deleted")
         // Without its record nobody could ask what an unanswered creation has led to.
         const request = { agentType: entity.record.agentType }
-        yield* entity.journal.update(standing =>
-          Session.stay(
-            standing.debts.some(({ instanceId }) => instanceId === null) ? { ...standing, request } : standing
+        yield* entity.journal.update(state =>
+          State.silently(
+            state.pendingStops.some(({ instanceId }) => instanceId === null) ? { ...state, request } : state
           )
         )
         yield* quota.deleting(tenant, records.remove(tenant, entity.record.id, actor))
@@ -194,8 +194,8 @@ const make = (settings: Settings) =>
         secrets.forget(entity.key)
         for (const subscriber of [...entity.subscribers]) subscriber.onDeleted()
         // An instance that could not be given back is remembered until it is.
-        const { debts, lease } = entity.journal.standing()
-        if (lease === null && debts.length === 0) {
+        const { pendingStops, instance } = entity.journal.state()
+        if (instance === null && pendingStops.length === 0) {
           yield* entity.configuring.withPermits(1)(events.remove(entity.key))
           loaded.forget(entity)
         }

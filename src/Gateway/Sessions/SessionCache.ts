@@ -15,7 +15,7 @@ import { partsOf } from "./LaunchConfiguration.ts"
 import type { Vault } from "./Secrets.ts"
 import type { SessionRecord } from "./SessionRecord.ts"
 import type { Records } from "./SessionRecords.ts"
-import * as Session from "./SessionState.ts"
+import * as State from "./SessionState.ts"
 
 /** Sessions in memory, by `<tenant>/<id>`. */
 export interface Loaded {
@@ -49,26 +49,26 @@ const openHistory = (shared: Shared, key: string, { epoch, headSeq }: SessionRec
     return yield* shared.events.restart(key, yield* Ids.unique)
   })
 
-/** The standing of a session that was not in memory: nothing of it can be running. */
-const standingOf = (record: SessionRecord, { bookmark }: History): Session.Standing => {
-  const standing = Either.getOrElse(Session.fromBookmark(record.state, bookmark), () => ({
-    ...Session.initial,
-    state: record.state
+/** The state of a session that was not in memory: nothing of it can be running. */
+const stateOf = (record: SessionRecord, { bookmark }: History): State.SessionState => {
+  const state = Either.getOrElse(State.decodeRecoveryState(record.state, bookmark), () => ({
+    ...State.initial,
+    lifecycle: record.state
   }))
   // Where the bookmark was lost along with its history, the record still knows the instance.
-  if (bookmark !== null || record.instanceId === null || record.state === "inactive") return standing
-  return { ...standing, lease: { key: record.instanceId, instanceId: record.instanceId } }
+  if (bookmark !== null || record.instanceId === null || record.state === "inactive") return state
+  return { ...state, instance: { key: record.instanceId, instanceId: record.instanceId } }
 }
 
-const journalOf = (entity: Entity, history: History, standing: Session.Standing): Effect.Effect<Journal.Journal> =>
+const journalOf = (entity: Entity, history: History, state: State.SessionState): Effect.Effect<Journal.Journal> =>
   Journal.make({
     session: entity.key,
     sessionId: entity.record.id,
     events: entity.shared.events,
     traceId: entity.shared.traceId,
     history,
-    standing,
-    onStep: (step, frames) => entity.onStep(step, frames)
+    state,
+    onUpdate: (update, frames) => entity.onUpdate(update, frames)
   })
 
 /** A journal for a session whose history was lost: nothing runs, and all that it owed it owes on. */
@@ -77,14 +77,14 @@ export const anotherJournal = (entity: Entity) =>
     const history = yield* openHistory(entity.shared, entity.key, entity.toRecord())
     entity.kept = partsOf(yield* entity.shared.events.configuration(entity.key))
     entity.edition++
-    const found = Session.owe(
-      Either.getOrElse(Session.fromBookmark("inactive", history.bookmark), () => Session.initial)
+    const found = State.releaseInstance(
+      Either.getOrElse(State.decodeRecoveryState("inactive", history.bookmark), () => State.initial)
     )
-    const { debts, request } = Session.owe(entity.journal.standing())
-    const known = new Set(debts.map(({ key }) => key))
+    const { pendingStops, request } = State.releaseInstance(entity.journal.state())
+    const known = new Set(pendingStops.map(({ key }) => key))
     const journal = yield* journalOf(entity, history, {
       ...found,
-      debts: [...debts, ...found.debts.filter(({ key }) => !known.has(key))],
+      pendingStops: [...pendingStops, ...found.pendingStops.filter(({ key }) => !known.has(key))],
       ...(request === undefined ? {} : { request })
     })
     return { epoch: history.epoch, journal }
@@ -224,9 +224,9 @@ export const make = (
       const entity = new Entity(key, { ...record, epoch: history.epoch }, shared)
       entity.secrets = secrets.get(key)
       entity.kept = partsOf(yield* shared.events.configuration(key))
-      const standing = standingOf(record, history)
-      entity.journal = yield* journalOf(entity, history, standing)
-      const { events } = yield* entity.journal.update(Session.recover)
+      const state = stateOf(record, history)
+      entity.journal = yield* journalOf(entity, history, state)
+      const { events } = yield* entity.journal.update(State.recover)
       if (events.length > 0 || history.epoch !== record.epoch) shared.save(entity)
       return entity
     }).pipe(bring => inItsPlace(tenant, bring))
@@ -251,9 +251,9 @@ export const make = (
       const key = keyOf(tenant, id)
       const found = yield* shared.events.find(key)
       if (Option.isNone(found)) return
-      const standing = yield* Session.fromBookmark("inactive", bookmark)
-      const { debts, request } = Session.owe(standing)
-      const lost = request === undefined ? debts.filter(({ instanceId }) => instanceId === null) : []
+      const state = yield* State.decodeRecoveryState("inactive", bookmark)
+      const { pendingStops, request } = State.releaseInstance(state)
+      const lost = request === undefined ? pendingStops.filter(({ instanceId }) => instanceId === null) : []
       for (const { key: idempotencyKey } of lost) {
         yield* Effect.logError("Nothing is known of a creation but its key; its instance may be left behind").pipe(
           Effect.annotateLogs({ session: key, idempotencyKey })
@@ -263,10 +263,10 @@ export const make = (
         const entity = new Entity(key, recordOf(tenant, id, found.value.epoch, request?.agentType ?? ""), shared)
         entity.request = request
         entity.isDeleted = true
-        entity.journal = yield* journalOf(entity, found.value, standing)
-        yield* entity.journal.update(standing => {
-          const { standing: owing } = Session.recover(standing)
-          return Session.stay(lost.reduce((left, { key }) => Session.acquit(left, key), owing))
+        entity.journal = yield* journalOf(entity, found.value, state)
+        yield* entity.journal.update(state => {
+          const { state: owing } = State.recover(state)
+          return State.silently(lost.reduce((left, { key }) => State.removeInstance(left, key), owing))
         })
         return entity
       })

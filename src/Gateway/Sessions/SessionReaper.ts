@@ -23,8 +23,8 @@ const saving = Duration.seconds(2)
 
 /** Whether anything of a session may live at the platform. */
 const owes = (entity: Entity): boolean => {
-  const { debts, lease } = entity.journal.standing()
-  return lease !== null || debts.length > 0
+  const { pendingStops, instance } = entity.journal.state()
+  return instance !== null || pendingStops.length > 0
 }
 
 const tidied = (entity: Entity | undefined): Effect.Effect<void> =>

@@ -1,210 +1,95 @@
 /**
- * A session as a pure machine: where it stands, which instance it may have, and which turns are open.
+ * The durable state of a session and its updates, without effects: lifecycle, instances and open turns.
  */
 import { Either, Option, Schema } from "effect"
 import type { ParseError } from "effect/ParseResult"
 import * as Turns from "../EventMapping/Turns.ts"
 import type { EventBody, TurnEnd } from "../Protocol/Event.ts"
-import type { SessionState } from "../Protocol/Session.ts"
 import type { Receipt } from "../SessionEvents.ts"
-
-/** What moves a session from one state to another. */
-export type Trigger =
-  | "activate"
-  | "activated"
-  | "deactivate"
-  | "deactivated"
-  /** The connection to the instance was lost, and is being re-established. */
-  | "disconnected"
-  | "reconnected"
-  /** The instance came to an end without fault. */
-  | "ended"
-  /** Activation failed, or the instance did. */
-  | "failed"
-  /** The gateway was started again, and nothing that was under way is. */
-  | "recovered"
-
-/** An activation begins anew whatever an earlier one, or its end, has left behind; whoever begins it sees to that. */
-const table: Readonly<Record<SessionState, { readonly [T in Trigger]?: SessionState }>> = {
-  inactive: { activate: "activating" },
-  activating: {
-    activate: "activating",
-    activated: "active",
-    deactivate: "deactivating",
-    failed: "error",
-    recovered: "inactive"
-  },
-  active: {
-    activate: "activating",
-    disconnected: "reconnecting",
-    deactivate: "deactivating",
-    ended: "inactive",
-    failed: "error",
-    recovered: "inactive"
-  },
-  reconnecting: {
-    activate: "activating",
-    reconnected: "active",
-    deactivate: "deactivating",
-    ended: "inactive",
-    failed: "error",
-    recovered: "inactive"
-  },
-  deactivating: { activate: "activating", deactivated: "inactive", recovered: "inactive" },
-  error: { activate: "activating", deactivate: "deactivating" }
-}
-
-/** Where a trigger leads from a state; `undefined` where it means nothing there. */
-export const next = (state: SessionState, trigger: Trigger): SessionState | undefined => table[state][trigger]
-
-/** Whether a session in this state has an instance that takes messages, now or in a moment. */
-export const isRunning = (state: SessionState): boolean => state === "active" || state === "reconnecting"
+import { isRunning, type LifecycleEvent, type LifecycleState, next } from "./StateMachine.ts"
 
 /**
- * What may live at the platform on the session's account.
+ * An instance at the platform, which may exist although its id is not known yet.
  *
- * The key is that of the creation (`Idempotency-Key`), stored before it is asked for: whoever knows it can learn the
- * id, so that no instance is ever left behind nameless. The id is null until the platform told it.
+ * The key is the `Idempotency-Key` of its creation and is stored before the request is sent: asking again with it
+ * returns the id, so that no instance is ever leaked. The id is null until the platform has answered.
  */
-export interface Lease {
+export interface Instance {
   readonly key: string
   readonly instanceId: string | null
 }
 
-/** An earlier lease: what lives by it is still to be given back. */
-export interface Debt extends Lease {
-  /** How often the platform has said that it will not have it, whatever it knows of it. */
+/** An earlier instance that is still to be stopped. */
+export interface PendingStop extends Instance {
+  /** How often the platform has refused to stop it, or to tell its id. */
   readonly refusals: number
 }
 
-/** What an instance was asked for with. */
-export interface Request {
+/** What a creation was requested with. */
+export interface InstanceRequest {
   readonly agentType: string
-  /** Earlier versions have kept the launch configuration here; it lies in the session database by now. */
+  /** Written by earlier versions only: the launch configuration is in the session database. */
   readonly deployment?: unknown
   readonly environment?: Readonly<Record<string, string>>
 }
 
-/** All that a session has to remember from one step to the next. */
-export interface Standing {
-  readonly state: SessionState
-  readonly lease: Lease | null
-  /** Earlier leases that the platform has not taken back yet, each with a key of its own. */
-  readonly debts: ReadonlyArray<Debt>
+/** All that an update of a session depends on. */
+export interface SessionState {
+  readonly lifecycle: LifecycleState
+  readonly instance: Instance | null
+  readonly pendingStops: ReadonlyArray<PendingStop>
   readonly turns: Turns.Turns
-  /** Kept where the session was deleted while a creation was unanswered, which nobody could repeat otherwise. */
-  readonly request?: Request
+  /** Kept after a deletion while a creation is unanswered: it cannot be repeated without. */
+  readonly request?: InstanceRequest
 }
 
-/** What a step makes of a session, and what it tells its subscribers. */
-export interface Step {
-  readonly standing: Standing
+/** A state and the events to publish, which are stored together. */
+export interface Update {
+  readonly state: SessionState
   readonly events: ReadonlyArray<EventBody>
-  /** Stored along with the events: what a client has said under an id of its own. */
+  /** Stored with the events, so that a message with a client's id is accepted once. */
   readonly receipt?: Receipt | undefined
-  /** The id of a receipt that does not hold any more. */
+  /** The id of a receipt to remove. */
   readonly revoked?: string | undefined
 }
 
-/** A session that nothing has happened to. */
-export const initial: Standing = { state: "inactive", lease: null, debts: [], turns: Turns.none }
+/** A new session. */
+export const initial: SessionState = { lifecycle: "inactive", instance: null, pendingStops: [], turns: Turns.none }
 
-/** Nothing changes and nothing is told. */
-export const stay = (standing: Standing): Step => ({ standing, events: [] })
+/** A state that is set without an event. */
+export const silently = (state: SessionState): Update => ({ state, events: [] })
 
-/** Moves a session, where the trigger means something, and tells of it. */
-export const move = (standing: Standing, trigger: Trigger, reason?: string): Step => {
-  const state = next(standing.state, trigger)
-  return state === undefined
-    ? stay(standing)
+/** Applies a lifecycle event and publishes the new state; an event that is ignored changes nothing. */
+export const transition = (session: SessionState, event: LifecycleEvent, reason?: string): Update => {
+  const lifecycle = next(session.lifecycle, event)
+  return lifecycle === undefined
+    ? silently(session)
     : {
-        standing: { ...standing, state },
-        events: [{ type: "session_state", state, ...(reason === undefined ? {} : { reason }) }]
+        state: { ...session, lifecycle },
+        events: [{ type: "session_state", state: lifecycle, ...(reason === undefined ? {} : { reason }) }]
       }
 }
 
+/** One update after another. */
+export const andThen = (update: Update, f: (state: SessionState) => Update): Update => {
+  const { events, state } = f(update.state)
+  return { ...update, state, events: [...update.events, ...events] }
+}
+
 /** Ends all open turns. */
-export const endTurns = (standing: Standing, endOf: (turnId: string) => TurnEnd): Step => {
-  const { turns, events } = Turns.endAll(standing.turns, endOf)
-  return { standing: { ...standing, turns }, events }
+export const endTurns = (session: SessionState, endOf: (turnId: string) => TurnEnd): Update => {
+  const { events, turns } = Turns.endAll(session.turns, endOf)
+  return { state: { ...session, turns }, events }
 }
 
-/** A message of a client, before it is sent. */
-export interface Message {
-  readonly turnId: string
-  readonly content: string
-  /** Who wrote it. */
-  readonly sub: string
-  /** What the client calls it, with a digest of what it says. */
-  readonly receipt?: Pick<Receipt, "id" | "digest"> | undefined
-}
-
-/** Why a message is not taken: there is no instance for it, or as many turns are open as there may be. */
-export type Refusal = { readonly is: "not_running" } | { readonly is: "full"; readonly open: number }
-
-/**
- * Takes a message up, which begins a turn. From then on it has its end whatever happens, and whoever reads the history
- * finds what was written.
- */
-export const accept = (
-  standing: Standing,
-  { content, receipt, sub, turnId }: Message,
-  most: number
-): Either.Either<Step, Refusal> => {
-  if (!isRunning(standing.state)) return Either.left({ is: "not_running" })
-  const { size } = standing.turns.open
-  const started = {
-    type: "turn_started",
-    turnId,
-    content,
-    sub,
-    ...(receipt === undefined ? {} : { clientMessageId: receipt.id })
-  } as const
-  return Option.match(size < most ? Turns.accept(standing.turns, started) : Option.none(), {
-    onNone: () => Either.left({ is: "full" as const, open: size }),
-    onSome: ({ events, turns }) =>
-      Either.right({
-        standing: { ...standing, turns },
-        events,
-        ...(receipt === undefined ? {} : { receipt: { ...receipt, turnId } })
-      })
-  })
-}
-
-/** Keeps a receipt for what begins no turn. */
-export const keep =
-  (receipt: Pick<Receipt, "id" | "digest">) =>
-  (standing: Standing): Step => ({ ...stay(standing), receipt: { ...receipt, turnId: null } })
-
-/** Lets go of a receipt: what it was for has certainly not reached the agent. */
-export const revoke = (step: Step, receipt: Pick<Receipt, "id"> | undefined): Step =>
-  receipt === undefined ? step : { ...step, revoked: receipt.id }
-
-/** Ends those of some turns that the agent has not begun, such as those whose messages were not sent. */
-export const endWaiting = (
-  standing: Standing,
+/** Ends those of some turns that the agent has not started, as when their messages were not sent. */
+export const endPendingTurns = (
+  session: SessionState,
   turnIds: ReadonlyArray<string>,
   endOf: (turnId: string) => TurnEnd
-): Step => {
-  const { turns, events } = Turns.endWaiting(standing.turns, turnIds, endOf)
-  return events.length === 0 ? stay(standing) : { standing: { ...standing, turns }, events }
-}
-
-/** What becomes of messages that were lost with a connection, or not: nobody knows. */
-export const loseMessages = (standing: Standing, turnIds: ReadonlyArray<string>): Step =>
-  endWaiting(
-    standing,
-    turnIds,
-    errored(
-      "delivery_unknown",
-      "The connection was lost, and it is not known whether the message has reached the agent"
-    )
-  )
-
-/** One step after another. */
-export const andThen = (step: Step, f: (standing: Standing) => Step): Step => {
-  const { standing, events } = f(step.standing)
-  return { ...step, standing, events: [...step.events, ...events] }
+): Update => {
+  const { events, turns } = Turns.endPending(session.turns, turnIds, endOf)
+  return events.length === 0 ? silently(session) : { state: { ...session, turns }, events }
 }
 
 /** Ends a turn as failed. */
@@ -217,52 +102,102 @@ export const interrupted =
   (reason: string) =>
   (turnId: string): TurnEnd => ({ type: "turn_interrupted", turnId, reason })
 
-/** Puts the lease among what is still to be given back, so that there may be another one. */
-export const owe = (standing: Standing): Standing => {
-  const { lease, debts } = standing
-  return lease === null ? standing : { ...standing, lease: null, debts: [...debts, { ...lease, refusals: 0 }] }
+/** A message of a client, before it is sent. */
+export interface Message {
+  readonly turnId: string
+  readonly content: string
+  /** Who wrote it. */
+  readonly sub: string
+  readonly receipt?: Pick<Receipt, "id" | "digest"> | undefined
 }
 
-/** Notes the instance that a key has led to. */
-export const learn = (standing: Standing, key: string, instanceId: string): Standing => {
-  const isNews = (lease: Lease | null) => lease !== null && lease.key === key && lease.instanceId === null
-  const { lease, debts } = standing
-  if (isNews(lease)) return { ...standing, lease: { key, instanceId } }
-  if (!debts.some(isNews)) return standing
-  return { ...standing, debts: debts.map(debt => (isNews(debt) ? { ...debt, instanceId } : debt)) }
+/** Why a message is not accepted. */
+export type Refusal = { readonly is: "not_running" } | { readonly is: "full"; readonly open: number }
+
+/** Accepts a message, which starts a turn. */
+export const acceptMessage = (
+  session: SessionState,
+  { content, receipt, sub, turnId }: Message,
+  mostOpen: number
+): Either.Either<Update, Refusal> => {
+  if (!isRunning(session.lifecycle)) return Either.left({ is: "not_running" })
+  const { size } = session.turns.open
+  const started = {
+    type: "turn_started",
+    turnId,
+    content,
+    sub,
+    ...(receipt === undefined ? {} : { clientMessageId: receipt.id })
+  } as const
+  return Option.match(size < mostOpen ? Turns.accept(session.turns, started) : Option.none(), {
+    onNone: () => Either.left({ is: "full" as const, open: size }),
+    onSome: ({ events, turns }) =>
+      Either.right({
+        state: { ...session, turns },
+        events,
+        ...(receipt === undefined ? {} : { receipt: { ...receipt, turnId } })
+      })
+  })
 }
 
-/** Strikes out what a key has led to: it was given back, or there never was anything. */
-export const acquit = (standing: Standing, key: string): Standing => ({
-  ...standing,
-  lease: standing.lease?.key === key ? null : standing.lease,
-  debts: standing.debts.filter(debt => debt.key !== key)
+/** Keeps a receipt for a request that starts no turn. */
+export const keepReceipt =
+  (receipt: Pick<Receipt, "id" | "digest">) =>
+  (state: SessionState): Update => ({ ...silently(state), receipt: { ...receipt, turnId: null } })
+
+/** Removes a receipt: its request has certainly not reached the agent. */
+export const revokeReceipt = (update: Update, receipt: Pick<Receipt, "id"> | undefined): Update =>
+  receipt === undefined ? update : { ...update, revoked: receipt.id }
+
+/** Moves the instance to those that are to be stopped, so that there may be another one. */
+export const releaseInstance = (session: SessionState): SessionState => {
+  const { instance, pendingStops } = session
+  return instance === null
+    ? session
+    : { ...session, instance: null, pendingStops: [...pendingStops, { ...instance, refusals: 0 }] }
+}
+
+/** Sets the id that the platform has answered for a key. */
+export const setInstanceId = (session: SessionState, key: string, instanceId: string): SessionState => {
+  const isNew = (known: Instance | null) => known !== null && known.key === key && known.instanceId === null
+  const { instance, pendingStops } = session
+  if (isNew(instance)) return { ...session, instance: { key, instanceId } }
+  if (!pendingStops.some(isNew)) return session
+  return { ...session, pendingStops: pendingStops.map(stop => (isNew(stop) ? { ...stop, instanceId } : stop)) }
+}
+
+/** Removes the instance of a key: it was stopped, or never existed. */
+export const removeInstance = (session: SessionState, key: string): SessionState => ({
+  ...session,
+  instance: session.instance?.key === key ? null : session.instance,
+  pendingStops: session.pendingStops.filter(stop => stop.key !== key)
 })
 
-/** Notes that the platform refuses to do anything about a debt. */
-export const refuse = (standing: Standing, key: string): Standing => ({
-  ...standing,
-  debts: standing.debts.map(debt => (debt.key === key ? { ...debt, refusals: debt.refusals + 1 } : debt))
+/** Counts that the platform refused to stop an instance. */
+export const countRefusal = (session: SessionState, key: string): SessionState => ({
+  ...session,
+  pendingStops: session.pendingStops.map(stop => (stop.key === key ? { ...stop, refusals: stop.refusals + 1 } : stop))
 })
 
-/** What a session becomes whose gateway died: its turns have failed, and what it leased is still to be given back. */
-export const recover = (standing: Standing): Step =>
+/** The session after a restart of the gateway: its turns have failed, and its instance is to be stopped. */
+export const recover = (session: SessionState): Update =>
   andThen(
-    endTurns(owe(standing), errored("gateway_restarted", "The gateway was restarted during the turn")),
-    standing => move(standing, "recovered", "the gateway was restarted")
+    endTurns(releaseInstance(session), errored("gateway_restarted", "The gateway was restarted during the turn")),
+    state => transition(state, "recovered", "the gateway was restarted")
   )
 
-const LeaseFields = { key: Schema.String, instanceId: Schema.NullOr(Schema.String) }
+const InstanceFields = { key: Schema.String, instanceId: Schema.NullOr(Schema.String) }
 
-const Bookmark = Schema.parseJson(
+/** What is stored to recover a session after a crash, in the member names of the first version. */
+const RecoveryState = Schema.parseJson(
   Schema.Struct({
-    lease: Schema.NullOr(Schema.Struct(LeaseFields)),
-    /** Absent where there are none. Earlier versions knew debts by the instance's id alone. */
+    lease: Schema.NullOr(Schema.Struct(InstanceFields)),
+    /** Pending stops. Earlier versions stored instance ids alone. */
     debts: Schema.optionalWith(
-      Schema.Array(Schema.Union(Schema.String, Schema.Struct({ ...LeaseFields, refusals: Schema.Int }))),
+      Schema.Array(Schema.Union(Schema.String, Schema.Struct({ ...InstanceFields, refusals: Schema.Int }))),
       { exact: true }
     ),
-    /** Open turns, and whether clients were told that they have begun. */
+    /** Open turns, and whether clients were told that they have started. */
     turns: Schema.Array(Schema.Tuple(Schema.String, Schema.Literal("accepted", "started"))),
     request: Schema.optionalWith(
       Schema.Struct({
@@ -275,29 +210,33 @@ const Bookmark = Schema.parseJson(
   })
 )
 
-const encodeBookmark = Schema.encodeSync(Bookmark)
-const decodeBookmark = Schema.decodeUnknownEither(Bookmark)
+const encode = Schema.encodeSync(RecoveryState)
+const decode = Schema.decodeUnknownEither(RecoveryState)
 
-/** What of a standing must outlive the process, or null where that is nothing. */
-export const toBookmark = ({ lease, debts, turns, request }: Standing): string | null =>
-  lease === null && debts.length === 0 && turns.open.size === 0
+/** What must outlive the process, as JSON text; null where there is nothing to recover. */
+export const encodeRecoveryState = ({ instance, pendingStops, turns, request }: SessionState): string | null =>
+  instance === null && pendingStops.length === 0 && turns.open.size === 0
     ? null
-    : encodeBookmark({
-        lease,
-        ...(debts.length === 0 ? {} : { debts }),
-        turns: [...turns.open].map(([turnId, phase]) => [turnId, phase === "accepted" ? phase : "started"] as const),
+    : encode({
+        lease: instance,
+        ...(pendingStops.length === 0 ? {} : { debts: pendingStops }),
+        turns: [...turns.open].map(([id, status]) => [id, status === "accepted" ? status : "started"] as const),
         ...(request === undefined ? {} : { request })
       })
 
-/** The standing of a session whose gateway died, as far as its bookmark tells. */
-export const fromBookmark = (state: SessionState, bookmark: string | null): Either.Either<Standing, ParseError> =>
-  Either.map(
-    bookmark === null ? decodeBookmark('{"lease":null,"turns":[]}') : decodeBookmark(bookmark),
-    ({ lease, debts = [], turns, request }) => ({
-      state,
-      lease,
-      debts: debts.map(debt => (typeof debt === "string" ? { key: debt, instanceId: debt, refusals: 0 } : debt)),
-      turns: { open: new Map(turns), ended: Turns.none.ended },
-      ...(request === undefined ? {} : { request })
-    })
-  )
+/** The state of a session whose gateway has ended, as far as it was stored. */
+export const decodeRecoveryState = (
+  lifecycle: LifecycleState,
+  stored: string | null
+): Either.Either<SessionState, ParseError> =>
+  stored === null
+    ? Either.right({ ...initial, lifecycle })
+    : Either.map(decode(stored), ({ lease, debts = [], turns, request }) => ({
+        lifecycle,
+        instance: lease,
+        pendingStops: debts.map(stop =>
+          typeof stop === "string" ? { key: stop, instanceId: stop, refusals: 0 } : stop
+        ),
+        turns: { open: new Map(turns), ended: Turns.none.ended },
+        ...(request === undefined ? {} : { request })
+      }))

@@ -1,9 +1,56 @@
+/**
+ * Titles of sessions that were created without one.
+ */
 import { type Context, Effect, FiberSet, type Scope } from "effect"
 import type { Inference } from "../../Upstream/Inference.ts"
 import { FairPool } from "../FairPool.ts"
 import type { Entity } from "./Entity.ts"
 import { mostOfOne } from "./Settings.ts"
-import * as Title from "./Title.ts"
+
+/** Characters of a title that is made of a message. */
+const titleLength = 60
+
+/** Characters of a text, blanks before it not counted, that a title may be made of. */
+const looked = 1000
+
+/** The start of a text without the blanks before it: all that a title is made of, however long the text is. */
+const startOf = (text: string): string => {
+  const trimmed = text.trimStart()
+  return (trimmed.length > looked ? withoutHalf(trimmed.slice(0, looked)) : trimmed).toWellFormed()
+}
+
+/** A text without the half of a surrogate pair that a cut has left at its end. */
+const withoutHalf = (text: string): string => text.replace(/[\ud800-\udbff]$/, "")
+
+/** The first words of a message, as a title for its session. */
+export const titleOf = (message: string): string => {
+  const words = startOf(message).trimEnd().split(/\s+/u).slice(0, 12)
+  const all = words.join(" ")
+  if (all.length <= titleLength) return all
+  const lastBlank = all.lastIndexOf(" ", titleLength)
+  return `${lastBlank > 0 ? all.slice(0, lastBlank) : withoutHalf(all.slice(0, titleLength))}…`
+}
+
+/** Characters of a first message that a model is shown. */
+const shown = 2000
+
+/** What a model is asked for a title. */
+export const promptFor = (message: string): string =>
+  `Write a title of at most six words for a conversation that begins with the message below. Answer with the title alone.\n\n${message.slice(0, shown).toWellFormed()}`
+
+/** What models put around a title. */
+const [before, after] = [new Set(`"'“‘#*`), new Set(`"'”’*`)]
+
+const isAround = (marks: ReadonlySet<string>, char: string): boolean => marks.has(char) || char.trim() === ""
+
+/** A model's answer as a title; nothing where it is none. */
+export const fromAnswer = (answer: string): string | undefined => {
+  const line = startOf(answer).split(/\r?\n/u, 1)[0]!
+  let [start, end] = [0, line.length]
+  while (start < end && isAround(before, line[start]!)) start++
+  while (end > start && isAround(after, line[end - 1]!)) end--
+  return start === end ? undefined : titleOf(line.slice(start, end))
+}
 
 /** Titles that are made up at once, and that wait; sessions beyond keep the first words of their first message. */
 const most = { atOnce: 4, waiting: 64 }
@@ -27,8 +74,8 @@ export const make = (
       pool
         .use(entity.record.tenant, 1, () =>
           Effect.gen(function* () {
-            const answer = yield* inference.generate({ prompt: Title.promptFor(message), maxTokens })
-            const title = Title.fromAnswer(answer)
+            const answer = yield* inference.generate({ prompt: promptFor(message), maxTokens })
+            const title = fromAnswer(answer)
             if (title !== undefined && !entity.isDeleted) entity.amend({ title })
           })
         )

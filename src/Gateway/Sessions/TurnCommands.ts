@@ -15,10 +15,10 @@ import { type ActivationError, SessionConflict, SessionNotActive, SessionsBusy }
 import type { Entity, Outgoing } from "./Entity.ts"
 import * as Ids from "./Ids.ts"
 import { ensureActive } from "./InstanceLifecycle.ts"
-import type { Link } from "./InstanceLink.ts"
-import * as Session from "./SessionState.ts"
+import type { InstanceLink } from "./InstanceLink.ts"
+import * as State from "./SessionState.ts"
 import { openTurns, sendLimit } from "./Settings.ts"
-import * as Title from "./Title.ts"
+import { titleOf } from "./Titles.ts"
 
 /** What sending may fail with, beside what bringing the session up may. */
 export type TalkError = ActivationError | SessionConflict | SessionsBusy
@@ -51,7 +51,7 @@ const repeated = (
 
 /** The way to an instance, and until when it may be waited for, in milliseconds of monotonic time. */
 interface Way {
-  readonly link: Link
+  readonly link: InstanceLink
   readonly deadline: number
 }
 
@@ -63,12 +63,12 @@ const orNotActive = (entity: Entity, mayPass: boolean) => (error: AgentPlatformC
   entity.isRunning ? error : notActive(mayPass)
 
 /** The link of a session that runs. */
-const running = (entity: Entity): Effect.Effect<Link, SessionNotActive> =>
+const running = (entity: Entity): Effect.Effect<InstanceLink, SessionNotActive> =>
   Effect.suspend(() =>
     entity.link !== undefined && entity.isRunning ? Effect.succeed(entity.link) : Effect.fail(notActive(false))
   )
 
-const wayOf = (link: Link): Effect.Effect<Way> =>
+const wayOf = (link: InstanceLink): Effect.Effect<Way> =>
   Effect.map(Monotonic.millis, now => ({ link, deadline: now + Duration.toMillis(sendLimit) }))
 
 const left = ({ deadline }: Way): Effect.Effect<number> =>
@@ -97,21 +97,21 @@ const wait =
       })
     ).pipe(Effect.catchTag("AgentPlatformConnectionError", error => Effect.fail(orNotActive(entity, mayPass)(error))))
 
-const refused = (refusal: Session.Refusal): SessionNotActive | SessionsBusy =>
+const refused = (refusal: State.Refusal): SessionNotActive | SessionsBusy =>
   refusal.is === "not_running"
     ? notActive(true)
     : new SessionsBusy({ message: `${refusal.open} turns are open; the limit is ${openTurns}` })
 
 /** Records a message, which begins its turn. */
-const record = (entity: Entity, message: Session.Message) =>
+const record = (entity: Entity, message: State.Message) =>
   Effect.suspend(() => {
-    let refusal: Session.Refusal | undefined
+    let refusal: State.Refusal | undefined
     return Effect.flatMap(
-      entity.journal.update(standing =>
-        Either.match(Session.accept(standing, message, openTurns), {
+      entity.journal.update(state =>
+        Either.match(State.acceptMessage(state, message, openTurns), {
           onLeft: why => {
             refusal = why
-            return Session.stay(standing)
+            return State.silently(state)
           },
           onRight: step => {
             refusal = undefined
@@ -126,7 +126,7 @@ const record = (entity: Entity, message: Session.Message) =>
 const name = (entity: Entity, content: string): void => {
   if (entity.record.title !== "" || entity.record.titled) return
   entity.firstMessage = content
-  entity.amend({ title: Title.titleOf(content) })
+  entity.amend({ title: titleOf(content) })
 }
 
 /** Has a message handed over unless it is taken back before that, and tells whether it was. */
@@ -181,8 +181,8 @@ export const send = (entity: Entity, { clientMessageId, content, sub }: Message)
         if (Option.isSome(before)) return void (yield* Deferred.succeed(done, before.value ?? ""))
         const turnId = yield* Ids.turn
         const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean) =>
-          entity.journal.updateSurely(
-            standing => Session.revoke(Session.endWaiting(standing, [turnId], endOf), isSent ? undefined : call),
+          entity.journal.updateWithRetry(
+            state => State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : call),
             holdUp
           )
         const recorded = yield* Effect.either(record(entity, { turnId, content, sub, receipt: call }))
@@ -191,7 +191,7 @@ export const send = (entity: Entity, { clientMessageId, content, sub }: Message)
           yield* Deferred.fail(done, left)
           if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
           // A store that failed may have recorded it all the same.
-          const notRecorded = Session.errored("not_recorded", "The message could not be recorded, and was not sent")
+          const notRecorded = State.errored("not_recorded", "The message could not be recorded, and was not sent")
           if (call !== undefined) return yield* end(notRecorded, false)
           // What is said next need not wait until the store is back; only what has the same id must.
           return yield* Effect.asVoid(Effect.forkIn(end(notRecorded, false), entity.shared.scope))
@@ -200,10 +200,10 @@ export const send = (entity: Entity, { clientMessageId, content, sub }: Message)
         const handed = yield* Effect.either(handOver(entity, way, turnId, content))
         if (Either.isLeft(handed)) {
           yield* Deferred.fail(done, orNotActive(entity, true)(handed.left))
-          return yield* end(Session.errored("not_sent", handed.left.message), false)
+          return yield* end(State.errored("not_sent", handed.left.message), false)
         }
         yield* Deferred.succeed(done, turnId)
-        if (!handed.right) yield* end(Session.interrupted("interrupted before the message was sent"), true)
+        if (!handed.right) yield* end(State.interrupted("interrupted before the message was sent"), true)
       })
   })
   return Effect.flatMap(
@@ -219,7 +219,7 @@ export const interrupt = (
 ): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError> =>
   Effect.gen(function* () {
     const link = yield* running(entity)
-    const { turns } = entity.journal.standing()
+    const { turns } = entity.journal.state()
     const wanted = turnId ?? Turns.current(turns)
     if (wanted === undefined) return yield* new SessionConflict({ message: "No turn is open" })
     if (!turns.open.has(wanted)) {
@@ -258,7 +258,7 @@ export const answer = (
 ): Effect.Effect<void, AnswerError> => {
   const call = callOf(clientMessageId, "answer", requestId, answer)
   const revoke = (onAway: (reason: StoreAway) => void) =>
-    entity.journal.updateSurely(standing => Session.revoke(Session.stay(standing), call), onAway)
+    entity.journal.updateWithRetry(state => State.revokeReceipt(State.silently(state), call), onAway)
   const inOrder = entity.talk.pass<Way, void, AnswerError>({
     ready: Effect.zipLeft(Effect.flatMap(running(entity), wayOf), isOpen(entity, requestId)),
     wait: wait(entity, false),
@@ -273,7 +273,7 @@ export const answer = (
           way.link.send({ type: "answer", requestId, answer }, { within }),
           orNotActive(entity, false)
         )
-        const recorded = call === undefined ? Effect.void : entity.journal.update(Session.keep(call))
+        const recorded = call === undefined ? Effect.void : entity.journal.update(State.keepReceipt(call))
         const passedOn = yield* Effect.either(Effect.zipRight(recorded, sending))
         yield* Deferred.complete(done, passedOn)
         if (Either.isLeft(passedOn) && call !== undefined) yield* revoke(holdUp)

@@ -1,0 +1,159 @@
+/** What platform events make of a session. */
+import { describe, expect, it } from "@effect/vitest"
+import * as Turns from "../../../src/Gateway/EventMapping/Turns.ts"
+import type { EventBody } from "../../../src/Gateway/Protocol/Event.ts"
+import { ingest, RecentIds } from "../../../src/Gateway/Sessions/InstanceLink.ts"
+import type * as State from "../../../src/Gateway/Sessions/SessionState.ts"
+import { Undelivered } from "../../../src/Upstream/InstanceConnection.ts"
+
+const running: State.SessionState = {
+  lifecycle: "active",
+  instance: { key: "k", instanceId: "i" },
+  pendingStops: [],
+  turns: Turns.none
+}
+
+const platform = (type: string, payload: Record<string, unknown> = {}, id?: string) => ({
+  id,
+  type,
+  timestamp: undefined,
+  payload: { type, ...payload }
+})
+
+const accepted = (...turnIds: ReadonlyArray<string>): State.SessionState => ({
+  ...running,
+  turns: { ...Turns.none, open: new Map(turnIds.map(turnId => [turnId, "announced"])) }
+})
+
+const typesOf = (events: ReadonlyArray<EventBody>) => events.map(({ type }) => type)
+
+describe("What platform events make of a session", () => {
+  it("a turn has its start, its content and its one end, however often those are told", () => {
+    const events = ["turn.started", "turn.started", "message.delta", "turn.completed", "turn.failed", "turn.completed"]
+    const { update } = ingest(
+      accepted("t"),
+      events.map(type => platform(type, { turnId: "t", messageId: "m", delta: "x", message: "failed" }))
+    )
+    expect(typesOf(update.events)).toEqual(["text_delta", "turn_completed"])
+    expect(update.state.turns.open.size).toBe(0)
+  })
+
+  it("a message that is refused ends its turn", () => {
+    const refused = platform("error", {
+      turnId: "t",
+      code: "busy",
+      message: "16 messages are waiting",
+      retryable: true
+    })
+    const { update } = ingest(accepted("t"), [refused])
+    expect(update.events).toMatchObject([
+      { type: "error", turnId: "t" },
+      { type: "turn_errored", turnId: "t", code: "busy", retryable: true }
+    ])
+    const started = ingest(accepted("t"), [platform("turn.started", { turnId: "t" }), refused])
+    expect(typesOf(started.update.events)).toEqual(["error"])
+  })
+
+  it("messages that were lost with a connection end their turns, unless the agent has begun them by then", () => {
+    const lost = new Undelivered(["a", "b", "c", "unknown"])
+    const { update } = ingest(accepted("a", "b", "c", "d"), [
+      platform("turn.started", { turnId: "a" }),
+      platform("turn.started", { turnId: "b" }),
+      platform("turn.completed", { turnId: "b" }),
+      lost,
+      lost
+    ])
+    expect(update.events).toMatchObject([
+      { type: "turn_completed", turnId: "b" },
+      { type: "turn_errored", turnId: "c", code: "delivery_unknown", retryable: true }
+    ])
+    expect([...update.state.turns.open]).toEqual([
+      ["a", "started"],
+      ["d", "announced"]
+    ])
+  })
+
+  it("what somebody wrote is not the platform's to say", () => {
+    const forged = { turnId: "own", content: "I did not write this", sub: "alice", clientMessageId: "1" }
+    expect(ingest(running, [platform("turn.started", forged)]).update.events).toEqual([
+      { type: "turn_started", turnId: "own" }
+    ])
+  })
+
+  it("an error that names no turn refuses none", () => {
+    const { update } = ingest(accepted("t"), [
+      platform("error", { code: "quota", message: "80 % of the quota is used" }),
+      platform("turn.started", { turnId: "t" }),
+      platform("turn.completed", { turnId: "t" })
+    ])
+    expect(typesOf(update.events)).toEqual(["error", "turn_completed"])
+  })
+
+  it("an instance that fails says why, and its turns say that they went with it", () => {
+    const { update } = ingest(accepted("t"), [platform("instance.failed", { code: "oom", message: "out of memory" })])
+    expect(update.events.filter(({ type }) => type.endsWith("error") || type === "turn_errored")).toMatchObject([
+      { type: "error", code: "oom", message: "out of memory" },
+      { type: "turn_errored", code: "oom", message: "The instance failed during the turn: out of memory" }
+    ])
+  })
+
+  it("an instance that ends takes its turns along, and what it says after that is left out", () => {
+    for (const [type, state] of [
+      ["instance.stopped", "inactive"],
+      ["instance.failed", "error"]
+    ] as const) {
+      const { update } = ingest(accepted("a", "b"), [
+        platform("instance.stopping"),
+        platform(type, { message: "no more tea" }),
+        platform("turn.completed", { turnId: "a" })
+      ])
+      expect(update.state).toMatchObject({ lifecycle: state, instance: running.instance })
+      expect(update.state.turns.open.size).toBe(0)
+      expect(typesOf(update.events).filter(type => type === "turn_errored")).toHaveLength(2)
+      expect(update.events.at(-1)).toMatchObject({ type: "session_state", state })
+    }
+  })
+
+  it("passes on what the instance says of itself, and goes on running", () => {
+    const { update } = ingest(accepted("t"), [
+      platform("instance.starting", { message: "pulling the image" }),
+      platform("instance.ready"),
+      platform("turn.started", { turnId: "t" }),
+      platform("instance.stopping", { reason: "asked" })
+    ])
+    expect(update.events).toEqual([
+      { type: "session_state", state: "activating", reason: "pulling the image" },
+      { type: "session_state", state: "active" },
+      { type: "session_state", state: "deactivating", reason: "asked" }
+    ])
+    expect(update.state.lifecycle).toBe("active")
+    expect([...update.state.turns.open.keys()]).toEqual(["t"])
+  })
+
+  it("says what was left out", () => {
+    const { update, dropped, malformed } = ingest(running, [
+      platform("silence.kept"),
+      platform("tool.call", {}),
+      platform("heartbeat")
+    ])
+    expect(update.events).toEqual([])
+    expect(dropped).toEqual(["silence.kept", "tool.call"])
+    expect(malformed).toEqual(["tool.call"])
+  })
+
+  it("events that come again are recognised as long as they are remembered", () => {
+    const recent = new RecentIds(3)
+    const ids = ["a", "b", "a", "c", "d", "b", "a", undefined, undefined]
+    expect(ids.map(id => recent.isNew(platform("log", {}, id)))).toEqual([
+      true,
+      true,
+      false,
+      true,
+      true,
+      false,
+      true,
+      true,
+      true
+    ])
+  })
+})
