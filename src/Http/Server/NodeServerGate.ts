@@ -22,7 +22,8 @@ export type Phase = "starting" | "open" | "draining"
 
 /**
  * Requests for which only a WebSocket handshake at the right place is an upgrade. RFC 9110 lets a server pass over any
- * other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body.
+ * other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body. A handshake has no
+ * body: node before 26 would drop it, and later ones would hand out a stream in the place of the socket.
  */
 const requestClass = (policy: { readonly upgradable: Upgradable }) => {
   // Node's constructor assigns the property before a private field would be there.
@@ -32,6 +33,7 @@ const requestClass = (policy: { readonly upgradable: Upgradable }) => {
       return (
         offered.has(this) &&
         this.method === "GET" &&
+        !hasBody(this) &&
         /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.headers.upgrade ?? "") &&
         policy.upgradable(this.url ?? "")
       )
@@ -42,6 +44,9 @@ const requestClass = (policy: { readonly upgradable: Upgradable }) => {
     }
   }
 }
+
+const hasBody = ({ headers }: Http.IncomingMessage): boolean =>
+  headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0
 
 /** Limits of the connections; all times in milliseconds. */
 export interface Timing {
@@ -148,6 +153,8 @@ export class Gate extends Http.Server {
       soften(socket, timing, () => this.#connections.receiving(socket))
       socket.on("close", () => this.#connections.remove(socket))
     })
+    // Without a listener node 22 and later would cut the connection of a handshake; see `emit`.
+    this.on("upgrade", () => undefined)
     // Without a listener node would send 100 Continue by itself; see `emit`.
     this.on("checkContinue", () => undefined)
     this.on("checkExpectation", (_request, response) => {

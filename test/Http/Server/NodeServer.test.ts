@@ -227,6 +227,30 @@ describe("NodeServer", () => {
     })
   )
 
+  it.scoped("takes 2,000 header lines, and answers more with a JSON error", () =>
+    Effect.gen(function* () {
+      const { port } = yield* start(echo)
+      const withLines = (count: number) =>
+        exchange(port, `GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n${"a: b\r\n".repeat(count - 2)}\r\n`)
+      assert.include(yield* withLines(2000), "here")
+      const answer = yield* withLines(2001)
+      assertError(answer, 431)
+      assert.include(answer, "The request has 2001 header lines; the limit is 2000")
+    })
+  )
+
+  it.scoped("takes a WebSocket handshake that has a body for an ordinary request", () =>
+    Effect.gen(function* () {
+      const { port } = yield* start(echo)
+      const handshake = "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+      const behind = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+      for (const body of ["content-length: 5\r\n\r\nhello", "transfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"]) {
+        const answers = yield* exchange(port, handshake + body + behind)
+        assert.strictEqual(answers.split("HTTP/1.1 200 OK").length, 3, answers)
+      }
+    })
+  )
+
   it.scoped("takes headers of 60 KiB", () =>
     Effect.gen(function* () {
       const { port } = yield* start(echo)

@@ -22,7 +22,11 @@ export const fields = (check: Check) => {
       ] as const) {
         const connection = yield* wire
         yield* connection.send(head(`PUT ${at(namespace, "k")}`, ...framing, ...fillers(count), ...behind) + body)
-        expectError((yield* connection.answer)!, 431, "header lines")
+        const answer = (yield* connection.answer)!
+        // With its own limit of a thousand lines, node refuses the request itself, and without a body. It used to drop
+        // the lines beyond.
+        if (answer.text === "") expect([answer.status, answer.headers["content-type"]]).toEqual([431, undefined])
+        else expectError(answer, 431, "header lines")
       }
       expect(bodyOf(yield* get(namespace, "k"))).toMatchObject({ value: 1, version: 1 })
     })
