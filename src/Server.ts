@@ -6,6 +6,7 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Console, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Api } from "./Api.ts"
 import * as Auth from "./Auth/Auth.ts"
+import * as AuthHttp from "./Auth/Http.ts"
 import { banner, baseUrl } from "./Banner.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
 import { endpoints } from "./Endpoints.ts"
@@ -38,7 +39,7 @@ import { version } from "./Version.ts"
 const serve = NodeServer.serve(
   Effect.gen(function* () {
     const socket = yield* Socket.Socket
-    return Socket.beside(socket, yield* Edge.make(Api, endpoints))
+    return Socket.beside(socket, yield* Edge.make(Api, endpoints, AuthHttp.guards))
   })
 )
 

@@ -2,15 +2,16 @@ import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect, Layer } from "effect"
 import { Forbidden, Unauthorized } from "../Http/ApiError.ts"
 import { authorizationOfPlatform } from "../Http/Authorization.ts"
+import type { Guard } from "../Http/Endpoints.ts"
 import { ReadAccess, WriteAccess } from "./Api.ts"
 import { type Access, Auth } from "./Auth.ts"
 
 /** Why a request with this access may not read, or `undefined`. */
-export const refusalToRead = (access: Access | undefined): Unauthorized | undefined =>
+const refusalToRead = (access: Access | undefined): Unauthorized | undefined =>
   access === undefined ? Unauthorized.answer() : undefined
 
 /** Why a request with this access may not write, or `undefined`. */
-export const refusalToWrite = (access: Access | undefined): Unauthorized | Forbidden | undefined =>
+const refusalToWrite = (access: Access | undefined): Unauthorized | Forbidden | undefined =>
   access === "read" ? new Forbidden({ error: "Forbidden" }) : refusalToRead(access)
 
 const admit = <E>(auth: typeof Auth.Service, refusal: (access: Access | undefined) => E | undefined) =>
@@ -19,7 +20,13 @@ const admit = <E>(auth: typeof Auth.Service, refusal: (access: Access | undefine
     return refused === undefined ? Effect.void : Effect.fail(refused)
   })
 
-/** The middlewares that stand before the endpoints. */
+/** The middlewares as the compiled edge runs them. */
+export const guards: Effect.Effect<ReadonlyArray<Guard>, never, Auth> = Effect.map(Auth, auth => [
+  { key: ReadAccess.key, contains: [], refusal: header => refusalToRead(auth.accessOf(header)) },
+  { key: WriteAccess.key, contains: [ReadAccess.key], refusal: header => refusalToWrite(auth.accessOf(header)) }
+])
+
+/** The middlewares as @effect/platform runs them. */
 export const layer: Layer.Layer<ReadAccess | WriteAccess, never, Auth> = Layer.mergeAll(
   // The decoded token is left alone: the decoder cuts seven characters off whatever scheme there is.
   Layer.effect(

@@ -50,6 +50,16 @@ export const quick = <Request, R, R2>(
   atOnce: Effect.Effect<AtOnce<Request>, never, R2>
 ): Quick<Request, R | R2> => Object.assign((request: Request) => handler(request), { atOnce })
 
+/** What a middleware of the contract checks before a request is decoded. */
+export interface Guard {
+  /** The key of the middleware's tag. */
+  readonly key: string
+  /** The keys of middlewares whose checks this one contains. */
+  readonly contains: ReadonlyArray<string>
+  /** Why a request with this `Authorization` header is refused. */
+  readonly refusal: (authorization: string | undefined) => ApiError | undefined
+}
+
 /** One handler for each endpoint of a group. */
 export type Endpoints<Group extends HttpApiGroup.HttpApiGroup.Any, R> = {
   readonly [Endpoint in HttpApiGroup.HttpApiGroup.Endpoints<Group> as Endpoint["name"]]: (

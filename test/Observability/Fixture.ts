@@ -4,6 +4,7 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { ConfigProvider, Context, Effect, Layer, Logger, Option } from "effect"
 import { Api } from "../../src/Api.ts"
+import * as AuthHttp from "../../src/Auth/Http.ts"
 import { endpoints } from "../../src/Endpoints.ts"
 import * as Gateway from "../../src/Gateway/Gateway.ts"
 import * as Health from "../../src/Health/Health.ts"
@@ -61,7 +62,7 @@ export const serve = (options: { readonly platform?: string; readonly tracing?: 
       Effect.map(RequestMetrics.observer(Api), observe => NodeServer.layer({ host: "127.0.0.1", port: 0, observe }))
     )
     const context = yield* Layer.build(
-      NodeServer.serve(Edge.make(Api, endpoints)).pipe(
+      NodeServer.serve(Edge.make(Api, endpoints, AuthHttp.guards)).pipe(
         Layer.provideMerge(listening),
         Layer.provide(services),
         Layer.provide(options.tracing ?? Tracer.layerFor(Option.none())),

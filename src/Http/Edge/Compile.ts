@@ -5,9 +5,8 @@
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { type Effect, Either, Option, ParseResult, type Schema } from "effect"
-import { ReadAccess, WriteAccess } from "../../Auth/Api.ts"
 import { type ApiError, BadRequest } from "../ApiError.ts"
-import type { AnyEndpoints, AtOnce, Incoming, Quick } from "../Endpoints.ts"
+import type { AnyEndpoints, AtOnce, Guard, Incoming, Quick } from "../Endpoints.ts"
 import { describe } from "../Issues.ts"
 import { JsonBody } from "../JsonBody.ts"
 import type { Reply } from "../Reply.ts"
@@ -30,7 +29,8 @@ export interface Endpoint<R> {
   readonly name: string
   /** The route template as metrics and spans show it. */
   readonly label: string
-  readonly access: "open" | "read" | "write"
+  /** The checks of its middlewares. */
+  readonly guards: ReadonlyArray<Guard>
   readonly takesBody: boolean
   /** Whether its answer is a WebSocket. */
   readonly isSocket: boolean
@@ -93,8 +93,15 @@ const decodeWith =
     return Either.right(request as never)
   }
 
-/** The middlewares that the edge stands in for. An api with others is not for it. */
-const known: ReadonlySet<string> = new Set([ReadAccess.key, WriteAccess.key, JsonBody.key])
+/** The guards of an endpoint's middlewares, without those that another one contains. */
+const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyArray<Guard>): ReadonlyArray<Guard> => {
+  const known = new Set([JsonBody.key, ...guards.map(({ key }) => key)])
+  const unknown = [...keys].find(key => !known.has(key))
+  if (unknown !== undefined)
+    throw new Error(`The endpoint ${endpoint} wants a middleware unknown to the edge: ${unknown}`)
+  const wanted = guards.filter(({ key }) => keys.has(key))
+  return wanted.filter(({ key }) => !wanted.some(({ contains }) => contains.includes(key)))
+}
 
 /** All endpoints of an api, and the way to them. */
 export interface Compiled<R> {
@@ -110,7 +117,8 @@ export interface Compiled<R> {
  */
 export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R, Needs>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
-  groups: Readonly<Record<string, AnyEndpoints<Needs>>>
+  groups: Readonly<Record<string, AnyEndpoints<Needs>>>,
+  guards: ReadonlyArray<Guard>
 ): Compiled<Needs> => {
   const router = new Router<Endpoint<Needs>>()
   const endpoints: Array<Endpoint<Needs>> = []
@@ -121,13 +129,10 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
       const handler = groups[group.identifier]?.[endpoint.name]
       if (handler === undefined) throw new Error(`The endpoint ${name} has no handler`)
       const before = new Set(Array.from(middleware, tag => tag.key))
-      const stranger = [...before].find(key => !known.has(key))
-      if (stranger !== undefined)
-        throw new Error(`The endpoint ${name} wants a middleware unknown to the edge: ${stranger}`)
       const compiled: Endpoint<Needs> = {
         name,
         label: label(endpoint.path),
-        access: before.has(WriteAccess.key) ? "write" : before.has(ReadAccess.key) ? "read" : "open",
+        guards: guardsOf(name, before, guards),
         isSocket: successes.has(101),
         takesBody: before.has(JsonBody.key),
         decode: decodeWith(decodersOf(endpoint)),

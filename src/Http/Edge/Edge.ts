@@ -8,11 +8,9 @@ import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime, type Tracer } from "effect"
-import { Auth } from "../../Auth/Auth.ts"
-import { refusalToRead, refusalToWrite } from "../../Auth/Http.ts"
 import { Limits } from "../../Limits.ts"
 import { type ApiError, BadRequest, isApiError } from "../ApiError.ts"
-import type { AnyEndpoints, AtOnce, Pending, Requirements } from "../Endpoints.ts"
+import type { AnyEndpoints, AtOnce, Guard, Pending, Requirements } from "../Endpoints.ts"
 import { defect, unrouted } from "../Fallback.ts"
 import { fromError, type Reply } from "../Reply.ts"
 import * as Body from "../RequestBody.ts"
@@ -35,12 +33,6 @@ const decodeParams = (params: Record<string, string>): Record<string, string> =>
     if (text.includes("%")) params[name] = decodeURIComponent(text)
   }
   return params
-}
-
-const refusalOf = {
-  open: () => undefined,
-  read: refusalToRead,
-  write: refusalToWrite
 }
 
 const nothing = (): void => {}
@@ -70,24 +62,28 @@ type GroupsOf<Needs> = Readonly<Record<string, AnyEndpoints<Needs>>>
 /** What the handlers of all groups need. */
 type NeedsOf<Handlers> = { [Group in keyof Handlers]: Requirements<Handlers[Group]> }[keyof Handlers]
 
-/** Compiles the listeners for an api; `groups` has the handlers of each of its groups, by name. */
+/**
+ * Compiles the listeners for an api; `groups` has the handlers of each of its groups, by name, and `guards` what its
+ * middlewares check.
+ */
 export const make = <
   Id extends string,
   Groups extends HttpApiGroup.HttpApiGroup.Any,
   E,
   R,
-  Handlers extends Readonly<Record<string, AnyEndpoints<unknown>>>
+  Handlers extends Readonly<Record<string, AnyEndpoints<unknown>>>,
+  R2
 >(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
-  groups: Handlers
-): Effect.Effect<Listeners, never, NeedsOf<Handlers> | Auth> =>
+  groups: Handlers,
+  guards: Effect.Effect<ReadonlyArray<Guard>, never, R2>
+): Effect.Effect<Listeners, never, NeedsOf<Handlers> | R2> =>
   Effect.gen(function* () {
     type Needs = NeedsOf<Handlers>
-    const compiled = compile<Id, Groups, E, R, Needs>(api, groups as GroupsOf<Needs>)
+    const compiled = compile<Id, Groups, E, R, Needs>(api, groups as GroupsOf<Needs>, yield* guards)
     const { router } = compiled
     const allowed = allowedMethods(api)
     const limits = yield* Limits
-    const auth = yield* Auth
     // A handler that fails is an answer like any other; what is a defect is logged as one.
     const runtime = yield* Effect.locally(Effect.runtime<Needs>(), FiberRef.unhandledErrorLogLevel, Option.none())
     const runFork = Runtime.runFork(runtime)
@@ -193,8 +189,8 @@ export const make = <
       Route.note(request, endpoint.label)
       // There is one at most: the server has refused a second.
       const { authorization } = request.headers
-      if (endpoint.access !== "open") {
-        const refused = refusalOf[endpoint.access](auth.accessOf(authorization))
+      for (const guard of endpoint.guards) {
+        const refused = guard.refusal(authorization)
         if (refused !== undefined) return refuse(refused, endpoint.label)
       }
       const proceed = (payload: unknown): void => {

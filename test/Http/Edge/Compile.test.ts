@@ -5,16 +5,20 @@ import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import { Effect } from "effect"
 import { describe, expect, it } from "vitest"
 import { Api } from "../../../src/Api.ts"
+import * as AuthHttp from "../../../src/Auth/Http.ts"
 import { endpoints } from "../../../src/Endpoints.ts"
 import { compile } from "../../../src/Http/Edge/Compile.ts"
 import type { AnyEndpoints } from "../../../src/Http/Endpoints.ts"
 import { empty } from "../../../src/Http/Reply.ts"
+import { auth } from "../../Harness.ts"
+
+const guards = Effect.runSync(Effect.provide(AuthHttp.guards, auth))
 
 const all: Readonly<Record<string, AnyEndpoints<unknown>>> = endpoints
 
 describe("compile", () => {
   it("serves every endpoint of the service", () => {
-    const { router } = compile(Api, all)
+    const { router } = compile(Api, all, guards)
     const served: Array<string> = []
     HttpApi.reflect(Api, {
       onGroup: () => undefined,
@@ -29,7 +33,7 @@ describe("compile", () => {
 
   it("refuses an endpoint without a handler", () => {
     const { cluster: _, ...others } = all
-    expect(() => compile(Api, others)).toThrow("The endpoint cluster.status has no handler")
+    expect(() => compile(Api, others, guards)).toThrow("The endpoint cluster.status has no handler")
   })
 
   it("refuses a middleware that it would silently leave out", () => {
@@ -37,6 +41,6 @@ describe("compile", () => {
     const group = HttpApiGroup.make("odd").add(HttpApiEndpoint.get("one", "/one").middleware(Strange))
     const api = HttpApi.make("strange").add(group)
     const handlers = { odd: { one: () => Effect.succeed(empty(204)) } }
-    expect(() => compile(api, handlers)).toThrow(/odd\.one .* test\/Strange/)
+    expect(() => compile(api, handlers, guards)).toThrow(/odd\.one .* test\/Strange/)
   })
 })
