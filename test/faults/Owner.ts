@@ -28,15 +28,31 @@ const exited = (child: ChildProcess): Effect.Effect<void> =>
 /** Starts a process on a store; it is killed with the scope at the latest. */
 export const start = (
   directory: string,
-  options: { readonly writer?: "thread" | "inline"; readonly env?: NodeJS.ProcessEnv } = {}
+  options: {
+    readonly writer?: "thread" | "inline"
+    /** Whether it opens the session database too. */
+    readonly sessions?: boolean
+    readonly env?: NodeJS.ProcessEnv
+  } = {}
 ): Effect.Effect<Owner, never, Scope.Scope> =>
   Effect.gen(function* () {
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
-        spawn(process.execPath, ["--import", "tsx", program, directory, options.writer ?? "thread"], {
-          stdio: ["pipe", "pipe", "inherit"],
-          env: { ...process.env, ...options.env }
-        })
+        spawn(
+          process.execPath,
+          [
+            "--import",
+            "tsx",
+            program,
+            directory,
+            options.writer ?? "thread",
+            options.sessions === true ? "sessions" : ""
+          ],
+          {
+            stdio: ["pipe", "pipe", "inherit"],
+            env: { ...process.env, ...options.env }
+          }
+        )
       ),
       child => Effect.suspend(() => (child.kill("SIGKILL") ? exited(child) : Effect.void))
     )

@@ -3,7 +3,8 @@
  * object a line on stdin with one answer a line on stdout, until stdin ends.
  */
 import { createInterface } from "node:readline"
-import { Effect, Either, Layer, Logger, Option, Stream } from "effect"
+import { Effect, Either, Logger, Option, Stream } from "effect"
+import * as SessionMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
@@ -17,7 +18,7 @@ export type Command =
   /** A set while expiry and a probe keep the writer busy too. */
   | { readonly do: "setBeside"; readonly key: string; readonly value: string }
   | { readonly do: "get"; readonly key: string }
-  /** A write and a read of the session database. */
+  /** A write and a read of session data, which has a database where the third argument says so. */
   | { readonly do: "configure"; readonly environment: string }
   | { readonly do: "configuration" }
   /** All at once, so that the reads share a turn of the event loop; each answers its value or the tag of its error. */
@@ -98,11 +99,12 @@ const serve = Effect.gen(function* () {
   }
 })
 
-const [directory = "", inline] = process.argv.slice(2)
+const [directory = "", inline, sessions] = process.argv.slice(2)
 const writer = inline === "inline" ? "inline" : "thread"
 await Effect.runPromise(
   serve.pipe(
-    Effect.provide(Layer.merge(Sqlite.layer({ directory, writer }), SqliteEvents.layer({ directory, writer }))),
+    Effect.provide(Sqlite.layer({ directory, writer })),
+    Effect.provide(sessions === "sessions" ? SqliteEvents.layer({ directory, writer }) : SessionMemory.layer()),
     Effect.catchTag("StoreRefused", error => say({ error: error._tag, reason: error.message })),
     Effect.scoped,
     // Standard output is for answers.

@@ -49,7 +49,7 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
       Effect.gen(function* () {
         const directory = realpathSync(yield* temporaryDirectory)
         const disk = yield* Disk.make(directory)
-        const owner = yield* Owner.start(directory, { env: disk.env })
+        const owner = yield* Owner.start(directory, { env: disk.env, sessions: true })
         const reads = { store: owner.ask({ do: "get", key: "k" }), sessions: owner.ask({ do: "configuration" }) }
         // The second lock is one that a read takes for itself before it shares it with others.
         const cases =
