@@ -1,5 +1,5 @@
 /**
- * Rules for namespaces, keys and actors, and the tenant that a namespace belongs to.
+ * Rules for namespaces, keys and actors.
  */
 
 /** What makes a name unusable, in words for the client, or `undefined` when nothing does. */
@@ -27,15 +27,6 @@ export const problemOfActor = (actor: string, maxBytes: number): string | undefi
 
 /** The length of a text in bytes of UTF-8. */
 export const byteLength = (text: string): number => Buffer.byteLength(text, "utf8")
-
-const tenantPrefix = "tenant:"
-
-/** The part of a namespace between `tenant:` and the first `/` or the end; `""` without that prefix. */
-export const tenantOf = (namespace: string): string => {
-  if (!namespace.startsWith(tenantPrefix)) return ""
-  const end = namespace.indexOf("/", tenantPrefix.length)
-  return namespace.slice(tenantPrefix.length, end === -1 ? undefined : end)
-}
 
 /** The actor of the deletes that expiry makes. */
 export const expiryActor = "expiry"

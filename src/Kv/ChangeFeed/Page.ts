@@ -1,6 +1,5 @@
-import { type StoredChange, toJson } from "../Change.ts"
+import { type StoredChange, tenantOf, toJson } from "../Change.ts"
 import type { ChangePage, ChangeQuery } from "../ChangeLog.ts"
-import { tenantOf } from "../Names.ts"
 
 /** A page of the log as JSON text, shared by all readers that stand at the same place. */
 export interface EncodedPage {
