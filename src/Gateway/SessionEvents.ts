@@ -73,14 +73,12 @@ export interface Append {
   readonly bookmark: string | null
   /**
    * Kept in place of one of the same id, for as long as the event is kept that is the newest after this append, but
-   * among the newest {@link mostReceipts} of the session.
+   * among the newest `mostReceipts` of the session.
    */
   readonly receipt?: Receipt | undefined
   /** The id of a receipt to remove. */
   readonly revoked?: string | undefined
 }
-
-export { mostReceipts } from "./SessionEvents/Limits.ts"
 
 /** A session whose keeper did not come to an end with it. */
 export interface Unfinished {

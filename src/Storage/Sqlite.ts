@@ -2,27 +2,13 @@
  * The store in one SQLite database: reads on the main thread, writes in groups on a thread of their own.
  */
 import { basename, dirname } from "node:path"
-import {
-  Cause,
-  Clock,
-  type ConfigError,
-  Context,
-  Duration,
-  Effect,
-  Either,
-  Exit,
-  Layer,
-  Option,
-  Schema,
-  type Scope
-} from "effect"
+import { Cause, Clock, Context, Duration, Effect, Either, Exit, Layer, Option, Schema, type Scope } from "effect"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { commitOf, PreconditionFailed, Store, type StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { Committed, Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
-import * as Setting from "../Setting.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 import * as Outage from "./Outage.ts"
 import { Signal } from "./Signal.ts"
@@ -316,14 +302,3 @@ const outcomeOf = (outcome: Outcome): Either.Either<Committed, WriteError> => {
 /** The store in a directory. */
 export const layer = (options: Options): Layer.Layer<Store | ChangeLog, StoreRefused> =>
   Layer.scopedContext(make(options))
-
-/** Where the store lies, as the environment says. */
-export const config = Setting.string("DATA_DIR", {
-  description: "Directory of the database, made when it is missing",
-  default: "./data"
-})
-
-/** The store in the directory that the environment names. */
-export const layerConfig: Layer.Layer<Store | ChangeLog, StoreRefused | ConfigError.ConfigError> = Layer.unwrapEffect(
-  Effect.map(config, directory => layer({ directory }))
-)

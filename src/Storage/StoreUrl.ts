@@ -4,7 +4,6 @@
 import { basename, dirname } from "node:path"
 import { Config, Option } from "effect"
 import * as Setting from "../Setting.ts"
-import * as Sqlite from "./Sqlite.ts"
 
 /** A store of SQLite files in a directory. */
 export interface StoreLocation {
@@ -28,9 +27,15 @@ export const parse = (text: string): Option.Option<string> => {
   return Option.some(basename(path) === file ? dirname(path) : path)
 }
 
+/** The directory where `STORE_URL` names none. */
+export const dataDirectory = Setting.string("DATA_DIR", {
+  description: "Directory of the database, made when it is missing",
+  default: "./data"
+})
+
 /** The store that the environment names. */
 export const config: Config.Config<StoreLocation> = Config.all({
-  dataDirectory: Sqlite.config,
+  dataDirectory,
   path: Setting.declare(
     "STORE_URL",
     {

@@ -7,7 +7,6 @@ import {
   type EventPage,
   type History,
   type LaunchConfiguration,
-  mostReceipts,
   OutOfStep,
   pageCharacters,
   type Receipt,
@@ -17,6 +16,7 @@ import {
   type Summary,
   type Unfinished
 } from "../SessionEvents.ts"
+import { mostReceipts } from "./Limits.ts"
 import { defaults } from "./Retention.ts"
 
 interface Kept extends StoredEvent {

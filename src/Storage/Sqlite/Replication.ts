@@ -7,7 +7,7 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import { Array as Arr, Config, Duration, Effect, Option } from "effect"
 import type { Dependency } from "../../Health/Report.ts"
 import * as Setting from "../../Setting.ts"
-import * as Sqlite from "../Sqlite.ts"
+import { dataDirectory } from "../StoreUrl.ts"
 
 /** Where to look. */
 export interface Settings {
@@ -21,7 +21,7 @@ export const config: Config.Config<Option.Option<Settings>> = Config.all({
     description: "Whether /health tells if the databases in DATA_DIR are replicated",
     default: false
   }),
-  directory: Sqlite.config
+  directory: dataDirectory
 }).pipe(Config.map(({ enabled, directory }) => (enabled ? Option.some({ directory }) : Option.none())))
 
 const name = "replication"

@@ -21,6 +21,7 @@ import * as TestClock from "effect/TestClock"
 import { applicationId, schemaVersion } from "../../../../src/Storage/Sqlite/Database/FileIdentity.ts"
 import { WriterConnection } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import * as StoreUrl from "../../../../src/Storage/StoreUrl.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { get, lastSeq, put, remove } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
@@ -90,7 +91,7 @@ describe("opening", () => {
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* put("n", "a", 1).pipe(
-        Effect.provide(Sqlite.layerConfig),
+        Effect.provide(Layer.unwrapEffect(Effect.map(StoreUrl.config, Sqlite.layer))),
         Effect.withConfigProvider(ConfigProvider.fromMap(new Map([["DATA_DIR", directory]])))
       )
       expect(yield* using(directory, lastSeq)).toBe(1)

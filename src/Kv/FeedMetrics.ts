@@ -1,6 +1,6 @@
 import { Effect, Layer, Metric } from "effect"
-import { Metrics } from "../../Observability/Metrics.ts"
-import { ChangeFeed } from "../ChangeFeed.ts"
+import { Metrics } from "../Observability/Metrics.ts"
+import { ChangeFeed } from "./ChangeFeed.ts"
 
 const watchers = Metric.gauge("change_feed_watchers", {
   description: "Followers of the change log: polls that wait, event streams and WebSockets."

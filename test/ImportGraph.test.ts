@@ -1,0 +1,178 @@
+/**
+ * The rules of imports within src; types count too. A failure shows the chain of imports that breaks a rule.
+ */
+import { readdirSync, readFileSync } from "node:fs"
+import { dirname, join, relative } from "node:path"
+import { fileURLToPath } from "node:url"
+import { API } from "typescript/unstable/sync"
+import { describe, expect, it } from "vitest"
+
+const root = fileURLToPath(new URL("..", import.meta.url))
+const src = join(root, "src")
+
+const files = readdirSync(src, { withFileTypes: true, recursive: true })
+  .filter(entry => entry.isFile() && entry.name.endsWith(".ts"))
+  .map(entry => relative(src, join(entry.parentPath, entry.name)))
+  .sort()
+
+/** What each file imports: other files by their path within src, packages and modules of Node by their name. */
+const imports: ReadonlyMap<string, ReadonlyArray<string>> = (() => {
+  const api = new API({ cwd: root })
+  try {
+    const [project] = api.updateSnapshot({ openProjects: [join(root, "tsconfig.json")] }).getProjects()
+    const importsOf = (file: string): ReadonlyArray<string> => {
+      const parsed = project?.program.getSourceFile(join(src, file))
+      if (parsed === undefined) throw new Error(`${file} is not part of the project`)
+      return parsed.imports.map(specifier => {
+        const name = "text" in specifier ? String(specifier.text) : ""
+        return name.startsWith(".") ? join(dirname(file), name) : name
+      })
+    }
+    return new Map(files.map(file => [file, importsOf(file)]))
+  } finally {
+    api.close()
+  }
+})()
+
+/** All that a file imports, directly or not, each with the file by which it came in on a shortest way. */
+const closureOf = (start: string): ReadonlyMap<string, string> => {
+  const importers = new Map<string, string>()
+  const visit = (file: string) => {
+    for (const target of imports.get(file) ?? []) if (!importers.has(target)) importers.set(target, file)
+  }
+  visit(start)
+  for (const file of importers.keys()) visit(file)
+  return importers
+}
+
+/** The chains of imports by which files reach what is forbidden to them. */
+const violations = (starts: ReadonlyArray<string>, isForbidden: (target: string) => boolean): ReadonlyArray<string> => {
+  const chains = starts.flatMap(start => {
+    const importers = closureOf(start)
+    const chainTo = (target: string): string => {
+      const importer = importers.get(target)!
+      return `${importer === start ? start : chainTo(importer)} → ${target}`
+    }
+    // What a forbidden file imports in its turn would only repeat it.
+    return [...importers].flatMap(([target, importer]) =>
+      isForbidden(target) && (importer === start || !isForbidden(importer)) ? [chainTo(target)] : []
+    )
+  })
+  // Of the chains that share their last import the shortest says enough.
+  const shortest = new Map<string, string>()
+  for (const chain of chains.sort((a, b) => a.length - b.length)) {
+    const last = chain.split(" → ").slice(-2).join(" → ")
+    if (!shortest.has(last)) shortest.set(last, chain)
+  }
+  return [...shortest.values()]
+}
+
+/** By node, the nodes that it points to, and an import that makes it so. */
+type Edges = ReadonlyMap<string, ReadonlyMap<string, string>>
+
+/** The edges that the imports between files make between nodes; `nodesOf` says which. */
+const edgesOf = (nodesOf: (from: string, to: string) => readonly [from: string, to: string]): Edges => {
+  const edges = new Map<string, Map<string, string>>()
+  for (const [file, targets] of imports) {
+    for (const target of targets) {
+      if (!imports.has(target)) continue
+      const [from, to] = nodesOf(file, target)
+      const known = edges.get(from) ?? new Map<string, string>()
+      edges.set(from, known.set(to, known.get(to) ?? `${file} → ${target}`))
+    }
+  }
+  return edges
+}
+
+/** A shortest circle through each node that is part of one, each circle once, as the imports that form it. */
+const circlesIn = (edges: Edges): ReadonlyArray<string> => {
+  const circles = new Map<string, string>()
+  for (const start of edges.keys()) {
+    const previous = new Map<string, string>()
+    const visit = (node: string) => {
+      for (const next of edges.get(node)?.keys() ?? []) if (!previous.has(next)) previous.set(next, node)
+    }
+    visit(start)
+    for (const node of previous.keys()) visit(node)
+    if (!previous.has(start)) continue
+    const nodes: Array<string> = []
+    const steps: Array<string> = []
+    for (let node = start; nodes.length === 0 || node !== start; node = nodes[0]!) {
+      const before = previous.get(node)!
+      steps.unshift(edges.get(before)!.get(node)!)
+      nodes.unshift(before)
+    }
+    circles.set([...nodes].sort().join(), steps.join(", "))
+  }
+  return [...circles.values()]
+}
+
+/** The entries of one folder that two files lie in, or are: `Kv/Api.ts` and `Http/ApiError.ts` lie in `Kv` and `Http`. */
+const siblings = (from: string, to: string): readonly [string, string] => {
+  const [a, b] = [from.split("/"), to.split("/")]
+  const shared = a.findIndex((part, index) => part !== b[index])
+  return [a.slice(0, shared + 1).join("/"), b.slice(0, shared + 1).join("/")]
+}
+
+const isIn =
+  (...folders: ReadonlyArray<string>) =>
+  (file: string): boolean =>
+    folders.some(folder => file.startsWith(`${folder}/`))
+
+/** Circles that are still there: none may be added. */
+const knownCircles = isIn("Gateway/Sessions", "Storage/Sqlite")
+
+const unknownCircles = (edges: Edges): ReadonlyArray<string> =>
+  circlesIn(edges).filter(circle => !circle.split(/ → |, /).every(knownCircles))
+
+describe("imports within src", () => {
+  it("form no circle of files", () => {
+    expect(unknownCircles(edgesOf((from, to) => [from, to]))).toStrictEqual([])
+  })
+
+  it("form no circle of folders, at any level", () => {
+    expect(unknownCircles(edgesOf(siblings))).toStrictEqual([])
+  })
+
+  /** What a client needs to know of the service. */
+  const contracts = ["Api.ts", "Gateway/Protocol.ts", ...files.filter(file => file.endsWith("/Api.ts"))]
+
+  it("of contracts are free of Node, of servers and of configuration", () => {
+    const isAllowed = (target: string): boolean =>
+      target === "effect" || target.startsWith("@effect/platform/") || imports.has(target)
+    expect(violations(contracts, target => !isAllowed(target))).toStrictEqual([])
+    expect(violations(contracts, target => target === "Setting.ts")).toStrictEqual([])
+    const isGlobalOfNode = /\b(?:Buffer|process|setImmediate)\./
+    const usesNode = (file: string) => imports.has(file) && isGlobalOfNode.test(readFileSync(join(src, file), "utf8"))
+    expect(violations(contracts, usesNode)).toStrictEqual([])
+  })
+
+  it("of transports lead to no domain", () => {
+    const isDomain = isIn(
+      "Auth",
+      "Cluster",
+      "Gateway",
+      "Health",
+      "Kv",
+      "Observability",
+      "OpenApi",
+      "Storage",
+      "Upstream"
+    )
+    expect(violations(files.filter(isIn("Http")), isDomain)).toStrictEqual([])
+  })
+
+  /** The files that put the service together. */
+  const composition = ["Api.ts", "Cli.ts", "Configuration.ts", "Endpoints.ts", "index.ts", "main.ts", "Server.ts"]
+
+  it("of domains do not lead to what puts them together", () => {
+    const domains = files.filter(file => file.includes("/"))
+    expect(violations(domains, target => composition.includes(target))).toStrictEqual([])
+  })
+
+  it("of storage backends are left to what puts the service together", () => {
+    const isBackend = (file: string) => /^Storage\/(?:Memory|Sqlite)\b/.test(file)
+    const others = files.filter(file => !composition.includes(file) && !isIn("Storage", "Simulator")(file))
+    expect(violations(others, isBackend)).toStrictEqual([])
+  })
+})
