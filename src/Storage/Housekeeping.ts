@@ -35,3 +35,6 @@ export const layer = (retention: Option.Option<Duration.Duration>): Layer.Layer<
       }
     })
   )
+
+/** With the retention that the environment sets. */
+export const layerConfig = Layer.unwrapEffect(Effect.map(config, layer))

@@ -314,3 +314,6 @@ export const layer = (
       return yield* make(client, sockets, settings.url.value, settings.apiKey)
     })
   )
+
+/** The platform that the environment names. */
+export const layerConfig = Layer.unwrapEffect(Effect.map(AgentPlatform.config, layer))
