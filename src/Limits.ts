@@ -1,4 +1,4 @@
-import { Config, Context, Layer } from "effect"
+import { Config, Context } from "effect"
 import * as Setting from "./Setting.ts"
 
 /** What the service accepts at most. Bytes are of UTF-8; a value is measured as stored, without white space. */
@@ -93,6 +93,3 @@ export const config: Config.Config<LimitsShape> = Config.all({
     max: 1024 * 1024 * MiB
   })
 })
-
-/** The limits as the environment sets them. */
-export const layerConfig = Layer.effect(Limits, config)

@@ -80,16 +80,6 @@ export const boolean = (name: string, options: Options<boolean>): Config.Config<
     return Option.none()
   })
 
-/** One of a few words, exactly as written. */
-export const oneOf = <const A extends string>(
-  name: string,
-  words: ReadonlyArray<A>,
-  options: Options<NoInfer<A>>
-): Config.Config<A> =>
-  declare(name, { ...options, allowed: `one of ${words.join(", ")}`, shown: options.default }, text =>
-    Option.fromNullable(words.find(word => word === text))
-  )
-
 /** A length of time, as in `7 days` or `30 seconds`; nothing when it is not set. */
 export const optionalDuration = (
   name: string,

@@ -18,7 +18,11 @@ const message = <A>(config: Config.Config<A>, environment: Environment) =>
 const count = Setting.integer("TEST_COUNT", { description: "How many", default: 3, min: -1, max: 9 })
 const flag = Setting.boolean("TEST_FLAG", { description: "Whether", default: true })
 const text = Setting.string("TEST_TEXT", { description: "What", default: "none" })
-const word = Setting.oneOf("TEST_WORD", ["red", "green"], { description: "Which", default: "red" })
+const word = Setting.declare(
+  "TEST_WORD",
+  { description: "Which", allowed: "one of red, green", default: "red", shown: "red" },
+  text => Option.liftPredicate(text, text => text === "red" || text === "green")
+)
 const span = Setting.optionalDuration("TEST_SPAN", { description: "How long", shown: "for ever" })
 const secret = Setting.optionalSecret("TEST_SECRET", { description: "Hush", shown: "none" })
 /** What the secret holds: `Redacted` values are equal to each other in the eyes of `toEqual`. */

@@ -1,5 +1,5 @@
 import { timingSafeEqual } from "node:crypto"
-import { Config, Context, Effect, Layer, Option, Redacted } from "effect"
+import { Config, Context, Layer, Option, Redacted } from "effect"
 import * as Setting from "../Setting.ts"
 
 /** What a bearer of a credential may do. */
@@ -70,6 +70,3 @@ export const make = (keys: Keys): Context.Tag.Service<Auth> => {
 
 /** Admits bearers of the keys. */
 export const layer = (keys: Keys): Layer.Layer<Auth> => Layer.succeed(Auth, make(keys))
-
-/** Admits bearers of the keys that the environment names. */
-export const layerConfig = Layer.effect(Auth, Effect.map(config, make))

@@ -1,7 +1,7 @@
 /**
  * Followers of the change log: polls that wait, Server-Sent Events and WebSockets.
  */
-import { type ConfigError, Context, Deferred, Duration, Effect, FiberId, Layer, type Stream } from "effect"
+import { Context, Deferred, Duration, Effect, FiberId, Layer, type Stream } from "effect"
 import { Draining } from "../Http/Draining.ts"
 import type { Upgrade } from "../Http/WebSocket/Upgrade.ts"
 import * as Bell from "./ChangeFeed/Bell.ts"
@@ -141,9 +141,4 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer
       )
     }
   })
-)
-
-/** A feed within the limits that the environment sets. */
-export const layerConfig: Layer.Layer<ChangeFeed, ConfigError.ConfigError, ChangeLog | Draining> = layer.pipe(
-  Layer.provide(Limits.layerConfig)
 )

@@ -126,6 +126,3 @@ export const layerExport = (
 /** Traces as the collector, or its absence, demands. */
 export const layerFor = (collector: Option.Option<Collector>): Layer.Layer<Tracer> =>
   Layer.merge(layer, Option.match(collector, { onNone: () => layerOff, onSome: collector => layerExport(collector) }))
-
-/** Traces as the environment says. */
-export const layerConfig = Layer.unwrapEffect(Effect.map(config, layerFor))

@@ -35,6 +35,3 @@ export const layer = (retention: Option.Option<Duration.Duration>): Layer.Layer<
       }
     })
   )
-
-/** With the retention that the environment sets. */
-export const layerConfig = Layer.unwrapEffect(Effect.map(config, layer))

@@ -314,6 +314,3 @@ export const layer = (
       return yield* make(client, sockets, settings.url.value, settings.apiKey)
     })
   )
-
-/** The platform that the environment names. */
-export const layerConfig = Layer.unwrapEffect(Effect.map(AgentPlatform.config, layer))

@@ -96,6 +96,3 @@ export const layer = (settings: Inference.Settings): Layer.Layer<Inference.Infer
       return unavailable
     })
   )
-
-/** The proxy that the environment names. */
-export const layerConfig = Layer.unwrapEffect(Effect.map(Inference.config, layer))

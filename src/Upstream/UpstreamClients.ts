@@ -20,9 +20,3 @@ export const layer = (settings: {
     InferenceClient.layer(settings.inference),
     Layer.effectDiscard(Effect.sync(UpstreamMetrics.register))
   )
-
-/** Clients for the services that the environment names. */
-export const layerConfig = Layer.merge(
-  Layer.provide(AgentPlatformClient.layerConfig, PlatformSocket.layer),
-  InferenceClient.layerConfig
-)

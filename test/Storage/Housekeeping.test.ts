@@ -70,7 +70,9 @@ describe("Housekeeping", () => {
       yield* TestClock.adjust("2 minutes")
       expect(yield* ops).toHaveLength(2)
     }).pipe(
-      Effect.provide(Layer.provideMerge(Housekeeping.layerConfig, Memory.layer)),
+      Effect.provide(
+        Layer.provideMerge(Layer.unwrapEffect(Effect.map(Housekeeping.config, Housekeeping.layer)), Memory.layer)
+      ),
       Effect.withConfigProvider(ConfigProvider.fromMap(new Map()))
     )
   )

@@ -1,5 +1,18 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Chunk, Clock, ConfigProvider, Effect, Either, Fiber, Logger, Option, Ref, Stream, TestClock } from "effect"
+import {
+  Chunk,
+  Clock,
+  ConfigProvider,
+  Effect,
+  Either,
+  Fiber,
+  Layer,
+  Logger,
+  Option,
+  Ref,
+  Stream,
+  TestClock
+} from "effect"
 import * as Inference from "../../src/Upstream/Inference.ts"
 import * as InferenceClient from "../../src/Upstream/InferenceClient.ts"
 import { bytes, events, generate, inBytes, plain, withInference } from "./Proxy.ts"
@@ -223,7 +236,7 @@ describe("configuration", () => {
           probe: yield* probe
         }
       }).pipe(
-        Effect.provide(InferenceClient.layerConfig),
+        Effect.provide(Layer.unwrapEffect(Effect.map(Inference.config, InferenceClient.layer))),
         Effect.provide(stub.layer),
         Effect.provide(Logger.replace(Logger.defaultLogger, logger)),
         Effect.withConfigProvider(ConfigProvider.fromMap(new Map(variables)))

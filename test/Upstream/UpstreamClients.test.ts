@@ -7,6 +7,7 @@ import { describe, expect, it } from "@effect/vitest"
 import {
   Array as Arr,
   Chunk,
+  Config,
   ConfigProvider,
   Context,
   Effect,
@@ -20,7 +21,9 @@ import {
   Stream
 } from "effect"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
+import * as AgentPlatformSettings from "../../src/Upstream/AgentPlatform.ts"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
+import * as InferenceSettings from "../../src/Upstream/Inference.ts"
 import { Inference } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
 
@@ -317,12 +320,14 @@ describe("configuration", () => {
         ["INFERENCE_URL", simulator.inferenceUrl],
         ["INFERENCE_API_KEY", "secret"]
       ])
+      const settings = Config.all({ agentPlatform: AgentPlatformSettings.config, inference: InferenceSettings.config })
+      const configured = Layer.unwrapEffect(Effect.map(settings, UpstreamClients.layer))
       const created = yield* Effect.gen(function* () {
         const platform = yield* AgentPlatform
         const inference = yield* Inference
         return [yield* platform.create(instance), yield* inference.generate({ prompt: "hi" })]
       }).pipe(
-        Effect.provide(Layer.provide(UpstreamClients.layerConfig, NodeHttpClient.layerUndici)),
+        Effect.provide(Layer.provide(configured, NodeHttpClient.layerUndici)),
         Effect.withConfigProvider(ConfigProvider.fromMap(variables))
       )
       expect(created).toEqual([expect.stringMatching(/^i-/), expect.stringContaining(text)])

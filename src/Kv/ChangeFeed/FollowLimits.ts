@@ -1,4 +1,4 @@
-import { Config, Context, Layer } from "effect"
+import { Config, Context } from "effect"
 import * as Setting from "../../Setting.ts"
 
 /** What followers of the change log may cost at most. */
@@ -34,6 +34,3 @@ export const config: Config.Config<FollowLimitsShape> = Config.all({
     max: 64 * 1024 * 1024
   })
 })
-
-/** The limits as the environment sets them. */
-export const layerConfig = Layer.effect(FollowLimits, config)
