@@ -18,6 +18,7 @@ import * as Edge from "./Http/Edge/Edge.ts"
 import { pathOf } from "./Http/Routes.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
 import * as RequestMetrics from "./Http/Server/RequestMetrics.ts"
+import * as KvBody from "./Kv/Body.ts"
 import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
 import * as ChangeFeed from "./Kv/ChangeFeed.ts"
 import * as FeedMetrics from "./Kv/FeedMetrics.ts"
@@ -65,6 +66,7 @@ const services = (configuration: Configuration) => {
     sessions: { ...configuration.gateway.sessions, stopping: Duration.times(configuration.shutdownTimeout, 0.3) }
   }
   return Layer.mergeAll(
+    KvBody.layer,
     FeedMetrics.layer,
     Housekeeping.layer(retention),
     Health.layer({ replication: Option.map(replication, Replication.check) })

@@ -15,9 +15,9 @@ import * as HealthHttp from "../src/Health/Http.ts"
 import * as Draining from "../src/Http/Draining.ts"
 import * as ErrorMiddleware from "../src/Http/Platform/ErrorMiddleware.ts"
 import * as RequestIdMiddleware from "../src/Http/Platform/RequestIdMiddleware.ts"
-import * as Body from "../src/Http/RequestBody.ts"
 import { routerConfig } from "../src/Http/Routes.ts"
 import { remember } from "../src/Http/WebSocket/Upgrade.ts"
+import * as Body from "../src/Kv/Body.ts"
 import * as ChangeFeed from "../src/Kv/ChangeFeed.ts"
 import type { ChangeLog } from "../src/Kv/ChangeLog.ts"
 import * as KvHttp from "../src/Kv/Http.ts"
@@ -50,7 +50,7 @@ export const auth = Auth.layer({
 
 /** What every transport serves from, over a store. */
 export const services = (store: Layer.Layer<Store | ChangeLog, unknown>) =>
-  Layer.mergeAll(auth, ChangeFeed.layer, Health.layerAlone, Metrics.layer).pipe(
+  Layer.mergeAll(auth, Body.layer, ChangeFeed.layer, Health.layerAlone, Metrics.layer).pipe(
     Layer.provideMerge(Draining.layer),
     Layer.provideMerge(store)
   )
@@ -61,7 +61,7 @@ const groups = Layer.mergeAll(
   HealthHttp.layer(Api),
   MetricsHttp.layer(Api),
   OpenApiHttp.layer(Api, Effect.sync(AsyncApi.text))
-).pipe(Layer.provide([AuthHttp.layer, Body.layer]))
+).pipe(Layer.provide(AuthHttp.layer))
 
 /** The api as @effect/platform serves it, still in want of a server. */
 const app = HttpApiBuilder.serve().pipe(

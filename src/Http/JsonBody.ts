@@ -4,7 +4,7 @@ import { Schema } from "effect"
 import { PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 
 /**
- * The endpoint's body is read within the limits, and parsed with its values kept as text.
+ * Marks an endpoint with a body, which is read within limits and may keep members as text.
  *
  * Nothing is read before the decoder asks for it, so that strangers are refused first.
  */

@@ -1,29 +1,41 @@
 /**
- * Request bodies: read up to a limit, decoded as UTF-8, parsed as JSON with values kept as text.
+ * The bodies of requests: read up to a limit, and parsed as JSON in UTF-8.
  */
 import { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import { Effect, Either, Layer } from "effect"
+import { Context, Effect, Either, Layer } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
 import { isSpace, openBracket } from "../Json/Codes.ts"
-import { DepthGuard } from "../Json/DepthGuard.ts"
-import { nestedDeeper, noArray, shellLevels } from "../Json/JsonReader.ts"
-import { parseBody } from "../Json/ParseBody.ts"
-import { Limits, type LimitsShape } from "../Limits.ts"
+import * as ObjectReader from "../Json/ObjectReader.ts"
+import { nestedDeeper } from "../Json/Scanner.ts"
+import { ShapeCounter } from "../Json/Shape.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 import { JsonBody } from "./JsonBody.ts"
 import * as ParseQueue from "./ParseQueue.ts"
 import { receiptOf } from "./Server/Intake.ts"
 
+/** What bodies may hold. */
+export class BodyFormat extends Context.Tag("causeway/BodyFormat")<
+  BodyFormat,
+  {
+    /** Bytes of a body. */
+    readonly bytes: number
+    readonly shape: ObjectReader.ObjectShape
+    readonly limits: ObjectReader.ReadLimits
+  }
+>() {}
+
+type Format = Context.Tag.Service<BodyFormat>
+
 type BodyError = BadRequest | PayloadTooLarge | ServiceUnavailable | UnsupportedMediaType
 
-/** What is read and thrown away behind an oversized body, so that the client gets to read its answer. */
+/** Bytes that are read and discarded behind a refused body, so that the client gets to read its answer. */
 const discardAtMost = 64 * 1024 * 1024
 
 const jsonType = /^application\/(?:[\w.-]+\+)?json$/i
 
-/** What keeps a body from being JSON in UTF-8, by its headers; a body without a type is taken for JSON. */
+/** Why a body is not JSON in UTF-8 by its headers. A body without a type is taken for JSON. */
 const problemOfType = (headers: IncomingMessage["headers"]): UnsupportedMediaType | undefined => {
   const encoding = headers["content-encoding"]
   if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
@@ -32,7 +44,7 @@ const problemOfType = (headers: IncomingMessage["headers"]): UnsupportedMediaTyp
       headers: { "accept-encoding": "identity" }
     })
   }
-  // Node takes chunks apart, and leaves any coding below them as it is.
+  // Node decodes chunks, and leaves any coding below them as it is.
   const transfer = headers["transfer-encoding"]
   if (transfer !== undefined && transfer.toLowerCase() !== "chunked") {
     return new UnsupportedMediaType({ error: `Transfer-Encoding ${transfer.slice(0, 64)} is not supported` })
@@ -52,7 +64,7 @@ const problemOfType = (headers: IncomingMessage["headers"]): UnsupportedMediaTyp
 const tooLarge = (figure: string, limit: number): PayloadTooLarge =>
   new PayloadTooLarge({ error: `The request body has ${figure} bytes; the limit is ${limit}` })
 
-/** Throws the rest of a body away; a client that never comes to an end is cut off. */
+/** Discards the rest of a body. A client that sends too much of it is disconnected. */
 const discard = (source: IncomingMessage): void => {
   let left = discardAtMost
   source.on("data", (chunk: Buffer) => {
@@ -62,10 +74,9 @@ const discard = (source: IncomingMessage): void => {
   source.resume()
 }
 
-/** Bytes up to which a body that came whole is not counted among those that are held. */
+/** Bytes up to which a body that came in one piece is not counted. */
 const small = 4096
 
-/** A client that comes back in a second finds the bodies gone that were answered in the meantime. */
 const noRoom = (): ServiceUnavailable =>
   new ServiceUnavailable({
     error: "There is no room for this request body, as too many are being received",
@@ -74,24 +85,28 @@ const noRoom = (): ServiceUnavailable =>
 
 const cutShort = (): BadRequest => new BadRequest({ error: "The request body ended before its time" })
 
-/** Characters of a request's head, which is held for as long as its body is on its way. */
+/** Characters of a request's head, which is in memory as long as its body is received. */
 const headLength = ({ rawHeaders, url = "" }: IncomingMessage): number => {
   let length = url.length
   for (const text of rawHeaders) length += text.length
   return length
 }
 
+/** The bytes as a string for {@link ShapeCounter}. */
+const latin1 = ({ buffer, byteOffset, length }: Uint8Array): string =>
+  Buffer.from(buffer, byteOffset, length).toString("latin1")
+
 const malformed = (message: string): BadRequest => new BadRequest({ error: `Invalid request body: ${message}` })
 
 /**
- * Reads a body within the limits and calls back once; the function returned stops the reading.
+ * Reads a body and calls back once; the function returned stops the reading.
  *
- * One that is longer or nested deeper is answered at once, and what still comes is thrown away, within bounds, so that
+ * One that is longer than the limit or nested deeper is answered at once. What still comes of it is discarded, so that
  * the connection stays usable.
  */
 const readBytes = (
   source: IncomingMessage,
-  { bodyBytes: limit, jsonDepth }: LimitsShape,
+  { bytes: limit, limits: { depth } }: Format,
   done: (bytes: Either.Either<Buffer, PayloadTooLarge | BadRequest | ServiceUnavailable>) => void
 ): (() => void) => {
   const declared = Number(source.headers["content-length"] ?? 0)
@@ -104,7 +119,7 @@ const readBytes = (
   const receipt = receiptOf(source.socket)
   let isOver = false
   // A body of one piece is parsed at once, which checks the same.
-  let guard: DepthGuard | undefined
+  let counter: ShapeCounter | undefined
   const stop = (): void => {
     isOver = true
     source.off("data", onData)
@@ -119,18 +134,18 @@ const readBytes = (
     discard(source)
     done(Either.left(error))
   }
-  /** What is wrong with a body of several pieces, as far as it can be told before it is whole. */
+  /** What is wrong with a body of several pieces, as far as that is known before its end. */
   const problemWith = (chunk: Buffer): string | undefined => {
     if (bytes.length === 0) return undefined
-    if (guard === undefined) {
-      if (bytes.view.find(code => !isSpace(code)) === openBracket) return noArray
-      guard = new DepthGuard(jsonDepth + shellLevels)
-      if (!guard.admits(bytes.view)) return nestedDeeper(jsonDepth)
+    if (counter === undefined) {
+      if (bytes.view.find(code => !isSpace(code)) === openBracket) return ObjectReader.noArray
+      counter = new ShapeCounter({ levels: depth + ObjectReader.outerLevels, members: Number.POSITIVE_INFINITY })
+      if (counter.add(latin1(bytes.view)) !== undefined) return nestedDeeper(depth)
     }
-    return guard.admits(chunk) ? undefined : nestedDeeper(jsonDepth)
+    return counter.add(latin1(chunk)) === undefined ? undefined : nestedDeeper(depth)
   }
   const refuseForRoom = (): void => refuse(noRoom())
-  /** Counts a piece, unless it is the whole of a small body: that is parsed at once. */
+  /** Counts a piece, unless it is the whole of a small body, which is parsed at once. */
   const count = (chunk: Buffer): void => {
     if (receipt === undefined || (source.complete && bytes.length === 0 && chunk.length <= small)) return
     receipt.add(chunk.length + (bytes.length === 0 ? headLength(source) : 0), refuseForRoom)
@@ -159,61 +174,64 @@ const readBytes = (
   return stop
 }
 
-const utf8 = new TextDecoder("utf-8", { fatal: true })
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
-/** The JSON of a body already read; an empty one is no JSON. */
-export const parse = (bytes: Uint8Array, limits: LimitsShape): Either.Either<unknown, BodyError> => {
-  if (bytes.length === 0) return Either.left(new BadRequest({ error: "The request body is empty; it must be JSON" }))
+const byteOrderMark = "\ufeff"
+
+/** The JSON of a body; an empty one is no JSON. */
+const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, BodyError> => {
+  if (body.length === 0) return Either.left(new BadRequest({ error: "The request body is empty; it must be JSON" }))
   let text: string
   try {
-    text = utf8.decode(bytes)
+    text = utf8.decode(body)
   } catch {
     return Either.left(new BadRequest({ error: "The request body is not UTF-8" }))
   }
-  // A byte for each character: it is ASCII, and its bytes are its code units.
-  const codes = text.length === bytes.length ? bytes : undefined
-  return Either.mapLeft(parseBody(text, limits.jsonDepth, limits.batchOperations, codes, limits.valueBytes), problem =>
+  const json = text.startsWith(byteOrderMark)
+    ? ObjectReader.read(body.subarray(3), text.slice(1), shape, limits)
+    : ObjectReader.read(body, text, shape, limits)
+  return Either.mapLeft(json, problem =>
     problem.overLimit ? new PayloadTooLarge({ error: problem.message }) : malformed(problem.message)
   )
 }
 
-/** Parses when it is this body's turn. What a client leaves behind is let go of before that. */
+/** Parses a body once the queue comes to it. If its client disconnects before that, the body is released. */
 const parseInTurn = (
-  bytes: Uint8Array,
+  bytes: Buffer,
   socket: Socket,
-  limits: LimitsShape,
+  format: Format,
   done: (json: Either.Either<unknown, BodyError>) => void
 ): void => {
   const { length } = bytes
-  let held: Uint8Array | undefined = bytes
+  let held: Buffer | undefined = bytes
   const forget = (): void => {
     held = undefined
   }
   socket.once("close", forget)
   ParseQueue.take(length, () => {
     socket.off("close", forget)
-    done(held === undefined || socket.destroyed ? Either.left(cutShort()) : parse(held, limits))
+    done(held === undefined || socket.destroyed ? Either.left(cutShort()) : parse(held, format))
   })
 }
 
 /**
  * Reads and parses the body of a request, and calls back once; the function returned stops the reading. `arrived` is
- * told of the bytes of a body before they are parsed, which may take long.
+ * told the bytes of a body before they are parsed, which may take long.
  */
 export const read = (
   source: IncomingMessage,
-  limits: LimitsShape,
+  format: Format,
   done: (json: Either.Either<unknown, BodyError>) => void,
   arrived: (bytes: number) => void = () => {}
 ): (() => void) => {
   const problem = problemOfType(source.headers)
   if (problem === undefined) {
-    return readBytes(source, limits, bytes => {
+    return readBytes(source, format, bytes => {
       if (Either.isLeft(bytes)) return done(Either.left(bytes.left))
       const { length } = bytes.right
       arrived(length)
-      if (length <= ParseQueue.small) done(parse(bytes.right, limits))
-      else parseInTurn(bytes.right, source.socket, limits, done)
+      if (length <= ParseQueue.small) done(parse(bytes.right, format))
+      else parseInTurn(bytes.right, source.socket, format, done)
     })
   }
   discard(source)
@@ -221,18 +239,18 @@ export const read = (
   return () => {}
 }
 
-const json = (source: unknown, limits: LimitsShape): Effect.Effect<unknown, BodyError> =>
+const json = (source: unknown, format: Format): Effect.Effect<unknown, BodyError> =>
   source instanceof IncomingMessage
-    ? Effect.async(resume => Effect.sync(read(source, limits, resume)))
+    ? Effect.async(resume => Effect.sync(read(source, format, resume)))
     : Effect.dieMessage("A request body can only be read from a server on node:http")
 
-/** Puts our reader in the place of the platform's, which has no limit that ends in an answer. */
-export const layer: Layer.Layer<JsonBody> = Layer.effect(
+/** Replaces the body reader of the platform's server, whose limit ends in a reset connection instead of an answer. */
+export const layer: Layer.Layer<JsonBody, never, BodyFormat> = Layer.effect(
   JsonBody,
-  Effect.map(Limits, limits =>
+  Effect.map(BodyFormat, format =>
     Effect.map(HttpServerRequest.HttpServerRequest, request => {
-      const body = json(request.source, limits)
-      // The decoder chooses how to read by the type; that JSON is all there is to choose is checked by the reader.
+      const body = json(request.source, format)
+      // The platform's decoder chooses a reader by the type, which `read` has checked.
       const headers = { ...request.headers, "content-type": "application/json" }
       return Object.create(request, {
         json: { value: body },

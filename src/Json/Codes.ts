@@ -1,18 +1,4 @@
-/** The code units of JSON text, and what they are good for. */
-
-/** The code units of a text. Bytes stand for those of ASCII. */
-export type Codes = Uint8Array | Uint16Array
-
-/** Longer text is not unfolded for it, beside which it would take up three times the room. */
-const longestUnfolded = 1024 * 1024
-
-/** The code units of a text, unless it is very long. */
-export const codesOf = (text: string): Codes | undefined => {
-  if (text.length > longestUnfolded) return undefined
-  const codes = new Uint16Array(text.length)
-  for (let index = 0; index < text.length; index++) codes[index] = text.charCodeAt(index)
-  return codes
-}
+/** The characters of JSON's grammar as code units, which are also their bytes in UTF-8. */
 
 export const quote = 0x22
 export const comma = 0x2c
@@ -20,8 +6,6 @@ export const minus = 0x2d
 export const plus = 0x2b
 export const dot = 0x2e
 export const zero = 0x30
-export const one = 0x31
-export const nine = 0x39
 export const colon = 0x3a
 export const upperE = 0x45
 export const openBracket = 0x5b
@@ -35,19 +19,14 @@ export const closeBrace = 0x7d
 export const isSpace = (code: number | undefined): boolean =>
   code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
 
-export const isDigit = (code: number | undefined): boolean => code !== undefined && code >= zero && code <= nine
+export const isDigit = (code: number | undefined): boolean => code !== undefined && code >= zero && code <= 0x39
 
 export const isHex = (code: number | undefined): boolean =>
   code !== undefined && (isDigit(code) || (code >= 0x41 && code <= 0x46) || (code >= 0x61 && code <= 0x66))
 
-const tableOf = (text: string): Uint8Array => {
-  const table = new Uint8Array(128)
-  for (const character of text) table[character.charCodeAt(0)] = 1
-  return table
-}
-
-/** What may follow a backslash. */
-export const escapable = tableOf('"\\/bfnrtu')
-
-/** The code units of a word of ASCII. */
+/** The bytes of an ASCII word. */
 export const spell = (word: string): Uint8Array => Uint8Array.from(word, character => character.charCodeAt(0))
+
+/** What may follow a backslash: 1 at the place of each such character. */
+export const escapable = new Uint8Array(256)
+for (const code of spell('"\\/bfnrtu')) escapable[code] = 1

@@ -9,7 +9,7 @@ import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
 import { Clock, Duration, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
-import * as PlatformJson from "../Json/LenientJson.ts"
+import { parseWellFormed } from "../Json/Unicode.ts"
 import { isUnreached, reasonOf, toldOf } from "./ConnectionReason.ts"
 import { parseRetryAfter } from "./RetryPolicy.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
@@ -100,7 +100,7 @@ const shape = { levels: 1000, members: 250_000 }
 
 const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
   Either.flatMap(Either.try({ try: () => utf8.decode(bytes), catch: () => "is not UTF-8" }), text =>
-    PlatformJson.parse(text, shape)
+    parseWellFormed(text, shape)
   )
 
 /** A value of an answer that is not as expected; `message` goes on after "The answer …" and tells none of its data. */

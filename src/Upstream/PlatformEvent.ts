@@ -2,7 +2,7 @@
  * What goes over the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
-import * as PlatformJson from "../Json/LenientJson.ts"
+import { parseWellFormed } from "../Json/Unicode.ts"
 import { identifierChars } from "./Identifier.ts"
 
 /**
@@ -53,7 +53,7 @@ const shape = { levels: 1000, members: 250_000 }
  * An id or a timestamp that cannot be read is taken for absent: the event itself matters more.
  */
 export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =>
-  Either.flatMap(PlatformJson.parse(frame, shape), (data): Either.Either<PlatformEvent, string> => {
+  Either.flatMap(parseWellFormed(frame, shape), (data): Either.Either<PlatformEvent, string> => {
     if (!isPayload(data)) return Either.left("is not an object")
     const { id, timestamp, type } = data
     return isText(type, typeChars)

@@ -6,6 +6,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either } from "effect"
 import * as Body from "../../src/Http/RequestBody.ts"
 import type { RawJson } from "../../src/Json/JsonText.ts"
+import { format } from "../../src/Kv/Body.ts"
 import { Limits } from "../../src/Limits.ts"
 
 setFlagsFromString("--expose-gc")
@@ -18,7 +19,7 @@ const inUse = (): number => {
   return heapUsed + external
 }
 
-const limits = Effect.runSync(Limits)
+const bodyFormat = format(Effect.runSync(Limits))
 
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
@@ -26,7 +27,7 @@ const turn = () => new Promise(resolve => setImmediate(resolve))
 const request = () => {
   const source = new IncomingMessage(new Socket())
   let result: unknown
-  Body.read(source, limits, json => {
+  Body.read(source, bodyFormat, json => {
     result = json
   })
   return { source, result: () => result as Either.Either<{ readonly value: RawJson }, { readonly error: string }> }

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
-import { excess, excessOfLarge } from "../../src/Json/Shape.ts"
+import { excess, excessOfLarge, type Shape, ShapeCounter } from "../../src/Json/Shape.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
@@ -23,24 +23,43 @@ const { value } = fc.letrec(tie => ({
   object: fc.dictionary(text, tie("value"), { maxKeys: 3 })
 }))
 
+const sizes = fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1, maxLength: 5 })
+
+/** {@link excess} of a text that comes as UTF-8 in pieces of these sizes in turn. */
+const excessOfPieces = (text: string, shape: Shape, sizes: ReadonlyArray<number>): string | undefined => {
+  const bytes = Buffer.from(text)
+  const counter = new ShapeCounter(shape)
+  for (let at = 0, turn = 0; at < bytes.length; turn++) {
+    const size = sizes[turn % sizes.length]!
+    const problem = counter.add(bytes.toString("latin1", at, at + size))
+    if (problem !== undefined) return problem
+    at += size
+  }
+  return undefined
+}
+
 describe("the shape of a JSON text", () => {
-  it("is that of what it says, with any strings in it", () => {
+  it("is that of what it says, with any strings in it, wherever it is cut", () => {
     fc.assert(
-      fc.property(value, fc.boolean(), (value, spaced) => {
+      fc.property(value, fc.boolean(), sizes, (value, spaced, sizes) => {
         const { levels, members } = shapeOf(value)
         const json = JSON.stringify(value, null, spaced ? 1 : 0)
-        expect(excess(json, { levels, members })).toBeUndefined()
-        if (levels === 0) return
-        expect(excess(json, { levels: levels - 1, members })).toBe(`is nested more than ${levels - 1} levels deep`)
-        expect(excess(json, { levels, members: members - 1 })).toBe(`has more than ${members - 1} members and elements`)
+        for (const of of [excess, (json: string, shape: Shape) => excessOfPieces(json, shape, sizes)]) {
+          expect(of(json, { levels, members })).toBeUndefined()
+          if (levels === 0) continue
+          expect(of(json, { levels: levels - 1, members })).toBe(`is nested more than ${levels - 1} levels deep`)
+          expect(of(json, { levels, members: members - 1 })).toBe(`has more than ${members - 1} members and elements`)
+        }
       }),
       { numRuns }
     )
   })
 
   it("is looked at without an error in what is no JSON", () => {
-    for (const json of ["", '"', '"\\', '"\\"', "]]]", "}{][", '"a" "'])
+    for (const json of ["", '"', '"\\', '"\\"', "]]]", "}{][", '"a" "', '"[[[[', '\\"[', "{]{"]) {
       expect(excess(json, { levels: 2, members: 9 })).toBeUndefined()
+      expect(excessOfPieces(json, { levels: 2, members: 9 }, [1])).toBeUndefined()
+    }
   })
 
   it("of a small text is no matter", () => {

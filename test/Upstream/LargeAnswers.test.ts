@@ -1,7 +1,7 @@
 /** Answers of the platform that are long, odd or never end. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber, FastCheck as fc, Schema, Stream, TestClock } from "effect"
-import * as PlatformJson from "../../src/Json/LenientJson.ts"
+import { parseWellFormed } from "../../src/Json/Unicode.ts"
 import * as FileLists from "../../src/Upstream/FileLists.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 import { FileEntry, FileIteration } from "../../src/Upstream/Workspace.ts"
@@ -164,7 +164,7 @@ describe("what clients are told of a failure", () => {
 describe("JSON of the platform", () => {
   const half = "\\ud83d"
 
-  const parse = (text: string) => PlatformJson.parse(text, { levels: 100, members: 1000 })
+  const parse = (text: string) => parseWellFormed(text, { levels: 100, members: 1000 })
 
   it("has halves of surrogate pairs repaired, wherever they are", () => {
     expect(parse(`{"a":["${half}","\\ud83d\\ude00"],"${half}":{"__proto__":"x${half}"}}`)).toEqual(

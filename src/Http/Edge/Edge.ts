@@ -8,7 +8,6 @@ import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime, type Tracer } from "effect"
-import { Limits } from "../../Limits.ts"
 import { type ApiError, BadRequest, isApiError } from "../ApiError.ts"
 import type { AnyEndpoints, AtOnce, Guard, Pending, Requirements } from "../Endpoints.ts"
 import { defect, unrouted } from "../Fallback.ts"
@@ -77,13 +76,13 @@ export const make = <
   api: HttpApi.HttpApi<Id, Groups, E, R>,
   groups: Handlers,
   guards: Effect.Effect<ReadonlyArray<Guard>, never, R2>
-): Effect.Effect<Listeners, never, NeedsOf<Handlers> | R2> =>
+): Effect.Effect<Listeners, never, NeedsOf<Handlers> | R2 | Body.BodyFormat> =>
   Effect.gen(function* () {
     type Needs = NeedsOf<Handlers>
     const compiled = compile<Id, Groups, E, R, Needs>(api, groups as GroupsOf<Needs>, yield* guards)
     const { router } = compiled
     const allowed = allowedMethods(api)
-    const limits = yield* Limits
+    const bodyFormat = yield* Body.BodyFormat
     // A handler that fails is an answer like any other; what is a defect is logged as one.
     const runtime = yield* Effect.locally(Effect.runtime<Needs>(), FiberRef.unhandledErrorLogLevel, Option.none())
     const runFork = Runtime.runFork(runtime)
@@ -215,7 +214,7 @@ export const make = <
       if (!endpoint.takesBody) return proceed(undefined)
       Body.read(
         request,
-        limits,
+        bodyFormat,
         json => {
           if (Either.isLeft(json)) refuse(json.left, endpoint.label)
           else proceed(json.right)

@@ -6,10 +6,11 @@ import { afterEach, describe, expect, it } from "vitest"
 import * as Body from "../../../src/Http/RequestBody.ts"
 import { type ConnectionLimits, defaults } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
+import { format } from "../../../src/Kv/Body.ts"
 import { Limits } from "../../../src/Limits.ts"
 
 const MiB = 1024 * 1024
-const limits = Effect.runSync(Limits)
+const bodyFormat = format(Effect.runSync(Limits))
 
 const closing: Array<() => void> = []
 
@@ -22,7 +23,7 @@ const serve = async (connectionLimits: Partial<ConnectionLimits>) => {
   const gate = new Gate(timing, undefined, { ...defaults, ...connectionLimits })
   const waiting: Array<ServerResponse> = []
   gate.on("request", (request, response) =>
-    Body.read(request, limits, json => {
+    Body.read(request, bodyFormat, json => {
       if (Either.isLeft(json)) {
         const status = json.left._tag === "ServiceUnavailable" ? 503 : 400
         response.writeHead(status, json.left.headers).end(json.left.error)

@@ -1,0 +1,301 @@
+import {
+  backslash,
+  closeBrace,
+  closeBracket,
+  colon,
+  comma,
+  dot,
+  escapable,
+  isDigit,
+  isHex,
+  isSpace,
+  lowerE,
+  lowerU,
+  minus,
+  openBrace,
+  openBracket,
+  plus,
+  quote,
+  spell,
+  upperE,
+  zero
+} from "./Codes.ts"
+import { JsonProblem, JsonText } from "./JsonText.ts"
+
+/** Names that are told apart by their hashes: of one object, and of it and all objects around it. */
+const hashedInObject = 64
+const hashedInAll = 512
+
+/** A number of fewer characters that has no exponent is within the range of a double. */
+const safeNumber = 309
+
+const none: Buffer = Buffer.alloc(0)
+
+const literals = ["true", "false", "null"].map(spell)
+
+/** A text as messages show it. */
+export const shorten = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text)
+
+/** What a client is told of nesting beyond the limit. */
+export const nestedDeeper = (depth: number): string => `JSON is nested more than ${depth} levels deep`
+
+/**
+ * Checks the grammar, the depth and the member names of JSON in UTF-8 (I-JSON, RFC 7493), and builds nothing.
+ *
+ * A method takes the place where something begins and returns the place behind it, or throws a {@link JsonProblem}.
+ */
+export abstract class Scanner {
+  protected bytes: Buffer = none
+  protected maxDepth = 0
+  // The text if it is ASCII, so that places in it and in the bytes are the same. Its slices cost less.
+  private ascii: string | undefined
+  // The hash and the start of each name of the objects around the current place.
+  private readonly hashes = new Int32Array(hashedInAll)
+  private readonly starts = new Int32Array(hashedInAll)
+  private names = 0
+  private hash = 0
+  // The text of the value that is kept, up to the last white space between tokens, and the start of the rest.
+  protected isKept = false
+  private compact = ""
+  private keptFrom = 0
+  // Where the value has reached its limit, if no more white space comes.
+  private mostEnd = 0
+
+  /** Refuses an array or object that goes on beyond its limit. */
+  protected abstract tooLong(): never
+
+  protected begin(bytes: Buffer, text: string, maxDepth: number): void {
+    this.bytes = bytes
+    this.maxDepth = maxDepth
+    this.ascii = text.length === bytes.length ? text : undefined
+    this.names = 0
+  }
+
+  /** Releases the bytes. */
+  protected end(): void {
+    this.bytes = none
+    this.ascii = undefined
+    this.compact = ""
+  }
+
+  protected textOf(start: number, end: number): string {
+    return this.ascii === undefined ? this.bytes.toString("utf8", start, end) : this.ascii.slice(start, end)
+  }
+
+  protected unexpected(at: number): never {
+    const found =
+      at >= this.bytes.length
+        ? "it ends too early"
+        : `unexpected ${JSON.stringify(String.fromCodePoint(this.textOf(at, at + 4).codePointAt(0)!))} at position ${this.textOf(0, at).length}`
+    throw new JsonProblem(`the body is not JSON: ${found}`)
+  }
+
+  /** A reader would have to guess which of the two was meant (RFC 7493, 2.3). */
+  protected repeated(name: string): never {
+    throw new JsonProblem(`the member ${JSON.stringify(shorten(name, 64))} appears twice in one object`)
+  }
+
+  protected space(at: number): number {
+    const { bytes } = this
+    let next = at
+    while (isSpace(bytes[next])) next++
+    return next
+  }
+
+  protected spelled(at: number, spelling: Uint8Array): boolean {
+    const { bytes } = this
+    for (let index = 0; index < spelling.length; index++) if (bytes[at + index] !== spelling[index]) return false
+    return true
+  }
+
+  /** The place of a value behind this colon. */
+  protected colon(at: number): number {
+    if (this.bytes[at] !== colon) this.unexpected(at)
+    return this.space(at + 1)
+  }
+
+  /**
+   * Keeps the text of a value, which {@link kept} returns. Its depth counts from here. One with a comma behind
+   * `maxBytes` is too long; one that ends there is not.
+   */
+  protected keep(at: number, maxBytes: number): number {
+    this.isKept = true
+    this.compact = ""
+    this.keptFrom = at
+    this.mostEnd = at + maxBytes
+    return this.skipValue(at, 0)
+  }
+
+  /** The text of the value that ended here, without white space between its tokens. */
+  protected kept(end: number): JsonText {
+    const rest = this.textOf(this.keptFrom, end)
+    return JsonText(this.compact === "" ? rest : this.compact + rest)
+  }
+
+  /** Skips a value. One with a comma behind `mostEnd` is too long. */
+  protected skip(at: number, depth: number, mostEnd: number): number {
+    this.isKept = false
+    this.mostEnd = mostEnd
+    return this.skipValue(at, depth)
+  }
+
+  private skipValue(at: number, depth: number): number {
+    const code = this.bytes[at]
+    if (code === quote) return this.string(at)
+    if (code === openBrace) return this.skipObject(at, depth)
+    if (code === openBracket) return this.skipArray(at, depth)
+    if (code === minus || isDigit(code)) return this.number(at)
+    for (let index = 0; index < literals.length; index++) {
+      const literal = literals[index]!
+      if (this.spelled(at, literal)) return at + literal.length
+    }
+    this.unexpected(at)
+  }
+
+  private skipArray(from: number, depth: number): number {
+    if (depth >= this.maxDepth) throw new JsonProblem(nestedDeeper(this.maxDepth))
+    const { bytes } = this
+    let at = this.skipGap(from + 1)
+    if (bytes[at] === closeBracket) return at + 1
+    for (;;) {
+      at = this.skipGap(this.skipValue(at, depth + 1))
+      if (bytes[at] === closeBracket) return at + 1
+      at = this.skipComma(at)
+    }
+  }
+
+  private skipObject(from: number, depth: number): number {
+    if (depth >= this.maxDepth) throw new JsonProblem(nestedDeeper(this.maxDepth))
+    const { bytes } = this
+    const first = this.names
+    let set: Set<string> | undefined
+    let at = this.skipGap(from + 1)
+    if (bytes[at] === closeBrace) return at + 1
+    for (;;) {
+      const start = at
+      at = this.skipName(at)
+      if (set !== undefined || !this.isNew(first, start)) {
+        set ??= this.namesFrom(first)
+        const name = this.nameOf(start, at)
+        if (set.size === set.add(name).size) this.repeated(name)
+      }
+      at = this.skipGap(at)
+      if (bytes[at] !== colon) this.unexpected(at)
+      at = this.skipGap(this.skipValue(this.skipGap(at + 1), depth + 1))
+      if (bytes[at] === closeBrace) {
+        this.names = first
+        return at + 1
+      }
+      at = this.skipComma(at)
+    }
+  }
+
+  private skipComma(at: number): number {
+    if (this.bytes[at] !== comma) this.unexpected(at)
+    const next = this.skipGap(at + 1)
+    // Before more of the value is read.
+    if (next > this.mostEnd) this.tooLong()
+    return next
+  }
+
+  /** White space in a value, which is not kept. */
+  private skipGap(at: number): number {
+    if (!isSpace(this.bytes[at])) return at
+    const end = this.space(at)
+    if (this.isKept) {
+      this.compact += this.textOf(this.keptFrom, at)
+      this.keptFrom = end
+      this.mostEnd += end - at
+    }
+    return end
+  }
+
+  /** A member's name. Its hash is 0 if it has escapes. */
+  private skipName(at: number): number {
+    const { bytes } = this
+    if (bytes[at] !== quote) this.unexpected(at)
+    let hash = 1
+    for (let end = at + 1; ; end++) {
+      const code = bytes[end]
+      if (code === quote) {
+        this.hash = hash
+        return end + 1
+      }
+      if (code === backslash || code === undefined || code < 0x20) {
+        this.hash = 0
+        return this.string(at)
+      }
+      hash = (Math.imul(hash, 31) + code) | 0
+    }
+  }
+
+  /** Notes the name that starts here, if its hash tells that it is none of those that begin with `first`. */
+  private isNew(first: number, start: number): boolean {
+    const hash = this.hash
+    const hashes = this.hashes
+    const names = this.names
+    if (hash === 0 || names === hashedInAll || names - first === hashedInObject) return false
+    for (let index = first; index < names; index++) if (hashes[index] === hash) return false
+    hashes[names] = hash
+    this.starts[names] = start
+    this.names = names + 1
+    return true
+  }
+
+  private namesFrom(first: number): Set<string> {
+    const set = new Set<string>()
+    for (let index = first; index < this.names; index++) {
+      const start = this.starts[index]!
+      set.add(this.nameOf(start, this.string(start)))
+    }
+    return set
+  }
+
+  protected nameOf(start: number, end: number): string {
+    const text = this.textOf(start + 1, end - 1)
+    return text.includes("\\") ? (JSON.parse(`"${text}"`) as string) : text
+  }
+
+  protected string(from: number): number {
+    const { bytes } = this
+    if (bytes[from] !== quote) this.unexpected(from)
+    for (let at = from + 1; ; at++) {
+      const code = bytes[at]
+      if (code === quote) return at + 1
+      if (code === undefined || code < 0x20) this.unexpected(at)
+      if (code !== backslash) continue
+      const escape = bytes[++at]
+      if (escape === undefined || escapable[escape] !== 1) this.unexpected(at)
+      if (escape === lowerU) {
+        for (const end = at + 4; at < end; ) if (!isHex(bytes[++at])) this.unexpected(at)
+      }
+    }
+  }
+
+  /** A number that a double can hold. */
+  protected number(from: number): number {
+    const { bytes } = this
+    let at = bytes[from] === minus ? from + 1 : from
+    if (bytes[at] === zero) at++
+    else at = this.digits(at)
+    if (bytes[at] === dot) at = this.digits(at + 1)
+    const isScaled = bytes[at] === lowerE || bytes[at] === upperE
+    if (isScaled) {
+      at++
+      at = this.digits(bytes[at] === plus || bytes[at] === minus ? at + 1 : at)
+    }
+    if (!isScaled && at - from < safeNumber) return at
+    const text = this.textOf(from, at)
+    // JSON could not print an infinite number.
+    if (Number.isFinite(Number(text))) return at
+    throw new JsonProblem(`the number ${shorten(text, 32)} is beyond the range of a double`)
+  }
+
+  private digits(from: number): number {
+    const { bytes } = this
+    if (!isDigit(bytes[from])) this.unexpected(from)
+    let at = from + 1
+    while (isDigit(bytes[at])) at++
+    return at
+  }
+}

@@ -1,0 +1,40 @@
+import { Effect, Layer } from "effect"
+import type { JsonBody } from "../Http/JsonBody.ts"
+import * as RequestBody from "../Http/RequestBody.ts"
+import * as ObjectReader from "../Json/ObjectReader.ts"
+import { Limits, type LimitsShape } from "../Limits.ts"
+
+const operation = ObjectReader.shape(
+  {
+    op: "scalar",
+    namespace: "scalar",
+    key: "scalar",
+    value: "json",
+    ttlMs: "scalar",
+    expiresAt: "scalar",
+    ifVersion: "scalar"
+  },
+  4,
+  ([op, namespace, key, value]) => ({ op, namespace, key, value })
+)
+
+const body = ObjectReader.shape({
+  value: "json",
+  operations: operation,
+  actor: "scalar",
+  ttlMs: "scalar",
+  expiresAt: "scalar",
+  ifVersion: "scalar"
+})
+
+/** The bodies of a PUT and of a batch within the limits. */
+export const format = (limits: LimitsShape) => ({
+  bytes: limits.bodyBytes,
+  shape: body,
+  limits: { depth: limits.jsonDepth, elements: limits.batchOperations, valueBytes: limits.valueBytes }
+})
+
+/** Reads the bodies of the key-value group, and keeps values as text. */
+export const layer: Layer.Layer<JsonBody | RequestBody.BodyFormat> = RequestBody.layer.pipe(
+  Layer.provideMerge(Layer.effect(RequestBody.BodyFormat, Effect.map(Limits, format)))
+)
