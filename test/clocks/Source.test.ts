@@ -16,9 +16,8 @@ const allowed: Readonly<Record<string, number>> = {
   "Gateway/Authentication.ts": 2,
   "Gateway/Socket.ts": 1,
   // Timestamps of events, sessions and ids.
-  "Gateway/Sessions/Ids.ts": 1,
-  "Gateway/Sessions/Journal.ts": 1,
   "Gateway/Sessions/Registry.ts": 1,
+  "Gateway/Sessions/SessionRecords.ts": 1,
   "Simulator/Instance.ts": 1,
   "Simulator/Platform.ts": 1,
   // Expiry and timestamps of entries.

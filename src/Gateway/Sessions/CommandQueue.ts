@@ -1,44 +1,53 @@
 import { Deferred, Effect, Exit, FiberId, type Scope } from "effect"
+import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 
-/** Something to be done in its turn. */
-export interface Work<A, B, E, S> {
-  /** What it needs first. Those who wait at the same time for the same thing share its failure. */
-  readonly ready: Effect.Effect<A, E>
+export type StoreError = StoreBusy | StoreUnavailable
+
+/** A command that is carried out in order. */
+export interface Command<Prepared, Result, E> {
+  /** Runs concurrently with that of other commands. */
+  readonly prepare: Effect.Effect<Prepared, E>
+  /** Waits for `before`, which ends once all earlier commands have, or fails while one of them is blocked. */
+  readonly wait: (prepared: Prepared, before: Effect.Effect<void, StoreError>) => Effect.Effect<void, E>
   /**
-   * Waits for `before`, which ends once all earlier work is over, and for whatever else. It may be interrupted.
-   * `before` fails where earlier work is held up.
+   * Carries it out and completes `done`; it may go on after that. Once begun it is not interrupted when the caller is.
+   * `block` fails the commands that wait until it has ended.
    */
-  readonly wait: (needed: A, before: Effect.Effect<void, S>) => Effect.Effect<void, E>
-  /**
-   * Does it, and answers by `done`; there may be something left to do behind the answer. Once begun it goes on to its
-   * end, whoever leaves. Where that end is held up, `holdUp` tells why: until then whoever else waits fails with that.
-   */
-  readonly work: (needed: A, done: Deferred.Deferred<B, E>, holdUp: (reason: S) => void) => Effect.Effect<void, E>
+  readonly run: (
+    prepared: Prepared,
+    done: Deferred.Deferred<Result, E>,
+    block: (reason: StoreError) => void
+  ) => Effect.Effect<void, E>
 }
 
-/** Work of one session in the order in which it was asked for, one thing at a time. */
-export class Order<S> {
-  /** Those who wait and the one whose work is under way, which is the first, each with its turn. */
-  private readonly queue = new Set<Deferred.Deferred<void, S>>()
-  private heldUp: { readonly reason: S } | undefined
+const unanswered = new Error("A command ended without an answer")
 
-  /** @param scope where work goes on without those who asked for it */
+/** The commands of one session, one at a time and in the order of the calls. */
+export class CommandQueue {
+  /** The command at work, which is the first, and those that wait; each entry is done once it may begin. */
+  private readonly entries = new Set<Deferred.Deferred<void, StoreError>>()
+  private blockedBy: StoreError | undefined
+
+  /** @param scope where commands go on without their callers */
   constructor(private readonly scope: Scope.Scope) {}
 
-  /** Has something done in its turn. Whoever leaves before it has begun takes it along, and nobody passes another. */
-  pass<A, B, E>({ ready, wait, work }: Work<A, B, E, S>): Effect.Effect<B, E> {
-    const begin = (needed: A, done: Deferred.Deferred<B, E>, turn: Deferred.Deferred<void, S>) => {
+  /** Runs a command after those before it. One whose caller is interrupted before it has begun is not run. */
+  run<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {
+    const begin = (
+      prepared: Prepared,
+      done: Deferred.Deferred<Result, E>,
+      entry: Deferred.Deferred<void, StoreError>
+    ) => {
       let isOver = false
-      const holdUp = (reason: S): void => {
-        // What is left behind the end of the work holds up nobody.
-        if (!isOver) this.holdUp(reason)
+      const block = (reason: StoreError): void => {
+        if (!isOver) this.block(reason)
       }
       return Effect.forkIn(
-        Effect.onExit(Effect.interruptible(Effect.suspend(() => work(needed, done, holdUp))), exit =>
+        Effect.onExit(Effect.interruptible(Effect.suspend(() => run(prepared, done, block))), exit =>
           Effect.suspend(() => {
             isOver = true
-            this.heldUp = undefined
-            this.leave(turn)
+            this.blockedBy = undefined
+            this.leave(entry)
             return Exit.isFailure(exit) ? Deferred.failCause(done, exit.cause) : Deferred.die(done, unanswered)
           })
         ),
@@ -46,52 +55,44 @@ export class Order<S> {
       )
     }
     return Effect.acquireUseRelease(
-      Effect.sync((): Place<S> => ({ turn: this.join(), isBegun: false })),
+      Effect.sync(() => ({ entry: this.join(), isBegun: false })),
       place =>
         Effect.gen(function* () {
-          const needed = yield* ready
-          yield* wait(needed, Deferred.await(place.turn))
-          const done = yield* Deferred.make<B, E>()
+          const prepared = yield* prepare
+          yield* wait(prepared, Deferred.await(place.entry))
+          const done = yield* Deferred.make<Result, E>()
           yield* Effect.uninterruptible(
-            Effect.map(begin(needed, done, place.turn), () => {
+            Effect.map(begin(prepared, done, place.entry), () => {
               place.isBegun = true
             })
           )
           return yield* Deferred.await(done)
         }),
-      ({ isBegun, turn }) =>
+      ({ entry, isBegun }) =>
         Effect.sync(() => {
-          if (!isBegun) this.leave(turn)
+          if (!isBegun) this.leave(entry)
         })
     )
   }
 
-  private join(): Deferred.Deferred<void, S> {
-    const turn = Deferred.unsafeMake<void, S>(FiberId.none)
-    this.queue.add(turn)
-    if (this.heldUp !== undefined) Deferred.unsafeDone(turn, Effect.fail(this.heldUp.reason))
-    else if (this.queue.size === 1) Deferred.unsafeDone(turn, Effect.void)
-    return turn
+  private join(): Deferred.Deferred<void, StoreError> {
+    const entry = Deferred.unsafeMake<void, StoreError>(FiberId.none)
+    this.entries.add(entry)
+    if (this.blockedBy !== undefined) Deferred.unsafeDone(entry, Effect.fail(this.blockedBy))
+    else if (this.entries.size === 1) Deferred.unsafeDone(entry, Effect.void)
+    return entry
   }
 
-  private leave(turn: Deferred.Deferred<void, S>): void {
-    this.queue.delete(turn)
-    const next = this.queue.values().next()
-    // It may have its turn already, or have failed; then this says nothing.
-    if (next.done !== true) Deferred.unsafeDone(next.value, Effect.void)
+  private leave(entry: Deferred.Deferred<void, StoreError>): void {
+    this.entries.delete(entry)
+    const first = this.entries.values().next()
+    // A second completion is ignored.
+    if (first.done !== true) Deferred.unsafeDone(first.value, Effect.void)
   }
 
-  private holdUp(reason: S): void {
-    this.heldUp = { reason }
-    // The first is the one that holds the others up, and has had its turn.
-    for (const turn of this.queue) Deferred.unsafeDone(turn, Effect.fail(reason))
+  private block(reason: StoreError): void {
+    this.blockedBy = reason
+    // The first is the one that blocks, and has begun.
+    for (const entry of this.entries) Deferred.unsafeDone(entry, Effect.fail(reason))
   }
 }
-
-interface Place<S> {
-  readonly turn: Deferred.Deferred<void, S>
-  isBegun: boolean
-}
-
-/** Work that ended without an answer is a bug. */
-const unanswered = new Error("Work ended without an answer")

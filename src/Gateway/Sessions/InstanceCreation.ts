@@ -1,23 +1,21 @@
+/**
+ * Creating instances at the platform, by keys that make a repeated request lead to the same instance.
+ */
 import { Deferred, Effect, Exit, FiberId } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import type { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { SessionConflict } from "../Sessions.ts"
-import type { Entity } from "./Entity.ts"
-import { launchOf } from "./LaunchConfiguration.ts"
-import { isSame } from "./Secrets.ts"
+import { isSame, type LaunchConfiguration, type Secrets } from "./LaunchConfiguration.ts"
+import type { SessionCore } from "./SessionCore.ts"
 import * as State from "./SessionState.ts"
 
-/**
- * A request for an instance, which goes on to its end whoever leaves: it may have made an instance by then, and its
- * answer is the one sure way to learn which. It ends within the time that the platform's client gives it.
- */
-export type Creation = Effect.Effect<string, CreationError>
-
-/** What keeps an instance from being made: the platform, or that the gateway does not know what to ask for. */
+/** Why an instance cannot be created: the platform, or a launch configuration that was lost or cannot be read. */
 export type CreationError = AgentPlatformConnectionError | SessionConflict | StoreUnavailable
 
-/** For what a key is used: for its first request, for another try of the same, or to learn what it has led to. */
-export type Purpose = "first" | "again" | "return"
+/** A key is used for its first request, for another try of the same, or to learn the id of an instance to stop. */
+export type Purpose = "first" | "again" | "cleanup"
+
+type Creation = Effect.Effect<string, CreationError>
 
 /** Whether a failed creation has certainly made no instance. */
 const madeNothing = (error: CreationError): boolean => {
@@ -31,72 +29,89 @@ const madeNothing = (error: CreationError): boolean => {
   )
 }
 
-/** Whether what a key leads to is what would be asked for now: the same secrets and launch configuration. */
-export const isReusable = (entity: Entity, instance: State.Instance | null): instance is State.Instance => {
-  const { edition, posted, secrets } = entity
-  return (
-    instance !== null &&
-    instance.instanceId === null &&
-    posted?.key === instance.key &&
-    posted.edition === edition &&
-    isSame(posted.secrets, secrets)
-  )
-}
+/** The creations of one session. */
+export class InstanceCreation {
+  /** Creations in progress, and those whose outcome is not stored yet. */
+  private readonly creations = new Map<string, Creation>()
+  /** The last key that this process has requested an instance with, and what went along. */
+  private requested: { readonly key: string; readonly secrets: Secrets; readonly version: number } | undefined
 
-/**
- * Creates the instance of a key, or joins whoever does.
- *
- * Only where nobody has used the key before does a refusal mean that there is no instance.
- */
-export const join = (entity: Entity, key: string, purpose: Purpose): Creation =>
-  Effect.uninterruptibleMask(restore => {
-    const underway = entity.creations.get(key)
-    if (underway !== undefined) return restore(underway)
-    const { edition, journal, posted, record, secrets, shared } = entity
-    const { agentType, tenant } = record
-    const done = Deferred.unsafeMake<string, CreationError>(FiberId.none)
-    const creation: Creation = Deferred.await(done)
-    const isReturn = purpose === "return"
-    const forget = Effect.sync(() => {
-      entity.creations.delete(key)
-    })
-    // Where the store is away, the creation itself still knows what it has made.
-    const settle = (f: (state: State.SessionState) => State.SessionState) =>
-      Effect.ignore(
-        Effect.zipRight(
-          journal.update(state => State.silently(f(state))),
-          forget
-        )
-      )
-    const end = (exit: Exit.Exit<string, CreationError>) =>
-      Effect.gen(function* () {
-        if (Exit.isSuccess(exit)) yield* settle(state => State.setInstanceId(state, key, exit.value))
-        else {
-          yield* forget
-          const isNothing = purpose === "first" && exit.cause._tag === "Fail" && madeNothing(exit.cause.error)
-          if (isNothing) yield* settle(state => State.removeInstance(state, key))
-        }
-        yield* Deferred.done(done, exit)
-      })
-    entity.creations.set(key, creation)
-    // What a key was first asked for with is asked for again, as long as it is known.
-    if (!isReturn) entity.posted = { key, secrets, edition }
-    const wanted = isReturn && posted?.key !== key ? {} : (entity.posted?.secrets ?? {})
-    return Effect.flatMap(launchOf(entity, isReturn), ({ deployment, environment }) =>
-      shared.platform.create({
-        agentType,
-        tenant,
-        deployment,
-        environment,
-        secrets: wanted,
-        idempotencyKey: key,
-        isAside: isReturn
-      })
-    ).pipe(
-      Effect.interruptible,
-      Effect.exit,
-      Effect.flatMap(end),
-      Effect.forkIn(shared.scope),
-      Effect.zipRight(restore(creation))
+  constructor(
+    private readonly session: SessionCore,
+    private readonly configuration: LaunchConfiguration
+  ) {}
+
+  /** Whether the key of an instance was requested with the present secrets and launch configuration. */
+  isReusable(instance: State.Instance | null): instance is State.Instance {
+    const { configuration, requested } = this
+    return (
+      instance !== null &&
+      instance.instanceId === null &&
+      requested?.key === instance.key &&
+      requested.version === configuration.version &&
+      isSame(requested.secrets, configuration.secrets)
     )
-  })
+  }
+
+  has(key: string): boolean {
+    return this.creations.has(key)
+  }
+
+  forget(key: string): void {
+    this.creations.delete(key)
+  }
+
+  /** Forgets the secrets of the last request. */
+  loseSecrets(): void {
+    this.requested = undefined
+  }
+
+  /**
+   * Creates the instance of a key, or joins the creation in progress; answers the instance's id.
+   *
+   * A creation is never interrupted: it may have made an instance, and its answer is the one sure way to learn the id.
+   * It ends within the time limits of the platform's client. Only where a key was never used before does a refusal mean
+   * that there is no instance.
+   */
+  create(key: string, purpose: Purpose): Creation {
+    return Effect.uninterruptibleMask(restore => {
+      const known = this.creations.get(key)
+      if (known !== undefined) return restore(known)
+      const { configuration, requested, session } = this
+      const { agentType, tenant } = session.record
+      const done = Deferred.unsafeMake<string, CreationError>(FiberId.none)
+      const creation: Creation = Deferred.await(done)
+      const isAside = purpose === "cleanup"
+      const forget = Effect.sync(() => this.forget(key))
+      // Where the store is away, the creation itself still knows its outcome.
+      const settle = (f: (state: State.SessionState) => State.SessionState) =>
+        Effect.ignore(Effect.zipRight(session.setState(f), forget))
+      const end = (exit: Exit.Exit<string, CreationError>) =>
+        Effect.gen(function* () {
+          if (Exit.isSuccess(exit)) yield* settle(state => State.setInstanceId(state, key, exit.value))
+          else {
+            yield* forget
+            const isNothing = purpose === "first" && exit.cause._tag === "Fail" && madeNothing(exit.cause.error)
+            if (isNothing) yield* settle(state => State.removeInstance(state, key))
+          }
+          yield* Deferred.done(done, exit)
+        })
+      this.creations.set(key, creation)
+      if (!isAside) this.requested = { key, secrets: configuration.secrets, version: configuration.version }
+      // A key is requested again with the same secrets, as long as they are known.
+      const secrets = isAside && requested?.key !== key ? {} : (this.requested?.secrets ?? {})
+      return Effect.flatMap(configuration.launch(isAside), ({ deployment, environment }) =>
+        session.shared.platform.create({
+          ...{ agentType, tenant, deployment, environment, secrets, isAside },
+          idempotencyKey: key
+        })
+      ).pipe(
+        Effect.interruptible,
+        Effect.exit,
+        Effect.flatMap(end),
+        Effect.forkIn(session.shared.scope),
+        Effect.zipRight(restore(creation))
+      )
+    })
+  }
+}

@@ -1,255 +1,307 @@
 /**
- * Bringing a session's instance up, and giving it back. One errand at a time for each session.
+ * Starting, stopping and recovering a session's instance. A session is in one transition at a time.
  */
-import { Cause, Duration, Effect, Exit, Scope } from "effect"
+import { Cause, Deferred, Duration, Effect, Exit, Fiber, FiberId, Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../Sessions.ts"
-import type { Entity } from "./Entity.ts"
-import * as Errand from "./Errand.ts"
-import * as Ids from "./Ids.ts"
-import { makeWay, pause, payInTime, payNow } from "./InstanceCleanup.ts"
-import * as Creation from "./InstanceCreation.ts"
-import * as Link from "./InstanceLink.ts"
-import * as Loading from "./SessionCache.ts"
+import { delayAfter, type InstanceCleanup } from "./InstanceCleanup.ts"
+import type { InstanceCreation, Purpose } from "./InstanceCreation.ts"
+import * as InstanceLink from "./InstanceLink.ts"
+import type { LaunchConfiguration } from "./LaunchConfiguration.ts"
+import type { SessionCore } from "./SessionCore.ts"
+import { randomId } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 
-/** How long a session's end waits for its instances to be gone, */
-const patience = Duration.seconds(15)
+/** How long a session's end waits for its instances to stop, */
+const stopLimit = Duration.seconds(15)
 
-/** and how long another activation does. */
-const impatience = Duration.seconds(5)
+/** and how long an activation waits for earlier ones. */
+const makeRoomLimit = Duration.seconds(5)
 
-const closeLink = (entity: Entity): Effect.Effect<void> =>
-  Effect.suspend(() => {
-    const { link } = entity
-    entity.link = undefined
-    return link === undefined ? Effect.void : link.close
-  })
+/** A transition in progress. It goes on whoever waits for it. */
+interface LifecycleTransition {
+  readonly kind: "activation" | "deactivation"
+  /** Waits for its end. One that was canceled fails with `SessionNotActive`. */
+  readonly done: Effect.Effect<void, ActivationError>
+  /** Waits until it has ended, successfully or not. */
+  readonly ended: Effect.Effect<void>
+  /** Interrupts it, and waits until it has ended. */
+  readonly cancel: Effect.Effect<void>
+}
 
-const connect = (entity: Entity, instanceId: string) =>
-  Link.open({
-    session: entity.key,
-    instanceId,
-    journal: entity.journal,
-    platform: entity.shared.platform,
-    onEnd: Effect.suspend(() => {
-      const { link } = entity
-      if (link?.instanceId !== instanceId) return Effect.void
-      entity.link = undefined
-      // The link cannot wait for its own end.
-      return Effect.zipRight(Effect.forkIn(link.close, entity.shared.scope), tidy(entity))
-    })
-  }).pipe(Effect.provideService(Scope.Scope, entity.shared.scope))
+const resultOf = (exit: Exit.Exit<void, ActivationError>): Exit.Exit<void, ActivationError> =>
+  Exit.isInterrupted(exit)
+    ? Exit.fail(new SessionNotActive({ message: "The session was stopped meanwhile", mayPass: true }))
+    : exit
 
-/** Creates and connects, with the key stored before it is used and the id before it is relied on. */
-const bringUp = (entity: Entity, key: string, purpose: Creation.Purpose) =>
-  Effect.gen(function* () {
-    const { journal } = entity
-    const instanceId = yield* Creation.join(entity, key, purpose)
-    yield* journal.update(state => State.silently(State.setInstanceId(state, key, instanceId)))
-    entity.giveUpAt = Number.NEGATIVE_INFINITY
-    const link = yield* connect(entity, instanceId)
-    entity.link = link
-    yield* journal.update(state => State.transition(state, "activated"))
-    yield* link.listen
-  })
+/** Of the errors of a transition, only those of the store concern a deactivation. */
+const storeErrorOf = (done: LifecycleTransition["done"]): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
+  Effect.catchAll(done, error =>
+    error._tag === "StoreBusy" || error._tag === "StoreUnavailable" ? Effect.fail(error) : Effect.void
+  )
 
 const messageOf = (cause: Cause.Cause<ActivationError>): string => {
   const error = Cause.squash(cause)
   return error instanceof Error && error.message !== "" ? error.message : "the activation failed"
 }
 
-const activate = (entity: Entity): Effect.Effect<void, ActivationError> =>
-  Effect.gen(function* () {
-    const { journal, shared } = entity
-    const { activationTimeout } = shared.settings
-    yield* closeLink(entity)
-    // A creation of which nobody knows the end may still lead to the instance, if it is this one that is wanted.
-    yield* journal.update(state =>
-      State.silently(Creation.isReusable(entity, state.instance) ? state : State.releaseInstance(state))
-    )
-    yield* makeWay(entity, impatience)
-    const fresh = yield* Ids.unique
-    // What still goes on at the platform after we have given up is left a moment before it is undone.
-    entity.giveUpAt = shared.monotonic() + Duration.toMillis(activationTimeout) + pause(1)
-    const { state } = yield* journal.update(state => {
-      const lost = State.endTurns(state, State.errored("instance_lost", "The instance was lost"))
-      return State.andThen(lost, state =>
-        State.transition(
-          Creation.isReusable(entity, state.instance)
-            ? state
-            : { ...State.releaseInstance(state), instance: { key: fresh, instanceId: null } },
-          "activate"
-        )
-      )
-    })
-    const key = state.instance?.key ?? fresh
-    yield* Effect.timeoutFail(bringUp(entity, key, key === fresh ? "first" : "again"), {
-      duration: activationTimeout,
-      onTimeout: () =>
-        new ActivationTimeout({
-          message: `The agent platform did not bring an instance up within ${Duration.format(activationTimeout)}`
-        })
-    })
-  }).pipe(
-    Effect.withSpan("Sessions.activate", { attributes: { session: entity.key } }),
-    Effect.onExit(exit =>
-      Exit.isSuccess(exit)
-        ? Effect.void
-        : Effect.zipRight(
-            closeLink(entity),
-            // What was given up goes on to where whoever gave it up takes it.
-            Exit.isInterrupted(exit)
-              ? Effect.void
-              : Effect.ignore(entity.journal.update(state => State.transition(state, "failed", messageOf(exit.cause))))
-          )
-    )
-  )
+export class InstanceLifecycle {
+  private transition: LifecycleTransition | undefined
+  private link: InstanceLink.InstanceLink | undefined
+  /**
+   * Until when the remains of a failed activation are left alone, in monotonic milliseconds: the platform may still be
+   * at work for it.
+   */
+  private reconcileAt = Number.NEGATIVE_INFINITY
 
-/** Ends what a session has; `isAwaited` says that its instance is to be gone as well by then, if it goes in time. */
-const deactivate = (
-  entity: Entity,
-  reason: string,
-  isAwaited: boolean
-): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
-  Effect.gen(function* () {
-    const { journal } = entity
-    yield* journal.update(state =>
-      State.andThen(State.endTurns(State.releaseInstance(state), State.interrupted(reason)), state =>
-        State.transition(state, "deactivate", reason)
-      )
-    )
-    yield* closeLink(entity)
-    yield* isAwaited ? payNow(entity, patience) : payInTime(entity)
-    yield* journal.update(state => State.transition(state, "deactivated"))
-  }).pipe(Effect.withSpan("Sessions.deactivate", { attributes: { session: entity.key, reason } }))
+  constructor(
+    private readonly session: SessionCore,
+    private readonly configuration: LaunchConfiguration,
+    private readonly creation: InstanceCreation,
+    private readonly cleanup: InstanceCleanup
+  ) {}
 
-const begin = (entity: Entity, kind: Errand.Errand["kind"], work: Effect.Effect<void, ActivationError>) =>
-  Effect.suspend(() =>
-    Effect.tap(
-      Errand.start(kind, entity.shared.scope, work, () => {
-        entity.errand = undefined
-        entity.touch()
-      }),
-      errand => {
-        entity.errand = errand
+  get isActivating(): boolean {
+    return this.transition?.kind === "activation"
+  }
+
+  /** Whether a transition is in progress or there is a connection. */
+  get isBusy(): boolean {
+    return this.transition !== undefined || this.link !== undefined
+  }
+
+  /** Whether there is anything to stop when the gateway shuts down. */
+  get needsShutdown(): boolean {
+    const { instance, pendingStops } = this.session.state
+    return this.session.isRunning || this.transition !== undefined || instance !== null || pendingStops.length > 0
+  }
+
+  /** The connection to the instance of a session that runs. */
+  get connection(): InstanceLink.InstanceLink | undefined {
+    return this.session.isRunning ? this.link : undefined
+  }
+
+  /** The connection to the instance, which is activated first where there is none. Concurrent calls share that. */
+  activate(): Effect.Effect<InstanceLink.InstanceLink, ActivationError> {
+    return Effect.suspend((): Effect.Effect<InstanceLink.InstanceLink, ActivationError> => {
+      const { connection, session, transition } = this
+      if (session.isDeleting) return new SessionNotFound({ sessionId: session.record.id })
+      if (session.shared.isClosing()) {
+        return new SessionNotActive({ message: "The gateway is shutting down", mayPass: true })
       }
-    )
-  )
-
-/** Activates once it is the tenant's turn. */
-const activateInTurn = (entity: Entity): Effect.Effect<void, ActivationError> => {
-  const { activations, settings } = entity.shared
-  return activations.use(entity.record.tenant, 1, () => activate(entity), settings.activationTimeout)
-}
-
-/** Begins an activation; one that fails is tidied up behind, whoever is still there. */
-const beginActivation = (entity: Entity) =>
-  Effect.tap(begin(entity, "activation", activateInTurn(entity)), ({ done }) =>
-    Effect.forkIn(
-      Effect.catchAll(done, error => (error._tag === "SessionNotActive" ? Effect.void : tidy(entity))),
-      entity.shared.scope
-    )
-  )
-
-/** The link to a session's instance, brought up where there is none. Whoever comes meanwhile shares the errand. */
-export const ensureActive = (entity: Entity): Effect.Effect<Link.InstanceLink, ActivationError> =>
-  Effect.suspend((): Effect.Effect<Link.InstanceLink, ActivationError> => {
-    const { errand, link, shared } = entity
-    if (entity.isDeleted || entity.isGoing) {
-      return Effect.fail(new SessionNotFound({ sessionId: entity.record.id }))
-    }
-    if (shared.isClosing())
-      return Effect.fail(new SessionNotActive({ message: "The gateway is shutting down", mayPass: true }))
-    if (errand?.kind === "deactivation") return Effect.zipRight(errand.over, ensureActive(entity))
-    if (link !== undefined && entity.isRunning) return Effect.succeed(link)
-    // An agent that lacks what it was meant to have fails in ways that nobody could make sense of.
-    const { loss } = entity
-    if (loss !== undefined) return Effect.fail(loss)
-    const activation = errand === undefined ? beginActivation(entity) : Effect.succeed(errand)
-    return Effect.zipRight(
-      Effect.flatMap(activation, ({ done }) => done),
-      Effect.suspend(() =>
-        entity.link !== undefined && entity.isRunning
-          ? Effect.succeed(entity.link)
-          : Effect.fail(new SessionNotActive({ message: "The instance ended right after its start", mayPass: true }))
+      if (transition?.kind === "deactivation") return Effect.zipRight(transition.ended, this.activate())
+      if (connection !== undefined) return Effect.succeed(connection)
+      // An agent without all that it was given would fail in ways that are hard to understand.
+      const { error } = this.configuration
+      if (error !== undefined) return error
+      const activation = transition === undefined ? this.beginActivation() : Effect.succeed(transition)
+      return Effect.zipRight(
+        Effect.flatMap(activation, ({ done }) => done),
+        Effect.suspend((): Effect.Effect<InstanceLink.InstanceLink, SessionNotActive> => {
+          const { connection } = this
+          return connection === undefined
+            ? new SessionNotActive({ message: "The instance ended right after its start", mayPass: true })
+            : Effect.succeed(connection)
+        })
       )
-    )
-  })
+    })
+  }
 
-/** Stops a session, giving up an activation that is under way; `isAwaited` as above. */
-export const stop = (
-  entity: Entity,
-  reason: string,
-  isAwaited = true
-): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
-  Effect.suspend((): Effect.Effect<void, StoreBusy | StoreUnavailable> => {
-    const { errand } = entity
-    if (errand?.kind === "activation") return Effect.zipRight(errand.cancel, stop(entity, reason, isAwaited))
-    const { lifecycle: state, instance } = entity.journal.state()
-    if (errand !== undefined) {
-      return state === "deactivating"
-        ? storeErrorOf(errand.done)
-        : Effect.zipRight(errand.over, stop(entity, reason, isAwaited))
-    }
-    if (state === "inactive" && instance === null) return Effect.void
-    return Effect.flatMap(begin(entity, "deactivation", deactivate(entity, reason, isAwaited)), ({ done }) =>
-      storeErrorOf(done)
-    )
-  })
+  /**
+   * Stops the session's instance; an activation in progress is canceled. `isAwaited` says whether to wait for the
+   * platform, within a limit.
+   */
+  stop(reason: string, isAwaited = true): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+    return Effect.suspend((): Effect.Effect<void, StoreBusy | StoreUnavailable> => {
+      const { transition } = this
+      const { instance, lifecycle } = this.session.state
+      if (transition?.kind === "activation") return Effect.zipRight(transition.cancel, this.stop(reason, isAwaited))
+      if (transition !== undefined) {
+        return lifecycle === "deactivating"
+          ? storeErrorOf(transition.done)
+          : Effect.zipRight(transition.ended, this.stop(reason, isAwaited))
+      }
+      if (lifecycle === "inactive" && instance === null) return Effect.void
+      return Effect.flatMap(this.begin("deactivation", this.deactivate(reason, isAwaited)), ({ done }) =>
+        storeErrorOf(done)
+      )
+    })
+  }
 
-/** Of what an errand may fail with, only the store concerns a deactivation. */
-const storeErrorOf = (done: Errand.Errand["done"]): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
-  Effect.catchAll(done, error =>
-    error._tag === "StoreBusy" || error._tag === "StoreUnavailable" ? Effect.fail(error) : Effect.void
-  )
-
-/** Ends what was left half-done, and gives back what a session that does not run still has. */
-export const tidy = (entity: Entity): Effect.Effect<void> =>
-  Effect.suspend(() => {
-    const { errand, journal, shared } = entity
-    const { instance, lifecycle: state } = journal.state()
-    if (shared.isClosing()) return Effect.void
-    if (journal.isLost()) return Effect.asVoid(renew(entity))
-    const isLeft = errand === undefined && shared.monotonic() >= entity.giveUpAt
-    if (isLeft && (state === "activating" || state === "deactivating")) {
-      return Effect.asVoid(begin(entity, "deactivation", deactivate(entity, "left unfinished", false)))
-    }
-    if (!isLeft || instance === null || entity.isRunning) return payInTime(entity)
-    const owe = journal.update(state =>
-      // Somebody may be about to bring it up by now.
-      State.silently(
+  /** Completes what was left unfinished, and stops instances that are not used any more. */
+  reconcile(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const { cleanup, session, transition } = this
+      const { instance, lifecycle } = session.state
+      if (session.shared.isClosing()) return Effect.void
+      if (session.journal.isLost()) return Effect.asVoid(this.replaceHistory())
+      const isLeft = transition === undefined && session.shared.monotonic() >= this.reconcileAt
+      if (isLeft && (lifecycle === "activating" || lifecycle === "deactivating")) {
+        return Effect.asVoid(this.begin("deactivation", this.deactivate("left unfinished", false)))
+      }
+      if (!isLeft || instance === null || session.isRunning) return cleanup.runInBackground()
+      const release = session.setState(state =>
+        // An activation may have begun meanwhile.
         state.lifecycle === "inactive" || state.lifecycle === "error" ? State.releaseInstance(state) : state
       )
-    )
-    return Effect.zipRight(Effect.ignore(owe), payInTime(entity))
-  })
-
-/**
- * Gives a session whose history was lost another one, with all that it owes. Who followed the old one is told that
- * nothing more comes of it.
- */
-const renew = (entity: Entity): Effect.Effect<void> =>
-  Effect.suspend(() => {
-    const { errand, subscribers } = entity
-    if (errand?.kind === "activation") return Effect.zipRight(errand.cancel, renew(entity))
-    if (errand !== undefined) return Effect.void
-    const work = Effect.gen(function* () {
-      yield* closeLink(entity)
-      const { epoch, journal } = yield* Loading.anotherJournal(entity)
-      const followers = [...subscribers]
-      subscribers.clear()
-      entity.journal = journal
-      entity.record = { ...entity.record, epoch }
-      if (!entity.isDeleted) entity.shared.save(entity)
-      for (const subscriber of followers) subscriber.onLost()
-      yield* journal.update(State.recover)
-      yield* payInTime(entity)
+      return Effect.zipRight(Effect.ignore(release), cleanup.runInBackground())
     })
-    return Effect.zipRight(
-      Effect.logWarning("The history of a session is not there any more; the session begins another one").pipe(
-        Effect.annotateLogs({ session: entity.key })
-      ),
-      Effect.asVoid(begin(entity, "deactivation", work))
+  }
+
+  /** Continues with another history where the session's was lost. */
+  private replaceHistory(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const { cleanup, configuration, session, transition } = this
+      if (transition?.kind === "activation") return Effect.zipRight(transition.cancel, this.replaceHistory())
+      if (transition !== undefined) return Effect.void
+      const work = Effect.gen(this, function* () {
+        yield* this.disconnect()
+        yield* configuration.refresh()
+        yield* session.replaceHistory()
+        yield* session.journal.update(State.recover)
+        yield* cleanup.runInBackground()
+      })
+      return Effect.zipRight(
+        Effect.logWarning("The history of a session is not there any more; the session begins another one").pipe(
+          Effect.annotateLogs({ session: session.key })
+        ),
+        Effect.asVoid(this.begin("deactivation", work))
+      )
+    })
+  }
+
+  /** Begins a transition, which goes on without the caller. */
+  private begin(
+    kind: LifecycleTransition["kind"],
+    work: Effect.Effect<void, ActivationError>
+  ): Effect.Effect<LifecycleTransition> {
+    return Effect.gen(this, function* () {
+      const done = Deferred.unsafeMake<void, ActivationError>(FiberId.none)
+      const begun = yield* Effect.makeLatch(false)
+      const end = (exit: Exit.Exit<void, ActivationError>) =>
+        Effect.suspend(() => {
+          this.transition = undefined
+          this.session.touch()
+          return Deferred.done(done, resultOf(exit))
+        })
+      const fiber = yield* Effect.forkIn(
+        Effect.zipRight(begun.await, Effect.flatMap(Effect.exit(Effect.interruptible(work)), end)),
+        this.session.shared.scope
+      )
+      const transition: LifecycleTransition = {
+        kind,
+        done: Deferred.await(done),
+        ended: Effect.asVoid(Effect.exit(Deferred.await(done))),
+        cancel: Effect.asVoid(Fiber.interrupt(fiber))
+      }
+      this.transition = transition
+      yield* begun.open
+      return transition
+      // A fiber that starts out interruptible may be interrupted before it has begun, and would never end the transition.
+    }).pipe(Effect.uninterruptible)
+  }
+
+  /** Begins an activation, which waits until the tenants' share allows it; one that fails is cleaned up after. */
+  private beginActivation(): Effect.Effect<LifecycleTransition> {
+    const { record, shared } = this.session
+    const { activations, scope, settings } = shared
+    const limited = activations.use(record.tenant, 1, () => this.createAndConnect(), settings.activationTimeout)
+    return Effect.tap(this.begin("activation", limited), ({ done }) =>
+      Effect.forkIn(
+        Effect.catchAll(done, error => (error._tag === "SessionNotActive" ? Effect.void : this.reconcile())),
+        scope
+      )
     )
-  })
+  }
+
+  private createAndConnect(): Effect.Effect<void, ActivationError> {
+    const { cleanup, creation, session } = this
+    const { monotonic, settings } = session.shared
+    return Effect.gen(this, function* () {
+      const limit = settings.activationTimeout
+      yield* this.disconnect()
+      // A creation of unknown outcome is continued where it is the same that is wanted now.
+      yield* session.setState(state => (creation.isReusable(state.instance) ? state : State.releaseInstance(state)))
+      yield* cleanup.makeRoom(makeRoomLimit)
+      const fresh = yield* randomId
+      this.reconcileAt = monotonic() + Duration.toMillis(limit) + delayAfter(1)
+      const { state } = yield* session.journal.update(state => {
+        const lost = State.endTurns(state, State.errored("instance_lost", "The instance was lost"))
+        return State.andThen(lost, state => {
+          const instance = { key: fresh, instanceId: null }
+          const next = creation.isReusable(state.instance) ? state : { ...State.releaseInstance(state), instance }
+          return State.transition(next, "activate")
+        })
+      })
+      const key = state.instance?.key ?? fresh
+      yield* Effect.timeoutFail(this.bringUp(key, key === fresh ? "first" : "again"), {
+        duration: limit,
+        onTimeout: () =>
+          new ActivationTimeout({
+            message: `The agent platform did not bring an instance up within ${Duration.format(limit)}`
+          })
+      })
+    }).pipe(
+      Effect.withSpan("Sessions.activate", { attributes: { session: session.key } }),
+      Effect.onExit(exit => {
+        if (Exit.isSuccess(exit)) return Effect.void
+        // Whoever interrupts an activation decides on the state that follows.
+        if (Exit.isInterrupted(exit)) return this.disconnect()
+        const failed = session.journal.update(state => State.transition(state, "failed", messageOf(exit.cause)))
+        return Effect.zipRight(this.disconnect(), Effect.ignore(failed))
+      })
+    )
+  }
+
+  /** The key of an instance is stored before it is used, and the id before it is relied on. */
+  private bringUp(key: string, purpose: Purpose) {
+    return Effect.gen(this, function* () {
+      const { creation, session } = this
+      const instanceId = yield* creation.create(key, purpose)
+      yield* session.setState(state => State.setInstanceId(state, key, instanceId))
+      this.reconcileAt = Number.NEGATIVE_INFINITY
+      const link = yield* this.connect(instanceId)
+      this.link = link
+      yield* session.journal.update(state => State.transition(state, "activated"))
+      yield* link.listen
+    })
+  }
+
+  private connect(instanceId: string) {
+    const { journal, key, shared } = this.session
+    const onEnd = Effect.suspend(() => {
+      const { link } = this
+      if (link?.instanceId !== instanceId) return Effect.void
+      this.link = undefined
+      // The link cannot wait for its own end.
+      return Effect.zipRight(Effect.forkIn(link.close, shared.scope), this.reconcile())
+    })
+    return Effect.provideService(
+      InstanceLink.open({ session: key, instanceId, journal, platform: shared.platform, onEnd }),
+      Scope.Scope,
+      shared.scope
+    )
+  }
+
+  private disconnect(): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const { link } = this
+      this.link = undefined
+      return link === undefined ? Effect.void : link.close
+    })
+  }
+
+  private deactivate(reason: string, isAwaited: boolean): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+    const { cleanup, session } = this
+    return Effect.gen(this, function* () {
+      yield* session.journal.update(state =>
+        State.andThen(State.endTurns(State.releaseInstance(state), State.interrupted(reason)), state =>
+          State.transition(state, "deactivate", reason)
+        )
+      )
+      yield* this.disconnect()
+      yield* isAwaited ? cleanup.run(stopLimit) : cleanup.runInBackground()
+      yield* session.journal.update(state => State.transition(state, "deactivated"))
+    }).pipe(Effect.withSpan("Sessions.deactivate", { attributes: { session: session.key, reason } }))
+  }
+}

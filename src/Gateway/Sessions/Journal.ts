@@ -33,6 +33,8 @@ export interface Options {
   readonly session: string
   readonly sessionId: string
   readonly events: Context.Tag.Service<SessionEvents>
+  /** Epoch milliseconds. */
+  readonly now: () => number
   readonly traceId: Effect.Effect<string>
   readonly history: History
   readonly state: SessionState
@@ -94,179 +96,177 @@ class TurnTraces {
   }
 }
 
-export const make = (options: Options): Effect.Effect<Journal> =>
-  Effect.gen(function* () {
-    const { events, onUpdate, session, sessionId } = options
-    const clock = yield* Effect.clock
-    const mutex = yield* Effect.makeSemaphore(1)
-    const { epoch } = options.history
-    let { headSeq, bookmark } = options.history
-    let { state } = options
-    const traces = new TurnTraces()
-    let lastTimestamp = 0
-    let unknown: ReadonlyArray<Attempt> = []
-    let isLost = false
-    let encoded: { readonly state: SessionState; readonly bookmark: string | null } | undefined
+export const make = (options: Options): Journal => {
+  const { events, now, onUpdate, session, sessionId } = options
+  const mutex = Effect.unsafeMakeSemaphore(1)
+  const { epoch } = options.history
+  let { headSeq, bookmark } = options.history
+  let { state } = options
+  const traces = new TurnTraces()
+  let lastTimestamp = 0
+  let unknown: ReadonlyArray<Attempt> = []
+  let isLost = false
+  let encoded: { readonly state: SessionState; readonly bookmark: string | null } | undefined
 
-    /** Most updates, such as a text delta, leave the recovery state as it is. */
-    const bookmarkOf = (state: SessionState): string | null => {
-      if (encoded === undefined || !isRecoveredAlike(encoded.state, state)) {
-        encoded = { state, bookmark: encodeRecoveryState(state) }
-      }
-      return encoded.bookmark
+  /** Most updates, such as a text delta, leave the recovery state as it is. */
+  const bookmarkOf = (state: SessionState): string | null => {
+    if (encoded === undefined || !isRecoveredAlike(encoded.state, state)) {
+      encoded = { state, bookmark: encodeRecoveryState(state) }
     }
+    return encoded.bookmark
+  }
 
-    const apply = (attempt: Attempt): void => {
-      const { append, update } = attempt
-      const frames = update.events.map(
-        (body, index): Frame => ({
-          seq: append.after + 1 + index,
-          type: body.type,
-          data: Buffer.from(append.texts[index]!)
-        })
-      )
-      headSeq = append.after + append.texts.length
-      bookmark = append.bookmark
-      state = update.state
-      unknown = []
-      attempt.isApplied = true
-      onUpdate(update, frames)
-    }
-
-    /** Finds out which of the attempts of unknown outcome the store has carried out, if any. */
-    const resolve = Effect.suspend(() => {
-      if (unknown.length === 0) return Effect.void
-      const lost = Effect.suspend(() => {
-        isLost = true
-        return new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
+  const apply = (attempt: Attempt): void => {
+    const { append, update } = attempt
+    const frames = update.events.map(
+      (body, index): Frame => ({
+        seq: append.after + 1 + index,
+        type: body.type,
+        data: Buffer.from(append.texts[index]!)
       })
-      const next = Effect.catchTag(
-        events.read(session, headSeq, 1),
-        "SessionUnreadable",
-        ({ reason }) => new StoreUnavailable({ reason })
+    )
+    headSeq = append.after + append.texts.length
+    bookmark = append.bookmark
+    state = update.state
+    unknown = []
+    attempt.isApplied = true
+    onUpdate(update, frames)
+  }
+
+  /** Finds out which of the attempts of unknown outcome the store has carried out, if any. */
+  const resolve = Effect.suspend(() => {
+    if (unknown.length === 0) return Effect.void
+    const lost = Effect.suspend(() => {
+      isLost = true
+      return new StoreUnavailable({ reason: `the history of session ${session} is not where it was left` })
+    })
+    const next = Effect.catchTag(
+      events.read(session, headSeq, 1),
+      "SessionUnreadable",
+      ({ reason }) => new StoreUnavailable({ reason })
+    )
+    return Effect.flatMap(next, page => {
+      if (page._tag === "None" || page.value.history.epoch !== epoch) return lost
+      const { events: next, history } = page.value
+      const applied = unknown.find(({ append: { after, bookmark, texts }, update }) =>
+        texts.length === 0
+          ? // Receipts alone leave no trace in the history. They change no state, and may be stored again.
+            !hasReceipt(update) && history.headSeq === after && history.bookmark === bookmark
+          : history.headSeq === after + texts.length && next[0]?.text === texts[0]
       )
-      return Effect.flatMap(next, page => {
-        if (page._tag === "None" || page.value.history.epoch !== epoch) return lost
-        const { events: next, history } = page.value
-        const applied = unknown.find(({ append: { after, bookmark, texts }, update }) =>
-          texts.length === 0
-            ? // Receipts alone leave no trace in the history. They change no state, and may be stored again.
-              !hasReceipt(update) && history.headSeq === after && history.bookmark === bookmark
-            : history.headSeq === after + texts.length && next[0]?.text === texts[0]
-        )
-        if (applied !== undefined) apply(applied)
-        else if (history.headSeq !== headSeq) return lost
-        return Effect.void
+      if (applied !== undefined) apply(applied)
+      else if (history.headSeq !== headSeq) return lost
+      return Effect.void
+    })
+  })
+
+  const isElsewhere = ({ headSeq }: OutOfStep) =>
+    new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` })
+
+  const remember = (attempt: Attempt) =>
+    Effect.sync(() => {
+      unknown = [...unknown.filter(other => other !== attempt), attempt].slice(-mostUnknown)
+    })
+
+  const submit = (attempt: Attempt): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
+    events.append(attempt.append).pipe(
+      Effect.tapErrorTag("StoreUnavailable", () => remember(attempt)),
+      Effect.catchTag("OutOfStep", error => Effect.zipRight(remember(attempt), isElsewhere(error))),
+      Effect.zipRight(Effect.sync(() => apply(attempt)))
+    )
+
+  /**
+   * Fences the attempts of unknown outcome off. The store carries requests out in order: once it has taken an empty
+   * append at the same place, none of them can succeed any more.
+   */
+  const fence: Effect.Effect<void, StoreBusy | StoreUnavailable> = Effect.suspend(() =>
+    events.append({ session, epoch, after: headSeq, timestamp: lastTimestamp, texts: [], bookmark })
+  ).pipe(
+    Effect.catchTag("OutOfStep", isElsewhere),
+    Effect.zipRight(
+      Effect.sync(() => {
+        unknown = []
+      })
+    )
+  )
+
+  /** Computes an update and submits it; `onAttempt` learns of what may take effect although this fails. */
+  const attempt = (
+    f: (state: SessionState) => Update,
+    onAttempt: (attempt: Attempt) => void
+  ): Effect.Effect<Update, StoreBusy | StoreUnavailable> =>
+    Effect.suspend(() => {
+      const before = state
+      const update = f(before)
+      const nextBookmark = bookmarkOf(update.state)
+      const { receipt, revoked } = update
+      if (update.events.length === 0 && nextBookmark === bookmark && !hasReceipt(update)) {
+        const change = (): Update => {
+          state = update.state
+          onUpdate(update, [])
+          return update
+        }
+        return unknown.length === 0 ? Effect.sync(change) : Effect.zipRight(fence, Effect.sync(change))
+      }
+      const { turns } = update.state
+      const begins = turns !== before.turns && traces.lacks(turns)
+      const needsTrace = begins || update.events.some(body => traces.of(body) === undefined)
+      return Effect.flatMap(needsTrace ? options.traceId : noTrace, traceId => {
+        if (begins) traces.begin(turns, traceId)
+        const timestamp = Math.max(now(), lastTimestamp)
+        lastTimestamp = timestamp
+        const texts = update.events.map((body, index) => {
+          const seq = headSeq + 1 + index
+          return JSON.stringify(event({ sessionId, seq, timestamp, traceId: traces.of(body) ?? traceId }, body))
+        })
+        const place = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
+        const append: Append = hasReceipt(update) ? { ...place, receipt, revoked } : place
+        const attempt: Attempt = { append, before, update, isApplied: false }
+        onAttempt(attempt)
+        return Effect.as(submit(attempt), update)
       })
     })
 
-    const isElsewhere = ({ headSeq }: OutOfStep) =>
-      new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` })
+  const whilePossible = { schedule: backoff, while: () => !isLost }
 
-    const remember = (attempt: Attempt) =>
-      Effect.sync(() => {
-        unknown = [...unknown.filter(other => other !== attempt), attempt].slice(-mostUnknown)
+  const inOrder = <A, E>(effect: Effect.Effect<A, E>) => mutex.withPermits(1)(Effect.uninterruptible(effect))
+
+  const update: Journal["update"] = f => inOrder(Effect.flatMap(resolve, () => attempt(f, () => {})))
+
+  const updateWithRetry: Journal["updateWithRetry"] = (f, onAway) =>
+    Effect.suspend(() => {
+      let warned = false
+      let last: Attempt | undefined
+      const warn = (error: StoreBusy | StoreUnavailable) => {
+        if (warned) return Effect.void
+        warned = true
+        return Effect.logWarning("Events of a session wait for the store").pipe(
+          Effect.annotateLogs({ session, reason: error.message })
+        )
+      }
+      // An attempt that was stored after all is not repeated, and one that was not is repeated unchanged.
+      const again = (known: Attempt | undefined): Effect.Effect<Update, StoreBusy | StoreUnavailable> => {
+        if (known?.isApplied) return Effect.succeed(known.update)
+        if (known !== undefined && known.before === state && known.append.after === headSeq) {
+          return Effect.as(submit(known), known.update)
+        }
+        return attempt(f, made => {
+          last = made
+        })
+      }
+      const once = inOrder(Effect.flatMap(resolve, () => again(last)))
+      // Most updates need no retry, and setting up a schedule costs more than an update.
+      return Effect.catchAll(once, error => {
+        if (isLost) return Effect.void
+        onAway?.(error)
+        const later = Effect.delay(Effect.retry(Effect.tapError(once, warn), whilePossible), firstDelay)
+        return Effect.zipRight(warn(error), later)
       })
+      // It fails only where the history is lost.
+    }).pipe(Effect.ignore)
 
-    const submit = (attempt: Attempt): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
-      events.append(attempt.append).pipe(
-        Effect.tapErrorTag("StoreUnavailable", () => remember(attempt)),
-        Effect.catchTag("OutOfStep", error => Effect.zipRight(remember(attempt), isElsewhere(error))),
-        Effect.zipRight(Effect.sync(() => apply(attempt)))
-      )
-
-    /**
-     * Fences the attempts of unknown outcome off. The store carries requests out in order: once it has taken an empty
-     * append at the same place, none of them can succeed any more.
-     */
-    const fence: Effect.Effect<void, StoreBusy | StoreUnavailable> = Effect.suspend(() =>
-      events.append({ session, epoch, after: headSeq, timestamp: lastTimestamp, texts: [], bookmark })
-    ).pipe(
-      Effect.catchTag("OutOfStep", isElsewhere),
-      Effect.zipRight(
-        Effect.sync(() => {
-          unknown = []
-        })
-      )
-    )
-
-    /** Computes an update and submits it; `onAttempt` learns of what may take effect although this fails. */
-    const attempt = (
-      f: (state: SessionState) => Update,
-      onAttempt: (attempt: Attempt) => void
-    ): Effect.Effect<Update, StoreBusy | StoreUnavailable> =>
-      Effect.suspend(() => {
-        const before = state
-        const update = f(before)
-        const nextBookmark = bookmarkOf(update.state)
-        const { receipt, revoked } = update
-        if (update.events.length === 0 && nextBookmark === bookmark && !hasReceipt(update)) {
-          const change = (): Update => {
-            state = update.state
-            onUpdate(update, [])
-            return update
-          }
-          return unknown.length === 0 ? Effect.sync(change) : Effect.zipRight(fence, Effect.sync(change))
-        }
-        const { turns } = update.state
-        const begins = turns !== before.turns && traces.lacks(turns)
-        const needsTrace = begins || update.events.some(body => traces.of(body) === undefined)
-        return Effect.flatMap(needsTrace ? options.traceId : noTrace, traceId => {
-          if (begins) traces.begin(turns, traceId)
-          const timestamp = Math.max(clock.unsafeCurrentTimeMillis(), lastTimestamp)
-          lastTimestamp = timestamp
-          const texts = update.events.map((body, index) => {
-            const seq = headSeq + 1 + index
-            return JSON.stringify(event({ sessionId, seq, timestamp, traceId: traces.of(body) ?? traceId }, body))
-          })
-          const place = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
-          const append: Append = hasReceipt(update) ? { ...place, receipt, revoked } : place
-          const attempt: Attempt = { append, before, update, isApplied: false }
-          onAttempt(attempt)
-          return Effect.as(submit(attempt), update)
-        })
-      })
-
-    const whilePossible = { schedule: backoff, while: () => !isLost }
-
-    const inOrder = <A, E>(effect: Effect.Effect<A, E>) => mutex.withPermits(1)(Effect.uninterruptible(effect))
-
-    const update: Journal["update"] = f => inOrder(Effect.flatMap(resolve, () => attempt(f, () => {})))
-
-    const updateWithRetry: Journal["updateWithRetry"] = (f, onAway) =>
-      Effect.suspend(() => {
-        let warned = false
-        let last: Attempt | undefined
-        const warn = (error: StoreBusy | StoreUnavailable) => {
-          if (warned) return Effect.void
-          warned = true
-          return Effect.logWarning("Events of a session wait for the store").pipe(
-            Effect.annotateLogs({ session, reason: error.message })
-          )
-        }
-        // An attempt that was stored after all is not repeated, and one that was not is repeated unchanged.
-        const again = (known: Attempt | undefined): Effect.Effect<Update, StoreBusy | StoreUnavailable> => {
-          if (known?.isApplied) return Effect.succeed(known.update)
-          if (known !== undefined && known.before === state && known.append.after === headSeq) {
-            return Effect.as(submit(known), known.update)
-          }
-          return attempt(f, made => {
-            last = made
-          })
-        }
-        const once = inOrder(Effect.flatMap(resolve, () => again(last)))
-        // Most updates need no retry, and setting up a schedule costs more than an update.
-        return Effect.catchAll(once, error => {
-          if (isLost) return Effect.void
-          onAway?.(error)
-          const later = Effect.delay(Effect.retry(Effect.tapError(once, warn), whilePossible), firstDelay)
-          return Effect.zipRight(warn(error), later)
-        })
-        // It fails only where the history is lost.
-      }).pipe(Effect.ignore)
-
-    return { state: () => state, history: () => ({ epoch, headSeq }), isLost: () => isLost, update, updateWithRetry }
-  })
+  return { state: () => state, history: () => ({ epoch, headSeq }), isLost: () => isLost, update, updateWithRetry }
+}
 
 const typeOf = /^\{"type":"([a-z_]+)"/
 

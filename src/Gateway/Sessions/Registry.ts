@@ -1,5 +1,5 @@
 /**
- * All sessions of the gateway: found, watched over, and brought to their end with it.
+ * The implementation of `Sessions`: sessions in memory over a store, a session database and the agent platform.
  */
 import { Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
 import { Subscriptions } from "../../Health/Subscriptions.ts"
@@ -23,29 +23,30 @@ import {
   type Subscriber,
   type Subscription
 } from "../Sessions.ts"
-import type { Entity, Shared } from "./Entity.ts"
-import * as Ids from "./Ids.ts"
-import * as Lifecycle from "./InstanceLifecycle.ts"
-import * as Journal from "./Journal.ts"
-import * as LaunchConfiguration from "./LaunchConfiguration.ts"
-import * as Quota from "./Quota.ts"
-import * as Secrets from "./Secrets.ts"
-import * as Loading from "./SessionCache.ts"
-import * as Watch from "./SessionReaper.ts"
-import { encodeRecord, type SessionRecord, view } from "./SessionRecord.ts"
+import type { Entity } from "./Entity.ts"
+import { toFrames } from "./Journal.ts"
+import { check, empty, merge, SecretPool, storedParts } from "./LaunchConfiguration.ts"
+import * as SessionCache from "./SessionCache.ts"
+import type { Shared } from "./SessionCore.ts"
+import * as SessionReaper from "./SessionReaper.ts"
 import * as Records from "./SessionRecords.ts"
-import * as State from "./SessionState.ts"
-import { aside, lists, listsOfOne, mostOfOne, type Settings, waitingActivations } from "./Settings.ts"
-import * as Listing from "./TenantSessions.ts"
+import {
+  backgroundCleanups,
+  concurrentLists,
+  concurrentListsOfOne,
+  mostOfOne,
+  type Settings,
+  waitingActivations
+} from "./Settings.ts"
+import * as TenantSessions from "./TenantSessions.ts"
 import * as Titles from "./Titles.ts"
-import * as Talk from "./TurnCommands.ts"
 
-/** How long what goes on without a caller may take to end. */
-const ending = Duration.seconds(1)
+/** How long background work may take to end. */
+const endLimit = Duration.seconds(1)
 
-/** Where what goes on without a caller lives: it ends before what it rests on, or is left to the end of the process. */
-const aftermath = Effect.acquireRelease(Scope.make(), (scope, exit) =>
-  Supervision.within(ending, Scope.close(scope, exit))
+/** Of background work: it ends before what it depends on, or is left to the end of the process. */
+const backgroundScope = Effect.acquireRelease(Scope.make(), (scope, exit) =>
+  Supervision.within(endLimit, Scope.close(scope, exit))
 )
 
 const make = (settings: Settings) =>
@@ -56,12 +57,13 @@ const make = (settings: Settings) =>
     const tracer = yield* Tracer
     const limits = yield* Limits.Limits
     const clock = yield* Effect.clock
+    const monotonic = () => Monotonic.unsafeMillis(clock)
     const records = yield* Records.make(store)
-    const quota = Quota.make(store, settings.perTenant, () => Monotonic.unsafeMillis(clock))
-    const onFirstTurn = yield* Titles.make(yield* Inference)
-    const secrets = Secrets.make(settings.secretBytes, {
-      needsSecrets: session => loaded.needsSecrets(session),
-      loseSecrets: session => loaded.loseSecrets(session)
+    const quota = TenantSessions.makeQuota(store, settings.perTenant, monotonic)
+    const generateTitle = yield* Titles.make(yield* Inference)
+    const secrets = new SecretPool(settings.secretBytes, {
+      needsSecrets: key => cache.needsSecrets(key),
+      loseSecrets: key => cache.loseSecrets(key)
     })
     let isClosing = false
     let subscriptions = 0
@@ -70,17 +72,17 @@ const make = (settings: Settings) =>
       settings,
       platform,
       events,
-      scope: yield* aftermath,
-      // A clock may know fractions, which records do not.
+      records,
+      scope: yield* backgroundScope,
+      // A clock may have fractions of a millisecond.
       now: () => Math.trunc(clock.unsafeCurrentTimeMillis()),
-      monotonic: () => Monotonic.unsafeMillis(clock),
-      save: records.save,
-      onFirstTurn,
+      monotonic,
+      generateTitle,
       isClosing: () => isClosing,
-      aside: new FairPool({
+      cleanups: new FairPool({
         name: "turns",
-        capacity: aside,
-        mostOfOne: mostOfOne(aside),
+        capacity: backgroundCleanups,
+        mostOfOne: mostOfOne(backgroundCleanups),
         mostWaiting: Number.POSITIVE_INFINITY
       }),
       activations: new FairPool({
@@ -91,54 +93,46 @@ const make = (settings: Settings) =>
       }),
       traceId: tracer.currentTraceId
     }
-    const loaded: Loading.Loaded = Loading.make(shared, records, secrets, entity =>
-      Effect.ignore(Lifecycle.stop(entity, "another tenant needs its place"))
-    )
+    const cache: SessionCache.SessionCache = SessionCache.make(shared, records, secrets)
 
-    /** Finds a session and holds on to it while something is done with it. */
+    /** Finds a session, which counts as used while `f` runs. */
     const withSession = <A, E, R>(
       { tenant }: Caller,
       sessionId: string,
       f: (entity: Entity) => Effect.Effect<A, E, R>
-    ) => Effect.flatMap(loaded.get(tenant, sessionId), entity => entity.use(f(entity)))
+    ) => Effect.flatMap(cache.get(tenant, sessionId), entity => entity.use(f(entity)))
 
-    const instanceOf =
+    const withInstance =
       (caller: Caller, sessionId: string) =>
       <A, E>(f: (instanceId: string) => Effect.Effect<A, E>) =>
-        withSession(caller, sessionId, entity =>
-          Effect.flatMap(Lifecycle.ensureActive(entity), ({ instanceId }) => f(instanceId))
+        withSession(caller, sessionId, ({ lifecycle }) =>
+          Effect.flatMap(lifecycle.activate(), ({ instanceId }) => f(instanceId))
         )
 
     const create = ({ tenant, actor }: Caller, request: CreateSession) =>
       Effect.gen(function* () {
-        const configuration = LaunchConfiguration.merge(LaunchConfiguration.nothing, request)
+        const configuration = merge(empty, request)
         const given = request.secrets ?? {}
-        yield* LaunchConfiguration.check(configuration, given)
-        const id = yield* Ids.session
-        const createdAt = Ids.timeOf(id)
-        const record: SessionRecord = {
-          id,
-          tenant,
-          agentType: request.agentType,
-          title: request.title ?? "",
-          state: "inactive",
-          instanceId: null,
-          createdAt,
-          updatedAt: createdAt,
-          epoch: yield* Ids.unique,
+        yield* check(configuration, given)
+        const id = yield* Records.sessionId
+        const createdAt = Records.timeOf(id)
+        const { agentType, title = "" } = request
+        const record: Records.SessionRecord = {
+          ...{ id, tenant, agentType, title, state: "inactive", instanceId: null, createdAt, updatedAt: createdAt },
+          epoch: yield* Records.randomId,
           headSeq: 0,
           secretNames: Object.keys(given),
-          configured: LaunchConfiguration.partsOf(configuration),
-          titled: request.title !== undefined && request.title !== ""
+          configured: storedParts(configuration),
+          titled: title !== ""
         }
-        const text = encodeRecord(record)
+        const text = Records.encodeRecord(record)
         const bytes = byteLength(text)
         if (bytes > limits.valueBytes) {
           return yield* new SessionTooLarge({
             message: `The session has ${bytes} bytes without its secrets; the limit is ${limits.valueBytes}`
           })
         }
-        const key = Loading.keyOf(tenant, id)
+        const key = Records.keyOf(tenant, id)
         const isConfigured = record.configured.length > 0
         const undo = Effect.suspend(() => {
           secrets.forget(key)
@@ -146,73 +140,65 @@ const make = (settings: Settings) =>
         })
         const creation = Effect.gen(function* () {
           yield* secrets.put(key, given)
-          // What the record says that there is has to be there before it.
+          // Before the record, which tells that it is there.
           if (isConfigured) yield* events.configure(key, configuration)
           yield* records.create(text, record, actor)
         }).pipe(Effect.onError(() => undo))
         yield* quota.creating(tenant, creation, error => error._tag !== "StoreUnavailable")
-        return view(record)
+        return Records.toView(record, { secrets: [], configuration: [] })
       }).pipe(
         Effect.catchTag("PreconditionFailed", () =>
           Effect.fail(new SessionConflict({ message: "The id that was drawn is taken; try again" }))
         )
       )
 
-    const listing = new FairPool({ name: "turns for lists", capacity: lists, mostOfOne: listsOfOne })
-    const list = Listing.make({
-      store,
-      events,
-      peek: loaded.peek,
-      secretsOf: (tenant, id) => secrets.get(Loading.keyOf(tenant, id)),
-      keyOf: Loading.keyOf
+    const lists = new FairPool({
+      name: "turns for lists",
+      capacity: concurrentLists,
+      mostOfOne: concurrentListsOfOne
     })
+    const list = TenantSessions.makeList({ store, events, peek: cache.peek, secretsOf: key => secrets.get(key) })
 
     const start = (caller: Caller, sessionId: string, given: StartSession = {}) =>
       withSession(caller, sessionId, entity =>
         Effect.gen(function* () {
           if (given.secrets !== undefined || given.environment !== undefined || given.deployment !== undefined) {
-            yield* LaunchConfiguration.give(entity, given, given => secrets.put(entity.key, given))
+            yield* entity.configuration.give(given, given => secrets.put(entity.key, given))
           }
-          yield* Lifecycle.ensureActive(entity)
+          yield* entity.lifecycle.activate()
           return entity.view()
         })
       )
 
     const removal = ({ tenant, actor }: Caller, entity: Entity) =>
       Effect.gen(function* () {
-        yield* Lifecycle.stop(entity, "the session was deleted")
-        // Without its record nobody could ask what an unanswered creation has led to.
-        const request = { agentType: entity.record.agentType }
-        yield* entity.journal.update(state =>
-          State.silently(
-            state.pendingStops.some(({ instanceId }) => instanceId === null) ? { ...state, request } : state
-          )
+        yield* entity.lifecycle.stop("the session was deleted")
+        // A creation that was not answered cannot be repeated without the record.
+        const { agentType, id } = entity.record
+        yield* entity.setState(state =>
+          state.pendingStops.some(({ instanceId }) => instanceId === null)
+            ? { ...state, request: { agentType } }
+            : state
         )
-        yield* quota.deleting(tenant, records.remove(tenant, entity.record.id, actor))
-        entity.isDeleted = true
-        entity.isDirty = false
+        yield* quota.deleting(tenant, records.remove(tenant, id, actor))
+        entity.completeDeletion()
         secrets.forget(entity.key)
-        for (const subscriber of [...entity.subscribers]) subscriber.onDeleted()
-        // An instance that could not be given back is remembered until it is.
-        const { pendingStops, instance } = entity.journal.state()
+        // A session with pending stops is kept until they are done.
+        const { instance, pendingStops } = entity.state
         if (instance === null && pendingStops.length === 0) {
-          yield* entity.configuring.withPermits(1)(events.remove(entity.key))
-          loaded.forget(entity)
+          yield* entity.configuration.remove()
+          cache.evict(entity)
         }
       }).pipe(
-        Effect.onError(() =>
-          Effect.sync(() => {
-            entity.isGoing = entity.isDeleted
-          })
-        ),
+        Effect.onError(() => Effect.sync(() => entity.abortDeletion())),
         Effect.uninterruptible
       )
 
-    /** What has begun goes on whoever leaves; a caller who cannot leave would hold up the end of the gateway. */
+    /** It goes on when the caller is interrupted: one that cannot be would delay the gateway's shutdown. */
     const remove = (caller: Caller, sessionId: string) =>
-      Effect.flatMap(loaded.get(caller.tenant, sessionId), entity => {
-        // From now on, not from when the fiber has its turn: whoever starts the session meanwhile comes too late.
-        entity.isGoing = true
+      Effect.flatMap(cache.get(caller.tenant, sessionId), entity => {
+        // Before the fiber runs, so that no activation begins meanwhile.
+        entity.beginDeletion()
         return Effect.flatMap(Effect.forkIn(entity.use(removal(caller, entity)), shared.scope), Fiber.join)
       })
 
@@ -222,17 +208,16 @@ const make = (settings: Settings) =>
           const found = yield* events.find(entity.key)
           yield* Effect.acquireRelease(
             Effect.sync(() => {
-              entity.subscribers.add(subscriber)
+              entity.subscribe(subscriber)
               subscriptions++
             }),
             () =>
               Effect.sync(() => {
-                entity.subscribers.delete(subscriber)
+                entity.unsubscribe(subscriber)
                 subscriptions--
-                entity.touch()
               })
           )
-          // What is told from here on is behind the place that the answer names, or is read along with what was missed.
+          // Subscribers are told of all later events. Earlier ones are read from the history.
           return yield* Effect.sync((): Subscription => {
             const { epoch, headSeq } = entity.journal.history()
             return {
@@ -242,13 +227,11 @@ const make = (settings: Settings) =>
               trimmedSeq: Option.match(found, { onNone: () => headSeq, onSome: ({ trimmedSeq }) => trimmedSeq }),
               toldSeq: () => entity.journal.history().headSeq,
               read: (after, limit) =>
-                Effect.map(events.read(entity.key, after, limit), page =>
-                  Option.match(page, {
+                Effect.map(
+                  events.read(entity.key, after, limit),
+                  Option.match({
                     onNone: () => ({ frames: [], trimmedSeq: headSeq }),
-                    onSome: ({ events, history }) => ({
-                      frames: Journal.toFrames(events),
-                      trimmedSeq: history.trimmedSeq
-                    })
+                    onSome: ({ events, history: { trimmedSeq } }) => ({ frames: toFrames(events), trimmedSeq })
                   })
                 )
             }
@@ -256,41 +239,41 @@ const make = (settings: Settings) =>
         })
       )
 
-    yield* Watch.start(shared, loaded, records, () => {
+    yield* SessionReaper.start(shared, cache, records, () => {
       isClosing = true
     })
 
     return Sessions.of({
       create,
-      list: ({ tenant }, page = {}) =>
-        listing.use(tenant, 1, () => Effect.zipRight(Listing.nextTurn, list(tenant, page))),
+      list: ({ tenant }, page = {}) => lists.use(tenant, 1, () => list(tenant, page)),
       get: (caller, sessionId) => withSession(caller, sessionId, entity => Effect.sync(() => entity.view())),
       start,
       stop: (caller, sessionId) =>
         withSession(caller, sessionId, entity =>
-          Effect.map(Lifecycle.stop(entity, "the session was stopped"), () => entity.view())
+          Effect.map(entity.lifecycle.stop("the session was stopped"), () => entity.view())
         ),
       remove,
       subscribe,
       send: (caller, sessionId, content, clientMessageId) =>
-        withSession(caller, sessionId, entity => Talk.send(entity, { content, sub: caller.actor, clientMessageId })),
+        withSession(caller, sessionId, ({ commands }) =>
+          commands.send({ content, sub: caller.actor, clientMessageId })
+        ),
       interrupt: (caller, sessionId, turnId) =>
-        withSession(caller, sessionId, entity => Talk.interrupt(entity, turnId)),
+        withSession(caller, sessionId, ({ commands }) => commands.interrupt(turnId)),
       answer: (caller, sessionId, requestId, answer, clientMessageId) =>
-        withSession(caller, sessionId, entity => Talk.answer(entity, { requestId, answer, clientMessageId })),
+        withSession(caller, sessionId, ({ commands }) => commands.answer({ requestId, answer, clientMessageId })),
       listFiles: (caller, sessionId, options) =>
-        instanceOf(caller, sessionId)(instanceId => platform.listFiles(instanceId, options)),
+        withInstance(caller, sessionId)(instanceId => platform.listFiles(instanceId, options)),
       readFile: (caller, { sessionId, path }) =>
-        instanceOf(caller, sessionId)(instanceId => platform.readFile(instanceId, path)),
+        withInstance(caller, sessionId)(instanceId => platform.readFile(instanceId, path)),
       fileHistory: (caller, { sessionId, path }) =>
-        instanceOf(caller, sessionId)(instanceId => platform.fileHistory(instanceId, path)),
+        withInstance(caller, sessionId)(instanceId => platform.fileHistory(instanceId, path)),
       fileAtIteration: (caller, { sessionId, path }, iteration) =>
-        instanceOf(caller, sessionId)(instanceId => platform.fileAtIteration(instanceId, path, iteration)),
+        withInstance(caller, sessionId)(instanceId => platform.fileAtIteration(instanceId, path, iteration)),
       subscriptions: () => subscriptions
     })
   })
 
-/** The sessions that a store, a keeper of events and the upstream services make possible. */
 export const layer = (settings: Settings) => Layer.scoped(Sessions, make(settings))
 
 /** The number of subscriptions, for `/health`. */

@@ -1,5 +1,5 @@
 /**
- * Sessions from the store into memory, once for all who ask at the same time.
+ * The sessions in memory: loaded from the store when they are asked for, within a capacity that tenants share.
  */
 import { Deferred, Duration, Effect, Either, FiberId, Option } from "effect"
 import type { ParseError } from "effect/ParseResult"
@@ -8,20 +8,17 @@ import * as Supervision from "../../Supervision.ts"
 import { type Claim, FairPool } from "../FairPool.ts"
 import type { History } from "../SessionEvents.ts"
 import { type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
-import { Entity, type Shared } from "./Entity.ts"
-import * as Ids from "./Ids.ts"
-import * as Journal from "./Journal.ts"
-import { partsOf } from "./LaunchConfiguration.ts"
-import type { Vault } from "./Secrets.ts"
-import type { SessionRecord } from "./SessionRecord.ts"
-import type { Records } from "./SessionRecords.ts"
+import { Entity } from "./Entity.ts"
+import { type SecretPool, storedParts } from "./LaunchConfiguration.ts"
+import { openHistory, type Shared } from "./SessionCore.ts"
+import { isSessionId, keyOf, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 
 /** Sessions in memory, by `<tenant>/<id>`. */
-export interface Loaded {
+export interface SessionCache {
   readonly get: (tenant: string, id: string) => Effect.Effect<Entity, LookupError>
-  /** Takes what a deleted session still owes into care; nobody finds the session. */
-  readonly adopt: (
+  /** Loads a deleted session that has instances to stop; nobody else finds it. */
+  readonly loadDeleted: (
     tenant: string,
     id: string,
     bookmark: string
@@ -29,168 +26,95 @@ export interface Loaded {
   /** The session, if it is in memory. */
   readonly peek: (tenant: string, id: string) => Entity | undefined
   readonly all: () => Iterable<Entity>
-  readonly forget: (entity: Entity) => void
-  /** Whether the secrets of a session, by `<tenant>/<id>`, are about to be used. */
+  readonly evict: (entity: Entity) => void
+  /** Whether the secrets of a session are about to be used. */
   readonly needsSecrets: (key: string) => boolean
-  /** Has a session, by `<tenant>/<id>`, miss its secrets. */
   readonly loseSecrets: (key: string) => void
 }
 
-export const keyOf = (tenant: string, id: string): string => `${tenant}/${id}`
-
-/** The history of a session; another life of it begins where the record tells of more than is there. */
-const openHistory = (shared: Shared, key: string, { epoch, headSeq }: SessionRecord) =>
-  Effect.gen(function* () {
-    const history = yield* shared.events.open(key, epoch)
-    if (history.headSeq >= headSeq) return history
-    yield* Effect.logWarning("The history of a session was lost, at least its end; it begins anew").pipe(
-      Effect.annotateLogs({ session: key, recorded: headSeq, found: history.headSeq })
-    )
-    return yield* shared.events.restart(key, yield* Ids.unique)
-  })
-
-/** The state of a session that was not in memory: nothing of it can be running. */
-const stateOf = (record: SessionRecord, { bookmark }: History): State.SessionState => {
+/** The state of a session that was not in memory: no instance of it can be running. */
+const storedState = (record: SessionRecord, { bookmark }: History): State.SessionState => {
   const state = Either.getOrElse(State.decodeRecoveryState(record.state, bookmark), () => ({
     ...State.initial,
     lifecycle: record.state
   }))
-  // Where the bookmark was lost along with its history, the record still knows the instance.
+  // Where the recovery state was lost with the history, the record still has the instance.
   if (bookmark !== null || record.instanceId === null || record.state === "inactive") return state
   return { ...state, instance: { key: record.instanceId, instanceId: record.instanceId } }
 }
 
-const journalOf = (entity: Entity, history: History, state: State.SessionState): Effect.Effect<Journal.Journal> =>
-  Journal.make({
-    session: entity.key,
-    sessionId: entity.record.id,
-    events: entity.shared.events,
-    traceId: entity.shared.traceId,
-    history,
-    state,
-    onUpdate: (update, frames) => entity.onUpdate(update, frames)
-  })
-
-/** A journal for a session whose history was lost: nothing runs, and all that it owed it owes on. */
-export const anotherJournal = (entity: Entity) =>
-  Effect.gen(function* () {
-    const history = yield* openHistory(entity.shared, entity.key, entity.toRecord())
-    entity.kept = partsOf(yield* entity.shared.events.configuration(entity.key))
-    entity.edition++
-    const found = State.releaseInstance(
-      Either.getOrElse(State.decodeRecoveryState("inactive", history.bookmark), () => State.initial)
-    )
-    const { pendingStops, request } = State.releaseInstance(entity.journal.state())
-    const known = new Set(pendingStops.map(({ key }) => key))
-    const journal = yield* journalOf(entity, history, {
-      ...found,
-      pendingStops: [...pendingStops, ...found.pendingStops.filter(({ key }) => !known.has(key))],
-      ...(request === undefined ? {} : { request })
-    })
-    return { epoch: history.epoch, journal }
-  })
-
-/** The record of a session that was deleted, as far as its instance is asked for with it. */
-const recordOf = (tenant: string, id: string, epoch: string, agentType: string): SessionRecord => ({
-  id,
-  tenant,
-  epoch,
-  agentType,
-  title: "",
-  titled: true,
-  state: "inactive",
-  instanceId: null,
-  createdAt: 0,
-  updatedAt: 0,
-  headSeq: 0,
-  secretNames: [],
-  configured: []
+/** Stands for the record of a deleted session, as far as its instance was created with it. */
+const deletedRecord = (tenant: string, id: string, epoch: string, agentType: string): SessionRecord => ({
+  ...{ id, tenant, epoch, agentType, title: "", titled: true, state: "inactive", instanceId: null },
+  ...{ createdAt: 0, updatedAt: 0, headSeq: 0, secretNames: [], configured: [] }
 })
 
-/** How long another session's place is waited for whose instance has to be stopped first. */
+/** How long a load waits for an idle session to be stopped and evicted. */
 const stopLimit = Duration.seconds(5)
 
-/**
- * Keeps sessions in memory, within the bound that tenants share.
- *
- * @param stop stops a session's instance, to give its place to another tenant's
- */
-export const make = (
-  shared: Shared,
-  records: Records,
-  secrets: Vault,
-  stop: (entity: Entity) => Effect.Effect<void>
-): Loaded => {
+export const make = (shared: Shared, records: SessionRecords, secrets: SecretPool): SessionCache => {
   const entities = new Map<string, Entity>()
   const loading = new Map<string, Deferred.Deferred<Entity, LookupError>>()
-
+  const claims = new Map<Entity, Claim>()
   const { inMemory } = shared.settings
-  const places = new Map<Entity, Claim>()
 
-  const drop = (entity: Entity): void => {
+  const evict = (entity: Entity): void => {
     if (entities.get(entity.key) === entity) entities.delete(entity.key)
-    places.get(entity)?.release()
-    places.delete(entity)
-  }
-
-  /** Those who follow it have to come again, and are told what their tenant is told then. */
-  const sendAway = (entity: Entity): void => {
-    const followers = [...entity.subscribers]
-    entity.subscribers.clear()
-    drop(entity)
-    for (const subscriber of followers) subscriber.onLost()
+    claims.get(entity)?.release()
+    claims.delete(entity)
   }
 
   const pool = new FairPool({
     name: "sessions in memory",
     capacity: inMemory,
-    // What is in the midst of its work cannot be taken back.
+    // A session in use cannot be evicted.
     mostOfOne: Math.ceil(inMemory * 0.875),
     takeBack: tenant => {
       for (const entity of entities.values()) {
-        if (entity.record.tenant !== tenant || !entity.isAtRest()) continue
-        sendAway(entity)
+        if (entity.record.tenant !== tenant || !entity.isQuiescent) continue
+        // Subscribers have to subscribe again, and are refused where their tenant has too many sessions.
+        entity.dropSubscribers(() => evict(entity))
         return true
       }
       return false
     }
   })
 
-  /** Forgets a session that nobody uses, if one must go; of those of the tenant that has the most. */
-  const forgetSpare = (tenant: string): void => {
+  /** Evicts a session that nobody uses if a place is needed; of those, one of the tenant that has the most. */
+  const evictUnused = (tenant: string): void => {
     const isFull = pool.used >= inMemory
     if (!isFull && pool.mayHave(tenant, 1)) return
-    let spare: Entity | undefined
+    let unused: Entity | undefined
     for (const entity of entities.values()) {
-      if (!entity.isSpare() || !(isFull || entity.record.tenant === tenant)) continue
-      if (spare === undefined || pool.heldBy(entity.record.tenant) > pool.heldBy(spare.record.tenant)) spare = entity
+      if (!entity.isEvictable || !(isFull || entity.record.tenant === tenant)) continue
+      if (unused === undefined || pool.heldBy(entity.record.tenant) > pool.heldBy(unused.record.tenant)) unused = entity
     }
-    if (spare !== undefined) drop(spare)
+    if (unused !== undefined) evict(unused)
   }
 
   const take = (tenant: string): Claim | undefined => {
-    forgetSpare(tenant)
+    evictUnused(tenant)
     return pool.take(tenant, 1)
   }
 
-  /** Stops an instance of the largest tenant that nobody has any use of, so that its session can go. */
+  /** Stops an idle session of the tenant that has the most, so that it can be evicted. */
   const stopIdle = (tenant: string): Effect.Effect<void> =>
     Effect.suspend(() => {
       const [largest] = pool.largestFirst()
       if (largest === undefined || pool.heldBy(largest) <= pool.heldBy(tenant) + 1) return Effect.void
       for (const entity of entities.values()) {
         if (entity.record.tenant !== largest || !entity.isIdleSince(Number.POSITIVE_INFINITY)) continue
-        return Effect.asVoid(Supervision.within(stopLimit, stop(entity)))
+        const stop = Effect.ignore(entity.lifecycle.stop("another tenant needs its place"))
+        return Effect.asVoid(Supervision.within(stopLimit, stop))
       }
       return Effect.void
     })
 
-  /** A place for a session of a tenant. */
-  const place = (tenant: string): Effect.Effect<Claim, SessionsBusy> =>
+  const claim = (tenant: string): Effect.Effect<Claim, SessionsBusy> =>
     Effect.gen(function* () {
-      const atOnce = take(tenant)
-      if (atOnce !== undefined) return atOnce
-      // What has only its record still to be written can go once that is done.
+      const immediate = take(tenant)
+      if (immediate !== undefined) return immediate
+      // A dirty record alone keeps a session in memory.
       yield* records.flush
       const flushed = take(tenant)
       if (flushed !== undefined) return flushed
@@ -201,13 +125,13 @@ export const make = (
       return yield* new SessionsBusy({ message: `${entities.size} sessions are in use; the limit is ${inMemory}` })
     })
 
-  /** Brings a session into memory, where there is room or can be made. */
-  const inItsPlace = <E, R>(tenant: string, bring: Effect.Effect<Entity, E, R>) =>
+  /** Loads a session once there is room for it. */
+  const insert = <E, R>(tenant: string, load: Effect.Effect<Entity, E, R>) =>
     Effect.uninterruptibleMask(restore =>
-      Effect.flatMap(place(tenant), claim =>
-        restore(bring).pipe(
+      Effect.flatMap(claim(tenant), claim =>
+        restore(load).pipe(
           Effect.tap(entity => {
-            places.set(entity, claim)
+            claims.set(entity, claim)
             entities.set(entity.key, entity)
           }),
           Effect.onError(() => Effect.sync(() => claim.release()))
@@ -221,17 +145,16 @@ export const make = (
       if (Option.isNone(found)) return yield* new SessionNotFound({ sessionId: id })
       const record = found.value
       const history = yield* openHistory(shared, key, record)
-      const entity = new Entity(key, { ...record, epoch: history.epoch }, shared)
-      entity.secrets = secrets.get(key)
-      entity.kept = partsOf(yield* shared.events.configuration(key))
-      const state = stateOf(record, history)
-      entity.journal = yield* journalOf(entity, history, state)
+      const sessionSecrets = secrets.get(key)
+      const parts = storedParts(yield* shared.events.configuration(key))
+      const state = storedState(record, history)
+      const entity = new Entity(shared, { key, record, history, state, secrets: sessionSecrets, parts })
       const { events } = yield* entity.journal.update(State.recover)
-      if (events.length > 0 || history.epoch !== record.epoch) shared.save(entity)
+      if (events.length > 0 || history.epoch !== record.epoch) records.save(entity)
       return entity
-    }).pipe(bring => inItsPlace(tenant, bring))
+    }).pipe(load => insert(tenant, load))
 
-  /** Begins to load a session; from then on whoever asks for it waits for this load. */
+  /** Begins to load a session. Concurrent calls for it share the load. */
   const beginLoad = (key: string, tenant: string, id: string): Effect.Effect<Deferred.Deferred<Entity, LookupError>> =>
     Effect.suspend(() => {
       const done = Deferred.unsafeMake<Entity, LookupError>(FiberId.none)
@@ -243,14 +166,15 @@ export const make = (
         })
       )
       return Effect.as(Effect.forkIn(work, shared.scope), done)
-      // Interrupted half-way, or before it has begun, it would leave everybody waiting for ever.
+      // Interrupted before it has begun, it would never complete.
     }).pipe(Effect.uninterruptible)
 
-  const adopt: Loaded["adopt"] = (tenant, id, bookmark) =>
+  const loadDeleted: SessionCache["loadDeleted"] = (tenant, id, bookmark) =>
     Effect.gen(function* () {
       const key = keyOf(tenant, id)
       const found = yield* shared.events.find(key)
       if (Option.isNone(found)) return
+      const history = found.value
       const state = yield* State.decodeRecoveryState("inactive", bookmark)
       const { pendingStops, request } = State.releaseInstance(state)
       const lost = request === undefined ? pendingStops.filter(({ instanceId }) => instanceId === null) : []
@@ -259,48 +183,41 @@ export const make = (
           Effect.annotateLogs({ session: key, idempotencyKey })
         )
       }
-      const bring = Effect.gen(function* () {
-        const entity = new Entity(key, recordOf(tenant, id, found.value.epoch, request?.agentType ?? ""), shared)
-        entity.request = request
-        entity.isDeleted = true
-        entity.journal = yield* journalOf(entity, found.value, state)
-        yield* entity.journal.update(state => {
-          const { state: owing } = State.recover(state)
-          return State.silently(lost.reduce((left, { key }) => State.removeInstance(left, key), owing))
-        })
+      const record = deletedRecord(tenant, id, history.epoch, request?.agentType ?? "")
+      const load = Effect.gen(function* () {
+        const entity = new Entity(shared, { key, record, history, state, request })
+        entity.completeDeletion()
+        yield* entity.setState(state =>
+          lost.reduce((left, { key }) => State.removeInstance(left, key), State.recover(state).state)
+        )
         return entity
       })
-      yield* inItsPlace(tenant, bring)
+      yield* insert(tenant, load)
     })
 
-  const get: Loaded["get"] = (tenant, id) =>
+  const get: SessionCache["get"] = (tenant, id) =>
     Effect.suspend((): Effect.Effect<Entity, LookupError> => {
-      // What is no id of ours is no name in the store either.
-      if (!Ids.isSession(id)) return Effect.fail(new SessionNotFound({ sessionId: id }))
+      // Other texts may be no keys of the store.
+      if (!isSessionId(id)) return new SessionNotFound({ sessionId: id })
       const key = keyOf(tenant, id)
       const known = entities.get(key)
-      if (known !== undefined) {
-        return known.isDeleted ? Effect.fail(new SessionNotFound({ sessionId: id })) : Effect.succeed(known)
-      }
+      if (known !== undefined) return known.isDeleted ? new SessionNotFound({ sessionId: id }) : Effect.succeed(known)
       const underway = loading.get(key)
-      const loaded =
-        underway === undefined ? Effect.flatMap(beginLoad(key, tenant, id), Deferred.await) : Deferred.await(underway)
-      // Another tenant's may have taken its place before whoever waits for it has had their turn.
+      const loaded = Effect.flatMap(
+        underway === undefined ? beginLoad(key, tenant, id) : Effect.succeed(underway),
+        Deferred.await
+      )
+      // It may have been evicted again before this fiber runs.
       return Effect.flatMap(loaded, entity => (entities.get(key) === entity ? Effect.succeed(entity) : get(tenant, id)))
     })
 
   return {
-    adopt,
     get,
+    loadDeleted,
     peek: (tenant, id) => entities.get(keyOf(tenant, id)),
     all: () => entities.values(),
-    forget: drop,
-    needsSecrets: key => entities.get(key)?.errand?.kind === "activation",
-    loseSecrets: key => {
-      const entity = entities.get(key)
-      if (entity === undefined) return
-      entity.secrets = {}
-      entity.posted = undefined
-    }
+    evict,
+    needsSecrets: key => entities.get(key)?.lifecycle.isActivating === true,
+    loseSecrets: key => entities.get(key)?.loseSecrets()
   }
 }

@@ -1,97 +1,79 @@
 /**
- * What happens to sessions without anybody asking: those of an earlier run are recovered, idle ones stopped, and all of
- * them when the gateway ends.
+ * Background work on sessions: those of an earlier run are recovered, idle ones are stopped, unused ones are evicted,
+ * and all are stopped when the gateway shuts down.
  */
 import { Cause, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import * as Supervision from "../../Supervision.ts"
 import type { Unfinished } from "../SessionEvents.ts"
-import type { Entity, Shared } from "./Entity.ts"
-import { pause, payNow, postponePayment } from "./InstanceCleanup.ts"
-import * as Lifecycle from "./InstanceLifecycle.ts"
-import type { Loaded } from "./SessionCache.ts"
-import type { Records } from "./SessionRecords.ts"
-import { rest, sweepInterval } from "./Settings.ts"
+import type { Entity } from "./Entity.ts"
+import { delayAfter } from "./InstanceCleanup.ts"
+import type { SessionCache } from "./SessionCache.ts"
+import type { Shared } from "./SessionCore.ts"
+import type { SessionRecords } from "./SessionRecords.ts"
+import { sweepInterval, unusedTtl } from "./Settings.ts"
 
-/** Sessions that are recovered at once after a restart. */
+/** Sessions that are recovered concurrently after a restart. */
 const recoveries = 8
 
-/** Waits between two looks at what the last run has left, as long as the store is away. */
-const recoveryPauses = Schedule.spaced("5 seconds")
+/** Between attempts to read what the last run has left, as long as the store is away. */
+const readRetries = Schedule.spaced("5 seconds")
 
-/** How long the last records may take to be written; a commit that does not come back is given up before. */
-const saving = Duration.seconds(2)
+/** How long the last records may take to be written. */
+const saveLimit = Duration.seconds(2)
 
-/** Whether anything of a session may live at the platform. */
-const owes = (entity: Entity): boolean => {
-  const { pendingStops, instance } = entity.journal.state()
-  return instance !== null || pendingStops.length > 0
-}
-
-const tidied = (entity: Entity | undefined): Effect.Effect<void> =>
-  entity === undefined ? Effect.void : Lifecycle.tidy(entity)
-
-/** Watches over sessions until the scope closes; `close` is called before they are stopped. */
+/** Runs until the scope closes; then `close` is called before sessions are stopped. */
 export const start = (
   shared: Shared,
-  loaded: Loaded,
-  records: Records,
+  sessions: SessionCache,
+  records: SessionRecords,
   close: () => void
 ): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const sweep = Effect.suspend(() => {
-      const now = shared.monotonic()
-      const idle = now - Duration.toMillis(shared.settings.idleTimeout)
-      const spare = now - Duration.toMillis(rest)
-      return Effect.forEach(
-        [...loaded.all()],
-        entity =>
-          Effect.gen(function* () {
-            if (entity.isIdleSince(idle) && !entity.journal.isLost()) {
-              yield* Effect.logInfo("A session is idle and is stopped").pipe(
-                Effect.annotateLogs({ session: entity.key })
-              )
-              yield* Effect.forkIn(Effect.ignore(Lifecycle.stop(entity, "idle", false)), shared.scope)
-            } else yield* Lifecycle.tidy(entity)
-            if (!entity.isSpare()) return
-            if (entity.isDeleted) yield* shared.events.remove(entity.key)
-            else if (entity.idleSince > spare) return
-            loaded.forget(entity)
-          }).pipe(
-            Effect.ignore,
-            // One session that meets a bug keeps no other from being looked after.
-            Effect.catchAllDefect(defect =>
-              Effect.logError("The watch over a session stumbled", Cause.die(defect)).pipe(
-                Effect.annotateLogs({ session: entity.key })
-              )
-            )
-          ),
-        { discard: true }
-      )
-    })
+    const { events, monotonic, platform, scope, settings } = shared
 
-    /**
-     * Whether the agent platform cannot be reached. An instance never survives its gateway, so nothing of it is waited
-     * for; but it can be given back only to a platform that is there.
-     */
+    const visit = (entity: Entity) =>
+      Effect.gen(function* () {
+        const now = monotonic()
+        if (entity.isIdleSince(now - Duration.toMillis(settings.idleTimeout)) && !entity.journal.isLost()) {
+          yield* Effect.logInfo("A session is idle and is stopped").pipe(Effect.annotateLogs({ session: entity.key }))
+          yield* Effect.forkIn(Effect.ignore(entity.lifecycle.stop("idle", false)), scope)
+        } else yield* entity.lifecycle.reconcile()
+        if (!entity.isEvictable) return
+        if (entity.isDeleted) yield* events.remove(entity.key)
+        else if (!entity.isUnusedSince(now - Duration.toMillis(unusedTtl))) return
+        sessions.evict(entity)
+      }).pipe(
+        Effect.ignore,
+        // A bug in one session does not affect the others.
+        Effect.catchAllDefect(defect =>
+          Effect.logError("The background work on a session failed", Cause.die(defect)).pipe(
+            Effect.annotateLogs({ session: entity.key })
+          )
+        )
+      )
+
+    const sweep = Effect.suspend(() => Effect.forEach([...sessions.all()], visit, { discard: true }))
+
+    /** Instances can only be stopped by a platform that is reachable; nothing else of a recovery waits for it. */
     const isPlatformAway = Effect.map(
-      shared.platform.probe,
+      platform.probe,
       Option.exists(({ status }) => status === "unhealthy")
     )
 
-    /** Takes a session of the last run into care, or answers it where that must be tried again. */
+    /** Recovers a session of the last run; answers it where that has to be repeated. */
     const recoverOne = (unfinished: Unfinished, isAway: boolean): Effect.Effect<ReadonlyArray<Unfinished>> => {
       const { bookmark, session } = unfinished
       const slash = session.indexOf("/")
       const [tenant, id] = [session.slice(0, slash), session.slice(slash + 1)]
-      // Whatever is in memory is looked after there.
-      if (loaded.peek(tenant, id) !== undefined) return Effect.succeed([])
-      return loaded.get(tenant, id).pipe(
-        Effect.catchTag("SessionNotFound", () => loaded.adopt(tenant, id, bookmark)),
+      if (sessions.peek(tenant, id) !== undefined) return Effect.succeed([])
+      return sessions.get(tenant, id).pipe(
+        Effect.catchTag("SessionNotFound", () => sessions.loadDeleted(tenant, id, bookmark)),
         Effect.zipRight(
           Effect.suspend(() => {
-            const entity = loaded.peek(tenant, id)
-            if (isAway && entity !== undefined) postponePayment(entity)
-            return tidied(entity)
+            const entity = sessions.peek(tenant, id)
+            if (entity === undefined) return Effect.void
+            if (isAway) entity.cleanup.postpone()
+            return entity.lifecycle.reconcile()
           })
         ),
         Effect.as([]),
@@ -107,7 +89,7 @@ export const start = (
     }
 
     const recover = Effect.gen(function* () {
-      let left = yield* Effect.retry(shared.events.unfinished, recoveryPauses)
+      let left = yield* Effect.retry(events.unfinished, readRetries)
       if (left.length === 0) return
       yield* Effect.logInfo("Recovering sessions of the gateway's last run").pipe(
         Effect.annotateLogs({ sessions: left.length })
@@ -119,27 +101,25 @@ export const start = (
         const round = Effect.forEach(left, session => recoverOne(session, isAway), { concurrency: recoveries })
         left = (yield* round).flat()
         if (left.length === 0) return
-        yield* Effect.sleep(pause(tries))
+        yield* Effect.sleep(delayAfter(tries))
       }
     })
 
     const shutDown = Effect.gen(function* () {
       close()
-      const entities = [...loaded.all()].filter(
-        entity => entity.isRunning || entity.errand !== undefined || owes(entity)
-      )
+      const entities = [...sessions.all()].filter(({ lifecycle }) => lifecycle.needsShutdown)
       if (entities.length > 0) {
         yield* Effect.logInfo("Stopping sessions").pipe(Effect.annotateLogs({ sessions: entities.length }))
       }
-      const { stopping } = shared.settings
-      const end = (entity: Entity) =>
-        Effect.zipRight(Effect.ignore(Lifecycle.stop(entity, "the gateway is shutting down")), payNow(entity, stopping))
+      const { stopping } = settings
+      const end = ({ cleanup, lifecycle }: Entity) =>
+        Effect.zipRight(Effect.ignore(lifecycle.stop("the gateway is shutting down")), cleanup.run(stopping))
       yield* Supervision.within(stopping, Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }))
-      yield* Supervision.within(saving, records.flush)
+      yield* Supervision.within(saveLimit, records.flush)
     })
 
     yield* Effect.addFinalizer(() => shutDown)
-    // Recovery comes to an end, and is begun anew where it fails before that.
-    yield* Supervision.forkIn("recovery of sessions", Effect.zipRight(recover, Effect.never), shared.scope)
-    yield* Supervision.forkIn("watch over sessions", Effect.repeat(sweep, Schedule.spaced(sweepInterval)), shared.scope)
+    // Recovery ends once, and is only started again where it fails.
+    yield* Supervision.forkIn("recovery of sessions", Effect.zipRight(recover, Effect.never), scope)
+    yield* Supervision.forkIn("watch over sessions", Effect.repeat(sweep, Schedule.spaced(sweepInterval)), scope)
   })

@@ -1,12 +1,148 @@
-import { Cause, type Context, Effect, Either, Option, type Scope } from "effect"
+/**
+ * The records of sessions in the key-value store, one entry for each.
+ */
+import {
+  Array as Arr,
+  Cause,
+  Clock,
+  type Context,
+  Effect,
+  Either,
+  Option,
+  Random,
+  Schema,
+  type Scope,
+  Struct
+} from "effect"
 import { JsonText } from "../../Json/JsonText.ts"
 import type { PreconditionFailed, Store, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
-import type { Entity } from "./Entity.ts"
-import { decodeRecord, encodeRecord, gatewayActor, namespaceOf, type SessionRecord } from "./SessionRecord.ts"
+import { LostPart, Session } from "../Protocol/Session.ts"
 
-/** The records of sessions in the key-value store. */
-export interface Records {
+const randomWords = (count: number): Effect.Effect<string> =>
+  Effect.map(Effect.all(Arr.makeBy(count, () => Random.nextIntBetween(0, 2 ** 32))), words =>
+    words.map(word => word.toString(16).padStart(8, "0")).join("")
+  )
+
+/** 32 random hexadecimal digits. */
+export const randomId: Effect.Effect<string> = randomWords(4)
+
+/** An id for a session: 12 hexadecimal digits of its creation time, so that ids sort by it, and 24 random ones. */
+export const sessionId: Effect.Effect<string> = Effect.zipWith(
+  Clock.currentTimeMillis,
+  randomWords(3),
+  (now, random) => `${Math.trunc(now).toString(16).padStart(12, "0")}${random}`
+)
+
+/** The creation time in a session's id, in epoch milliseconds. */
+export const timeOf = (id: string): number => Number.parseInt(id.slice(0, 12), 16)
+
+const idPattern = /^[0-9a-f]{36}$/
+
+export const isSessionId = (text: string): boolean => idPattern.test(text)
+
+/** `<tenant>/<id>`, which names a session among those of all tenants. */
+export const keyOf = (tenant: string, id: string): string => `${tenant}/${id}`
+
+/** The namespace of a tenant's sessions; keys are their ids. */
+export const namespaceOf = (tenant: string): string => `tenant:${tenant}/sessions`
+
+const gatewayActor = "gateway"
+
+/** A session as it is stored: what clients see, and what tells later that something was lost. */
+export const SessionRecord = Schema.Struct({
+  ...Struct.omit(Session.fields, "missingSecrets", "missingConfiguration"),
+  /** Names of the secrets, which are held in memory only. */
+  secretNames: Schema.Array(Schema.String),
+  /** The parts of the launch configuration that the session was given; they are in the session database. */
+  configured: Schema.Array(LostPart),
+  /** Whether the title is final: given by the client, or generated. */
+  titled: Schema.Boolean
+})
+
+export type SessionRecord = (typeof SessionRecord)["Type"]
+
+const RecordText = Schema.parseJson(SessionRecord)
+
+/** A record as JSON text. */
+export const encodeRecord = Schema.encodeSync(RecordText)
+
+const decodeRecord = Schema.decodeUnknownEither(RecordText)
+
+/** What a list needs of a record. */
+export type ListedRecord = Omit<SessionRecord, "titled">
+
+const isText = (value: unknown): value is string => typeof value === "string"
+const isTexts = (value: unknown): value is ReadonlyArray<string> => Array.isArray(value) && value.every(isText)
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
+const isState = Schema.is(Session.fields.state)
+const areParts = Schema.is(SessionRecord.fields.configured)
+
+/**
+ * A record of a tenant's session as a list needs it, or nothing where it is none. Lists read hundreds of records, and
+ * checking the members by hand takes a tenth of the time that the schema takes.
+ */
+export const listedRecord = (tenant: string, key: string, text: string): ListedRecord | undefined => {
+  let record: Partial<Record<keyof SessionRecord, unknown>> | null
+  try {
+    record = JSON.parse(text)
+  } catch {
+    return undefined
+  }
+  if (typeof record !== "object" || record === null) return undefined
+  const { agentType, configured, createdAt, epoch, headSeq, id, instanceId, secretNames, state, title, updatedAt } =
+    record
+  if (id !== key || record.tenant !== tenant || !isState(state)) return undefined
+  if (!(isText(agentType) && isText(title) && isText(epoch) && (instanceId === null || isText(instanceId)))) {
+    return undefined
+  }
+  if (!(isCount(createdAt) && isCount(updatedAt) && isCount(headSeq))) return undefined
+  if (!(isTexts(secretNames) && areParts(configured))) return undefined
+  return {
+    ...{ id: key, tenant, agentType, title, state, instanceId, createdAt, updatedAt, epoch, headSeq },
+    secretNames,
+    configured
+  }
+}
+
+/** What a session lacks that it was given. */
+export interface Losses {
+  readonly secrets: ReadonlyArray<string>
+  readonly configuration: ReadonlyArray<LostPart>
+}
+
+/** What a session lacks of the secrets and of the launch configuration that its record names. */
+export const lossesOf = (
+  { configured, secretNames }: Pick<SessionRecord, "configured" | "secretNames">,
+  secrets: Readonly<Record<string, unknown>>,
+  parts: ReadonlyArray<LostPart>
+): Losses => ({
+  secrets: secretNames.filter(name => !Object.hasOwn(secrets, name)),
+  configuration: configured.filter(part => !parts.includes(part))
+})
+
+/** What clients see of a record, with what the session lacks. */
+export const toView = (
+  { id, tenant, agentType, title, state, instanceId, createdAt, updatedAt, epoch, headSeq }: Session,
+  { configuration, secrets }: Losses
+): Session => ({
+  ...{ id, tenant, agentType, title, state, instanceId, createdAt, updatedAt, epoch, headSeq },
+  ...(secrets.length === 0 ? {} : { missingSecrets: secrets }),
+  ...(configuration.length === 0 ? {} : { missingConfiguration: configuration })
+})
+
+/** A session in memory whose record is written back. */
+export interface Recorded {
+  readonly key: string
+  readonly record: SessionRecord
+  /** The record with the present state. */
+  readonly toRecord: () => SessionRecord
+  /** Its removal has begun, and may be complete. */
+  readonly isDeleting: boolean
+  readonly isDeleted: boolean
+}
+
+export interface SessionRecords {
   readonly find: (tenant: string, id: string) => Effect.Effect<Option.Option<SessionRecord>, StoreUnavailable>
   readonly create: (
     text: string,
@@ -15,18 +151,20 @@ export interface Records {
   ) => Effect.Effect<void, PreconditionFailed | StoreBusy | StoreUnavailable>
   /** Tells whether there was one. */
   readonly remove: (tenant: string, id: string, actor: string) => Effect.Effect<boolean, StoreBusy | StoreUnavailable>
-  /** Has an entity's record written soon; changes that come before that are written as one. */
-  readonly save: (entity: Entity) => void
-  /** Writes what is still to be written, as far as the store takes it. */
+  /** Writes a session's record in the background; changes that come before that are written as one. */
+  readonly save: (session: Recorded) => void
+  /** Whether a record is still to be written. */
+  readonly isDirty: (session: Recorded) => boolean
+  /** Writes what is dirty, as far as the store takes it. */
   readonly flush: Effect.Effect<void>
 }
 
-/** Records that are written at once. */
+/** Records that are written concurrently. */
 const concurrency = 32
 
-export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, never, Scope.Scope> =>
+export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRecords, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const dirty = new Set<Entity>()
+    const dirty = new Set<Recorded>()
     const work = yield* Effect.makeLatch(false)
 
     const decode = (tenant: string, id: string, text: string): Effect.Effect<Option.Option<SessionRecord>> => {
@@ -42,20 +180,15 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
       )
     }
 
-    const markDirty = (entity: Entity): void => {
-      entity.isDirty = true
-      dirty.add(entity)
-    }
-
-    const write = (entity: Entity): Effect.Effect<void> =>
+    const write = (session: Recorded): Effect.Effect<void> =>
       Effect.suspend(() => {
-        const isDue = entity.isDirty && !entity.isDeleted
-        entity.isDirty = false
-        dirty.delete(entity)
-        if (!isDue) return Effect.void
-        const { id, tenant } = entity.record
-        const value = JsonText(encodeRecord(entity.toRecord()))
+        if (!dirty.delete(session) || session.isDeleted) return Effect.void
+        const { id, tenant } = session.record
+        const value = JsonText(encodeRecord(session.toRecord()))
         const precondition = { match: "any" } as const
+        const keepDirty = Effect.sync(() => {
+          dirty.add(session)
+        })
         return store
           .commit({
             actor: gatewayActor,
@@ -64,36 +197,34 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
           .pipe(
             Effect.asVoid,
             Effect.catchTag("PreconditionFailed", () =>
-              // Of a session that is being deleted the gateway itself has removed it.
-              entity.isGoing || entity.isDeleted
+              session.isDeleting
                 ? Effect.void
                 : Effect.logWarning("The record of a session was removed by somebody else").pipe(
-                    Effect.annotateLogs({ session: entity.key })
+                    Effect.annotateLogs({ session: session.key })
                   )
             ),
-            Effect.catchAll(() => Effect.sync(() => markDirty(entity))),
-            Effect.onInterrupt(() => Effect.sync(() => markDirty(entity)))
+            Effect.catchAll(() => keepDirty),
+            Effect.onInterrupt(() => keepDirty)
           )
       }).pipe(
-        // It is written again with its next change, and keeps no other record waiting.
+        // It is written again with its next change, and delays no other record.
         Effect.catchAllDefect(defect =>
           Effect.logError("The record of a session cannot be saved", Cause.die(defect)).pipe(
-            Effect.annotateLogs({ session: entity.key })
+            Effect.annotateLogs({ session: session.key })
           )
         )
       )
 
     const flush = Effect.suspend(() => Effect.forEach([...dirty], write, { concurrency, discard: true }))
 
-    const saver = Effect.gen(function* () {
+    const saveDirty = Effect.gen(function* () {
       yield* work.await
       yield* work.close
       yield* flush
-      // What the store did not take waits; there is no use in asking it again at once.
       if (dirty.size > 0) yield* Effect.zipRight(Effect.sleep("1 second"), work.open)
     })
-    // A run that was cut off may have left records behind without a signal.
-    const saving = Effect.zipRight(work.open, Effect.forever(saver))
+    // A run that was interrupted may have left dirty records without a signal.
+    const saving = Effect.zipRight(work.open, Effect.forever(saveDirty))
     yield* Supervision.forkScoped("saver of session records", saving)
 
     return {
@@ -102,32 +233,23 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<Records, 
           store.get(namespaceOf(tenant), id),
           Option.match({ onNone: () => Effect.succeedNone, onSome: ({ value }) => decode(tenant, id, value) })
         ),
-      create: (text, { tenant, id }, actor) =>
-        Effect.asVoid(
-          store.commit({
-            actor,
-            operations: [
-              {
-                op: "set",
-                namespace: namespaceOf(tenant),
-                key: id,
-                value: JsonText(text),
-                expiresAt: null,
-                precondition: { noneMatch: "any" }
-              }
-            ]
-          })
-        ),
+      create: (text, { tenant, id }, actor) => {
+        const target = { namespace: namespaceOf(tenant), key: id, value: JsonText(text), expiresAt: null }
+        return Effect.asVoid(
+          store.commit({ actor, operations: [{ op: "set", ...target, precondition: { noneMatch: "any" } }] })
+        )
+      },
       remove: (tenant, id, actor) =>
         Effect.map(
           store.commit({ actor, operations: [{ op: "delete", namespace: namespaceOf(tenant), key: id }] }),
           ({ results: [result] }) => result?.op === "delete" && result.deleted
           // A delete without precondition is never refused.
         ).pipe(Effect.catchTag("PreconditionFailed", Effect.die)),
-      save: entity => {
-        markDirty(entity)
+      save: session => {
+        dirty.add(session)
         work.unsafeOpen()
       },
+      isDirty: session => dirty.has(session),
       flush
     }
   })

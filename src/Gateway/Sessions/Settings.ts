@@ -76,32 +76,29 @@ export const config: Config.Config<Settings> = Config.all({
   stopping: Config.succeed(defaults.stopping)
 })
 
-/** Messages that wait in one session for their turn to begin and end. */
+/** Turns that clients may have open in one session. */
 export const openTurns = 32
 
-/** How long a message waits for those before it and for the connection, once the session is up. */
+/** How long a message waits for those before it and for the connection, once the session is active. */
 export const sendLimit = Duration.seconds(15)
 
-/** How long a session may be out of reach before its turns are given up. */
+/** How long a connection may be lost before its instance counts as lost. */
 export const longestReconnection = Duration.minutes(10)
 
-/** How often sessions are looked at: for idleness, for instances to give back, for records to write again. */
+/** How often all sessions are visited: for idle ones, and for instances to stop. */
 export const sweepInterval = Duration.seconds(5)
 
-/**
- * Lists of sessions that are read at once, in all and of one tenant. A page takes milliseconds of the one thread that
- * serves everybody, so that what one tenant asks for waits for its turn among the tenants.
- */
-export const lists = 4
-export const listsOfOne = 2
+/** Lists of sessions that are read concurrently, in all and of one tenant: each takes milliseconds of the event loop. */
+export const concurrentLists = 4
+export const concurrentListsOfOne = 2
 
-/** Requests that are under way at once to give instances back for which nobody waits. */
-export const aside = 4
+/** Calls in progress that stop instances in the background. */
+export const backgroundCleanups = 4
 
 /** How long a session that nobody uses stays in memory. */
-export const rest = Duration.minutes(1)
+export const unusedTtl = Duration.minutes(1)
 
-/** What one tenant may have of so many places that cannot be taken back: others find some of them free. */
+/** What one tenant may have of a pool whose places cannot be taken back, so that others find some free. */
 export const mostOfOne = (places: number): number => Math.ceil(0.75 * places)
 
 /** Activations that may wait, over all tenants. */

@@ -1,41 +1,32 @@
 /**
- * Lists of a tenant's sessions, page by page. A request reads and holds no more than its page.
+ * The sessions of a tenant in the key-value store: how many there may be, and lists of them.
  */
-import { type Context, Effect } from "effect"
+import { type Context, Duration, Effect, Exit } from "effect"
 import type { Store, StoreUnavailable } from "../../Kv/Store.ts"
 import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
-import type { LostPart, Session } from "../Protocol/Session.ts"
-import type { SessionEvents, Summary } from "../SessionEvents.ts"
-import { InvalidCursor, type ListSessions, type SessionPage } from "../Sessions.ts"
-import type { Entity } from "./Entity.ts"
-import * as Ids from "./Ids.ts"
-import {
-  type ListedRecord,
-  listedRecord,
-  missingParts,
-  missingSecrets,
-  namespaceOf,
-  view,
-  withMissing
-} from "./SessionRecord.ts"
+import type { Session } from "../Protocol/Session.ts"
+import type { SessionEvents } from "../SessionEvents.ts"
+import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
+import { partsOf } from "./LaunchConfiguration.ts"
+import { isSessionId, keyOf, type ListedRecord, listedRecord, lossesOf, namespaceOf, toView } from "./SessionRecords.ts"
 
-export interface Parts {
+/** Where lists of sessions come from. */
+export interface Sources {
   readonly store: Context.Tag.Service<Store>
   readonly events: Context.Tag.Service<SessionEvents>
   /** The session, if it is in memory. */
-  readonly peek: (tenant: string, id: string) => Entity | undefined
-  /** The secrets of a session that are in memory, by name. */
-  readonly secretsOf: (tenant: string, id: string) => Readonly<Record<string, unknown>>
-  readonly keyOf: (tenant: string, id: string) => string
+  readonly peek: (tenant: string, id: string) => { readonly view: () => Session } | undefined
+  /** The secrets of a session, by name. */
+  readonly secretsOf: (key: string) => Readonly<Record<string, unknown>>
 }
 
-/** A page ends early where its sessions come to this many characters, which only long lists of names make them. */
+/** A page ends early at this many characters of records. */
 const pageChars = 1024 * 1024
 
-/** Pages of the store that one request reads at most, where it finds entries that are no sessions. */
+/** Reads of the store that one request makes at most, where it finds entries that are no sessions. */
 const mostReads = 4
 
-/** The key of the last entry that a page has come to, as a cursor. */
+/** The key of the last entry of a page, as a cursor. */
 const cursorOf = (key: string): string => Buffer.from(key).toString("base64url")
 
 const keyOfCursor = (cursor: string): Effect.Effect<string, InvalidCursor> =>
@@ -46,37 +37,27 @@ const keyOfCursor = (cursor: string): Effect.Effect<string, InvalidCursor> =>
       : new InvalidCursor()
   })
 
-/** Lets everybody else have their turn: a page is read and written in one go. */
-export const nextTurn: Effect.Effect<void> = Effect.async<void>(resume => {
+/** Lets the event loop run once: a page is read and written without a pause. */
+const yieldToEventLoop: Effect.Effect<void> = Effect.async<void>(resume => {
   const handle = setImmediate(() => resume(Effect.void))
   return Effect.sync(() => clearImmediate(handle))
 })
 
-const keptOf = ({ hasDeployment, hasEnvironment }: Summary): ReadonlyArray<LostPart> => [
-  ...(hasEnvironment ? (["environment"] as const) : []),
-  ...(hasDeployment ? (["deployment"] as const) : [])
-]
-
 /**
- * The sessions of a tenant, the newest first: an id begins with the time of its creation. What is no session of ours in
- * the tenant's namespace is left out.
+ * Lists the sessions of a tenant, the newest first: an id begins with the time of its creation. Entries that are no
+ * sessions are left out.
  */
-export const make = ({ events, keyOf, peek, secretsOf, store }: Parts) => {
-  /** What clients see of records; what is in memory is newer than its record. */
+export const makeList = ({ events, peek, secretsOf, store }: Sources) => {
   const viewsOf = (tenant: string, records: ReadonlyArray<ListedRecord>) =>
     Effect.map(events.summaries(records.map(({ id }) => keyOf(tenant, id))), summaries =>
       records.map((record, index): Session => {
-        const summary = summaries[index] ?? undefined
         const known = peek(tenant, record.id)
         if (known !== undefined) return known.view()
-        return {
-          ...withMissing(
-            view(record),
-            missingSecrets(record, secretsOf(tenant, record.id)),
-            summary === undefined ? [] : missingParts(record, keptOf(summary))
-          ),
-          headSeq: summary?.headSeq ?? record.headSeq
-        }
+        const summary = summaries[index]
+        // Where the summary cannot be read, nothing counts as lost.
+        const parts = summary ? partsOf(summary.hasEnvironment, summary.hasDeployment) : record.configured
+        const view = toView(record, lossesOf(record, secretsOf(keyOf(tenant, record.id)), parts))
+        return { ...view, headSeq: summary?.headSeq ?? record.headSeq }
       })
     )
 
@@ -85,6 +66,7 @@ export const make = ({ events, keyOf, peek, secretsOf, store }: Parts) => {
     { cursor, limit = listedSessions }: ListSessions
   ): Effect.Effect<SessionPage, InvalidCursor | StoreUnavailable> =>
     Effect.gen(function* () {
+      yield* yieldToEventLoop
       const namespace = namespaceOf(tenant)
       const records: Array<ListedRecord> = []
       let after = cursor === undefined ? "" : yield* keyOfCursor(cursor)
@@ -92,13 +74,8 @@ export const make = ({ events, keyOf, peek, secretsOf, store }: Parts) => {
       let chars = 0
       const isFull = () => records.length >= limit || chars >= pageChars
       for (let reads = 0; more && reads < mostReads && !isFull(); reads++) {
-        const page = yield* store.list({
-          namespace,
-          prefix: "",
-          after,
-          limit: limit - records.length,
-          isDescending: true
-        })
+        const rest = limit - records.length
+        const page = yield* store.list({ namespace, prefix: "", after, limit: rest, isDescending: true })
         more = page.more
         for (const { key, value } of page.entries) {
           if (isFull()) {
@@ -106,7 +83,7 @@ export const make = ({ events, keyOf, peek, secretsOf, store }: Parts) => {
             break
           }
           after = key
-          const record = Ids.isSession(key) ? listedRecord(tenant, key, value) : undefined
+          const record = isSessionId(key) ? listedRecord(tenant, key, value) : undefined
           if (record === undefined) continue
           records.push(record)
           chars += value.length
@@ -115,4 +92,161 @@ export const make = ({ events, keyOf, peek, secretsOf, store }: Parts) => {
       const sessions = yield* viewsOf(tenant, records)
       return more ? { sessions, cursor: cursorOf(after) } : { sessions }
     })
+}
+
+/** The number of sessions of each tenant, held to a limit. */
+export interface Quota {
+  /**
+   * Runs the creation of a session, counted from before it begins; it fails where the tenant has reached the limit,
+   * concurrent creations included.
+   */
+  readonly creating: <A, E>(
+    tenant: string,
+    creation: Effect.Effect<A, E>,
+    /** Whether a creation that failed so has certainly made no session. */
+    isUndone: (error: E) => boolean
+  ) => Effect.Effect<A, E | SessionTooLarge | StoreUnavailable>
+  /** Runs the deletion of a session, which tells whether there was one. */
+  readonly deleting: <E>(tenant: string, deletion: Effect.Effect<boolean, E>) => Effect.Effect<void, E>
+}
+
+/** Tenants whose counts are remembered; beyond, the oldest is counted anew. */
+const mostTenants = 10_000
+
+/** Entries that are read at once to count them. */
+const pageEntries = 1000
+
+/** A tenant at its limit is counted again, as its sessions may be removed by way of the store, but no sooner than this. */
+const recountAfter = Duration.toMillis("1 second")
+
+/** What is known of a tenant. */
+interface Count {
+  /** An upper bound of the number of sessions; `undefined` before the first count. */
+  most: number | undefined
+  /** Creations in progress; they are part of `most`. */
+  creating: number
+  /** When the last count ended, in monotonic milliseconds. */
+  countedAt: number
+  /** Rises with the beginning and with the end of each count. */
+  generation: number
+  readonly mutex: Effect.Semaphore
+  /** Calls that hold on to this count. */
+  users: number
+}
+
+/** Counts sessions by their entries in the store. `now` is in monotonic milliseconds. */
+export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now: () => number): Quota => {
+  const counts = new Map<string, Count>()
+
+  const countOf = (tenant: string): Count => {
+    const known = counts.get(tenant)
+    if (known !== undefined) return known
+    if (counts.size >= mostTenants) {
+      for (const [oldest, { users }] of counts) {
+        if (users > 0) continue
+        counts.delete(oldest)
+        break
+      }
+    }
+    const count: Count = {
+      most: undefined,
+      creating: 0,
+      countedAt: Number.NEGATIVE_INFINITY,
+      generation: 0,
+      mutex: Effect.unsafeMakeSemaphore(1),
+      users: 0
+    }
+    counts.set(tenant, count)
+    return count
+  }
+
+  const entriesOf = (tenant: string): Effect.Effect<number, StoreUnavailable> =>
+    Effect.gen(function* () {
+      let [after, sum] = ["", 0]
+      for (;;) {
+        const page = yield* store.list({ namespace: namespaceOf(tenant), prefix: "", after, limit: pageEntries })
+        sum += page.entries.length
+        if (!page.more) return sum
+        after = page.entries.at(-1)?.key ?? after
+      }
+    })
+
+  const isDue = ({ countedAt, most }: Count): boolean =>
+    most === undefined || (most >= limit && now() - countedAt >= recountAfter)
+
+  /** Counts, unless that was done while this waited. */
+  const recount = (tenant: string, count: Count): Effect.Effect<void, StoreUnavailable> =>
+    count.mutex.withPermits(1)(
+      Effect.suspend(() => {
+        if (!isDue(count)) return Effect.void
+        count.generation++
+        return Effect.map(entriesOf(tenant), counted => {
+          count.countedAt = now()
+          // A creation in progress may be among those counted; then the bound is one too high until the next count.
+          count.most = counted + count.creating
+        }).pipe(
+          Effect.ensuring(
+            Effect.sync(() => {
+              count.generation++
+            })
+          )
+        )
+      })
+    )
+
+  const using = <A, E>(tenant: string, body: (count: Count) => Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    Effect.acquireUseRelease(
+      Effect.sync(() => {
+        const count = countOf(tenant)
+        count.users++
+        return count
+      }),
+      body,
+      count =>
+        Effect.sync(() => {
+          count.users--
+        })
+    )
+
+  /** Adds one, or fails; nothing else runs between the check and the addition. */
+  const add = (count: Count): Effect.Effect<void, SessionTooLarge> =>
+    Effect.suspend(() => {
+      const most = count.most ?? 0
+      if (most >= limit) {
+        return new SessionTooLarge({ message: `The tenant has ${most} sessions; the limit is ${limit}` })
+      }
+      count.most = most + 1
+      count.creating++
+      return Effect.void
+    })
+
+  return {
+    creating: (tenant, creation, isUndone) =>
+      using(tenant, count =>
+        Effect.zipRight(
+          Effect.suspend(() => (isDue(count) ? recount(tenant, count) : Effect.void)),
+          Effect.acquireUseRelease(
+            add(count),
+            () => creation,
+            (_, exit) =>
+              Effect.sync(() => {
+                count.creating--
+                // Where the outcome is unknown, the next count finds it out.
+                if (Exit.isFailure(exit) && exit.cause._tag === "Fail" && isUndone(exit.cause.error)) {
+                  count.most = (count.most ?? 1) - 1
+                }
+              })
+          )
+        )
+      ),
+    deleting: (tenant, deletion) =>
+      using(tenant, count => {
+        const { generation } = count
+        return Effect.map(deletion, isDeleted => {
+          // A concurrent count may have left the session out already.
+          const isCounted = isDeleted && count.generation === generation && generation % 2 === 0
+          if (isCounted && count.most !== undefined) count.most--
+        })
+      })
+  }
 }

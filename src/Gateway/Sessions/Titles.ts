@@ -4,7 +4,7 @@
 import { type Context, Effect, FiberSet, type Scope } from "effect"
 import type { Inference } from "../../Upstream/Inference.ts"
 import { FairPool } from "../FairPool.ts"
-import type { Entity } from "./Entity.ts"
+import type { SessionCore } from "./SessionCore.ts"
 import { mostOfOne } from "./Settings.ts"
 
 /** Characters of a title that is made of a message. */
@@ -52,15 +52,15 @@ export const fromAnswer = (answer: string): string | undefined => {
   return start === end ? undefined : titleOf(line.slice(start, end))
 }
 
-/** Titles that are made up at once, and that wait; sessions beyond keep the first words of their first message. */
+/** Titles that are generated at once, and that wait; further sessions keep the first words of their first message. */
 const most = { atOnce: 4, waiting: 64 }
 
 const maxTokens = 32
 
-/** Makes titles up once a session's first turn is over. Where the proxy cannot, the first words stay. */
+/** Generates titles in the background. Where that fails, sessions keep the first words of their first message. */
 export const make = (
   inference: Context.Tag.Service<Inference>
-): Effect.Effect<(entity: Entity) => void, never, Scope.Scope> =>
+): Effect.Effect<(session: SessionCore, message: string) => void, never, Scope.Scope> =>
   Effect.gen(function* () {
     const run = yield* FiberSet.makeRuntime<never>()
     const pool = new FairPool({
@@ -69,29 +69,18 @@ export const make = (
       mostOfOne: mostOfOne(most.atOnce),
       mostWaiting: most.waiting
     })
-
-    const entitle = (entity: Entity, message: string) =>
-      pool
-        .use(entity.record.tenant, 1, () =>
-          Effect.gen(function* () {
-            const answer = yield* inference.generate({ prompt: promptFor(message), maxTokens })
-            const title = fromAnswer(answer)
-            if (title !== undefined && !entity.isDeleted) entity.amend({ title })
-          })
-        )
-        .pipe(
-          Effect.catchAll(error =>
-            Effect.logDebug("A session keeps the title that it has").pipe(
-              Effect.annotateLogs({ session: entity.key, reason: error.message })
-            )
+    return (session, message) => {
+      const generate = Effect.map(inference.generate({ prompt: promptFor(message), maxTokens }), answer => {
+        const title = fromAnswer(answer)
+        if (title !== undefined && !session.isDeleted) session.amend({ title })
+      })
+      const limited = Effect.catchAll(
+        pool.use(session.record.tenant, 1, () => generate),
+        error =>
+          Effect.logDebug("A session keeps the title that it has").pipe(
+            Effect.annotateLogs({ session: session.key, reason: error.message })
           )
-        )
-
-    return entity => {
-      const { firstMessage } = entity
-      entity.firstMessage = undefined
-      entity.amend({ titled: true })
-      if (firstMessage === undefined) return
-      run(entity.use(entitle(entity, firstMessage)))
+      )
+      run(session.use(limited))
     }
   })

@@ -1,56 +1,33 @@
 /**
- * What clients say to a running instance, in the order in which they say it and each thing once.
+ * What clients send to a running instance: messages, interrupts and answers, in order and each at most once.
  *
- * A message is recorded with the session's history, then handed to the network: whatever happens in between, its turn
- * has an end, and nothing is ever sent twice.
+ * A message is recorded with the session's history, then sent: its turn ends whatever happens in between, and nothing
+ * is ever sent twice.
  */
 import { createHash } from "node:crypto"
 import { Deferred, Duration, Effect, Either, Option } from "effect"
-import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import * as Monotonic from "../../Monotonic.ts"
+import type { StoreUnavailable } from "../../Kv/Store.ts"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import * as Turns from "../EventMapping/Turns.ts"
 import type { TurnEnd } from "../Protocol/Event.ts"
 import { type ActivationError, SessionConflict, SessionNotActive, SessionsBusy } from "../Sessions.ts"
-import type { Entity, Outgoing } from "./Entity.ts"
-import * as Ids from "./Ids.ts"
-import { ensureActive } from "./InstanceLifecycle.ts"
+import { type Command, CommandQueue, type StoreError } from "./CommandQueue.ts"
+import type { InstanceLifecycle } from "./InstanceLifecycle.ts"
 import type { InstanceLink } from "./InstanceLink.ts"
+import type { SessionCore } from "./SessionCore.ts"
+import { randomId } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 import { openTurns, sendLimit } from "./Settings.ts"
 import { titleOf } from "./Titles.ts"
 
-/** What sending may fail with, beside what bringing the session up may. */
-export type TalkError = ActivationError | SessionConflict | SessionsBusy
+/** A client's own id of a command, with a digest of what was sent. */
+type ClientId = { readonly id: string; readonly digest: string } | undefined
 
-/** What a client calls what it says, with a digest of that; nothing where it calls it nothing. */
-type Call = { readonly id: string; readonly digest: string } | undefined
+const clientIdOf = (id: string | undefined, ...sent: ReadonlyArray<unknown>): ClientId =>
+  id === undefined ? undefined : { id, digest: createHash("sha256").update(JSON.stringify(sent)).digest("base64url") }
 
-const callOf = (id: string | undefined, ...said: ReadonlyArray<unknown>): Call =>
-  id === undefined ? undefined : { id, digest: createHash("sha256").update(JSON.stringify(said)).digest("base64url") }
-
-/** What the same has led to before, where it was said before; something else under the same id is a conflict. */
-const repeated = (
-  entity: Entity,
-  call: Call
-): Effect.Effect<Option.Option<string | null>, SessionConflict | StoreUnavailable> =>
-  call === undefined
-    ? Effect.succeedNone
-    : Effect.flatMap(
-        entity.shared.events.receipt(entity.key, call.id),
-        Option.match({
-          onNone: () => Effect.succeedNone,
-          onSome: ({ digest, turnId }) =>
-            digest === call.digest
-              ? Effect.succeedSome(turnId)
-              : new SessionConflict({
-                  message: `Something else was said as clientMessageId ${JSON.stringify(call.id)}`
-                })
-        })
-      )
-
-/** The way to an instance, and until when it may be waited for, in milliseconds of monotonic time. */
-interface Way {
+/** The connection to an instance, and until when to wait for it, in monotonic milliseconds. */
+interface Connected {
   readonly link: InstanceLink
   readonly deadline: number
 }
@@ -58,104 +35,10 @@ interface Way {
 const notActive = (mayPass: boolean) =>
   new SessionNotActive({ message: "The session has no running instance", mayPass })
 
-/** A connection that ends along with its instance fails as what asks for an instance that does not run. */
-const orNotActive = (entity: Entity, mayPass: boolean) => (error: AgentPlatformConnectionError) =>
-  entity.isRunning ? error : notActive(mayPass)
-
-/** The link of a session that runs. */
-const running = (entity: Entity): Effect.Effect<InstanceLink, SessionNotActive> =>
-  Effect.suspend(() =>
-    entity.link !== undefined && entity.isRunning ? Effect.succeed(entity.link) : Effect.fail(notActive(false))
-  )
-
-const wayOf = (link: InstanceLink): Effect.Effect<Way> =>
-  Effect.map(Monotonic.millis, now => ({ link, deadline: now + Duration.toMillis(sendLimit) }))
-
-const left = ({ deadline }: Way): Effect.Effect<number> =>
-  Effect.map(Monotonic.millis, now => Math.max(0, deadline - now))
-
-type StoreAway = StoreBusy | StoreUnavailable
-
-type WaitError = AgentPlatformConnectionError | SessionNotActive | StoreAway
-
-/**
- * Waits for what was said before, and for the connection. While the store is away and something that was said before
- * cannot be brought to its end, nothing behind that could be recorded either: it fails at once.
- */
-const wait =
-  (entity: Entity, mayPass: boolean) =>
-  (way: Way, before: Effect.Effect<void, StoreAway>): Effect.Effect<void, WaitError> =>
-    Effect.flatMap(left(way), duration =>
-      Effect.timeoutFail(Effect.zipRight(before, way.link.ready), {
-        duration,
-        onTimeout: () =>
-          new AgentPlatformConnectionError({
-            operation: "connect",
-            reason: "timeout",
-            message: `It could not be sent to the instance within ${Duration.format(sendLimit)}`
-          })
-      })
-    ).pipe(Effect.catchTag("AgentPlatformConnectionError", error => Effect.fail(orNotActive(entity, mayPass)(error))))
-
 const refused = (refusal: State.Refusal): SessionNotActive | SessionsBusy =>
   refusal.is === "not_running"
     ? notActive(true)
     : new SessionsBusy({ message: `${refusal.open} turns are open; the limit is ${openTurns}` })
-
-/** Records a message, which begins its turn. */
-const record = (entity: Entity, message: State.Message) =>
-  Effect.suspend(() => {
-    let refusal: State.Refusal | undefined
-    return Effect.flatMap(
-      entity.journal.update(state =>
-        Either.match(State.acceptMessage(state, message, openTurns), {
-          onLeft: why => {
-            refusal = why
-            return State.silently(state)
-          },
-          onRight: step => {
-            refusal = undefined
-            return step
-          }
-        })
-      ),
-      () => (refusal === undefined ? Effect.void : Effect.fail(refused(refusal)))
-    )
-  })
-
-const name = (entity: Entity, content: string): void => {
-  if (entity.record.title !== "" || entity.record.titled) return
-  entity.firstMessage = content
-  entity.amend({ title: titleOf(content) })
-}
-
-/** Has a message handed over unless it is taken back before that, and tells whether it was. */
-const handOver = (entity: Entity, way: Way, turnId: string, content: string) =>
-  Effect.gen(function* () {
-    const withdrawn = yield* Deferred.make<void>()
-    const fate: { is: "waiting" | "handed" | "withdrawn" } = { is: "waiting" }
-    const decide = (next: "handed" | "withdrawn") => (): boolean => {
-      if (fate.is !== "waiting") return false
-      fate.is = next
-      entity.outgoing = undefined
-      if (next === "withdrawn") Deferred.unsafeDone(withdrawn, Effect.void)
-      return true
-    }
-    const outgoing: Outgoing = { turnId, withdraw: decide("withdrawn") }
-    entity.outgoing = outgoing
-    const sending = way.link.send(
-      { type: "message", content, turnId },
-      { within: yield* left(way), claim: decide("handed") }
-    )
-    yield* Effect.raceFirst(sending, Deferred.await(withdrawn)).pipe(
-      Effect.ensuring(
-        Effect.sync(() => {
-          if (entity.outgoing === outgoing) entity.outgoing = undefined
-        })
-      )
-    )
-    return fate.is === "handed"
-  })
 
 /** A message of a client. */
 export interface Message {
@@ -165,80 +48,6 @@ export interface Message {
   readonly clientMessageId?: string | undefined
 }
 
-/**
- * Begins a turn with a message, bringing the session up first; answers the turn's id. One that has an id of its
- * client's and was sent before is not sent again: the answer is what it was.
- */
-export const send = (entity: Entity, { clientMessageId, content, sub }: Message): Effect.Effect<string, TalkError> => {
-  const call = callOf(clientMessageId, "message", content)
-  const inOrder = entity.talk.pass<Way, string, TalkError>({
-    ready: Effect.flatMap(ensureActive(entity), wayOf),
-    wait: wait(entity, true),
-    work: (way, done, holdUp) =>
-      Effect.gen(function* () {
-        // It may have been sent meanwhile.
-        const before = yield* repeated(entity, call)
-        if (Option.isSome(before)) return void (yield* Deferred.succeed(done, before.value ?? ""))
-        const turnId = yield* Ids.turn
-        const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean) =>
-          entity.journal.updateWithRetry(
-            state => State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : call),
-            holdUp
-          )
-        const recorded = yield* Effect.either(record(entity, { turnId, content, sub, receipt: call }))
-        if (Either.isLeft(recorded)) {
-          const { left } = recorded
-          yield* Deferred.fail(done, left)
-          if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
-          // A store that failed may have recorded it all the same.
-          const notRecorded = State.errored("not_recorded", "The message could not be recorded, and was not sent")
-          if (call !== undefined) return yield* end(notRecorded, false)
-          // What is said next need not wait until the store is back; only what has the same id must.
-          return yield* Effect.asVoid(Effect.forkIn(end(notRecorded, false), entity.shared.scope))
-        }
-        name(entity, content)
-        const handed = yield* Effect.either(handOver(entity, way, turnId, content))
-        if (Either.isLeft(handed)) {
-          yield* Deferred.fail(done, orNotActive(entity, true)(handed.left))
-          return yield* end(State.errored("not_sent", handed.left.message), false)
-        }
-        yield* Deferred.succeed(done, turnId)
-        if (!handed.right) yield* end(State.interrupted("interrupted before the message was sent"), true)
-      })
-  })
-  return Effect.flatMap(
-    repeated(entity, call),
-    Option.match({ onNone: () => inOrder, onSome: turnId => Effect.succeed(turnId ?? "") })
-  )
-}
-
-/** Asks the agent to end a turn; its end comes as an event. A message that still waits is not sent any more. */
-export const interrupt = (
-  entity: Entity,
-  turnId: string | undefined
-): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError> =>
-  Effect.gen(function* () {
-    const link = yield* running(entity)
-    const { turns } = entity.journal.state()
-    const wanted = turnId ?? Turns.current(turns)
-    if (wanted === undefined) return yield* new SessionConflict({ message: "No turn is open" })
-    if (!turns.open.has(wanted)) {
-      return yield* new SessionConflict({ message: `Turn ${JSON.stringify(wanted)} is not open` })
-    }
-    const { outgoing } = entity
-    if (outgoing?.turnId === wanted && outgoing.withdraw()) return wanted
-    const sending = link.send({ type: "interrupt", turnId: wanted }, { within: sendLimit })
-    yield* Effect.mapError(sending, orNotActive(entity, false))
-    return wanted
-  })
-
-const isOpen = (entity: Entity, requestId: string): Effect.Effect<void, SessionConflict> =>
-  Effect.suspend(() =>
-    entity.requests.has(requestId)
-      ? Effect.void
-      : new SessionConflict({ message: `Nothing that goes by ${JSON.stringify(requestId)} waits for an answer` })
-  )
-
 /** An answer of a client. */
 export interface Answer {
   readonly requestId: string
@@ -246,38 +55,275 @@ export interface Answer {
   readonly clientMessageId?: string | undefined
 }
 
-type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreBusy | StoreUnavailable
+type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError
 
-/**
- * Passes on an answer to a question or an approval that is open. One that has an id of its client's and was passed on
- * before is not passed on again.
- */
-export const answer = (
-  entity: Entity,
-  { answer, clientMessageId, requestId }: Answer
-): Effect.Effect<void, AnswerError> => {
-  const call = callOf(clientMessageId, "answer", requestId, answer)
-  const revoke = (onAway: (reason: StoreAway) => void) =>
-    entity.journal.updateWithRetry(state => State.revokeReceipt(State.silently(state), call), onAway)
-  const inOrder = entity.talk.pass<Way, void, AnswerError>({
-    ready: Effect.zipLeft(Effect.flatMap(running(entity), wayOf), isOpen(entity, requestId)),
-    wait: wait(entity, false),
-    work: (way, done, holdUp) =>
-      Effect.gen(function* () {
-        const before = yield* repeated(entity, call)
-        if (Option.isSome(before)) return void (yield* Deferred.succeed(done, undefined))
-        // It may have been answered meanwhile.
-        yield* isOpen(entity, requestId)
-        const within = yield* left(way)
-        const sending = Effect.mapError(
-          way.link.send({ type: "answer", requestId, answer }, { within }),
-          orNotActive(entity, false)
+/** A message that is recorded and not sent yet. */
+interface Unsent {
+  readonly turnId: string
+  /** Keeps it from being sent, unless it was sent already. */
+  readonly withdraw: () => boolean
+}
+
+/** Questions and approvals remembered as open; beyond, the oldest are forgotten, and answers to them refused. */
+const mostRequests = 1024
+
+/** The commands of one session. */
+export class TurnCommands {
+  private readonly queue: CommandQueue
+  /** Questions and approvals that wait for an answer. */
+  private readonly requests = new Set<string>()
+  private unsent: Unsent | undefined
+  /** What a title is generated from once the first turn is completed. */
+  private firstMessage: string | undefined
+
+  constructor(
+    private readonly session: SessionCore,
+    private readonly lifecycle: InstanceLifecycle
+  ) {
+    this.queue = new CommandQueue(session.shared.scope)
+  }
+
+  /** The agent has asked a question, or for an approval. */
+  openRequest(requestId: string): void {
+    this.requests.add(requestId)
+    if (this.requests.size > mostRequests) this.requests.delete(this.requests.values().next().value!)
+  }
+
+  closeRequest(requestId: string): void {
+    this.requests.delete(requestId)
+  }
+
+  closeRequests(): void {
+    this.requests.clear()
+  }
+
+  /**
+   * Starts a turn with a message, activating the session first; answers the turn's id. A message that was sent before
+   * under the same `clientMessageId` is not sent again: the answer is the same.
+   */
+  send({ clientMessageId, content, sub }: Message): Effect.Effect<string, ActivationError | SessionsBusy> {
+    const { session } = this
+    const clientId = clientIdOf(clientMessageId, "message", content)
+    return this.once<string, ActivationError | SessionsBusy>(clientId, turnId => turnId ?? "", {
+      prepare: Effect.map(this.lifecycle.activate(), link => this.connected(link)),
+      wait: this.wait(true),
+      run: (connected, done, block) =>
+        Effect.gen(this, function* () {
+          const turnId = `turn-${yield* randomId}`
+          const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean) =>
+            session.journal.updateWithRetry(
+              state =>
+                State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : clientId),
+              block
+            )
+          const recorded = yield* Effect.either(this.record({ turnId, content, sub, receipt: clientId }))
+          if (Either.isLeft(recorded)) {
+            const { left } = recorded
+            yield* Deferred.fail(done, left)
+            if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
+            // A store that failed may have recorded it all the same.
+            const notRecorded = State.errored("not_recorded", "The message could not be recorded, and was not sent")
+            if (clientId !== undefined) return yield* end(notRecorded, false)
+            // Only a message of the same id has to wait until the store is back.
+            return yield* Effect.asVoid(Effect.forkIn(end(notRecorded, false), session.shared.scope))
+          }
+          this.setTitle(content)
+          const sent = yield* Effect.either(this.sendUnlessWithdrawn(connected, turnId, content))
+          if (Either.isLeft(sent)) {
+            yield* Deferred.fail(done, this.orNotActive(sent.left, true))
+            return yield* end(State.errored("not_sent", sent.left.message), false)
+          }
+          yield* Deferred.succeed(done, turnId)
+          if (!sent.right) yield* end(State.interrupted("interrupted before the message was sent"), true)
+        })
+    })
+  }
+
+  /** Asks the agent to end a turn; its end comes as an event. A message that is not sent yet is withdrawn. */
+  interrupt(
+    turnId: string | undefined
+  ): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError> {
+    return Effect.gen(this, function* () {
+      const link = yield* this.running()
+      const { turns } = this.session.state
+      const wanted = turnId ?? Turns.current(turns)
+      if (wanted === undefined) return yield* new SessionConflict({ message: "No turn is open" })
+      if (!turns.open.has(wanted)) {
+        return yield* new SessionConflict({ message: `Turn ${JSON.stringify(wanted)} is not open` })
+      }
+      if (this.unsent?.turnId === wanted && this.unsent.withdraw()) return wanted
+      const sending = link.send({ type: "interrupt", turnId: wanted }, { within: sendLimit })
+      yield* Effect.mapError(sending, error => this.orNotActive(error, false))
+      return wanted
+    })
+  }
+
+  /** Sends an answer to a question or an approval that is open, once for each `clientMessageId`. */
+  answer({ answer, clientMessageId, requestId }: Answer): Effect.Effect<void, AnswerError> {
+    const { journal } = this.session
+    const clientId = clientIdOf(clientMessageId, "answer", requestId, answer)
+    const isOpen = Effect.suspend(() =>
+      this.requests.has(requestId)
+        ? Effect.void
+        : new SessionConflict({ message: `Nothing that goes by ${JSON.stringify(requestId)} waits for an answer` })
+    )
+    return this.once<void, AnswerError>(clientId, () => {}, {
+      prepare: Effect.zipLeft(
+        Effect.map(this.running(), link => this.connected(link)),
+        isOpen
+      ),
+      wait: this.wait(false),
+      run: ({ deadline, link }, done, block) =>
+        Effect.gen(this, function* () {
+          // It may have been answered meanwhile.
+          yield* isOpen
+          const sending = Effect.mapError(
+            link.send({ type: "answer", requestId, answer }, { within: this.millisUntil(deadline) }),
+            error => this.orNotActive(error, false)
+          )
+          const recorded = clientId === undefined ? Effect.void : journal.update(State.keepReceipt(clientId))
+          const sent = yield* Effect.either(Effect.zipRight(recorded, sending))
+          yield* Deferred.complete(done, sent)
+          if (Either.isRight(sent) || clientId === undefined) return
+          yield* journal.updateWithRetry(state => State.revokeReceipt(State.silently(state), clientId), block)
+        })
+    })
+  }
+
+  /** Queues a command unless the same was carried out before; then the answer is made from its receipt. */
+  private once<Result, E>(
+    clientId: ClientId,
+    resultOf: (turnId: string | null) => Result,
+    { prepare, run, wait }: Command<Connected, Result, E | SessionConflict | StoreUnavailable>
+  ): Effect.Effect<Result, E | SessionConflict | StoreUnavailable> {
+    const queued = this.queue.run<Connected, Result, E | SessionConflict | StoreUnavailable>({
+      prepare,
+      wait,
+      run: (connected, done, block) =>
+        // The same may have been carried out while this one waited.
+        Effect.flatMap(this.findReceipt(clientId), before =>
+          Option.isSome(before)
+            ? Effect.asVoid(Deferred.succeed(done, resultOf(before.value)))
+            : run(connected, done, block)
         )
-        const recorded = call === undefined ? Effect.void : entity.journal.update(State.keepReceipt(call))
-        const passedOn = yield* Effect.either(Effect.zipRight(recorded, sending))
-        yield* Deferred.complete(done, passedOn)
-        if (Either.isLeft(passedOn) && call !== undefined) yield* revoke(holdUp)
+    })
+    return Effect.flatMap(
+      this.findReceipt(clientId),
+      Option.match({ onNone: () => queued, onSome: turnId => Effect.succeed(resultOf(turnId)) })
+    )
+  }
+
+  /** The turn of an earlier command with the same id, where there was one; a conflict where its content differs. */
+  private findReceipt(
+    clientId: ClientId
+  ): Effect.Effect<Option.Option<string | null>, SessionConflict | StoreUnavailable> {
+    if (clientId === undefined) return Effect.succeedNone
+    const { id, digest } = clientId
+    const message = `Something else was said as clientMessageId ${JSON.stringify(id)}`
+    return Effect.flatMap(
+      this.session.shared.events.receipt(this.session.key, id),
+      Option.match({
+        onNone: () => Effect.succeedNone,
+        onSome: found => (found.digest === digest ? Effect.succeedSome(found.turnId) : new SessionConflict({ message }))
       })
-  })
-  return Effect.flatMap(repeated(entity, call), Option.match({ onNone: () => inOrder, onSome: () => Effect.void }))
+    )
+  }
+
+  private connected(link: InstanceLink): Connected {
+    return { link, deadline: this.session.shared.monotonic() + Duration.toMillis(sendLimit) }
+  }
+
+  private millisUntil(deadline: number): number {
+    return Math.max(0, deadline - this.session.shared.monotonic())
+  }
+
+  private running(): Effect.Effect<InstanceLink, SessionNotActive> {
+    return Effect.suspend(() => {
+      const { connection } = this.lifecycle
+      return connection === undefined ? Effect.fail(notActive(false)) : Effect.succeed(connection)
+    })
+  }
+
+  /** The error of a connection that has ended along with its instance. */
+  private orNotActive(error: AgentPlatformConnectionError, mayPass: boolean) {
+    return this.session.isRunning ? error : notActive(mayPass)
+  }
+
+  /** Waits for earlier commands and for the connection, until the deadline. */
+  private wait(mayPass: boolean) {
+    return ({ deadline, link }: Connected, before: Effect.Effect<void, StoreError>) =>
+      Effect.timeoutFail(Effect.zipRight(before, link.ready), {
+        duration: this.millisUntil(deadline),
+        onTimeout: () =>
+          new AgentPlatformConnectionError({
+            operation: "connect",
+            reason: "timeout",
+            message: `It could not be sent to the instance within ${Duration.format(sendLimit)}`
+          })
+      }).pipe(Effect.catchTag("AgentPlatformConnectionError", error => Effect.fail(this.orNotActive(error, mayPass))))
+  }
+
+  /** Records a message, which starts its turn. */
+  private record(message: State.Message) {
+    return Effect.suspend(() => {
+      let refusal: State.Refusal | undefined
+      return Effect.flatMap(
+        this.session.journal.update(state =>
+          Either.match(State.acceptMessage(state, message, openTurns), {
+            onLeft: why => {
+              refusal = why
+              return State.silently(state)
+            },
+            onRight: update => {
+              refusal = undefined
+              return update
+            }
+          })
+        ),
+        () => (refusal === undefined ? Effect.void : Effect.fail(refused(refusal)))
+      )
+    })
+  }
+
+  /** Sends a recorded message unless it is withdrawn before, and tells whether it was sent. */
+  private sendUnlessWithdrawn({ deadline, link }: Connected, turnId: string, content: string) {
+    return Effect.gen(this, function* () {
+      const withdrawn = yield* Deferred.make<void>()
+      const outcome: { is: "pending" | "sent" | "withdrawn" } = { is: "pending" }
+      const decide = (is: "sent" | "withdrawn") => (): boolean => {
+        if (outcome.is !== "pending") return false
+        outcome.is = is
+        this.unsent = undefined
+        if (is === "withdrawn") Deferred.unsafeDone(withdrawn, Effect.void)
+        return true
+      }
+      const unsent: Unsent = { turnId, withdraw: decide("withdrawn") }
+      this.unsent = unsent
+      const options = { within: this.millisUntil(deadline), claim: decide("sent") }
+      yield* Effect.raceFirst(link.send({ type: "message", content, turnId }, options), Deferred.await(withdrawn)).pipe(
+        Effect.ensuring(
+          Effect.sync(() => {
+            if (this.unsent === unsent) this.unsent = undefined
+          })
+        )
+      )
+      return outcome.is === "sent"
+    })
+  }
+
+  /** Gives the session its first words as a title, until one is generated. */
+  private setTitle(content: string): void {
+    const { title, titled } = this.session.record
+    if (title !== "" || titled) return
+    this.firstMessage = content
+    this.session.amend({ title: titleOf(content) })
+  }
+
+  /** After the first turn: has a title generated unless the client gave one. */
+  finishTitle(): void {
+    const { firstMessage } = this
+    this.firstMessage = undefined
+    this.session.amend({ titled: true })
+    if (firstMessage !== undefined) this.session.shared.generateTitle(this.session, firstMessage)
+  }
 }

@@ -19,6 +19,8 @@ const running: State.SessionState = {
   turns: Turns.none
 }
 
+const now = Effect.clockWith(clock => Effect.succeed(() => clock.unsafeCurrentTimeMillis()))
+
 describe("A journal", () => {
   /** A keeper that fails now and then, before or after it has done what it was asked. */
   const moody = (inner: SessionEvents["Type"]): SessionEvents["Type"] => ({
@@ -43,10 +45,11 @@ describe("A journal", () => {
   it.effect("a step that must not get lost is given up once the history itself is lost", () =>
     Effect.gen(function* () {
       const events = yield* SessionEvents
-      const journal = yield* Journal.make({
+      const journal = Journal.make({
         session: "t/s",
         sessionId: "s",
         events,
+        now: yield* now,
         traceId: Effect.succeed("0".repeat(32)),
         history: yield* events.open("t/s", "e"),
         state: running,
@@ -74,10 +77,11 @@ describe("A journal", () => {
           hanging ??= events.append(request)
           return new StoreUnavailable({ reason: "a commit does not come back" })
         })
-      const journal = yield* Journal.make({
+      const journal = Journal.make({
         session: "t/s",
         sessionId: "s",
         events: { ...events, append },
+        now: yield* now,
         traceId: Effect.succeed("0".repeat(32)),
         history: yield* events.open("t/s", "e"),
         state: running,
@@ -114,10 +118,11 @@ describe("A journal", () => {
               const inner = yield* SessionEvents
               const history = yield* inner.open("t/s", "e")
               const told: Array<Frame> = []
-              const journal = yield* Journal.make({
+              const journal = Journal.make({
                 session: "t/s",
                 sessionId: "s",
                 events: moody(inner),
+                now: yield* now,
                 traceId: Effect.succeed("0".repeat(32)),
                 history,
                 state: running,

@@ -4,11 +4,11 @@ import { Effect, Fiber } from "effect"
 import { FairPool } from "../../../src/Gateway/FairPool.ts"
 import * as Memory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
-import type { Shared } from "../../../src/Gateway/Sessions/Entity.ts"
-import * as Secrets from "../../../src/Gateway/Sessions/Secrets.ts"
-import * as Loading from "../../../src/Gateway/Sessions/SessionCache.ts"
-import type { SessionRecord } from "../../../src/Gateway/Sessions/SessionRecord.ts"
-import type { Records } from "../../../src/Gateway/Sessions/SessionRecords.ts"
+import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"
+import { SecretPool } from "../../../src/Gateway/Sessions/LaunchConfiguration.ts"
+import * as SessionCache from "../../../src/Gateway/Sessions/SessionCache.ts"
+import type { Shared } from "../../../src/Gateway/Sessions/SessionCore.ts"
+import type { SessionRecord, SessionRecords } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { defaults } from "../../../src/Gateway/Sessions/Settings.ts"
 
 const idOf = (number: number): string => `${number}`.padStart(36, "0")
@@ -29,31 +29,41 @@ const recordOf = (id: string): SessionRecord => ({
   titled: false
 })
 
+const nobody = { needsSecrets: () => false, loseSecrets: () => {} }
+
+/** Uses sessions until it is interrupted. */
+const use = (entities: ReadonlyArray<Entity>) =>
+  Effect.zipLeft(
+    Effect.fork(entities.reduce<Effect.Effect<never>>((inner, entity) => entity.use(inner), Effect.never)),
+    Effect.yieldNow()
+  )
+
 /** Sessions of which only two fit into memory, with records that are written while a gate is open. */
 const make = Effect.gen(function* () {
   const gate = yield* Effect.makeLatch(true)
+  const records: SessionRecords = {
+    find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
+    create: () => Effect.void,
+    remove: () => Effect.succeed(true),
+    save: () => {},
+    isDirty: () => false,
+    flush: gate.await
+  }
   const shared: Shared = {
+    records,
     settings: { ...defaults, inMemory: 2 },
     events: yield* SessionEvents,
     scope: yield* Effect.scope,
-    aside: new FairPool({ name: "turns", capacity: 1 }),
+    cleanups: new FairPool({ name: "turns", capacity: 1 }),
     activations: new FairPool({ name: "activations", capacity: 1 }),
     traceId: Effect.succeed("0".repeat(32)),
     platform: undefined as never,
     now: () => 0,
     monotonic: () => 0,
-    save: () => {},
-    onFirstTurn: () => {},
+    generateTitle: () => {},
     isClosing: () => false
   }
-  const records: Records = {
-    find: (_tenant, id) => Effect.succeedSome(recordOf(id)),
-    create: () => Effect.void,
-    remove: () => Effect.succeed(true),
-    save: () => {},
-    flush: gate.await
-  }
-  return { gate, loaded: Loading.make(shared, records, Secrets.make(1024), () => Effect.void) }
+  return { gate, loaded: SessionCache.make(shared, records, new SecretPool(1024, nobody)) }
 })
 
 describe("Sessions in memory", () => {
@@ -61,11 +71,11 @@ describe("Sessions in memory", () => {
     Effect.gen(function* () {
       const { gate, loaded } = yield* make
       const others = yield* Effect.forEach([1, 2], number => loaded.get("t", idOf(number)))
-      for (const entity of others) entity.users++
+      const using = yield* use(others)
       yield* gate.close
       const fibers = yield* Effect.forEach([1, 2, 3], () => Effect.fork(loaded.get("t", idOf(3))))
       yield* Effect.yieldNow()
-      for (const entity of others) entity.users--
+      yield* Fiber.interrupt(using)
       yield* gate.open
       const entities = yield* Effect.forEach(fibers, Fiber.join)
       expect(new Set(entities).size).toBe(1)
@@ -78,7 +88,7 @@ describe("Sessions in memory", () => {
     Effect.gen(function* () {
       const { gate, loaded } = yield* make
       const others = yield* Effect.forEach([1, 2], number => loaded.get("t", idOf(number)))
-      for (const entity of others) entity.users++
+      const using = yield* use(others)
       yield* gate.close
       const left = yield* Effect.fork(loaded.get("t", idOf(3)))
       yield* Effect.yieldNow()
@@ -86,7 +96,7 @@ describe("Sessions in memory", () => {
       yield* Fiber.interrupt(left)
       yield* gate.open
       expect(yield* Effect.flip(Fiber.join(waiting))).toMatchObject({ _tag: "SessionsBusy" })
-      for (const entity of others) entity.users--
+      yield* Fiber.interrupt(using)
       yield* loaded.get("t", idOf(3))
       yield* loaded.get("t", idOf(4))
       expect([...loaded.all()].map(({ record }) => record.id)).toEqual([idOf(3), idOf(4)])

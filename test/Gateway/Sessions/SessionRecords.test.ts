@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Layer, Logger, LogLevel, Redacted, Schedule } from "effect"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
-import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
+import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import type { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"

@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Context, Duration, Effect, Fiber, Layer, Redacted } from "effect"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
-import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecord.ts"
+import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import {

@@ -1,0 +1,238 @@
+/**
+ * What the parts of a session in memory build on: its record, its journal, its subscribers, and who uses it.
+ */
+import { type Context, Effect, Either, type Scope } from "effect"
+import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
+import type { FairPool } from "../FairPool.ts"
+import type { Session } from "../Protocol/Session.ts"
+import type { History, SessionEvents } from "../SessionEvents.ts"
+import type { Frame, Subscriber } from "../Sessions.ts"
+import * as Journal from "./Journal.ts"
+import {
+  type Losses,
+  type Recorded,
+  randomId,
+  type SessionRecord,
+  type SessionRecords,
+  toView
+} from "./SessionRecords.ts"
+import * as State from "./SessionState.ts"
+import type { Settings } from "./Settings.ts"
+import { isRunning } from "./StateMachine.ts"
+
+/** What all sessions share. */
+export interface Shared {
+  readonly settings: Settings
+  readonly platform: Context.Tag.Service<AgentPlatform>
+  readonly events: Context.Tag.Service<SessionEvents>
+  readonly records: Pick<SessionRecords, "save" | "isDirty">
+  /** Of everything that outlives the call that started it. */
+  readonly scope: Scope.Scope
+  /** Whole epoch milliseconds, for timestamps. */
+  readonly now: () => number
+  /** Monotonic milliseconds, for everything that waits or is measured. */
+  readonly monotonic: () => number
+  /** Generates a title for a session from its first message, in the background. */
+  readonly generateTitle: (session: SessionCore, message: string) => void
+  /** Whether the gateway shuts down: nothing is activated any more. */
+  readonly isClosing: () => boolean
+  /** Limits the calls that stop instances in the background. */
+  readonly cleanups: FairPool
+  readonly activations: FairPool
+  readonly traceId: Effect.Effect<string>
+}
+
+/** Opens the history of a session; a new one where the record tells of more events than are stored. */
+export const openHistory = (
+  { events }: Pick<Shared, "events">,
+  key: string,
+  { epoch, headSeq }: Pick<SessionRecord, "epoch" | "headSeq">
+): Effect.Effect<History, StoreBusy | StoreUnavailable> =>
+  Effect.gen(function* () {
+    const history = yield* events.open(key, epoch)
+    if (history.headSeq >= headSeq) return history
+    yield* Effect.logWarning("The history of a session was lost, at least its end; it begins anew").pipe(
+      Effect.annotateLogs({ session: key, recorded: headSeq, found: history.headSeq })
+    )
+    return yield* events.restart(key, yield* randomId)
+  })
+
+const noLosses: Losses = { secrets: [], configuration: [] }
+
+export class SessionCore implements Recorded {
+  private currentRecord: SessionRecord
+  private currentJournal: Journal.Journal
+  private deletion: "none" | "begun" | "done" = "none"
+  private readonly subscribers = new Set<Subscriber>()
+  /** Calls in progress, and when the last one ended, in monotonic milliseconds. */
+  private users = 0
+  private usedAt: number
+
+  constructor(
+    /** `<tenant>/<id>`. */
+    readonly key: string,
+    record: SessionRecord,
+    readonly shared: Shared,
+    history: History,
+    state: State.SessionState
+  ) {
+    this.currentRecord = { ...record, epoch: history.epoch }
+    this.currentJournal = this.journalOf(history, state)
+    this.usedAt = shared.monotonic()
+  }
+
+  private journalOf(history: History, state: State.SessionState): Journal.Journal {
+    const { events, now, traceId } = this.shared
+    const onUpdate = (update: State.Update, frames: ReadonlyArray<Frame>): void => {
+      this.onUpdate(update)
+      if (frames.length > 0) for (const subscriber of this.subscribers) subscriber.onFrames(frames)
+    }
+    return Journal.make({
+      session: this.key,
+      sessionId: this.record.id,
+      events,
+      now,
+      traceId,
+      history,
+      state,
+      onUpdate
+    })
+  }
+
+  /** Called with each update that took effect, before subscribers are told. */
+  protected onUpdate(_update: State.Update): void {}
+
+  get record(): SessionRecord {
+    return this.currentRecord
+  }
+
+  get journal(): Journal.Journal {
+    return this.currentJournal
+  }
+
+  get state(): State.SessionState {
+    return this.currentJournal.state()
+  }
+
+  get isRunning(): boolean {
+    return isRunning(this.state.lifecycle)
+  }
+
+  /** Changes the state without an event. */
+  setState(f: (state: State.SessionState) => State.SessionState) {
+    return this.currentJournal.update(state => State.silently(f(state)))
+  }
+
+  /** What clients see, with what the session lacks. */
+  protected viewWith(losses: Losses): Session {
+    const { lifecycle: state, instance } = this.state
+    // Clients cannot use an instance that is only to be stopped.
+    const instanceId = state === "inactive" || state === "error" ? null : (instance?.instanceId ?? null)
+    return toView({ ...this.record, state, instanceId, ...this.currentJournal.history() }, losses)
+  }
+
+  toRecord(): SessionRecord {
+    return { ...this.record, ...this.viewWith(noLosses) }
+  }
+
+  /** Changes the record and has it saved. */
+  amend(changes: Partial<Pick<SessionRecord, "title" | "titled" | "secretNames" | "configured">> = {}): void {
+    this.currentRecord = { ...this.record, ...changes, updatedAt: this.shared.now() }
+    this.shared.records.save(this)
+  }
+
+  /** Whether it is being deleted, or was: nothing may activate it any more. */
+  get isDeleting(): boolean {
+    return this.deletion !== "none"
+  }
+
+  get isDeleted(): boolean {
+    return this.deletion === "done"
+  }
+
+  beginDeletion(): void {
+    if (this.deletion === "none") this.deletion = "begun"
+  }
+
+  /** After a deletion that failed before the record was removed. */
+  abortDeletion(): void {
+    if (this.deletion === "begun") this.deletion = "none"
+  }
+
+  /** After the record was removed. */
+  completeDeletion(): void {
+    this.deletion = "done"
+    for (const subscriber of [...this.subscribers]) subscriber.onDeleted()
+  }
+
+  get hasSubscribers(): boolean {
+    return this.subscribers.size > 0
+  }
+
+  subscribe(subscriber: Subscriber): void {
+    this.subscribers.add(subscriber)
+  }
+
+  unsubscribe(subscriber: Subscriber): void {
+    this.subscribers.delete(subscriber)
+    this.touch()
+  }
+
+  /** Ends all subscriptions; `between` runs before subscribers are told. */
+  dropSubscribers(between: () => void): void {
+    const dropped = [...this.subscribers]
+    this.subscribers.clear()
+    between()
+    for (const subscriber of dropped) subscriber.onLost()
+  }
+
+  get isUsed(): boolean {
+    return this.users > 0
+  }
+
+  isUnusedSince(time: number): boolean {
+    return this.users === 0 && this.usedAt <= time
+  }
+
+  touch(): void {
+    this.usedAt = this.shared.monotonic()
+  }
+
+  /** Counts as a use while an effect runs: the session is neither stopped as idle nor evicted. */
+  use<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
+    return Effect.acquireUseRelease(
+      Effect.sync(() => {
+        this.users++
+      }),
+      () => effect,
+      () =>
+        Effect.sync(() => {
+          this.users--
+          this.touch()
+        })
+    )
+  }
+
+  /** Continues with another history in place of one that was lost. Pending stops are kept. */
+  replaceHistory(): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+    return Effect.gen(this, function* () {
+      const history = yield* openHistory(this.shared, this.key, this.toRecord())
+      const found = State.releaseInstance(
+        Either.getOrElse(State.decodeRecoveryState("inactive", history.bookmark), () => State.initial)
+      )
+      const { pendingStops, request } = State.releaseInstance(this.state)
+      const known = new Set(pendingStops.map(({ key }) => key))
+      const journal = this.journalOf(history, {
+        ...found,
+        pendingStops: [...pendingStops, ...found.pendingStops.filter(({ key }) => !known.has(key))],
+        ...(request === undefined ? {} : { request })
+      })
+      this.dropSubscribers(() => {
+        this.currentJournal = journal
+        this.currentRecord = { ...this.record, epoch: history.epoch }
+        if (!this.isDeleted) this.shared.records.save(this)
+      })
+    })
+  }
+}
