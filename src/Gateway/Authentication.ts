@@ -7,7 +7,6 @@ import { Clock, Config, Context, Effect, Layer, Option, Redacted, Schema, type S
 import type { JWTPayload, jwtVerify } from "jose"
 import * as Names from "../Kv/Names.ts"
 import * as Setting from "../Setting.ts"
-import * as Jose from "./Authentication/Jose.ts"
 import * as KeySet from "./Authentication/KeySet.ts"
 import * as Origin from "./Authentication/Origin.ts"
 import type { Caller } from "./Sessions.ts"
@@ -157,7 +156,7 @@ const verify =
   (withKey: WithKey, { audience, issuer }: Pick<Settings, "audience" | "issuer">) =>
   (token: string): Effect.Effect<Identity, Unauthorized | AuthenticationUnavailable> =>
     Effect.gen(function* () {
-      const jose = yield* Jose.load
+      const jose = yield* KeySet.jose
       const { alg = "", kid } = yield* Effect.try({
         try: () => jose.decodeProtectedHeader(token),
         catch: () => unauthorized("The token is not a signed JSON Web Token")

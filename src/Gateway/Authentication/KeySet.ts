@@ -9,7 +9,9 @@ import type { createLocalJWKSet, JSONWebKeySet } from "jose"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as Exchange from "../../Upstream/Exchange.ts"
-import * as Jose from "./Jose.ts"
+
+/** The library that verifies tokens, loaded with the first of them: many services never see one. */
+export const jose = Effect.promise(() => import("jose"))
 
 /** Algorithms with a public key. */
 export const algorithms: ReadonlyArray<string> = ["RS256", "ES256", "EdDSA"]
@@ -124,7 +126,7 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
       // An exchange that cannot be ended at once must not hold up those who wait for it.
       Effect.disconnect,
       Effect.timeoutFail({ duration: timeLimit, onTimeout: () => ({ message: "No answer in time" }) }),
-      Effect.zip(Jose.load),
+      Effect.zip(jose),
       Effect.flatMap(([answer, { createLocalJWKSet }]) => {
         const keys = answer.keys.filter(isKey)
         isFresh = true

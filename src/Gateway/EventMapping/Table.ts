@@ -1,9 +1,7 @@
 /** Which client events each type of platform event becomes. */
-import * as Conversation from "../Protocol/Events/Conversation.ts"
-import * as Lifecycle from "../Protocol/Events/Lifecycle.ts"
-import * as Work from "../Protocol/Events/Work.ts"
-import { all, always, from, never, nothing, orElse, type Rule, to } from "./Rule.ts"
-import { usage } from "./Usage.ts"
+import { Option } from "effect"
+import * as Events from "../Protocol/EventBodies.ts"
+import { all, always, from, never, nothing, orElse, type Payload, type Rule, to } from "./Rule.ts"
 
 const text = from("delta", "content")
 const callId = from("toolCallId")
@@ -16,69 +14,121 @@ const problem = (code: string, message: string) => ({
   retryable: orElse(false, "error.retryable")
 })
 
+const figures = to(Events.UsageUpdate, {
+  inputTokens: from("promptTokens"),
+  outputTokens: from("completionTokens"),
+  costUsd: from("cost")
+})
+
+const envelope: ReadonlySet<string> = new Set(["type", "turnId"])
+
+/** What was spent, where the platform says anything of it. */
+const update: Rule = (payload, situation) =>
+  Option.filter(figures(payload, situation), ({ events }) =>
+    events.some(event => Object.keys(event).some(name => !envelope.has(name)))
+  )
+
+const measured = to(Events.UsageContext, {
+  used: from("contextUsed", "context.used"),
+  limit: from("contextLimit", "context.limit"),
+  // Whatever the platform says is measured anew, so that it agrees with `used` and `limit`.
+  percent: orElse(0)
+})
+
+/** Of a hundred, with two decimals. */
+const percentOf = (used: number, limit: number): number => Math.round((used / limit) * 10_000) / 100
+
+const context: Rule = (payload, situation) =>
+  Option.map(measured(payload, situation), ({ events, isWhole }) => ({
+    events: events.map(event =>
+      event.type === "usage_context" ? { ...event, percent: percentOf(event.used, event.limit) } : event
+    ),
+    isWhole
+  }))
+
+const contextNames = ["used", "limit", "contextUsed", "contextLimit", "context"]
+
+/** Whether the platform meant to tell of the context window. */
+const saysContext = (payload: Payload): boolean =>
+  contextNames.some(name => Object.hasOwn(payload, name) && payload[name] !== null)
+
+/** What was spent and how full the context window is, or one of them. */
+const usage: Rule = (payload, situation) => {
+  const spent = update(payload, situation)
+  const full = context(payload, situation)
+  if (Option.isNone(full)) {
+    return Option.map(spent, ({ events, isWhole }) => ({ events, isWhole: isWhole && !saysContext(payload) }))
+  }
+  if (Option.isNone(spent)) return full
+  return Option.some({
+    events: [...spent.value.events, ...full.value.events],
+    isWhole: spent.value.isWhole && full.value.isWhole
+  })
+}
+
 const rules = {
-  "instance.starting": to(Lifecycle.SessionState, { state: always("activating"), reason }),
-  "instance.ready": to(Lifecycle.SessionState, { state: always("active"), reason }),
-  "instance.stopping": to(Lifecycle.SessionState, { state: always("deactivating"), reason }),
-  "instance.stopped": to(Lifecycle.SessionState, { state: always("inactive"), reason }),
+  "instance.starting": to(Events.SessionState, { state: always("activating"), reason }),
+  "instance.ready": to(Events.SessionState, { state: always("active"), reason }),
+  "instance.stopping": to(Events.SessionState, { state: always("deactivating"), reason }),
+  "instance.stopped": to(Events.SessionState, { state: always("inactive"), reason }),
   "instance.failed": all(
-    to(Lifecycle.SessionState, { state: always("error"), reason: from("message", "error.message", "error") }),
-    to(Lifecycle.ErrorEvent, problem("instance_failed", "The agent instance failed"))
+    to(Events.SessionState, { state: always("error"), reason: from("message", "error.message", "error") }),
+    to(Events.ErrorEvent, problem("instance_failed", "The agent instance failed"))
   ),
   heartbeat: nothing,
   log: nothing,
 
   // What somebody wrote, and who, is known to the gateway alone.
-  "turn.started": to(Lifecycle.TurnStarted, { content: never, sub: never, clientMessageId: never }),
-  "turn.completed": to(Lifecycle.TurnCompleted),
-  "turn.failed": to(Lifecycle.TurnErrored, problem("turn_failed", "The turn failed")),
-  "turn.cancelled": to(Lifecycle.TurnInterrupted, { reason }),
+  "turn.started": to(Events.TurnStarted, { content: never, sub: never, clientMessageId: never }),
+  "turn.completed": to(Events.TurnCompleted),
+  "turn.failed": to(Events.TurnErrored, problem("turn_failed", "The turn failed")),
+  "turn.cancelled": to(Events.TurnInterrupted, { reason }),
 
-  "message.start": to(Conversation.TextStart),
-  "message.delta": to(Conversation.TextDelta, { text }),
-  "message.complete": to(Conversation.TextEnd, { text: from("content") }),
-  "thinking.start": to(Conversation.ThinkingStart),
-  "thinking.delta": to(Conversation.ThinkingDelta, { text }),
-  "thinking.complete": to(Conversation.ThinkingEnd, { text: from("content") }),
+  "message.start": to(Events.TextStart),
+  "message.delta": to(Events.TextDelta, { text }),
+  "message.complete": to(Events.TextEnd, { text: from("content") }),
+  "thinking.start": to(Events.ThinkingStart),
+  "thinking.delta": to(Events.ThinkingDelta, { text }),
+  "thinking.complete": to(Events.ThinkingEnd, { text: from("content") }),
 
-  "tool.call.start": to(Conversation.ToolCallStart, { callId }),
-  "tool.call.delta": to(Conversation.ToolCallDelta, { callId, text }),
-  "tool.call": to(Conversation.ToolCall, { callId, args: from("input", "arguments") }),
-  "tool.progress": to(Conversation.ToolProgress, { callId }),
-  "tool.result": to(Conversation.ToolResult, { callId, result: from("output", "content") }),
-  "tool.error": to(Conversation.ToolError, {
+  "tool.call.start": to(Events.ToolCallStart, { callId }),
+  "tool.call.delta": to(Events.ToolCallDelta, { callId, text }),
+  "tool.call": to(Events.ToolCall, { callId, args: from("input", "arguments") }),
+  "tool.progress": to(Events.ToolProgress, { callId }),
+  "tool.result": to(Events.ToolResult, { callId, result: from("output", "content") }),
+  "tool.error": to(Events.ToolError, {
     callId,
     code: from("error.code"),
     message: orElse("The tool failed", "error.message", "error")
   }),
 
-  "question.asked": to(Conversation.QuestionRequested),
-  "question.answered": to(Conversation.QuestionResolved),
-  "approval.requested": to(Conversation.ApprovalRequested, { details: from("input") }),
-  "approval.resolved": to(Conversation.ApprovalResolved),
+  "question.asked": to(Events.QuestionRequested),
+  "question.answered": to(Events.QuestionResolved),
+  "approval.requested": to(Events.ApprovalRequested, { details: from("input") }),
+  "approval.resolved": to(Events.ApprovalResolved),
 
-  "terminal.opened": to(Work.TerminalOpened),
-  "terminal.output": to(Work.TerminalOutput, { text: from("data", "output", "delta", "content") }),
-  "terminal.exited": to(Work.TerminalExited),
+  "terminal.opened": to(Events.TerminalOpened),
+  "terminal.output": to(Events.TerminalOutput, { text: from("data", "output", "delta", "content") }),
+  "terminal.exited": to(Events.TerminalExited),
 
-  "file.created": to(Work.FileChanged, { change: always("created") }),
-  "file.modified": to(Work.FileChanged, { change: always("modified") }),
-  "file.deleted": to(Work.FileChanged, { change: always("deleted") }),
-  "file.renamed": to(Work.FileChanged, { change: always("renamed"), path: from("to"), previousPath: from("from") }),
+  "file.created": to(Events.FileChanged, { change: always("created") }),
+  "file.modified": to(Events.FileChanged, { change: always("modified") }),
+  "file.deleted": to(Events.FileChanged, { change: always("deleted") }),
+  "file.renamed": to(Events.FileChanged, { change: always("renamed"), path: from("to"), previousPath: from("from") }),
 
-  "plan.updated": to(Work.PlanUpdated, { plan: from("steps") }),
-  "step.started": to(Work.StepStarted),
-  "step.completed": to(Work.StepCompleted),
-  "subagent.started": to(Work.SubagentStarted),
-  "subagent.completed": to(Work.SubagentCompleted),
-  "artifact.created": to(Work.ArtifactCreated),
-  "checkpoint.created": to(Work.CheckpointCreated),
-  "state.snapshot": to(Work.StateSnapshot, { state: from("snapshot") }),
-  "state.delta": to(Work.StateDelta, { patch: from("delta") }),
+  "plan.updated": to(Events.PlanUpdated, { plan: from("steps") }),
+  "step.started": to(Events.StepStarted),
+  "step.completed": to(Events.StepCompleted),
+  "subagent.started": to(Events.SubagentStarted),
+  "subagent.completed": to(Events.SubagentCompleted),
+  "artifact.created": to(Events.ArtifactCreated),
+  "checkpoint.created": to(Events.CheckpointCreated),
+  "state.snapshot": to(Events.StateSnapshot, { state: from("snapshot") }),
+  "state.delta": to(Events.StateDelta, { patch: from("delta") }),
 
   usage,
-  rate_limited: to(Lifecycle.RateLimited),
-  error: to(Lifecycle.ErrorEvent, problem("agent_error", "The agent met an error"))
+  rate_limited: to(Events.RateLimited),
+  error: to(Events.ErrorEvent, problem("agent_error", "The agent met an error"))
 } satisfies Record<string, Rule>
 
 /** The rule for each platform type that is known. A map, since a type may be called `constructor`. */

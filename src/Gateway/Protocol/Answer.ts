@@ -15,6 +15,7 @@ import {
   Timestamp,
   TraceId
 } from "./Fields.ts"
+import type { RequestType } from "./Request.ts"
 import { Session } from "./Session.ts"
 
 const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
@@ -27,24 +28,19 @@ const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
     description
   })
 
-/** Answers `create_session`. */
 export const SessionCreated = answer("session_created", "Answers `create_session`.", { session: Session })
 
-/** Answers `list_sessions`: the newest session first, by `createdAt`, then `id`. */
 export const SessionList = answer("session_list", "Answers `list_sessions`, newest first by `createdAt`, then `id`.", {
   sessions: Schema.Array(Session),
   cursor: optional(described(Cursor, "Asks for the next page; absent on the last one."))
 })
 
-/** Answers `get_session`, `start_session` and `stop_session`. */
 export const SessionAnswer = answer("session", "Answers `get_session`, `start_session` and `stop_session`.", {
   session: Session
 })
 
-/** Answers `delete_session`. */
 export const SessionDeleted = answer("session_deleted", "Answers `delete_session`.", { sessionId: SessionId })
 
-/** Answers `subscribe`, ahead of the missed events. */
 export const Subscribed = answer("subscribed", "Answers `subscribe`; the missed events follow, then those to come.", {
   session: Session,
   epoch: Epoch,
@@ -52,18 +48,14 @@ export const Subscribed = answer("subscribed", "Answers `subscribe`; the missed 
   recovered: described(Schema.Boolean, "Whether events go on right after `afterSeq`; else all that is kept follows.")
 })
 
-/** Answers `unsubscribe`. */
 export const Unsubscribed = answer("unsubscribed", "Answers `unsubscribe`.", { sessionId: SessionId })
 
-/** Answers what is passed on to the agent: `send_message`, `interrupt_turn` and `answer`. */
 export const Accepted = answer("accepted", "Answers `send_message`, `interrupt_turn` and `answer`.", {
   turnId: optional(described(Identifier, "The turn that a message started, or that is interrupted."))
 })
 
-/** Answers `list_files`. */
 export const FileList = answer("file_list", "Answers `list_files`.", { entries: Schema.Array(FileEntry) })
 
-/** Answers `read_file` and `file_at_iteration`. */
 export const FileContent = answer("file_content", "Answers `read_file` and `file_at_iteration`.", {
   path: Schema.String,
   content: Schema.String,
@@ -73,16 +65,13 @@ export const FileContent = answer("file_content", "Answers `read_file` and `file
   hash: optional(Schema.String)
 })
 
-/** Answers `file_history`, the oldest iteration first. */
 export const FileHistoryList = answer("file_history_list", "Answers `file_history`, the oldest iteration first.", {
   path: Schema.String,
   iterations: Schema.Array(FileIteration)
 })
 
-/** Answers `ping`. */
 export const Pong = answer("pong", "Answers `ping`.", { timestamp: Timestamp })
 
-/** Answers a request that failed, and a frame that is none. */
 export const ErrorAnswer = Schema.Struct({
   type: Schema.Literal("error"),
   id: optional(described(RequestId, "Absent where the frame's id could not be read.")),
@@ -98,7 +87,6 @@ export const ErrorAnswer = Schema.Struct({
   description: "Answers a request that failed, and a frame that is none."
 })
 
-/** Answers a request that failed, and a frame that is none. */
 export type ErrorAnswer = (typeof ErrorAnswer)["Type"]
 
 /** Everything that is answered. */
@@ -117,7 +105,6 @@ export const Answer = Schema.Union(
   ErrorAnswer
 )
 
-/** An answer; it travels as it is. */
 export type Answer = (typeof Answer)["Type"]
 
 /** The answer of one type. */
@@ -142,3 +129,29 @@ export const errorAnswer = ({ id, sessionId, code, message, traceId, retryable }
   ...(sessionId === undefined ? {} : { sessionId }),
   error: { code, message, retryable: retryable ?? errorMeanings[code].retryable, traceId }
 })
+
+/** The names of answers. */
+export type AnswerType = Answer["type"]
+
+/** Which answer each request gets where it does not fail; one that fails gets `error`. */
+export const answerTypes = {
+  create_session: "session_created",
+  list_sessions: "session_list",
+  get_session: "session",
+  start_session: "session",
+  stop_session: "session",
+  delete_session: "session_deleted",
+  subscribe: "subscribed",
+  unsubscribe: "unsubscribed",
+  send_message: "accepted",
+  interrupt_turn: "accepted",
+  answer: "accepted",
+  list_files: "file_list",
+  read_file: "file_content",
+  file_history: "file_history_list",
+  file_at_iteration: "file_content",
+  ping: "pong"
+} as const satisfies Readonly<Record<RequestType, AnswerType>>
+
+/** The answer that a request gets where it does not fail. */
+export type AnswerTo<Type extends RequestType> = Extract<Answer, { readonly type: (typeof answerTypes)[Type] }>

@@ -1,6 +1,5 @@
 import { Schema } from "effect"
 
-/** Why a request failed. */
 export const ErrorCode = Schema.Literal(
   "bad_request",
   "unauthorized",
@@ -17,7 +16,6 @@ export const ErrorCode = Schema.Literal(
   "internal"
 ).annotations({ identifier: "ErrorCode", description: "Why a request failed." })
 
-/** Why a request failed. */
 export type ErrorCode = (typeof ErrorCode)["Type"]
 
 /** What a code tells a client. */

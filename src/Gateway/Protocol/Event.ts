@@ -1,11 +1,8 @@
 /** What the gateway tells the subscribers of a session. An event has a `seq`, which tells it from an answer. */
 import { Schema } from "effect"
-import * as Conversation from "./Events/Conversation.ts"
-import * as Lifecycle from "./Events/Lifecycle.ts"
-import * as Work from "./Events/Work.ts"
+import * as Bodies from "./EventBodies.ts"
 import { described, Seq, SessionId, Timestamp, TraceId } from "./Fields.ts"
 
-/** What all events carry beside their type. */
 export const Envelope = Schema.Struct({
   sessionId: SessionId,
   seq: Seq,
@@ -13,52 +10,50 @@ export const Envelope = Schema.Struct({
   traceId: TraceId
 }).annotations({ identifier: "EventEnvelope", description: "What all events carry beside their type." })
 
-/** What all events carry beside their type. */
 export type Envelope = (typeof Envelope)["Type"]
 
 /** What an event says, without the envelope: what is mapped from the platform, or told by the gateway itself. */
 export const EventBody = Schema.Union(
-  Lifecycle.SessionState,
-  Lifecycle.TurnStarted,
-  Lifecycle.TurnCompleted,
-  Lifecycle.TurnErrored,
-  Lifecycle.TurnInterrupted,
-  Conversation.TextStart,
-  Conversation.TextDelta,
-  Conversation.TextEnd,
-  Conversation.ThinkingStart,
-  Conversation.ThinkingDelta,
-  Conversation.ThinkingEnd,
-  Conversation.ToolCallStart,
-  Conversation.ToolCallDelta,
-  Conversation.ToolCall,
-  Conversation.ToolProgress,
-  Conversation.ToolResult,
-  Conversation.ToolError,
-  Conversation.QuestionRequested,
-  Conversation.QuestionResolved,
-  Conversation.ApprovalRequested,
-  Conversation.ApprovalResolved,
-  Work.TerminalOpened,
-  Work.TerminalOutput,
-  Work.TerminalExited,
-  Work.FileChanged,
-  Work.PlanUpdated,
-  Work.StepStarted,
-  Work.StepCompleted,
-  Work.SubagentStarted,
-  Work.SubagentCompleted,
-  Work.ArtifactCreated,
-  Work.CheckpointCreated,
-  Work.StateSnapshot,
-  Work.StateDelta,
-  Lifecycle.UsageUpdate,
-  Lifecycle.UsageContext,
-  Lifecycle.RateLimited,
-  Lifecycle.ErrorEvent
+  Bodies.SessionState,
+  Bodies.TurnStarted,
+  Bodies.TurnCompleted,
+  Bodies.TurnErrored,
+  Bodies.TurnInterrupted,
+  Bodies.TextStart,
+  Bodies.TextDelta,
+  Bodies.TextEnd,
+  Bodies.ThinkingStart,
+  Bodies.ThinkingDelta,
+  Bodies.ThinkingEnd,
+  Bodies.ToolCallStart,
+  Bodies.ToolCallDelta,
+  Bodies.ToolCall,
+  Bodies.ToolProgress,
+  Bodies.ToolResult,
+  Bodies.ToolError,
+  Bodies.QuestionRequested,
+  Bodies.QuestionResolved,
+  Bodies.ApprovalRequested,
+  Bodies.ApprovalResolved,
+  Bodies.TerminalOpened,
+  Bodies.TerminalOutput,
+  Bodies.TerminalExited,
+  Bodies.FileChanged,
+  Bodies.PlanUpdated,
+  Bodies.StepStarted,
+  Bodies.StepCompleted,
+  Bodies.SubagentStarted,
+  Bodies.SubagentCompleted,
+  Bodies.ArtifactCreated,
+  Bodies.CheckpointCreated,
+  Bodies.StateSnapshot,
+  Bodies.StateDelta,
+  Bodies.UsageUpdate,
+  Bodies.UsageContext,
+  Bodies.RateLimited,
+  Bodies.ErrorEvent
 )
 
-/** What an event says, without the envelope. */
 export type EventBody = (typeof EventBody)["Type"]
 
 /** The names of events. */

@@ -1,7 +1,6 @@
 /** One frame of each type, for generated documents and for tests. */
-import type { Answer } from "./Answer.ts"
+import type { Answer, AnswerType } from "./Answer.ts"
 import type { EventBody, EventBodyOf, EventType } from "./Event.ts"
-import type { AnswerType } from "./Exchange.ts"
 import type { RequestFrame, RequestType } from "./Request.ts"
 import type { Session } from "./Session.ts"
 

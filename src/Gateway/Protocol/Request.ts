@@ -13,11 +13,11 @@ import {
   Path,
   RequestId,
   SessionId,
-  schemaName
+  schemaName,
+  variables
 } from "./Fields.ts"
 import { Json } from "./Json.ts"
 import { listedSessions } from "./Limits.ts"
-import { variables } from "./Variables.ts"
 
 const request = <Type extends string, Fields extends Schema.Struct.Fields>(
   type: Type,
@@ -29,7 +29,6 @@ const request = <Type extends string, Fields extends Schema.Struct.Fields>(
     description
   })
 
-/** Makes a session; it has no instance until it is started or needs one. */
 export const CreateSession = request("create_session", "Makes a session, inactive at first.", {
   agentType: Name,
   title: optional(Name),
@@ -38,7 +37,6 @@ export const CreateSession = request("create_session", "Makes a session, inactiv
   secrets: optional(variables(Schema.Redacted(Schema.String), "Secrets for the agent, kept in memory only."))
 })
 
-/** Asks for a page of the tenant's sessions, the newest first. */
 export const ListSessions = request("list_sessions", "Asks for the tenant's sessions, page by page, newest first.", {
   limit: optional(
     described(
@@ -51,10 +49,8 @@ export const ListSessions = request("list_sessions", "Asks for the tenant's sess
   cursor: optional(described(Cursor, "The `cursor` of the answer before; absent for the first page."))
 })
 
-/** Asks for one session. */
 export const GetSession = request("get_session", "Asks for one session.", { sessionId: SessionId })
 
-/** Activates a session; answered once it is active. */
 export const StartSession = request("start_session", "Activates a session; answered once it is active.", {
   sessionId: SessionId,
   secrets: optional(
@@ -68,7 +64,6 @@ export const StartSession = request("start_session", "Activates a session; answe
   )
 })
 
-/** Stops a session's instance; answered once it is inactive. */
 export const StopSession = request(
   "stop_session",
   "Stops a session's instance; answered once it is inactive, after 15 seconds at most: what the platform has not stopped by then is stopped later.",
@@ -77,12 +72,10 @@ export const StopSession = request(
   }
 )
 
-/** Deletes a session and its history, stopping it first. */
 export const DeleteSession = request("delete_session", "Stops a session and deletes it with its history.", {
   sessionId: SessionId
 })
 
-/** Asks for a session's events, those after a place in its history and all to come. */
 export const Subscribe = request("subscribe", "Asks for a session's events: those missed, then those to come.", {
   sessionId: SessionId,
   afterSeq: optional(
@@ -91,7 +84,6 @@ export const Subscribe = request("subscribe", "Asks for a session's events: thos
   epoch: optional(described(Epoch, "The epoch that `afterSeq` belongs to; not checked where absent."))
 })
 
-/** Ends a subscription. */
 export const Unsubscribe = request("unsubscribe", "Ends a subscription.", { sessionId: SessionId })
 
 const clientMessageId = optional(
@@ -101,7 +93,6 @@ const clientMessageId = optional(
   )
 )
 
-/** Sends a user's message, which starts a turn. */
 export const SendMessage = request(
   "send_message",
   "Sends a message, which starts a turn; activates the session first.",
@@ -112,13 +103,11 @@ export const SendMessage = request(
   }
 )
 
-/** Ends a turn before its time. */
 export const InterruptTurn = request("interrupt_turn", "Ends a turn before its time.", {
   sessionId: SessionId,
   turnId: optional(described(Identifier, "The turn in progress where absent."))
 })
 
-/** Answers a question or an approval that the agent asked for. */
 export const AnswerRequest = request("answer", "Answers a question or a request for approval.", {
   sessionId: SessionId,
   requestId: Identifier,
@@ -126,30 +115,25 @@ export const AnswerRequest = request("answer", "Answers a question or a request 
   clientMessageId
 })
 
-/** Asks for the files below a directory. */
 export const ListFiles = request("list_files", "Asks for the files below a directory of the workspace.", {
   sessionId: SessionId,
   path: optional(Path),
   depth: optional(described(Count, "Levels below the directory; 1 where absent."))
 })
 
-/** Asks for a file as it is now. */
 export const ReadFile = request("read_file", "Asks for a file as it is now.", { sessionId: SessionId, path: Path })
 
-/** Asks for all iterations of a file. */
 export const FileHistory = request("file_history", "Asks for all iterations of a file.", {
   sessionId: SessionId,
   path: Path
 })
 
-/** Asks for a file as it was at an iteration. */
 export const FileAtIteration = request("file_at_iteration", "Asks for a file as it was at an iteration.", {
   sessionId: SessionId,
   path: Path,
   iteration: Count
 })
 
-/** Asks for a sign of life. */
 export const Ping = request("ping", "Asks for a sign of life.", {})
 
 /** Everything that clients send. */
@@ -172,7 +156,6 @@ export const Request = Schema.Union(
   Ping
 )
 
-/** A request as the gateway handles it, secrets redacted. */
 export type Request = (typeof Request)["Type"]
 
 /** A request as it travels. */

@@ -1,7 +1,6 @@
 import { Schema } from "effect"
 import { Count, described, Epoch, Identifier, Name, optional, SessionId, Timestamp } from "./Fields.ts"
 
-/** Where a session stands. */
 export const SessionState = Schema.Literal(
   "inactive",
   "activating",
@@ -11,13 +10,11 @@ export const SessionState = Schema.Literal(
   "error"
 ).annotations({ identifier: "SessionState", description: "Where a session stands." })
 
-/** Where a session stands. */
 export type SessionState = (typeof SessionState)["Type"]
 
 /** A part of a session's launch configuration that may be lost. */
 export const LostPart = Schema.Literal("environment", "deployment")
 
-/** A part of a session's launch configuration that may be lost. */
 export type LostPart = (typeof LostPart)["Type"]
 
 /** A session as clients see it, and as it is stored. It never holds the session's secrets. */
@@ -43,5 +40,4 @@ export const Session = Schema.Struct({
   )
 }).annotations({ identifier: "Session", description: "A session as clients see it." })
 
-/** A session as clients see it, and as it is stored. */
 export type Session = (typeof Session)["Type"]
