@@ -5,7 +5,7 @@ import { HealthGroup } from "./Health/Api.ts"
 import { KvGroup } from "./Kv/Api.ts"
 import { MetricsGroup } from "./Observability/Api.ts"
 import { DescriptionGroup } from "./OpenApi/Api.ts"
-import { plainDecodeErrors } from "./OpenApi/Describe.ts"
+import { withoutPlatformError } from "./OpenApi/Describe.ts"
 
 /** The whole HTTP surface of the service. */
 export const Api = HttpApi.make("causeway")
@@ -15,7 +15,7 @@ export const Api = HttpApi.make("causeway")
   .add(MetricsGroup)
   .add(DescriptionGroup)
   .annotate(OpenApi.Title, "Causeway")
-  .annotate(OpenApi.Transform, plainDecodeErrors)
+  .annotate(OpenApi.Transform, withoutPlatformError)
   .annotate(
     OpenApi.Description,
     "A versioned key-value store with atomic batches and a change feed that never skips. Every error, from every path, is JSON with the one field `error`; an unknown path is 404, and a method that a path does not take is 405 with `Allow`. HEAD is answered wherever GET is."

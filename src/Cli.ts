@@ -7,7 +7,7 @@ import * as Configuration from "./Configuration.ts"
 import * as Logging from "./Observability/Logging.ts"
 import * as LogOutput from "./Observability/LogOutput.ts"
 import * as FiberScheduler from "./Process/FiberScheduler.ts"
-import * as ProcessEnd from "./Process/ProcessEnd.ts"
+import * as ShutdownDeadline from "./Process/ShutdownDeadline.ts"
 import * as Server from "./Server.ts"
 import * as Setting from "./Setting.ts"
 import { version } from "./Version.ts"
@@ -49,10 +49,10 @@ const outliveReaders = Effect.sync(() => {
   for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined)
 })
 
-const endInTime = (limit: ProcessEnd.Limit) =>
+const endInTime = (limit: ShutdownDeadline.Limit) =>
   Effect.map(Effect.runtime<never>(), runtime => {
     const second = Effect.logWarning("A second signal ends the process at once")
-    ProcessEnd.onSignals({ ...limit, onSecond: () => Runtime.runSync(runtime, second) })
+    ShutdownDeadline.onSignals({ ...limit, onSecond: () => Runtime.runSync(runtime, second) })
   })
 
 const serve = Effect.gen(function* () {
@@ -62,7 +62,7 @@ const serve = Effect.gen(function* () {
   const limit = { limit: configuration.shutdownTimeout, isJson: !configuration.devMode }
   return yield* Effect.zipRight(endInTime(limit), Layer.launch(Server.layer(configuration))).pipe(
     Effect.mapError(startFailed),
-    Effect.ensuring(ProcessEnd.settled(limit)),
+    Effect.ensuring(ShutdownDeadline.settled(limit)),
     Effect.provide(logging),
     LogOutput.withBound(!configuration.devMode)
   )

@@ -9,10 +9,10 @@ import * as ConnectionLimits from "./Http/Server/ConnectionLimits.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
 import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
 import * as Limits from "./Limits.ts"
-import * as Exposure from "./Observability/Exposure.ts"
 import * as Logging from "./Observability/Logging.ts"
+import * as MetricsRoutes from "./Observability/MetricsRoutes.ts"
 import * as Tracer from "./Observability/Tracer.ts"
-import * as ProcessEnd from "./Process/ProcessEnd.ts"
+import * as ShutdownDeadline from "./Process/ShutdownDeadline.ts"
 import * as Setting from "./Setting.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
 import * as Replication from "./Storage/Sqlite/Replication.ts"
@@ -81,7 +81,7 @@ const settings = Config.all({
   keys: Auth.config,
   logLevel: Logging.config,
   collector: Tracer.config,
-  metrics: Exposure.config,
+  metrics: MetricsRoutes.config,
   limits: Limits.config,
   followLimits: FollowLimits.config,
   retention: Housekeeping.config,
@@ -89,7 +89,7 @@ const settings = Config.all({
   inference: Inference.config,
   replication: Replication.config,
   gateway: Gateway.config,
-  shutdownTimeout: ProcessEnd.config
+  shutdownTimeout: ShutdownDeadline.config
 })
 
 const checkedKeys = Config.all({ mode, keys: Auth.config }).pipe(

@@ -23,8 +23,8 @@ import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
 import * as ChangeFeed from "./Kv/ChangeFeed.ts"
 import * as FeedMetrics from "./Kv/FeedMetrics.ts"
 import * as Limits from "./Limits.ts"
-import { Exposure } from "./Observability/Exposure.ts"
 import * as Metrics from "./Observability/Metrics.ts"
+import { MetricsRoutes } from "./Observability/MetricsRoutes.ts"
 import * as RuntimeTrace from "./Observability/RuntimeTrace.ts"
 import * as Tracer from "./Observability/Tracer.ts"
 import * as Load from "./Process/Load.ts"
@@ -83,7 +83,7 @@ const services = (configuration: Configuration) => {
         httpClient(configuration),
         Auth.layer(keys),
         Metrics.layer,
-        Layer.succeed(Exposure, { ...metrics, json: devMode }),
+        Layer.succeed(MetricsRoutes, { ...metrics, json: devMode }),
         Layer.succeed(Limits.Limits, limits),
         Layer.succeed(FollowLimits.FollowLimits, followLimits)
       )

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import "./Process/Collector.ts"
+import "./Process/GarbageCollector.ts"
 import * as YoungGeneration from "./Process/YoungGeneration.ts"
 
 YoungGeneration.hold()

@@ -16,7 +16,7 @@ import { KvGroup } from "../src/Kv/Api.ts"
 import { DescriptionGroup } from "../src/OpenApi/Api.ts"
 import * as Document from "../src/OpenApi/Document.ts"
 import * as DescriptionHttp from "../src/OpenApi/Http.ts"
-import { isNode, type Node } from "../src/OpenApi/SchemaProjection.ts"
+import { isJsonObject, type JsonObject } from "../src/OpenApi/SchemaProjection.ts"
 
 const document = Document.fromApi(Api)
 const golden = new URL("golden/openapi.json", import.meta.url)
@@ -24,7 +24,7 @@ const golden = new URL("golden/openapi.json", import.meta.url)
 interface Operation {
   readonly path: string
   readonly method: string
-  readonly operation: Node
+  readonly operation: JsonObject
 }
 
 const operationsOf = (document: Document.OpenApiDocument): ReadonlyArray<Operation> =>
@@ -35,7 +35,7 @@ const operationsOf = (document: Document.OpenApiDocument): ReadonlyArray<Operati
 const operations = operationsOf(document)
 
 const member = (u: unknown, ...names: ReadonlyArray<string>): unknown =>
-  names.reduce<unknown>((at, name) => (isNode(at) ? at[name] : undefined), u)
+  names.reduce<unknown>((at, name) => (isJsonObject(at) ? at[name] : undefined), u)
 
 const expectValid = async (document: Document.OpenApiDocument) => {
   const text = JSON.stringify(document)
@@ -96,7 +96,7 @@ describe("the OpenAPI document", () => {
 
   it("has one shape for all errors, with the headers that go with them", () => {
     for (const { path, method, operation } of operations) {
-      for (const [status, response] of Object.entries(operation.responses as Node)) {
+      for (const [status, response] of Object.entries(operation.responses as JsonObject)) {
         const at = `${method} ${path} ${status}`
         expect(member(response, "description"), at).not.toBe("Success")
         // The report of an unhealthy gateway is no error.
@@ -126,7 +126,7 @@ describe("the OpenAPI document", () => {
   })
 
   it("answers 403 and takes a body where something is written", () => {
-    const writing = operations.filter(({ operation }) => "403" in (operation.responses as Node))
+    const writing = operations.filter(({ operation }) => "403" in (operation.responses as JsonObject))
     expect(writing.map(({ operation }) => operation.operationId).sort()).toStrictEqual([
       "applyBatch",
       "deleteEntry",
@@ -134,21 +134,23 @@ describe("the OpenAPI document", () => {
     ])
     for (const { operation } of operations) {
       if (operation.requestBody === undefined || operation.deprecated === true) continue
-      expect(Object.keys(operation.responses as Node)).toEqual(expect.arrayContaining(["400", "413", "415"]))
+      expect(Object.keys(operation.responses as JsonObject)).toEqual(expect.arrayContaining(["400", "413", "415"]))
     }
   })
 
   it("lets the membership routes answer nothing but 410 to whoever has a credential", () => {
     for (const [route, required] of Object.entries({ join: ["nodeId", "address"], remove: ["nodeId"] })) {
       const operation = document.paths[`/api/v1/cluster/${route}`]?.post
-      expect(Object.keys(operation?.responses as Node)).toStrictEqual(["401", "410", "500"])
+      expect(Object.keys(operation?.responses as JsonObject)).toStrictEqual(["401", "410", "500"])
       expect(operation?.requestBody).toMatchObject({ content: { "application/json": { schema: { required } } } })
     }
   })
 
   it("gives query parameters their types, bounds and defaults", () => {
     const parameter = (path: string, method: string, name: string) =>
-      ((document.paths[path]?.[method]?.parameters ?? []) as ReadonlyArray<Node>).find(({ name: its }) => its === name)
+      ((document.paths[path]?.[method]?.parameters ?? []) as ReadonlyArray<JsonObject>).find(
+        ({ name: its }) => its === name
+      )
     expect(parameter("/api/v1/changes", "get", "limit")).toMatchObject({
       in: "query",
       required: false,
@@ -166,7 +168,7 @@ describe("the OpenAPI document", () => {
   it("holds entries of any value, and no entry that lacks a field", () => {
     const problems = checker(document)
     const entry = { $ref: "#/components/schemas/Entry" }
-    const whole = member(document.components.schemas.Entry, "example") as Node
+    const whole = member(document.components.schemas.Entry, "example") as JsonObject
     for (const value of [null, 0, "", false, [], {}]) expect(problems(entry, { ...whole, value })).toStrictEqual([])
     expect(problems(entry, { ...whole, expiresAt: 1 })).toStrictEqual([])
     expect(problems(entry, { ...whole, expiresAt: "soon" })).not.toStrictEqual([])
@@ -195,17 +197,17 @@ describe("the OpenAPI document", () => {
       expect(problems(schema, value), at).toStrictEqual([])
     }
     const media = (at: string, content: unknown) => {
-      for (const one of Object.values(isNode(content) ? content : {})) {
-        const { schema, example, examples } = one as Node
+      for (const one of Object.values(isJsonObject(content) ? content : {})) {
+        const { schema, example, examples } = one as JsonObject
         if (example !== undefined) check(at, schema, example)
-        for (const [name, { value }] of Object.entries((examples ?? {}) as Record<string, Node>)) {
+        for (const [name, { value }] of Object.entries((examples ?? {}) as Record<string, JsonObject>)) {
           check(`${at} ${name}`, schema, value)
         }
       }
     }
     for (const [name, schema] of Object.entries(document.components.schemas)) {
       if (schema.example !== undefined) check(name, schema, schema.example)
-      for (const [property, inner] of Object.entries((schema.properties ?? {}) as Record<string, Node>)) {
+      for (const [property, inner] of Object.entries((schema.properties ?? {}) as Record<string, JsonObject>)) {
         if (inner.example !== undefined) check(`${name}.${property}`, inner, inner.example)
         if (inner.default !== undefined) check(`${name}.${property}`, inner, inner.default)
       }
@@ -213,19 +215,21 @@ describe("the OpenAPI document", () => {
     for (const { path, method, operation } of operations) {
       const at = `${method} ${path}`
       media(at, member(operation.requestBody, "content"))
-      for (const parameter of (operation.parameters ?? []) as ReadonlyArray<{ name: string; schema: Node }>) {
+      for (const parameter of (operation.parameters ?? []) as ReadonlyArray<{ name: string; schema: JsonObject }>) {
         const { schema, name } = parameter
         if (schema.default !== undefined) check(`${at} ${name}`, schema, schema.default)
         if (schema.example !== undefined) check(`${at} ${name}`, schema, schema.example)
       }
-      for (const [status, response] of Object.entries(operation.responses as Node)) {
+      for (const [status, response] of Object.entries(operation.responses as JsonObject)) {
         const content = member(response, "content")
         media(`${at} ${status}`, content)
-        for (const one of Object.values(isNode(content) ? content : {})) {
+        for (const one of Object.values(isJsonObject(content) ? content : {})) {
           if (/\/(?:OpenApi|AsyncApi)Document$/.test(String(member(one, "schema", "$ref")))) continue
           expect(member(one, "example"), `${at} ${status} has no example`).toBeDefined()
         }
-        for (const [name, header] of Object.entries((member(response, "headers") ?? {}) as Record<string, Node>)) {
+        for (const [name, header] of Object.entries(
+          (member(response, "headers") ?? {}) as Record<string, JsonObject>
+        )) {
           check(`${at} ${status} ${name}`, header.schema, header.example)
         }
       }

@@ -3,7 +3,7 @@ import { Ajv } from "ajv"
 import { Effect } from "effect"
 import { Api } from "../src/Api.ts"
 import * as Document from "../src/OpenApi/Document.ts"
-import { isNode, type Node } from "../src/OpenApi/SchemaProjection.ts"
+import { isJsonObject, type JsonObject } from "../src/OpenApi/SchemaProjection.ts"
 import * as Memory from "../src/Storage/Memory.ts"
 import { keys, stock } from "./Harness.ts"
 
@@ -18,7 +18,7 @@ const accepts = (schema: unknown, value: unknown): boolean =>
 const segmentsOf = (path: string) => path.split("?", 1)[0]!.split("/")
 
 /** The operation that a request is for. */
-const operationOf = (method: string, path: string): Node | undefined => {
+const operationOf = (method: string, path: string): JsonObject | undefined => {
   const segments = segmentsOf(path)
   const templates = Object.keys(document.paths).filter(template => {
     const parts = template.split("/")
@@ -103,16 +103,16 @@ describe("the service", () => {
         const { status, headers, text } = yield* send(url, request)
         expect(status, `${at} ${text}`).toBe(request.status)
         const described = operationOf(request.method, request.path)?.responses
-        const response = isNode(described) ? described[status] : undefined
-        if (!isNode(response)) return expect.fail(`${at}: ${status} is not in the description`)
-        for (const [name, header] of Object.entries((response.headers ?? {}) as Record<string, Node>)) {
+        const response = isJsonObject(described) ? described[status] : undefined
+        if (!isJsonObject(response)) return expect.fail(`${at}: ${status} is not in the description`)
+        for (const [name, header] of Object.entries((response.headers ?? {}) as Record<string, JsonObject>)) {
           if (header.required === true) expect(headers.has(name), `${at} ${status} ${name}`).toBe(true)
         }
-        const media = isNode(response.content) ? response.content["application/json"] : undefined
+        const media = isJsonObject(response.content) ? response.content["application/json"] : undefined
         if (media === undefined) expect(text, at).toBe("")
         else {
           expect(headers.get("content-type"), at).toBe("application/json")
-          expect(accepts((media as Node).schema, JSON.parse(text)), `${at} ${text.slice(0, 200)}`).toBe(true)
+          expect(accepts((media as JsonObject).schema, JSON.parse(text)), `${at} ${text.slice(0, 200)}`).toBe(true)
         }
       }
     })

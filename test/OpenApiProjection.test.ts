@@ -8,7 +8,7 @@ import { Arbitrary, FastCheck as fc, Schema } from "effect"
 import { describe, expect, it } from "vitest"
 import { Api } from "../src/Api.ts"
 import * as Document from "../src/OpenApi/Document.ts"
-import { isNode, type Node, project } from "../src/OpenApi/SchemaProjection.ts"
+import { isJsonObject, type JsonObject, project } from "../src/OpenApi/SchemaProjection.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 
@@ -24,7 +24,7 @@ const keywords = new Set(
 
 /** What 3.0.3 does not allow in a schema, by the place where it stands. */
 const violations = (schema: unknown, at = ""): ReadonlyArray<string> => {
-  if (!isNode(schema)) return [`${at} is no schema`]
+  if (!isJsonObject(schema)) return [`${at} is no schema`]
   if ("$ref" in schema) return Object.keys(schema).length === 1 ? [] : [`${at} has more beside $ref`]
   const found: Array<string> = Object.keys(schema)
     .filter(keyword => !keywords.has(keyword))
@@ -35,14 +35,14 @@ const violations = (schema: unknown, at = ""): ReadonlyArray<string> => {
   wrong("nullable", schema.nullable === undefined || (schema.nullable === true && schema.type !== undefined))
   wrong("exclusiveMinimum", ["undefined", "boolean"].includes(typeof schema.exclusiveMinimum))
   wrong("exclusiveMaximum", ["undefined", "boolean"].includes(typeof schema.exclusiveMaximum))
-  wrong("items", (schema.type === "array") === isNode(schema.items))
+  wrong("items", (schema.type === "array") === isJsonObject(schema.items))
   wrong("required", schema.required === undefined || (schema.required as ReadonlyArray<string>).length > 0)
   for (const name of ["allOf", "anyOf", "oneOf"]) {
     for (const inner of (schema[name] ?? []) as ReadonlyArray<unknown>)
       found.push(...violations(inner, `${at}/${name}`))
   }
   for (const name of ["not", "items"]) if (name in schema) found.push(...violations(schema[name], `${at}/${name}`))
-  for (const [name, inner] of Object.entries((schema.properties ?? {}) as Node)) {
+  for (const [name, inner] of Object.entries((schema.properties ?? {}) as JsonObject)) {
     found.push(...violations(inner, `${at}/properties/${name}`))
   }
   const others = schema.additionalProperties
@@ -125,7 +125,7 @@ const projected = (schema: Schema.Schema.AnyNoContext) => {
   return { schema: project(original, definitions), components }
 }
 
-const compile = (schema: Node, components: Readonly<Record<string, Node>>) =>
+const compile = (schema: JsonObject, components: Readonly<Record<string, JsonObject>>) =>
   // Draft 4 is what the schemas of OpenAPI 3.0.3 are close to, exclusive bounds included.
   new AjvDraft04.default({ strict: false, validateFormats: false }).compile({
     ...schema,

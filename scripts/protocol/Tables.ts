@@ -4,7 +4,7 @@ import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import { schemaName } from "../../src/Gateway/Protocol/Fields.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
-import { isNode, type Node } from "../../src/OpenApi/SchemaProjection.ts"
+import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
 
 const row = (...cells: ReadonlyArray<string>): string =>
   `| ${cells.map(cell => cell.replaceAll("|", "\\|").replaceAll("\n", " ")).join(" | ")} |`
@@ -27,9 +27,9 @@ const generic: ReadonlySet<unknown> = new Set([
   `Any JSON value of at most ${Protocol.Limits.jsonDepth} levels.`
 ])
 
-const typeOf = (schema: Node): string => {
+const typeOf = (schema: JsonObject): string => {
   if (typeof schema.$ref === "string") return schema.$ref.split("/").at(-1)!
-  if (Array.isArray(schema.anyOf)) return schema.anyOf.filter(isNode).map(typeOf).join(" or ")
+  if (Array.isArray(schema.anyOf)) return schema.anyOf.filter(isJsonObject).map(typeOf).join(" or ")
   if (Array.isArray(schema.enum)) return schema.enum.map(word => code(String(word))).join(", ")
   switch (schema.type) {
     case "string":
@@ -37,9 +37,9 @@ const typeOf = (schema: Node): string => {
     case "integer":
       return "whole number"
     case "array":
-      return `list of ${isNode(schema.items) ? typeOf(schema.items) : "any JSON"}`
+      return `list of ${isJsonObject(schema.items) ? typeOf(schema.items) : "any JSON"}`
     case "object":
-      return isNode(schema.additionalProperties) ? "texts by name" : `{ ${fields(schema, []).join("; ")} }`
+      return isJsonObject(schema.additionalProperties) ? "texts by name" : `{ ${fields(schema, []).join("; ")} }`
     case undefined:
       return "any JSON"
     default:
@@ -48,28 +48,28 @@ const typeOf = (schema: Node): string => {
 }
 
 const field = (name: string, schema: unknown, isRequired: boolean): string => {
-  if (!isNode(schema)) return code(name)
+  if (!isJsonObject(schema)) return code(name)
   const { description } = schema
   const said = typeof description === "string" && !generic.has(description) ? ` ${description}` : ""
   return `${code(isRequired ? name : `${name}?`)} (${typeOf(schema)})${said}`
 }
 
 const fields = (schema: unknown, without: ReadonlyArray<string>): ReadonlyArray<string> => {
-  if (!isNode(schema) || !isNode(schema.properties)) return []
+  if (!isJsonObject(schema) || !isJsonObject(schema.properties)) return []
   const required = new Set(Array.isArray(schema.required) ? schema.required : [])
   return Object.entries(schema.properties)
     .filter(([name]) => !without.includes(name))
     .map(([name, value]) => field(name, value, required.has(name)))
 }
 
-const schemas = (): Node => AsyncApi.document().components.schemas
+const schemas = (): JsonObject => AsyncApi.document().components.schemas
 
 const fieldsCell = (name: string, without: ReadonlyArray<string>): string =>
   fields(schemas()[name], without).join("<br>")
 
 const meaning = (name: string): string => {
   const schema = schemas()[name]
-  return isNode(schema) && typeof schema.description === "string" ? schema.description : ""
+  return isJsonObject(schema) && typeof schema.description === "string" ? schema.description : ""
 }
 
 const requests = (): string =>

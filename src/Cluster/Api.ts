@@ -5,7 +5,7 @@ import { Schema } from "effect"
 import { ReadAccess } from "../Auth/Api.ts"
 import { Gone, InternalServerError } from "../Http/ApiError.ts"
 import { operation } from "../OpenApi/Describe.ts"
-import { mapNode } from "../OpenApi/SchemaProjection.ts"
+import { mapMembers } from "../OpenApi/SchemaProjection.ts"
 
 /** The backing mode that the cluster routes name. */
 export const mode = "store"
@@ -43,7 +43,7 @@ const refused = (operationId: string, title: string, example: Readonly<Record<st
         title,
         type: "object",
         required: Object.keys(example),
-        properties: mapNode(example, () => ({ type: "string" }))
+        properties: mapMembers(example, () => ({ type: "string" }))
       },
       example
     },

@@ -1,5 +1,5 @@
 /** The client protocol as an AsyncAPI 3.0.0 document, made of the protocol's own schemas. */
-import type { Node } from "../OpenApi/SchemaProjection.ts"
+import type { JsonObject } from "../OpenApi/SchemaProjection.ts"
 import { version } from "../Version.ts"
 import { definitionsOf, ref } from "./AsyncApiSchemas.ts"
 import { Answer, answerTypes } from "./Protocol/Answer.ts"
@@ -15,34 +15,36 @@ export interface AsyncApiDocument {
   readonly asyncapi: "3.0.0"
   readonly info: { readonly title: string; readonly version: string; readonly description: string }
   readonly defaultContentType: "application/json"
-  readonly servers: Node
-  readonly channels: Readonly<Record<"gateway", Node & { readonly messages: Readonly<Record<string, Node>> }>>
-  readonly operations: Readonly<Record<string, Node>>
+  readonly servers: JsonObject
+  readonly channels: Readonly<
+    Record<"gateway", JsonObject & { readonly messages: Readonly<Record<string, JsonObject>> }>
+  >
+  readonly operations: Readonly<Record<string, JsonObject>>
   readonly components: {
-    readonly messages: Readonly<Record<string, Node>>
-    readonly schemas: Node
-    readonly securitySchemes: Node
+    readonly messages: Readonly<Record<string, JsonObject>>
+    readonly schemas: JsonObject
+    readonly securitySchemes: JsonObject
   }
 }
 
 interface Message {
   readonly key: string
-  readonly message: Node
+  readonly message: JsonObject
 }
 
-const message = (type: string, kind: string, summary: string, payload: Node, example: unknown): Message => ({
+const message = (type: string, kind: string, summary: string, payload: JsonObject, example: unknown): Message => ({
   key: schemaName(type, kind),
   message: { name: type, summary, payload, examples: [{ name: type, payload: example }] }
 })
 
-const described = (definitions: Node, key: string): string => {
+const described = (definitions: JsonObject, key: string): string => {
   const definition = definitions[key]
   return typeof definition === "object" && definition !== null && "description" in definition
     ? String(definition.description)
     : key
 }
 
-const messagesOf = (definitions: Node): ReadonlyArray<Message> => {
+const messagesOf = (definitions: JsonObject): ReadonlyArray<Message> => {
   const plain = (kind: string, examples: Readonly<Record<string, unknown>>): ReadonlyArray<Message> =>
     Object.entries(examples).map(([type, example]) => {
       const key = schemaName(type, kind)
@@ -58,10 +60,10 @@ const messagesOf = (definitions: Node): ReadonlyArray<Message> => {
 
 const channel = { $ref: "#/channels/gateway" }
 
-const ofChannel = (key: string): Node => ({ $ref: `#/channels/gateway/messages/${key}` })
+const ofChannel = (key: string): JsonObject => ({ $ref: `#/channels/gateway/messages/${key}` })
 
 /** From the gateway's side: it receives requests, replies, and sends events. */
-const operationsOf = (events: ReadonlyArray<string>): Readonly<Record<string, Node>> => ({
+const operationsOf = (events: ReadonlyArray<string>): Readonly<Record<string, JsonObject>> => ({
   ...Object.fromEntries(
     requestTypes.map(type => [
       type,

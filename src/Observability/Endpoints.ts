@@ -4,24 +4,24 @@ import { NotFound, Unauthorized } from "../Http/ApiError.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { json, type Reply } from "../Http/Reply.ts"
 import { MetricsGroup, prometheusType } from "./Api.ts"
-import { Exposure } from "./Exposure.ts"
 import { Metrics } from "./Metrics.ts"
+import { MetricsRoutes } from "./MetricsRoutes.ts"
 
 const hidden = new NotFound({ error: "Not found" })
 
 const asJson = Effect.gen(function* () {
-  const exposure = yield* Exposure
-  if (!exposure.json) return yield* hidden
+  const routes = yield* MetricsRoutes
+  if (!routes.json) return yield* hidden
   const metrics = yield* Metrics
   return json(yield* metrics.json)
 })
 
 const asText = (authorization: string | undefined) =>
   Effect.gen(function* () {
-    const exposure = yield* Exposure
-    if (!exposure.prometheus) return yield* hidden
-    const admits = Auth.make({ read: exposure.token, write: Option.none() })
-    if (Option.isSome(exposure.token) && admits.accessOf(authorization) === undefined) {
+    const routes = yield* MetricsRoutes
+    if (!routes.prometheus) return yield* hidden
+    const admits = Auth.make({ read: routes.token, write: Option.none() })
+    if (Option.isSome(routes.token) && admits.accessOf(authorization) === undefined) {
       return yield* Unauthorized.answer()
     }
     const metrics = yield* Metrics

@@ -2,7 +2,7 @@
  * What debug logs show of a WebSocket frame: its shape, names and numbers. Texts that people or agents wrote, which may
  * hold anything, are shown by their length alone; so are secrets and environments.
  */
-import type { Printable } from "./Printable.ts"
+import type { LogValue } from "./LogValue.ts"
 
 /** Members whose texts name something. */
 const named: ReadonlySet<string> = new Set([
@@ -18,7 +18,7 @@ const limits = { members: 32, text: 128, frame: 65_536 }
 
 const lengthOf = (text: string): string => `<${text.length} characters>`
 
-const member = (name: string, value: unknown): Printable => {
+const member = (name: string, value: unknown): LogValue => {
   switch (typeof value) {
     case "string":
       return named.has(name) && value.length <= limits.text ? value : lengthOf(value)
@@ -34,7 +34,7 @@ const member = (name: string, value: unknown): Printable => {
   }
 }
 
-const members = (value: object): Printable =>
+const members = (value: object): LogValue =>
   Object.fromEntries(
     Object.entries(value)
       .slice(0, limits.members)
@@ -42,14 +42,14 @@ const members = (value: object): Printable =>
   )
 
 /** A frame as data. */
-export const ofValue = (value: unknown): Printable =>
+export const ofValue = (value: unknown): LogValue =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? members(value) : member("", value)
 
 /** The type of a frame that begins with it, as most do. */
 const typeAtStart = /^\{"type":"([\w.]{1,64})"/
 
 /** A frame as text. Of one that is long, only its type is looked for, and one that is no JSON is not looked into. */
-export const ofText = (text: string): Printable => {
+export const ofText = (text: string): LogValue => {
   if (text.length > limits.frame) {
     const type = typeAtStart.exec(text)?.[1]
     return type === undefined ? lengthOf(text) : { type, frame: lengthOf(text) }

@@ -16,7 +16,7 @@ import {
 } from "effect"
 import * as Setting from "../Setting.ts"
 import * as CurrentSpan from "./CurrentSpan.ts"
-import * as Printable from "./Printable.ts"
+import * as LogValue from "./LogValue.ts"
 
 /** What `LOG_LEVEL` may be, and the least severity that each shows. */
 const levels = {
@@ -51,18 +51,18 @@ export const config: Config.Config<Level> = Setting.declare<Level>(
 type Options = Logger.Logger.Options<unknown>
 
 const messageOf = ({ message, cause }: Options): string => {
-  const text = Arr.ensure(message).map(Printable.toText).join(" ")
-  return Cause.isEmpty(cause) ? text : [text, Printable.toText(cause)].filter(part => part !== "").join("\n")
+  const text = Arr.ensure(message).map(LogValue.toText).join(" ")
+  return Cause.isEmpty(cause) ? text : [text, LogValue.toText(cause)].filter(part => part !== "").join("\n")
 }
 
 /** What the fiber is at work on: its annotations, and its span where it is traced. */
-const annotationsOf = ({ annotations, context }: Options): HashMap.HashMap<string, Printable.Printable> =>
+const annotationsOf = ({ annotations, context }: Options): HashMap.HashMap<string, LogValue.LogValue> =>
   HashMap.union(
     HashMap.fromIterable(Object.entries(CurrentSpan.annotationsOf(context))),
-    HashMap.map(annotations, Printable.fromUnknown)
+    HashMap.map(annotations, LogValue.fromUnknown)
   )
 
-const annotated = (annotations: HashMap.HashMap<string, Printable.Printable>) =>
+const annotated = (annotations: HashMap.HashMap<string, LogValue.LogValue>) =>
   HashMap.isEmpty(annotations) ? {} : { annotations: Object.fromEntries(annotations) }
 
 const fields = (options: Options) => ({
@@ -95,7 +95,7 @@ const readable = Logger.prettyLogger()
 
 const simplified = (options: Options): Options => ({
   ...options,
-  message: Arr.ensure(options.message).map(part => (typeof part === "string" ? part : Printable.toText(part))),
+  message: Arr.ensure(options.message).map(part => (typeof part === "string" ? part : LogValue.toText(part))),
   annotations: annotationsOf(options)
 })
 

@@ -3,7 +3,7 @@
  *
  * The functions are for `OpenApi.Transform`, so that they hold in any document made of an api, a host's too.
  */
-import { compact, isNode, mapNode, type Node } from "./SchemaProjection.ts"
+import { isJsonObject, type JsonObject, mapMembers, withoutUndefined } from "./SchemaProjection.ts"
 
 /** What is known of the answers of one status. */
 export interface Answer {
@@ -18,7 +18,7 @@ export interface Answer {
 export interface Header {
   readonly description: string
   readonly required?: boolean
-  readonly schema: Node
+  readonly schema: JsonObject
   readonly example: string | number
 }
 
@@ -30,7 +30,7 @@ export interface Details {
   /** Bodies of requests by name. */
   readonly requests?: Readonly<Record<string, { readonly summary: string; readonly value: unknown }>>
   /** A JSON body that clients send and the endpoint does not look at. */
-  readonly ignored?: { readonly schema: Node; readonly example: unknown }
+  readonly ignored?: { readonly schema: JsonObject; readonly example: unknown }
   /** The statuses that the types promise and the endpoint never answers. */
   readonly never?: ReadonlyArray<number>
 }
@@ -75,17 +75,19 @@ const shared: Readonly<Record<number, Answer>> = {
 /** Completes the description of an endpoint. */
 export const operation =
   (details: Details) =>
-  (made: Node): Node => {
+  (made: JsonObject): JsonObject => {
     const never = new Set(details.never?.map(String))
-    const responses = Object.entries(mapNode(made.responses, value => value)).filter(([status]) => !never.has(status))
-    return compact({
+    const responses = Object.entries(mapMembers(made.responses, value => value)).filter(
+      ([status]) => !never.has(status)
+    )
+    return withoutUndefined({
       ...made,
       operationId: details.operationId,
       requestBody: bodyOf(made.requestBody, details),
       responses: Object.fromEntries(
         responses.map(([status, response]) => [
           status,
-          isNode(response)
+          isJsonObject(response)
             ? answered(response, { ...shared[Number(status)], ...details.answers?.[Number(status)] })
             : response
         ])
@@ -95,21 +97,21 @@ export const operation =
 
 const bodyOf = (body: unknown, { requests, ignored }: Details): unknown => {
   if (ignored !== undefined) return { required: false, content: { "application/json": ignored } }
-  return isNode(body) && requests !== undefined
+  return isJsonObject(body) && requests !== undefined
     ? { ...body, content: withMembers(body.content, { examples: requests }) }
     : body
 }
 
-const answered = (response: Node, { description, headers, example }: Answer): Node =>
-  compact({
+const answered = (response: JsonObject, { description, headers, example }: Answer): JsonObject =>
+  withoutUndefined({
     ...response,
     description: description ?? response.description,
-    headers: headers && mapNode(headers, header => (isNode(header) ? { required: true, ...header } : header)),
+    headers: headers && mapMembers(headers, header => (isJsonObject(header) ? { required: true, ...header } : header)),
     content: response.content && (example === undefined ? response.content : withMembers(response.content, { example }))
   })
 
-const withMembers = (content: unknown, members: Node): Node =>
-  mapNode(content, media => (isNode(media) ? { ...media, ...members } : media))
+const withMembers = (content: unknown, members: JsonObject): JsonObject =>
+  mapMembers(content, media => (isJsonObject(media) ? { ...media, ...members } : media))
 
 const platformError = "HttpApiDecodeError"
 
@@ -119,29 +121,29 @@ const platformError = "HttpApiDecodeError"
  *
  * Anything but a whole document is left alone: an api that is added to another hands its annotations to its groups.
  */
-export const plainDecodeErrors = (spec: Node): Node => {
-  if (!isNode(spec.paths)) return spec
-  const components = isNode(spec.components) ? spec.components : {}
-  const schemas = mapNode(components.schemas, value => value)
+export const withoutPlatformError = (spec: JsonObject): JsonObject => {
+  if (!isJsonObject(spec.paths)) return spec
+  const components = isJsonObject(spec.components) ? spec.components : {}
+  const schemas = mapMembers(components.schemas, value => value)
   return {
     ...spec,
-    paths: mapNode(spec.paths, item => mapNode(item, plainOperation)),
+    paths: mapMembers(spec.paths, item => mapMembers(item, plainOperation)),
     components: { ...components, schemas: withoutOrphans(schemas, platformError) }
   }
 }
 
 const refTo = (name: string): string => `#/components/schemas/${name}`
 
-const isPlatformError = (u: unknown): boolean => isNode(u) && u.$ref === refTo(platformError)
+const isPlatformError = (u: unknown): boolean => isJsonObject(u) && u.$ref === refTo(platformError)
 
 const plainOperation = (operation: unknown): unknown => {
-  if (!isNode(operation) || !isNode(operation.responses)) return operation
+  if (!isJsonObject(operation) || !isJsonObject(operation.responses)) return operation
   const responses = Object.entries(operation.responses).flatMap(([status, response]) => {
-    if (!isNode(response) || !isNode(response.content)) return [[status, response]]
-    const content = mapNode(response.content, media =>
-      isNode(media) ? { ...media, schema: plainSchema(media.schema) } : media
+    if (!isJsonObject(response) || !isJsonObject(response.content)) return [[status, response]]
+    const content = mapMembers(response.content, media =>
+      isJsonObject(media) ? { ...media, schema: plainSchema(media.schema) } : media
     )
-    const empty = Object.values(content).every(media => isNode(media) && media.schema === undefined)
+    const empty = Object.values(content).every(media => isJsonObject(media) && media.schema === undefined)
     return empty ? [] : [[status, { ...response, content }]]
   })
   return { ...operation, responses: Object.fromEntries(responses) }
@@ -149,13 +151,13 @@ const plainOperation = (operation: unknown): unknown => {
 
 const plainSchema = (schema: unknown): unknown => {
   if (isPlatformError(schema)) return undefined
-  if (!isNode(schema) || !Array.isArray(schema.anyOf)) return schema
+  if (!isJsonObject(schema) || !Array.isArray(schema.anyOf)) return schema
   const anyOf = schema.anyOf.filter(member => !isPlatformError(member))
   return anyOf.length === 1 ? anyOf[0] : { ...schema, anyOf }
 }
 
 /** Takes a definition out, and then whatever nothing but it referred to. */
-const withoutOrphans = (schemas: Node, name: string): Node => {
+const withoutOrphans = (schemas: JsonObject, name: string): JsonObject => {
   const { [name]: removed, ...rest } = schemas
   const remaining = JSON.stringify(rest)
   return refsIn(removed)

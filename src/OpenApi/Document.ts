@@ -7,21 +7,21 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { Context, Option } from "effect"
 import { version as packageVersion } from "../Version.ts"
 import { closedSchemas } from "./ClosedSchemas.ts"
-import { compact, isNode, mapNode, type Node, project } from "./SchemaProjection.ts"
+import { isJsonObject, type JsonObject, mapMembers, project, withoutUndefined } from "./SchemaProjection.ts"
 
 /** A document of OpenAPI 3.0.3, as far as anything here looks into it. */
 export interface OpenApiDocument {
   readonly openapi: "3.0.3"
   readonly info: { readonly title: string; readonly version: string; readonly description?: string }
-  readonly servers: ReadonlyArray<Node>
-  readonly tags: ReadonlyArray<Node>
+  readonly servers: ReadonlyArray<JsonObject>
+  readonly tags: ReadonlyArray<JsonObject>
   /** By path, then by method in lower case. */
-  readonly paths: Readonly<Record<string, Readonly<Record<string, Node>>>>
+  readonly paths: Readonly<Record<string, Readonly<Record<string, JsonObject>>>>
   readonly components: {
-    readonly schemas: Readonly<Record<string, Node>>
-    readonly securitySchemes: Readonly<Record<string, Node>>
+    readonly schemas: Readonly<Record<string, JsonObject>>
+    readonly securitySchemes: Readonly<Record<string, JsonObject>>
   }
-  readonly security?: ReadonlyArray<Node>
+  readonly security?: ReadonlyArray<JsonObject>
 }
 
 interface Made {
@@ -66,7 +66,7 @@ export const fromSpec = (
   version: string,
   closed: ReadonlySet<string> = new Set()
 ): OpenApiDocument => {
-  const definitions: Node = spec.components.schemas
+  const definitions: JsonObject = spec.components.schemas
   const schema = (u: unknown) => project(u, definitions)
   const { summary, license, title, description = summary } = spec.info
   return {
@@ -75,7 +75,7 @@ export const fromSpec = (
       title,
       version,
       ...(description === undefined ? {} : { description }),
-      ...(license === undefined ? {} : { license: compact({ name: license.name, url: license.url }) })
+      ...(license === undefined ? {} : { license: withoutUndefined({ name: license.name, url: license.url }) })
     },
     servers: spec.servers?.map(server => ({ ...server })) ?? [{ url: "/" }],
     tags: spec.tags.map(tag => ({ ...tag })),
@@ -86,9 +86,9 @@ export const fromSpec = (
       ])
     ),
     components: {
-      schemas: mapNode(definitions, (definition, name) =>
+      schemas: mapMembers(definitions, (definition, name) =>
         closed.has(name) ? { ...schema(definition), additionalProperties: false } : schema(definition)
-      ) as Readonly<Record<string, Node>>,
+      ) as Readonly<Record<string, JsonObject>>,
       securitySchemes: Object.fromEntries(
         Object.entries(spec.components.securitySchemes).map(([name, scheme]) => [name, { ...scheme }])
       )
@@ -97,36 +97,37 @@ export const fromSpec = (
   }
 }
 
-type Schema = (u: unknown) => Node
+type Schema = (u: unknown) => JsonObject
 
-const operationOf = (operation: OpenApi.OpenAPISpecOperation, schema: Schema): Node => {
+const operationOf = (operation: OpenApi.OpenAPISpecOperation, schema: Schema): JsonObject => {
   const { operationId, summary, description, parameters, requestBody, responses, ...others } = operation
-  return compact({
+  return withoutUndefined({
     operationId,
     summary,
     description,
     ...others,
     parameters: parameters.length === 0 ? undefined : parameters.map(parameter => parameterOf(parameter, schema)),
     requestBody: requestBody && { ...requestBody, content: contentOf(requestBody.content, schema) },
-    responses: mapNode(responses, response => responseOf(response, schema))
+    responses: mapMembers(responses, response => responseOf(response, schema))
   })
 }
 
-const parameterOf = (parameter: OpenApi.OpenAPISpecParameter, schema: Schema): Node => {
+const parameterOf = (parameter: OpenApi.OpenAPISpecParameter, schema: Schema): JsonObject => {
   const { description, ...type } = schema(parameter.schema)
   const { name, in: place, required, ...others } = parameter
-  return compact({ name, in: place, description, ...others, required, schema: type })
+  return withoutUndefined({ name, in: place, description, ...others, required, schema: type })
 }
 
 const responseOf = (response: unknown, schema: Schema): unknown =>
-  isNode(response)
-    ? compact({
+  isJsonObject(response)
+    ? withoutUndefined({
         ...response,
-        headers: response.headers && mapNode(response.headers, header => withSchema(header, schema)),
+        headers: response.headers && mapMembers(response.headers, header => withSchema(header, schema)),
         content: response.content && contentOf(response.content, schema)
       })
     : response
 
-const contentOf = (content: unknown, schema: Schema): Node => mapNode(content, media => withSchema(media, schema))
+const contentOf = (content: unknown, schema: Schema): JsonObject =>
+  mapMembers(content, media => withSchema(media, schema))
 
-const withSchema = (u: unknown, schema: Schema): unknown => (isNode(u) ? { ...u, schema: schema(u.schema) } : u)
+const withSchema = (u: unknown, schema: Schema): unknown => (isJsonObject(u) ? { ...u, schema: schema(u.schema) } : u)

@@ -5,19 +5,19 @@
  */
 
 /** An object of a document that nobody has looked into yet. */
-export type Node = Readonly<Record<string, unknown>>
+export type JsonObject = Readonly<Record<string, unknown>>
 
-export const isNode = (u: unknown): u is Node => typeof u === "object" && u !== null && !Array.isArray(u)
+export const isJsonObject = (u: unknown): u is JsonObject => typeof u === "object" && u !== null && !Array.isArray(u)
 
-const nodes = (u: unknown): ReadonlyArray<Node> => (Array.isArray(u) ? u.filter(isNode) : [])
+const nodes = (u: unknown): ReadonlyArray<JsonObject> => (Array.isArray(u) ? u.filter(isJsonObject) : [])
 
 /** A node without its undefined members. */
-export const compact = (node: Node): Node =>
+export const withoutUndefined = (node: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(node).filter(([, value]) => value !== undefined))
 
 /** The same members, with other values. */
-export const mapNode = (u: unknown, f: (value: unknown, name: string) => unknown): Node =>
-  isNode(u) ? Object.fromEntries(Object.entries(u).map(([name, value]) => [name, f(value, name)])) : {}
+export const mapMembers = (u: unknown, f: (value: unknown, name: string) => unknown): JsonObject =>
+  isJsonObject(u) ? Object.fromEntries(Object.entries(u).map(([name, value]) => [name, f(value, name)])) : {}
 
 /** Keywords that mean the same in both dialects and hold no schemas. */
 const plainKeywords = [
@@ -42,41 +42,41 @@ const plainKeywords = [
 ]
 
 /** `nullable` counts only beside a `type`, so that null alone needs one too. */
-const onlyNull: Node = { type: "string", nullable: true, enum: [null] }
+const onlyNull: JsonObject = { type: "string", nullable: true, enum: [null] }
 
-const isNull = (node: Node): boolean => node.type === "null" || node.const === null
+const isNull = (node: JsonObject): boolean => node.type === "null" || node.const === null
 
 const typeOfLiteral = (literal: unknown): string | undefined =>
   ["string", "number", "boolean"].find(type => typeof literal === type)
 
 /** Makes a projected schema accept null as well. */
-const orNull = (schema: Node): Node => {
+const orNull = (schema: JsonObject): JsonObject => {
   if (Object.keys(schema).length === 0) return schema
   if (schema.type === undefined) return { anyOf: [schema, onlyNull] }
   const literals = schema.enum
   return { ...schema, nullable: true, ...(Array.isArray(literals) ? { enum: [...literals, null] } : {}) }
 }
 
-const typed = (node: Node): Node => {
+const typed = (node: JsonObject): JsonObject => {
   const literals = "const" in node ? [node.const] : Array.isArray(node.enum) ? node.enum : undefined
   const types = [node.type ?? typeOfLiteral(literals?.find(literal => literal !== null))].flat()
   const others = types.filter(type => type !== undefined && type !== "null")
   const known = literals?.filter(literal => literal !== null)
   const takesNull = types.includes("null") || literals?.includes(null) === true || node.nullable === true
   if (others.length === 0) return takesNull ? onlyNull : {}
-  const schema: Node =
+  const schema: JsonObject =
     others.length === 1
-      ? compact({ type: others[0], enum: known })
+      ? withoutUndefined({ type: others[0], enum: known })
       : { anyOf: others.map(type => (type === "array" ? { type, items: {} } : { type })) }
   return takesNull ? orNull(schema) : schema
 }
 
 /** A bound that is not reached, which 3.0.3 says with a flag beside the number. */
-const bounds = (node: Node): Node => {
+const bounds = (node: JsonObject): JsonObject => {
   const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below } = node
   const lower = typeof above === "number" && !(typeof minimum === "number" && minimum > above)
   const upper = typeof below === "number" && !(typeof maximum === "number" && maximum < below)
-  return compact({
+  return withoutUndefined({
     minimum: lower ? above : minimum,
     exclusiveMinimum: lower || undefined,
     maximum: upper ? below : maximum,
@@ -87,13 +87,13 @@ const bounds = (node: Node): Node => {
 const int32 = 2 ** 31
 
 /** Without a format, generators take 32 bits for an integer, which epoch milliseconds do not fit. */
-const integerFormat = ({ type, format, minimum, maximum }: Node): Node => {
+const integerFormat = ({ type, format, minimum, maximum }: JsonObject): JsonObject => {
   if (type !== "integer" || format !== undefined) return {}
   const fits = typeof minimum === "number" && minimum >= -int32 && typeof maximum === "number" && maximum < int32
   return { format: fits ? "int32" : "int64" }
 }
 
-const binaryFormat = (node: Node): Node => {
+const binaryFormat = (node: JsonObject): JsonObject => {
   if (node.contentEncoding === "base64") return { format: "byte" }
   return node.contentMediaType === "application/octet-stream" ? { format: "binary" } : {}
 }
@@ -104,10 +104,10 @@ const binaryFormat = (node: Node): Node => {
  * `definitions` are the components before projection; unions are looked up there for a member that tells
  * their cases apart.
  */
-export const project = (input: unknown, definitions: Node): Node => {
-  const go = (u: unknown): Node => {
+export const project = (input: unknown, definitions: JsonObject): JsonObject => {
+  const go = (u: unknown): JsonObject => {
     if (u === false) return { not: {} }
-    if (!isNode(u)) return {}
+    if (!isJsonObject(u)) return {}
     const { $ref, ...rest } = u
     if ($ref === undefined) return schema(u)
     const siblings = schema(rest)
@@ -115,25 +115,25 @@ export const project = (input: unknown, definitions: Node): Node => {
     return Object.keys(siblings).length === 0 ? { $ref } : { allOf: [{ $ref }], ...siblings }
   }
 
-  const tuple = (node: Node): Node => {
+  const tuple = (node: JsonObject): JsonObject => {
     const first = nodes(node.prefixItems)
     if (first.length === 0) return { items: go(node.items) }
-    const members = isNode(node.items) ? [...first, node.items] : first
+    const members = isJsonObject(node.items) ? [...first, node.items] : first
     return {
       items: members.length === 1 ? go(members[0]) : union(members),
       ...(node.items === false ? { maxItems: first.length } : {})
     }
   }
 
-  const object = (node: Node): Node => {
-    const properties = mapNode(node.properties, go)
+  const object = (node: JsonObject): JsonObject => {
+    const properties = mapMembers(node.properties, go)
     const named = Object.keys(properties).length > 0
-    const patterns = Object.values(mapNode(node.patternProperties, value => value)).filter(isNode)
+    const patterns = Object.values(mapMembers(node.patternProperties, value => value)).filter(isJsonObject)
     const { additionalProperties: others } = node
-    return compact({
+    return withoutUndefined({
       properties: named ? properties : undefined,
       required: Array.isArray(node.required) && node.required.length > 0 ? node.required : undefined,
-      additionalProperties: isNode(others)
+      additionalProperties: isJsonObject(others)
         ? go(others)
         : patterns.length > 0
           ? union(patterns)
@@ -144,7 +144,7 @@ export const project = (input: unknown, definitions: Node): Node => {
     })
   }
 
-  const union = (members: ReadonlyArray<Node>): Node => {
+  const union = (members: ReadonlyArray<JsonObject>): JsonObject => {
     const cases = members.filter(member => !isNull(member))
     const nullable = cases.length < members.length
     if (cases.length === 0) return onlyNull
@@ -155,11 +155,11 @@ export const project = (input: unknown, definitions: Node): Node => {
     return { anyOf: [...anyOf, onlyNull] }
   }
 
-  const schema = (node: Node): Node => {
+  const schema = (node: JsonObject): JsonObject => {
     const plain = Object.fromEntries(plainKeywords.filter(name => name in node).map(name => [name, node[name]]))
     const own = { ...typed(node), ...bounds(node), ...integerFormat(node), ...binaryFormat(node) }
     const anyOf = nodes(node.anyOf ?? node.oneOf)
-    return compact({
+    return withoutUndefined({
       // The titles that effect gives to numbers and strings name its own checks.
       title: node.type === "object" ? node.title : undefined,
       ...own,
@@ -179,7 +179,7 @@ export const project = (input: unknown, definitions: Node): Node => {
 const refPrefix = "#/components/schemas/"
 
 /** The member of the referenced objects that holds a different word in each, as OpenAPI names it. */
-const discriminator = (cases: ReadonlyArray<Node>, definitions: Node): Node | undefined => {
+const discriminator = (cases: ReadonlyArray<JsonObject>, definitions: JsonObject): JsonObject | undefined => {
   const refs = cases.map(({ $ref }) => (typeof $ref === "string" ? $ref : ""))
   const objects = refs.map(ref => definitions[ref.slice(refPrefix.length)])
   const propertyName = Object.keys(wordsOf(objects[0])).find(name => {
@@ -193,10 +193,10 @@ const discriminator = (cases: ReadonlyArray<Node>, definitions: Node): Node | un
 
 /** The required members of an object that take one word only. */
 const wordsOf = (object: unknown): Readonly<Record<string, string>> => {
-  if (!isNode(object) || !isNode(object.properties) || !Array.isArray(object.required)) return {}
+  if (!isJsonObject(object) || !isJsonObject(object.properties) || !Array.isArray(object.required)) return {}
   const required = new Set<unknown>(object.required)
   const words = Object.entries(object.properties).flatMap(([name, property]): Array<[string, string]> => {
-    if (!isNode(property) || !required.has(name)) return []
+    if (!isJsonObject(property) || !required.has(name)) return []
     const [word, ...more] = "const" in property ? [property.const] : Array.isArray(property.enum) ? property.enum : []
     return typeof word === "string" && more.length === 0 ? [[name, word]] : []
   })

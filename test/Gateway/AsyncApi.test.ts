@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest"
 import * as AsyncApi from "../../src/Gateway/AsyncApi.ts"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
-import { isNode, type Node } from "../../src/OpenApi/SchemaProjection.ts"
+import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
 import { version } from "../../src/Version.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
@@ -26,16 +26,16 @@ const checkers = new Map(Object.entries(messages).map(([name, message]) => [name
 
 /** Follows a reference within the document. */
 const resolve = (reference: unknown): unknown => {
-  const path = isNode(reference) && typeof reference.$ref === "string" ? reference.$ref.split("/").slice(1) : []
-  return path.reduce<unknown>((at, name) => (isNode(at) ? at[name] : undefined), document)
+  const path = isJsonObject(reference) && typeof reference.$ref === "string" ? reference.$ref.split("/").slice(1) : []
+  return path.reduce<unknown>((at, name) => (isJsonObject(at) ? at[name] : undefined), document)
 }
 
 const list = (u: unknown): ReadonlyArray<unknown> => (Array.isArray(u) ? u : [])
 
 /** All values of members called `$ref`, anywhere. */
-const references = (u: unknown): ReadonlyArray<Node> => {
+const references = (u: unknown): ReadonlyArray<JsonObject> => {
   if (Array.isArray(u)) return u.flatMap(references)
-  if (!isNode(u)) return []
+  if (!isJsonObject(u)) return []
   return typeof u.$ref === "string" ? [u] : Object.values(u).flatMap(references)
 }
 
@@ -78,7 +78,7 @@ describe("the AsyncAPI document", () => {
     for (const type of Protocol.requestTypes) {
       const { messages: sent, reply } = document.operations[type]!
       expect(list(sent).map(message => resolve(resolve(message)))).toMatchObject([{ name: type }])
-      const answers = isNode(reply) ? list(reply.messages) : []
+      const answers = isJsonObject(reply) ? list(reply.messages) : []
       expect(answers.map(message => resolve(resolve(message)))).toMatchObject([
         { name: Protocol.answerTypes[type] },
         { name: "error" }
@@ -93,7 +93,7 @@ describe("the AsyncAPI document", () => {
     expect(examples).toHaveLength(1)
     for (const example of examples) {
       const check = checkers.get(name)!
-      expect(isNode(example) && check(example.payload), JSON.stringify(check.errors)).toBe(true)
+      expect(isJsonObject(example) && check(example.payload), JSON.stringify(check.errors)).toBe(true)
     }
   })
 
@@ -106,7 +106,7 @@ describe("the AsyncAPI document", () => {
     fc.assert(
       fc.property(
         fc.constantFrom(...requests).chain(([name, { name: type }]) => {
-          const example: Node = { ...Object.values(Examples.requests).find(frame => frame.type === type) }
+          const example: JsonObject = { ...Object.values(Examples.requests).find(frame => frame.type === type) }
           return fc.tuple(fc.constant(name), fc.constant(example), fc.constantFrom(...Object.keys(example)), values)
         }),
         ([name, example, field, value]) => {
@@ -139,7 +139,7 @@ describe("the AsyncAPI document", () => {
     fc.assert(
       fc.property(
         fc.constantFrom(...Examples.allBodies).chain(body => {
-          const event: Node = { ...Protocol.event(Examples.envelope, body) }
+          const event: JsonObject = { ...Protocol.event(Examples.envelope, body) }
           return fc.tuple(fc.constant(event), fc.constantFrom(...Object.keys(event)), values)
         }),
         ([event, field, value]) => {

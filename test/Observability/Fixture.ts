@@ -15,8 +15,8 @@ import * as RequestMetrics from "../../src/Http/Server/RequestMetrics.ts"
 import * as Body from "../../src/Kv/Body.ts"
 import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
 import * as FeedMetrics from "../../src/Kv/FeedMetrics.ts"
-import { Exposure } from "../../src/Observability/Exposure.ts"
 import * as Metrics from "../../src/Observability/Metrics.ts"
+import { MetricsRoutes } from "../../src/Observability/MetricsRoutes.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
 import * as SessionEvents from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
@@ -55,7 +55,7 @@ export const serve = (options: { readonly platform?: string; readonly tracing?: 
           Metrics.layer,
           NodeFileSystem.layer,
           upstreams(Option.fromNullable(options.platform)),
-          Layer.succeed(Exposure, { json: true, prometheus: true, token: Option.none() })
+          Layer.succeed(MetricsRoutes, { json: true, prometheus: true, token: Option.none() })
         )
       )
     )

@@ -13,7 +13,7 @@ import {
   TestClock
 } from "effect"
 import * as Logging from "../../src/Observability/Logging.ts"
-import * as Printable from "../../src/Observability/Printable.ts"
+import * as LogValue from "../../src/Observability/LogValue.ts"
 
 /** The lines that a program logs. */
 const logged = <E>(
@@ -190,13 +190,13 @@ describe("Logging", () => {
   it("prints any value as bounded JSON", () => {
     fc.assert(
       fc.property(fc.anything({ withBigInt: true, withDate: true, withMap: true, withSet: true }), value => {
-        const text = JSON.stringify(Printable.fromUnknown(value))
+        const text = JSON.stringify(LogValue.fromUnknown(value))
         assert.isString(text)
       })
     )
     const wide = Array.from({ length: 200 }, () => Array.from({ length: 200 }, () => ["x".repeat(100)]))
     for (const huge of ["x".repeat(1_000_000), Array.from({ length: 100_000 }, () => 1), wide]) {
-      assert.isBelow(Printable.toText(huge).length, 70_000)
+      assert.isBelow(LogValue.toText(huge).length, 70_000)
     }
   })
 })

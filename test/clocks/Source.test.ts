@@ -29,7 +29,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Storage/Sqlite/Database/Reader.ts": 2,
   // Timestamps of lines that the log writes by itself.
   "Observability/LogOutput.ts": 1,
-  "Process/ProcessEnd.ts": 1,
+  "Process/ShutdownDeadline.ts": 1,
   // Dates in `Retry-After`.
   "Upstream/AgentPlatformClient.ts": 1,
   "Upstream/Exchange.ts": 1

@@ -4,7 +4,7 @@ import type { RawData, WebSocket } from "ws"
 import { type Account, accountOf } from "../../Http/Server/Unsent.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as FrameSummary from "../../Observability/FrameSummary.ts"
-import type { Printable } from "../../Observability/Printable.ts"
+import type { LogValue } from "../../Observability/LogValue.ts"
 import type { Identity } from "../Authentication.ts"
 import type { Claim } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
@@ -238,7 +238,7 @@ export class Connection {
     else this.fail(decoded.left.id, decoded.left, frame)
   }
 
-  private onRequest(request: Request, frame: Printable | undefined): void {
+  private onRequest(request: Request, frame: LogValue | undefined): void {
     const { id } = request
     if (this.inFlight.has(id)) {
       return this.fail(id, { code: "conflict", message: "A request of this id has not been answered yet" }, frame)
@@ -264,7 +264,7 @@ export class Connection {
     return Effect.suspend(() => this.answer({ type: "pong", id, timestamp: this.shared.now() }))
   }
 
-  private call(request: Call, frame: Printable | undefined): void {
+  private call(request: Call, frame: LogValue | undefined): void {
     const { type } = request
     if (filing.has(type)) return this.start(request, this.file(request), frame)
     const work = Effect.flatMap(carryOut(this.shared.sessions, this.identity, request), answer => this.answer(answer))
@@ -336,7 +336,7 @@ export class Connection {
     lane: string,
     request: Request,
     work: () => Effect.Effect<void, RequestError | Refused>,
-    frame: Printable | undefined,
+    frame: LogValue | undefined,
     isMessage = false
   ): void {
     const { id } = request
@@ -357,7 +357,7 @@ export class Connection {
   private start(
     request: Request,
     work: Effect.Effect<void, RequestError | Refused>,
-    frame: Printable | undefined,
+    frame: LogValue | undefined,
     onEnd: (failure: Failure | undefined) => void = () => {}
   ): void {
     const { id, type } = request
@@ -390,7 +390,7 @@ export class Connection {
     )
   }
 
-  private received(frame: Printable): Effect.Effect<void> {
+  private received(frame: LogValue): Effect.Effect<void> {
     return Effect.annotateLogs(Effect.logDebug("Received a frame of a client"), { frame })
   }
 
@@ -417,7 +417,7 @@ export class Connection {
   }
 
   /** Answers with an error that costs no more than the answer itself. */
-  private fail(id: string | undefined, failure: Failure, frame: Printable | undefined): void {
+  private fail(id: string | undefined, failure: Failure, frame: LogValue | undefined): void {
     const { code, message, retryable } = failure
     const answered = Effect.flatMap(this.report(failure), traceId => {
       const answer = errorAnswer({ id, code, message, traceId, retryable })

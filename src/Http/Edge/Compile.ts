@@ -7,11 +7,11 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { type Effect, Either, Option, ParseResult, type Schema } from "effect"
 import { type ApiError, BadRequest } from "../ApiError.ts"
 import type { AnyEndpoints, AtOnce, Guard, Incoming, Quick } from "../Endpoints.ts"
+import * as FastDecoder from "../FastDecoder.ts"
 import { describe } from "../Issues.ts"
 import { JsonBody } from "../JsonBody.ts"
 import type { Reply } from "../Reply.ts"
 import { label } from "../Route.ts"
-import * as Shortcut from "../Shortcut.ts"
 import { Router } from "./Router.ts"
 
 /** A request's parts before they are decoded. */
@@ -49,10 +49,10 @@ const decoder = (
 ): ReadonlyArray<Decoder> => {
   if (Option.isNone(schema)) return []
   const decode = ParseResult.decodeUnknownEither(schema.value as Schema.Schema<unknown>)
-  const shortcut = Shortcut.of(schema.value)
+  const fastDecoder = FastDecoder.of(schema.value)
   return [
     (parts, into) => {
-      const plain = shortcut?.(select(parts))
+      const plain = fastDecoder?.(select(parts))
       if (plain !== undefined) {
         into[name] = plain
         return undefined

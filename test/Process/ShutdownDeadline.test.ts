@@ -3,7 +3,7 @@ import { open } from "node:fs/promises"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect, Fiber } from "effect"
-import * as ProcessEnd from "../../src/Process/ProcessEnd.ts"
+import * as ShutdownDeadline from "../../src/Process/ShutdownDeadline.ts"
 import { temporaryDirectory } from "../ServerProcess.ts"
 
 const limit = { limit: Duration.hours(1), isJson: true }
@@ -15,7 +15,7 @@ describe("The end of the process", () => {
       execFileSync("mkfifo", [fifo])
       // To open one end waits for the other.
       const reading = open(fifo, "r")
-      const settling = yield* Effect.fork(ProcessEnd.settled(limit))
+      const settling = yield* Effect.fork(ShutdownDeadline.settled(limit))
       for (let turns = 0; turns < 10; turns++) yield* Effect.promise(() => new Promise(setImmediate))
       assert.strictEqual((yield* Fiber.poll(settling))._tag, "None")
       const writing = yield* Effect.promise(() => open(fifo, "w"))

@@ -1,8 +1,7 @@
 /**
- * The plainest requests of the key-value group, known without their schemas: names that are text, no preconditions,
- * bodies with nothing but a value, an actor, or operations without expiry.
+ * Fast decoders of the key-value group's most common requests: no preconditions, and bodies without an expiry.
  */
-import type { Shortcut } from "../Http/Shortcut.ts"
+import type { FastDecoder } from "../Http/FastDecoder.ts"
 import { RawJson } from "../Json/JsonText.ts"
 
 type Members = Readonly<Record<string, unknown>>
@@ -11,7 +10,9 @@ const isObject = (input: unknown): input is Members =>
   typeof input === "object" && input !== null && Object.getPrototypeOf(input) === Object.prototype
 
 /** A path of names, of which the router gives no other than its template has. */
-export const path = <Name extends string>(...names: ReadonlyArray<Name>): Shortcut<Readonly<Record<Name, string>>> => {
+export const path = <Name extends string>(
+  ...names: ReadonlyArray<Name>
+): FastDecoder<Readonly<Record<Name, string>>> => {
   const isComplete = (input: Members): input is Readonly<Record<Name, string>> => {
     for (const name of names) if (typeof input[name] !== "string") return false
     for (const name in input) if (!names.some(known => known === name)) return false
@@ -24,7 +25,7 @@ const none = {}
 
 /** Headers without any of these. */
 export const headersWithout =
-  (...names: ReadonlyArray<string>): Shortcut<Readonly<Record<string, never>>> =>
+  (...names: ReadonlyArray<string>): FastDecoder<Readonly<Record<string, never>>> =>
   input => {
     if (!isObject(input)) return undefined
     for (const name of names) if (name in input) return undefined
@@ -46,7 +47,7 @@ const isPlainSet = (input: Members): input is Members & PlainSet => {
 }
 
 /** The body of a PUT with a value, and perhaps an actor. */
-export const setPayload: Shortcut<PlainSet> = input => (isObject(input) && isPlainSet(input) ? input : undefined)
+export const setPayload: FastDecoder<PlainSet> = input => (isObject(input) && isPlainSet(input) ? input : undefined)
 
 /** What an operation of a batch commonly holds. */
 export type PlainOperation =
@@ -80,4 +81,5 @@ const isPlainBatch = (input: Members): input is Members & PlainBatch => {
 }
 
 /** The body of a batch whose operations have no preconditions and no expiry. */
-export const batchPayload: Shortcut<PlainBatch> = input => (isObject(input) && isPlainBatch(input) ? input : undefined)
+export const batchPayload: FastDecoder<PlainBatch> = input =>
+  isObject(input) && isPlainBatch(input) ? input : undefined

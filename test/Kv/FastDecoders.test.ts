@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc, ParseResult, type Schema } from "effect"
-import * as Shortcut from "../../src/Http/Shortcut.ts"
+import * as FastDecoder from "../../src/Http/FastDecoder.ts"
 import { JsonText, RawJson } from "../../src/Json/JsonText.ts"
 import { BatchHeaders, BatchPayload, EntryPath, Preconditions, SetPayload } from "../../src/Kv/Requests.ts"
 
@@ -56,14 +56,14 @@ const cases: ReadonlyArray<readonly [string, Schema.Schema.All, fc.Arbitrary<unk
   ]
 ]
 
-describe("the shortcut past the schema of", () => {
+describe("the fastDecoder past the schema of", () => {
   it.each(cases)("%s gives what the schema would, or nothing", (_, schema, input) => {
-    const shortcut = Shortcut.of(schema)!
+    const fastDecoder = FastDecoder.of(schema)!
     const decode = ParseResult.decodeUnknownEither(schema as Schema.Schema<unknown>)
     let taken = 0
     fc.assert(
       fc.property(fc.oneof({ weight: 20, arbitrary: input }, { weight: 1, arbitrary: anything }), input => {
-        const plain = shortcut(input)
+        const plain = fastDecoder(input)
         if (plain === undefined) return
         taken++
         expect(Either.right(plain)).toEqual(decode(input))

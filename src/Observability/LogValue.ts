@@ -1,33 +1,27 @@
 /**
- * Any value as plain JSON data, for logs: it never throws, never loops, shows no secret and has a bounded size.
+ * Converts any value to JSON data for a log line. It never throws, ends on cycles, shows no secret and bounds the size.
  */
 import { Cause, Inspectable, Redacted } from "effect"
 
 /** JSON data. */
-export type Printable =
-  | string
-  | number
-  | boolean
-  | null
-  | ReadonlyArray<Printable>
-  | { readonly [key: string]: Printable }
+export type LogValue = string | number | boolean | null | ReadonlyArray<LogValue> | { readonly [key: string]: LogValue }
 
 /** Levels of arrays and objects that are shown. */
 const maxDepth = 8
 
-/** Characters of one value that are shown, its parts together. */
+/** Characters that are shown of one value and its parts together. */
 const maxLength = 32_768
 
-/** What is charged for a value beside its text: brackets, a comma, a name. */
+/** Characters that a value counts beside its text, for brackets, a comma and a name. */
 const overhead = 16
 
 const omitted = "[…]"
 
-/** Prints one value, within one budget. */
+/** Converts one value within one budget of characters. */
 class Printer {
   private left = maxLength
 
-  of(value: unknown, above: ReadonlyArray<object>): Printable {
+  of(value: unknown, above: ReadonlyArray<object>): LogValue {
     this.left -= overhead
     if (this.left <= 0) return omitted
     try {
@@ -56,7 +50,7 @@ class Printer {
     return text.length <= room ? text : `${text.slice(0, room)}… (${text.length} characters)`
   }
 
-  private object(value: object, above: ReadonlyArray<object>): Printable {
+  private object(value: object, above: ReadonlyArray<object>): LogValue {
     if (Redacted.isRedacted(value)) return "<redacted>"
     if (above.includes(value)) return "[circular]"
     if (Cause.isCause(value)) return this.text(Cause.pretty(value, { renderErrorCause: true }))
@@ -72,8 +66,8 @@ class Printer {
     return this.members(value, within)
   }
 
-  private iterable(values: Iterable<unknown>, within: ReadonlyArray<object>): Printable {
-    const shown: Array<Printable> = []
+  private iterable(values: Iterable<unknown>, within: ReadonlyArray<object>): LogValue {
+    const shown: Array<LogValue> = []
     for (const value of values) {
       shown.push(this.of(value, within))
       if (this.left <= 0) break
@@ -81,8 +75,8 @@ class Printer {
     return shown
   }
 
-  private members(value: object, within: ReadonlyArray<object>): Printable {
-    const shown: Array<[string, Printable]> = []
+  private members(value: object, within: ReadonlyArray<object>): LogValue {
+    const shown: Array<[string, LogValue]> = []
     for (const key of Object.keys(value)) {
       const member: unknown = Reflect.get(value, key)
       shown.push([this.text(key), this.of(member, within)])
@@ -92,11 +86,11 @@ class Printer {
   }
 }
 
-/** A value as JSON data, with marks where something was left out. */
-export const fromUnknown = (value: unknown): Printable => new Printer().of(value, [])
+/** A value as JSON data, with marks where parts were left out. */
+export const fromUnknown = (value: unknown): LogValue => new Printer().of(value, [])
 
-/** A value as one text: texts as they are, anything else as JSON. */
+/** A string as it is, any other value as JSON text. */
 export const toText = (value: unknown): string => {
-  const printable = fromUnknown(value)
-  return typeof printable === "string" ? printable : JSON.stringify(printable)
+  const shown = fromUnknown(value)
+  return typeof shown === "string" ? shown : JSON.stringify(shown)
 }

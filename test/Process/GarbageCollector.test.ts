@@ -4,7 +4,7 @@ import { promisify } from "node:util"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 
-const collector = fileURLToPath(new URL("../../src/Process/Collector.ts", import.meta.url))
+const collector = fileURLToPath(new URL("../../src/Process/GarbageCollector.ts", import.meta.url))
 
 /** Has young and old objects collected, in the main thread and in another, and tells how often. */
 const program = `
