@@ -1,25 +1,48 @@
 import { Array as Arr, Clock, Context, Effect, Layer, Option } from "effect"
 import { AgentPlatform } from "../Upstream/AgentPlatform.ts"
+import { codeIn } from "../Upstream/ConnectionReason.ts"
 import * as HealthProbe from "../Upstream/HealthProbe.ts"
 import { Inference } from "../Upstream/Inference.ts"
 import { version } from "../Version.ts"
 import { critical, type Dependency, overall, type Report } from "./Report.ts"
-import { Subscriptions } from "./Subscriptions.ts"
-import { dependency } from "./Upstreams.ts"
 
-/** How the gateway is, and all that it depends on. */
+/** The health of the gateway and of everything that it depends on. */
 export class Health extends Context.Tag("causeway/Health")<
   Health,
   {
     /**
-     * Looks at every dependency, all at once, within little more than two seconds. Callers within the same second
-     * share what was found, so that nobody can make the gateway press its upstreams.
+     * Probes every dependency concurrently, within little more than two seconds. Callers within the same second share
+     * one probe, so that clients cannot multiply the load on upstream services.
      */
     readonly report: Effect.Effect<Report>
   }
 >() {}
 
-/** A look at one dependency; nothing where there is none. */
+/** The number of active subscriptions to sessions, which the gateway provides; 0 without a gateway. */
+export class Subscriptions extends Context.Reference<Subscriptions>()("causeway/Health/Subscriptions", {
+  defaultValue: (): { readonly count: Effect.Effect<number> } => ({ count: Effect.succeed(0) })
+}) {}
+
+const timeout = /^No answer within [\w ]+$/
+
+/** What the public may read of a failed probe. The error itself may name hosts and ports of the internal network. */
+export const detailOf = ({ statusCode, error = "" }: Pick<HealthProbe.Health, "statusCode" | "error">): string => {
+  if (statusCode !== undefined) return `GET /health answered ${statusCode}`
+  if (timeout.test(error)) return error
+  const code = codeIn(error)
+  return code === undefined ? "No connection" : `No connection (${code})`
+}
+
+/** An upstream service as the report has it; nothing where none is configured. */
+export const dependency = (name: string, probed: Option.Option<HealthProbe.Health>): Option.Option<Dependency> =>
+  Option.map(probed, health => ({
+    name,
+    status: health.status,
+    latencyMs: health.latencyMs,
+    ...(health.status === "ok" ? {} : { error: detailOf(health) })
+  }))
+
+/** Looks at one dependency; nothing where it is not configured. */
 type Check = Effect.Effect<Option.Option<Dependency>>
 
 const make = (checks: ReadonlyArray<Check>) =>
@@ -42,7 +65,7 @@ const make = (checks: ReadonlyArray<Check>) =>
     })
   })
 
-/** The health of a service that depends on nothing, as where a host mounts the store alone. */
+/** The health of a service without dependencies, such as a host that mounts only the store. */
 export const layerAlone: Layer.Layer<Health> = Layer.effect(Health, make([]))
 
 /**

@@ -1,12 +1,11 @@
 /**
- * Traces by OpenTelemetry: off unless an endpoint is set and the optional packages are installed.
+ * Tracing by OpenTelemetry. It is off unless an endpoint is set and the optional packages are installed.
  */
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
-import { Cause, Config, Context, Effect, Tracer as EffectTracer, Layer, Option, Random } from "effect"
+import { Cause, Config, Context, Effect, Tracer as EffectTracer, Exit, Layer, Option, Random } from "effect"
 import * as Setting from "../Setting.ts"
 import { version } from "../Version.ts"
 import * as CurrentSpan from "./CurrentSpan.ts"
-import * as FaithfulTracer from "./FaithfulTracer.ts"
 
 /** The trace that the current fiber works for. */
 export class Tracer extends Context.Tag("causeway/Tracer")<
@@ -17,14 +16,14 @@ export class Tracer extends Context.Tag("causeway/Tracer")<
   }
 >() {}
 
-/** Where spans go, and under which name. */
+/** Where spans are exported to, and the service name that they carry. */
 export interface Collector {
   /** Base address of an OTLP collector over HTTP. */
   readonly endpoint: URL
   readonly serviceName: string
 }
 
-/** The collector, where one is set. */
+/** The collector as configuration variables; nothing where no endpoint is set. */
 export const config: Config.Config<Option.Option<Collector>> = Config.all({
   endpoint: Setting.declare(
     "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -43,45 +42,81 @@ const randomWord = Effect.map(Random.nextIntBetween(0, 2 ** 32), word => word.to
 const randomHalf = Effect.flatMap(randomWord, left => Effect.map(randomWord, right => left + right))
 const randomTraceId = Effect.flatMap(randomHalf, left => Effect.map(randomHalf, right => left + right))
 
-/** The span that the fiber is in; `Effect.currentSpan` would make an error of it where there is none. */
+/** The span of the fiber; `Effect.currentSpan` fails where there is none. */
 const currentSpan = Effect.map(Effect.context<never>(), context => {
   const span = Context.getOption(context, EffectTracer.ParentSpan)
   return Option.isSome(span) && span.value._tag === "Span" ? span.value : undefined
 })
 
-/** Tells trace ids. */
+/** Reads trace ids from the current span. */
 export const layer: Layer.Layer<Tracer> = Layer.succeed(Tracer, {
   currentTraceId: Effect.flatMap(currentSpan, span =>
-    // While tracing is off, spans are stand-ins whose trace id is none.
+    // While tracing is off, spans have no valid trace id.
     span !== undefined && CurrentSpan.isTraced(span) ? Effect.succeed(span.traceId) : randomTraceId
   )
 })
 
-/** No spans at all: what would be wrapped in one runs as it is. */
+/** Turns tracing off: no spans are created. */
 export const layerOff: Layer.Layer<never> = Layer.merge(
   Layer.setTracerEnabled(false),
-  // The HTTP server would describe each request, though nobody takes the description.
+  // The platform's HTTP server would still compute the attributes of each request.
   Layer.scopedDiscard(Effect.locallyScoped(HttpMiddleware.currentTracerDisabledWhen, () => true))
 )
 
-/** The address that a collector takes spans at, by the OTLP specification. */
+/** The URL that a collector receives spans at, by the OTLP specification. */
 export const tracesUrl = (endpoint: URL): string => {
   const url = new URL(endpoint)
   url.pathname = `${url.pathname.replace(/\/+$/, "")}/v1/traces`
   return url.toString()
 }
 
-/** The tracers set up here, to tell them from others. */
+/** Makes a span of another process that carries its trace flags. */
+type MakeExternal = (span: {
+  readonly traceId: string
+  readonly spanId: string
+  readonly traceFlags: number
+}) => EffectTracer.ExternalSpan
+
+/** The exit of interrupted work as a failure, as @effect/opentelemetry would take it for a success. */
+const failedIfInterrupted = <A, E>(exit: Exit.Exit<A, E>): Exit.Exit<A, unknown> =>
+  Exit.isFailure(exit) && Cause.isInterruptedOnly(exit.cause)
+    ? Exit.fail("The work was interrupted before its end")
+    : exit
+
+/** A parent from another process with its sampling decision, as one without trace flags would count as sampled. */
+const flagged = (parent: Option.Option<EffectTracer.AnySpan>, external: MakeExternal) =>
+  Option.map(parent, span => {
+    const { sampled, spanId, traceId } = span
+    return span._tag === "ExternalSpan" && !sampled ? external({ traceId, spanId, traceFlags: 0 }) : span
+  })
+
+/** Wraps a tracer: interrupted work ends its span with an error, and a parent that is not sampled is respected. */
+const corrected = (tracer: EffectTracer.Tracer, external: MakeExternal): EffectTracer.Tracer =>
+  EffectTracer.make({
+    context: (execution, fiber) => tracer.context(execution, fiber),
+    span: (name, parent, ...rest) => {
+      const span = tracer.span(name, flagged(parent, external), ...rest)
+      const end = span.end.bind(span)
+      span.end = (endTime, exit) => {
+        const shown = failedIfInterrupted(exit)
+        if (shown !== exit) span.attribute("status.interrupted", true)
+        end(endTime, shown)
+      }
+      return span
+    }
+  })
+
+/** The tracers that export spans already. */
 const exporting = new WeakSet<EffectTracer.Tracer>()
 
-const setTracer = (external: FaithfulTracer.MakeExternal) =>
+const setTracer = (external: MakeExternal) =>
   Effect.map(Effect.tracer, made => {
-    const tracer = FaithfulTracer.make(made, external)
+    const tracer = corrected(made, external)
     exporting.add(tracer)
     return Layer.setTracer(tracer)
   })
 
-/** Loads the optional packages and sets up the export, in batches. */
+/** Loads the optional packages and exports spans in batches. */
 const load = async ({ endpoint, serviceName }: Collector): Promise<Layer.Layer<never>> => {
   const [NodeSdk, { makeExternalSpan }, { BatchSpanProcessor }, { OTLPTraceExporter }] = await Promise.all([
     import("@effect/opentelemetry/NodeSdk"),
@@ -94,15 +129,15 @@ const load = async ({ endpoint, serviceName }: Collector): Promise<Layer.Layer<n
     NodeSdk.layer(() => ({
       resource: { serviceName, serviceVersion: version },
       spanProcessor: new BatchSpanProcessor(new OTLPTraceExporter({ url: tracesUrl(endpoint), timeoutMillis: 2000 })),
-      // A collector that hangs holds up the end of the process by no more than this.
+      // Bounds how long a collector that hangs delays shutdown.
       shutdownTimeout: "1500 millis"
     }))
   )
 }
 
 /**
- * Exports spans to a collector; does without where the packages cannot be loaded. Where spans are exported already
- * it does nothing.
+ * Exports spans to a collector. Tracing is off where the packages cannot be loaded. Does nothing where spans are
+ * exported already.
  */
 export const layerExport = (
   collector: Collector,
@@ -123,6 +158,6 @@ export const layerExport = (
     )
   )
 
-/** Traces as the collector, or its absence, demands. */
+/** Exports spans to the collector, or turns tracing off without one. */
 export const layerFor = (collector: Option.Option<Collector>): Layer.Layer<Tracer> =>
   Layer.merge(layer, Option.match(collector, { onNone: () => layerOff, onSome: collector => layerExport(collector) }))

@@ -6,10 +6,9 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { assert, describe, it } from "@effect/vitest"
 import { Array as Arr, Effect, Fiber, Layer, Option, Redacted, Schema, TestClock } from "effect"
-import * as Handlers from "../../src/Health/Handlers.ts"
+import { endpoints } from "../../src/Health/Endpoints.ts"
 import * as Health from "../../src/Health/Health.ts"
 import { Report } from "../../src/Health/Report.ts"
-import { Subscriptions } from "../../src/Health/Subscriptions.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import * as Replication from "../../src/Storage/Sqlite/Replication.ts"
 import { defaultUrl } from "../../src/Upstream/Inference.ts"
@@ -78,7 +77,7 @@ describe("the health report", () => {
         assert.deepStrictEqual(yield* Schema.decodeUnknown(Report)(found), found)
       }).pipe(
         Effect.provide(layer()),
-        Effect.provide(Layer.succeed(Subscriptions, { count: Effect.succeed(7) })),
+        Effect.provide(Layer.succeed(Health.Subscriptions, { count: Effect.succeed(7) })),
         Effect.provide(client)
       )
     })
@@ -191,7 +190,7 @@ describe("GET /health", () => {
   it.scoped("is 503 only where the report is unhealthy, and not to be kept by caches", () =>
     Effect.gen(function* () {
       const answer = (status: Report["status"]) =>
-        Effect.provideService(Handlers.status, Health.Health, {
+        Effect.provideService(endpoints.status(), Health.Health, {
           report: Effect.succeed({
             status,
             uptime: 1,

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { FastCheck as fc, Option } from "effect"
+import * as Health from "../../src/Health/Health.ts"
 import { type Dependency, overall, Status } from "../../src/Health/Report.ts"
-import * as Upstreams from "../../src/Health/Upstreams.ts"
 
 const statuses = fc.constantFrom(...Status.literals)
 
@@ -43,7 +43,7 @@ describe("the overall status", () => {
 
 describe("an upstream's error", () => {
   it("tells strangers what is wrong and nothing of where", () => {
-    const detail = (error: string) => Upstreams.detailOf({ error })
+    const detail = (error: string) => Health.detailOf({ error })
     assert.strictEqual(detail("No answer within 2s"), "No answer within 2s")
     const codes = {
       ECONNREFUSED: "No connection to the agent platform: connect ECONNREFUSED 10.1.2.3:8443",
@@ -57,13 +57,13 @@ describe("an upstream's error", () => {
     for (const message of ["", "http://user:secret@host/ is bad", "no EHOST.example answers", "E-SECRET"]) {
       assert.strictEqual(detail(message), "No connection")
     }
-    assert.strictEqual(Upstreams.detailOf({ statusCode: 500, error: "at http://host" }), "GET /health answered 500")
+    assert.strictEqual(Health.detailOf({ statusCode: 500, error: "at http://host" }), "GET /health answered 500")
   })
 
   it("holds nothing of a message but a known word", () => {
     fc.assert(
       fc.property(fc.string(), fc.domain(), fc.ipV4(), fc.nat(65_535), (text, domain, ip, port) => {
-        const shown = Upstreams.detailOf({ error: `${text} connect ECONNREFUSED ${domain}:${port} ${ip}` })
+        const shown = Health.detailOf({ error: `${text} connect ECONNREFUSED ${domain}:${port} ${ip}` })
         assert.match(shown, /^No connection \([A-Z_]+\)$/)
       })
     )
@@ -72,15 +72,15 @@ describe("an upstream's error", () => {
   it("is searched in linear time, however long it is", () => {
     // With every way to divide the letters tried these would take hours.
     for (const letters of ["A".repeat(4_000_000), `${"A".repeat(500)}.`, "A_".repeat(450)]) {
-      assert.match(Upstreams.detailOf({ error: `E${letters}a` }), /^No connection/)
+      assert.match(Health.detailOf({ error: `E${letters}a` }), /^No connection/)
     }
   })
 
   it("is there only where something is wrong", () => {
     assert.deepStrictEqual(
-      Upstreams.dependency("inference", Option.some({ status: "ok", latencyMs: 3, statusCode: 200 })),
+      Health.dependency("inference", Option.some({ status: "ok", latencyMs: 3, statusCode: 200 })),
       Option.some({ name: "inference", status: "ok", latencyMs: 3 })
     )
-    assert.deepStrictEqual(Upstreams.dependency("inference", Option.none()), Option.none())
+    assert.deepStrictEqual(Health.dependency("inference", Option.none()), Option.none())
   })
 })

@@ -2,7 +2,7 @@
  * The implementation of `Sessions`: sessions in memory over a store, a session database and the agent platform.
  */
 import { Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
-import { Subscriptions } from "../../Health/Subscriptions.ts"
+import { Subscriptions } from "../../Health/Health.ts"
 import { byteLength } from "../../Kv/Names.ts"
 import { Store } from "../../Kv/Store.ts"
 import * as Limits from "../../Limits.ts"
