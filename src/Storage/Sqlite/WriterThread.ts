@@ -1,27 +1,28 @@
 /**
- * The writing thread: it commits and flushes while the main thread serves reads.
- * What it imports costs each start time and memory; the barrel of effect alone would be 40 MB.
+ * The thread that writes a database, so that flushes do not block the main thread.
+ * Its imports cost each start time and memory: the index of effect alone would take 40 MB.
  */
 import { parentPort, workerData } from "node:worker_threads"
-import { Writer } from "./Database/Writer.ts"
-import type { Kind } from "./Kv/Messages.ts"
-import { type PackedReply, type PackedRequest, packReply, unpackRequest } from "./Kv/Packing.ts"
+import type { Retention } from "../../Gateway/SessionEvents.ts"
+import { type Codec, type PackedRequest, packReply, unpackRequest } from "./Database/Packing.ts"
+import { Writer, type WriterPlugin } from "./Database/Writer.ts"
+import { codec as kvCodec } from "./Kv/Packing.ts"
+import { writer as kvWriter } from "./Kv/Tables.ts"
+import { codec as sessionCodec } from "./SessionEvents/Packing.ts"
+import { writer as sessionWriter } from "./SessionEvents/Tables.ts"
 
-/** What the thread is started with. */
-export interface ThreadData {
-  /** The database file. */
-  readonly file: string
+/** Which database the thread writes. */
+export type ThreadData = { readonly database: "kv" } | { readonly database: "sessions"; readonly retention: Retention }
+
+const data = workerData as ThreadData & { readonly file: string }
+
+const serve = <W, O>(plugin: WriterPlugin<W, O>, codec: Codec<W, O>): void => {
+  const writer = new Writer(data.file, plugin)
+  parentPort?.on("message", (request: PackedRequest<W>) => {
+    const reply = packReply(codec, writer.handle(unpackRequest(codec, request)))
+    parentPort?.postMessage({ kind: request.kind, reply })
+  })
 }
 
-/** A reply as it comes back, with what it replies to. */
-export interface Posted {
-  readonly kind: Kind
-  readonly reply: PackedReply
-}
-
-const writer = new Writer((workerData as ThreadData).file)
-
-parentPort?.on("message", (request: PackedRequest) => {
-  const posted: Posted = { kind: request.kind, reply: packReply(writer.handle(unpackRequest(request))) }
-  parentPort?.postMessage(posted)
-})
+if (data.database === "kv") serve(kvWriter, kvCodec)
+else serve(sessionWriter(data.retention), sessionCodec)

@@ -9,8 +9,9 @@ import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
-import * as StoreFile from "../../../src/Storage/Sqlite/Database/FileIdentity.ts"
+import { fileOf } from "../../../src/Storage/Sqlite/Database/Format.ts"
 import { type Migration, migrate } from "../../../src/Storage/Sqlite/Database/Migrations.ts"
+import { format } from "../../../src/Storage/Sqlite/Kv/Format.ts"
 import * as EventsInFile from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../Storage/SqliteFixture.ts"
@@ -143,11 +144,9 @@ const ids = ["a", "b", "c", "d"].map(digit => digit.repeat(36)) as [string, stri
 /** A store of schema 1 with records of sessions, and with entries that look like some of them. */
 const makeOld = (directory: string) =>
   Effect.gen(function* () {
-    const { migrations } = yield* Effect.promise<{ readonly migrations: ReadonlyArray<Migration> }>(
-      StoreFile.format.load
-    )
-    const { database } = StoreFile.filesIn(directory)
-    yield* migrate(database, StoreFile.applicationId, migrations.slice(0, 1))
+    const { migrations } = yield* Effect.promise<{ readonly migrations: ReadonlyArray<Migration> }>(format.load)
+    const database = fileOf(directory, format)
+    yield* migrate(database, format.applicationId, migrations.slice(0, 1))
     const db = new Database(database)
     db.pragma("journal_mode = WAL")
     const insert = db.prepare(

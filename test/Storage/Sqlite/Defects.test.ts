@@ -3,7 +3,9 @@ import { describe, expect, it } from "@effect/vitest"
 import { Cause, Effect, Exit, Logger, Option } from "effect"
 import { Store } from "../../../src/Kv/Store.ts"
 import type { Write } from "../../../src/Kv/Write.ts"
+import type { Reply } from "../../../src/Storage/Sqlite/Database/Messages.ts"
 import { Writer } from "../../../src/Storage/Sqlite/Database/Writer.ts"
+import { type Outcome, writer as plugin } from "../../../src/Storage/Sqlite/Kv/Tables.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { get, lastSeq, put, set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
@@ -13,15 +15,14 @@ const write = (key: string): Write => ({ operations: [set("n", key, 1)], actor: 
 /** A write that no caller can make by its type, so that the statements refuse to bind it. */
 const broken: Write = { operations: [set("n", "broken", 1)], actor: JSON.parse("{}") }
 
-const tags = (reply: ReturnType<Writer["handle"]>) =>
-  reply._tag === "Done" ? reply.outcomes.map(({ _tag }) => _tag) : reply
+const tags = (reply: Reply<Outcome>) => (reply._tag === "Done" ? reply.outcomes.map(({ _tag }) => _tag) : reply)
 
 describe("a defect in the writer", () => {
   it.scoped("is that of its write alone, and the others of the group are committed", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* Effect.provide(lastSeq, Sqlite.layer({ directory, writer: "inline" }))
-      const writer = new Writer(join(directory, "kv.db"))
+      const writer = new Writer(join(directory, "kv.db"), plugin)
       const commit = (...writes: ReadonlyArray<Write>) => writer.handle({ kind: "commit", writes, now: 1000 })
       expect(tags(commit(write("a"), broken, write("b")))).toEqual(["Committed", "Defect", "Committed"])
       expect(tags(commit(broken))).toEqual(["Defect"])

@@ -2,12 +2,18 @@ import { join } from "node:path"
 import { Worker } from "node:worker_threads"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Logger, Schedule, Scope } from "effect"
+import type { Write } from "../../../src/Kv/Write.ts"
+import type { Request as AnyRequest, Reply } from "../../../src/Storage/Sqlite/Database/Messages.ts"
 import * as WriterPort from "../../../src/Storage/Sqlite/Database/WriterPort.ts"
-import type { Reply, Request } from "../../../src/Storage/Sqlite/Kv/Messages.ts"
+import { codec } from "../../../src/Storage/Sqlite/Kv/Packing.ts"
+import type { Outcome } from "../../../src/Storage/Sqlite/Kv/Tables.ts"
 import type { ThreadData } from "../../../src/Storage/Sqlite/WriterThread.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { lastSeq, set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
+
+type Request = AnyRequest<Write>
+type Data = ThreadData & { readonly file: string }
 
 const commit = (key: string): Request => ({
   kind: "commit",
@@ -18,26 +24,30 @@ const commit = (key: string): Request => ({
 /** A thread that hears everything and answers nothing. */
 const silent = () => new Worker("require('node:worker_threads').parentPort.on('message', () => {})", { eval: true })
 
-const setup = (start: (data: ThreadData, attempt: number) => Worker) =>
+const send = <W, O>(port: WriterPort.WriterPort<W, O>, request: AnyRequest<W>) =>
+  Effect.async<Reply<O>>(resume => port(request, reply => resume(Effect.succeed(reply))))
+
+const setup = (start: (data: Data, attempt: number) => Worker) =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
     yield* Effect.provide(lastSeq, Sqlite.layer({ directory, writer: "inline" }))
     const workers: Array<Worker> = []
-    const replies: Array<Reply> = []
-    const port = yield* WriterPort.makeThread(
-      { file: join(directory, "kv.db"), onReply: reply => replies.push(reply) },
-      data => {
-        const worker = start(data, workers.length)
+    const replies: Array<Reply<Outcome>> = []
+    const port = yield* WriterPort.thread<Write, Outcome>(
+      () => {
+        const worker = start({ database: "kv", file: join(directory, "kv.db") }, workers.length)
         workers.push(worker)
         return worker
-      }
+      },
+      reply => replies.push(reply),
+      codec
     )
     return { directory, port, workers, replies }
   }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
 
 /** Asks until the writer serves again. */
-const eventually = (port: WriterPort.WriterPort, request: Request) =>
-  port.send(request).pipe(
+const eventually = (port: WriterPort.WriterPort<Write, Outcome>, request: Request) =>
+  send(port, request).pipe(
     Effect.filterOrFail(reply => reply._tag === "Done"),
     Effect.retry(Schedule.spaced("20 millis"))
   )
@@ -45,15 +55,15 @@ const eventually = (port: WriterPort.WriterPort, request: Request) =>
 describe("the writing thread", () => {
   it.scopedLive("serves requests in order, and others hear of each reply", () =>
     Effect.gen(function* () {
-      const { port, replies } = yield* setup(WriterPort.startFromFile)
-      expect(yield* port.send(commit("a"))).toMatchObject({
+      const { port, replies } = yield* setup(WriterPort.startThread)
+      expect(yield* send(port, commit("a"))).toMatchObject({
         _tag: "Done",
         lastSeq: 1,
         outcomes: [
           { _tag: "Committed", committed: { results: [{ op: "set", version: 1 }], timestamp: 1000, lastSeq: 1 } }
         ]
       })
-      expect(yield* port.send({ kind: "expire", now: 2000, limit: 10 })).toMatchObject({ count: 0, lastSeq: 1 })
+      expect(yield* send(port, { kind: "expire", time: 2000, limit: 10 })).toMatchObject({ count: 0, lastSeq: 1 })
       expect(replies).toHaveLength(2)
     })
   )
@@ -61,13 +71,13 @@ describe("the writing thread", () => {
   it.scopedLive("what is in flight when it dies fails, and another one takes over", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup((data, attempt) =>
-        attempt === 0 ? silent() : WriterPort.startFromFile(data)
+        attempt === 0 ? silent() : WriterPort.startThread(data)
       )
-      const replies: Array<Reply> = []
-      port.post(commit("a"), reply => replies.push(reply))
-      port.post({ kind: "probe" }, reply => replies.push(reply))
+      const replies: Array<Reply<Outcome>> = []
+      port(commit("a"), reply => replies.push(reply))
+      port({ kind: "probe" }, reply => replies.push(reply))
       yield* Effect.promise(() => workers[0]!.terminate())
-      const died = { _tag: "Away", obstacle: "failed", reason: "the writing thread died: it ended" }
+      const died = { _tag: "Unavailable", cause: "Error", reason: "the writing thread died: it ended" }
       expect(replies).toEqual([died, died])
       expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
       expect(workers).toHaveLength(2)
@@ -76,14 +86,14 @@ describe("the writing thread", () => {
 
   it.scopedLive("one that dies amid commits leaves a whole log behind", () =>
     Effect.gen(function* () {
-      const { port, workers } = yield* setup(WriterPort.startFromFile)
+      const { port, workers } = yield* setup(WriterPort.startThread)
       let acknowledged = 0
       for (let round = 0; round < 3; round++) {
         for (let index = 0; index < 10; index++) {
           yield* eventually(port, commit(`r${round}-${index}`))
           acknowledged++
         }
-        port.post(commit(`lost ${round}`), reply => {
+        port(commit(`lost ${round}`), reply => {
           if (reply._tag === "Done") acknowledged++
         })
         yield* Effect.promise(() => workers[round]!.terminate())
@@ -97,13 +107,13 @@ describe("the writing thread", () => {
   it.scopedLive("a request of a kind that has no answer yet is turned away, but probes share theirs", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup((data, attempt) =>
-        attempt === 0 ? silent() : WriterPort.startFromFile(data)
+        attempt === 0 ? silent() : WriterPort.startThread(data)
       )
       const replies: Array<string> = []
       const post = (name: string, request: Request) =>
-        port.post(request, reply => replies.push(`${name}: ${reply._tag === "Away" ? reply.reason : "done"}`))
-      post("first", { kind: "expire", now: 1, limit: 1 })
-      post("second", { kind: "expire", now: 2, limit: 1 })
+        port(request, reply => replies.push(`${name}: ${reply._tag === "Unavailable" ? reply.reason : "done"}`))
+      post("first", { kind: "expire", time: 1, limit: 1 })
+      post("second", { kind: "expire", time: 2, limit: 1 })
       post("probe", { kind: "probe" })
       post("other probe", { kind: "probe" })
       expect(replies).toEqual(["second: the writer has not answered the last expire yet"])
@@ -121,10 +131,10 @@ describe("the writing thread", () => {
   it.scopedLive("one that cannot be started is tried again, and what comes meanwhile is turned away", () =>
     Effect.gen(function* () {
       let attempts = 0
-      const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : WriterPort.startFromFile(data)))
-      expect(yield* port.send(commit("a"))).toEqual({
-        _tag: "Away",
-        obstacle: "failed",
+      const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : WriterPort.startThread(data)))
+      expect(yield* send(port, commit("a"))).toEqual({
+        _tag: "Unavailable",
+        cause: "Error",
         reason: "the writing thread cannot be started: Error: no more threads"
       })
       expect(yield* eventually(port, commit("b"))).toMatchObject({ lastSeq: 1 })
@@ -137,7 +147,7 @@ describe("the writing thread", () => {
       const scope = yield* Scope.make()
       const { port } = yield* Scope.extend(setup(noThread), scope)
       yield* Scope.close(scope, Exit.void)
-      expect(yield* port.send(commit("a"))).toMatchObject({ _tag: "Away" })
+      expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Unavailable" })
     })
   )
 
@@ -145,33 +155,38 @@ describe("the writing thread", () => {
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       yield* Scope.close(scope, Exit.void)
-      const { port, workers } = yield* Scope.extend(setup(WriterPort.startFromFile), scope)
-      expect(yield* port.send(commit("a"))).toMatchObject({ _tag: "Away" })
+      const { port, workers } = yield* Scope.extend(setup(WriterPort.startThread), scope)
+      expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Unavailable" })
       expect(workers).toEqual([])
     })
   )
 
   it.scopedLive("what cannot be packed or posted is a defect, and the next of its kind is served", () =>
     Effect.gen(function* () {
-      const packings = [() => "x".repeat(2 ** 30), () => () => {}, (request: unknown) => request]
-      const port = yield* WriterPort.thread<{ readonly kind: string }, string, string>(
+      const packings = [() => "x".repeat(2 ** 30), () => () => {}, (writes: ReadonlyArray<string>) => writes]
+      const port = yield* WriterPort.thread<string, string>(
         () =>
           new Worker(
             "const { parentPort } = require('node:worker_threads')\n" +
-              "parentPort.on('message', ({ kind }) => parentPort.postMessage({ kind, reply: 'served' }))",
+              "parentPort.on('message', ({ kind }) => parentPort.postMessage({ kind, reply: { _tag: 'Done', packed: ['served'] } }))",
             { eval: true }
           ),
         () => {},
-        { pack: request => (request.kind === "commit" ? packings.shift()!(request) : request), unpack: reply => reply }
+        {
+          pack: writes => packings.shift()!(writes),
+          unpack: () => [],
+          packOutcomes: outcomes => outcomes,
+          unpackOutcomes: () => ["served"]
+        }
       )
-      const ask = port.send({ kind: "commit" })
+      const ask = send(port, { kind: "commit", writes: ["a"], now: 1 })
       expect(yield* ask).toMatchObject({
-        _tag: "Away",
-        obstacle: "defect",
+        _tag: "Unavailable",
+        cause: "Defect",
         reason: expect.stringMatching(/RangeError: Invalid string length\n +at /)
       })
-      expect(yield* ask).toMatchObject({ obstacle: "defect", reason: expect.stringContaining("could not be cloned") })
-      expect(yield* ask).toBe("served")
+      expect(yield* ask).toMatchObject({ cause: "Defect", reason: expect.stringContaining("could not be cloned") })
+      expect(yield* ask).toMatchObject({ _tag: "Done", outcomes: ["served"] })
     })
   )
 })

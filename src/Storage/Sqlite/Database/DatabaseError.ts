@@ -1,29 +1,84 @@
 /**
- * What an error of the database or the system means for those who wait.
+ * What errors of SQLite and of the file system mean for the writer and for its callers.
  */
+import { dirname } from "node:path"
 import Database from "better-sqlite3"
+import { hasRoom } from "./Directory.ts"
+
+/** Why a database cannot be used. */
+export type UnavailableCause =
+  /** The file was moved or deleted. */
+  | "FileMissing"
+  /** Another file has its name, or that of its write-ahead log. */
+  | "FileReplaced"
+  /** A lock could not be taken: a reader of an old snapshot or another program has one, or one was not released. */
+  | "Locked"
+  /** The disk fails or is full, or pages cannot be read. Reads of other pages may succeed. */
+  | "DiskError"
+  /** Any other error of SQLite or of the file system. */
+  | "Error"
+  /** A bug in this code. */
+  | "Defect"
+
+/** The database cannot be used now; the message is for the log. */
+export class DatabaseUnavailable extends Error {
+  constructor(
+    message: string,
+    readonly unavailable: UnavailableCause
+  ) {
+    super(message)
+  }
+}
+
+const hasCode = (error: unknown, codes: RegExp): boolean =>
+  error instanceof Database.SqliteError && codes.test(error.code)
+
+const isSystemError = (error: unknown): boolean => error instanceof Error && "syscall" in error
 
 /**
- * Whether pages of the database cannot be read, as they are damaged or the disk fails to deliver them. Other pages may
- * be as good as ever, and nothing that was written is in doubt.
+ * Whether pages of the database cannot be read, because they are damaged or the disk fails. Other pages may be intact,
+ * and nothing that was written is in doubt.
  */
-export const isUnreadable = (error: unknown): error is Database.SqliteError =>
-  error instanceof Database.SqliteError && /^SQLITE_(CORRUPT|IOERR_(READ|SHORT_READ|CORRUPTFS|DATA)$)/.test(error.code)
+export const isUnreadable = (error: unknown): boolean =>
+  hasCode(error, /^SQLITE_(CORRUPT|IOERR_(READ|SHORT_READ|CORRUPTFS|DATA)$)/)
 
-/** Whether a lock of a database was not to be had. */
-export const isLocked = (error: unknown): boolean =>
-  error instanceof Database.SqliteError && /^SQLITE_(BUSY|LOCKED|PROTOCOL)/.test(error.code)
+/** Whether a lock could not be taken. */
+export const isLocked = (error: unknown): boolean => hasCode(error, /^SQLITE_(BUSY|LOCKED|PROTOCOL)/)
 
-/** For how many milliseconds SQLite itself has tried to take a lock that was not to be had. */
-export const lockedFor = (error: unknown): number =>
-  error instanceof Database.SqliteError && error.code === "SQLITE_PROTOCOL" ? 10_000 : 0
+/** For how many milliseconds SQLite itself has tried to take the lock. */
+export const lockedFor = (error: unknown): number => (hasCode(error, /^SQLITE_PROTOCOL$/) ? 10_000 : 0)
 
-/** Whether an error lies with the disk: it fails, is full, or does not deliver what was written. */
-export const isOfDisk = (error: unknown): boolean =>
-  error instanceof Database.SqliteError
-    ? /^SQLITE_(IOERR|FULL|CORRUPT)/.test(error.code)
-    : error instanceof Error && "syscall" in error
+/** Whether an error is a bug in this code: neither SQLite nor the system reported it. */
+export const isDefect = (error: unknown): boolean =>
+  !(error instanceof DatabaseUnavailable || error instanceof Database.SqliteError || isSystemError(error))
 
-/** An error as the log shows it. */
-export const describe = (error: unknown): string =>
-  error instanceof Database.SqliteError ? `${error.code}: ${error.message}` : String(error)
+/**
+ * Whether an error may be caused by one write, or by the pages that it needs, so that the other writes of its group are
+ * to be tried again.
+ */
+export const concernsOneWrite = (error: unknown): boolean =>
+  isDefect(error) || isUnreadable(error) || hasCode(error, /^SQLITE_(FULL|TOOBIG|CONSTRAINT|MISMATCH|RANGE|ERROR)/)
+
+/** Whether the connection can be used as it is after an error: only the transaction was lost. */
+export const leavesConnectionSound = (error: unknown): boolean =>
+  error instanceof DatabaseUnavailable ||
+  hasCode(error, /^SQLITE_(BUSY|BUSY_SNAPSHOT|NOMEM|INTERRUPT)$/) ||
+  (error instanceof Database.SqliteError && concernsOneWrite(error))
+
+export const unavailableCause = (error: unknown, file: string): UnavailableCause => {
+  if (error instanceof DatabaseUnavailable) return error.unavailable
+  if (isDefect(error)) return "Defect"
+  if (isLocked(error)) return "Locked"
+  const isOfDisk =
+    isSystemError(error) ||
+    hasCode(error, /^SQLITE_(IOERR|FULL|CORRUPT)/) ||
+    (hasCode(error, /^SQLITE_CANTOPEN/) && !hasRoom(dirname(file)))
+  return isOfDisk ? "DiskError" : "Error"
+}
+
+/** An error as the log shows it: a defect with its stack. */
+export const describe = (error: unknown): string => {
+  if (error instanceof Database.SqliteError) return `${error.code}: ${error.message}`
+  if (error instanceof DatabaseUnavailable) return error.message
+  return isDefect(error) && error instanceof Error ? (error.stack ?? String(error)) : String(error)
+}

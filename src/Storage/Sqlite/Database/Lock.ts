@@ -1,15 +1,15 @@
 import Database from "better-sqlite3"
 import { Effect, type Scope } from "effect"
 import { makeFile } from "./Directory.ts"
-import { identityOf } from "./FileIdentity.ts"
+import { idOf } from "./FileIdentity.ts"
 import { StoreRefused } from "./StoreRefused.ts"
 
-/** That this process owns the store. */
+/** Proof that this process owns a database. */
 export interface Lock {
   readonly file: string
   /**
-   * Whether it still does; where the lock's file was taken away, a new one is locked if nobody else has. It is denied
-   * while the system does not say which file that is. It never throws.
+   * Whether it still owns it. Where the lock's file was removed, a new one is locked if no other process has locked it.
+   * It is false while the system cannot tell which file that is. It never throws.
    */
   readonly isHeld: () => boolean
 }
@@ -20,10 +20,10 @@ interface Held {
 }
 
 /**
- * Owns a store for as long as the scope is open, or the process lives.
+ * Owns a database until the scope closes or the process ends.
  *
- * The lock is SQLite's own, on a file beside the database, since a lock of the operating system goes with its process
- * however that dies. The file must not be opened by other means: to close it would give up the lock.
+ * The lock is that of a SQLite transaction on a file beside the database: the operating system releases it however the
+ * process ends. The file must not be opened in another way, since closing it would release the lock.
  */
 export const acquire = (file: string): Effect.Effect<Lock, StoreRefused, Scope.Scope> =>
   Effect.acquireRelease(
@@ -32,7 +32,7 @@ export const acquire = (file: string): Effect.Effect<Lock, StoreRefused, Scope.S
         let held = lock(file)
         const isHeld = (): boolean => {
           try {
-            if (identityOf(file) === held.identity) return true
+            if (idOf(file) === held.identity) return true
             const next = lock(file)
             held.db.close()
             held = next
@@ -52,10 +52,10 @@ const lock = (file: string): Held => {
   makeFile(file)
   const db = new Database(file, { timeout: 0 })
   try {
-    // A journal in a file would be one more to make, on a disk that may be full.
+    // A journal in a file would need room on a disk that may be full.
     db.pragma("journal_mode = MEMORY")
     db.exec("BEGIN EXCLUSIVE")
-    return { db, identity: identityOf(file) }
+    return { db, identity: idOf(file) }
   } catch (error) {
     db.close()
     throw error

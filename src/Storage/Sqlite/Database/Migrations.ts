@@ -1,11 +1,13 @@
 /**
- * Brings a database file to the newest schema. Loaded only where a file has to be made or brought up to date.
+ * Migrates a database file to the newest schema. Loaded only where a file is created or migrated.
  */
 import * as Migrator from "@effect/sql/Migrator"
 import * as SqlClient from "@effect/sql/SqlClient"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import { Effect } from "effect"
-import { migrationsTable } from "./FileIdentity.ts"
+
+/** The table of a database that lists the migrations that have run. */
+export const migrationsTable = "effect_sql_migrations"
 
 /** One step from a schema version to the next. */
 export interface Migration {
@@ -27,10 +29,7 @@ const keyOf = (migration: Migration, index: number): string => `${String(index +
 const pragma = (name: string, value: number) =>
   Effect.flatMap(SqlClient.SqlClient, sql => sql.unsafe(`PRAGMA ${name} = ${value}`))
 
-/**
- * Lists the migrations that have run in a file that has a schema version and no table of migrations. Such files were
- * made before their kind had migrations.
- */
+/** Lists the migrations that have run in a file that was made before its format had migrations. */
 const adopt = (migrations: ReadonlyArray<Migration>) =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
@@ -50,9 +49,9 @@ const adopt = (migrations: ReadonlyArray<Migration>) =>
   })
 
 /**
- * Runs the migrations that a database lacks, in one transaction, and brings the result into the file itself, out of a
- * write-ahead log. The connection lives no longer than this. A migration's number in the list is the schema version
- * that it makes. Whoever calls it has made sure that the file is ours, or not there.
+ * Runs the missing migrations of a database in one transaction, on a connection of its own, and checkpoints them into
+ * the file. A migration's number in the list is the schema version that it makes. The caller has made sure that the
+ * file is ours, or missing.
  */
 export const migrate = (
   file: string,

@@ -1,23 +1,12 @@
 import { accessSync, closeSync, constants, fsyncSync, openSync, readSync, renameSync, rmSync, statSync } from "node:fs"
 import { dirname } from "node:path"
-import Database from "better-sqlite3"
+import type { Database } from "better-sqlite3"
 import { Cause, Effect, type Scope } from "effect"
+import { openExclusive, openForReading } from "./Connection.ts"
 import { hasRoom, makeDirectory, makeFile, realFile } from "./Directory.ts"
-import { openAlone } from "./FileIdentity.ts"
+import { type Format, fileOf } from "./Format.ts"
 import * as Lock from "./Lock.ts"
-import type { Migration } from "./Migrations.ts"
 import { StoreRefused } from "./StoreRefused.ts"
-
-/** A kind of database of this service: its files, what marks it, and what brings it up to date. */
-export interface Format {
-  readonly filesIn: (directory: string) => { readonly database: string; readonly lock: string }
-  /** PRAGMA application_id. */
-  readonly applicationId: number
-  /** The newest schema that this code knows (PRAGMA user_version): how many migrations there are. */
-  readonly schemaVersion: number
-  /** Few starts have to migrate: the others do without loading what does it. */
-  readonly load: () => Promise<{ readonly migrations: ReadonlyArray<Migration> }>
-}
 
 const headerBytes = 100
 const magic = "SQLite format 3\u0000"
@@ -43,29 +32,30 @@ export interface Opened {
 }
 
 /**
- * Takes the lock of a database and makes sure that it is there, ours, and of this schema.
+ * Takes the lock of a database, creates the database where there is none, and migrates it to the newest schema.
  *
- * The lock lies beside the file itself, so that it is the same whichever directory has a link to the file. A database that is refused has not been touched; a new one is made under another name and comes to its own whole.
+ * The lock lies beside the file itself, so that it is the same whichever directory has a link to the file. A database
+ * that is refused is not changed. A new one is created under another name, and renamed when it is complete.
  */
 export const open = (directory: string, format: Format): Effect.Effect<Opened, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const files = format.filesIn(directory)
+    const path = fileOf(directory, format)
     yield* attempt(directory, "cannot be used as the directory of a store", () => {
       makeDirectory(directory)
       accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
     })
-    const file = yield* attempt(files.database, "leads to no file", () => realFile(files.database))
-    const lock = yield* Lock.acquire(file === files.database ? files.lock : `${file.replace(/\.db$/, "")}.lock`)
+    const file = yield* attempt(path, "leads to no file", () => realFile(path))
+    const lock = yield* Lock.acquire(`${file.replace(/\.db$/, "")}.lock`)
     const version = yield* versionOf(file, format)
     if (version === undefined) yield* create(file, format)
     else if (version < format.schemaVersion) yield* migrating(file, file, format)
     return { file, lock }
   })
 
-/** The schema version of a database that is ours, or `undefined` where there is none. */
+/** The schema version of a database, or `undefined` where there is none. Refuses files that are not ours. */
 const versionOf = (file: string, format: Format): Effect.Effect<number | undefined, StoreRefused> =>
   Effect.gen(function* () {
-    // SQLite only comes near the file when its header has been found to be ours.
+    // SQLite opens the file only when its header is known to be ours.
     const header = yield* attempt(file, "cannot be read", () => readHeader(file))
     const log = yield* attempt(file, "cannot be read", () => statSync(`${file}-wal`, { throwIfNoEntry: false }))
     if (header === undefined) {
@@ -103,17 +93,17 @@ const readHeader = (file: string): Header | undefined => {
   }
 }
 
-/** The version that stands in the write-ahead log. */
+/** The version that the write-ahead log has. */
 const versionWithLog = (file: string): number => {
   try {
-    return versionFrom(new Database(file, { readonly: true, fileMustExist: true, timeout: 0 }))
+    return versionFrom(openForReading(file, 0))
   } catch (error) {
     if (hasRoom(dirname(file))) throw error
-    return versionFrom(openAlone(file, 0))
+    return versionFrom(openExclusive(file, 0))
   }
 }
 
-const versionFrom = (db: Database.Database): number => {
+const versionFrom = (db: Database): number => {
   try {
     return Number(db.pragma("user_version", { simple: true }))
   } finally {

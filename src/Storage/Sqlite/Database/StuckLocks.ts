@@ -1,19 +1,19 @@
-/** A lock that is in the way for this long, in milliseconds, is not one that another program holds in passing. */
-const patience = 500
+/** A lock that cannot be taken for this long is not one that another program holds in passing; in milliseconds. */
+const stuckAfter = 500
 
-/** The shortest time between two attempts to be rid of it, in milliseconds: each of them ends the lists under way. */
-const pause = 5000
+/** The least time between two attempts to drop it, in milliseconds: each of them ends all snapshots. */
+const retryEvery = 5000
 
 /**
- * Notices locks that nobody gives up.
+ * Notices locks that are never released.
  *
- * SQLite notes the locks of a process in tables of its own. Where the operating system fails to give a lock up, the
- * note stays, and every later attempt to take the lock finds it busy, even by the connection that has it. The tables go
- * when the last connection of the process to the file is closed.
+ * SQLite keeps the locks of a process in tables of its own. Where the operating system fails to release a lock, it stays
+ * in the table, and every later attempt to take it fails with SQLITE_BUSY, even by the connection that has it. The table
+ * is dropped when the last connection of the process to the file is closed.
  */
 export class StuckLocks {
-  #since: number | undefined
-  #triedAt = Number.NEGATIVE_INFINITY
+  private since: number | undefined
+  private triedAt = Number.NEGATIVE_INFINITY
 
   constructor(
     /** Monotonic time in milliseconds. */
@@ -21,19 +21,19 @@ export class StuckLocks {
   ) {}
 
   /**
-   * A request failed because of a lock, after SQLite tried for so many milliseconds by itself. Returns whether all
+   * A read or a write failed because of a lock, after SQLite itself tried for so many milliseconds. Returns whether all
    * connections to the file must be closed.
    */
   onLocked(tried = 0): boolean {
     const now = this.now()
-    this.#since ??= now
-    if (now - this.#since + tried < patience || now - this.#triedAt < pause) return false
-    this.#triedAt = now
+    this.since ??= now
+    if (now - this.since + tried < stuckAfter || now - this.triedAt < retryEvery) return false
+    this.triedAt = now
     return true
   }
 
-  /** A write got the locks that it needs. */
-  onDone(): void {
-    this.#since = undefined
+  /** A write took all its locks. */
+  onWritten(): void {
+    this.since = undefined
   }
 }

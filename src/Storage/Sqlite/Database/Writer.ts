@@ -1,132 +1,164 @@
-import { dirname } from "node:path"
-import Database from "better-sqlite3"
-import * as Either from "effect/Either"
-import { expiryActor } from "../../../Kv/Names.ts"
-import { plan, type Step, type Write } from "../../../Kv/Write.ts"
-import type { Outcome, Reply, Request } from "../Kv/Messages.ts"
-import { type DueEntry, type RowState, WriterConnection } from "../Kv/Tables.ts"
-import * as DatabaseError from "./DatabaseError.ts"
-import { isLocked, isOfDisk, isUnreadable } from "./DatabaseError.ts"
-import { hasRoom } from "./Directory.ts"
-import { Away, identityOf, type Obstacle, setAside } from "./FileIdentity.ts"
+import type Database from "better-sqlite3"
+import { checkpoint, clearCache, closeLast, openForWriting } from "./Connection.ts"
+import {
+  concernsOneWrite,
+  DatabaseUnavailable,
+  describe,
+  isDefect,
+  isUnreadable,
+  leavesConnectionSound,
+  unavailableCause
+} from "./DatabaseError.ts"
+import * as FileIdentity from "./FileIdentity.ts"
+import type { Format } from "./Format.ts"
+import type { Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
 
-/** Errors after which the connection can be used as it is: the transaction is gone, and nothing else. */
-const passing = new Set(["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_NOMEM", "SQLITE_INTERRUPT"])
-
-/** Whether an error is neither the database's nor the system's, and so this code's own. */
-const isDefect = (error: unknown): boolean =>
-  !(error instanceof Away || error instanceof Database.SqliteError || (error instanceof Error && "syscall" in error))
-
-/** Whether a file could not be opened or made, for whatever reason. */
-const isUnopened = (error: unknown): boolean =>
-  error instanceof Database.SqliteError && error.code.startsWith("SQLITE_CANTOPEN")
-
-/**
- * Errors that may lie with what one write holds or with the pages that it needs, so that the others of its group deserve
- * another attempt.
- */
-const concernsOneWrite = (error: unknown): boolean =>
-  isDefect(error) ||
-  isUnreadable(error) ||
-  (error instanceof Database.SqliteError && /^SQLITE_(FULL|TOOBIG|CONSTRAINT|MISMATCH|RANGE|ERROR)/.test(error.code))
-
-const obstacleOf = (error: unknown, file: string): Obstacle => {
-  if (error instanceof Away) return error.obstacle
-  if (isDefect(error)) return "defect"
-  if (isLocked(error)) return "locked"
-  if (isUnopened(error) && !hasRoom(dirname(file))) return "disk"
-  return isOfDisk(error) ? "disk" : "failed"
+/** How a task is done: what is due is read first, and then changed in one transaction or several. */
+export interface TaskSteps<A> {
+  due(time: number, limit: number): ReadonlyArray<A>
+  /** Returns how many records it made or removed. */
+  run(items: ReadonlyArray<A>, time: number): number
 }
 
-const describe = (error: unknown): string => {
-  if (error instanceof Away) return error.message
-  return isDefect(error) && error instanceof Error ? (error.stack ?? String(error)) : DatabaseError.describe(error)
+/** What the writer does with the tables of a database. Statements throw `SqliteError`; nothing is caught. */
+export interface Tables<W, O> {
+  /** Applies writes within a transaction. */
+  readonly apply: (writes: ReadonlyArray<W>, now: number) => ReadonlyArray<O>
+  readonly tasks: { readonly [T in Task]?: TaskSteps<unknown> }
+  /** The newest sequence number; 0 where the database has none. */
+  readonly lastSeq: () => number
+}
+
+/** What is particular to the writer of a database. */
+export interface WriterPlugin<W, O> {
+  readonly format: Format
+  /** Prepares statements on the connection that writes. */
+  readonly tables: (db: Database.Database) => Tables<W, O>
+}
+
+/** The connection that writes. */
+class Connection<W, O> {
+  readonly db: Database.Database
+  readonly tables: Tables<W, O>
+  readonly identity: FileIdentity.FileIdentity
+  private readonly statements: Readonly<Record<"begin" | "commit" | "rollback", Database.Statement>>
+
+  constructor(file: string, { format, tables }: WriterPlugin<W, O>) {
+    this.db = openForWriting(file, format)
+    try {
+      this.statements = {
+        begin: this.db.prepare("BEGIN IMMEDIATE"),
+        commit: this.db.prepare("COMMIT"),
+        rollback: this.db.prepare("ROLLBACK")
+      }
+      this.tables = tables(this.db)
+      this.identity = FileIdentity.identify(file)
+    } catch (error) {
+      this.db.close()
+      throw error
+    }
+  }
+
+  transaction<A>(body: () => A): A {
+    let result: A
+    try {
+      this.statements.begin.run()
+      result = body()
+      this.statements.commit.run()
+    } catch (error) {
+      this.rollback()
+      throw error
+    }
+    return result
+  }
+
+  /**
+   * Throws where nothing could be written: SQLite opens a file that is read-only all the same, and begins transactions
+   * there. It changes no page on the disk, and so works on a full disk.
+   */
+  probe({ schemaVersion }: Format): void {
+    this.statements.begin.run()
+    try {
+      this.db.pragma(`user_version = ${schemaVersion}`)
+    } finally {
+      this.rollback()
+    }
+  }
+
+  /** Ends a transaction, if an error has not. */
+  private rollback(): void {
+    if (this.db.inTransaction) this.statements.rollback.run()
+  }
 }
 
 /**
- * Makes the transactions of a store, synchronously, one request after the other.
+ * Makes the transactions of a database, synchronously, one request after the other.
  *
- * It opens the database with the first request. After an error for which SQLite or the kernel cannot vouch, such as a
- * failed flush, it opens it anew, and a checkpoint must have gone through before anything is acknowledged: that
- * writes and flushes the database file from what is known to be good, and leaves an empty write-ahead log, so that no
- * later commit rests on frames that the kernel may have dropped.
+ * It opens the database with the first request. After an error that leaves it unknown what is on the disk, such as a
+ * failed flush, it opens the file again and acknowledges nothing before a checkpoint has succeeded. That writes and
+ * flushes the database file and truncates the write-ahead log, so that no later commit depends on frames that the
+ * kernel may have dropped.
  */
-export class Writer {
-  private connection: WriterConnection | undefined
-  /** Which file is the store, also while it is not open. */
-  private identity: string | undefined
+export class Writer<W, O> {
+  private connection: Connection<W, O> | undefined
+  /** Which file is the database, also while it is closed. */
+  private databaseId: string | undefined
   private isSuspect = false
 
-  constructor(private readonly file: string) {}
+  constructor(
+    private readonly file: string,
+    private readonly plugin: WriterPlugin<W, O>
+  ) {}
 
-  /** Serves a request. It never throws, and what it does not answer with `Done` is not acknowledged. */
-  handle(request: Request): Reply {
+  /** Serves a request. It never throws; only what it answers with `Done` is acknowledged. */
+  handle(request: Request<W>): Reply<O> {
     try {
       if (request.kind === "close") return this.close()
       const connection = request.kind === "reopen" ? this.reopen() : this.ready()
       return this.serve(connection, request)
     } catch (error) {
       this.recoverFrom(error)
-      return { _tag: "Away", obstacle: obstacleOf(error, this.file), reason: describe(error) }
+      return { _tag: "Unavailable", cause: unavailableCause(error, this.file), reason: describe(error) }
     }
   }
 
-  private serve(connection: WriterConnection, request: Request): Reply {
+  private serve(connection: Connection<W, O>, request: Request<W>): Reply<O> {
     switch (request.kind) {
       case "commit":
-        return done(connection, { outcomes: this.commit(connection, request.writes, request.now) })
+        return this.done(connection, this.commit(connection, request.writes, request.now))
       case "expire":
-        return done(connection, { count: this.expire(connection, request.now, request.limit) })
       case "trim":
-        return done(connection, {
-          count: this.transaction(connection, () => connection.trim(request.before, request.limit))
-        })
+        return this.done(connection, [], this.run(connection, request.kind, request.time, request.limit))
       case "checkpoint":
-        connection.checkpoint()
-        return done(connection, {})
+        checkpoint(connection.db)
+        break
       case "probe":
-        // A write needs a lock that reads do without.
-        this.transaction(connection, () => undefined)
-        return done(connection, {})
-      default:
-        return done(connection, {})
+        connection.probe(this.plugin.format)
+        break
     }
+    return this.done(connection)
   }
 
-  private commit(connection: WriterConnection, writes: ReadonlyArray<Write>, now: number): ReadonlyArray<Outcome> {
+  private commit(connection: Connection<W, O>, writes: ReadonlyArray<W>, now: number): ReadonlyArray<O | WriteFailure> {
     try {
-      return this.commitTogether(connection, writes, now)
+      return connection.transaction(() => connection.tables.apply(writes, now))
     } catch (error) {
       if (!concernsOneWrite(error) || (writes.length === 1 && !isDefect(error))) throw error
       return this.commitEach(connection, writes, now)
     }
   }
 
-  private commitTogether(
-    connection: WriterConnection,
-    writes: ReadonlyArray<Write>,
+  /** Commits each write in its own transaction, after one of them made that of the group fail. */
+  private commitEach(
+    connection: Connection<W, O>,
+    writes: ReadonlyArray<W>,
     now: number
-  ): ReadonlyArray<Outcome> {
-    return this.transaction(connection, () => {
-      const tail = connection.tail()
-      const timestamp = Math.max(now, tail.timestamp)
-      let seq = tail.seq
-      return writes.map(write => {
-        const planned = plan(write, (namespace, key) => connection.stateOf(namespace, key), now)
-        if (Either.isLeft(planned)) return planned.left
-        for (const step of planned.right.steps) connection.apply(step, ++seq, timestamp)
-        return { _tag: "Committed", committed: { results: planned.right.results, timestamp, lastSeq: seq } }
-      })
-    })
-  }
-
-  /** One transaction a write, after one of them has spoilt that of the group. */
-  private commitEach(connection: WriterConnection, writes: ReadonlyArray<Write>, now: number): ReadonlyArray<Outcome> {
+  ): ReadonlyArray<O | WriteFailure> {
     let lost: string | undefined
-    return writes.flatMap((write): ReadonlyArray<Outcome> => {
+    return writes.flatMap((write): ReadonlyArray<O | WriteFailure> => {
       if (lost !== undefined) return [{ _tag: "Failed", reason: lost }]
       try {
-        return this.commitTogether(connection, [write], now)
+        return connection.transaction(() => connection.tables.apply([write], now))
       } catch (error) {
         this.recoverFrom(error)
         if (!concernsOneWrite(error)) lost = describe(error)
@@ -135,128 +167,102 @@ export class Writer {
     })
   }
 
-  private expire(connection: WriterConnection, now: number, limit: number): number {
-    const due = connection.due(now, limit)
-    if (due.length === 0) return 0
-    const { count, failure } = this.expireAll(connection, due, now)
+  private run(connection: Connection<W, O>, task: Task, time: number, limit: number): number {
+    const steps = connection.tables.tasks[task]
+    const due = steps?.due(time, limit) ?? []
+    if (steps === undefined || due.length === 0) return 0
+    const { count, failure } = this.runAll(connection, steps, due, time)
     if (count === 0 && failure !== undefined) throw failure
     return count
   }
 
-  /** Deletes entries in one transaction, or in halves where one of them spoils it. */
-  private expireAll(
-    connection: WriterConnection,
-    due: ReadonlyArray<DueEntry>,
-    now: number
+  /** Runs a task in one transaction, or in halves where a page that cannot be read makes that fail. */
+  private runAll(
+    connection: Connection<W, O>,
+    steps: TaskSteps<unknown>,
+    items: ReadonlyArray<unknown>,
+    time: number
   ): { readonly count: number; readonly failure?: unknown } {
     try {
-      return { count: this.expireTogether(connection, due, now) }
+      return { count: connection.transaction(() => steps.run(items, time)) }
     } catch (error) {
       if (!isUnreadable(error)) throw error
       this.recoverFrom(error)
-      if (due.length === 1) return { count: 0, failure: error }
-      const half = due.length >> 1
-      const first = this.expireAll(connection, due.slice(0, half), now)
-      const second = this.expireAll(connection, due.slice(half), now)
+      if (items.length === 1) return { count: 0, failure: error }
+      const half = items.length >> 1
+      const first = this.runAll(connection, steps, items.slice(0, half), time)
+      const second = this.runAll(connection, steps, items.slice(half), time)
       return { count: first.count + second.count, failure: error }
     }
   }
 
-  private expireTogether(connection: WriterConnection, due: ReadonlyArray<DueEntry>, now: number): number {
-    return this.transaction(connection, () => {
-      const tail = connection.tail()
-      const timestamp = Math.max(now, tail.timestamp)
-      for (const [index, { namespace, key, version }] of due.entries()) {
-        const step: Step<RowState> = { op: "delete", namespace, key, version: version + 1, actor: expiryActor }
-        connection.apply(step, tail.seq + 1 + index, timestamp)
-      }
-      return due.length
-    })
-  }
-
-  private transaction<A>(connection: WriterConnection, body: () => A): A {
-    let result: A
-    try {
-      connection.begin()
-      result = body()
-      connection.commit()
-    } catch (error) {
-      connection.rollback()
-      throw error
-    }
-    return result
-  }
-
-  /** The connection, fit for a transaction. */
-  private ready(): WriterConnection {
+  /** The connection, ready for a transaction. */
+  private ready(): Connection<W, O> {
     const connection = this.connection ?? this.open()
-    connection.checkPlace()
+    FileIdentity.verify(this.file, connection.identity)
     if (!this.isSuspect) return connection
     this.connection = undefined
-    connection.close()
+    connection.db.close()
     const fresh = this.open()
-    if (!fresh.checkpoint()) throw new Away("a checkpoint waits for readers of older snapshots", "locked")
+    if (!checkpoint(fresh.db)) {
+      throw new DatabaseUnavailable("a checkpoint waits for readers of older snapshots", "Locked")
+    }
     this.isSuspect = false
     return fresh
   }
 
   /** Opens the file that was open before, and no other: readers may still have it. */
-  private open(): WriterConnection {
-    const identity = identityOf(this.file)
-    if (identity === undefined) throw new Away(`${this.file} is missing`, "missing")
-    if (this.identity !== undefined && this.identity !== identity) {
-      throw new Away(`another file stands in the place of ${this.file}`, "replaced")
-    }
-    this.connection = new WriterConnection(this.file)
-    this.identity = this.connection.databaseId
+  private open(): Connection<W, O> {
+    FileIdentity.verifyDatabase(this.file, this.databaseId)
+    this.connection = new Connection(this.file, this.plugin)
+    this.databaseId = this.connection.identity.databaseId
     return this.connection
   }
 
-  /** Opens what now stands in the file's place, after everybody else has let go of the old one. */
-  private reopen(): WriterConnection {
-    if (identityOf(this.file) === undefined) throw new Away(`${this.file} is missing`, "missing")
+  private reopen(): Connection<W, O> {
+    FileIdentity.verifyDatabase(this.file, undefined)
     const old = this.connection
     this.connection = undefined
-    this.identity = undefined
+    this.databaseId = undefined
     this.isSuspect = true
     if (old !== undefined) {
       try {
-        // What is only in the log goes into the old file, wherever that lies by now.
-        old.checkpoint()
+        // What is only in the log belongs to the old file, whatever its name is now.
+        checkpoint(old.db)
       } catch {
-        // The old file is out of reach; the new one counts.
+        // The old file cannot be reached any more.
       }
-      old.close()
-      setAside(this.file, old)
+      old.db.close()
+      FileIdentity.setAsideLog(this.file, old.identity)
     }
     return this.ready()
   }
 
   private recoverFrom(error: unknown): void {
-    if (error instanceof Away) return
-    // What was not read cannot have been changed: the connection is as good as before, once it has forgotten the page.
-    if (isUnreadable(error)) this.connection?.forgetPages()
-    if (error instanceof Database.SqliteError && (passing.has(error.code) || concernsOneWrite(error))) return
-    this.isSuspect = true
+    const db = this.connection?.db
+    // A failed read changes nothing: the connection is sound once its cache is empty.
+    if (isUnreadable(error) && db?.inTransaction === false) clearCache(db)
+    if (!leavesConnectionSound(error)) this.isSuspect = true
   }
 
-  private close(): Reply {
-    if (this.isSuspect) this.connection?.close()
-    else this.connection?.closeForGood()
+  private close(): Reply<O> {
+    if (this.connection !== undefined) {
+      if (this.isSuspect) this.connection.db.close()
+      else closeLast(this.connection.db)
+    }
     this.connection = undefined
     return { _tag: "Done", outcomes: [], count: 0, lastSeq: 0, logBytes: 0, databaseId: undefined }
   }
-}
 
-/** The answer to a request. A commit into a file that has lost its name in the meantime must not be acknowledged. */
-const done = (
-  connection: WriterConnection,
-  result: { readonly outcomes?: ReadonlyArray<Outcome>; readonly count?: number }
-): Reply => ({
-  _tag: "Done",
-  outcomes: result.outcomes ?? [],
-  count: result.count ?? 0,
-  lastSeq: connection.tail().seq,
-  logBytes: connection.checkPlace(),
-  databaseId: connection.databaseId
-})
+  /** The reply to a request. A commit into a file that has lost its name meanwhile must not be acknowledged. */
+  private done(connection: Connection<W, O>, outcomes: ReadonlyArray<O | WriteFailure> = [], count = 0): Done<O> {
+    return {
+      _tag: "Done",
+      outcomes,
+      count,
+      lastSeq: connection.tables.lastSeq(),
+      logBytes: FileIdentity.verify(this.file, connection.identity),
+      databaseId: connection.identity.databaseId
+    }
+  }
+}

@@ -2,18 +2,18 @@ import type Database from "better-sqlite3"
 import type { StoredChange } from "../../../Kv/Change.ts"
 import { tenantOf } from "../../../Kv/Change.ts"
 
-/** Rows that one statement inserts: more of them gain nothing. */
+/** Rows that one statement inserts; more of them gain nothing. */
 const rowsAtOnce = 8
 
 const columns = ["seq", "op", "namespace", "key", "version", "actor", "timestamp", "tenant", "value"] as const
 
-// OR FAIL keeps SQLite from copying pages to be able to undo one statement: whoever sees it fail gives up the transaction.
+// OR FAIL: SQLite copies no pages to be able to undo the statement, as the transaction is rolled back when it fails.
 const insert = (db: Database.Database, rows: number) =>
   db.prepare(
     `INSERT OR FAIL INTO changes (${columns.join(", ")}) VALUES ${Array.from({ length: rows }, () => `(${columns.map(() => "?").join(", ")})`).join(", ")}`
   )
 
-/** Change records on their way into the log, a few of them a statement. They are there after `flush`. */
+/** Inserts change records into the log, several with each statement. All are there after `flush`. */
 export class ChangeRows {
   private readonly insertOne: Database.Statement
   private readonly insertMany: Database.Statement
@@ -37,7 +37,7 @@ export class ChangeRows {
     this.waiting = []
   }
 
-  /** Forgets what waits, as the transaction is given up. */
+  /** Drops what was not inserted yet. */
   clear(): void {
     this.waiting = []
   }

@@ -1,13 +1,15 @@
 /**
- * Schema 2 of the store: environments and deployments of sessions leave the key-value store, where whoever may read it
- * could read them, for the session database beside it.
+ * Schema 2 of the key-value store: environments and deployments of sessions move to the session database beside it, as
+ * they must not be readable by all who may read the store.
  */
 import { dirname } from "node:path"
 import * as SqlClient from "@effect/sql/SqlClient"
 import { Context, Effect, Scope } from "effect"
+import { openForWriting } from "../Database/Connection.ts"
+import { fileOf } from "../Database/Format.ts"
 import type { Migration } from "../Database/Migrations.ts"
 import { open } from "../Database/Opening.ts"
-import { filesIn, format, openForWriting } from "../SessionEvents/Format.ts"
+import { format } from "../SessionEvents/Format.ts"
 
 interface Configured {
   readonly rowid: number
@@ -16,10 +18,10 @@ interface Configured {
   readonly deployment: string | null
 }
 
-/** Records that are copied at once; each may have a mebibyte. */
+/** Records that are copied in one transaction; each may have a mebibyte. */
 const portion = 32
 
-/** Whether a row is a session's record of schema 1. A text that SQLite takes for no JSON is none. */
+/** Whether a row is a record of a session of schema 1. A text that SQLite does not accept as JSON is not. */
 const isRecord = (tenant: string): string =>
   `CASE WHEN namespace = 'tenant:' || ${tenant} || '/sessions' AND json_valid(value)
      THEN json_type(value, '$.environment') = 'object' AND json_type(value, '$.secretNames') = 'array'
@@ -31,7 +33,7 @@ const tenantOfNamespace = "substr(namespace, 8, length(namespace) - 16)"
 const environment = "nullif(value -> '$.environment', '{}')"
 const deployment = "value -> '$.deployment'"
 
-/** A record without what has left it, and with the names of that. */
+/** A record without the parts that are moved, and with their names. */
 const stripped = `json_set(json_remove(value, '$.environment', '$.deployment'), '$.configured', json(
     CASE
       WHEN ${environment} IS NULL AND ${deployment} IS NULL THEN '[]'
@@ -49,20 +51,20 @@ const configuredRecords = `
     AND (${environment} IS NOT NULL OR ${deployment} IS NOT NULL)
   ORDER BY rowid LIMIT ${portion}`
 
-/** Another client of SQL would find the transaction of this migration in its context, and run its statements there. */
+/** Without its context: another SQL client would find the transaction of this migration there and join it. */
 const openApart = (directory: string) =>
   Effect.mapInputContext(open(directory, format), (context: Context.Context<Scope.Scope>) =>
     Context.make(Scope.Scope, Context.get(context, Scope.Scope))
   )
 
-/** Copies what records hold into the session database. What that has already is newer. */
+/** Copies the parts into the session database. What that has already is newer. */
 const copyTo = (directory: string, next: (after: number) => Effect.Effect<ReadonlyArray<Configured>, unknown>) =>
   Effect.gen(function* () {
     let rows = yield* next(0)
     if (rows.length === 0) return
     yield* openApart(directory)
     const db = yield* Effect.acquireRelease(
-      Effect.sync(() => openForWriting(filesIn(directory).database)),
+      Effect.sync(() => openForWriting(fileOf(directory, format), format)),
       db => Effect.sync(() => db.close())
     )
     const insert = db.prepare<[string, number, number, string | null, string | null]>(
@@ -82,8 +84,8 @@ const copyTo = (directory: string, next: (after: number) => Effect.Effect<Readon
   }).pipe(Effect.scoped)
 
 /**
- * Copies first and removes then, so that a run that is cut off in between begins anew. Records and what the change feed
- * still has of them keep their versions and their places: only those members go. What is removed is overwritten.
+ * Copies first and removes then, so that an interrupted run can be repeated. Entries and their change records keep their
+ * versions and sequence numbers; only the members are removed, and overwritten on the disk.
  */
 export const migration: Migration = {
   name: "launch_configurations",

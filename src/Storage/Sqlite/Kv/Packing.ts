@@ -1,128 +1,84 @@
-/**
- * Commits and their outcomes on their way between threads: to clone one text and one list of numbers takes a third of
- * the time that it takes to clone as many objects.
- */
 import type { JsonText } from "../../../Json/JsonText.ts"
 import type { Operation, OperationResult, Precondition, Write } from "../../../Kv/Write.ts"
-import type { Outcome, Reply, Request } from "./Messages.ts"
+import type { WriteFailure } from "../Database/Messages.ts"
+import { type Codec, type Packed, Packer, Unpacker } from "../Database/Packing.ts"
+import type { Outcome } from "./Tables.ts"
 
-type Commit = Extract<Request, { kind: "commit" }>
-type Done = Extract<Reply, { _tag: "Done" }>
-
-/** A group of writes in two pieces. */
-interface PackedCommit {
-  readonly kind: "commit"
-  readonly now: number
-  /** All actors, names and values, end to end. */
-  readonly text: string
-  /**
-   * For each write the length of its actor and how many operations it has; for each of these the lengths of its
-   * namespace, key and value, and when it expires. A delete has a value of length -1, and `NaN` stands for `null`.
-   */
-  readonly numbers: Float64Array
-  /** By the operation's place in the group; few have one. */
+/**
+ * A group of writes. For each the packed text has its actor and the number of its operations; for each of these the
+ * namespace, the key, the value, and when it expires. A delete has a value of length -1; `NaN` stands for `null`.
+ */
+interface PackedWrites extends Packed {
+  /** By the position of the operation in the group; few have one. */
   readonly preconditions: ReadonlyMap<number, Precondition>
 }
 
-/** What became of a group. */
-interface PackedDone extends Omit<Done, "outcomes"> {
+type OtherOutcome = Exclude<Outcome, { _tag: "Committed" }> | WriteFailure
+
+interface PackedOutcomes {
   readonly writes: number
   /**
-   * For each write that was committed its timestamp, last `seq` and how many results it has; then these: the version
-   * of a set, -1 for a delete, and 0 for a delete of what was absent.
+   * For each write that was committed its timestamp, last `seq` and number of results; then these: the version of a
+   * set, -1 for a delete, and 0 for a delete of what was absent.
    */
   readonly numbers: Float64Array
-  /** By the write's place in the group: what became of those that were not committed. */
-  readonly others: ReadonlyMap<number, Exclude<Outcome, { _tag: "Committed" }>>
+  /** By the position of the write in the group: the outcomes of those that were not committed. */
+  readonly others: ReadonlyMap<number, OtherOutcome>
 }
 
-/** A request as it is posted. */
-export type PackedRequest = Request | PackedCommit
-
-/** A reply as it is posted. */
-export type PackedReply = Reply | PackedDone
-
-/** A longer text is left in the pieces it is in: not far beyond, strings end. */
-const longestText = 128 * 1024 * 1024
-
-export const packRequest = (request: Request): PackedRequest =>
-  request.kind === "commit" ? packCommit(request) : request
-
-const packCommit = (commit: Commit): PackedRequest => {
-  const texts: Array<string> = []
-  const numbers: Array<number> = []
+const pack = (writes: ReadonlyArray<Write>): PackedWrites | ReadonlyArray<Write> => {
+  const packer = new Packer()
   const preconditions = new Map<number, Precondition>()
-  let length = 0
-  let place = 0
-  // What a caller made against its type is left as it is, for the statements to refuse: lengths that are none would
-  // mix up the texts of others.
-  let isSound = true
-  const add = (text: string): void => {
-    if (typeof text !== "string") {
-      isSound = false
-      return
-    }
-    texts.push(text)
-    numbers.push(text.length)
-    length += text.length
-  }
-  for (const { actor, operations } of commit.writes) {
-    add(actor)
-    numbers.push(operations.length)
+  let position = 0
+  for (const { actor, operations } of writes) {
+    packer.text(actor)
+    packer.number(operations.length)
     for (const operation of operations) {
-      add(operation.namespace)
-      add(operation.key)
+      packer.text(operation.namespace)
+      packer.text(operation.key)
       if (operation.op === "set") {
-        add(operation.value)
-        isSound &&= operation.expiresAt === null || Number.isFinite(operation.expiresAt)
-        numbers.push(operation.expiresAt ?? Number.NaN)
-      } else numbers.push(-1, Number.NaN)
-      if (operation.precondition !== undefined) preconditions.set(place, operation.precondition)
-      place++
+        packer.text(operation.value)
+        packer.check(operation.expiresAt === null || Number.isFinite(operation.expiresAt))
+        packer.number(operation.expiresAt ?? Number.NaN)
+      } else {
+        packer.number(-1)
+        packer.number(Number.NaN)
+      }
+      if (operation.precondition !== undefined) preconditions.set(position, operation.precondition)
+      position++
     }
   }
-  if (!isSound || length > longestText) return commit
-  return { kind: "commit", now: commit.now, text: texts.join(""), numbers: new Float64Array(numbers), preconditions }
+  const packed = packer.finish()
+  return packed === undefined ? writes : { preconditions, ...packed }
 }
 
-export const unpackRequest = (request: PackedRequest): Request =>
-  request.kind === "commit" && "text" in request ? unpackCommit(request) : request
-
-const unpackCommit = ({ now, numbers, preconditions, text }: PackedCommit): Commit => {
-  let at = 0
-  let from = 0
-  const number = (): number => numbers[at++]!
-  const take = (length: number): string => {
-    from += length
-    return text.slice(from - length, from)
-  }
-  let place = 0
+const unpack = (packed: PackedWrites): ReadonlyArray<Write> => {
+  const unpacker = new Unpacker(packed)
+  let position = 0
   const operation = (): Operation => {
-    const namespace = take(number())
-    const key = take(number())
-    const length = number()
-    const value = length === -1 ? undefined : (take(length) as JsonText)
-    const expiry = number()
-    const precondition = preconditions.get(place++)
+    const namespace = unpacker.text()
+    const key = unpacker.text()
+    const length = unpacker.number()
+    const value = length === -1 ? undefined : (unpacker.text(length) as JsonText)
+    const expiry = unpacker.number()
+    const precondition = packed.preconditions.get(position++)
     const condition = precondition === undefined ? undefined : { precondition }
     if (value === undefined) return { op: "delete", namespace, key, ...condition }
     return { op: "set", namespace, key, value, expiresAt: Number.isNaN(expiry) ? null : expiry, ...condition }
   }
   const writes: Array<Write> = []
-  while (at < numbers.length) {
-    const actor = take(number())
+  while (unpacker.hasMore) {
+    const actor = unpacker.text()
     const operations: Array<Operation> = []
-    for (let left = number(); left > 0; left--) operations.push(operation())
+    for (let left = unpacker.number(); left > 0; left--) operations.push(operation())
     writes.push({ operations, actor })
   }
-  return { kind: "commit", now, writes }
+  return writes
 }
 
-export const packReply = (reply: Reply): PackedReply => {
-  if (reply._tag === "Away") return reply
-  const { outcomes, ...rest } = reply
+const packOutcomes = (outcomes: ReadonlyArray<Outcome | WriteFailure>): PackedOutcomes => {
   const numbers: Array<number> = []
-  const others = new Map<number, Exclude<Outcome, { _tag: "Committed" }>>()
+  const others = new Map<number, OtherOutcome>()
   for (const [index, outcome] of outcomes.entries()) {
     if (outcome._tag !== "Committed") {
       others.set(index, outcome)
@@ -132,14 +88,11 @@ export const packReply = (reply: Reply): PackedReply => {
     numbers.push(timestamp, lastSeq, results.length)
     for (const result of results) numbers.push(result.op === "set" ? result.version : result.deleted ? -1 : 0)
   }
-  // What is spread comes last: a literal that adds to it leaves a hidden class behind in V8's old space each time.
-  return { writes: outcomes.length, numbers: new Float64Array(numbers), others, ...rest }
+  return { writes: outcomes.length, numbers: new Float64Array(numbers), others }
 }
 
-export const unpackReply = (reply: PackedReply): Reply => {
-  if (!("numbers" in reply)) return reply
-  const { numbers, others, writes, ...rest } = reply
-  const outcomes: Array<Outcome> = []
+const unpackOutcomes = ({ numbers, others, writes }: PackedOutcomes): ReadonlyArray<Outcome | WriteFailure> => {
+  const outcomes: Array<Outcome | WriteFailure> = []
   let at = 0
   const number = (): number => numbers[at++]!
   for (let index = 0; index < writes; index++) {
@@ -157,5 +110,13 @@ export const unpackReply = (reply: PackedReply): Reply => {
     }
     outcomes.push({ _tag: "Committed", committed: { results, timestamp, lastSeq } })
   }
-  return { outcomes, ...rest }
+  return outcomes
+}
+
+/** How writes of the key-value store and their outcomes go between threads. */
+export const codec: Codec<Write, Outcome, PackedWrites, PackedOutcomes> = {
+  pack,
+  unpack,
+  packOutcomes,
+  unpackOutcomes
 }

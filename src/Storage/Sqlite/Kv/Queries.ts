@@ -1,14 +1,11 @@
-import { basename } from "node:path"
-import Database from "better-sqlite3"
+import type Database from "better-sqlite3"
 import type { JsonText } from "../../../Json/JsonText.ts"
 import { toJson as changeToJson, type StoredChange } from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, PrintedPage } from "../../../Kv/ChangeLog.ts"
 import { toJson as entryToJson, type StoredEntry } from "../../../Kv/Entry.ts"
 import type { Selection } from "../../../Kv/Store.ts"
-import type { DebugLog } from "../../../Observability/DebugLog.ts"
-import * as CommandLog from "../Database/CommandLog.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
-import { openAlone } from "../Database/FileIdentity.ts"
+import type { ReadConnection } from "../Database/ReadConnection.ts"
 
 /** A page ends after the value with which it comes to this many characters; in bytes where SQLite prints it. */
 const pageSize = 4 * 1024 * 1024
@@ -63,35 +60,20 @@ export interface TrimmedBefore {
 }
 
 /**
- * A connection that only reads. Each method reads from one snapshot, within a transaction of its own or within one
- * that `hold` began. Statements throw `SqliteError`; nothing is caught here.
+ * The reads of the key-value store. Each is made from one snapshot, its own or one that the connection holds. Statements
+ * throw `SqliteError`; nothing is caught here.
  */
-export class ReaderConnection {
-  private readonly db: Database.Database
+export class Queries {
   private readonly statements: ReturnType<typeof prepare>
 
-  /** With `isAlone` it keeps all other connections out, and needs no room on the disk. */
-  constructor(file: string, cacheKiB: number, debug?: DebugLog, isAlone = false) {
-    this.db = isAlone ? openAlone(file, 100) : new Database(file, { readonly: true, fileMustExist: true, timeout: 100 })
-    try {
-      this.db.pragma(`cache_size = -${cacheKiB}`)
-      this.db.pragma("mmap_size = 0")
-      this.statements = CommandLog.statements(prepare(this.db), basename(file), debug)
-    } catch (error) {
-      this.db.close()
-      throw error
-    }
+  constructor(private readonly connection: ReadConnection) {
+    this.statements = connection.prepare(prepare)
   }
 
   get(namespace: string, key: string, now: number): StoredEntry | undefined {
     const row = this.statements.get.get(namespace, key, now)
     if (row === undefined) return undefined
     return { namespace, key, value: row[4], version: row[0], updatedBy: row[1], updatedAt: row[2], expiresAt: row[3] }
-  }
-
-  /** Opens the file and its write-ahead log, and reads no more of them than it takes. */
-  touch(): void {
-    this.statements.touch.get()
   }
 
   lastSeq(): number {
@@ -224,55 +206,9 @@ export class ReaderConnection {
     }
   }
 
-  /** Runs reads that belong together on one snapshot. */
+  /** Makes several reads from one snapshot. */
   inSnapshot<A>(body: () => A): A {
-    if (this.db.inTransaction) return body()
-    this.hold()
-    try {
-      return body()
-    } finally {
-      this.release()
-    }
-  }
-
-  /** Begins a snapshot that later reads share; it is taken with the first of them. */
-  hold(): void {
-    this.statements.begin.run()
-  }
-
-  /**
-   * Ends a snapshot. It never throws. SQLite may refuse to commit after a page could not be read; a connection that
-   * cannot leave its snapshot in any way is closed.
-   */
-  release(): void {
-    if (!this.db.inTransaction) return
-    try {
-      this.statements.commit.run()
-    } catch {
-      this.abandon()
-    }
-  }
-
-  private abandon(): void {
-    try {
-      if (this.db.inTransaction) this.statements.rollback.run()
-    } catch {
-      this.db.close()
-    }
-  }
-
-  /** Whether reads can be made of it. */
-  get isOpen(): boolean {
-    return this.db.open
-  }
-
-  /** Drops what it remembers of pages, since they may lie well on the disk by now. */
-  forgetPages(): void {
-    if (this.db.open) this.db.pragma("shrink_memory")
-  }
-
-  close(): void {
-    this.db.close()
+    return this.connection.inSnapshot(body)
   }
 }
 
@@ -313,10 +249,6 @@ const prepareList = (db: Database.Database, comparison: ">" | ">=") => {
 }
 
 const prepare = (db: Database.Database) => ({
-  begin: db.prepare("BEGIN"),
-  commit: db.prepare("COMMIT"),
-  rollback: db.prepare("ROLLBACK"),
-  touch: db.prepare("SELECT count(*) FROM sqlite_schema"),
   ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
     "SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"
   ),

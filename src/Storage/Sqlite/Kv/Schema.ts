@@ -2,8 +2,8 @@ import { fromStatements, type Migration } from "../Database/Migrations.ts"
 import { migration as launchConfigurations } from "./LaunchConfigurations.ts"
 
 /**
- * The tables of the store. Columns that may be large come last, so that reading the others does not walk through them.
- * Tombstones have a table of their own, so that lists never wade through deleted keys.
+ * The tables of the key-value store. Columns that may be large come last, so that the others can be read without them.
+ * Tombstones have a table of their own, so that lists never scan deleted keys.
  */
 export const migrations: ReadonlyArray<Migration> = [
   fromStatements(

@@ -1,14 +1,23 @@
-import Database from "better-sqlite3"
-import type { KeyState, Step } from "../../../Kv/Write.ts"
-import { Away, applicationId, checkPlace, closeForGood, identityOf, schemaVersion } from "../Database/FileIdentity.ts"
+/**
+ * What the writer does with the tables of the key-value store.
+ */
+import type Database from "better-sqlite3"
+import * as Either from "effect/Either"
+import { expiryActor } from "../../../Kv/Names.ts"
+import { type Committed, type KeyState, plan, type Refused, type Step, type Write } from "../../../Kv/Write.ts"
+import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 import { ChangeRows } from "./ChangeRows.ts"
+import { format } from "./Format.ts"
+
+/** What became of one write of a group. */
+export type Outcome = { readonly _tag: "Committed"; readonly committed: Committed } | Refused
 
 interface Tail {
   readonly seq: number
   readonly timestamp: number
 }
 
-/** An entry, and where its row is until the end of the transaction: a vacuum gives rows other numbers. */
+/** An entry, and its row until the end of the transaction: VACUUM renumbers rows. */
 interface EntryState extends KeyState {
   readonly present: true
   readonly rowid: number
@@ -18,141 +27,111 @@ interface Tombstone extends KeyState {
   readonly present: false
 }
 
-/** What the connection knows of a key. */
-export type RowState = EntryState | Tombstone
+/** What is stored of a key. */
+type RowState = EntryState | Tombstone
 
-/** An entry that has run out. */
-export interface DueEntry {
+/** An entry that has expired. */
+interface DueEntry {
   readonly namespace: string
   readonly key: string
   readonly version: number
 }
 
-const MiB = 1024 * 1024
-
-/**
- * The one connection that writes: prepared statements over the tables, and where its files lay when it was opened.
- *
- * Statements throw `SqliteError`; nothing is caught here.
- */
-export class WriterConnection {
-  readonly db: Database.Database
-  /** Which files are open, to notice when others stand in their place. */
-  readonly databaseId: string | undefined
-  readonly logId: string | undefined
+class Tables {
   private readonly statements: ReturnType<typeof prepare>
   private readonly changes: ChangeRows
 
-  constructor(readonly file: string) {
-    this.db = new Database(file, { fileMustExist: true, timeout: 250 })
-    try {
-      configure(this.db, file)
-      this.statements = prepare(this.db)
-      this.changes = new ChangeRows(this.db)
-      // No more than the schema: the service must open also where a page of a table cannot be read.
-      this.db.prepare("SELECT count(*) FROM sqlite_schema").get()
-      // Where SQLite finds no word on it, a write-ahead log that is opened again goes down to NORMAL at its first read.
-      const synchronous = this.db.pragma("synchronous", { simple: true })
-      if (synchronous !== 2) throw new Away(`${file} cannot be opened with synchronous = FULL`, "failed")
-      this.databaseId = identityOf(file)
-      this.logId = identityOf(`${file}-wal`)
-    } catch (error) {
-      this.db.close()
-      throw error
+  constructor(db: Database.Database) {
+    this.statements = prepare(db)
+    this.changes = new ChangeRows(db)
+  }
+
+  /** Decides on each write by itself: one that is refused leaves the others as they are. */
+  apply(writes: ReadonlyArray<Write>, now: number): ReadonlyArray<Outcome> {
+    const tail = this.begin()
+    const timestamp = Math.max(now, tail.timestamp)
+    let seq = tail.seq
+    const outcomes = writes.map((write): Outcome => {
+      const planned = plan(write, (namespace, key) => this.stateOf(namespace, key), now)
+      if (Either.isLeft(planned)) return planned.left
+      for (const step of planned.right.steps) this.applyStep(step, ++seq, timestamp)
+      return { _tag: "Committed", committed: { results: planned.right.results, timestamp, lastSeq: seq } }
+    })
+    this.changes.flush()
+    return outcomes
+  }
+
+  readonly tasks: { readonly expire: TaskSteps<DueEntry>; readonly trim: TaskSteps<number> } = {
+    /** Entries that have expired are deleted, those first that expired first. */
+    expire: {
+      due: (now, limit) => this.statements.due.all(now, limit),
+      run: (due, now) => {
+        const tail = this.begin()
+        const timestamp = Math.max(now, tail.timestamp)
+        for (const [index, { namespace, key, version }] of due.entries()) {
+          const step: Step<RowState> = { op: "delete", namespace, key, version: version + 1, actor: expiryActor }
+          this.applyStep(step, tail.seq + 1 + index, timestamp)
+        }
+        this.changes.flush()
+        return due.length
+      }
+    },
+    /**
+     * The oldest records of the log are removed, but never the newest, with the tombstones that they made. As `seq` is
+     * dense, the first that is left tells how many were removed.
+     */
+    trim: {
+      due: (before, limit) => {
+        const { lastTrimmable } = this.statements.lastTrimmable.get(limit, before) ?? { lastTrimmable: null }
+        return lastTrimmable === null ? [] : [Math.min(lastTrimmable, this.tail().seq - 1)]
+      },
+      run: ([upTo]) => {
+        this.statements.dropTombstones.run(upTo)
+        return this.statements.dropChanges.run(upTo).changes
+      }
     }
   }
 
-  /** Throws where the open files are no longer those that bear their names. Returns the size of the log. */
-  checkPlace(): number {
-    return checkPlace(this.file, this)
+  lastSeq(): number {
+    return this.tail().seq
   }
 
-  /** The end of the log. */
-  tail(): Tail {
+  private tail(): Tail {
     return this.statements.tail.get() ?? { seq: 0, timestamp: 0 }
   }
 
-  stateOf(namespace: string, key: string): RowState | undefined {
+  /** Begins to add records to the log, without those of a transaction that was rolled back. */
+  private begin(): Tail {
+    this.changes.clear()
+    return this.tail()
+  }
+
+  private stateOf(namespace: string, key: string): RowState | undefined {
     const row = this.statements.entryState.get(namespace, key)
     if (row !== undefined) return { version: row[1], present: true, expiresAt: row[2], rowid: row[0] }
     const version = this.statements.tombstone.get(namespace, key)
     return version === undefined ? undefined : { version, present: false, expiresAt: null }
   }
 
-  /** Applies a step. Its record is in the log by the end of the transaction. */
-  apply(step: Step<RowState>, seq: number, timestamp: number): void {
+  /** Applies a step. Its record is in the log after `flush`. */
+  private applyStep(step: Step<RowState>, seq: number, timestamp: number): void {
     const { actor, key, namespace, op, version } = step
     if (step.op === "set") this.set(step, timestamp)
     else {
       this.statements.deleteEntry.run(namespace, key)
-      this.statements.bury.run(namespace, key, version, seq)
+      this.statements.insertTombstone.run(namespace, key, version, seq)
     }
     const value = step.op === "set" ? step.value : null
     this.changes.add({ seq, op, namespace, key, value, version, actor, timestamp })
   }
 
-  /** Entries that have run out at `now`, those first that ran out first. */
-  due(now: number, limit: number): ReadonlyArray<DueEntry> {
-    return this.statements.due.all(now, limit)
-  }
-
-  /**
-   * Removes the log's oldest records from before a time, at most `limit` and never the newest, with the tombstones
-   * that they made. As `seq` is dense, how many were removed follows from the first that is left.
-   */
-  trim(before: number, limit: number): number {
-    const { lastTrimmable } = this.statements.lastTrimmable.get(limit, before) ?? { lastTrimmable: null }
-    if (lastTrimmable === null) return 0
-    const upTo = Math.min(lastTrimmable, this.tail().seq - 1)
-    this.statements.dropTombstones.run(upTo)
-    return this.statements.dropChanges.run(upTo).changes
-  }
-
-  begin(): void {
-    this.statements.begin.run()
-  }
-
-  commit(): void {
-    this.changes.flush()
-    this.statements.commit.run()
-  }
-
-  /** Gives a transaction up, if there is still one after an error. */
-  rollback(): void {
-    this.changes.clear()
-    if (this.db.inTransaction) this.statements.rollback.run()
-  }
-
-  /**
-   * Copies all of the write-ahead log into the database file, flushes that, and empties the log.
-   * Returns whether it could: not while others read an older snapshot.
-   */
-  checkpoint(): boolean {
-    const [row] = this.db.pragma("wal_checkpoint(TRUNCATE)") as ReadonlyArray<{ readonly busy: number }>
-    return row?.busy === 0
-  }
-
-  /** Drops what it remembers of pages, since they may lie well on the disk by now. */
-  forgetPages(): void {
-    if (this.db.open && !this.db.inTransaction) this.db.pragma("shrink_memory")
-  }
-
-  close(): void {
-    this.db.close()
-  }
-
-  /** As `close`, when nobody else of this process has the file open. */
-  closeForGood(): void {
-    closeForGood(this.db)
-  }
-
   private set(step: Extract<Step<RowState>, { op: "set" }>, timestamp: number): void {
     const { namespace, key, value, version, actor, expiresAt } = step
-    const { insert, unbury } = this.statements
+    const { deleteTombstone, insert } = this.statements
     if (version > 1) {
       const before = step.before ?? this.stateOf(namespace, key)
       if (before?.present === true) return this.update(before, step, timestamp)
-      unbury.run(namespace, key)
+      deleteTombstone.run(namespace, key)
     }
     insert.run(namespace, key, version, actor, timestamp, expiresAt, value)
   }
@@ -168,27 +147,7 @@ export class WriterConnection {
   }
 }
 
-const configure = (db: Database.Database, file: string): void => {
-  const id = db.pragma("application_id", { simple: true })
-  const version = db.pragma("user_version", { simple: true })
-  if (id !== applicationId) throw new Away(`${file} is not a database of this store`, "failed")
-  if (version !== schemaVersion) {
-    throw new Away(`${file} has schema ${version}, and this version works with ${schemaVersion}`, "failed")
-  }
-  const mode = db.pragma("journal_mode = WAL", { simple: true })
-  if (mode !== "wal") throw new Away(`${file} cannot be opened in WAL mode`, "failed")
-  db.pragma("synchronous = FULL")
-  // Four times what SQLite takes by itself, 16 MiB: pages that are written often are copied back less often.
-  db.pragma("wal_autocheckpoint = 4000")
-  db.pragma(`journal_size_limit = ${64 * MiB}`)
-  db.pragma("cache_size = -8192")
-  db.pragma("mmap_size = 0")
-}
-
 const prepare = (db: Database.Database) => ({
-  begin: db.prepare("BEGIN IMMEDIATE"),
-  commit: db.prepare("COMMIT"),
-  rollback: db.prepare("ROLLBACK"),
   tail: db.prepare<[], Tail>("SELECT seq, timestamp FROM changes ORDER BY seq DESC LIMIT 1"),
   entryState: db
     .prepare<[string, string], [rowid: number, version: number, expiresAt: number | null]>(
@@ -198,7 +157,7 @@ const prepare = (db: Database.Database) => ({
   tombstone: db
     .prepare<[string, string], number>("SELECT version FROM tombstones WHERE namespace = ? AND key = ?")
     .pluck(),
-  // Where there is no expiry and was none, its index need not be looked at.
+  // An entry that does not expire and did not is not in the index of expiries.
   update: db.prepare("UPDATE entries SET value = ?, version = ?, updated_by = ?, updated_at = ? WHERE rowid = ?"),
   updateExpiring: db.prepare(
     "UPDATE entries SET value = ?, version = ?, updated_by = ?, updated_at = ?, expires_at = ? WHERE rowid = ?"
@@ -207,8 +166,8 @@ const prepare = (db: Database.Database) => ({
     "INSERT INTO entries (namespace, key, version, updated_by, updated_at, expires_at, value) VALUES (?, ?, ?, ?, ?, ?, ?)"
   ),
   deleteEntry: db.prepare("DELETE FROM entries WHERE namespace = ? AND key = ?"),
-  bury: db.prepare("INSERT INTO tombstones (namespace, key, version, seq) VALUES (?, ?, ?, ?)"),
-  unbury: db.prepare("DELETE FROM tombstones WHERE namespace = ? AND key = ?"),
+  insertTombstone: db.prepare("INSERT INTO tombstones (namespace, key, version, seq) VALUES (?, ?, ?, ?)"),
+  deleteTombstone: db.prepare("DELETE FROM tombstones WHERE namespace = ? AND key = ?"),
   due: db.prepare<[number, number], DueEntry>(
     "SELECT namespace, key, version FROM entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
   ),
@@ -218,3 +177,6 @@ const prepare = (db: Database.Database) => ({
   dropChanges: db.prepare("DELETE FROM changes WHERE seq <= ?"),
   dropTombstones: db.prepare("DELETE FROM tombstones WHERE seq <= ?")
 })
+
+/** The writer of the key-value store. */
+export const writer: WriterPlugin<Write, Outcome> = { format, tables: db => new Tables(db) }

@@ -1,122 +1,83 @@
+import type { WriteFailure } from "../Database/Messages.ts"
+import { type Codec, type Packed, Packer, Unpacker } from "../Database/Packing.ts"
+import type { EventOutcome, EventWrite } from "./Tables.ts"
+
 /**
- * Groups of appends and what became of them on their way between threads: to clone one text and one list of numbers
- * takes a fraction of the time that it takes to clone as many objects.
+ * A group of writes. For each append the packed text has its session, epoch and bookmark (with a length of -1 for none),
+ * the `seq` before it, its time, the number of its events, and these. A single {@link unpacked} stands for another write.
  */
-import type { Append } from "../../../Gateway/SessionEvents.ts"
-import type { Close } from "../Kv/Messages.ts"
-import type { EventOutcome, EventReply, EventRequest, EventWrite } from "./Messages.ts"
-
-type Commit = Extract<EventRequest, { kind: "commit" }>
-type Done = Extract<EventReply, { _tag: "Done" }>
-
-/** A group of writes in two pieces. */
-interface PackedCommit {
-  readonly kind: "commit"
-  /** All sessions, epochs, bookmarks and events of the appends, end to end. */
-  readonly text: string
-  /**
-   * For each append the lengths of its session, epoch and bookmark (-1 for none), the `seq` that it comes behind, its
-   * time, and how many events it has; then the length of each. A single {@link elsewhere} stands for another write.
-   */
-  readonly numbers: Float64Array
-  /** The writes that are no appends, or have to do with receipts, in order. */
+interface PackedWrites extends Packed {
+  /** The other writes, in order. */
   readonly others: ReadonlyArray<EventWrite>
 }
 
-/** What became of a group. */
-interface PackedDone extends Omit<Done, "outcomes"> {
+interface PackedOutcomes {
   readonly writes: number
-  /** By the write's place in the group: all but appends that were stored. */
-  readonly others: ReadonlyMap<number, EventOutcome>
+  /** By the position of the write in the group: all but appends that were stored. */
+  readonly others: ReadonlyMap<number, EventOutcome | WriteFailure>
 }
 
-/** A request as it is posted. */
-export type PackedRequest = EventRequest | Close | PackedCommit
-
-/** A reply as it is posted. */
-export type PackedReply = EventReply | PackedDone
-
-const elsewhere = -1
-
-/** A longer text is left in the pieces it is in: not far beyond, strings end. */
-const longestText = 128 * 1024 * 1024
+const unpacked = -1
 
 const stored: EventOutcome = { _tag: "Stored", history: undefined }
 
-export const packRequest = (request: EventRequest | Close): PackedRequest =>
-  request.kind === "commit" ? packCommit(request) : request
-
-const lengthOf = ({ bookmark, epoch, session, texts }: Append): number =>
-  texts.reduce((sum, text) => sum + text.length, session.length + epoch.length + (bookmark?.length ?? 0))
-
-const packCommit = (commit: Commit): PackedRequest => {
-  const numbers: Array<number> = []
+const pack = (writes: ReadonlyArray<EventWrite>): PackedWrites | ReadonlyArray<EventWrite> => {
+  const packer = new Packer()
   const others: Array<EventWrite> = []
-  let text = ""
-  for (const write of commit.writes) {
-    // Receipts are few: what has one goes as it is.
+  for (const write of writes) {
+    // Appends with receipts are few.
     if (write.op !== "append" || write.receipt !== undefined || write.revoked !== undefined) {
-      numbers.push(elsewhere)
+      packer.number(unpacked)
       others.push(write)
       continue
     }
-    // Before they are joined: a single write may be longer than any string can be.
-    if (text.length + lengthOf(write) > longestText) return commit
     const { after, bookmark, epoch, session, texts, timestamp } = write
-    numbers.push(session.length, epoch.length, bookmark?.length ?? -1, after, timestamp, texts.length)
-    text += session + epoch + (bookmark ?? "")
-    for (const event of texts) {
-      numbers.push(event.length)
-      text += event
-    }
+    packer.text(session)
+    packer.text(epoch)
+    if (bookmark === null) packer.number(-1)
+    else packer.text(bookmark)
+    packer.number(after)
+    packer.number(timestamp)
+    packer.number(texts.length)
+    for (const text of texts) packer.text(text)
   }
-  return { kind: "commit", text, numbers: new Float64Array(numbers), others }
+  const packed = packer.finish()
+  return packed === undefined ? writes : { others, ...packed }
 }
 
-export const unpackRequest = (request: PackedRequest): EventRequest | Close =>
-  request.kind === "commit" && "text" in request ? unpackCommit(request) : request
-
-const unpackCommit = ({ numbers, others, text }: PackedCommit): Commit => {
+const unpack = (packed: PackedWrites): ReadonlyArray<EventWrite> => {
+  const unpacker = new Unpacker(packed)
   const writes: Array<EventWrite> = []
-  let at = 0
-  let from = 0
   let other = 0
-  const number = (): number => numbers[at++]!
-  const take = (length: number): string => {
-    from += length
-    return text.slice(from - length, from)
-  }
-  while (at < numbers.length) {
-    const length = number()
-    if (length === elsewhere) {
-      writes.push(others[other++]!)
+  while (unpacker.hasMore) {
+    const length = unpacker.number()
+    if (length === unpacked) {
+      writes.push(packed.others[other++]!)
       continue
     }
-    const session = take(length)
-    const epoch = take(number())
-    const bookmarkLength = number()
-    const bookmark = bookmarkLength === -1 ? null : take(bookmarkLength)
-    const after = number()
-    const timestamp = number()
+    const session = unpacker.text(length)
+    const epoch = unpacker.text()
+    const bookmarkLength = unpacker.number()
+    const bookmark = bookmarkLength === -1 ? null : unpacker.text(bookmarkLength)
+    const after = unpacker.number()
+    const timestamp = unpacker.number()
     const texts: Array<string> = []
-    for (let left = number(); left > 0; left--) texts.push(take(number()))
+    for (let left = unpacker.number(); left > 0; left--) texts.push(unpacker.text())
     writes.push({ op: "append", session, epoch, after, timestamp, texts, bookmark })
   }
-  return { kind: "commit", writes }
+  return writes
 }
 
-export const packReply = (reply: EventReply): PackedReply => {
-  if (reply._tag === "Away") return reply
-  const { count, outcomes } = reply
-  const others = new Map<number, EventOutcome>()
-  for (const [index, outcome] of outcomes.entries()) {
-    if (outcome._tag !== "Stored" || outcome.history !== undefined) others.set(index, outcome)
-  }
-  return { _tag: "Done", count, writes: outcomes.length, others }
-}
-
-export const unpackReply = (reply: PackedReply): EventReply => {
-  if (!("writes" in reply)) return reply
-  const { count, others, writes } = reply
-  return { _tag: "Done", count, outcomes: Array.from({ length: writes }, (_, index) => others.get(index) ?? stored) }
+/** How writes of the session database and their outcomes go between threads. */
+export const codec: Codec<EventWrite, EventOutcome, PackedWrites, PackedOutcomes> = {
+  pack,
+  unpack,
+  packOutcomes: outcomes => {
+    const others = new Map<number, EventOutcome | WriteFailure>()
+    for (const [index, outcome] of outcomes.entries()) {
+      if (outcome._tag !== "Stored" || outcome.history !== undefined) others.set(index, outcome)
+    }
+    return { writes: outcomes.length, others }
+  },
+  unpackOutcomes: ({ others, writes }) => Array.from({ length: writes }, (_, index) => others.get(index) ?? stored)
 }

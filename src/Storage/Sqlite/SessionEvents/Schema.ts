@@ -24,7 +24,7 @@ export const migrations: ReadonlyArray<Migration> = [
       UNIQUE (history, seq)
     ) STRICT`
   ),
-  // Which parts there are comes before what they hold: to learn that takes no reading of large texts.
+  // Which parts there are comes before the parts: that can be read without the large texts.
   fromStatements(
     "launch_configurations",
     `CREATE TABLE launch_configurations (

@@ -4,9 +4,15 @@ import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Either } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
-import * as StoreFile from "../../../../src/Storage/Sqlite/Database/FileIdentity.ts"
-import { fromStatements, type Migration, migrate } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
-import * as SessionFile from "../../../../src/Storage/Sqlite/SessionEvents/Format.ts"
+import { fileOf } from "../../../../src/Storage/Sqlite/Database/Format.ts"
+import {
+  fromStatements,
+  type Migration,
+  migrate,
+  migrationsTable
+} from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
+import { format as storeFormat } from "../../../../src/Storage/Sqlite/Kv/Format.ts"
+import { format as sessionFormat } from "../../../../src/Storage/Sqlite/SessionEvents/Format.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
 
@@ -30,7 +36,7 @@ const stateOf = (file: string) =>
   look(file, db => ({
     id: db.pragma("application_id", { simple: true }),
     version: db.pragma("user_version", { simple: true }),
-    listed: db.prepare(`SELECT migration_id, name FROM ${StoreFile.migrationsTable} ORDER BY 1`).raw().all(),
+    listed: db.prepare(`SELECT migration_id, name FROM ${migrationsTable} ORDER BY 1`).raw().all(),
     notes: db.prepare("SELECT * FROM notes").raw().all()
   }))
 
@@ -97,9 +103,9 @@ describe("migrations of a database file", () => {
     })
   )
 
-  for (const [name, { format }] of [
-    ["the store", StoreFile],
-    ["session histories", SessionFile]
+  for (const [name, format] of [
+    ["the store", storeFormat],
+    ["session histories", sessionFormat]
   ] as const) {
     it.effect(`the schema of ${name} has the number of its migrations`, () =>
       Effect.gen(function* () {
@@ -119,11 +125,11 @@ describe("opening session histories", () => {
   it.scoped("a file that was made before there were migrations keeps what it holds", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
-      const { migrations } = yield* Effect.promise(SessionFile.format.load)
-      const file = SessionFile.filesIn(directory).database
-      yield* migrate(file, SessionFile.applicationId, migrations.slice(0, 1))
+      const { migrations } = yield* Effect.promise(sessionFormat.load)
+      const file = fileOf(directory, sessionFormat)
+      yield* migrate(file, sessionFormat.applicationId, migrations.slice(0, 1))
       look(file, db => {
-        db.exec(`DROP TABLE ${StoreFile.migrationsTable}`)
+        db.exec(`DROP TABLE ${migrationsTable}`)
         db.exec("INSERT INTO histories (session, epoch, head, trimmed, bytes) VALUES ('t/s', 'e', 0, 0, 0)")
       })
       const { epoch } = yield* Effect.flatMap(SessionEvents, events => events.open("t/s", "another")).pipe(
@@ -137,7 +143,7 @@ describe("opening session histories", () => {
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       expect(yield* refusal(directory)).toBeUndefined()
-      const file = SessionFile.filesIn(directory).database
+      const file = fileOf(directory, sessionFormat)
       const newer = new Database(file)
       newer.pragma("journal_mode = WAL")
       newer.pragma("user_version = 1000")

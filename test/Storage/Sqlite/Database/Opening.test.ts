@@ -18,13 +18,15 @@ import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { ConfigProvider, Effect, Either, Layer, Option } from "effect"
 import * as TestClock from "effect/TestClock"
-import { applicationId, schemaVersion } from "../../../../src/Storage/Sqlite/Database/FileIdentity.ts"
-import { WriterConnection } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
+import { openForWriting } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
+import { format } from "../../../../src/Storage/Sqlite/Kv/Format.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as StoreUrl from "../../../../src/Storage/StoreUrl.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { get, lastSeq, put, remove } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
+
+const { applicationId, schemaVersion } = format
 
 const inline = (directory: string) => Sqlite.layer({ directory, writer: "inline" })
 
@@ -113,10 +115,10 @@ describe("opening", () => {
       const file = join(directory, "kv.db")
       yield* using(directory, lastSeq)
       for (let round = 0; round < 2; round++) {
-        const connection = new WriterConnection(file)
-        expect(connection.db.pragma("synchronous", { simple: true })).toBe(2)
-        expect(connection.db.pragma("journal_mode", { simple: true })).toBe("wal")
-        connection.close()
+        const db = openForWriting(file, format)
+        expect(db.pragma("synchronous", { simple: true })).toBe(2)
+        expect(db.pragma("journal_mode", { simple: true })).toBe("wal")
+        db.close()
       }
     })
   )

@@ -4,7 +4,7 @@ import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Fiber, FastCheck as fc, Option } from "effect"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { TurnSnapshot } from "../../../../src/Storage/Sqlite/Database/SharedSnapshot.ts"
+import { SharedSnapshot } from "../../../../src/Storage/Sqlite/Database/SharedSnapshot.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { set } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory, temporaryLayer } from "../../SqliteFixture.ts"
@@ -31,7 +31,7 @@ describe("a snapshot for a turn", () => {
       fc.assert(
         fc.asyncProperty(steps, async program => {
           const holder = new Recorder()
-          const turn = new TurnSnapshot(holder, false)
+          const turn = new SharedSnapshot(holder, false)
           let isWriting = false
           let reads = 0
           for (const step of program) {

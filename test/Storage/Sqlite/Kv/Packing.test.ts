@@ -1,9 +1,11 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import { JsonText } from "../../../../src/Json/JsonText.ts"
-import type { Operation } from "../../../../src/Kv/Write.ts"
-import type { Reply, Request } from "../../../../src/Storage/Sqlite/Kv/Messages.ts"
-import { packReply, packRequest, unpackReply, unpackRequest } from "../../../../src/Storage/Sqlite/Kv/Packing.ts"
+import type { Operation, Write } from "../../../../src/Kv/Write.ts"
+import type { Reply, Request } from "../../../../src/Storage/Sqlite/Database/Messages.ts"
+import { packReply, packRequest, unpackReply, unpackRequest } from "../../../../src/Storage/Sqlite/Database/Packing.ts"
+import { codec } from "../../../../src/Storage/Sqlite/Kv/Packing.ts"
+import type { Outcome } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
 
 const runs = { numRuns: 200 * Number(process.env.SOAK ?? 1) }
 
@@ -30,7 +32,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   )
 )
 
-const commit: fc.Arbitrary<Request> = fc.record({
+const commit: fc.Arbitrary<Request<Write>> = fc.record({
   kind: fc.constant<"commit">("commit"),
   now: count,
   writes: fc.array(fc.record({ operations: fc.array(operation), actor: text }))
@@ -55,7 +57,7 @@ const outcome = fc.oneof(
   fc.record({ _tag: fc.constantFrom<"Failed" | "Defect">("Failed", "Defect"), reason: text })
 )
 
-const done: fc.Arbitrary<Reply> = fc.record({
+const done: fc.Arbitrary<Reply<Outcome>> = fc.record({
   _tag: fc.constant<"Done">("Done"),
   outcomes: fc.array(outcome),
   count,
@@ -68,34 +70,34 @@ describe("what is packed for the writing thread", () => {
   it("comes out there as it went in", () => {
     fc.assert(
       fc.property(commit, request => {
-        expect(unpackRequest(structuredClone(packRequest(request)))).toEqual(request)
+        expect(unpackRequest(codec, structuredClone(packRequest(codec, request)))).toEqual(request)
       }),
       runs
     )
-    const probe: Request = { kind: "probe" }
-    expect(unpackRequest(structuredClone(packRequest(probe)))).toEqual(probe)
+    const probe: Request<Write> = { kind: "probe" }
+    expect(unpackRequest(codec, structuredClone(packRequest(codec, probe)))).toEqual(probe)
   })
 
   it("comes back as it was answered", () => {
     fc.assert(
       fc.property(done, reply => {
-        expect(unpackReply(structuredClone(packReply(reply)))).toEqual(reply)
+        expect(unpackReply(codec, structuredClone(packReply(codec, reply)))).toEqual(reply)
       }),
       runs
     )
-    const away: Reply = { _tag: "Away", obstacle: "failed", reason: "no disk" }
-    expect(unpackReply(structuredClone(packReply(away)))).toEqual(away)
+    const away: Reply<Outcome> = { _tag: "Unavailable", cause: "Error", reason: "no disk" }
+    expect(unpackReply(codec, structuredClone(packReply(codec, away)))).toEqual(away)
   })
 
   it("is left as it is where it is not what its type says", () => {
     const actors = [{}, null, ["a"], 7]
     for (const actor of actors) {
       const write = JSON.parse(JSON.stringify({ operations: [], actor }))
-      const request: Request = { kind: "commit", now: 1, writes: [write] }
-      expect(packRequest(request)).toBe(request)
+      const writes = [write]
+      expect(codec.pack(writes)).toBe(writes)
     }
     const operation = JSON.parse('{"op":"set","namespace":"n","key":"k","value":"1","expiresAt":"soon"}')
-    const request: Request = { kind: "commit", now: 1, writes: [{ operations: [operation], actor: "a" }] }
-    expect(packRequest(request)).toBe(request)
+    const writes = [{ operations: [operation], actor: "a" }]
+    expect(codec.pack(writes)).toBe(writes)
   })
 })

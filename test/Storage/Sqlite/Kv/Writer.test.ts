@@ -4,9 +4,10 @@ import Database from "better-sqlite3"
 import { Effect, FastCheck as fc } from "effect"
 import type { StoredChange } from "../../../../src/Kv/Change.ts"
 import type { Operation, Write } from "../../../../src/Kv/Write.ts"
-import { format } from "../../../../src/Storage/Sqlite/Database/FileIdentity.ts"
 import { open } from "../../../../src/Storage/Sqlite/Database/Opening.ts"
 import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
+import { format } from "../../../../src/Storage/Sqlite/Kv/Format.ts"
+import { writer as plugin } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
 import { Model } from "../../../suites/Model.ts"
 import { del, set } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
@@ -47,7 +48,7 @@ it.scopedLive("groups of writes leave the entries and records that the model has
     yield* open(directory, format)
     const file = join(directory, "kv.db")
     const writer = yield* Effect.acquireRelease(
-      Effect.sync(() => new Writer(file)),
+      Effect.sync(() => new Writer(file, plugin)),
       writer => Effect.sync(() => writer.handle({ kind: "close" }))
     )
     const db = yield* Effect.acquireRelease(

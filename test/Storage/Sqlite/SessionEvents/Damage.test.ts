@@ -5,7 +5,8 @@ import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Logger, LogLevel, Metric } from "effect"
 import { type Append, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
-import { Writer } from "../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
+import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
+import { writer as plugin } from "../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
 
@@ -114,10 +115,11 @@ describe("A damaged session database", () => {
   it.scoped("keeps no write of a group from being made that is well", () =>
     Effect.gen(function* () {
       const { file } = yield* damaged
-      const writer = new Writer(file, retention)
+      const writer = new Writer(file, plugin(retention))
       const tags = (writes: ReadonlyArray<Append | { readonly remove: string }>) => {
         const reply = writer.handle({
           kind: "commit",
+          now: 1,
           writes: writes.map(write =>
             "remove" in write ? { op: "remove", session: write.remove } : { op: "append", ...write }
           )
@@ -132,8 +134,8 @@ describe("A damaged session database", () => {
       // What is wrong with a write itself concerns it alone, too.
       expect(
         tags([append("t/well", 22, "23"), append("t/well", 23, {} as string), append("t/well", 23, "24")])
-      ).toEqual(["Stored", "Failed", "Stored"])
-      expect(tags([append("t/well", 24, {} as string)])).toMatchObject({ _tag: "Away" })
+      ).toEqual(["Stored", "Defect", "Stored"])
+      expect(tags([append("t/well", 24, {} as string)])).toEqual(["Defect"])
       expect(tags([append("t/well", 24, "25")])).toEqual(["Stored"])
       writer.handle({ kind: "close" })
       const db = new Database(file, { readonly: true })

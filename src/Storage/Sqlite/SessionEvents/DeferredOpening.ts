@@ -7,16 +7,16 @@ import type { StoreRefused } from "../Database/StoreRefused.ts"
 type Service = Context.Tag.Service<SessionEvents>
 
 /**
- * The histories in a directory, also where a full disk has no room to make their database or to bring it up to date:
- * then every call fails with `StoreUnavailable` until there is room, and the first one after that opens them.
+ * Opens the histories, or defers that where a full disk has no room to create or migrate their database: then every
+ * call fails with `StoreUnavailable` until there is room, and the first one after that opens them.
  */
-export const orLater = (
+export const openOrDefer = (
   directory: string,
   open: Effect.Effect<Service, StoreRefused, Scope.Scope>
 ): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const scope = yield* Effect.scope
-    // What an attempt that fails has taken, it gives back.
+    // An attempt that fails releases what it has acquired.
     const attempt = Effect.flatMap(Scope.fork(scope, ExecutionStrategy.sequential), own =>
       Effect.onError(Scope.extend(open, own), cause => Scope.close(own, Exit.failCause(cause)))
     )

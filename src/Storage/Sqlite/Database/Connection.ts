@@ -1,0 +1,84 @@
+/**
+ * How connections to a database are opened and closed.
+ */
+import Database from "better-sqlite3"
+import { DatabaseUnavailable } from "./DatabaseError.ts"
+import type { Format } from "./Format.ts"
+
+const MiB = 1024 * 1024
+
+/** Calls `use` on a connection, which is closed if that throws. */
+const using = (db: Database.Database, use: (db: Database.Database) => void): Database.Database => {
+  try {
+    use(db)
+    return db
+  } catch (error) {
+    db.close()
+    throw error
+  }
+}
+
+/** Opens a database for writing. Throws where its format is another, or commits would not be durable. */
+export const openForWriting = (file: string, { applicationId, schemaVersion }: Format): Database.Database =>
+  using(new Database(file, { fileMustExist: true, timeout: 250 }), db => {
+    const read = (pragma: string): unknown => db.pragma(pragma, { simple: true })
+    const refuse = (reason: string): never => {
+      throw new DatabaseUnavailable(`${file} ${reason}`, "Error")
+    }
+    if (read("application_id") !== applicationId) refuse("is the database of another application")
+    const version = read("user_version")
+    if (version !== schemaVersion) refuse(`has schema ${version}, and this version works with ${schemaVersion}`)
+    if (read("journal_mode = WAL") !== "wal") refuse("cannot be opened in WAL mode")
+    db.pragma("synchronous = FULL")
+    // 16 MiB, four times the default: pages that are written often are copied back less often.
+    db.pragma("wal_autocheckpoint = 4000")
+    db.pragma(`journal_size_limit = ${64 * MiB}`)
+    db.pragma("cache_size = -8192")
+    db.pragma("mmap_size = 0")
+    // Only the schema: the service must start even if a page of a table cannot be read.
+    db.prepare("SELECT count(*) FROM sqlite_schema").get()
+    // Without a setting in the file, the first read of an existing write-ahead log lowers this to NORMAL.
+    if (read("synchronous") !== 2) refuse("cannot be opened with synchronous = FULL")
+  })
+
+/** Opens a database for reads, beside a writer. */
+export const openForReading = (file: string, timeout = 100): Database.Database =>
+  new Database(file, { readonly: true, fileMustExist: true, timeout })
+
+/**
+ * Opens a database for reads, with an exclusive lock from the first read on. It keeps the index of the write-ahead log
+ * in memory, and so works on a full disk.
+ */
+export const openExclusive = (file: string, timeout = 100): Database.Database =>
+  // It takes its lock for writing, and writes nothing.
+  using(new Database(file, { fileMustExist: true, timeout }), db => {
+    db.pragma("locking_mode = EXCLUSIVE")
+    db.pragma("query_only = ON")
+  })
+
+/**
+ * Closes the last connection of the process, and takes the database out of WAL mode: in that mode it could not even be
+ * read without making a write-ahead log, for which a full disk has no room.
+ */
+export const closeLast = (db: Database.Database): void => {
+  try {
+    db.pragma("journal_mode = DELETE")
+  } catch {
+    // Another program reads it, or the disk fails: the database stays valid in WAL mode.
+  }
+  db.close()
+}
+
+/**
+ * Copies the whole write-ahead log into the database file, flushes that, and truncates the log. Returns whether it
+ * could: a reader of an older snapshot prevents it.
+ */
+export const checkpoint = (db: Database.Database): boolean => {
+  const [row] = db.pragma("wal_checkpoint(TRUNCATE)") as ReadonlyArray<{ readonly busy: number }>
+  return row?.busy === 0
+}
+
+/** Empties the page cache, since pages that could not be read may be readable by now. */
+export const clearCache = (db: Database.Database): void => {
+  if (db.open) db.pragma("shrink_memory")
+}

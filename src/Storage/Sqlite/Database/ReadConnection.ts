@@ -1,0 +1,121 @@
+import { basename, dirname } from "node:path"
+import type Database from "better-sqlite3"
+import type { DebugLog } from "../../../Observability/DebugLog.ts"
+import * as CommandLog from "./CommandLog.ts"
+import { clearCache, openExclusive, openForReading } from "./Connection.ts"
+import { hasRoom } from "./Directory.ts"
+
+/** Memory of the connection for short reads. */
+const cacheKiB = 8192
+
+/** Memory of a connection that walks along an index and comes back to nothing. */
+const snapshotCacheKiB = 512
+
+/** Where connections lead, and the log that shows their statements, if there is one. */
+export interface Source {
+  readonly file: string
+  readonly debug: DebugLog | undefined
+}
+
+/** A connection that only reads. Statements throw `SqliteError`; nothing is caught here. */
+export class ReadConnection {
+  private readonly statements: Readonly<Record<"begin" | "commit" | "rollback", Database.Statement>>
+
+  private constructor(
+    private readonly db: Database.Database,
+    private readonly source: Source,
+    /** Whether it keeps all other connections out, as on a full disk. */
+    readonly isExclusive: boolean,
+    cache: number
+  ) {
+    try {
+      db.pragma(`cache_size = -${cache}`)
+      db.pragma("mmap_size = 0")
+      this.statements = this.prepare(db => ({
+        begin: db.prepare("BEGIN"),
+        commit: db.prepare("COMMIT"),
+        rollback: db.prepare("ROLLBACK")
+      }))
+      // Opens the file and its write-ahead log, and reads no more of them than that takes.
+      db.prepare("SELECT count(*) FROM sqlite_schema").get()
+    } catch (error) {
+      db.close()
+      throw error
+    }
+  }
+
+  /**
+   * Opens the connection for short reads. On a full disk, which has no room for the index that connections share of a
+   * write-ahead log, the connection is an exclusive one.
+   */
+  static open(source: Source): ReadConnection {
+    const { file } = source
+    try {
+      return new ReadConnection(openForReading(file), source, false, cacheKiB)
+    } catch (error) {
+      if (hasRoom(dirname(file))) throw error
+      return new ReadConnection(openExclusive(file), source, true, cacheKiB)
+    }
+  }
+
+  /** Opens a connection for a snapshot that lasts. */
+  static openSnapshot(source: Source): ReadConnection {
+    return new ReadConnection(openForReading(source.file), source, false, snapshotCacheKiB)
+  }
+
+  /** Prepares statements, which the log shows where there is one. */
+  prepare<S extends object>(statements: (db: Database.Database) => S): S {
+    return CommandLog.statements(statements(this.db), basename(this.source.file), this.source.debug)
+  }
+
+  /** Makes reads from one snapshot. */
+  inSnapshot<A>(body: () => A): A {
+    if (this.db.inTransaction) return body()
+    this.hold()
+    try {
+      return body()
+    } finally {
+      this.release()
+    }
+  }
+
+  /** Begins a snapshot that later reads share; the first of them takes it. */
+  hold(): void {
+    this.statements.begin.run()
+  }
+
+  /**
+   * Ends a snapshot. It never throws. SQLite may refuse to commit after a page could not be read; a connection that
+   * cannot end its snapshot is closed.
+   */
+  release(): void {
+    if (!this.db.inTransaction) return
+    try {
+      this.statements.commit.run()
+    } catch {
+      try {
+        if (this.db.inTransaction) this.statements.rollback.run()
+      } catch {
+        this.db.close()
+      }
+    }
+  }
+
+  get isOpen(): boolean {
+    return this.db.open
+  }
+
+  clearCache(): void {
+    clearCache(this.db)
+  }
+
+  close(): void {
+    this.db.close()
+  }
+}
+
+/** A connection and what reads through it. */
+export interface Opened<Q> {
+  readonly connection: ReadConnection
+  readonly queries: Q
+}

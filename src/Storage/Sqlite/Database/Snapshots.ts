@@ -1,0 +1,147 @@
+import { Effect, type Scope } from "effect"
+import { StoreBusy, type StoreUnavailable } from "../../../Kv/Store.ts"
+import * as Monotonic from "../../../Monotonic.ts"
+import { DatabaseUnavailable } from "./DatabaseError.ts"
+import type { Opened } from "./ReadConnection.ts"
+
+/** Connections of snapshots that have ended, kept for the next. */
+const maxSpare = 2
+
+/**
+ * How long a snapshot may last, since the write-ahead log cannot start over while it does: in milliseconds, without
+ * anything being read from it, and in all.
+ */
+const limits = { idle: 60_000, total: 900_000 }
+
+/** One snapshot for many reads. */
+export class Snapshot<Q> {
+  /** Why nothing more can be read from it. */
+  ended: string | undefined
+  /** When it was last read from, in monotonic milliseconds. */
+  readAt: number
+
+  constructor(
+    readonly opened: Opened<Q>,
+    /** Monotonic milliseconds. */
+    readonly startedAt: number
+  ) {
+    this.readAt = startedAt
+  }
+}
+
+/** The connections of a reader. */
+export interface Connections<Q> {
+  /** The connection for short reads. Throws where there is none. */
+  readonly current: () => Opened<Q>
+  /** Opens one for a snapshot. */
+  readonly connect: () => Opened<Q>
+  readonly attempt: <A>(body: () => A) => Effect.Effect<A, StoreUnavailable>
+}
+
+/** Snapshots that last over several turns of the event loop, each on a connection of its own. */
+export class Snapshots<Q> {
+  private readonly active = new Set<Snapshot<Q>>()
+  private readonly spare: Array<Opened<Q>> = []
+  private isPaused = false
+
+  constructor(
+    private readonly reader: Connections<Q>,
+    /** How many there may be at once. */
+    private readonly max: number
+  ) {}
+
+  /** Takes a snapshot that lasts until the scope closes, it is released, or it has lasted for too long. */
+  get take(): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy, Scope.Scope> {
+    return Effect.gen(this, function* () {
+      const startedAt = yield* Monotonic.millis
+      const snapshot = yield* Effect.acquireRelease(this.acquire(startedAt), snapshot =>
+        Effect.sync(() => this.release(snapshot))
+      )
+      yield* Effect.forkIn(this.limit(snapshot), yield* Effect.scope)
+      return snapshot
+    })
+  }
+
+  /** Reads from a snapshot. */
+  read<A>(snapshot: Snapshot<Q>, body: (queries: Q) => A): Effect.Effect<A, StoreUnavailable> {
+    return Effect.flatMap(Monotonic.millis, now =>
+      this.reader.attempt(() => {
+        if (snapshot.ended !== undefined) throw new DatabaseUnavailable(snapshot.ended, "Error")
+        snapshot.readAt = now
+        return body(snapshot.opened.queries)
+      })
+    )
+  }
+
+  /** Gives a snapshot back before its scope closes. */
+  release(snapshot: Snapshot<Q>): void {
+    if (!this.active.delete(snapshot)) return
+    snapshot.ended = "the snapshot was released"
+    const { connection } = snapshot.opened
+    if (connection.isExclusive) return
+    connection.release()
+    if (this.spare.length < maxSpare && connection.isOpen) this.spare.push(snapshot.opened)
+    else connection.close()
+  }
+
+  /** Ends all snapshots; reads from them fail with the reason. */
+  endAll(reason: string): void {
+    for (const snapshot of this.active) this.end(snapshot, reason)
+  }
+
+  /** Ends all snapshots, and takes no other until `resume`. */
+  pause(reason: string): void {
+    this.isPaused = true
+    this.endAll(reason)
+  }
+
+  resume(): void {
+    this.isPaused = false
+  }
+
+  /** Closes all connections. */
+  close(reason: string): void {
+    this.endAll(reason)
+    for (const { connection } of this.spare.splice(0)) connection.close()
+  }
+
+  clearCaches(): void {
+    for (const { opened } of this.active) opened.connection.clearCache()
+    for (const { connection } of this.spare) connection.clearCache()
+  }
+
+  private acquire(now: number): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy> {
+    return Effect.suspend((): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy> => {
+      if (this.isPaused || this.active.size >= this.max) return new StoreBusy({ retryAfterSeconds: 1 })
+      return this.reader.attempt(() => {
+        const shared = this.reader.current()
+        // An exclusive connection keeps the writer out, so that it needs no snapshot.
+        const opened = shared.connection.isExclusive ? shared : (this.spare.pop() ?? this.reader.connect())
+        if (opened !== shared) opened.connection.hold()
+        const snapshot = new Snapshot(opened, now)
+        this.active.add(snapshot)
+        return snapshot
+      })
+    })
+  }
+
+  /** Ends a snapshot that lasts for too long. */
+  private limit(snapshot: Snapshot<Q>): Effect.Effect<void> {
+    return Effect.flatMap(Monotonic.millis, now => {
+      const { startedAt, readAt } = snapshot
+      const left = Math.min(readAt + limits.idle, startedAt + limits.total) - now
+      if (left > 0) return Effect.zipRight(Effect.sleep(left), this.limit(snapshot))
+      const reason =
+        now < startedAt + limits.total
+          ? `nothing of a list was read for ${limits.idle / 1000} s`
+          : `a list was still being read after ${limits.total / 1000} s`
+      return Effect.sync(() => this.end(snapshot, reason))
+    })
+  }
+
+  private end(snapshot: Snapshot<Q>, reason: string): void {
+    if (snapshot.ended !== undefined || !this.active.delete(snapshot)) return
+    snapshot.ended = reason
+    if (!snapshot.opened.connection.isExclusive) snapshot.opened.connection.close()
+  }
+}
