@@ -1,5 +1,6 @@
 import { IncomingMessage, ServerResponse } from "node:http"
 import { Socket } from "node:net"
+import * as HttpApi from "@effect/platform/HttpApi"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Metric, TestClock } from "effect"
 import { Api } from "../../src/Api.ts"
@@ -65,6 +66,22 @@ describe("RequestMetrics", () => {
       })
       const route = "PUT /api/v1/kv/{namespace}/{key}"
       assert.deepStrictEqual(yield* added(requests), { [`${route} 200`]: 1, [`${route} count`]: 1, [`${route} ms`]: 7 })
+    })
+  )
+
+  it.effect("has the series of each endpoint and declared status before the first request", () =>
+    Effect.gen(function* () {
+      yield* RequestMetrics.observer(Api)
+      const names = new Set((yield* ended).keys())
+      HttpApi.reflect(Api, {
+        onGroup: () => undefined,
+        onEndpoint: ({ endpoint, successes, errors }) => {
+          const name = `${endpoint.method} ${endpoint.path.replace(/:(\w+)/g, "{$1}")}`
+          for (const series of ["count", "ms", ...successes.keys(), ...errors.keys()]) {
+            assert.isTrue(names.has(`${name} ${series}`), `${name} ${series}`)
+          }
+        }
+      })
     })
   )
 

@@ -141,6 +141,9 @@ describe("the metrics of a service at work", () => {
     Effect.gen(function* () {
       const text = yield* expositionAtStart
       for (const line of [
+        'http_requests_total{method="PUT",route="/api/v1/kv/{namespace}/{key}",status="200"} 0',
+        'http_requests_total{method="GET",route="/api/v1/changes",status="503"} 0',
+        'http_request_duration_ms_count{method="POST",route="/api/v1/batch"} 0',
         "ws_connections_active 0",
         'ws_messages_received_total{type="other"} 0',
         'ws_messages_sent_total{type="other"} 0',

@@ -73,6 +73,7 @@ export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiG
   Effect.map(Effect.clock, clock => {
     const routeOf = routeLabels(api)
     const seriesOf = knownSeries()
+    registerDeclared(api, seriesOf)
     return (request, response) => {
       const start = clock.unsafeCurrentTimeNanos()
       inFlight.unsafeModify(1, [])
@@ -86,6 +87,23 @@ export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiG
         series.countOf(hasBegun(response) ? response.statusCode : "aborted").unsafeUpdate(1, [])
         series.time.unsafeUpdate(Number(clock.unsafeCurrentTimeNanos() - start) / 1e6, [])
       }
+    }
+  })
+
+/**
+ * Registers the series of each endpoint with 0, for the statuses that it declares: `rate()` misses the increase from no
+ * value to the first, and an alert on a series that does not exist has no data.
+ */
+const registerDeclared = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>,
+  seriesOf: (route: string, method: string) => Series
+): void =>
+  HttpApi.reflect(api, {
+    onGroup: () => undefined,
+    onEndpoint: ({ endpoint, successes, errors }) => {
+      const series = seriesOf(Route.label(endpoint.path), endpoint.method)
+      series.time.register()
+      for (const status of [...successes.keys(), ...errors.keys()]) series.countOf(status).register()
     }
   })
 
