@@ -10,6 +10,7 @@ import * as AuthHttp from "./Auth/Http.ts"
 import { banner, baseUrl } from "./Banner.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
 import { endpoints } from "./Endpoints.ts"
+import { GatewayGroup } from "./Gateway/Api.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
 import * as Socket from "./Gateway/Socket.ts"
 import * as Health from "./Health/Health.ts"
@@ -36,13 +37,10 @@ import * as Sqlite from "./Storage/Sqlite.ts"
 import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 import { version } from "./Version.ts"
 
-/** The api by the compiled edge, and clients' WebSockets beside it. */
-const serve = NodeServer.serve(
-  Effect.gen(function* () {
-    const socket = yield* Socket.Socket
-    return Socket.beside(socket, yield* Edge.make(Api, endpoints, AuthHttp.guards))
-  })
-)
+/** All that is served on the one port. */
+const served = Api.add(GatewayGroup)
+
+const serve = NodeServer.serve(Edge.make(served, { ...endpoints, gateway: Socket.endpoints }, AuthHttp.guards))
 
 /** Whether there is anybody to call: an upstream service, or whoever publishes the keys of clients' tokens. */
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
@@ -101,7 +99,7 @@ const server = ({ address, connectionLimits, limits: { bodyBytes }, shutdownTime
   const heldBodyBytes = Math.max(connectionLimits.heldBodyBytes, bodyBytes)
   const limits = { ...connectionLimits, heldBodyBytes }
   return Layer.unwrapEffect(
-    Effect.map(RequestMetrics.observer(Api), observe =>
+    Effect.map(RequestMetrics.observer(served), observe =>
       NodeServer.layer({ ...address, observe, limits, isProbe, gracePeriod: Duration.times(shutdownTimeout, 0.6) })
     )
   )

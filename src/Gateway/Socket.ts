@@ -1,56 +1,69 @@
 /**
- * The WebSocket of clients, beside HTTP on the one port.
+ * The WebSocket of the gateway's clients.
  */
-import type { IncomingMessage, ServerResponse } from "node:http"
-import type { Duplex } from "node:stream"
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import { Context, Duration, Effect, FiberSet, Layer, Option, Random, Schedule, Scope } from "effect"
-import * as ConnectionMetrics from "../Http/ConnectionMetrics.ts"
+import { Context, Duration, Effect, FiberSet, Layer, Option, Schedule, Scope } from "effect"
+import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } from "../Http/ApiError.ts"
 import { Draining } from "../Http/Draining.ts"
-import { pathOf } from "../Http/Routes.ts"
-import type { Listeners } from "../Http/Server/Listeners.ts"
-import type { Upgrade } from "../Http/WebSocket/Upgrade.ts"
-import { problemOf } from "../Kv/ChangeFeed/Handshake.ts"
-import * as Monotonic from "../Monotonic.ts"
+import * as Endpoints from "../Http/Endpoints.ts"
+import * as Reply from "../Http/Reply.ts"
+import * as WebSocket from "../Http/WebSocket.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import { Tracer } from "../Observability/Tracer.ts"
 import * as Supervision from "../Supervision.ts"
-import { Authentication } from "./Authentication.ts"
-import { closeCodes } from "./Protocol/CloseCode.ts"
+import { GatewayGroup, type HandshakeHeaders } from "./Api.ts"
+import { Authentication, type Identity } from "./Authentication.ts"
+import { type CloseCode, closeCodes } from "./Protocol/CloseCode.ts"
+import { frameBytes } from "./Protocol/Limits.ts"
 import { Sessions } from "./Sessions.ts"
-import { type Client, Connection, type Shared } from "./Socket/Connection.ts"
+import { ClientConnection } from "./Socket/ClientConnection.ts"
+import { ConnectionSlots } from "./Socket/ConnectionSlots.ts"
+import { speaks, subprotocol, tokenOf } from "./Socket/Credentials.ts"
 import { FileCalls } from "./Socket/FileCalls.ts"
-import { Handshake, type Refusal, refuse, speaks, subprotocol, tokenOf } from "./Socket/Handshake.ts"
 import { handshake as handshakeLimit, type Settings, timing } from "./Socket/Limits.ts"
-import { Places } from "./Socket/Places.ts"
 import * as Replays from "./Socket/Replays.ts"
+import type { Shared } from "./Socket/Responder.ts"
 
-/** Where clients connect to. */
-export const path = "/ws"
+/** A request to become a client's connection. */
+interface Handshake {
+  readonly headers: HandshakeHeaders
+  readonly incoming: Pick<Endpoints.Incoming, "authorization" | "upgradeProblem">
+}
 
 /** Takes clients in. */
 export class Socket extends Context.Tag("causeway/GatewaySocket")<
   Socket,
   {
-    /** Makes a connection of a request, or refuses it with an HTTP status and `{error}`. */
-    readonly accept: (upgrade: Upgrade) => void
+    /** Authenticates a client and makes a WebSocket of its request. */
+    readonly connect: (handshake: Handshake) => Effect.Effect<WebSocket.Upgrade, ApiError>
     /** Connections at present. */
     readonly connections: () => number
   }
 >() {}
 
-/** Lets sockets write what they were told to. */
-const turn = Effect.async<void>(resume => {
-  const handle = setImmediate(() => resume(Effect.void))
-  return Effect.sync(() => clearImmediate(handle))
+/** The handlers of the `gateway` group. */
+export const endpoints = Endpoints.of(GatewayGroup, {
+  connect: handshake =>
+    Effect.map(
+      Effect.flatMap(Socket, socket => socket.connect(handshake)),
+      Reply.webSocket
+    )
 })
 
 /** How long requests may take to end once they are interrupted. */
-const ending = Duration.seconds(1)
+const interruption = Duration.seconds(1)
 
-/** Where the work for clients runs; what cannot be interrupted in time is left to its own end. */
-const work = Effect.acquireRelease(Scope.make(), (scope, exit) => Supervision.within(ending, Scope.close(scope, exit)))
+/** The scope of the work for clients; what cannot be interrupted in time is not waited for. */
+const work = Effect.acquireRelease(Scope.make(), (scope, exit) =>
+  Supervision.within(interruption, Scope.close(scope, exit))
+)
+
+const closeOf = ({ code, name }: CloseCode): WebSocket.Close => ({ code, reason: name })
+
+const unauthorized = (error: string) => new Unauthorized({ error, headers: { "www-authenticate": "Bearer" } })
+
+const unavailable = (error: string) => new ServiceUnavailable({ error, headers: { "retry-after": "1" } })
 
 const make = (settings: Settings) =>
   Effect.gen(function* () {
@@ -60,169 +73,100 @@ const make = (settings: Settings) =>
     const draining = yield* Draining
     const clock = yield* Effect.clock
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), yield* work)
-    const connections = new Set<Connection>()
-    const places = new Places(settings.connections)
-    const handshake = new Handshake()
-    let underway = 0
-
+    const slots = new ConnectionSlots(settings.connections)
+    const endpoint = yield* WebSocket.endpoint({
+      messageBytes: frameBytes,
+      subprotocol,
+      unsentBytes: settings.unsentBytes,
+      pingInterval: timing.heartbeat,
+      pongTimeout: timing.answer,
+      slow: closeOf(closeCodes.slowConsumer),
+      silent: closeOf(closeCodes.idle),
+      goingAway: closeOf(closeCodes.goingAway),
+      drainInterval: timing.spread
+    })
     const shared: Shared = {
       sessions,
       traceId: tracer.currentTraceId,
+      slots,
       replays: yield* Replays.make,
-      unsentBytes: settings.unsentBytes,
       now: () => clock.unsafeCurrentTimeMillis(),
-      monotonic: () => Monotonic.unsafeMillis(clock),
+      monotonic: endpoint.now,
       run,
       files: new FileCalls(settings.fileBytes),
       debug: yield* DebugLog.make
     }
+    let handshakes = 0
 
-    const admit = ({ request }: Upgrade) =>
+    const identify = ({ headers, incoming }: Handshake): Effect.Effect<Identity, ApiError> =>
       Effect.gen(function* () {
-        const fail = (status: Refusal["status"], error: string) => Effect.fail({ status, error })
-        const { host, origin } = request.headers
-        if (draining.hasBegun()) return yield* fail(503, "The service is shutting down")
-        if (!authentication.admits(origin, host)) return yield* fail(403, "This origin may not connect")
-        // Whose they are is not known yet, so that they have places of their own.
-        if (underway > settings.connections) return yield* fail(503, `${underway} handshakes are under way`)
-        const token = yield* tokenOf(request)
-        return yield* authentication.identify(token).pipe(
+        if (incoming.upgradeProblem !== undefined) return yield* WebSocket.upgradeFailed(incoming.upgradeProblem)
+        if (!speaks(headers)) return yield* WebSocket.upgradeFailed(`the subprotocol is ${subprotocol}`)
+        if (draining.hasBegun()) return yield* unavailable("The service is shutting down")
+        if (!authentication.admits(headers.origin, headers.host)) {
+          return yield* new Forbidden({ error: "This origin may not connect" })
+        }
+        // Their tenants are not known yet, so that handshakes have a limit of their own.
+        if (handshakes > settings.connections) return yield* unavailable(`${handshakes} handshakes are under way`)
+        const token = tokenOf(headers, incoming.authorization)
+        if (token._tag === "Left") return yield* unauthorized(token.left)
+        return yield* authentication.identify(token.right).pipe(
           Effect.catchTags({
-            Unauthorized: ({ message }) => fail(401, message),
-            AuthenticationUnavailable: ({ message }) => fail(503, message)
+            Unauthorized: ({ message }) => unauthorized(message),
+            AuthenticationUnavailable: ({ message }) => unavailable(message)
           }),
           Effect.timeoutFail({
             duration: handshakeLimit,
-            onTimeout: (): Refusal => ({ status: 503, error: "The credential could not be verified in time" })
+            onTimeout: () => unavailable("The credential could not be verified in time")
           })
         )
       })
 
-    const failed = (reason: string): Refusal => ({ status: 500, error: `WebSocket upgrade failed: ${reason}` })
-
-    /** One step, so that no place is lost half-way. */
-    const enter = (upgrade: Upgrade, client: Client) =>
-      Effect.gen(function* () {
-        const { tenant } = client.identity
-        const place = places.take(tenant)
-        if (place === undefined) {
-          const error = `There are ${places.used} connections; the limit is ${places.capacity}`
-          return yield* Effect.fail<Refusal>({ status: 503, error })
+    /** Connects a client as long as there is a slot for its tenant. */
+    const accept = (identity: Identity, headers: HandshakeHeaders): WebSocket.Upgrade["accept"] => {
+      const parent = Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(headers)))
+      return connect => {
+        const slot = slots.take(identity.tenant)
+        if (slot === undefined) {
+          return unavailable(`There are ${slots.used} connections; the limit is ${slots.capacity}`)
         }
-        const socket = yield* Effect.mapError(handshake.shake(upgrade), ({ reason }) => {
-          place.release()
-          return failed(reason)
-        })
-        const connection = new Connection(socket, upgrade.socket, client, shared, closed => {
-          places.leave(tenant, closed)
-          connections.delete(closed)
-          ConnectionMetrics.webSocketClosed()
-        })
-        connections.add(connection)
-        places.enter(place, connection)
-        ConnectionMetrics.webSocketOpened()
-      }).pipe(Effect.uninterruptible)
-
-    const open = (upgrade: Upgrade) => {
-      const parent = Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(upgrade.request.headers)))
-      return Effect.gen(function* () {
-        const problem = problemOf(upgrade)
-        if (problem !== undefined) return yield* Effect.fail(failed(problem))
-        if (!speaks(upgrade.request)) return yield* Effect.fail(failed(`the subprotocol is ${subprotocol}`))
-        const identity = yield* admit(upgrade)
-        yield* enter(upgrade, { identity, parent })
-        yield* Effect.annotateLogs(Effect.logDebug("A client has connected"), { tenant: identity.tenant })
-        if (draining.hasBegun()) closeAll()
-      }).pipe(
-        Effect.catchAll((refusal: Refusal) =>
-          Effect.zipRight(
-            Effect.annotateLogs(Effect.logDebug("A client was refused"), {
-              status: refusal.status,
-              reason: refusal.error
-            }),
-            Effect.sync(() => refuse(upgrade.socket, refusal))
-          )
-        ),
-        Effect.catchAllCause(cause =>
-          Effect.zipRight(
-            Effect.logError("A client could not be taken in", cause),
-            Effect.sync(() => refuse(upgrade.socket, { status: 500, error: "Internal error" }))
-          )
-        ),
-        Effect.withSpan("Gateway.connect", { kind: "server", parent, attributes: { "http.route": path } }),
-        Effect.ensuring(
-          Effect.sync(() => {
-            underway--
-          })
-        )
-      )
+        const failure = connect(connection => new ClientConnection(connection, { identity, parent }, slot, shared))
+        if (failure !== undefined) slots.release(slot)
+        return failure
+      }
     }
 
-    const closeAll = (): void => {
-      for (const connection of [...connections]) connection.close(closeCodes.goingAway)
-    }
-
-    const sendAway = () =>
-      Effect.forEach(
-        [...connections],
-        connection =>
-          Effect.flatMap(Random.nextIntBetween(0, timing.spread), delay =>
-            Effect.delay(
-              Effect.sync(() => connection.close(closeCodes.goingAway)),
-              delay
-            )
-          ),
-        { concurrency: "unbounded", discard: true }
-      )
-
-    const tick = Effect.sync(() => {
-      const now = shared.monotonic()
-      const date = shared.now()
-      for (const connection of [...connections]) connection.tick(now, date)
-      shared.files.look()
-    })
-
-    yield* Effect.addFinalizer(() =>
-      Effect.sync(closeAll).pipe(
-        Effect.zipRight(turn),
-        Effect.zipRight(
-          Effect.sync(() => {
-            for (const connection of [...connections]) connection.terminate()
-          })
-        )
+    yield* Supervision.forkScoped(
+      "memory of file calls",
+      Effect.schedule(
+        Effect.sync(() => shared.files.look()),
+        Schedule.spaced("1 second")
       )
     )
-    yield* Supervision.forkScoped("ticks of client connections", Effect.schedule(tick, Schedule.spaced("1 second")))
-    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.begun, Effect.suspend(sendAway))))
 
     return Socket.of({
-      accept: upgrade => {
-        underway++
-        upgrade.socket.once("error", () => upgrade.socket.destroy())
-        run(open(upgrade))
-      },
-      connections: () => connections.size
+      connect: handshake =>
+        Effect.suspend(() => {
+          handshakes++
+          return identify(handshake)
+        }).pipe(
+          Effect.ensuring(
+            Effect.sync(() => {
+              handshakes--
+            })
+          ),
+          Effect.tapError(refusal =>
+            Effect.annotateLogs(Effect.logDebug("A client was refused"), {
+              status: statusOf(refusal),
+              reason: refusal.error
+            })
+          ),
+          Effect.map(identity => ({ endpoint, accept: accept(identity, handshake.headers) }))
+        ),
+      connections: () => endpoint.size
     })
   })
 
-/** Takes clients in until the scope closes; those that are there are sent away over two seconds as draining begins. */
+/** Takes clients in until the scope closes. Those that are there are sent away over two seconds as draining begins. */
 export const layer = (settings: Settings): Layer.Layer<Socket, never, Sessions | Authentication | Tracer | Draining> =>
   Layer.scoped(Socket, make(settings))
-
-/** Whether a request is for the WebSocket; most are not, which the cheap test tells. */
-const isHere = ({ url = "" }: IncomingMessage): boolean => url.includes(path) && pathOf(url) === path
-
-/** Puts the WebSocket in front of an application's listeners: they get all that does not concern it. */
-export const beside = (socket: Context.Tag.Service<Socket>, listeners: Listeners): Listeners => ({
-  request: (request: IncomingMessage, response: ServerResponse) => {
-    if (request.method !== "GET" || !isHere(request)) return listeners.request(request, response)
-    const body = JSON.stringify({ error: `WebSocket upgrade failed: ${path} only speaks WebSocket` })
-    response.writeHead(500, { "content-type": "application/json", "content-length": Buffer.byteLength(body) })
-    response.end(body)
-  },
-  upgrade: (request: IncomingMessage, duplex: Duplex, head: Buffer) => {
-    if (isHere(request)) socket.accept({ request, socket: duplex, head })
-    else listeners.upgrade(request, duplex, head)
-  },
-  upgradable: target => pathOf(target) === path || listeners.upgradable(target)
-})

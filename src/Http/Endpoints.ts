@@ -7,7 +7,6 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type { Effect } from "effect"
 import type { ApiError } from "./ApiError.ts"
 import type { Reply } from "./Reply.ts"
-import type { Upgrade } from "./WebSocket/Upgrade.ts"
 
 /** What a handler may want to know of a request beside what its contract decodes. */
 export interface Incoming {
@@ -15,8 +14,8 @@ export interface Incoming {
   readonly target: string
   /** The `Authorization` header. */
   readonly authorization: string | undefined
-  /** Absent where the request asks for no upgrade. */
-  readonly upgrade: Upgrade | undefined
+  /** Why the request cannot become a WebSocket; `undefined` where it can. */
+  readonly upgradeProblem: string | undefined
 }
 
 /** A request that matched an endpoint's schemas. */

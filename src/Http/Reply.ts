@@ -1,6 +1,7 @@
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { Effect, type Scope, Stream } from "effect"
 import { type ApiError, statusOf } from "./ApiError.ts"
+import type { Upgrade } from "./WebSocket.ts"
 
 /**
  * An answer before it meets a transport: what every endpoint's handler returns, with bodies already printed.
@@ -13,8 +14,8 @@ export interface Reply {
   readonly body: string | Uint8Array | Stream.Stream<Uint8Array> | undefined
   /** Gives back what the body holds, where nobody reads it to its end; twice is as good as once. */
   readonly release?: Effect.Effect<void>
-  /** The connection is a WebSocket already and nothing is to be written on it; ends when the connection does. */
-  readonly upgraded?: Effect.Effect<void>
+  /** Makes the connection a WebSocket; nothing else is written on it. */
+  readonly upgrade?: Upgrade
 }
 
 const jsonType = { "content-type": "application/json" }
@@ -53,8 +54,8 @@ export const empty = (status: number, headers: Readonly<Record<string, string>> 
   body: undefined
 })
 
-/** No answer: the connection became a WebSocket, which lasts as long as `closed` takes. */
-export const upgraded = (closed: Effect.Effect<void>): Reply => ({ ...empty(101), upgraded: closed })
+/** The connection becomes a WebSocket. */
+export const webSocket = (upgrade: Upgrade): Reply => ({ ...empty(101), upgrade })
 
 /** An answer with an error and any status. */
 export const refusal = (status: number, error: string, headers: Readonly<Record<string, string>> = {}): Reply => ({
@@ -92,15 +93,15 @@ const cutOnFailure = (reply: Reply, cut: Effect.Effect<void>): Reply =>
       }
 
 /**
- * Runs a handler to a response, errors included, so that its headers survive in any host. An upgraded connection is
- * over by then, as the platform's server would write the response on it. `cut` ends the connection at once.
+ * Runs a handler to a response, errors included, so that its headers survive in any host. `cut` ends the connection at
+ * once.
  */
 export const respond = <R>(
   handler: Effect.Effect<Reply, ApiError, R>,
   cut: Effect.Effect<void>
 ): Effect.Effect<HttpServerResponse.HttpServerResponse, never, R | Scope.Scope> =>
   handler.pipe(
-    Effect.tap(reply => reply.upgraded ?? (reply.release && Effect.addFinalizer(() => reply.release!)) ?? Effect.void),
+    Effect.tap(reply => (reply.release && Effect.addFinalizer(() => reply.release!)) ?? Effect.void),
     Effect.match({
       onFailure: error => toResponse(fromError(error)),
       onSuccess: reply => toResponse(cutOnFailure(reply, cut))

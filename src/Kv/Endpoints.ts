@@ -1,6 +1,4 @@
-import { Effect } from "effect"
 import * as Endpoints from "../Http/Endpoints.ts"
-import { upgraded } from "../Http/Reply.ts"
 import { KvGroup } from "./Api.ts"
 import * as Handlers from "./Handlers.ts"
 import * as WriteHandlers from "./WriteHandlers.ts"
@@ -14,6 +12,5 @@ export const endpoints = Endpoints.of(KvGroup, {
   batch: Endpoints.quick(WriteHandlers.batch, WriteHandlers.batchAtOnce),
   changes: Handlers.changes,
   changesStream: Handlers.changesStream,
-  changesSocket: ({ urlParams, incoming }) =>
-    Effect.map(Handlers.changesSocket({ urlParams, upgrade: incoming.upgrade }), upgraded)
+  changesSocket: Handlers.changesSocket
 })

@@ -2,14 +2,7 @@
  * What the failures of the store and the feed look like to an HTTP client.
  */
 import { Effect } from "effect"
-import {
-  BadRequest,
-  Gone,
-  InternalServerError,
-  PayloadTooLarge,
-  PreconditionFailed,
-  ServiceUnavailable
-} from "../Http/ApiError.ts"
+import { BadRequest, Gone, PayloadTooLarge, PreconditionFailed, ServiceUnavailable } from "../Http/ApiError.ts"
 import type { FeedBusy } from "./ChangeFeed.ts"
 import type { HistoryTrimmed } from "./ChangeLog.ts"
 import { etag } from "./Preconditions.ts"
@@ -45,10 +38,6 @@ export const trimmed = (error: HistoryTrimmed): Gone =>
   new Gone({
     error: `Changes up to seq ${error.trimmedSeq} are no longer kept; list again and follow from Kv-Last-Seq`
   })
-
-/** 500, as the specification has it for whatever keeps a request from becoming a WebSocket. */
-export const upgradeFailed = (reason: string): InternalServerError =>
-  new InternalServerError({ error: `WebSocket upgrade failed: ${reason}` })
 
 const standing = (version: number | null): string =>
   version === null ? "the entry is absent" : `the entry is at version ${version}`

@@ -4,8 +4,9 @@
  */
 import { Duration, Effect, Either, Exit, Option, Scope, Stream } from "effect"
 import { type BadRequest, NotFound, type PayloadTooLarge, type PreconditionFailed } from "../Http/ApiError.ts"
+import type { Incoming } from "../Http/Endpoints.ts"
 import * as Reply from "../Http/Reply.ts"
-import type { Upgrade } from "../Http/WebSocket/Upgrade.ts"
+import { upgradeFailed } from "../Http/WebSocket.ts"
 import { Limits } from "../Limits.ts"
 import { answerOf } from "./ChangeFeed/Print.ts"
 import { ChangeFeed, type FeedBusy } from "./ChangeFeed.ts"
@@ -202,21 +203,14 @@ export const changesStream = Effect.fnUntraced(function* (request: {
   return Reply.stream("text/event-stream", events, { "cache-control": "no-store", "x-accel-buffering": "no" })
 })
 
-/**
- * Makes a connection a follower of the change log. Succeeds once the handshake is done, with an effect that ends
- * when the connection does.
- */
+/** The change log over a WebSocket. */
 export const changesSocket = Effect.fnUntraced(function* (request: {
   readonly urlParams: FeedParams
-  /** Absent where the request asks for no upgrade. */
-  readonly upgrade: Upgrade | undefined
+  readonly incoming: Pick<Incoming, "upgradeProblem">
 }) {
   const feed = yield* ChangeFeed
   const query = yield* queryOf(request.urlParams)
-  if (request.upgrade === undefined) return yield* Errors.upgradeFailed("the request is no WebSocket handshake")
-  return yield* feed
-    .accept(request.upgrade, query)
-    .pipe(
-      Effect.catchTags({ ...feedFailures, UpgradeFailed: error => Effect.fail(Errors.upgradeFailed(error.reason)) })
-    )
+  const { upgradeProblem } = request.incoming
+  if (upgradeProblem !== undefined) return yield* upgradeFailed(upgradeProblem)
+  return Reply.webSocket(yield* Effect.catchTags(feed.webSocket(query), feedFailures))
 })

@@ -1,9 +1,11 @@
 /** A gateway behind a real port, and clients for it. */
 import { createServer } from "node:http"
 import type { AddressInfo, Socket as NetSocket } from "node:net"
+import * as HttpApi from "@effect/platform/HttpApi"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Context, Effect, ExecutionStrategy, Exit, Layer, Option, Schema, Scope } from "effect"
 import { WebSocket } from "ws"
+import { GatewayGroup } from "../../src/Gateway/Api.ts"
 import * as Authentication from "../../src/Gateway/Authentication.ts"
 import type { Answer, AnswerOf, Event, RequestFrame } from "../../src/Gateway/Protocol.ts"
 import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
@@ -11,6 +13,8 @@ import * as SessionSettings from "../../src/Gateway/Sessions/Settings.ts"
 import * as SocketLimits from "../../src/Gateway/Socket/Limits.ts"
 import * as Socket from "../../src/Gateway/Socket.ts"
 import * as Draining from "../../src/Http/Draining.ts"
+import * as Edge from "../../src/Http/Edge/Edge.ts"
+import type { Listeners } from "../../src/Http/Server/Listeners.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
@@ -21,7 +25,7 @@ export interface Options extends FixtureOptions {
   readonly socket?: Partial<SocketLimits.Settings>
 }
 
-const listen = (listeners: Parameters<typeof Socket.beside>[1]) =>
+const listen = (listeners: Listeners) =>
   Effect.acquireRelease(
     Effect.async<{ port: number; close: () => void }>(resume => {
       const server = createServer(listeners.request)
@@ -30,7 +34,10 @@ const listen = (listeners: Parameters<typeof Socket.beside>[1]) =>
         sockets.add(socket)
         socket.once("close", () => sockets.delete(socket))
       })
-      server.on("upgrade", listeners.upgrade)
+      server.on("upgrade", (request, socket, head) => {
+        socket.on("error", () => {})
+        listeners.upgrade(request, socket, head)
+      })
       server.listen(0, "127.0.0.1", () => {
         const close = () => {
           server.close()
@@ -75,16 +82,12 @@ export const make = (options: Options = {}) =>
       )
       const socket = Context.get(context, Socket.Socket)
       const serverScope = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-      const { port } = yield* Scope.extend(
-        listen(
-          Socket.beside(socket, {
-            request: (_request, response) => response.writeHead(404).end(),
-            upgradable: () => false,
-            upgrade: (_request, socket) => socket.destroy()
-          })
-        ),
-        serverScope
+      const listeners = yield* Effect.provideService(
+        Edge.make(HttpApi.make("test").add(GatewayGroup), { gateway: Socket.endpoints }, Effect.succeed([])),
+        Socket.Socket,
+        socket
       )
+      const { port } = yield* Scope.extend(listen(listeners), serverScope)
       return {
         url: `ws://127.0.0.1:${port}/ws`,
         port,

@@ -1,11 +1,10 @@
-/** The parts of the socket, each by itself. */
 import { describe, expect, it } from "@effect/vitest"
-import { Bucket } from "../../src/Gateway/Socket/Bucket.ts"
-import { Lanes } from "../../src/Gateway/Socket/Lanes.ts"
+import { SerialQueues } from "../../src/Gateway/Socket/SerialQueues.ts"
+import { TokenBucket } from "../../src/Gateway/Socket/TokenBucket.ts"
 
-describe("A bucket", () => {
+describe("TokenBucket", () => {
   it("lets through its capacity and what is refilled, and counts the refusals until it is full again", () => {
-    const bucket = new Bucket(3, 1, 0)
+    const bucket = new TokenBucket(3, 1, 0)
     expect([1, 2, 3].map(() => bucket.take(0).taken)).toEqual([true, true, true])
     expect(bucket.take(0)).toEqual({ taken: false, refusals: 1 })
     expect(bucket.take(500)).toEqual({ taken: false, refusals: 2 })
@@ -17,9 +16,14 @@ describe("A bucket", () => {
   })
 })
 
-describe("Lanes", () => {
-  const item = (log: Array<string>, name: string, ends: Map<string, (failure?: string) => void>, isBound = true) => ({
-    isBound,
+describe("SerialQueues", () => {
+  const item = (
+    log: Array<string>,
+    name: string,
+    ends: Map<string, (failure?: string) => void>,
+    isDependent = true
+  ) => ({
+    isDependent,
     begin: (onEnd: (failure: string | undefined) => void) => {
       log.push(`begin ${name}`)
       ends.set(name, failure => onEnd(failure))
@@ -27,27 +31,27 @@ describe("Lanes", () => {
     abandon: (failure: string) => log.push(`abandon ${name}: ${failure}`)
   })
 
-  it("do one thing at a time, each lane by itself, and give up what waits behind a failure", () => {
+  it("do one thing at a time, each key by itself, and abandon what depends on a failure", () => {
     const log: Array<string> = []
     const ends = new Map<string, (failure?: string) => void>()
-    const lanes = new Lanes<string>()
-    for (const name of ["a", "b", "c", "d"]) lanes.add("one", item(log, name, ends))
-    lanes.add("one", item(log, "free", ends, false))
-    lanes.add("two", item(log, "x", ends))
+    const queues = new SerialQueues<string>()
+    for (const name of ["a", "b", "c", "d"]) queues.add("one", item(log, name, ends))
+    queues.add("one", item(log, "free", ends, false))
+    queues.add("two", item(log, "x", ends))
     expect(log).toEqual(["begin a", "begin x"])
     ends.get("a")!()
     expect(log.at(-1)).toBe("begin b")
     ends.get("b")!("no")
     expect(log.slice(-3)).toEqual(["abandon c: no", "abandon d: no", "begin free"])
     ends.get("free")!()
-    lanes.add("one", item(log, "e", ends))
+    queues.add("one", item(log, "e", ends))
     expect(log.at(-1)).toBe("begin e")
-    lanes.add("one", item(log, "f", ends))
-    lanes.abandon("one", "stopped")
+    queues.add("one", item(log, "f", ends))
+    queues.abandon("one", "stopped")
     expect(log.at(-1)).toBe("abandon f: stopped")
     ends.get("e")!()
     ends.get("x")!()
-    lanes.add("one", item(log, "g", ends))
+    queues.add("one", item(log, "g", ends))
     expect(log.at(-1)).toBe("begin g")
   })
 })

@@ -4,7 +4,8 @@ import type { AddressInfo } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc } from "effect"
 import { WebSocket, WebSocketServer } from "ws"
-import { heartbeatFrame, pageFrame, textFrame } from "../../src/Kv/ChangeFeed/Frame.ts"
+import { textFrame } from "../../src/Http/WebSocket.ts"
+import { heartbeatFrame, pageFrame } from "../../src/Kv/ChangeFeed/Followers.ts"
 
 /** What a client makes of frames that are written under the WebSocket, between others that it writes itself. */
 const received = (frames: ReadonlyArray<Buffer>): Effect.Effect<ReadonlyArray<string>> =>

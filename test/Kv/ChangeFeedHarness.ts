@@ -5,6 +5,9 @@ import type { Duplex } from "node:stream"
 import { Context, Duration, Effect, Exit, Fiber, Layer, Runtime, type Scope, Stream } from "effect"
 import { type RawData, WebSocket } from "ws"
 import * as Draining from "../../src/Http/Draining.ts"
+import * as Reply from "../../src/Http/Reply.ts"
+import { closed, problemOf, upgrading } from "../../src/Http/WebSocket/Handshake.ts"
+import { upgradeFailed } from "../../src/Http/WebSocket.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
 import { ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
@@ -128,7 +131,7 @@ export interface Served {
   readonly sockets: ReadonlyArray<Duplex>
   /** Why upgrades were refused. */
   readonly refusals: ReadonlyArray<string>
-  /** How many connections of followers have ended, as `accept` told it. */
+  /** How many connections of followers have ended, as the transport is told. */
   readonly ended: () => number
 }
 
@@ -185,20 +188,25 @@ export const serve: Effect.Effect<Served, never, ChangeFeed.ChangeFeed | Scope.S
   server.on("connection", socket => sockets.push(socket))
   server.on("upgrade", (request, socket, head) => {
     const { wait: _, ...where } = queryOf(request)
+    socket.on("error", () => {})
     fork(
       Effect.gen(function* () {
         const feed = yield* ChangeFeed.ChangeFeed
-        const accepted = yield* Effect.either(feed.accept({ request, socket, head }, where))
-        if (accepted._tag === "Right") {
-          yield* accepted.right
-          ended++
-          return
-        }
-        refusals.push(accepted.left._tag)
-        const body = JSON.stringify({ error: accepted.left.message })
-        socket.on("error", () => {})
-        socket.end(`HTTP/1.1 500 Internal Server Error\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
-      })
+        const handshake = { request, socket, head }
+        const problem = problemOf(handshake)
+        if (problem !== undefined) return yield* upgradeFailed(problem)
+        yield* upgrading(handshake)(Reply.webSocket(yield* feed.webSocket(where)))
+        yield* closed(handshake)
+        ended++
+      }).pipe(
+        Effect.catchAll(failure => {
+          refusals.push(failure._tag)
+          const error = "error" in failure ? failure.error.replace("WebSocket upgrade failed: ", "") : failure.message
+          const body = JSON.stringify({ error })
+          socket.end(`HTTP/1.1 500 Internal Server Error\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
+          return Effect.void
+        })
+      )
     )
   })
   yield* Effect.acquireRelease(

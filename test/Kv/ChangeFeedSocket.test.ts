@@ -43,7 +43,7 @@ const frame = (opcode: number, payload: Buffer): Buffer => {
 
 const megabyte = "x".repeat(1024 * 1024)
 
-describe("ChangeFeed.accept", () => {
+describe("ChangeFeed.webSocket", () => {
   it.scoped("sends what there is, then what comes", () =>
     Effect.gen(function* () {
       const served = yield* serve
@@ -522,7 +522,7 @@ describe("ChangeFeed.accept", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.scoped("ends the effect of a connection when the connection does", () =>
+  it.scoped("tells the transport when a connection ends", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const polite = yield* connect(served, "")

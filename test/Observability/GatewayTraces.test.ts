@@ -66,7 +66,7 @@ describe("traces of the client's socket", () => {
       yield* traced.send("no JSON")
       const invalid = yield* traced.until(frame => frame.type === "error" && !("id" in frame))
       assert.strictEqual(errorOf(invalid).traceId, remote.traceId)
-      for (const name of ["Gateway.connect", "Gateway.get_session", "Gateway.invalid"]) {
+      for (const name of ["http.server GET", "Gateway.get_session", "Gateway.invalid"]) {
         const spans = named(name)
         assert.lengthOf(spans, 1, name)
         assert.strictEqual(spans[0]!.traceId, remote.traceId, name)

@@ -1,71 +1,25 @@
-import type { Duplex } from "node:stream"
-import { WebSocket } from "ws"
-import { accountOf, Reading } from "../../Http/Server/Unsent.ts"
+import type { Connection } from "../../Http/WebSocket.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 
-const text = { binary: false }
-
 /**
- * What goes out to one client. Nothing is queued here but in the socket itself: whoever has more to send than fits
+ * What goes out to one client. Frames are queued nowhere but in the connection: whoever has more to send than fits
  * waits until there is room.
  */
 export class Outbox {
   private waiting: Array<() => void> = []
-  private blockedAt: number | undefined
-  private readonly reading: Reading
 
-  /**
-   * @param wire what the WebSocket runs over
-   * @param unsentBytes the bound of what may lie unsent
-   * @param now monotonic milliseconds
-   * @param onBlocked called when the bound is reached, and when there is room again
-   */
-  constructor(
-    private readonly socket: WebSocket,
-    private readonly wire: Duplex,
-    private readonly unsentBytes: number,
-    private readonly now: () => number,
-    private readonly onBlocked: (isBlocked: boolean) => void
-  ) {
-    this.reading = new Reading(wire)
-  }
+  constructor(private readonly connection: Connection) {}
 
   /** Whether there is room for more. */
   get hasRoom(): boolean {
-    return this.blockedAt === undefined && this.isOpen
+    return this.connection.hasRoom
   }
 
-  get isOpen(): boolean {
-    return this.socket.readyState === WebSocket.OPEN
-  }
-
-  /** Since when there has been no room and nothing was taken, in monotonic milliseconds. */
-  get blockedSince(): number | undefined {
-    return this.blockedAt
-  }
-
-  /** Looks whether the client has read something since the last look, and tells. */
-  look(now: number): boolean {
-    const hasRead = this.reading.look()
-    if (hasRead && this.blockedAt !== undefined) this.blockedAt = now
-    return hasRead
-  }
-
-  /** Hands a frame to the socket; whoever calls has made sure that there is room, or sends no more than a little. */
+  /** Sends a frame. The caller has made sure that there is room, or sends no more than a little. */
   send(type: string, data: string | Buffer, onSent?: () => void): void {
-    if (!this.isOpen) return
+    if (!this.connection.isOpen) return
     GatewayMetrics.sent.increment(type)
-    this.socket.send(data, text, () => {
-      this.drained()
-      onSent?.()
-    })
-    const unsent = this.socket.bufferedAmount
-    if (unsent === 0) return
-    accountOf(this.wire)?.settle()
-    // The connection may have been closed just now, to make room for others.
-    if (this.blockedAt !== undefined || unsent <= this.unsentBytes || !this.isOpen) return
-    this.blockedAt = this.now()
-    this.onBlocked(true)
+    this.connection.send(data, onSent)
   }
 
   /** Calls back once there is room; never where the connection ends before. Returns how to stop waiting. */
@@ -80,12 +34,8 @@ export class Outbox {
     }
   }
 
-  private drained(): void {
-    const account = accountOf(this.wire)
-    if (account !== undefined && account.bytes > 0) account.settle()
-    if (this.blockedAt === undefined || this.socket.bufferedAmount > this.unsentBytes) return
-    this.blockedAt = undefined
-    this.onBlocked(false)
+  /** To be called when there is room again. */
+  onRoom(): void {
     while (this.waiting.length > 0 && this.hasRoom) this.waiting.shift()!()
   }
 }

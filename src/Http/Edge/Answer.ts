@@ -72,7 +72,6 @@ export const send = (
   runFork: <A>(effect: Effect.Effect<A>) => { readonly interrupt: () => void }
 ): void => {
   const { body, headers, release, status } = reply
-  if (reply.upgraded !== undefined) return
   if (typeof body === "string" || body instanceof Uint8Array) {
     const bytes = typeof body === "string" ? Buffer.byteLength(body) : body.length
     if (isTooMuch(response, bytes)) return send(overloaded(), response, isHead, id, departures, runFork)

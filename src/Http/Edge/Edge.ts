@@ -9,6 +9,7 @@ import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime, type Tracer } from "effect"
 import { type ApiError, BadRequest, isApiError } from "../ApiError.ts"
+import { authorizationOf } from "../Authorization.ts"
 import type { AnyEndpoints, AtOnce, Guard, Pending, Requirements } from "../Endpoints.ts"
 import { defect, unrouted } from "../Fallback.ts"
 import { fromError, type Reply } from "../Reply.ts"
@@ -18,7 +19,7 @@ import * as Route from "../Route.ts"
 import { allowedMethods, pathOf, problemOfTarget } from "../Routes.ts"
 import { Departures } from "../Server/Departures.ts"
 import type { Listeners } from "../Server/Listeners.ts"
-import type { Upgrade } from "../WebSocket/Upgrade.ts"
+import { type Handshake, problemOf, upgrading } from "../WebSocket/Handshake.ts"
 import * as Answer from "./Answer.ts"
 import { compile, type Endpoint } from "./Compile.ts"
 import * as Query from "./Query.ts"
@@ -129,7 +130,7 @@ export const make = <
     const handle = (
       request: IncomingMessage,
       response: () => ServerResponse,
-      upgrade: Upgrade | undefined,
+      handshake: Handshake | undefined,
       onLeave: (leave: () => void) => () => void
     ): void => {
       const isHead = request.method === "HEAD"
@@ -140,7 +141,7 @@ export const make = <
       const answer = (reply: Reply | undefined): void => {
         if (detailed) logDetail(request, reply, forRequest)
         if (reply === undefined) response().destroy()
-        else if (reply.upgraded === undefined)
+        else if (reply.upgrade === undefined)
           Answer.send(reply, response(), isHead, id, departures, effect => run(forRequest(effect)))
       }
       const perform = (effect: Effect.Effect<Reply, ApiError, Needs>): void => {
@@ -186,8 +187,8 @@ export const make = <
       if (match === undefined) return refuse(unrouted(url, allowed))
       const endpoint = match.value
       Route.note(request, endpoint.label)
-      // There is one at most: the server has refused a second.
-      const { authorization } = request.headers
+      // Of a plain request there is one at most: the server has refused a second.
+      const authorization = handshake === undefined ? request.headers.authorization : authorizationOf(request)
       for (const guard of endpoint.guards) {
         const refused = guard.refusal(authorization)
         if (refused !== undefined) return refuse(refused, endpoint.label)
@@ -200,12 +201,13 @@ export const make = <
             headers: request.headers,
             payload
           },
-          { target, authorization, upgrade }
+          { target, authorization, upgradeProblem: problemOf(handshake) }
         )
         if (Either.isLeft(decoded)) return refuse(decoded.left, endpoint.label)
         const reply = atOnce(endpoint, decoded.right)
         if (reply === undefined) {
-          const effect = endpoint.handler(decoded.right)
+          const handled = endpoint.handler(decoded.right)
+          const effect = endpoint.isSocket ? Effect.flatMap(handled, upgrading(handshake)) : handled
           const { label, name } = endpoint
           perform(traced ? inSpan(Effect.withSpan(effect, name, { captureStackTrace: false }), label) : effect)
         } else if (typeof reply === "function") expect(reply)

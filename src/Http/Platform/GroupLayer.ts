@@ -5,12 +5,13 @@ import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect, type Layer, Option, type Scope, Tracer } from "effect"
+import type { ApiError } from "../ApiError.ts"
 import { authorizationOfPlatform } from "../Authorization.ts"
 import type { AnyEndpoints, Incoming, Requirements } from "../Endpoints.ts"
-import { respond } from "../Reply.ts"
+import { type Reply, respond } from "../Reply.ts"
 import * as Route from "../Route.ts"
 import { pathOf } from "../Routes.ts"
-import { upgradeOf } from "../WebSocket/Upgrade.ts"
+import { closed, type Handshake, handshakeOf, problemOf, upgrading } from "../WebSocket/Handshake.ts"
 
 type AnyGroup = HttpApiGroup.HttpApiGroup.Any
 
@@ -22,11 +23,18 @@ type AnyGroup = HttpApiGroup.HttpApiGroup.Any
 export type ApiWith<Group, Id extends string, Groups extends AnyGroup, E, R> = HttpApi.HttpApi<Id, Groups, E, R> &
   ([Group] extends [Groups] ? unknown : { readonly "the api does not contain this group": Group })
 
-const incomingOf = (request: HttpServerRequest.HttpServerRequest): Incoming => ({
+const incomingOf = (request: HttpServerRequest.HttpServerRequest, handshake: Handshake | undefined): Incoming => ({
   target: pathOf(request.originalUrl),
   authorization: authorizationOfPlatform(request),
-  upgrade: upgradeOf(request)
+  upgradeProblem: problemOf(handshake)
 })
+
+/**
+ * Performs the upgrade that a handler answers with. The platform's server would write a response on the connection as
+ * soon as there is one, so there is none until the connection is closed.
+ */
+const upgraded = <R>(handled: Effect.Effect<Reply, ApiError, R>, handshake: Handshake) =>
+  Effect.tap(Effect.flatMap(handled, upgrading(handshake)), reply => reply.upgrade && closed(handshake))
 
 const cutOff = (request: HttpServerRequest.HttpServerRequest): Effect.Effect<void> =>
   Effect.sync(() => {
@@ -83,16 +91,16 @@ export const make = <
   const build = (builder: Builder<Needs>): Builder<Needs> =>
     Object.entries(handlers).reduce(
       (built, [endpoint, handler]) =>
-        built.handle(
-          endpoint,
-          ({ request, ...decoded }) =>
-            Effect.zipRight(
-              spellRoute,
-              respond(handler({ ...decoded, incoming: incomingOf(request) } as never), cutOff(request)).pipe(
-                Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
-              )
-            ) as Effect.Effect<HttpServerResponse.HttpServerResponse, never, Needs>
-        ),
+        built.handle(endpoint, ({ request, ...decoded }) => {
+          const handshake = handshakeOf(request)
+          const handled = handler({ ...decoded, incoming: incomingOf(request, handshake) } as never)
+          return Effect.zipRight(
+            spellRoute,
+            respond(handshake === undefined ? handled : upgraded(handled, handshake), cutOff(request)).pipe(
+              Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
+            )
+          ) as Effect.Effect<HttpServerResponse.HttpServerResponse, never, Needs>
+        }),
       builder
     )
   // The builder's own types follow the handlers of a group known by name; this group is known by its handlers only.

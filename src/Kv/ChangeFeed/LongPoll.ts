@@ -1,6 +1,6 @@
 import { type Duration, Effect, Option } from "effect"
 import type { ChangeQuery } from "../ChangeLog.ts"
-import { type Bell, pauseAfterNothing } from "./Bell.ts"
+import { type LogWaiters, pauseAfterNothing } from "./LogWaiters.ts"
 import { Page } from "./Page.ts"
 import type { Pages, ReadFailure } from "./Pages.ts"
 
@@ -10,14 +10,14 @@ import type { Pages, ReadFailure } from "./Pages.ts"
  */
 export const wait = (
   pages: Pages,
-  bell: Bell,
+  waiters: LogWaiters,
   query: ChangeQuery,
   duration: Duration.Duration
 ): Effect.Effect<Page, ReadFailure> =>
   Effect.suspend(() => {
     let after = query.after
     const found = Effect.gen(function* () {
-      while ((yield* bell.wait(after, Number.POSITIVE_INFINITY)) !== "draining") {
+      while ((yield* waiters.wait(after, Number.POSITIVE_INFINITY)) !== "draining") {
         const page = yield* pages.next({ ...query, after })
         if (page.count > 0 || page.lastSeq < after) return page
         if (page.lastSeq === after) yield* Effect.sleep(pauseAfterNothing)

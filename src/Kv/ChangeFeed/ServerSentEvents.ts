@@ -2,40 +2,40 @@ import { type Context, Effect, Either, Option, Stream } from "effect"
 import type { Draining } from "../../Http/Draining.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
-import { type Bell, pauseAfterNothing } from "./Bell.ts"
+import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
+import { type LogWaiters, pauseAfterNothing } from "./LogWaiters.ts"
 import type { Page } from "./Page.ts"
 import type { Pages } from "./Pages.ts"
-import type { FeedBusy, Places } from "./Places.ts"
 
-/** After so many milliseconds without a change, a reader hears that the connection is alive. */
-const keepAliveAfter = 15_000
+/** Milliseconds without a change after which a keep-alive is sent. */
+const keepAliveInterval = 15_000
 
-/** While the store is away the log is asked again after ever longer pauses, in milliseconds. */
+/** While the store is unavailable, the pauses between two reads double from the first to the longest, in milliseconds. */
 const firstPause = 100
 const longestPause = 2000
 
-/** What a client gets at once, so that it sees the connection open; it comes back a second after losing it. */
+/** Sent at once, so that the client sees the stream open; it reconnects a second after losing it. */
 const opening = Buffer.from("retry: 1000\n: following the change log\n\n")
 
 /**
- * A block that has only an `id` dispatches nothing, but a browser resumes after it (HTML, section 9.2.6). So a reader
- * of one tenant does not scan again what was of no concern to it.
+ * A block that has only an `id` dispatches nothing, but a browser resumes after it (HTML, section 9.2.6), so that a
+ * reader of one tenant does not scan again what lies before.
  */
 const keepAlive = (after: number): Uint8Array => Buffer.from(`: keep-alive\nid: ${after}\n\n`)
 
 const reset = (lastSeq: number): Uint8Array =>
   Buffer.from(`event: reset\nid: ${lastSeq}\ndata: {"lastSeq":${lastSeq}}\n\n`)
 
-/** One stream on its way through the log. */
+/** Reads the log for one stream. */
 class Reader {
   private after: number
-  /** Whether to read without waiting for the log to grow: one that was reset would keep us waiting. */
-  private look = false
+  /** Whether to read without waiting for the log to grow, as one that was reset may not. */
+  private polling = false
   private pause = firstPause
 
   constructor(
     private readonly pages: Pages,
-    private readonly bell: Bell,
+    private readonly waiters: LogWaiters,
     private readonly draining: Context.Tag.Service<Draining>,
     private readonly query: ChangeQuery,
     /** A page that is read but not yet sent. */
@@ -44,9 +44,9 @@ class Reader {
     this.after = query.after
   }
 
-  /** The next bytes, once there are some; it fails with nothing at the end. */
+  /** The next bytes, once there are some; fails with nothing at the end of the stream. */
   readonly next: Effect.Effect<Uint8Array, Option.Option<never>> = Effect.flatMap(Monotonic.millis, now =>
-    this.search(now + keepAliveAfter)
+    this.search(now + keepAliveInterval)
   )
 
   private search(deadline: number): Effect.Effect<Uint8Array, Option.Option<never>> {
@@ -57,21 +57,21 @@ class Reader {
       const told = first === undefined ? undefined : self.tell(first)
       if (told !== undefined) return told
       while (true) {
-        const ring = self.look ? "grown" : yield* self.bell.wait(self.after, deadline)
-        if (ring === "draining" || self.draining.hasBegun()) return yield* Effect.fail(Option.none())
-        if (ring === "late") return self.sayAlive()
+        const reason = self.polling ? "grown" : yield* self.waiters.wait(self.after, deadline)
+        if (reason === "draining" || self.draining.hasBegun()) return yield* Effect.fail(Option.none())
+        if (reason === "deadline") return self.keepAlive()
         const read = yield* Effect.either(self.pages.next({ ...self.query, after: self.after }))
         if (Either.isRight(read)) {
           const from = self.after
           const bytes = self.tell(read.right)
           if (bytes !== undefined) return bytes
-          if (!self.look && self.after === from) yield* Effect.sleep(pauseAfterNothing)
-          self.look = false
+          if (!self.polling && self.after === from) yield* Effect.sleep(pauseAfterNothing)
+          self.polling = false
           self.pause = firstPause
         } else {
           if (read.left._tag === "HistoryTrimmed") return yield* Effect.fail(Option.none())
           if (read.left.isUnreadable) {
-            // To wait for it could take for ever, and to skip it is out of the question.
+            // It may never become readable, and must not be skipped.
             yield* Effect.logError("An event stream ends, as a change record cannot be read").pipe(
               Effect.annotateLogs({ after: self.after, reason: read.left.reason })
             )
@@ -80,17 +80,17 @@ class Reader {
           yield* Effect.raceFirst(Effect.sleep(self.pause), self.draining.begun)
           self.pause = Math.min(2 * self.pause, longestPause)
         }
-        if ((yield* Monotonic.millis) >= deadline) return self.sayAlive()
+        if ((yield* Monotonic.millis) >= deadline) return self.keepAlive()
       }
     })
   }
 
-  private sayAlive(): Uint8Array {
-    this.look = true
+  private keepAlive(): Uint8Array {
+    this.polling = true
     return keepAlive(this.after)
   }
 
-  /** Moves on by a page. Returns what it has to tell, if anything. */
+  /** Moves on by a page. Returns its events, if it has any. */
   private tell(page: Page): Uint8Array | undefined {
     const wentBack = page.lastSeq < this.after
     this.after = page.lastSeq
@@ -101,28 +101,28 @@ class Reader {
 
 /**
  * The events after `query.after`, of which `first` is the first page. Pages are read as the client takes them, so
- * that at most one lies unsent. The stream outlasts an absence of the store; it ends when the service drains and
- * when the reader falls out of the history.
+ * that at most one lies unsent. The stream goes on after the store was unavailable. It ends when the service drains,
+ * and when its position is older than the history that is kept.
  */
 export const make = (
   pages: Pages,
-  bell: Bell,
+  waiters: LogWaiters,
   draining: Context.Tag.Service<Draining>,
-  places: Places,
+  slots: FollowerSlots,
   query: ChangeQuery,
   first: Page
 ): Stream.Stream<Uint8Array> => {
-  // A stream lasts, and must not keep its first page for as long.
+  // The stream must not keep its first page in memory.
   let pending: Page | undefined = first
   return Stream.unwrapScoped(
     Effect.gen(function* () {
-      yield* Effect.acquireRelease(places.enter, () => Effect.sync(() => places.leave()))
-      const reader = new Reader(pages, bell, draining, query, pending)
+      yield* Effect.acquireRelease(slots.acquire, () => Effect.sync(() => slots.release()))
+      const reader = new Reader(pages, waiters, draining, query, pending)
       pending = undefined
       return Stream.concat(Stream.make(opening), Stream.repeatEffectOption(reader.next))
     })
   ).pipe(
-    // All places were taken between the answer's head and its body: the client comes back by itself.
+    // All slots were taken between the answer's head and its body: the client reconnects by itself.
     Stream.catchAll((_: FeedBusy) => Stream.make(opening))
   )
 }

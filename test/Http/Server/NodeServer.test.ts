@@ -11,7 +11,7 @@ import * as Draining from "../../../src/Http/Draining.ts"
 import * as PlatformServer from "../../../src/Http/Platform/PlatformServer.ts"
 import type * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
 import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
-import { upgradeOf } from "../../../src/Http/WebSocket/Upgrade.ts"
+import { handshakeOf } from "../../../src/Http/WebSocket/Handshake.ts"
 
 const options: NodeServer.Options = { host: "127.0.0.1", port: 0 }
 
@@ -297,7 +297,7 @@ describe("NodeServer", () => {
             "/ws",
             Effect.flatMap(HttpServerRequest.HttpServerRequest, request =>
               Effect.as(
-                Deferred.succeed(seen, upgradeOf(request)?.head.toString() ?? "none"),
+                Deferred.succeed(seen, handshakeOf(request)?.head.toString() ?? "none"),
                 HttpServerResponse.empty({ status: 400 })
               )
             )

@@ -1,5 +1,5 @@
 /** A token bucket: so many at once, refilled at so many a second. Times are monotonic milliseconds. */
-export class Bucket {
+export class TokenBucket {
   private tokens: number
   private refusals = 0
 

@@ -1,7 +1,7 @@
 import { expect, it } from "@effect/vitest"
 import { Effect, Fiber, Layer } from "effect"
 import * as Draining from "../../src/Http/Draining.ts"
-import * as Bell from "../../src/Kv/ChangeFeed/Bell.ts"
+import * as LogWaiters from "../../src/Kv/ChangeFeed/LogWaiters.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 
 /** A log that grew to this seq, and grows no more. */
@@ -17,14 +17,14 @@ const grown = (lastSeq: number) =>
 it.scoped("whoever waits for what another reads just then is woken too", () =>
   Effect.gen(function* () {
     let end = 0
-    const bell = yield* Bell.make({
+    const waiters = yield* LogWaiters.make({
       fresh: () => Effect.never,
       poll: () => Effect.never,
       next: () => Effect.never,
       end: () => end
     })
     yield* Effect.yieldNow()
-    const waiting = Effect.runFork(bell.wait(0, Number.POSITIVE_INFINITY))
+    const waiting = Effect.runFork(waiters.wait(0, Number.POSITIVE_INFINITY))
     end = 1
     expect(yield* Fiber.join(waiting)).toBe("grown")
   }).pipe(Effect.provide(Layer.merge(grown(1), Draining.layer)))

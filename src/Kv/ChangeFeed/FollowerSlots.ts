@@ -1,6 +1,6 @@
 import { Effect, Schema } from "effect"
 
-/** The feed takes no more followers: there are as many as may be, or the service shuts down. */
+/** The feed takes no more followers: it has as many as it may have, or the service shuts down. */
 export class FeedBusy extends Schema.TaggedError<FeedBusy>()("FeedBusy", {
   /** Fit for a client. */
   reason: Schema.String,
@@ -11,13 +11,13 @@ export class FeedBusy extends Schema.TaggedError<FeedBusy>()("FeedBusy", {
   }
 }
 
-/** The places for followers, of which there is a fixed number. */
-export class Places {
+/** Counts followers of all kinds against their limit. */
+export class FollowerSlots {
   private taken = 0
 
   constructor(
     private readonly limit: number,
-    private readonly isClosing: () => boolean
+    private readonly isDraining: () => boolean
   ) {}
 
   /** How many followers there are. */
@@ -25,9 +25,9 @@ export class Places {
     return this.taken
   }
 
-  /** Fails where a follower would find no place; takes none. */
+  /** Fails where there is no slot for another follower. */
   readonly check: Effect.Effect<void, FeedBusy> = Effect.suspend(() => {
-    if (this.isClosing()) {
+    if (this.isDraining()) {
       return new FeedBusy({ reason: "The service is shutting down", retryAfterSeconds: 1 })
     }
     return this.taken < this.limit
@@ -35,16 +35,17 @@ export class Places {
       : new FeedBusy({ reason: `There are already ${this.limit} followers of the change log`, retryAfterSeconds: 5 })
   })
 
-  /** Takes a place until {@link leave}. */
-  readonly enter: Effect.Effect<void, FeedBusy> = Effect.zipRight(
+  /** Takes a slot where {@link check} succeeds, until {@link release}. */
+  readonly acquire: Effect.Effect<void, FeedBusy> = Effect.zipRight(
     this.check,
-    Effect.sync(() => {
-      this.taken++
-    })
+    Effect.sync(() => this.take())
   )
 
-  /** Gives a place back. */
-  leave(): void {
+  take(): void {
+    this.taken++
+  }
+
+  release(): void {
     this.taken--
   }
 }

@@ -1,0 +1,28 @@
+import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { Schema } from "effect"
+
+const text = Schema.optional(Schema.String)
+
+/** What a handshake tells of the client, and the headers by which traces are propagated. */
+const HandshakeHeaders = Schema.Struct({
+  authorization: text,
+  host: text,
+  origin: text,
+  "sec-websocket-protocol": text,
+  traceparent: text,
+  b3: text,
+  "x-b3-traceid": text,
+  "x-b3-spanid": text,
+  "x-b3-sampled": text
+})
+
+/** See {@link HandshakeHeaders}. */
+export type HandshakeHeaders = typeof HandshakeHeaders.Type
+
+/** The WebSocket of the gateway's clients. Its messages are described by AsyncAPI. */
+export const GatewayGroup = HttpApiGroup.make("gateway")
+  .add(HttpApiEndpoint.get("connect", "/ws").setHeaders(HandshakeHeaders).addSuccess(HttpApiSchema.Empty(101)))
+  .annotate(OpenApi.Exclude, true)

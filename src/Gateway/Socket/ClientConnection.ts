@@ -1,0 +1,236 @@
+import { Effect, Either, type Fiber, FiberId } from "effect"
+import type { Connection, Handler } from "../../Http/WebSocket.ts"
+import * as FrameSummary from "../../Observability/FrameSummary.ts"
+import type { LogValue } from "../../Observability/LogValue.ts"
+import type { Claim } from "../FairPool.ts"
+import * as GatewayMetrics from "../GatewayMetrics.ts"
+import { type CloseCode, closeCodes } from "../Protocol/CloseCode.ts"
+import { decodeRequest, encode, ProtocolError } from "../Protocol/Codec.ts"
+import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
+import type { Request } from "../Protocol/Request.ts"
+import { defect, type Failure, failureOf, Refused, type RequestError } from "./Failures.ts"
+import { fileCalls, warnings } from "./Limits.ts"
+import { type Call, carryOut } from "./Requests.ts"
+import { type Client, Responder, type Shared } from "./Responder.ts"
+import { SerialQueues } from "./SerialQueues.ts"
+import { Subscriptions } from "./Subscriptions.ts"
+import { TokenBucket } from "./TokenBucket.ts"
+
+/** Whether a request is carried out after what the client has said to the session before. */
+const isInOrder = (request: Call): boolean => {
+  switch (request.type) {
+    case "send_message":
+    case "answer":
+      return true
+    // A client that names the turn has been told of it, and need not wait for messages after it.
+    case "interrupt_turn":
+      return request.turnId === undefined
+    default:
+      return false
+  }
+}
+const stopping: ReadonlySet<Request["type"]> = new Set(["stop_session", "delete_session"])
+const filing: ReadonlySet<Request["type"]> = new Set(["list_files", "read_file", "file_history", "file_at_iteration"])
+
+/** Characters of a frame beyond the rate limit that is still decoded for its id. */
+const smallFrame = 16_384
+
+const stopped: Failure = { code: "session_not_active", message: "The session was stopped meanwhile", retryable: true }
+
+/** One client's connection. It has no fiber of its own; each request has one while it is carried out. */
+export class ClientConnection implements Handler {
+  private readonly responder: Responder
+  private readonly messages: TokenBucket
+  private readonly inFlight = new Map<string, Fiber.RuntimeFiber<void> | undefined>()
+  private readonly subscriptions: Subscriptions
+  private readonly queues = new SerialQueues<Failure>()
+  private readonly files = Effect.unsafeMakeSemaphore(fileCalls)
+
+  constructor(
+    private readonly connection: Connection,
+    private readonly client: Client,
+    private readonly slot: Claim,
+    private readonly shared: Shared
+  ) {
+    this.messages = new TokenBucket(messagesPerSecond, messagesPerSecond, shared.monotonic())
+    this.responder = new Responder(connection, client, shared)
+    this.subscriptions = new Subscriptions(
+      this.responder.outbox,
+      client.identity,
+      shared,
+      (answer, onSent) => this.responder.answer(answer, onSent),
+      () => this.close(closeCodes.slowConsumer)
+    )
+  }
+
+  onOpen(): void {
+    this.shared.slots.assign(this.slot, this)
+    this.shared.debug?.("A client has connected", { tenant: this.client.identity.tenant })
+  }
+
+  /** Makes way for another tenant's connection. */
+  displace(): void {
+    this.close(closeCodes.rateLimited)
+  }
+
+  onBlocked(): void {
+    // What the client sends is read only while it reads.
+    this.connection.pause()
+  }
+
+  onRoom(): void {
+    this.connection.resume()
+    this.responder.outbox.onRoom()
+  }
+
+  onTick(): void {
+    const { expiresAt } = this.client.identity
+    if (expiresAt !== undefined && this.shared.now() >= expiresAt) this.close(closeCodes.tokenExpired)
+  }
+
+  onClosing(): void {
+    this.subscriptions.endAll()
+    for (const fiber of this.inFlight.values()) fiber?.unsafeInterruptAsFork(FiberId.none)
+    this.inFlight.clear()
+  }
+
+  onClosed(): void {
+    this.onClosing()
+    this.shared.slots.release(this.slot)
+  }
+
+  /** Pings and pongs cost as much as small messages. */
+  onControl(): void {
+    const taken = this.messages.take(this.shared.monotonic())
+    if (!taken.taken && taken.refusals > warnings) this.close(closeCodes.rateLimited)
+  }
+
+  onMessage(data: Buffer, isBinary: boolean): void {
+    if (isBinary) return this.close(closeCodes.protocol)
+    const taken = this.messages.take(this.shared.monotonic())
+    if (!taken.taken && taken.refusals > warnings) return this.close(closeCodes.rateLimited)
+    const text = data.toString("utf8")
+    // A large frame beyond the limit is not worth decoding for its id.
+    const decoded =
+      taken.taken || text.length <= smallFrame
+        ? decodeRequest(text)
+        : Either.left(new ProtocolError({ code: "rate_limited", message: "" }))
+    GatewayMetrics.received.increment(Either.isRight(decoded) ? decoded.right.type : GatewayMetrics.invalid)
+    const frame = this.shared.debug === undefined ? undefined : FrameSummary.ofText(text)
+    if (!taken.taken) {
+      const message = `More than ${messagesPerSecond} messages in a second`
+      return this.responder.refuse(Either.merge(decoded).id, { code: "rate_limited", message }, frame)
+    }
+    if (Either.isRight(decoded)) this.onRequest(decoded.right, frame)
+    else this.responder.refuse(decoded.left.id, decoded.left, frame)
+  }
+
+  private close({ code, name }: CloseCode): void {
+    this.connection.close({ code, reason: name })
+  }
+
+  private onRequest(request: Request, frame: LogValue | undefined): void {
+    const { id } = request
+    if (this.inFlight.has(id)) {
+      const message = "A request of this id has not been answered yet"
+      return this.responder.refuse(id, { code: "conflict", message }, frame)
+    }
+    if (this.inFlight.size >= requestsInFlight) {
+      const message = `${this.inFlight.size} requests have not been answered yet; the limit is ${requestsInFlight}`
+      return this.responder.refuse(id, { code: "rate_limited", message }, frame)
+    }
+    switch (request.type) {
+      case "ping": {
+        const pong = () => ({ type: "pong", id, timestamp: this.shared.now() }) as const
+        if (frame === undefined) return this.responder.outbox.send("pong", encode(pong()))
+        return this.start(
+          request,
+          Effect.suspend(() => this.responder.answer(pong())),
+          frame
+        )
+      }
+      case "subscribe":
+        return this.inQueue(`feed ${request.sessionId}`, request, () => this.subscriptions.subscribe(request), frame)
+      case "unsubscribe":
+        return this.inQueue(`feed ${request.sessionId}`, request, () => this.subscriptions.unsubscribe(request), frame)
+      default:
+        return this.call(request, frame)
+    }
+  }
+
+  private call(request: Call, frame: LogValue | undefined): void {
+    const { type } = request
+    if (filing.has(type)) return this.start(request, this.file(request), frame)
+    const work = Effect.flatMap(carryOut(this.shared.sessions, this.client.identity, request), answer =>
+      this.responder.answer(answer)
+    )
+    if ("sessionId" in request) {
+      const key = `talk ${request.sessionId}`
+      if (isInOrder(request)) return this.inQueue(key, request, () => work, frame, type === "send_message")
+      // Whoever stops a session gives up what waits to be said to it.
+      if (stopping.has(type)) this.queues.abandon(key, stopped)
+    }
+    this.start(request, work, frame)
+  }
+
+  private file(request: Call): Effect.Effect<void, RequestError | Refused> {
+    const { identity } = this.client
+    const work = this.shared.files.use(identity.tenant, request.type, claim =>
+      Effect.flatMap(carryOut(this.shared.sessions, identity, request), answer =>
+        this.responder.answerFile(answer, claim)
+      )
+    )
+    return this.files.withPermits(1)(work)
+  }
+
+  /** Carries a request out after those before it in a queue. A message that fails takes along the messages after it. */
+  private inQueue(
+    key: string,
+    request: Request,
+    work: () => Effect.Effect<void, RequestError | Refused>,
+    frame: LogValue | undefined,
+    isMessage = false
+  ): void {
+    const { id } = request
+    this.inFlight.set(id, undefined)
+    this.queues.add(key, {
+      begin: onEnd => {
+        if (!this.inFlight.has(id)) return onEnd(undefined)
+        this.start(request, work(), frame, failure => onEnd(isMessage ? failure : undefined))
+      },
+      isDependent: isMessage,
+      abandon: failure => {
+        this.inFlight.delete(id)
+        this.responder.refuse(id, failure, frame)
+      }
+    })
+  }
+
+  private start(
+    request: Request,
+    work: Effect.Effect<void, RequestError | Refused>,
+    frame: LogValue | undefined,
+    onEnd: (failure: Failure | undefined) => void = () => {}
+  ): void {
+    const { id, type } = request
+    let failed: Failure | undefined
+    const answered = work.pipe(
+      Effect.catchAll(error => {
+        failed = error instanceof Refused ? error.failure : failureOf(error)
+        return this.responder.answerFailure(id, failed)
+      }),
+      Effect.catchAllDefect(error => {
+        failed = defect
+        const logged = Effect.logError("A request of a client failed", error)
+        return Effect.zipRight(logged, this.responder.answerFailure(id, defect))
+      })
+    )
+    this.inFlight.set(id, undefined)
+    const fiber = this.shared.run(this.responder.inSpan(type, answered, frame))
+    if (this.inFlight.has(id)) this.inFlight.set(id, fiber)
+    fiber.addObserver(() => {
+      if (this.inFlight.get(id) === fiber) this.inFlight.delete(id)
+      onEnd(failed)
+    })
+  }
+}

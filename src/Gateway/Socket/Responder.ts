@@ -1,0 +1,171 @@
+import { type Context, Effect, type Fiber, type Tracer } from "effect"
+import type { Connection } from "../../Http/WebSocket.ts"
+import type { DebugLog } from "../../Observability/DebugLog.ts"
+import * as FrameSummary from "../../Observability/FrameSummary.ts"
+import type { LogValue } from "../../Observability/LogValue.ts"
+import type { Identity } from "../Authentication.ts"
+import type { Claim } from "../FairPool.ts"
+import * as GatewayMetrics from "../GatewayMetrics.ts"
+import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
+import { encode } from "../Protocol/Codec.ts"
+import type { Sessions } from "../Sessions.ts"
+import type { ConnectionSlots } from "./ConnectionSlots.ts"
+import { type Failure, Refused } from "./Failures.ts"
+import type { FileCalls } from "./FileCalls.ts"
+import { stall } from "./Limits.ts"
+import { Outbox } from "./Outbox.ts"
+import type { Replays } from "./Replays.ts"
+import { TokenBucket } from "./TokenBucket.ts"
+
+/** What all connections share. */
+export interface Shared {
+  readonly sessions: Context.Tag.Service<Sessions>
+  readonly traceId: Effect.Effect<string>
+  readonly slots: ConnectionSlots
+  readonly replays: Replays
+  /** Epoch milliseconds, for timestamps and the expiry of credentials. */
+  readonly now: () => number
+  /** Monotonic milliseconds, for all that waits or is measured. */
+  readonly monotonic: () => number
+  readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
+  /** The memory of all connections' file calls. */
+  readonly files: FileCalls
+  /** Logs frames, where `LOG_LEVEL` is debug. */
+  readonly debug: DebugLog | undefined
+}
+
+/** Whose connection it is, and the span that its handshake was part of, where it named one. */
+export interface Client {
+  readonly identity: Identity
+  readonly parent: Tracer.AnySpan | undefined
+}
+
+/**
+ * Error answers of a connection that are logged above level debug, so that the trace id in each can be looked up: a
+ * client that makes mistakes on purpose must not fill the log.
+ */
+const reported = { atOnce: 20, perSecond: 1 }
+
+const unsendable = new Refused({
+  code: "rate_limited",
+  message: "The answer was given up, as others needed the memory of what this tenant's clients do not read"
+})
+
+/** Answers one client, in spans and log lines of its requests. */
+export class Responder {
+  readonly outbox: Outbox
+  private readonly reports: TokenBucket
+
+  constructor(
+    private readonly connection: Connection,
+    private readonly client: Client,
+    private readonly shared: Shared
+  ) {
+    this.outbox = new Outbox(connection)
+    this.reports = new TokenBucket(reported.atOnce, reported.perSecond, shared.monotonic())
+  }
+
+  /** Sends an answer once there is room, and waits until the operating system has taken it. */
+  answer(answer: Answer, onSent: () => void = () => {}): Effect.Effect<void> {
+    const sent = Effect.async<void>(resume => {
+      const leave = this.outbox.whenRoom(() => {
+        this.outbox.send(answer.type, encode(answer), () => resume(Effect.void))
+        onSent()
+      })
+      return Effect.sync(leave)
+    })
+    return this.logged(answer, sent)
+  }
+
+  /** Sends a file call's answer. Its memory is counted until it has left, whether or not somebody waits for that. */
+  answerFile(answer: Answer, claim: Claim): Effect.Effect<void, Refused> {
+    const sent = Effect.async<void, Refused>(resume => {
+      const { files } = this.shared
+      const text = encode(answer)
+      if (!claim.resize(Buffer.byteLength(text))) return resume(Effect.fail(unsendable))
+      let leave = (): void => {}
+      const forget = files.hold(claim, {
+        isStalled: () => true,
+        giveUp: () => {
+          abandon()
+          resume(Effect.fail(unsendable))
+        }
+      })
+      const abandon = (): void => {
+        forget()
+        leave()
+      }
+      leave = this.outbox.whenRoom(() => {
+        forget()
+        const kept = claim.detach()
+        const sent = files.hold(kept, {
+          isStalled: () => this.isStalled(),
+          giveUp: () => this.connection.terminate()
+        })
+        this.outbox.send(answer.type, text, () => {
+          sent()
+          kept.release()
+          resume(Effect.void)
+        })
+      })
+      return Effect.sync(abandon)
+    })
+    return this.logged(answer, sent)
+  }
+
+  answerFailure(id: string, failure: Failure): Effect.Effect<void> {
+    return Effect.flatMap(this.report(failure), traceId =>
+      this.answer(errorAnswer({ id, traceId, ...failure, retryable: failure.retryable }))
+    )
+  }
+
+  /** Answers a request that is not carried out with an error, whether or not there is room. */
+  refuse(id: string | undefined, failure: Failure, frame: LogValue | undefined): void {
+    const { code, message, retryable } = failure
+    const answered = Effect.flatMap(this.report(failure), traceId => {
+      const answer = errorAnswer({ id, code, message, traceId, retryable })
+      return this.logged(
+        answer,
+        Effect.sync(() => this.outbox.send("error", encode(answer)))
+      )
+    })
+    this.shared.run(this.inSpan(GatewayMetrics.invalid, answered, frame))
+  }
+
+  /** The work for a request in a span, within the trace of the handshake where that named one. */
+  inSpan(type: string, work: Effect.Effect<void>, frame: LogValue | undefined): Effect.Effect<void> {
+    const { actor, tenant } = this.client.identity
+    const logged =
+      frame === undefined
+        ? work
+        : Effect.zipRight(Effect.annotateLogs(Effect.logDebug("Received a frame of a client"), { frame }), work)
+    return logged.pipe(
+      Effect.annotateLogs({ request: type, tenant, actor }),
+      Effect.withSpan(`Gateway.${type}`, { kind: "server", parent: this.client.parent, attributes: { tenant } })
+    )
+  }
+
+  private logged<E>(answer: Answer, sent: Effect.Effect<void, E>): Effect.Effect<void, E> {
+    if (this.shared.debug === undefined) return sent
+    const frame = FrameSummary.ofValue(answer)
+    return Effect.zipRight(Effect.annotateLogs(Effect.logDebug("Sending a frame to a client"), { frame }), sent)
+  }
+
+  /** Whether the client has not read for so long that others may have the memory of what it was sent. */
+  private isStalled(): boolean {
+    const { blockedSince } = this.connection
+    return blockedSince !== undefined && this.shared.monotonic() - blockedSince >= stall
+  }
+
+  /** Logs that a request failed, under the trace id that the client is told. */
+  private report({ code, message }: Failure): Effect.Effect<string> {
+    return Effect.flatMap(this.shared.traceId, traceId => {
+      const { taken } = this.reports.take(this.shared.monotonic())
+      const line = "A client was answered with an error"
+      return (taken ? Effect.logInfo(line) : Effect.logDebug(line)).pipe(
+        Effect.annotateLogs({ traceId, code, reason: message }),
+        Effect.as(traceId)
+      )
+    })
+  }
+}

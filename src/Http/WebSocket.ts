@@ -1,0 +1,182 @@
+/**
+ * WebSockets as the code that serves them sees them. A handler answers a request with an {@link Upgrade}; the transport
+ * performs the handshake and makes the {@link Connection}.
+ */
+import { Effect, Random, Schedule, type Scope } from "effect"
+import * as Monotonic from "../Monotonic.ts"
+import * as Supervision from "../Supervision.ts"
+import { type ApiError, InternalServerError } from "./ApiError.ts"
+import * as ConnectionMetrics from "./ConnectionMetrics.ts"
+import { Draining } from "./Draining.ts"
+
+/** What a close frame says. */
+export interface Close {
+  readonly code: number
+  readonly reason: string
+}
+
+/** One WebSocket. It closes by itself where its client does not read, gives no sign of life, or breaks the protocol. */
+export interface Connection {
+  /** Whether neither side has begun to close the connection. */
+  readonly isOpen: boolean
+  /** Whether it is open and its unsent bytes are within the limit. */
+  readonly hasRoom: boolean
+  /** The time since which the unsent bytes are over the limit and the client has read nothing; `undefined` otherwise. */
+  readonly blockedSince: number | undefined
+  /** Sends a text message; `onSent` is called once the operating system has taken it. */
+  readonly send: (message: string | Buffer, onSent?: () => void) => void
+  /** Sends a {@link textFrame}, which may be sent to many: a large one counts once in the budget of unsent bytes. */
+  readonly sendFrame: (frame: Buffer) => void
+  /** Reads no more from the client until {@link resume}. */
+  readonly pause: () => void
+  readonly resume: () => void
+  readonly close: (close: Close) => void
+  /** Ends the connection without a closing handshake. */
+  readonly terminate: () => void
+  /** Sends pings and enforces time limits. The endpoint calls this once a second. */
+  readonly tick: (now: number) => void
+}
+
+/** What a connection calls. All times are monotonic milliseconds. */
+export interface Handler {
+  /** Called once, before anything else. */
+  readonly onOpen: () => void
+  readonly onMessage: (data: Buffer, isBinary: boolean) => void
+  /** Called for each ping and pong. */
+  readonly onControl: () => void
+  /** Called when the unsent bytes exceed the limit: send nothing until {@link onRoom}. */
+  readonly onBlocked: () => void
+  readonly onRoom: () => void
+  /** Called once a second while the connection is open. */
+  readonly onTick: (now: number) => void
+  /** Called when the connection begins to close, unless it breaks before. */
+  readonly onClosing: () => void
+  /** Called once, at the end of the connection. */
+  readonly onClosed: () => void
+}
+
+/** The properties of an endpoint's connections. Times are in milliseconds. */
+export interface Settings {
+  /** Most bytes in a message from a client; a larger one closes the connection with 1009. */
+  readonly messageBytes: number
+  /** The subprotocol that is selected where a client offers it. */
+  readonly subprotocol?: string
+  /** Unsent bytes beyond which a connection is blocked. */
+  readonly unsentBytes: number
+  readonly pingInterval: number
+  /** How long a client may take to answer a ping. */
+  readonly pongTimeout: number
+  /** Sent to a client that does not read. */
+  readonly slow: Close
+  /** Sent to a client that answers no ping. Where absent, its connection is terminated. */
+  readonly silent?: Close
+  readonly goingAway: Close
+  /** Connections are closed at random times within this interval as the service drains. */
+  readonly drainInterval: number
+}
+
+/** The connections of one endpoint. */
+export interface Endpoint {
+  readonly settings: Settings
+  /** Monotonic milliseconds. */
+  readonly now: () => number
+  /** Called by the transport with a connection whose handler is set. */
+  readonly add: (connection: Connection) => void
+  readonly remove: (connection: Connection) => void
+  readonly size: number
+}
+
+/** Performs the handshake. Where it fails, nothing was written and the handler is not made. */
+export type Connect = (handlerOf: (connection: Connection) => Handler) => ApiError | undefined
+
+/** The answer of a handler that makes a WebSocket of a request. */
+export interface Upgrade {
+  readonly endpoint: Endpoint
+  /** Calls `connect`, or refuses. The transport calls this once, with nothing in between that could be interrupted. */
+  readonly accept: (connect: Connect) => ApiError | undefined
+}
+
+/** A failed handshake: 500, whatever the reason. */
+export const upgradeFailed = (reason: string): InternalServerError =>
+  new InternalServerError({ error: `WebSocket upgrade failed: ${reason}` })
+
+/** Lets the event loop do its input and output. */
+export const eventLoopTurn = Effect.async<void>(resume => {
+  const handle = setImmediate(() => resume(Effect.void))
+  return Effect.sync(() => clearImmediate(handle))
+})
+
+/** An endpoint that closes its connections as the service drains, and at the end of the scope. */
+export const endpoint = (settings: Settings): Effect.Effect<Endpoint, never, Draining | Scope.Scope> =>
+  Effect.gen(function* () {
+    const draining = yield* Draining
+    const clock = yield* Effect.clock
+    const now = () => Monotonic.unsafeMillis(clock)
+    const connections = new Set<Connection>()
+
+    const closeAll = Effect.sync(() => {
+      for (const connection of connections) connection.close(settings.goingAway)
+    })
+    const closeOne = (connection: Connection) =>
+      Effect.flatMap(Random.nextIntBetween(0, settings.drainInterval), delay =>
+        Effect.delay(
+          Effect.sync(() => connection.close(settings.goingAway)),
+          delay
+        )
+      )
+    const drain =
+      settings.drainInterval === 0
+        ? closeAll
+        : Effect.suspend(() => Effect.forEach([...connections], closeOne, { concurrency: "unbounded", discard: true }))
+    const tick = Effect.sync(() => {
+      const time = now()
+      for (const connection of connections) connection.tick(time)
+    })
+
+    yield* Effect.addFinalizer(() =>
+      closeAll.pipe(
+        Effect.zipRight(eventLoopTurn),
+        Effect.zipRight(
+          Effect.sync(() => {
+            for (const connection of connections) connection.terminate()
+          })
+        )
+      )
+    )
+    yield* Supervision.forkScoped("ticks of WebSockets", Effect.schedule(tick, Schedule.spaced("1 second")))
+    yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.begun, drain)))
+
+    return {
+      settings,
+      now,
+      add: connection => {
+        connections.add(connection)
+        ConnectionMetrics.webSocketOpened()
+        if (draining.hasBegun()) connection.close(settings.goingAway)
+      },
+      remove: connection => {
+        if (connections.delete(connection)) ConnectionMetrics.webSocketClosed()
+      },
+      get size() {
+        return connections.size
+      }
+    }
+  })
+
+/** A text message as the one frame that a server sends it in: final and not masked (RFC 6455, 5.2). */
+export const textFrame = (text: string): Buffer => {
+  const length = Buffer.byteLength(text)
+  const head = length < 126 ? 2 : length < 65_536 ? 4 : 10
+  const frame = Buffer.allocUnsafe(head + length)
+  frame[0] = 0x81
+  if (head === 2) frame[1] = length
+  else if (head === 4) {
+    frame[1] = 126
+    frame.writeUInt16BE(length, 2)
+  } else {
+    frame[1] = 127
+    frame.writeBigUInt64BE(BigInt(length), 2)
+  }
+  frame.write(text, head)
+  return frame
+}

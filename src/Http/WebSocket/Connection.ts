@@ -1,0 +1,223 @@
+import type { Duplex } from "node:stream"
+import { WebSocket } from "ws"
+import { type Account, accountOf, Reading } from "../Server/Unsent.ts"
+import type * as Port from "../WebSocket.ts"
+
+/** Milliseconds in which a client must read something while it is blocked, or while a slow one closes. */
+const readTimeout = 30_000
+
+/** Milliseconds that a closing handshake may take. */
+const closeTimeout = 5_000
+
+/** Bytes of a frame that is counted once for all its receivers; to track smaller ones costs more than they do. */
+const sharedFrameBytes = 4096
+
+/** Frames of a closing connection that are read. */
+const maxIgnored = 100
+
+/** Reasons for the codes by which `ws` itself closes a connection whose client breaks the protocol. */
+const reasons: Readonly<Record<number, string>> = {
+  1002: "protocol_error",
+  1007: "invalid_utf8",
+  1009: "message_too_big"
+}
+
+/** A WebSocket of `ws` that knows its connection, so that all of them share their listeners. */
+export class Socket extends WebSocket {
+  connection!: Connection
+
+  override close(code?: number, data?: string | Buffer): void {
+    super.close(code, data ?? (code === undefined ? undefined : reasons[code]))
+  }
+}
+
+const text = { binary: false }
+
+/** A connection by `ws`. */
+export class Connection implements Port.Connection {
+  readonly #account: Account | undefined
+  readonly #reading: Reading
+  #blockedSince: number | undefined
+  #closingSince: number | undefined
+  /** The client is too slow: it may take long to read what lies before the close frame. */
+  #isSlow = false
+  /** When a ping was sent to which no frame has answered yet, or when the client last read something after that. */
+  #pingedAt: number | undefined
+  #nextPing: number
+  /** Frames that came while it closed. */
+  #ignored = 0
+  #handler!: Port.Handler
+
+  /** @param wire what the WebSocket runs over */
+  constructor(
+    private readonly socket: Socket,
+    private readonly wire: Duplex,
+    private readonly endpoint: Port.Endpoint
+  ) {
+    this.#account = accountOf(wire)
+    this.#reading = new Reading(wire)
+    this.#nextPing = endpoint.now() + endpoint.settings.pingInterval
+    if (this.#account !== undefined) this.#account.end = () => this.close(endpoint.settings.slow)
+    socket.connection = this
+    socket.on("message", onMessage).on("ping", onControl).on("pong", onControl)
+    socket.on("error", ignore).on("close", onClose)
+  }
+
+  /** Serves the connection. To be called once, in the same turn of the event loop. */
+  open(handler: Port.Handler): void {
+    this.#handler = handler
+    handler.onOpen()
+  }
+
+  get isOpen(): boolean {
+    return this.#closingSince === undefined && this.socket.readyState === WebSocket.OPEN
+  }
+
+  get hasRoom(): boolean {
+    return this.#blockedSince === undefined && this.isOpen
+  }
+
+  get blockedSince(): number | undefined {
+    return this.#blockedSince
+  }
+
+  send(message: string | Buffer, onSent?: () => void): void {
+    this.socket.send(message, text, () => {
+      this.#onWritten()
+      onSent?.()
+    })
+    if (this.wire.writableLength === 0) return
+    this.#account?.settle()
+    this.#checkRoom()
+  }
+
+  // Without compression `ws` writes each frame at once and whole, so that none can fall into another.
+  sendFrame(frame: Buffer): void {
+    this.wire.write(frame, this.#onWritten)
+    if (this.wire.writableLength === 0) return
+    if (frame.length >= sharedFrameBytes) this.#account?.share(frame)
+    else this.#account?.settle()
+    this.#checkRoom()
+  }
+
+  pause(): void {
+    this.socket.pause()
+  }
+
+  resume(): void {
+    this.socket.resume()
+  }
+
+  close({ code, reason }: Port.Close): void {
+    if (this.#closingSince !== undefined) return
+    this.#isSlow = code === this.endpoint.settings.slow.code || this.#blockedSince !== undefined
+    this.#beginClosing()
+    this.socket.close(code, reason)
+    // A paused socket would never read the client's close frame.
+    this.socket.resume()
+  }
+
+  terminate(): void {
+    this.socket.terminate()
+  }
+
+  tick(now: number): void {
+    if (this.#closingSince !== undefined) {
+      if (this.#isSlow && this.#reading.look()) this.#closingSince = now
+      if (now - this.#closingSince >= (this.#isSlow ? readTimeout : closeTimeout)) this.terminate()
+      return
+    }
+    // The client has begun to close.
+    if (!this.isOpen) return this.#beginClosing()
+    if (this.#blockedSince === undefined) this.#ping(now)
+    else if (this.#reading.look()) this.#blockedSince = now
+    else if (now - this.#blockedSince >= readTimeout) this.close(this.endpoint.settings.slow)
+    if (this.isOpen) this.#handler.onTick(now)
+  }
+
+  onMessage(data: Buffer, isBinary: boolean): void {
+    if (this.#ignores()) return
+    this.#pingedAt = undefined
+    this.#handler.onMessage(data, isBinary)
+  }
+
+  onControl(): void {
+    if (this.#ignores()) return
+    this.#pingedAt = undefined
+    this.#handler.onControl()
+  }
+
+  onClosed(): void {
+    this.endpoint.remove(this)
+    this.#handler.onClosed()
+  }
+
+  /** While it closes, frames are ignored, and many of them are not even read. */
+  #ignores(): boolean {
+    if (this.#closingSince === undefined) return false
+    if (++this.#ignored > maxIgnored) this.socket.pause()
+    return true
+  }
+
+  #ping(now: number): void {
+    const { pingInterval, pongTimeout, silent } = this.endpoint.settings
+    if (this.#pingedAt !== undefined) {
+      // The answer comes only after all that the client has yet to read: as long as it reads, it is alive.
+      if (this.#reading.look()) this.#pingedAt = now
+      this.#account?.watch()
+      if (now - this.#pingedAt >= pongTimeout) return silent === undefined ? this.terminate() : this.close(silent)
+    }
+    if (now >= this.#nextPing) {
+      this.#nextPing = now + pingInterval
+      if (this.#pingedAt === undefined) {
+        this.#pingedAt = now
+        this.#reading.look()
+      }
+      this.socket.ping()
+    }
+    // The answers to the client's own pings count too.
+    this.#checkRoom()
+  }
+
+  #beginClosing(): void {
+    this.#closingSince = this.endpoint.now()
+    this.#reading.look()
+    this.#handler.onClosing()
+  }
+
+  #checkRoom(): void {
+    if (this.#blockedSince !== undefined || this.wire.writableLength <= this.endpoint.settings.unsentBytes) return
+    // It may have been closed just now, to free memory for others.
+    if (!this.isOpen) return
+    this.#blockedSince = this.endpoint.now()
+    this.#pingedAt = undefined
+    this.#reading.look()
+    this.#handler.onBlocked()
+  }
+
+  /** Called whenever the operating system has taken something. */
+  readonly #onWritten = (): void => {
+    if (this.#account !== undefined && this.#account.bytes > 0) this.#account.unshareSent()
+    if (this.#blockedSince === undefined || this.wire.writableLength > this.endpoint.settings.unsentBytes) return
+    this.#blockedSince = undefined
+    this.#pingedAt = undefined
+    if (this.isOpen) this.#handler.onRoom()
+  }
+}
+
+// The shared listeners. `ws` hands over messages as one buffer, as `binaryType` is left at its default.
+
+function onMessage(this: WebSocket, data: unknown, isBinary: boolean): void {
+  ;(this as Socket).connection.onMessage(data as Buffer, isBinary)
+}
+
+function onControl(this: WebSocket): void {
+  ;(this as Socket).connection.onControl()
+}
+
+function onClose(this: WebSocket): void {
+  ;(this as Socket).connection.onClosed()
+}
+
+/** The close code tells what went wrong. */
+const ignore = (): void => {}

@@ -1,0 +1,132 @@
+/**
+ * The WebSocket handshake on `node:http` (RFC 6455, 4.2).
+ */
+import { IncomingMessage } from "node:http"
+import type { Duplex } from "node:stream"
+import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import { Effect } from "effect"
+import { WebSocketServer } from "ws"
+import type { ApiError } from "../ApiError.ts"
+import type { Reply } from "../Reply.ts"
+import { type Endpoint, type Upgrade, upgradeFailed } from "../WebSocket.ts"
+import { Connection, Socket } from "./Connection.ts"
+
+/** A request to become a WebSocket, as the event `upgrade` of `node:http` has it. */
+export interface Handshake {
+  readonly request: IncomingMessage
+  readonly socket: Duplex
+  /** What the client has sent after the request. */
+  readonly head: Buffer
+}
+
+const pending = new WeakMap<IncomingMessage, Handshake>()
+
+/** Keeps what only the event has, until a handler of @effect/platform serves the request. */
+export const remember = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+  pending.set(request, { request, socket, head })
+}
+
+/** What was remembered of a request, or `undefined` where it asks for no upgrade. */
+export const handshakeOf = ({ source }: HttpServerRequest.HttpServerRequest): Handshake | undefined =>
+  source instanceof IncomingMessage ? pending.get(source) : undefined
+
+/** 16 bytes in base64 (RFC 6455, 4.2.1). */
+const key = /^[+/0-9A-Za-z]{22}==$/
+
+const hasToken = (header: string, token: string): boolean =>
+  header.split(",").some(part => part.trim().toLowerCase() === token)
+
+const noHandshake = "the request is no WebSocket handshake"
+
+/** Why a request cannot become a WebSocket, or `undefined`. */
+export const problemOf = (handshake: Handshake | undefined): string | undefined => {
+  if (handshake === undefined) return noHandshake
+  const { headers, httpVersion, httpVersionMajor, httpVersionMinor, method } = handshake.request
+  if (method !== "GET") return `the method must be GET, not ${method}`
+  if (httpVersionMajor !== 1 || httpVersionMinor < 1) return `HTTP/1.1 is required, not HTTP/${httpVersion}`
+  if (!hasToken(headers.connection ?? "", "upgrade")) return "the Connection header must contain Upgrade"
+  if (headers.upgrade?.toLowerCase() !== "websocket") return "the Upgrade header must be websocket"
+  const version = headers["sec-websocket-version"]
+  if (version !== "13") return `Sec-WebSocket-Version must be 13, not ${version ?? "absent"}`
+  if (!key.test(headers["sec-websocket-key"] ?? "")) return "Sec-WebSocket-Key must be 16 bytes in base64"
+  return undefined
+}
+
+/** `Connection` limits the closing handshake: the limit of `ws` would cut a client that reads what lies before the close frame. */
+const options = {
+  noServer: true,
+  clientTracking: false,
+  perMessageDeflate: false,
+  closeTimeout: 600_000,
+  WebSocket: Socket
+} as const
+
+const servers = new WeakMap<Endpoint, WebSocketServer>()
+
+let refusal: string | undefined
+
+const serverOf = (endpoint: Endpoint): WebSocketServer => {
+  const known = servers.get(endpoint)
+  if (known !== undefined) return known
+  const { messageBytes, subprotocol } = endpoint.settings
+  const server = new WebSocketServer({
+    ...options,
+    maxPayload: messageBytes,
+    // Without this hook `ws` selects the first subprotocol that is offered.
+    ...(subprotocol !== undefined && { handleProtocols: offered => offered.has(subprotocol) && subprotocol })
+  })
+  // With a listener `ws` leaves the socket alone instead of writing a refusal of its own.
+  server.on("wsClientError", error => {
+    refusal = error.message
+  })
+  servers.set(endpoint, server)
+  return server
+}
+
+/** Switches protocols. Returns the failure; then nothing was written. */
+const switchProtocols = ({ head, request, socket }: Handshake, endpoint: Endpoint): Socket | string => {
+  if (!socket.readable || !socket.writable) return "the client went away"
+  let made: Socket | undefined
+  refusal = undefined
+  try {
+    serverOf(endpoint).handleUpgrade(request, socket, head, webSocket => {
+      made = webSocket as Socket
+    })
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+  return made ?? refusal ?? "the handshake was not completed"
+}
+
+/**
+ * Makes a WebSocket of a request where that is what its handler has answered. A failure has written nothing, and leaves
+ * the request to be answered.
+ */
+export const upgrading =
+  (handshake: Handshake | undefined) =>
+  (reply: Reply): Effect.Effect<Reply, ApiError> =>
+    Effect.suspend(() => {
+      const failure = reply.upgrade && perform(handshake, reply.upgrade)
+      return failure === undefined ? Effect.succeed(reply) : Effect.fail(failure)
+    })
+
+const perform = (handshake: Handshake | undefined, { accept, endpoint }: Upgrade): ApiError | undefined => {
+  if (handshake === undefined) return upgradeFailed(noHandshake)
+  return accept(handlerOf => {
+    const made = switchProtocols(handshake, endpoint)
+    if (typeof made === "string") return upgradeFailed(made)
+    const connection = new Connection(made, handshake.socket, endpoint)
+    connection.open(handlerOf(connection))
+    endpoint.add(connection)
+    return undefined
+  })
+}
+
+/** Waits until a connection is closed. */
+export const closed = ({ socket }: Handshake): Effect.Effect<void> =>
+  Effect.async<void>(resume => {
+    if (socket.closed) return resume(Effect.void)
+    const done = () => resume(Effect.void)
+    socket.once("close", done)
+    return Effect.sync(() => socket.off("close", done))
+  })

@@ -1,0 +1,157 @@
+import { Effect, Schedule, type Scope } from "effect"
+import type { Draining } from "../../Http/Draining.ts"
+import * as WebSocket from "../../Http/WebSocket.ts"
+import * as DebugLog from "../../Observability/DebugLog.ts"
+import * as Supervision from "../../Supervision.ts"
+import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
+import type { FollowerSlots } from "./FollowerSlots.ts"
+import { closes, Followers, type Group, heartbeatInterval } from "./Followers.ts"
+import { pauseAfterNothing } from "./LogWaiters.ts"
+import type { Page } from "./Page.ts"
+import { isUnreadable, type Pages, tail } from "./Pages.ts"
+
+/** The WebSockets that follow the log, served by a few fibers however many they are. */
+export interface WebSockets {
+  /** Makes a WebSocket of a request, which is sent `first`, and then what follows. */
+  readonly upgrade: (query: ChangeQuery, first: Page) => WebSocket.Upgrade
+  /** The position of the follower furthest behind; `undefined` without followers. */
+  readonly lowest: () => number | undefined
+}
+
+/** Groups of lagging followers that are served before those at the end of the log. */
+const groupsPerRound = 16
+
+/** While the store is unavailable, the pauses between two reads double from the first to the longest, in milliseconds. */
+const firstPause = 100
+const longestPause = 2000
+
+export const make = (
+  pages: Pages,
+  slots: FollowerSlots,
+  unsentBytes: number
+): Effect.Effect<WebSockets, never, ChangeLog | Draining | Scope.Scope> =>
+  Effect.gen(function* () {
+    const log = yield* ChangeLog
+    const work = Effect.unsafeMakeLatch(false)
+    const endpoint = yield* WebSocket.endpoint({
+      messageBytes: 4096,
+      unsentBytes,
+      pingInterval: heartbeatInterval,
+      pongTimeout: 2 * heartbeatInterval,
+      slow: closes.slow,
+      goingAway: closes.goingAway,
+      drainInterval: 0
+    })
+    const wake = () => work.unsafeOpen()
+    const followers = new Followers(pages.end, endpoint.now, wake, () => slots.release(), yield* DebugLog.make)
+    let pause = firstPause
+    /** Whether to read the log though nothing is known to be new. */
+    let polling = false
+
+    const whenUnavailable = Effect.suspend(() => {
+      const now = pause
+      pause = Math.min(2 * pause, longestPause)
+      return Effect.sleep(now)
+    })
+
+    const closeGroup = (group: Group, close: WebSocket.Close) => Effect.sync(() => followers.closeGroup(group, close))
+
+    const serveLagging = Effect.gen(function* () {
+      for (const group of followers.groups(groupsPerRound)) {
+        yield* pages.next(group.query).pipe(
+          Effect.map(page => followers.advanceGroup(group, page)),
+          Effect.catchTag("HistoryTrimmed", () => closeGroup(group, closes.trimmed)),
+          Effect.catchIf(isUnreadable, failure =>
+            Effect.zipRight(
+              Effect.logError("WebSockets are closed, as a change record cannot be read").pipe(
+                Effect.annotateLogs({ after: group.query.after, reason: failure.reason })
+              ),
+              closeGroup(group, closes.unreadable)
+            )
+          ),
+          // A part that cannot be read must not hold up the other groups.
+          Effect.catchAllDefect(defect =>
+            Effect.zipRight(
+              Effect.logError("A part of the change log cannot be read", defect),
+              closeGroup(group, closes.internal)
+            )
+          )
+        )
+      }
+    })
+
+    /** Returns whether the log had anything new. */
+    const serveEnd = Effect.suspend(() => {
+      const from = followers.position
+      if (!followers.atEnd) return Effect.succeed(true)
+      return pages.next(tail(from)).pipe(
+        Effect.map(page => {
+          followers.advance(page, from)
+          return page.lastSeq !== from
+        }),
+        Effect.catchTag("HistoryTrimmed", () =>
+          Effect.sync(() => {
+            followers.closeAtEnd(closes.trimmed)
+            return true
+          })
+        ),
+        // Each reads on for its own tenant, so that only those are closed that need what cannot be read.
+        Effect.catchIf(isUnreadable, () =>
+          Effect.sync(() => {
+            followers.scatter()
+            return true
+          })
+        )
+      )
+    })
+
+    /** Waits until there is something to do. Returns why. */
+    const untilWork = Effect.suspend((): Effect.Effect<"lagging" | "grown" | "woken"> => {
+      if (followers.lagging) return Effect.succeed("lagging")
+      const woken = Effect.as(work.await, "woken" as const)
+      if (!followers.atEnd) return woken
+      return Effect.raceFirst(woken, Effect.as(log.awaitPast(followers.position), "grown" as const))
+    })
+
+    const round = Effect.gen(function* () {
+      const why = yield* untilWork
+      work.unsafeClose()
+      yield* WebSocket.eventLoopTurn
+      yield* serveLagging
+      if (why !== "woken" || polling) {
+        polling = false
+        const moved = yield* serveEnd
+        if (why === "grown" && !moved) yield* Effect.sleep(pauseAfterNothing)
+      }
+      pause = firstPause
+    })
+
+    const rounds = round.pipe(
+      Effect.catchTag("StoreUnavailable", () => whenUnavailable),
+      Effect.catchAllCause(cause =>
+        Effect.zipRight(Effect.logError("A round of the change feed failed", cause), whenUnavailable)
+      ),
+      Effect.forever
+    )
+
+    // A log that was reset does not grow past anybody's position.
+    const poll = Effect.sync(() => {
+      polling = true
+      work.unsafeOpen()
+    })
+
+    yield* Supervision.forkScoped("change feed", rounds)
+    yield* Supervision.forkScoped("polls of the change log", Effect.schedule(poll, Schedule.spaced(heartbeatInterval)))
+
+    return {
+      lowest: () => followers.lowest,
+      upgrade: (query, first) => ({
+        endpoint,
+        accept: connect =>
+          connect(connection => {
+            slots.take()
+            return followers.handler(connection, query, first)
+          })
+      })
+    }
+  })
