@@ -6,13 +6,14 @@ import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Effect, Layer } from "effect"
 import * as NodeServer from "../Server/NodeServer.ts"
+import { remember } from "../WebSocket/Handshake.ts"
 
 const make = (options: NodeServer.Options) =>
   Effect.gen(function* () {
     const { host, port } = options
     const { bound, open, server } = yield* NodeServer.make(options, gate =>
       Effect.mapError(
-        NodeHttpServer.make(() => gate, { host, port }),
+        NodeHttpServer.make(() => gate.on("upgrade", remember), { host, port }),
         ({ cause }) => NodeServer.listenFailed(options, cause)
       )
     )

@@ -6,7 +6,6 @@ import { Socket } from "node:net"
 import { Duplex } from "node:stream"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { problemOfFields } from "../HeaderFields.ts"
-import { remember } from "../WebSocket/Handshake.ts"
 import { soften } from "./Closing.ts"
 import { type ConnectionLimits, defaults } from "./ConnectionLimits.ts"
 import { Connections } from "./Connections.ts"
@@ -264,7 +263,6 @@ export class Gate extends Http.Server {
   #upgrade(request: Http.IncomingMessage, socket: Duplex, head: Buffer): void {
     const refusal = this.#refusal(request)
     if (refusal !== undefined) return Raw.refuse(socket, refusal.status, refusal.error)
-    remember(request, socket, head)
     super.emit("upgrade", request, socket, head)
   }
 
