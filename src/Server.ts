@@ -99,7 +99,7 @@ const server = ({ address, connectionLimits, limits: { bodyBytes }, shutdownTime
   const heldBodyBytes = Math.max(connectionLimits.heldBodyBytes, bodyBytes)
   const limits = { ...connectionLimits, heldBodyBytes }
   return Layer.unwrapEffect(
-    Effect.map(RequestMetrics.observer(served), observe =>
+    Effect.map(RequestMetrics.observer(Api), observe =>
       NodeServer.layer({ ...address, observe, limits, isProbe, gracePeriod: Duration.times(shutdownTimeout, 0.6) })
     )
   )

@@ -15,6 +15,7 @@ import * as Socket from "../../src/Gateway/Socket.ts"
 import * as Draining from "../../src/Http/Draining.ts"
 import * as Edge from "../../src/Http/Edge/Edge.ts"
 import type { Listeners } from "../../src/Http/Server/Listeners.ts"
+import * as Body from "../../src/Kv/Body.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
@@ -82,10 +83,10 @@ export const make = (options: Options = {}) =>
       )
       const socket = Context.get(context, Socket.Socket)
       const serverScope = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-      const listeners = yield* Effect.provideService(
-        Edge.make(HttpApi.make("test").add(GatewayGroup), { gateway: Socket.endpoints }, Effect.succeed([])),
-        Socket.Socket,
-        socket
+      const api = HttpApi.make("test").add(GatewayGroup)
+      const listeners = yield* Edge.make(api, { gateway: Socket.endpoints }, Effect.succeed([])).pipe(
+        Effect.provideService(Socket.Socket, socket),
+        Effect.provide(Body.layer)
       )
       const { port } = yield* Scope.extend(listen(listeners), serverScope)
       return {
