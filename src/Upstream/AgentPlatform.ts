@@ -16,12 +16,12 @@ export class AgentPlatformConnectionError extends Schema.TaggedError<AgentPlatfo
   "AgentPlatformConnectionError",
   {
     operation: Schema.String,
-    /** What kind of failure it is; `not_configured` where there is no platform at all. */
+    /** The kind of failure; `not_configured` if there is no platform. */
     reason: Schema.Union(Reason, Schema.Literal("not_configured")),
-    /** The HTTP status that the platform answered with, where it answered; 503 while the breaker is open. */
+    /** The HTTP status of the platform's answer, if there was one; 503 while the breaker is open. */
     statusCode: Schema.optional(Schema.Int),
-    /** Whether the platform may have done what was asked all the same, in this try or an earlier one. */
-    isDoubtful: Schema.optional(Schema.Boolean),
+    /** Whether this try or an earlier one may have taken effect nevertheless. */
+    isInDoubt: Schema.optional(Schema.Boolean),
     message: Schema.String
   }
 ) {}
@@ -29,74 +29,73 @@ export class AgentPlatformConnectionError extends Schema.TaggedError<AgentPlatfo
 /** What an instance is made from. */
 export interface CreateInstance {
   readonly agentType: string
-  /** Describes where and how the agent is deployed; passed on as it is. */
+  /** Where and how the agent is deployed; passed on unchanged. */
   readonly deployment: unknown
   /** Secrets for the agent, by name. */
   readonly secrets: Readonly<Record<string, Redacted.Redacted>>
   /** Environment variables of the agent, by name. */
   readonly environment: Readonly<Record<string, string>>
-  /** Whose instance it will be: what fails for one tenant alone keeps no other out. */
+  /** Who the instance is for. Failures for one tenant alone do not block others. */
   readonly tenant?: string
-  /** Creating again with the same key gives the same instance; a fresh key for each call where there is none. */
+  /** Creating with the same key again gives the same instance. By default each call has a new key. */
   readonly idempotencyKey?: string
-  /** Asked behind everybody's back, to learn what the key has led to; as with `StopInstance.isAside`. */
-  readonly isAside?: boolean
+  /** Asks in the background which instance the key led to; see `StopInstance.isBackground`. */
+  readonly isBackground?: boolean
 }
 
 /** How an instance is stopped. */
 export interface StopInstance {
-  /** Nobody waits for it: one try, which takes no other call's place. */
-  readonly isAside?: boolean
+  /** Nobody waits for it: it is tried once, and is never the probe of a breaker. */
+  readonly isBackground?: boolean
 }
 
-/** What file calls fail with: the platform, or a request that was refused before anything was sent. */
+/** What file calls fail with. An invalid request is refused before anything is sent. */
 export type FileCallError = AgentPlatformConnectionError | InvalidFileRequest
 
 /** The agent platform. */
 export class AgentPlatform extends Context.Tag("causeway/AgentPlatform")<
   AgentPlatform,
   {
-    /** Creates an instance and tells its id. The failure says whether there may be one all the same. */
+    /** Creates an instance and returns its id. The failure says whether one may exist nevertheless. */
     readonly create: (request: CreateInstance) => Effect.Effect<string, AgentPlatformConnectionError>
     /**
-     * Stops an instance; one that is gone already counts as stopped. A platform that fails to keeps no other call out,
-     * not even other stops: each instance has a breaker of its own for them.
+     * Stops an instance; one that is gone counts as stopped. Stops have a circuit breaker for each instance, so that
+     * their failures block no other calls, nor stops of other instances.
      */
     readonly stop: (instanceId: string, options?: StopInstance) => Effect.Effect<void, AgentPlatformConnectionError>
     /**
-     * Connects to an instance, and keeps connected until the scope ends or the instance is gone.
-     * `after` is the id of the last event that is known already.
+     * Connects to an instance, and reconnects until the scope ends or the instance is gone.
+     * `after` is the id of the last event that was received before.
      */
     readonly connect: (
       instanceId: string,
       options?: { readonly after?: string | undefined }
     ) => Effect.Effect<InstanceConnection<AgentPlatformConnectionError>, AgentPlatformConnectionError, Scope.Scope>
-    /** Files below a directory of the workspace (its root without `path`), `depth` levels down (1 where absent). */
+    /** Files below a directory of the workspace (by default its root), `depth` levels down (by default 1). */
     readonly listFiles: (
       instanceId: string,
       options?: { readonly path?: string | undefined; readonly depth?: number | undefined }
     ) => Effect.Effect<ReadonlyArray<FileEntry>, FileCallError>
-    /** A file as it is now. */
+    /** The current content of a file. */
     readonly readFile: (instanceId: string, path: string) => Effect.Effect<FileContent, FileCallError>
     /** All iterations of a file, the oldest first. */
     readonly fileHistory: (
       instanceId: string,
       path: string
     ) => Effect.Effect<ReadonlyArray<FileIteration>, FileCallError>
-    /** A file as it was at an iteration. */
+    /** The content of a file at an iteration. */
     readonly fileAtIteration: (
       instanceId: string,
       path: string,
       iteration: number
     ) => Effect.Effect<FileContent, FileCallError>
-    /** How the platform is, found out within 2 s; nothing where there is none. */
+    /** The platform's health, within 2 s; `None` if there is no platform. */
     readonly probe: Effect.Effect<Option.Option<Health>>
   }
 >() {}
 
-/** Where the platform is, and as whom it is called. */
 export interface Settings {
-  /** Base address without a slash at its end; without one there is no platform. */
+  /** Base address without a slash at its end. */
   readonly url: Option.Option<string>
   readonly apiKey: Option.Option<Redacted.Redacted>
 }

@@ -1,8 +1,8 @@
 /**
  * The agent platform over HTTP and WebSocket.
  *
- * What is safe to repeat is tried up to three times within the limits below. The time limit of a file call covers
- * its tries together, and a single try may take all of it: an answer that comes within the limit is taken.
+ * Idempotent calls are tried up to three times within the limits below. The time limit of a file call covers all its
+ * tries, and a single try may take all of it.
  */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
@@ -64,17 +64,17 @@ const fileCall = (operation: (typeof fileOperations)[number]): Resilience.Policy
   totalLimit: "15 seconds"
 })
 
-/** Bytes of an answer that are taken, by what it holds: parsing one keeps everybody else waiting. */
+/** Largest answers in bytes. The event loop is blocked while one is parsed. */
 const largest = { creation: 64 * 1024, list: 4 * 1024 * 1024, content: 8 * 1024 * 1024 }
 
 const InstanceId = Schema.String.pipe(
   Schema.minLength(1),
   Schema.maxLength(identifierChars),
-  // These could not be put into a path.
+  // Others cannot be a segment of a path.
   Schema.filter(id => id.isWellFormed() && id !== "." && id !== "..")
 )
 
-/** What creating an instance is answered; either name is taken. */
+/** The answer to `create`, with either name. */
 const Created = Schema.Union(Schema.Struct({ instanceId: InstanceId }), Schema.Struct({ id: InstanceId }))
 
 const content = Exchange.readBy(Workspace.FileContent)
@@ -83,16 +83,16 @@ const instances = "/api/v1/instances"
 
 const pathOf = (instanceId: string): string => `${instances}/${encodeURIComponent(instanceId.toWellFormed())}`
 
-const toError = ({ operation, reason, statusCode, message }: UpstreamFailure, isDoubtful?: boolean) =>
+const toError = ({ operation, reason, statusCode, message }: UpstreamFailure, isInDoubt?: boolean) =>
   new ConnectionError({
     operation,
     reason,
     statusCode: reason === "circuit_open" ? 503 : statusCode,
-    ...(isDoubtful === undefined ? {} : { isDoubtful }),
+    ...(isInDoubt === undefined ? {} : { isInDoubt }),
     message
   })
 
-/** Whether the answer to a try says that nothing was done; no answer, or another one, leaves it open. */
+/** Whether an answer says that the request had no effect. No answer, or another one, leaves that open. */
 const isRefused = <A>(exit: Exit.Exit<A, UpstreamFailure>): boolean =>
   Exit.isFailure(exit) &&
   exit.cause._tag === "Fail" &&
@@ -110,12 +110,12 @@ const webSocketUrl = (baseUrl: string, instanceId: string, after: string | undef
   return `${baseUrl.replace(/^http/, "ws")}${pathOf(instanceId)}/connect${query}`
 }
 
-/** W3C trace context of the current span; none while tracing is off. */
+/** W3C trace context of the current span, if tracing is on. */
 const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.match(Effect.currentSpan, {
   onFailure: () => ({}),
   onSuccess: span => {
     const { traceparent = "" } = HttpTraceContext.toHeaders(span)
-    // While tracing is off, spans are stand-ins with an id of another form.
+    // If tracing is off, spans have ids of another form.
     return /^00-[0-9a-f]{32}-[0-9a-f]{16}-/.test(traceparent) ? { traceparent } : {}
   }
 })
@@ -149,14 +149,14 @@ const make = (
       durations: UpstreamMetrics.agentPlatform,
       operations: [create.operation, connect.operation, ...fileOperations]
     })
-    // That a platform does not take instances back is no reason to keep users from those that work.
+    // Failing stops are no reason to block calls to instances that work.
     const cleanup = yield* Resilience.make({
       upstream: "agent_platform_cleanup",
       durations: UpstreamMetrics.agentPlatform,
       operations: [create.operation, stop.operation]
     })
     const breakers = InstanceBreakers.make()
-    const returns = InstanceBreakers.make(InstanceBreakers.returns)
+    const cleanups = InstanceBreakers.make(InstanceBreakers.cleanups)
     const creations = InstanceBreakers.make(InstanceBreakers.creations)
     const probe = yield* HealthProbe.make(exchange)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
@@ -182,8 +182,8 @@ const make = (
 
     const dial = (instanceId: string) => (after: string | undefined, again: boolean) =>
       resilience.call(
-        // A connection that was lost is waited for by whoever keeps it; the retries here are for the first one.
-        { ...connect, repeatable: !again, part: breakers.of(instanceId), isAside: again },
+        // InstanceConnection has its own retries for a connection that was lost.
+        { ...connect, repeatable: !again, part: breakers.of(instanceId), isBackground: again },
         Effect.flatMap(traceHeaders, trace =>
           Effect.catchAll(
             sockets.open(webSocketUrl(baseUrl, instanceId, after), { ...authorization, ...trace }),
@@ -193,7 +193,7 @@ const make = (
       )
 
     return {
-      create: ({ idempotencyKey, agentType, tenant, deployment, environment, secrets, isAside = false }) =>
+      create: ({ idempotencyKey, agentType, tenant, deployment, environment, secrets, isBackground = false }) =>
         Effect.flatMap(idempotencyKey === undefined ? randomKey : Effect.succeed(idempotencyKey), key => {
           const body = {
             agentType,
@@ -208,32 +208,32 @@ const make = (
             HttpClientRequest.bodyUnsafeJson(body)
           )
           return Effect.suspend(() => {
-            let isDoubtful = false
+            let isInDoubt = false
             const attempt = exchange.json(create.operation, request, Created, largest.creation).pipe(
               Effect.onExit(exit =>
                 Effect.sync(() => {
-                  isDoubtful ||= !isRefused(exit)
+                  isInDoubt ||= !isRefused(exit)
                 })
               )
             )
-            const call = isAside
-              ? cleanup.call({ ...create, repeatable: false, part: returns.of(key) }, attempt)
+            const call = isBackground
+              ? cleanup.call({ ...create, repeatable: false, part: cleanups.of(key) }, attempt)
               : resilience.call(
                   tenant === undefined ? create : { ...create, part: creations.of(tenant), caller: tenant },
                   attempt
                 )
             return call.pipe(
               Effect.mapBoth({
-                onFailure: failure => toError(failure, isDoubtful),
+                onFailure: failure => toError(failure, isInDoubt),
                 onSuccess: created => ("instanceId" in created ? created.instanceId : created.id)
               })
             )
           })
         }),
-      stop: (instanceId, { isAside = false } = {}) =>
+      stop: (instanceId, { isBackground = false } = {}) =>
         cleanup
           .call(
-            { ...stop, repeatable: !isAside, part: returns.of(instanceId) },
+            { ...stop, repeatable: !isBackground, part: cleanups.of(instanceId) },
             Effect.catchIf(
               exchange.done(stop.operation, HttpClientRequest.del(pathOf(instanceId))),
               failure => failure.statusCode === 404,
@@ -289,7 +289,6 @@ const absent = (operation: string) =>
     message: "There is no agent platform: AGENT_PLATFORM_URL is not set"
   })
 
-/** Where no platform is configured, every call says so. */
 const unavailable: Service = {
   create: () => absent("create"),
   stop: () => absent("stop"),

@@ -4,7 +4,7 @@
 import { type Config, Option } from "effect"
 import * as Setting from "../Setting.ts"
 
-/** A base address without slashes at its end, so that paths can be put behind it. */
+/** A base address without slashes at its end. */
 export const parse = (text: string): Option.Option<string> => {
   if (!URL.canParse(text)) return Option.none()
   const url = new URL(text)
@@ -16,7 +16,7 @@ export const parse = (text: string): Option.Option<string> => {
 
 const allowed = "an http or https URL without credentials, query or fragment"
 
-/** A base address; nothing when it is not set. */
+/** A base address that may be absent. */
 export const optional = (
   name: string,
   options: { readonly description: string; readonly shown: string }
@@ -25,7 +25,6 @@ export const optional = (
     text === "" ? Option.some(Option.none()) : Option.map(parse(text), Option.some)
   )
 
-/** A base address with a default. */
 export const withDefault = (
   name: string,
   options: { readonly description: string; readonly default: string }

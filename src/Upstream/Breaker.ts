@@ -1,12 +1,12 @@
 /**
- * A circuit breaker at work: the pure transitions of `CircuitBreaker`, on monotonic time, seen in metrics and logs.
+ * A circuit breaker with state: the pure transitions of `CircuitBreaker` on monotonic time, with metrics and logs.
  */
 import { Effect, type Exit, Metric, Schema, type Scope } from "effect"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 
-/** The breaker is open: the call was rejected at once, and nothing was sent. */
+/** The call was rejected by an open breaker, and nothing was sent. */
 export class CircuitOpen extends Schema.TaggedError<CircuitOpen>()("CircuitOpen", {
   upstream: Schema.String,
   /** The earliest time at which a call may go through, in milliseconds from now. */
@@ -15,21 +15,21 @@ export class CircuitOpen extends Schema.TaggedError<CircuitOpen>()("CircuitOpen"
 
 /** A circuit breaker. */
 export interface Breaker {
-  /** The state at this time. */
+  /** The current state. */
   readonly state: Effect.Effect<CircuitBreaker.State["_tag"]>
   /**
-   * Runs a call if the breaker lets it, and counts what became of it.
+   * Runs a call if the breaker admits it, and counts its verdict.
    *
-   * However the call ends, its permit is given back: an interrupted one says nothing about the upstream.
+   * The permit is always returned. An interrupted call says nothing about the upstream.
    */
   readonly protect: <A, E, R>(
     call: Effect.Effect<A, E, R>,
     verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreaker.Verdict
   ) => Effect.Effect<A, E | CircuitOpen, R>
-  /** As `protect`, for a call that takes nobody's place as a probe, such as one more try of a lost connection. */
-  readonly protectAside: Breaker["protect"]
-  /** As `protect`, and hands the permit on, for a verdict on what follows after the call, as on a stream's rest. */
-  readonly protectFirst: <A, E, R>(
+  /** `protect` for a call that is never the probe of a half-open breaker, such as a reconnection. */
+  readonly protectBackground: Breaker["protect"]
+  /** `protect` that also returns the permit, for a verdict on what follows the call, such as the rest of a stream. */
+  readonly protectWithPermit: <A, E, R>(
     call: Effect.Effect<A, E, R>,
     verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreaker.Verdict
   ) => Effect.Effect<readonly [result: A, permit: CircuitBreaker.Permit], E | CircuitOpen, R>
@@ -37,7 +37,7 @@ export interface Breaker {
   readonly settle: (permit: CircuitBreaker.Permit, verdict: CircuitBreaker.Verdict) => Effect.Effect<void>
 }
 
-/** The state of each breaker, by the label `upstream`. It changes with the clock, whether anybody calls or not. */
+/** The state of each breaker, by the label `upstream`. It changes with time, even without calls. */
 export const stateGauge = Metric.gauge("circuit_breaker_state", {
   description: "State of the circuit breaker of an upstream: 0 closed, 1 half open, 2 open"
 })
@@ -48,7 +48,6 @@ export const transitionCounter = Metric.counter("circuit_breaker_transitions_tot
   incremental: true
 })
 
-/** The transitions that there are. */
 const possible = [
   ["closed", "open"],
   ["open", "half_open"],
@@ -58,17 +57,17 @@ const possible = [
 
 const figures = { closed: 0, half_open: 1, open: 2 } as const
 
-/** Where a breaker keeps its state, and who hears of transitions. */
+/** Where a breaker keeps its state, and what is run after each transition. */
 export interface Cell {
   readonly get: () => CircuitBreaker.State
   readonly set: (state: CircuitBreaker.State) => void
   readonly report: (from: CircuitBreaker.State, to: CircuitBreaker.State) => Effect.Effect<void>
 }
 
-/** A breaker over a state that is kept elsewhere. */
-export const over = (upstream: string, settings: CircuitBreaker.Settings, { get, set, report }: Cell): Breaker => {
-  /** One synchronous step, so that simultaneous calls cannot see the same state twice; reported afterwards. */
-  const step = <A>(transition: (state: CircuitBreaker.State, now: number) => readonly [A, CircuitBreaker.State]) =>
+/** A breaker whose state is kept elsewhere. */
+export const fromCell = (upstream: string, settings: CircuitBreaker.Settings, { get, set, report }: Cell): Breaker => {
+  /** Updates the state synchronously, so that no two calls see the same one, and reports transitions afterwards. */
+  const modify = <A>(transition: (state: CircuitBreaker.State, now: number) => readonly [A, CircuitBreaker.State]) =>
     Effect.flatMap(Monotonic.millis, now => {
       let state = get()
       const passed = [state]
@@ -90,7 +89,7 @@ export const over = (upstream: string, settings: CircuitBreaker.Settings, { get,
 
   const admitBy = (admit: typeof CircuitBreaker.admit) =>
     Effect.flatMap(
-      step((state, now) => admit(state, now, settings)),
+      modify((state, now) => admit(state, now, settings)),
       admission =>
         admission._tag === "admitted"
           ? Effect.succeed(admission.permit)
@@ -100,10 +99,10 @@ export const over = (upstream: string, settings: CircuitBreaker.Settings, { get,
   const settleBy =
     (settle: typeof CircuitBreaker.settle): Breaker["settle"] =>
     (permit, verdict) =>
-      step((state, now) => [undefined, settle(state, permit, verdict, now, settings)])
+      modify((state, now) => [undefined, settle(state, permit, verdict, now, settings)])
 
   const protectBy =
-    (admit: ReturnType<typeof admitBy>, settle: Breaker["settle"]): Breaker["protectFirst"] =>
+    (admit: ReturnType<typeof admitBy>, settle: Breaker["settle"]): Breaker["protectWithPermit"] =>
     (call, verdictOf) =>
       Effect.uninterruptibleMask(restore =>
         Effect.flatMap(admit, permit =>
@@ -115,19 +114,22 @@ export const over = (upstream: string, settings: CircuitBreaker.Settings, { get,
       )
 
   const settle = settleBy(CircuitBreaker.settle)
-  const protectFirst = protectBy(admitBy(CircuitBreaker.admit), settle)
-  const protectAside = protectBy(admitBy(CircuitBreaker.admitAside), settleBy(CircuitBreaker.settleAside))
+  const protectWithPermit = protectBy(admitBy(CircuitBreaker.admit), settle)
+  const protectBackground = protectBy(
+    admitBy(CircuitBreaker.admitBackground),
+    settleBy(CircuitBreaker.settleBackground)
+  )
 
   return {
-    state: step(state => [state._tag, state]),
-    protect: (call, verdictOf) => Effect.map(protectFirst(call, verdictOf), ([result]) => result),
-    protectAside: (call, verdictOf) => Effect.map(protectAside(call, verdictOf), ([result]) => result),
-    protectFirst,
+    state: modify(state => [state._tag, state]),
+    protect: (call, verdictOf) => Effect.map(protectWithPermit(call, verdictOf), ([result]) => result),
+    protectBackground: (call, verdictOf) => Effect.map(protectBackground(call, verdictOf), ([result]) => result),
+    protectWithPermit,
     settle
   }
 }
 
-/** Has the transitions of an upstream's breakers counted from 0 on; gives how to count one. */
+/** Registers the transitions of an upstream's breakers with 0, and returns how to count one. */
 export const countTransitions = (upstream: string) => {
   const transitions = Metric.tagged(transitionCounter, "upstream", upstream)
   for (const [from, to] of possible) Metric.tagged(Metric.tagged(transitions, "from", from), "to", to).register()
@@ -135,7 +137,7 @@ export const countTransitions = (upstream: string) => {
     Metric.update(Metric.tagged(Metric.tagged(transitions, "from", from._tag), "to", to._tag), 1)
 }
 
-/** A closed breaker for an upstream, named as in metrics and logs. Transitions by the clock are seen when they come. */
+/** A closed breaker, with the upstream's name in metrics and logs. Transitions that are due by time are made in time. */
 export const make = (
   upstream: string,
   settings: CircuitBreaker.Settings = CircuitBreaker.defaults
@@ -145,14 +147,14 @@ export const make = (
     const gauge = Metric.tagged(stateGauge, "upstream", upstream)
     yield* Metric.set(gauge, figures.closed)
     const count = countTransitions(upstream)
-    const timed = yield* Effect.makeLatch(false)
+    const rescheduled = yield* Effect.makeLatch(false)
 
-    const breaker = over(upstream, settings, {
+    const breaker = fromCell(upstream, settings, {
       get: () => state,
       set: next => {
         const changes = CircuitBreaker.nextChange(next) !== CircuitBreaker.nextChange(state)
         state = next
-        if (changes) timed.unsafeOpen()
+        if (changes) rescheduled.unsafeOpen()
       },
       report: (from, to) =>
         Effect.logInfo(`Circuit breaker ${from._tag} → ${to._tag}`).pipe(
@@ -162,16 +164,16 @@ export const make = (
         )
     })
 
-    /** Waits until the time of the next transition, or until that time is another one. */
-    const turn = Effect.gen(function* () {
-      timed.unsafeClose()
+    /** Waits until the next transition is due, or until its time changes. */
+    const nextTransition = Effect.gen(function* () {
+      rescheduled.unsafeClose()
       const next = CircuitBreaker.nextChange(state)
-      if (next === undefined) return yield* timed.await
+      if (next === undefined) return yield* rescheduled.await
       const left = next - (yield* Monotonic.millis)
-      if (left > 0) yield* Effect.raceFirst(Effect.sleep(Math.ceil(left)), timed.await)
+      if (left > 0) yield* Effect.raceFirst(Effect.sleep(Math.ceil(left)), rescheduled.await)
       yield* breaker.state
     })
-    yield* Supervision.forkScoped(`the circuit breaker of ${upstream}`, Effect.forever(turn))
+    yield* Supervision.forkScoped(`the circuit breaker of ${upstream}`, Effect.forever(nextTransition))
 
     return breaker
   })

@@ -1,6 +1,5 @@
 /**
- * When to stop calling an upstream service that fails, and when to try it again: pure transitions over explicit
- * states. Times are monotonic milliseconds, given by the caller.
+ * The state machine of a circuit breaker, as pure transitions. Times are monotonic milliseconds, given by the caller.
  */
 import * as CallWindow from "./CallWindow.ts"
 
@@ -12,12 +11,12 @@ export interface Settings {
   readonly minimumCalls: number
   readonly failureRatio: number
   readonly window: CallWindow.WindowSettings
-  /** How long it stays open the first time; doubled, up to the longest, each time that a probe fails. */
+  /** How long it stays open; doubled, up to the longest, each time that a probe fails. */
   readonly cooldownMillis: number
   readonly longestCooldownMillis: number
-  /** A probe that has not come back by then has failed; longer than any single try may take, streams excepted. */
+  /** A probe that takes longer has failed. Longer than the limit of any try, except for streams. */
   readonly probeMillis: number
-  /** How long others are told to stay away while a probe is under way: most come back soon. */
+  /** The `Retry-After` of calls that are rejected during a probe; most probes end soon. */
   readonly askAgainMillis: number
 }
 
@@ -33,16 +32,15 @@ export const defaults: Settings = {
 }
 
 /**
- * What a call may go ahead with, and gives back with its verdict.
+ * Admits a call, and is returned with its verdict.
  *
- * The epoch changes with every transition and with every probe: a verdict from an earlier epoch says nothing about
- * the present state and is ignored.
+ * The epoch changes with every transition and every probe. A verdict with an earlier epoch is ignored.
  */
 export interface Permit {
   readonly epoch: number
 }
 
-/** Calls go through and are counted. */
+/** Calls are admitted and counted. */
 export interface Closed {
   readonly _tag: "closed"
   readonly epoch: number
@@ -58,23 +56,22 @@ export interface Open {
   readonly cooldownMillis: number
 }
 
-/** One call at a time goes through, to find out. */
+/** One call at a time is admitted, as a probe. */
 export interface HalfOpen {
   readonly _tag: "half_open"
   readonly epoch: number
-  /** The cooldown that has just passed. */
+  /** The cooldown before. */
   readonly cooldownMillis: number
-  /** By when the probe under way must be back; `undefined` while there is none. */
+  /** When the current probe has failed; `undefined` if there is none. */
   readonly probeDeadline: number | undefined
 }
 
 /** The state of a breaker. */
 export type State = Closed | Open | HalfOpen
 
-/** How a call ended: `abandoned` says nothing about the upstream, as when the caller left. */
+/** How a call ended; `abandoned` says nothing about the upstream, such as an interruption by the caller. */
 export type Verdict = "success" | "failure" | "abandoned"
 
-/** The state to begin with. */
 export const initial: Closed = { _tag: "closed", epoch: 0, failuresInRow: 0, calls: CallWindow.empty }
 
 const close = (state: State): Closed => ({ ...initial, epoch: state.epoch + 1 })
@@ -90,9 +87,9 @@ const openLonger = (state: HalfOpen, now: number, settings: Settings): Open =>
   open(state, now, Math.min(state.cooldownMillis * 2, settings.longestCooldownMillis))
 
 /**
- * The one transition that the mere passing of time brings about, or the same state where there is none.
+ * The next transition that is due by time, or the same state if there is none.
  *
- * Apply it until nothing changes: a probe that hung may have reopened the breaker long ago.
+ * Apply it until nothing changes: a probe may have timed out long ago.
  */
 export const elapse = (state: State, now: number, settings: Settings): State => {
   if (state._tag === "open" && now >= state.until) {
@@ -109,13 +106,12 @@ export const elapse = (state: State, now: number, settings: Settings): State => 
   return state
 }
 
-/** The state at a time, with all that time alone brings about. */
+/** The state at a time, after all transitions that are due. */
 export const at = (state: State, now: number, settings: Settings): State => {
   const next = elapse(state, now, settings)
   return next === state ? state : at(next, now, settings)
 }
 
-/** Either a permit, or how long to stay away. */
 export type Admission =
   | { readonly _tag: "admitted"; readonly permit: Permit }
   | { readonly _tag: "rejected"; readonly retryAfterMillis: number }
@@ -127,22 +123,21 @@ const rejected = (until: number, now: number): Admission => ({
   retryAfterMillis: Math.max(0, until - now)
 })
 
-/** When time alone will bring about the next transition; `undefined` where it never does. */
+/** When the next transition is due by time; `undefined` if none is. */
 export const nextChange = (state: State): number | undefined => {
   if (state._tag === "open") return state.until
   return state._tag === "half_open" ? state.probeDeadline : undefined
 }
 
 /**
- * Asks for a call aside: one that is rejected while the breaker is open, and that takes nobody's place as a probe while
- * it is half open. Its permit is for `settleAside`.
+ * Admits a background call, which is never the probe of a half-open breaker. Its permit is for `settleBackground`.
  */
-export const admitAside = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
+export const admitBackground = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
   const state = at(before, now, settings)
   return [state._tag === "open" ? rejected(state.until, now) : admitted(state), state]
 }
 
-/** Asks for a call. */
+/** Admits or rejects a call. */
 export const admit = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
   const state = at(before, now, settings)
   switch (state._tag) {
@@ -170,7 +165,7 @@ const settleClosed = (state: Closed, failed: boolean, now: number, settings: Set
   return tripped ? open(state, now, settings.cooldownMillis) : { ...state, calls, failuresInRow }
 }
 
-/** Gives a permit back with what became of the call. */
+/** Returns a permit with the verdict on its call. */
 export const settle = (before: State, permit: Permit, verdict: Verdict, now: number, settings: Settings): State => {
   const state = at(before, now, settings)
   if (permit.epoch !== state.epoch) return state
@@ -188,12 +183,11 @@ export const settle = (before: State, permit: Permit, verdict: Verdict, now: num
 }
 
 /**
- * Gives the permit of a call aside back.
+ * Returns the permit of a background call.
  *
- * It counts like any other, but never against a probe that is under way, whose verdict is awaited: then a success alone
- * counts, whichever call it is of.
+ * It counts like any other, except that during a probe only a success counts.
  */
-export const settleAside = (
+export const settleBackground = (
   before: State,
   permit: Permit,
   verdict: Verdict,
@@ -201,6 +195,6 @@ export const settleAside = (
   settings: Settings
 ): State => {
   const state = at(before, now, settings)
-  const isHarmless = state._tag !== "half_open" || verdict === "success" || state.probeDeadline === undefined
-  return isHarmless && verdict !== "abandoned" ? settle(state, permit, verdict, now, settings) : state
+  const isCounted = state._tag !== "half_open" || verdict === "success" || state.probeDeadline === undefined
+  return isCounted && verdict !== "abandoned" ? settle(state, permit, verdict, now, settings) : state
 }

@@ -1,8 +1,8 @@
 /**
- * Why a connection failed, in words for logs and in words for clients.
+ * Why a connection failed, for logs and for clients.
  */
 
-/** The innermost words of an error, for logs: Node's clients wrap what happened several times. */
+/** The message of an error's innermost cause, for logs. */
 export const reasonOf = (error: unknown, depth = 0): string => {
   if (typeof error !== "object" || error === null) return String(error)
   if ("cause" in error && error.cause !== undefined && depth < 5) return reasonOf(error.cause, depth + 1)
@@ -17,14 +17,14 @@ export const reasonOf = (error: unknown, depth = 0): string => {
  */
 const code = /(?<![\w.-])(?:E[A-Z]{3}[A-Z_]*|(?:UND_ERR|ERR|CERT|DEPTH|UNABLE|SELF|HOSTNAME)_[A-Z_]+)(?![\w.-])/
 
-/** Characters of a text in which a code is looked for. */
+/** Characters of a text that are searched for a code. */
 const searched = 1000
 
-/** The code in an error's words; nothing where they hold none. */
+/** The code in an error's message, if there is one. */
 export const codeIn = (text: string): string | undefined => code.exec(text.slice(0, searched))?.[0]
 
 /**
- * What clients are told of a failed connection: at most a code. An error's own words name hosts and ports of the
+ * What clients are told of a failed connection: at most a code. The error's message may name hosts and ports of the
  * internal network.
  */
 export const toldOf = (service: string, reason: string): string => {
@@ -32,10 +32,10 @@ export const toldOf = (service: string, reason: string): string => {
   return `No connection to the ${service}${found === undefined ? "" : ` (${found})`}`
 }
 
-/** Codes of a connection that was not opened: by names, routes, ports and certificates. */
+/** Codes of a connection that could not be opened. */
 const unreached =
   /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EAI_FAIL|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|EADDRNOTAVAIL|EPROTO|UND_ERR_CONNECT_TIMEOUT|ERR_TLS_[A-Z_]+|ERR_SSL_[A-Z_]+|(?:CERT|DEPTH|UNABLE|SELF|HOSTNAME)_[A-Z_]+)$/
 
-/** Whether an error says that no connection was opened; a connection that was lost later is another matter. */
+/** Whether an error says that no connection was opened, as opposed to one that was lost. */
 export const isUnreached = (reason: string): boolean =>
   unreached.test(codeIn(reason) ?? "") || reason.startsWith("connect ETIMEDOUT")

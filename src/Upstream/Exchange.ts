@@ -1,6 +1,6 @@
 /**
- * One request to an upstream service and its answer, without retries: no redirects followed, the answer bounded,
- * everything that can go wrong an `UpstreamFailure`.
+ * One request to an upstream service and its answer, without retries. Redirects are not followed, the size of an answer
+ * is limited, and everything that can go wrong is an `UpstreamFailure`.
  */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpClient from "@effect/platform/HttpClient"
@@ -14,23 +14,23 @@ import { isUnreached, reasonOf, toldOf } from "./ConnectionReason.ts"
 import { parseRetryAfter } from "./RetryPolicy.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
-/** Bytes of a failed answer's body that are looked at, for a reason. */
+/** Bytes of a failed answer's body that are searched for a reason. */
 const errorBodyBytes = 16 * 1024
 
-/** Characters of a reason given by an upstream that are passed on. */
+/** Characters of an upstream's reason that are passed on. */
 const longestReason = 300
 
-/** How long the rest of an answer is waited for whose status line has said what matters. */
-const restLimit = Duration.seconds(1)
+/** How long to wait for a body whose content is optional. */
+const optionalBodyLimit = Duration.seconds(1)
 
 /** Requests to one upstream service. */
 export interface Exchange {
-  /** Sends a request and tells the status of its answer, whatever it is. Of the body nothing is waited for. */
+  /** Sends a request and returns the status of its answer. The body is not read. */
   readonly status: (
     operation: string,
     request: HttpClientRequest.HttpClientRequest
   ) => Effect.Effect<number, UpstreamFailure>
-  /** Sends a request; succeeds with the head of a 2xx answer and a body to be read bit by bit, within the scope. */
+  /** Sends a request; succeeds with the headers of a 2xx answer and a body to be streamed within the scope. */
   readonly openStream: (
     operation: string,
     request: HttpClientRequest.HttpClientRequest
@@ -46,23 +46,22 @@ export interface Exchange {
     schema: Schema.Schema<A, I>,
     maxBytes: number
   ) => Effect.Effect<A, UpstreamFailure>
-  /** The same with a check of one's own in place of a schema, for answers that are too large for one. */
+  /** `json` with a function in place of a schema, for large answers. */
   readonly jsonBy: <A>(
     operation: string,
     request: HttpClientRequest.HttpClientRequest,
     read: Read<A>,
     maxBytes: number
   ) => Effect.Effect<A, UpstreamFailure>
-  /** Sends a request whose 2xx answer says all by itself. */
+  /** Sends a request and ignores the body of a 2xx answer. */
   readonly done: (
     operation: string,
     request: HttpClientRequest.HttpClientRequest
   ) => Effect.Effect<void, UpstreamFailure>
 }
 
-/** Where requests go, and as whom. */
 export interface Options {
-  /** Name of the service for people, as in "… answered 503". */
+  /** Name of the service in messages, as in "… answered 503". */
   readonly service: string
   readonly baseUrl: string
   readonly apiKey: Option.Option<Redacted.Redacted>
@@ -78,13 +77,13 @@ const reasonIn = (body: Uint8Array): string =>
     onSome: found => `: ${("error" in found ? found.error : found.message).slice(0, longestReason)}`
   })
 
-/** Where data differs from a schema; never the data itself, which may be secret. */
+/** The path at which data differs from a schema, without the data itself, which may be secret. */
 const placeOf = (error: ParseResult.ParseError): string => {
   const path = ParseResult.ArrayFormatter.formatErrorSync(error)[0]?.path ?? []
   return path.map(String).join(".")
 }
 
-/** Follows no redirects: fetch does unless told otherwise, the other clients do not. */
+/** Follows no redirects, as fetch does by default. */
 const unredirected = <A, E, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.flatMap(Effect.serviceOption(FetchHttpClient.RequestInit), init =>
     Effect.provideService(request, FetchHttpClient.RequestInit, {
@@ -95,7 +94,7 @@ const unredirected = <A, E, R>(request: Effect.Effect<A, E, R>): Effect.Effect<A
 
 const utf8 = new TextDecoder("utf-8", { fatal: true })
 
-/** Some values for each line of the longest list that is taken; what an answer holds beyond is not parsed. */
+/** Allows some values for each entry of the longest list. An answer with more is not parsed. */
 const shape = { levels: 1000, members: 250_000 }
 
 const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
@@ -103,33 +102,33 @@ const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
     parseWellFormed(text, shape)
   )
 
-/** A value of an answer that is not as expected; `message` goes on after "The answer …" and tells none of its data. */
+/** An answer is not as expected. `message` continues "The answer …", and holds none of the data. */
 export class Unexpected extends Schema.TaggedError<Unexpected>()("Unexpected", {
   reason: Schema.Literal("malformed", "too_large"),
   message: Schema.String
 }) {}
 
-/** What an answer is taken for. */
+/** Decodes an answer. */
 export type Read<A> = (data: unknown) => Effect.Effect<A, Unexpected>
 
-/** Where something of an answer is not as expected, as a way of member names and places. */
-export const misshapen = (path: string): Unexpected =>
+/** The failure of an answer with an unexpected value at a path of names and indexes. */
+export const unexpectedShape = (path: string): Unexpected =>
   new Unexpected({
     reason: "malformed",
     message: `has not the expected shape${path === "" ? "" : ` at ${path.slice(0, longestReason)}`}`
   })
 
-/** Takes an answer by a schema. */
+/** Decodes an answer by a schema. */
 export const readBy = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
   const decode = Schema.decodeUnknown(schema)
-  return data => Effect.mapError(decode(data), error => misshapen(placeOf(error)))
+  return data => Effect.mapError(decode(data), error => unexpectedShape(placeOf(error)))
 }
 
-/** Requests to an upstream service by an `HttpClient`, which sends W3C `traceparent` along while tracing is on. */
+/** Requests by an `HttpClient`, which adds W3C `traceparent` if tracing is on. */
 export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }: Options): Exchange => {
   const scoped = HttpClient.withScope(client)
 
-  /** A failure that names no address; the log has the error's own words. */
+  /** A failure without addresses. The error's own message is for the log. */
   const broken = (operation: string, error: unknown): Effect.Effect<never, UpstreamFailure> => {
     const reason = reasonOf(error)
     return Effect.zipRight(
@@ -193,20 +192,20 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
       )
     })
 
-  /** Reads a body that may hold something of interest, or not: as far as it comes within a second. */
-  const glance = (operation: string, response: HttpClientResponse): Effect.Effect<Buffer> =>
+  /** Reads an optional body: empty if it is not complete within a second. */
+  const readBriefly = (operation: string, response: HttpClientResponse): Effect.Effect<Buffer> =>
     Effect.timeoutTo(
       Effect.orElseSucceed(read(operation, response, errorBodyBytes), () => Buffer.alloc(0)),
-      { duration: restLimit, onSuccess: body => body, onTimeout: () => Buffer.alloc(0) }
+      { duration: optionalBodyLimit, onSuccess: body => body, onTimeout: () => Buffer.alloc(0) }
     )
 
   /**
-   * What is wrong with an answer other than 2xx. What a 4xx says is meant for whoever asked; what other failures say is
-   * the service's own affair, and may name addresses: it is for the log.
+   * The failure of an answer other than 2xx. The reason of a 4xx is for the client. That of others may name internal
+   * addresses, and is for the log.
    */
   const statusFailure = (operation: string, response: HttpClientResponse) =>
     Effect.gen(function* () {
-      const reason = reasonIn(yield* glance(operation, response))
+      const reason = reasonIn(yield* readBriefly(operation, response))
       const isForClient = response.status >= 400 && response.status < 500
       if (!isForClient && reason !== "") {
         yield* Effect.annotateLogs(Effect.logDebug(`The ${service} answered ${response.status}${reason}`), {
@@ -226,7 +225,7 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
   const status: Exchange["status"] = (operation, request) =>
     Effect.scoped(Effect.map(execute(operation, request), response => response.status))
 
-  /** Succeeds with the head of a 2xx answer. The scope's end gives the request up. */
+  /** Succeeds with a 2xx answer. The end of the scope aborts the request. */
   const open = (operation: string, request: HttpClientRequest.HttpClientRequest) =>
     Effect.flatMap(execute(operation, request), response =>
       response.status >= 200 && response.status < 300 ? Effect.succeed(response) : statusFailure(operation, response)
@@ -254,7 +253,7 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
     jsonBy(operation, request, readBy(schema), maxBytes)
 
   const done: Exchange["done"] = (operation, request) =>
-    Effect.flatMap(open(operation, request), response => glance(operation, response)).pipe(Effect.scoped)
+    Effect.flatMap(open(operation, request), response => readBriefly(operation, response)).pipe(Effect.scoped)
 
   return { status, openStream, json, jsonBy, done }
 }

@@ -1,19 +1,19 @@
 /**
- * Lists of files and of iterations in answers, which may be long: checked by hand, since a schema costs a hundred times
- * as much for each entry, and in portions, between which everybody else has their turn.
+ * Lists of files and of iterations in answers, which may be long. They are checked by hand, since a schema costs a
+ * hundred times as much, and in batches, between which the event loop runs.
  */
 import { Effect } from "effect"
 import * as Exchange from "./Exchange.ts"
 import type { FileEntry, FileIteration } from "./Workspace.ts"
 
-/** Entries of a list that is taken; of more, nothing is. */
+/** Most entries of a list; a longer one is refused. */
 export const mostEntries = 10_000
 
-/** Entries that are checked at a time: about a millisecond's worth. */
-const portion = 1000
+/** Entries that are checked at a time, which takes about a millisecond. */
+const batch = 1000
 
-/** Lets sockets be read and written. */
-const turn = Effect.async<void>(resume => {
+/** Lets the event loop read and write sockets. */
+const yieldToEventLoop = Effect.async<void>(resume => {
   const handle = setImmediate(() => resume(Effect.void))
   return Effect.sync(() => clearImmediate(handle))
 })
@@ -27,19 +27,18 @@ const isText = (value: unknown): value is string => typeof value === "string"
 
 const isTime = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value)
 
-/** Something that counts: a whole number from 0 on. */
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
 
 const isType = (value: unknown): value is "file" | "directory" => value === "file" || value === "directory"
 
-/** An entry, or the name of the member that is not as it should be; empty where it is no object at all. */
+/** An entry, or the name of the member that is wrong; empty if it is no object. */
 type Checked<A> = { readonly entry: A } | { readonly wrong: string }
 
 const checks = { type: isType, size: isCount, iteration: isCount, timestamp: isTime, hash: isText }
 
 const optionalMembers = ["type", "size", "iteration", "timestamp", "hash"] as const
 
-/** An entry as {@link FileEntry} has it, without the members that it does not know. */
+/** A {@link FileEntry} without unknown members. */
 export const fileEntry = (value: unknown): Checked<FileEntry> => {
   if (!isObject(value)) return { wrong: "" }
   if (!isText(value.path)) return { wrong: "path" }
@@ -52,7 +51,7 @@ export const fileEntry = (value: unknown): Checked<FileEntry> => {
   return { entry }
 }
 
-/** An entry as {@link FileIteration} has it, without the members that it does not know. */
+/** A {@link FileIteration} without unknown members. */
 export const fileIteration = (value: unknown): Checked<FileIteration> => {
   if (!isObject(value)) return { wrong: "" }
   const { iteration, timestamp, size, hash } = value
@@ -62,14 +61,14 @@ export const fileIteration = (value: unknown): Checked<FileIteration> => {
   return isText(hash) ? { entry: { iteration, timestamp, size, hash } } : { wrong: "hash" }
 }
 
-/** Reads a list that is given bare or as the member `name` of an object. */
+/** Reads a list, which is the answer itself or its member `name`. */
 export const listOf =
   <A>(name: string, check: (value: unknown) => Checked<A>): Exchange.Read<ReadonlyArray<A>> =>
   data =>
     Effect.gen(function* () {
       const isBare = Array.isArray(data)
       const list: unknown = isBare ? data : isObject(data) ? data[name] : undefined
-      if (!Array.isArray(list)) return yield* Exchange.misshapen(isObject(data) ? name : "")
+      if (!Array.isArray(list)) return yield* Exchange.unexpectedShape(isObject(data) ? name : "")
       if (list.length > mostEntries) {
         return yield* new Exchange.Unexpected({
           reason: "too_large",
@@ -78,11 +77,11 @@ export const listOf =
       }
       const entries: Array<A> = []
       for (let index = 0; index < list.length; index++) {
-        if (index > 0 && index % portion === 0) yield* turn
+        if (index > 0 && index % batch === 0) yield* yieldToEventLoop
         const checked = check(list[index])
         if ("wrong" in checked) {
           const path = [...(isBare ? [] : [name]), index, ...(checked.wrong === "" ? [] : [checked.wrong])]
-          return yield* Exchange.misshapen(path.join("."))
+          return yield* Exchange.unexpectedShape(path.join("."))
         }
         entries.push(checked.entry)
       }

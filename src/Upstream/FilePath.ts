@@ -1,14 +1,14 @@
 /**
- * Paths of workspace files as they travel in requests: checked here, so that nothing questionable is ever sent.
+ * Paths of workspace files, checked before they are sent in requests.
  */
 import { Either, Schema } from "effect"
 
-/** A file request that was refused before anything was sent. */
+/** A request for a file was refused before anything was sent. */
 export class InvalidFileRequest extends Schema.TaggedError<InvalidFileRequest>()("InvalidFileRequest", {
   message: Schema.String
 }) {}
 
-/** Characters of a path; request lines of many servers end at 8 KiB, and percent-encoding may triple a path. */
+/** Characters of a path. Many servers limit a request line to 8 KiB, and percent-encoding may triple a path. */
 export const longest = 2048
 
 const problem = (path: string): string | undefined => {
@@ -23,7 +23,7 @@ const problem = (path: string): string | undefined => {
   return undefined
 }
 
-/** A path that may be asked for, as it is. */
+/** The path if it is valid. */
 export const check = (path: string): Either.Either<string, InvalidFileRequest> => {
   const wrong = problem(path)
   return wrong === undefined
@@ -32,16 +32,16 @@ export const check = (path: string): Either.Either<string, InvalidFileRequest> =
 }
 
 /**
- * A file's path as one segment of a URL, percent-encoded whole.
+ * A file's path as one percent-encoded segment of a URL.
  *
- * A lone `.` is refused: it names no file, and URL parsers fold it away, encoded or not.
+ * `.` is refused: it names no file, and URL parsers remove it, encoded or not.
  */
 export const toSegment = (path: string): Either.Either<string, InvalidFileRequest> =>
   path === "."
     ? Either.left(new InvalidFileRequest({ message: "The file path names a directory" }))
     : Either.map(check(path), encodeURIComponent)
 
-/** A number that counts something: a whole one from 0 on. */
+/** A whole number from 0 on. */
 export const checkCount = (name: string, value: number): Either.Either<number, InvalidFileRequest> =>
   Number.isSafeInteger(value) && value >= 0
     ? Either.right(value)

@@ -1,22 +1,22 @@
 /**
- * The body of a streaming generation: bytes in, pieces of text out.
+ * Decodes the body of a streaming generation into pieces of text.
  */
 import { Chunk, Effect, Option, Schema, Stream } from "effect"
 import { excessOfLarge } from "../Json/Shape.ts"
 import * as ServerSentEvents from "./ServerSentEvents.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
-/** How a body carries its text. */
+/** The format of a body. */
 export type Format = "events" | "plain"
 
-/** The format that a content type stands for; a body without one is plain text. */
+/** The format of a content type; a body without one is plain text. */
 export const formatOf = (contentType: string | undefined): Option.Option<Format> => {
   const essence = (contentType ?? "text/plain").split(";", 1)[0]!.trim().toLowerCase()
   if (essence === "text/event-stream") return Option.some("events")
   return essence === "text/plain" ? Option.some("plain") : Option.none()
 }
 
-/** Characters of a generated text; one that goes on beyond them is cut off with an error. */
+/** Characters of a generated text; a longer one fails. */
 export const longestText = 8 * 1024 * 1024
 
 const operation = "generate_stream"
@@ -24,7 +24,7 @@ const operation = "generate_stream"
 const failed = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
   new UpstreamFailure({ operation, reason, message: `The inference proxy's stream ${message}` })
 
-/** A code point that is cut between two chunks comes out whole; bytes that are no UTF-8 come out as U+FFFD. */
+/** Decodes UTF-8 across chunks; bytes that are none become U+FFFD. */
 const decodeText = <E>(bytes: Stream.Stream<Uint8Array, E>): Stream.Stream<string, E> =>
   Stream.suspend(() => {
     const decoder = new TextDecoder("utf-8")
@@ -37,7 +37,7 @@ const decodeText = <E>(bytes: Stream.Stream<Uint8Array, E>): Stream.Stream<strin
 const Data = Schema.parseJson(Schema.Record({ key: Schema.String, value: Schema.Unknown }))
 const decodeData = Schema.decodeUnknownOption(Data)
 
-/** An event has a piece of text and a few words about it. */
+/** An event has one piece of text and little else. */
 const shape = { levels: 1000, members: 65_536 }
 
 const textMembers = ["text", "delta", "content"] as const
@@ -49,7 +49,7 @@ const messageOf = (error: unknown): string =>
       ? error.message
       : "no reason given"
 
-/** What an event means: a piece of text (perhaps empty), the end, or a failure. */
+/** The meaning of an event; a text may be empty. */
 type Meaning =
   | { readonly _tag: "text"; readonly text: string }
   | { readonly _tag: "end" }
@@ -71,13 +71,13 @@ const meaningOf = ({ name, data }: ServerSentEvents.ServerSentEvent): Meaning =>
     : { _tag: "failure", failure: failed("status", `tells of an error: ${messageOf(error).slice(0, 300)}`) }
 }
 
-/** The end of the body, in place of one more piece of it. */
+/** Marks the end of the body. */
 const bodyEnd = Symbol("end of the body")
 
 /**
  * The pieces of text in a stream of events, up to `[DONE]`.
  *
- * A body that ends without that mark has been cut off. What comes before a failure is passed on.
+ * A body that ends without that mark was truncated. Texts before a failure are passed on.
  */
 const fromEvents = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
   Stream.suspend(() => {
@@ -110,7 +110,7 @@ const cutOff: Meaning = {
   failure: failed("connection", "ended before [DONE]")
 }
 
-/** Fails a text that does not come to an end. */
+/** Fails a text that is too long. */
 const bounded = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
   Stream.suspend(() => {
     let length = 0
@@ -122,7 +122,7 @@ const bounded = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<st
     })
   })
 
-/** The pieces of text in a body, none of them empty. */
+/** The pieces of text in a body, without empty ones. */
 export const texts = (
   format: Format,
   body: Stream.Stream<Uint8Array, UpstreamFailure>

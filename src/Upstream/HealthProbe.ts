@@ -1,6 +1,6 @@
 /**
- * Whether an upstream service answers `GET {url}/health`: never through a breaker, so that a probe tells what is the
- * case now.
+ * Whether an upstream service answers `GET {url}/health`. Probes do not pass a breaker, so that they tell the current
+ * state.
  */
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { Deferred, Duration, Effect, FiberId, type Scope } from "effect"
@@ -8,15 +8,15 @@ import * as Monotonic from "../Monotonic.ts"
 import type { Exchange } from "./Exchange.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 
-/** How an upstream is, as the specification of the gateway classifies it. */
+/** The health of an upstream. */
 export interface Health {
   /** 200 in time is `ok`, any other status `degraded`, no answer in time or no connection `unhealthy`. */
   readonly status: "ok" | "degraded" | "unhealthy"
-  /** Milliseconds that the probe took. */
+  /** Milliseconds of the probe. */
   readonly latencyMs: number
-  /** The HTTP status, where there was an answer. */
+  /** The HTTP status, if there was an answer. */
   readonly statusCode?: number
-  /** What is wrong, when not `ok`. */
+  /** What is wrong, unless `ok`. */
   readonly error?: string
 }
 
@@ -29,28 +29,29 @@ const ofStatus = (status: number): Omit<Health, "latencyMs"> =>
     ? { status: "ok", statusCode: status }
     : { status: "degraded", statusCode: status, error: `GET /health answered ${status}` }
 
-/** How long what was found is good for, in milliseconds. */
-const goodFor = 1000
+/** How long a result is shared, in milliseconds. */
+const sharedMillis = 1000
 
 /**
- * Has callers within a second of a look's start share what it finds.
+ * Shares a result among the callers within a second of its start.
  *
- * It runs in a fiber of its own, in the context of whoever came first (so in their span), and a caller who leaves
- * takes nothing from the others.
+ * It is computed in its own fiber, in the context and span of the first caller, so that an interrupted caller does not
+ * affect the others.
  */
 export const shared = <A, R>(
-  look: Effect.Effect<A, never, R>
+  compute: Effect.Effect<A, never, R>
 ): Effect.Effect<Effect.Effect<A, never, R>, never, Scope.Scope> =>
   Effect.map(Effect.scope, scope => {
-    let running: { readonly startedAt: number; readonly found: Deferred.Deferred<A> } | undefined
+    let running: { readonly startedAt: number; readonly result: Deferred.Deferred<A> } | undefined
     return Effect.uninterruptibleMask(restore =>
       Effect.flatMap(Monotonic.millis, now => {
-        if (running !== undefined && now - running.startedAt < goodFor) return restore(Deferred.await(running.found))
-        const found = Deferred.unsafeMake<A>(FiberId.none)
-        running = { startedAt: now, found }
-        // The fiber is not to inherit what keeps its start from being interrupted.
-        const looking = Effect.forkIn(Effect.interruptible(Effect.intoDeferred(look, found)), scope)
-        return Effect.zipRight(looking, restore(Deferred.await(found)))
+        if (running !== undefined && now - running.startedAt < sharedMillis)
+          return restore(Deferred.await(running.result))
+        const result = Deferred.unsafeMake<A>(FiberId.none)
+        running = { startedAt: now, result }
+        // The fiber would inherit the uninterruptible region.
+        const computing = Effect.forkIn(Effect.interruptible(Effect.intoDeferred(compute, result)), scope)
+        return Effect.zipRight(computing, restore(Deferred.await(result)))
       })
     )
   })
@@ -58,7 +59,7 @@ export const shared = <A, R>(
 /** A probe that is {@link shared}. */
 export const make = (exchange: Exchange): Effect.Effect<Effect.Effect<Health>, never, Scope.Scope> =>
   Effect.suspend(() => {
-    // The status line says all: a body may stall, and is not read.
+    // The body is not read: it may stall.
     const probe = exchange.status(operation, HttpClientRequest.get("/health")).pipe(
       Effect.timeoutFail({
         duration: limit,

@@ -10,20 +10,18 @@ import type { Health } from "./HealthProbe.ts"
 /**
  * The inference proxy could not be reached, failed, or is not configured.
  *
- * `statusCode` is the proxy's own where it answered; else 503 while the breaker is open or nothing is configured,
- * 504 for a time-out and 502 for what is no answer.
+ * `statusCode` is the proxy's if it answered; else 503 while the breaker is open or no proxy is configured, 504 for a
+ * timeout, and 502 otherwise.
  */
 export class InferenceError extends Schema.TaggedError<InferenceError>()("InferenceError", {
   statusCode: Schema.Int,
   message: Schema.String
 }) {}
 
-/** What a text is generated from. */
 export interface Prompt {
   readonly prompt: string
-  /** Where generation stops at the latest. */
   readonly maxTokens?: number | undefined
-  /** The proxy chooses where there is none. */
+  /** Chosen by the proxy by default. */
   readonly model?: string | undefined
 }
 
@@ -31,25 +29,24 @@ export interface Prompt {
 export class Inference extends Context.Tag("causeway/Inference")<
   Inference,
   {
-    /** Generates a text, whole. */
+    /** Generates a whole text. */
     readonly generate: (prompt: Prompt) => Effect.Effect<string, InferenceError>
     /**
-     * Generates a text, piece by piece as it comes, within 120 s in all.
+     * Generates a text as a stream of pieces, within 120 s in all.
      *
-     * The request is given up when the consumer leaves, and never made twice.
+     * The request is aborted when the stream is interrupted, and never repeated.
      */
     readonly generateStream: (prompt: Prompt) => Stream.Stream<string, InferenceError>
-    /** Whether the proxy answers its health check; `false` where none is configured. */
+    /** Whether the proxy is healthy; `false` if none is configured. */
     readonly health: Effect.Effect<boolean>
-    /** How the proxy is, found out within 2 s; nothing where none is configured. */
+    /** The proxy's health, within 2 s; `None` if none is configured. */
     readonly probe: Effect.Effect<Option.Option<Health>>
   }
 >() {}
 
-/** Where the proxy is unless told otherwise. */
 export const defaultUrl = "http://127.0.0.1:5180"
 
-/** Where the proxy is, and as whom it is called. Without a key there is no inference. */
+/** Without a key there is no inference. */
 export interface Settings {
   /** Base address without a slash at its end. */
   readonly url: string

@@ -73,7 +73,6 @@ const absent = new Inference.InferenceError({
   message: "Inference unavailable: INFERENCE_URL or INFERENCE_API_KEY is not set"
 })
 
-/** Without a key nothing is called. */
 const unavailable: Service = {
   generate: () => absent,
   generateStream: () => Stream.fail(absent),
@@ -81,7 +80,7 @@ const unavailable: Service = {
   probe: Effect.succeedNone
 }
 
-/** The proxy at an address; warns of one that has an address of its own and no key. */
+/** The client; it warns if a URL is set and no key. */
 export const layer = (settings: Inference.Settings): Layer.Layer<Inference.Inference, never, HttpClient.HttpClient> =>
   Layer.scoped(
     Inference.Inference,

@@ -1,42 +1,42 @@
 /**
- * A circuit breaker for each agent instance that fails, and for each tenant whose creations do, so that one tenant keeps
- * nobody from what others have.
+ * A circuit breaker for each agent instance that fails, and for each tenant whose creations fail, so that failures for
+ * one tenant do not block others.
  */
 import { Effect } from "effect"
 import * as Breaker from "./Breaker.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 
-/** What breakers are for. */
+/** The calls that breakers protect. */
 export interface Kind {
-  /** Name in metrics, logs and answers; the single ones have no label of their own there. */
+  /** Name in metrics, logs and answers. Metrics have no label for the id. */
   readonly upstream: string
-  /** What an id is called in logs. */
+  /** The name of an id in logs. */
   readonly label: string
 }
 
 /** Calls to an instance. */
 export const calls: Kind = { upstream: "agent_instance", label: "instanceId" }
 
-/** Giving an instance back. Whoever cannot be called is given back all the same. */
-export const returns: Kind = { upstream: "agent_instance_cleanup", label: "instanceId" }
+/** Stopping an instance, which goes on if it cannot be called. */
+export const cleanups: Kind = { upstream: "agent_instance_cleanup", label: "instanceId" }
 
 /** Creations of a tenant. */
 export const creations: Kind = { upstream: "agent_creation", label: "tenant" }
 
-/** Those that fail and are remembered; beyond, the one whose last call is longest ago is forgotten. */
+/** Most states that are kept; of more, the least recently used one is dropped. */
 const most = 10_000
 
-/** They open at failures in a row alone: of what works nothing is remembered. */
+/** Only consecutive failures open them, so that nothing is kept for ids that work. */
 const settings: CircuitBreaker.Settings = { ...CircuitBreaker.defaults, minimumCalls: Number.POSITIVE_INFINITY }
 
 /** Breakers by id. */
 export interface InstanceBreakers {
   readonly of: (id: string) => Breaker.Breaker
-  /** Ids that are remembered. */
+  /** Number of states that are kept. */
   readonly size: () => number
 }
 
-const isSpotless = (state: CircuitBreaker.State): boolean => state._tag === "closed" && state.failuresInRow === 0
+const isInitial = (state: CircuitBreaker.State): boolean => state._tag === "closed" && state.failuresInRow === 0
 
 /** Breakers that are all closed. */
 export const make = ({ label, upstream }: Kind = calls, limit: number = most): InstanceBreakers => {
@@ -44,16 +44,16 @@ export const make = ({ label, upstream }: Kind = calls, limit: number = most): I
   const count = Breaker.countTransitions(upstream)
 
   const set = (id: string, state: CircuitBreaker.State): void => {
-    // Whatever is set last stands last.
+    // A map is in order of insertion.
     states.delete(id)
-    if (isSpotless(state)) return
+    if (isInitial(state)) return
     states.set(id, state._tag === "closed" ? { ...state, calls: [] } : state)
     if (states.size > limit) states.delete(states.keys().next().value!)
   }
 
   return {
     of: id =>
-      Breaker.over(upstream, settings, {
+      Breaker.fromCell(upstream, settings, {
         get: () => states.get(id) ?? CircuitBreaker.initial,
         set: state => set(id, state),
         report: (from, to) =>

@@ -1,5 +1,5 @@
 /**
- * The connection to a running agent instance: it outlives the sockets that carry it, as long as the instance lives.
+ * The connection to a running agent instance, which reconnects as long as the instance lives.
  */
 import {
   Chunk,
@@ -26,63 +26,60 @@ import { SpscQueue, type Taken } from "./SpscQueue.ts"
 import { UpstreamFailure } from "./UpstreamFailure.ts"
 import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
-/** `closed` is the end: the instance is gone, the platform refuses us, or the scope has ended. */
+/** `closed` is final: the instance is gone, the platform refuses the connection, or the scope has ended. */
 export type ConnectionState = "connected" | "reconnecting" | "closed"
 
 /**
- * Messages that were handed to a connection that has broken since, and of which nobody knows whether they arrived. It
- * comes behind all that the connection has told.
+ * Messages sent by a connection that was lost, which may or may not have arrived. It comes after all events of that
+ * connection.
  */
 export class Undelivered {
   constructor(readonly turnIds: ReadonlyArray<string>) {}
 }
 
-/** What comes of a connection. */
-export type Heard = PlatformEvent.PlatformEvent | Undelivered
+export type Received = PlatformEvent.PlatformEvent | Undelivered
 
-const isEvent = (heard: Heard): heard is PlatformEvent.PlatformEvent => !(heard instanceof Undelivered)
+const isEvent = (received: Received): received is PlatformEvent.PlatformEvent => !(received instanceof Undelivered)
 
 /** A connection to one instance. */
 export interface InstanceConnection<E> {
   /**
-   * Hands a frame over to the network, once and in the order of calls, waiting while the connection is being
-   * re-established.
+   * Sends a frame, at most once and in the order of calls, waiting while it reconnects.
    *
-   * After a failure it has certainly not been sent. After success it may still be lost with the connection; what is
-   * lost of messages is told as {@link Undelivered}.
+   * If it fails, the frame was not sent. After success it may still be lost with the connection; lost messages are
+   * reported as {@link Undelivered}.
    */
   readonly send: Sending.Send<E>
-  /** Waits until the connection stands. It fails once there is no further one. */
+  /** Waits until it is connected. It fails once it is closed. */
   readonly ready: Effect.Effect<void, E>
   /**
-   * What the instance tells, in order, for one consumer. It ends when the instance is gone and fails when the platform
-   * refuses the connection for good. A consumer that does not take stops the reading from the network.
+   * The events of the instance in order, for one consumer. It ends when the instance is gone, and fails when the platform
+   * refuses the connection. A slow consumer causes back-pressure on the network.
    */
   readonly events: Stream.Stream<PlatformEvent.PlatformEvent, E>
-  /** The same and what got lost, without a stream, which costs more than many an event. */
-  readonly take: Effect.Effect<Taken<Heard>, E>
+  /** Events and undelivered messages, without the cost of a stream. */
+  readonly take: Effect.Effect<Taken<Received>, E>
   readonly state: Effect.Effect<ConnectionState>
-  /** The state at present and its changes; a slow watcher may miss some between, never the last one. */
+  /** The current state and its changes. A slow consumer may miss some, but never the last one. */
   readonly states: Stream.Stream<ConnectionState>
 }
 
-/** How a connection is made and watched. */
 export interface Options {
-  /** Opens a socket that resumes after an event, until the scope ends. `again` tells a first try from a later one. */
+  /** Opens a socket that resumes after an event. `again` is `false` for the first one. */
   readonly dial: (after: string | undefined, again: boolean) => Effect.Effect<OpenSocket, UpstreamFailure, Scope.Scope>
-  /** The event to resume after from the beginning. */
+  /** The event that the first socket resumes after. */
   readonly after: string | undefined
   /** For logs. */
   readonly instanceId: string
 }
 
-/** Events read and not yet consumed, beside those that wait in the socket. */
+/** Events that wait to be consumed, beside frames that wait in the socket. */
 const waitingEvents = 64
 
-/** A silent connection is asked for a sign of life after this time, and given up after it once more. */
+/** A silent connection is pinged after this time, and closed after it once more. */
 const silence = Duration.seconds(20)
 
-/** A connection that has stood this long, or brought an event, was a good one: the waits begin anew. */
+/** After a connection that lasted this long or brought an event, the delays start over. */
 const stable = Duration.seconds(10)
 
 const operation = "connect"
@@ -90,10 +87,10 @@ const operation = "connect"
 const failure = (reason: UpstreamFailure["reason"], message: string): UpstreamFailure =>
   new UpstreamFailure({ operation, reason, message })
 
-/** Whether a refusal says that the instance is no more. */
+/** Whether a refusal says that the instance does not exist. */
 const saysGone = ({ statusCode }: UpstreamFailure): boolean => statusCode === 404 || statusCode === 410
 
-/** Whether dialling again would meet the same refusal. */
+/** Whether a refusal is permanent. */
 const isFinal = (refusal: UpstreamFailure): boolean =>
   refusal.reason === "status" &&
   refusal.statusCode !== undefined &&
@@ -101,20 +98,18 @@ const isFinal = (refusal: UpstreamFailure): boolean =>
   refusal.statusCode < 500 &&
   !RetryPolicy.isTransient(refusal)
 
-/** How far the events of one socket are. */
 interface Progress {
-  /** Whether one has come. */
+  /** Whether it has brought an event. */
   any: boolean
-  /** Whether one waits until the consumer has room for it, and none is read meanwhile. */
+  /** Whether an event waits until the queue has room. Nothing is read meanwhile. */
   isOffering: boolean
 }
 
-/** A socket of the connection, with how to close it. */
-interface Dialed extends Sending.Carrier {
+interface Dialed extends Sending.TrackedSocket {
   readonly close: Effect.Effect<void>
 }
 
-/** Types after which an instance has nothing more to say: its connection is closed, whether the platform does or not. */
+/** Types of an instance's last event, after which the connection is closed. */
 const lastTypes: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
 
 /**
@@ -128,19 +123,19 @@ export const make = (
   Effect.gen(function* () {
     const { instanceId } = options
     const scope = yield* Effect.scope
-    // Made first and so closed last: nobody is to take the end of the sockets at the scope's end for a loss.
+    // Made first, and so closed last: the end of the scope must not look like a loss.
     const sockets = yield* Scope.fork(scope, ExecutionStrategy.sequential)
-    const events = new SpscQueue<Heard, UpstreamFailure>(waitingEvents)
-    // A watcher who falls behind loses the oldest states first.
+    const events = new SpscQueue<Received, UpstreamFailure>(waitingEvents)
+    // A slow consumer loses the oldest states first.
     const changes = yield* PubSub.sliding<ConnectionState>(8)
     const connected = yield* Effect.makeLatch(true)
-    const waits = yield* Schedule.driver(RetryPolicy.backoff)
+    const delays = yield* Schedule.driver(RetryPolicy.backoff)
 
     let state: ConnectionState = "connected"
     let lastId = options.after
     let isOver = false
 
-    const become = (next: ConnectionState): Effect.Effect<void> =>
+    const setState = (next: ConnectionState): Effect.Effect<void> =>
       Effect.suspend(() => {
         if (state === next || state === "closed") return Effect.void
         state = next
@@ -150,7 +145,7 @@ export const make = (
 
     const end = (exit: Exit.Exit<void, UpstreamFailure>) =>
       Effect.zipRight(
-        become("closed"),
+        setState("closed"),
         Effect.sync(() => events.unsafeDone(exit))
       )
     yield* Effect.addFinalizer(() => end(Exit.void))
@@ -162,8 +157,8 @@ export const make = (
           Scope.extend(socketScope),
           Effect.onError(cause => Scope.close(socketScope, Exit.failCause(cause)))
         )
-        const carrier: Dialed = { socket, close: Scope.close(socketScope, Exit.void), unread: new Set() }
-        return carrier
+        const dialed: Dialed = { socket, close: Scope.close(socketScope, Exit.void), unacknowledged: new Set() }
+        return dialed
       })
 
     let current = yield* dial(false)
@@ -182,14 +177,14 @@ export const make = (
     const isRepeated = ({ id }: PlatformEvent.PlatformEvent, progress: Progress): boolean =>
       !progress.any && id !== undefined && id === lastId
 
-    /** Carries events on until the instance has said its last, or the socket ends. */
-    const carry = (socket: OpenSocket, progress: Progress): Effect.Effect<void, SocketClosed> => {
-      const pass = (event: PlatformEvent.PlatformEvent): Effect.Effect<void> => {
+    /** Forwards events until the instance's last event or the end of the socket. */
+    const forward = (socket: OpenSocket, progress: Progress): Effect.Effect<void, SocketClosed> => {
+      const forwardOne = (event: PlatformEvent.PlatformEvent): Effect.Effect<void> => {
         const skips = isRepeated(event, progress)
         progress.any = true
         if (skips) return Effect.void
         progress.isOffering = true
-        // Given and noted in one step: an event that is given and not noted would come again on the next socket.
+        // Offered and noted synchronously, or the next socket might bring the event again.
         return Effect.map(events.awaitRoom, () => {
           events.unsafeOffer(event)
           progress.isOffering = false
@@ -197,43 +192,43 @@ export const make = (
           isOver = lastTypes.has(event.type)
         })
       }
-      const one = Effect.flatMap(socket.take, frame =>
-        Either.match(PlatformEvent.fromFrame(frame), { onLeft: onRejected, onRight: pass })
+      const next = Effect.flatMap(socket.take, frame =>
+        Either.match(PlatformEvent.fromFrame(frame), { onLeft: onRejected, onRight: forwardOne })
       )
-      // Unlike Effect.forever it yields only when it has run for long: it waits for most events anyway.
-      const all: Effect.Effect<void, SocketClosed> = Effect.flatMap(one, () => (isOver ? Effect.void : all))
+      // Effect.forever would yield after each event.
+      const all: Effect.Effect<void, SocketClosed> = Effect.flatMap(next, () => (isOver ? Effect.void : all))
       return all
     }
 
-    /** Ends when a socket has been silent for too long, unless it is not being read. */
-    const watch = (socket: OpenSocket, progress: Progress): Effect.Effect<void> =>
+    /** Ends when a socket that is being read has been silent for too long. */
+    const untilSilent = (socket: OpenSocket, progress: Progress): Effect.Effect<void> =>
       Effect.gen(function* () {
         for (;;) {
-          const before = socket.heard()
+          const before = socket.received()
           yield* Effect.sleep(silence)
-          if (progress.isOffering || socket.heard() !== before) continue
+          if (progress.isOffering || socket.received() !== before) continue
           yield* socket.ping
           yield* Effect.sleep(silence)
-          if (!progress.isOffering && socket.heard() === before) return
+          if (!progress.isOffering && socket.received() === before) return
         }
       })
 
-    /** Runs one socket to its end; tells why it ended, where it said so. */
-    const serve = (socket: OpenSocket) =>
+    /** Runs one socket to its end, and returns the reason, if the socket gave one. */
+    const run = (socket: OpenSocket) =>
       Effect.gen(function* () {
         const start = yield* Monotonic.millis
         const progress: Progress = { any: false, isOffering: false }
         const ended = yield* Effect.raceFirst(
-          Effect.match(carry(socket, progress), { onFailure: closed => closed, onSuccess: () => undefined }),
-          Effect.as(watch(socket, progress), undefined)
+          Effect.match(forward(socket, progress), { onFailure: closed => closed, onSuccess: () => undefined }),
+          Effect.as(untilSilent(socket, progress), undefined)
         )
-        const stood = (yield* Monotonic.millis) - start
-        if (progress.any || stood >= Duration.toMillis(stable)) yield* waits.reset
+        const lasted = (yield* Monotonic.millis) - start
+        if (progress.any || lasted >= Duration.toMillis(stable)) yield* delays.reset
         return ended
       })
 
     const redial: Effect.Effect<typeof current, UpstreamFailure> = Effect.zipRight(
-      Effect.orDie(waits.next(undefined)),
+      Effect.orDie(delays.next(undefined)),
       dial(true)
     ).pipe(
       Effect.catchIf(
@@ -250,48 +245,47 @@ export const make = (
 
     const supervise = Effect.gen(function* () {
       for (;;) {
-        const ended = yield* serve(current.socket)
+        const ended = yield* run(current.socket)
         yield* Effect.forkIn(current.close, sockets)
         if (isOver) return
         if (ended?.tooLarge) return yield* failure("too_large", ended.message)
-        yield* become("reconnecting")
-        // From here on nothing is handed to the lost one.
-        if (current.unread.size > 0) events.unsafeOffer(new Undelivered([...current.unread]))
+        yield* setState("reconnecting")
+        // Nothing is sent by the lost socket from here on.
+        if (current.unacknowledged.size > 0) events.unsafeOffer(new Undelivered([...current.unacknowledged]))
         yield* Effect.logWarning("Lost the connection to an agent instance; reconnecting").pipe(
           Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no sign of life" })
         )
         current = yield* redial
         yield* Metric.increment(UpstreamMetrics.reconnects)
-        yield* become("connected")
+        yield* setState("connected")
         yield* Effect.logInfo("Connected to an agent instance again").pipe(Effect.annotateLogs({ instanceId }))
       }
     }).pipe(
       Effect.catchIf(saysGone, () => Effect.void),
       Effect.onExit(exit => (Exit.isInterrupted(exit) ? Effect.void : end(exit)))
     )
-    // It outlives the request that connects, whose lines say whose request that is.
+    // It outlives the request that connects, whose log annotations do not apply.
     const annotations = HashMap.make(["instanceId", instanceId] as const)
     yield* Effect.forkScoped(Effect.locally(Effect.ignore(supervise), FiberRef.currentLogAnnotations, annotations))
 
-    /** Does something with the socket that stands, once there is one, in the very step that finds it standing. */
-    const onceStanding = <A>(f: (carrier: Sending.Carrier) => A): Effect.Effect<A, UpstreamFailure> =>
+    const whenConnected = <A>(f: (socket: Sending.TrackedSocket) => A): Effect.Effect<A, UpstreamFailure> =>
       Effect.suspend(() => {
         if (state === "closed") return failure("connection", "The connection to the instance is closed")
         if (state === "connected" && !current.socket.isClosed()) return Effect.succeed(f(current))
-        // The supervisor learns of an end only once it has taken what came before it.
-        return Effect.zipRight(Effect.zipRight(become("reconnecting"), connected.await), onceStanding(f))
+        // The supervisor sees the end of a socket only after the events before it.
+        return Effect.zipRight(Effect.zipRight(setState("reconnecting"), connected.await), whenConnected(f))
       })
 
-    const send = yield* Sending.make(onceStanding, sockets)
+    const send = yield* Sending.make(whenConnected, sockets)
 
     return {
       send,
-      ready: onceStanding(() => {}),
+      ready: whenConnected(() => {}),
       events: Stream.repeatEffectChunkOption(
         Effect.matchEffect(events.takeAll, {
           onFailure: error => Effect.fail(Option.some(error)),
-          onSuccess: ([values, isOver]) =>
-            isOver ? Effect.fail(Option.none()) : Effect.succeed(Chunk.unsafeFromArray(values.filter(isEvent)))
+          onSuccess: ([values, isDone]) =>
+            isDone ? Effect.fail(Option.none()) : Effect.succeed(Chunk.unsafeFromArray(values.filter(isEvent)))
         })
       ),
       take: events.takeAll,

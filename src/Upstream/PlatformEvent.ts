@@ -1,5 +1,5 @@
 /**
- * What goes over the connection to an agent instance, in both directions.
+ * The frames of the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
 import { parseWellFormed } from "../Json/Unicode.ts"
@@ -8,22 +8,22 @@ import { identifierChars } from "./Identifier.ts"
 /**
  * An event of the agent platform.
  *
- * Only the envelope is understood here; what the fields mean depends on the type, and is for whoever maps it.
+ * Only the envelope is decoded here. The meaning of other fields depends on the type.
  */
 export interface PlatformEvent {
-  /** Position to resume after; an event without one cannot be resumed after. */
+  /** The position to resume after, if the event has one. */
   readonly id: string | undefined
   readonly type: string
-  /** Epoch milliseconds, as the platform has it. */
+  /** Epoch milliseconds of the platform's clock. */
   readonly timestamp: number | undefined
-  /** The whole object as received, envelope included. */
+  /** The whole object as received, with the envelope. */
   readonly payload: Readonly<Record<string, unknown>>
 }
 
 /** Characters of a type. */
 const typeChars = 256
 
-/** Many events come every second, so the envelope is read by hand. */
+/** The envelope is decoded by hand, since events are many. */
 const isText = (value: unknown, most: number): value is string =>
   typeof value === "string" && value.length > 0 && value.length <= most
 
@@ -35,7 +35,7 @@ const idOf = (value: unknown): string | undefined => {
 /** Characters of a date. */
 const longestDate = 64
 
-/** RFC 3339, or whatever else a JavaScript date is made of. */
+/** RFC 3339, or another form that `Date.parse` takes. */
 const timeOf = (value: unknown): number | undefined => {
   const time = typeof value === "string" && value.length <= longestDate ? Date.parse(value) : value
   return typeof time === "number" && Number.isFinite(time) ? time : undefined
@@ -44,13 +44,11 @@ const timeOf = (value: unknown): number | undefined => {
 const isPayload = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** No event has nearly as much; a frame of 8 MiB that has more would take seconds to parse. */
+/** Far more than any event has. To parse more would take seconds. */
 const shape = { levels: 1000, members: 250_000 }
 
 /**
- * Reads a frame, or tells what is wrong with it.
- *
- * An id or a timestamp that cannot be read is taken for absent: the event itself matters more.
+ * Decodes a frame, or tells what is wrong with it. An invalid id or timestamp counts as absent.
  */
 export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =>
   Either.flatMap(parseWellFormed(frame, shape), (data): Either.Either<PlatformEvent, string> => {
@@ -61,17 +59,17 @@ export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =
       : Either.left("is without a type")
   })
 
-/** A message of a user, which starts a turn. */
+/** A user's message, which starts a turn. */
 export const MessageFrame = Schema.Struct({
   type: Schema.Literal("message"),
   content: Schema.String,
   turnId: Schema.String
 })
 
-/** An end to a turn before its time. */
+/** Ends a turn early. */
 export const InterruptFrame = Schema.Struct({ type: Schema.Literal("interrupt"), turnId: Schema.String })
 
-/** An answer to a question or an approval that the agent asked for. */
+/** The answer to an agent's question or request for approval. */
 export const AnswerFrame = Schema.Struct({
   type: Schema.Literal("answer"),
   requestId: Schema.String,

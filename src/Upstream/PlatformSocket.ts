@@ -1,5 +1,5 @@
 /**
- * WebSockets to the agent platform: a port, so that what is built on it can be tested without a network.
+ * WebSockets to the agent platform, as a port, so that its users can be tested without a network.
  */
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effect"
@@ -11,10 +11,10 @@ import { SpscQueue } from "./SpscQueue.ts"
 
 /** The connection could not be opened. */
 export class SocketRefused extends Schema.TaggedError<SocketRefused>()("SocketRefused", {
-  /** The HTTP status, where the handshake was answered. */
+  /** The HTTP status, if the handshake was answered. */
   statusCode: Schema.optional(Schema.Int),
   retryAfter: Schema.optional(Schema.String),
-  /** Whether no connection was opened at all. */
+  /** Whether no connection was opened. */
   isUnreached: Schema.optional(Schema.Boolean),
   message: Schema.String
 }) {}
@@ -23,24 +23,24 @@ export class SocketRefused extends Schema.TaggedError<SocketRefused>()("SocketRe
 export class SocketClosed extends Schema.TaggedError<SocketClosed>()("SocketClosed", {
   /** The close code (RFC 6455, 7.4), 1006 where the connection broke. */
   code: Schema.Int,
-  /** Whether the other side sent a frame longer than allowed, and would again. */
+  /** Whether the peer sent a frame longer than allowed. It would do so again. */
   tooLarge: Schema.Boolean,
   message: Schema.String
 }) {}
 
-/** An open WebSocket; it is closed when its scope ends. */
+/** An open WebSocket, until its scope ends. */
 export interface OpenSocket {
-  /** Sends a text frame; success means that it has been handed to the network. */
+  /** Sends a text frame; succeeds once it is written to the network. */
   readonly send: (text: string) => Effect.Effect<void, SocketClosed>
-  /** The next frame, in order; those received before the end come before `SocketClosed`. One taker at a time. */
+  /** Takes the next frame. Frames received before the end come before `SocketClosed`. For one consumer. */
   readonly take: Effect.Effect<string, SocketClosed>
-  /** Asks the other side for a sign of life. */
+  /** Sends a ping. */
   readonly ping: Effect.Effect<void>
-  /** Waits until the other side is known to have read all that was sent so far: it answers a ping behind it. */
-  readonly arrival: Effect.Effect<void, SocketClosed>
-  /** Grows with each frame and each sign of life received. */
-  readonly heard: () => number
-  /** Whether it has ended, taken frames or not. */
+  /** Waits until the peer has read all that was sent so far, which its answer to a ping behind it proves. */
+  readonly acknowledged: Effect.Effect<void, SocketClosed>
+  /** Frames, pings and pongs received so far. */
+  readonly received: () => number
+  /** Whether it has ended, even if frames wait to be taken. */
   readonly isClosed: () => boolean
 }
 
@@ -55,13 +55,12 @@ export class PlatformSocket extends Context.Tag("causeway/PlatformSocket")<
   }
 >() {}
 
-/** What is buffered at most. */
 export interface Limits {
   /** A longer frame ends the connection. */
   readonly frameBytes: number
   /**
-   * Frames and characters received and not yet taken. At either, reading from the network stops until half is
-   * taken; what the last read brought along (64 KiB) may lie above.
+   * Frames and characters received and not taken. At either limit, reading from the network pauses until half is
+   * taken. The last read (64 KiB) may exceed the limit.
    */
   readonly waitingFrames: number
   readonly waitingCharacters: number
@@ -73,33 +72,33 @@ const defaults: Limits = {
   waitingCharacters: 8 * 1024 * 1024
 }
 
-/** How long the other side has to answer the closing handshake. */
-const closing = Duration.seconds(1)
+/** How long the peer has to answer the closing handshake. */
+const closeTimeout = Duration.seconds(1)
 
 const tooLargeCode = "WS_ERR_UNSUPPORTED_MESSAGE_LENGTH"
 
-/** Frames on their way from a socket to their taker; a full one stops the reading. */
-const inbox = (
+/** The queue of received frames; if it is full, reading pauses. */
+const receive = (
   socket: WebSocket,
-  received: SpscQueue<string, SocketClosed>,
+  queue: SpscQueue<string, SocketClosed>,
   limits: Limits,
   debug: DebugLog.DebugLog | undefined
 ) => {
-  let [frames, characters, heard, tooLarge] = [0, 0, 0, false]
+  let [frames, characters, received, tooLarge] = [0, 0, 0, false]
   const isAbove = (share: number): boolean =>
     frames >= limits.waitingFrames * share || characters >= limits.waitingCharacters * share
-  const onLife = (): void => {
-    heard++
+  const onControlFrame = (): void => {
+    received++
   }
-  socket.on("ping", onLife)
-  socket.on("pong", onLife)
+  socket.on("ping", onControlFrame)
+  socket.on("pong", onControlFrame)
   socket.on("message", (data: Buffer) => {
-    heard++
+    received++
     const text = data.toString("utf8")
     debug?.("Received a frame of an agent instance", { frame: FrameSummary.ofText(text) })
     frames++
     characters += text.length
-    received.unsafeOffer(text)
+    queue.unsafeOffer(text)
     if (isAbove(1)) socket.pause()
   })
   socket.on("error", (error: Error) => {
@@ -108,10 +107,10 @@ const inbox = (
   socket.on("close", (code, reason) => {
     const why = tooLarge ? `a frame is longer than ${limits.frameBytes} bytes` : reason.toString("utf8")
     const message = `The connection to the agent platform has ended (${code}${why === "" ? "" : `: ${why}`})`
-    received.unsafeDone(Exit.fail(new SocketClosed({ code, tooLarge, message })))
+    queue.unsafeDone(Exit.fail(new SocketClosed({ code, tooLarge, message })))
   })
   const take = Effect.map(
-    Effect.catchTag(received.take, "NoSuchElementException", error => Effect.die(error)),
+    Effect.catchTag(queue.take, "NoSuchElementException", error => Effect.die(error)),
     text => {
       frames--
       characters -= text.length
@@ -119,20 +118,19 @@ const inbox = (
       return text
     }
   )
-  return { take, heard: () => heard }
+  return { take, received: () => received }
 }
 
-/** A ping that waits for its answer. */
 interface Ping {
   readonly number: number
   readonly resume: (effect: Effect.Effect<void, SocketClosed>) => void
 }
 
 /**
- * Asks for answers to numbered pings. Frames are read in order, so an answer tells that all before the ping was read.
- * A peer may answer the newest ping alone (RFC 6455, 5.5.3), so an answer counts for those before it, too.
+ * Numbered pings. Frames are read in order, so an answer proves that all before the ping was read. A peer may answer
+ * only the newest ping (RFC 6455, 5.5.3), so an answer counts for those before it, too.
  */
-const arrivalOf = (socket: WebSocket): Effect.Effect<void, SocketClosed> => {
+const acknowledgments = (socket: WebSocket): Effect.Effect<void, SocketClosed> => {
   const closed = new SocketClosed({ code: 1006, tooLarge: false, message: "The connection has ended" })
   let [last, waiting] = [0, [] as Ping[]]
   socket.on("pong", (data: Buffer) => {
@@ -188,7 +186,7 @@ const opened = (socket: WebSocket): Effect.Effect<void, SocketRefused> =>
     return Effect.sync(leave)
   })
 
-/** Closes a socket with 1001, and cuts it where the other side does not agree within a moment. */
+/** Closes a socket with 1001, and terminates it if the peer does not answer in time. */
 const close = (socket: WebSocket): Effect.Effect<void> =>
   Effect.async<void>(resume => {
     if (socket.readyState === WebSocket.CLOSED) return resume(Effect.void)
@@ -196,7 +194,7 @@ const close = (socket: WebSocket): Effect.Effect<void> =>
     socket.once("close", onClose)
     if (socket.readyState === WebSocket.CONNECTING) socket.terminate()
     if (socket.readyState === WebSocket.OPEN) {
-      // A paused socket would never read the other side's answer.
+      // A paused socket would not read the peer's answer.
       socket.resume()
       socket.close(1001)
     }
@@ -204,9 +202,9 @@ const close = (socket: WebSocket): Effect.Effect<void> =>
       socket.off("close", onClose)
     })
   }).pipe(
-    // A finalizer cannot be interrupted, and a time limit interrupts what it limits.
+    // In a finalizer: without it, the timeout could not interrupt.
     Effect.interruptible,
-    Effect.timeoutOption(closing),
+    Effect.timeoutOption(closeTimeout),
     Effect.zipRight(Effect.sync(() => socket.terminate()))
   )
 
@@ -214,7 +212,7 @@ const close = (socket: WebSocket): Effect.Effect<void> =>
 export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSocket> => ({
   open: (url, headers) =>
     Effect.gen(function* () {
-      const received = new SpscQueue<string, SocketClosed>()
+      const queue = new SpscQueue<string, SocketClosed>()
       const debug = yield* DebugLog.make
       const socket = yield* Effect.acquireRelease(
         Effect.sync(
@@ -228,9 +226,9 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
         ),
         close
       )
-      // Frames may come along with the answer to the handshake, so listening begins before it.
-      const { take, heard } = inbox(socket, received, limits, debug)
-      const arrival = arrivalOf(socket)
+      // Frames may arrive together with the answer to the handshake.
+      const { take, received } = receive(socket, queue, limits, debug)
+      const acknowledged = acknowledgments(socket)
       yield* Effect.onError(opened(socket), () => Effect.sync(() => socket.terminate()))
       const isClosed = (): boolean => socket.readyState !== WebSocket.OPEN
       return {
@@ -247,8 +245,8 @@ export const make = (limits: Limits = defaults): Context.Tag.Service<PlatformSoc
         ping: Effect.sync(() => {
           if (!isClosed()) socket.ping()
         }),
-        arrival,
-        heard,
+        acknowledged,
+        received,
         isClosed
       }
     })

@@ -1,9 +1,8 @@
 /**
- * How every call to an upstream service is made: limited in time, retried within a budget, guarded by a circuit
- * breaker, measured, and seen in a span.
+ * Calls to an upstream service: with time limits, retries within a budget, a circuit breaker, metrics and a span.
  *
- * The breaker stands inside the retries: each try asks it and is counted by it, since each is a request that the
- * upstream has to bear. A try that it rejects is not repeated, and where it opens no retry is waited for.
+ * The breaker is inside the retries, so that it admits and counts each try. A rejected try is not retried, and no retry
+ * is awaited once the breaker is open.
  */
 import { Duration, Effect, Metric, Ref, type Scope, Stream } from "effect"
 import * as Monotonic from "../Monotonic.ts"
@@ -24,31 +23,30 @@ import {
 
 export { durations } from "./UpstreamMetrics.ts"
 
-/** What is decided for one kind of call. */
 export interface Policy {
-  /** Label of the call in metrics and spans. */
+  /** The call's name in metrics and spans. */
   readonly operation: string
-  /** Whether the call may be made again after a failure that leaves open whether it took place. */
+  /** Whether the call is idempotent. */
   readonly repeatable: boolean
-  /** The time that a single try may take. */
+  /** Time limit of a single try. */
   readonly tryLimit: Duration.DurationInput
-  /** The time that all tries and the waits between them may take together. */
+  /** Time limit of all tries and the delays between them. */
   readonly totalLimit: Duration.DurationInput
   /**
-   * The breaker of the part of the upstream that the call is for. Then what the part fails at counts there, and against
-   * the upstream only that it cannot be reached at all.
+   * The breaker of the part of the upstream that is called. Failures count there, and only an unreachable service counts
+   * against the upstream.
    */
   readonly part?: Breaker.Breaker
   /**
-   * Whose call it is, where `part` is that of the caller rather than of something called. Then every failure counts
-   * against the upstream as well, of each caller one until a call succeeds: what fails for several is not their doing.
+   * The caller, if `part` is that of the caller. Then one failure of each caller counts against the upstream too, until
+   * a call succeeds: what fails for several callers is not their fault.
    */
   readonly caller?: string
-  /** Whether the call takes nobody's place while a breaker is half open. */
-  readonly isAside?: boolean
+  /** Whether the call is never the probe of a half-open breaker. */
+  readonly isBackground?: boolean
 }
 
-/** A stream's policy: it is never retried, and the limit covers it from the request to its last element. */
+/** The policy of a stream, which is never retried. The limit covers it from the request to its last element. */
 export interface StreamPolicy {
   readonly operation: string
   readonly totalLimit: Duration.DurationInput
@@ -57,17 +55,17 @@ export interface StreamPolicy {
 /** Calls to one upstream service. */
 export interface Resilience {
   readonly breaker: Breaker.Breaker
-  /** Makes a call; `attempt` is run once for each try. */
+  /** Runs a call; `attempt` is one try. */
   readonly call: <A, R>(
     policy: Policy,
     attempt: Effect.Effect<A, UpstreamFailure, R>
   ) => Effect.Effect<A, UpstreamFailure, R>
   /**
-   * Opens a stream and carries it.
+   * Opens a stream.
    *
-   * To the breaker the stream is a success with its first elements, and a failed call more if it breaks off later.
-   * After the limit the request is given up even if the consumer does not ask for more; that is only counted against
-   * the upstream if nothing had come yet, since it may be the consumer that is slow.
+   * For the breaker it is a success with its first elements, and one more failed call if it breaks off later. At the
+   * limit the request is aborted even if the consumer does not pull. That is a failure only before the first elements,
+   * since the consumer may be slow.
    */
   readonly stream: <A>(
     policy: StreamPolicy,
@@ -75,13 +73,12 @@ export interface Resilience {
   ) => Stream.Stream<A, UpstreamFailure>
 }
 
-/** Whose calls these are, and what they are measured with. */
 export interface Options {
   /** Name in metrics, logs and spans. */
   readonly upstream: string
   /** Histogram of single requests in milliseconds; gets the labels `operation` and `outcome`. */
   readonly durations: Metric.Metric.Histogram<number>
-  /** The calls that there are: their series are there from the start, with 0. */
+  /** Operations whose series are registered with 0. */
   readonly operations?: ReadonlyArray<string>
   readonly breaker?: CircuitBreaker.Settings
   readonly budget?: RetryBudget.Settings
@@ -97,7 +94,6 @@ const rejectedCounter = Metric.counter("circuit_breaker_rejected_total", {
   incremental: true
 })
 
-/** Wraps the calls to one upstream service. */
 export const make = (options: Options): Effect.Effect<Resilience, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { upstream } = options
@@ -119,15 +115,15 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
         return verdict
       }
 
-    /** A verdict on the upstream; a success makes all callers innocent. */
-    const noted =
+    /** A verdict on the upstream. A success clears the failed callers. */
+    const clearing =
       (judge: typeof verdictOf): typeof verdictOf =>
       exit => {
         const verdict = judge(exit)
         if (verdict === "success" && failed.size > 0) failed.clear()
         return verdict
       }
-    const [onCall, onPart] = [noted(verdictOf), noted(verdictOnWhole)]
+    const [onCall, onPart] = [clearing(verdictOf), clearing(verdictOnWhole)]
 
     for (const operation of options.operations ?? []) {
       for (const counter of [retried, rejected]) Metric.tagged(counter, "operation", operation).register()
@@ -169,14 +165,14 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
       )
 
     const call: Resilience["call"] = (policy, attempt) => {
-      const { caller, isAside = false, operation, part } = policy
-      const protectBy = (guard: Breaker.Breaker) => (isAside ? guard.protectAside : guard.protect)
-      /** The part is asked first: what it rejects takes no permit of the upstream. */
+      const { caller, isBackground = false, operation, part } = policy
+      const protectBy = (guard: Breaker.Breaker) => (isBackground ? guard.protectBackground : guard.protect)
+      /** The part comes first, so that its rejections take no permit of the upstream. */
       const guard = <B, R2>(request: Effect.Effect<B, UpstreamFailure, R2>) =>
         part === undefined
           ? protectBy(breaker)(request, onCall)
           : protectBy(part)(
-              protectBy(breaker)(request, caller === undefined ? onPart : noted(verdictOfCaller(caller))),
+              protectBy(breaker)(request, caller === undefined ? onPart : clearing(verdictOfCaller(caller))),
               verdictOnPart
             )
       const totalMillis = Duration.toMillis(policy.totalLimit)
@@ -220,7 +216,7 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
         onTimeout: timeout(operation, totalLimit),
         open: Effect.zipRight(budget.deposit, open),
         protect: request =>
-          Effect.catchTag(breaker.protectFirst(request, verdictOf), "CircuitOpen", onRejected(operation)),
+          Effect.catchTag(breaker.protectWithPermit(request, verdictOf), "CircuitOpen", onRejected(operation)),
         onBroken: permit => breaker.settle(permit, "failure"),
         onEnd: (start, outcome) => measure(operation, start, outcome)
       }).pipe(

@@ -1,30 +1,28 @@
 /**
- * The life of a stream from an upstream service: opened once, never retried, over at a time limit.
+ * A stream from an upstream service: opened once, never retried, and ended at a time limit.
  */
 import { type Chunk, Effect, ExecutionStrategy, Exit, Option, Scope, Stream } from "effect"
 import * as Monotonic from "../Monotonic.ts"
 import type { Permit } from "./CircuitBreaker.ts"
 import { isFault, type Outcome, outcomeOf, type UpstreamFailure } from "./UpstreamFailure.ts"
 
-/** What a stream is made of. */
 export interface Parts<A> {
   readonly limitMillis: number
   readonly onTimeout: () => UpstreamFailure
-  /** Sends the request; the scope's end gives it up. */
+  /** Sends the request; the end of the scope aborts it. */
   readonly open: Effect.Effect<Stream.Stream<A, UpstreamFailure>, UpstreamFailure, Scope.Scope>
-  /** Asks the breaker for a permit; what it runs lasts until the first elements are there. */
+  /** Runs the call under the breaker. The call lasts until the first elements arrive. */
   readonly protect: <B>(
     begin: Effect.Effect<B, UpstreamFailure>
   ) => Effect.Effect<readonly [B, Permit], UpstreamFailure>
-  /** Told when a stream that had begun breaks off by the upstream's fault. */
+  /** Run if a stream that has begun fails by the upstream's fault. */
   readonly onBroken: (permit: Permit) => Effect.Effect<void>
-  /** Told the start time and the outcome of each request that was sent. */
+  /** Run at the end of each request that was sent. */
   readonly onEnd: (start: number, outcome: Outcome) => Effect.Effect<void>
 }
 
 type Pull<A> = Effect.Effect<Chunk.Chunk<A>, Option.Option<UpstreamFailure>>
 
-/** Carries the elements on as the consumer asks for them. */
 export const make = <A>(parts: Parts<A>): Stream.Stream<A, UpstreamFailure> =>
   Stream.unwrapScoped(
     Effect.gen(function* () {
@@ -35,11 +33,11 @@ export const make = <A>(parts: Parts<A>): Stream.Stream<A, UpstreamFailure> =>
       let outcome: Outcome = "interrupted"
       yield* Effect.addFinalizer(() => (sent ? parts.onEnd(start, outcome) : Effect.void))
 
-      // The request has a scope of its own, which ends at the limit even while nobody asks for the next element.
+      // Its own scope ends the request at the limit even if the consumer does not pull.
       const request = yield* Scope.fork(scope, ExecutionStrategy.sequential)
       yield* Effect.forkScoped(Effect.delay(Scope.close(request, Exit.void), parts.limitMillis))
 
-      // Whatever goes wrong at the limit does so because of the limit.
+      // Any failure at the limit is a timeout.
       const inTime = <B>(
         part: Effect.Effect<B, Option.Option<UpstreamFailure>>
       ): Effect.Effect<B, Option.Option<UpstreamFailure>> =>

@@ -1,44 +1,41 @@
 /**
- * Which failures are worth another try, and after what wait.
+ * Which failures are retried, and after what delay.
  */
 import { Duration, Effect, Schedule } from "effect"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
-/** Tries of one call, the first included. */
+/** Tries of one call, with the first. */
 export const tries = 3
 
 const firstDelay = Duration.millis(200)
 
-/** No wait is longer: neither one of ours nor one that an upstream asks for. */
+/** The longest delay, of ours or by `Retry-After`. */
 export const longestDelay = Duration.seconds(10)
 
 const transientStatuses: ReadonlySet<number> = new Set([408, 429, 502, 503, 504])
 
-/** Whether a failure may pass by itself. */
 export const isTransient = ({ reason, statusCode }: UpstreamFailure): boolean =>
   reason === "connection" ||
   reason === "timeout" ||
   (reason === "status" && statusCode !== undefined && transientStatuses.has(statusCode))
 
 /**
- * Waits of 200 ms, doubling to at most 10 s, each with full jitter: any time from none to the whole of it.
- * Chance comes from Effect's Random.
+ * Exponential delays from 200 ms to 10 s, with full jitter from Effect's Random.
  */
 export const backoff: Schedule.Schedule<Duration.Duration> = Schedule.exponential(firstDelay, 2).pipe(
   Schedule.modifyDelay((_, delay) => Duration.min(delay, longestDelay)),
   Schedule.jitteredWith({ min: 0, max: 1 })
 )
 
-/** Whether the upstream asks for a longer wait than a caller is kept for: trying earlier would be no courtesy. */
+/** Whether the upstream asks for a longer delay than ours. */
 const asksTooMuch = ({ retryAfterMillis }: UpstreamFailure): boolean =>
   retryAfterMillis !== undefined && retryAfterMillis > Duration.toMillis(longestDelay)
 
 /**
  * The retries of one call.
  *
- * A wait that the upstream asks for (`Retry-After`) comes on top of the jittered one, so that the callers do not
- * all return at the same instant; one of more than 10 s ends the call. `allowed` is asked last of all, once for
- * each retry that would take place, and told the wait in milliseconds.
+ * A delay by `Retry-After` is added to the jittered one, so that callers do not return all at once; one of more than
+ * 10 s ends the call. `allowed` is the last condition, and run once for each retry.
  */
 export const retries = (
   allowed: (failure: UpstreamFailure, delayMillis: number) => Effect.Effect<boolean>
@@ -53,7 +50,7 @@ export const retries = (
     )
   )
 
-/** The wait that a `Retry-After` header asks for (RFC 9110, 10.2.3), in milliseconds; nothing if it cannot be read. */
+/** The delay of a `Retry-After` header (RFC 9110, 10.2.3), in milliseconds, if it is valid. */
 export const parseRetryAfter = (header: string | undefined, now: number): number | undefined => {
   const text = header?.trim() ?? ""
   if (/^\d{1,9}$/.test(text)) return Number(text) * 1000

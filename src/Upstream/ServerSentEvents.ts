@@ -1,15 +1,15 @@
 /**
- * Reading Server-Sent Events (HTML Standard, 9.2.6): pure, text in and events out.
+ * A parser of Server-Sent Events (HTML Standard, 9.2.6).
  */
 
-/** An event whose fields other than `event` and `data` nobody asked for. */
+/** An event, without fields other than `event` and `data`. */
 export interface ServerSentEvent {
   /** `message` where the event has no name. */
   readonly name: string
   readonly data: string
 }
 
-/** Characters of an event that has not ended yet; beyond, reading fails. */
+/** Most characters of an event. */
 export const longestEvent = 1024 * 1024
 
 /** An event is longer than allowed. */
@@ -17,25 +17,24 @@ export class EventTooLong extends Error {
   override readonly name = "EventTooLong"
 }
 
-/** Takes text as it comes, cut anywhere, and gives the events that it completes. */
 export interface Reader {
-  /** Throws `EventTooLong`. */
+  /** The events that one more piece of text completes. Throws `EventTooLong`. */
   readonly push: (text: string) => ReadonlyArray<ServerSentEvent>
   /**
-   * The event that the end of the text cuts off, if any of its lines is whole or the last line is `data`.
+   * The incomplete event at the end of the text, if it has data.
    *
-   * The standard discards it; whoever waits for a mark of the end may still want to see it.
+   * The standard discards it, but it may be a mark of the end.
    */
   readonly end: () => ReadonlyArray<ServerSentEvent>
 }
 
-/** A reader at the beginning of a text, whose byte order mark has been taken off. */
+/** A reader of a text without byte order mark. */
 export const reader = (): Reader => {
   let rest = ""
   let data: Array<string> = []
   let length = 0
   let name = ""
-  // A line feed that begins a piece may belong to a carriage return that ended the one before.
+  // A CR LF may be split between two pieces.
   let afterReturn = false
 
   const field = (line: string): void => {
@@ -66,7 +65,7 @@ export const reader = (): Reader => {
     push: text => {
       const fresh = afterReturn && text.startsWith("\n") ? text.slice(1) : text
       if (text !== "") afterReturn = text.endsWith("\r")
-      // Only what is new is searched, so that a long line in small pieces stays cheap.
+      // Only the new text is searched, so that a long line in small pieces takes linear time.
       const lines = fresh.split(/\r\n|\r|\n/)
       lines[0] = rest + lines[0]
       rest = lines.pop()!

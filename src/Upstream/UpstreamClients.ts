@@ -1,5 +1,5 @@
 /**
- * The clients of all upstream services together. They send by the `HttpClient` of their context.
+ * The clients of all upstream services, over the `HttpClient` in the context.
  */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import { Effect, Layer } from "effect"
@@ -10,7 +10,6 @@ import * as InferenceClient from "./InferenceClient.ts"
 import * as PlatformSocket from "./PlatformSocket.ts"
 import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
-/** Clients for services at given addresses. */
 export const layer = (settings: {
   readonly agentPlatform: AgentPlatform.Settings
   readonly inference: Inference.Settings

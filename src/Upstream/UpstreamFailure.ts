@@ -2,9 +2,9 @@ import { Cause, Exit, Option, Schema } from "effect"
 import type { Verdict } from "./CircuitBreaker.ts"
 
 /**
- * Why a call to an upstream service failed: no connection or a broken one (`connection`), no answer in time
- * (`timeout`), an answer that is no success (`status`), one that cannot be understood (`malformed`) or is longer
- * than allowed (`too_large`), or no call at all since the breaker is open (`circuit_open`).
+ * Why a call failed: no connection or a lost one (`connection`), no answer in time (`timeout`), an answer other than 2xx
+ * (`status`), one that cannot be decoded (`malformed`) or is too long (`too_large`), or no call since the breaker is
+ * open (`circuit_open`).
  */
 export const Reason = Schema.Literal("connection", "timeout", "status", "malformed", "too_large", "circuit_open")
 
@@ -12,27 +12,25 @@ export const Reason = Schema.Literal("connection", "timeout", "status", "malform
 export class UpstreamFailure extends Schema.TaggedError<UpstreamFailure>()("UpstreamFailure", {
   operation: Schema.String,
   reason: Reason,
-  /** The HTTP status that the upstream answered with, where it answered. */
+  /** The HTTP status of the answer, if there was one. */
   statusCode: Schema.optional(Schema.Int),
-  /** Whether no connection was opened at all: then it is the service that is away, whatever was asked for. */
+  /** Whether no connection was opened, which is the service's failure, whatever the request. */
   isUnreached: Schema.optional(Schema.Boolean),
-  /** How long the upstream asked to be left alone. */
+  /** The upstream's `Retry-After`. */
   retryAfterMillis: Schema.optional(Schema.Number),
   message: Schema.String
 }) {}
 
-/** The client errors of HTTP tell of the request, not of the service. */
 const isClientError = (status: number): boolean => status >= 400 && status < 500
 
 /**
  * What a failure says about the upstream's health.
  *
- * A 4xx (429 and 408 included) comes from a service that works, and so does a body longer than we take, whose size
- * is up to a user. A redirect, which is never followed, is not the service speaking, and as bad as a 500.
+ * A 4xx (429 and 408 included) comes from a working service, and so does a body over our limit, whose size is up to a
+ * user. A redirect is a failure: it is never followed, and not from the service itself.
  *
- * A success that cannot be understood says nothing: it came in time, and what it holds may be up to one user, such
- * as the bytes of a file. Were it a failure, whoever has such a file could keep everybody out; were it a success, it
- * would end an outage that goes on behind somebody else's page.
+ * A `malformed` answer says nothing. As a failure, a user whose file causes it could block all others. As a success, a
+ * page of something in front of the service would end an outage.
  */
 const verdictOfFailure = ({ reason, statusCode }: UpstreamFailure): Verdict => {
   switch (reason) {
@@ -49,7 +47,7 @@ const verdictOfFailure = ({ reason, statusCode }: UpstreamFailure): Verdict => {
   }
 }
 
-/** Whether a failure is the upstream's, and counts for the breaker. */
+/** Whether a failure counts against the upstream. */
 export const isFault = (failure: UpstreamFailure): boolean => verdictOfFailure(failure) === "failure"
 
 const verdictBy =
@@ -63,27 +61,27 @@ const verdictBy =
       }
     })
 
-/** What the end of a try means to the breaker; interruption and defects of ours mean nothing. */
+/** The verdict on a try. Interruptions and our own defects say nothing. */
 export const verdictOf = verdictBy(verdictOfFailure)
 
-/** The same for one part of a service, as an instance of the platform: that the service is away says nothing of it. */
+/** The verdict on a part of a service, such as an instance. An unreachable service says nothing about it. */
 export const verdictOnPart = verdictBy(failure =>
   failure.isUnreached === true ? "abandoned" : verdictOfFailure(failure)
 )
 
 /**
- * What the end of a call to a part means to the service: only that no connection is opened is the service's own
- * failure. What comes over one, and what does not, may be the part's doing.
+ * The verdict on the service by a call to a part of it: only an unreachable service is a failure. Others may be the
+ * part's.
  */
 export const verdictOnWhole = verdictBy(failure => {
   if (failure.isUnreached === true) return "failure"
   return verdictOfFailure(failure) === "failure" ? "abandoned" : verdictOfFailure(failure)
 })
 
-/** How a try ended, as metrics are labelled: a bounded set of words. */
+/** How a try ended, as a label of metrics. */
 export type Outcome = "ok" | "client_error" | "server_error" | "interrupted" | "defect" | (typeof Reason)["Type"]
 
-/** The ends that a request can have which was made at all. */
+/** The outcomes of requests that were sent. */
 export const measuredOutcomes: ReadonlyArray<Outcome> = [
   "ok",
   "client_error",
@@ -93,7 +91,6 @@ export const measuredOutcomes: ReadonlyArray<Outcome> = [
   ...Reason.literals.filter(reason => reason !== "status" && reason !== "circuit_open")
 ]
 
-/** The label of a try's end. */
 export const outcomeOf = <A>(exit: Exit.Exit<A, UpstreamFailure>): Outcome => {
   if (Exit.isSuccess(exit)) return "ok"
   if (Cause.isInterruptedOnly(exit.cause)) return "interrupted"

@@ -37,7 +37,7 @@ export const rejectedFrames = Metric.counter("agent_platform_frames_rejected_tot
   incremental: true
 })
 
-/** Registers a series of each metric, also where no upstream service is configured. */
+/** Registers a series of each metric, even if no upstream service is configured. */
 export const register = (): void => {
   for (const [histogram, operation] of [
     [agentPlatform, "create"],

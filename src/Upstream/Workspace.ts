@@ -38,7 +38,7 @@ export type FileEntry = (typeof FileEntry)["Type"]
 /** The content of a file, now or at an iteration. */
 export const FileContent = Schema.Struct({
   content: Schema.String,
-  /** How `content` stands for the file's bytes. */
+  /** The encoding of the file's bytes. */
   encoding: Schema.optionalWith(Schema.Literal("utf-8", "base64"), { default: () => "utf-8" as const }),
   iteration: Schema.optionalWith(Count, { exact: true }),
   size: Schema.optionalWith(Count, { exact: true }),

@@ -56,9 +56,9 @@ describe("create", () => {
         [[() => Effect.never, refusal], true],
         [[Stub.status(200, {})], true]
       ]
-      for (const [answers, isDoubtful] of cases) {
+      for (const [answers, isInDoubt] of cases) {
         const result = yield* withPlatform(Stub.make(answers), platform => finish(platform.create(instance)))
-        expect(Either.getLeft(result)).toMatchObject({ value: { isDoubtful } })
+        expect(Either.getLeft(result)).toMatchObject({ value: { isInDoubt } })
       }
     })
   )

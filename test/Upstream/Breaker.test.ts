@@ -125,7 +125,7 @@ describe("Breaker", () => {
       const breaker = yield* Breaker.make("moment")
       yield* open(breaker)
       yield* TestClock.adjust("10 seconds")
-      const aside = yield* Effect.fork(breaker.protectAside(Effect.never, verdict))
+      const aside = yield* Effect.fork(breaker.protectBackground(Effect.never, verdict))
       yield* Effect.yieldNow()
       const gate = yield* Deferred.make<void>()
       const probe = yield* Effect.fork(breaker.protect(Deferred.await(gate), verdict))

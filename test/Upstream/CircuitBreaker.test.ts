@@ -44,14 +44,17 @@ describe("CircuitBreaker", () => {
 
   it("lets calls aside through when half open, which take no permit and disturb no probe", () => {
     const aside = (state: State, now: number, verdict: CircuitBreaker.Verdict): State => {
-      const [admission, after] = CircuitBreaker.admitAside(state, now, settings)
+      const [admission, after] = CircuitBreaker.admitBackground(state, now, settings)
       return admission._tag === "admitted"
-        ? CircuitBreaker.settleAside(after, admission.permit, verdict, now, settings)
+        ? CircuitBreaker.settleBackground(after, admission.permit, verdict, now, settings)
         : after
     }
-    expect(CircuitBreaker.admitAside(opened(), 9000, settings)[0]).toEqual({ _tag: "rejected", retryAfterMillis: 1000 })
+    expect(CircuitBreaker.admitBackground(opened(), 9000, settings)[0]).toEqual({
+      _tag: "rejected",
+      retryAfterMillis: 1000
+    })
     const idle = CircuitBreaker.at(opened(), 10_000, settings)
-    expect(CircuitBreaker.admitAside(idle, 10_000, settings)[1]).toEqual(idle)
+    expect(CircuitBreaker.admitBackground(idle, 10_000, settings)[1]).toEqual(idle)
     expect(aside(idle, 10_000, "success")._tag).toBe("closed")
     expect(aside(idle, 10_000, "failure")).toMatchObject({ _tag: "open", until: 30_000 })
     expect(aside(idle, 10_000, "abandoned")).toEqual(idle)

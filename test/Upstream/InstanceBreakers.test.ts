@@ -152,8 +152,8 @@ describe("a tenant's stops and creations that fail", () => {
         refused(503),
         platform =>
           Effect.gen(function* () {
-            const create = (idempotencyKey: string, tenant: string, isAside = false) =>
-              platform.create({ ...instance, idempotencyKey, tenant, isAside })
+            const create = (idempotencyKey: string, tenant: string, isBackground = false) =>
+              platform.create({ ...instance, idempotencyKey, tenant, isBackground })
             yield* until(
               limits.create,
               bad.map(key => create(key, "evil"))

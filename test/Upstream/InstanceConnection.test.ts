@@ -114,8 +114,8 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
           pings++
           if (answers) heard++
         }),
-        arrival: reading.await,
-        heard: () => {
+        acknowledged: reading.await,
+        received: () => {
           const before = heard
           if (pings > 0) emit(...late.splice(0))
           return before
@@ -352,7 +352,7 @@ describe("InstanceConnection", () => {
     Effect.gen(function* () {
       const { connect, peers } = makePlatform("open")
       const connection = yield* connect()
-      const heard: Array<InstanceConnection.Heard> = []
+      const heard: Array<InstanceConnection.Received> = []
       const hear: Effect.Effect<void, UpstreamFailure> = Effect.flatMap(connection.take, ([values, isOver]) => {
         heard.push(...values)
         return isOver ? Effect.void : hear

@@ -128,11 +128,11 @@ describe("PlatformSocket", () => {
       yield* Effect.scoped(
         Effect.gen(function* () {
           const socket = yield* open(url, {})
-          expect(socket.heard()).toBe(0)
+          expect(socket.received()).toBe(0)
           yield* socket.ping
           yield* Deferred.await(ponged)
           expect(yield* socket.take).toBe("pinged")
-          expect(socket.heard()).toBeGreaterThan(0)
+          expect(socket.received()).toBeGreaterThan(0)
         })
       )
       expect(yield* Deferred.await(code)).toBe(1001)

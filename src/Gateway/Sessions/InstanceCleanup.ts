@@ -79,13 +79,14 @@ export class InstanceCleanup {
   }
 
   /** One attempt at all pending stops. Concurrent attempts do no harm: stopping is idempotent. */
-  private attempt(isAside: boolean): Effect.Effect<unknown> {
+  private attempt(isBackground: boolean): Effect.Effect<unknown> {
     return Effect.acquireUseRelease(
       Effect.sync(() => {
         this.attempts++
         return this.pending
       }),
-      pending => Effect.forEach(pending, stop => this.stop(stop, isAside), { concurrency: isAside ? 1 : "unbounded" }),
+      pending =>
+        Effect.forEach(pending, stop => this.stop(stop, isBackground), { concurrency: isBackground ? 1 : "unbounded" }),
       (_, exit) =>
         Effect.sync(() => {
           this.attempts--
@@ -98,11 +99,11 @@ export class InstanceCleanup {
   }
 
   /** Stops one instance, and tells whether that is done. */
-  private stop(pending: State.PendingStop, isAside: boolean): Effect.Effect<boolean> {
+  private stop(pending: State.PendingStop, isBackground: boolean): Effect.Effect<boolean> {
     const { key } = pending
     const { platform } = this.session.shared
-    return Effect.flatMap(this.instanceId(pending, isAside), id =>
-      this.throttled(isAside, platform.stop(id, { isAside }))
+    return Effect.flatMap(this.instanceId(pending, isBackground), id =>
+      this.throttled(isBackground, platform.stop(id, { isBackground }))
     ).pipe(
       Effect.zipRight(this.session.setState(state => State.removeInstance(state, key))),
       Effect.zipRight(
@@ -124,14 +125,14 @@ export class InstanceCleanup {
   }
 
   /** The id of an instance, asked for again by its key where no answer ever came. */
-  private instanceId({ instanceId, key }: State.PendingStop, isAside: boolean) {
+  private instanceId({ instanceId, key }: State.PendingStop, isBackground: boolean) {
     if (instanceId !== null) return Effect.succeed(instanceId)
-    return this.throttled(isAside && !this.creation.has(key), this.creation.create(key, "cleanup"))
+    return this.throttled(isBackground && !this.creation.has(key), this.creation.create(key, "cleanup"))
   }
 
-  private throttled<A, E>(isAside: boolean, call: Effect.Effect<A, E>) {
+  private throttled<A, E>(isBackground: boolean, call: Effect.Effect<A, E>) {
     const { record, shared } = this.session
-    return isAside ? shared.cleanups.use(record.tenant, 1, () => call) : call
+    return isBackground ? shared.cleanups.use(record.tenant, 1, () => call) : call
   }
 
   private onFailure({ instanceId, key, refusals }: State.PendingStop, error: AgentPlatformConnectionError) {

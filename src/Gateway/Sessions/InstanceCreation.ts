@@ -20,9 +20,9 @@ type Creation = Effect.Effect<string, CreationError>
 /** Whether a failed creation has certainly made no instance. */
 const madeNothing = (error: CreationError): boolean => {
   if (error._tag !== "AgentPlatformConnectionError") return true
-  const { isDoubtful, reason, statusCode } = error
+  const { isInDoubt, reason, statusCode } = error
   return (
-    isDoubtful !== true &&
+    isInDoubt !== true &&
     (reason === "not_configured" ||
       reason === "circuit_open" ||
       (reason === "status" && statusCode !== undefined && statusCode >= 400 && statusCode < 500))
@@ -81,7 +81,7 @@ export class InstanceCreation {
       const { agentType, tenant } = session.record
       const done = Deferred.unsafeMake<string, CreationError>(FiberId.none)
       const creation: Creation = Deferred.await(done)
-      const isAside = purpose === "cleanup"
+      const isBackground = purpose === "cleanup"
       const forget = Effect.sync(() => this.forget(key))
       // Where the store is away, the creation itself still knows its outcome.
       const settle = (f: (state: State.SessionState) => State.SessionState) =>
@@ -97,12 +97,12 @@ export class InstanceCreation {
           yield* Deferred.done(done, exit)
         })
       this.creations.set(key, creation)
-      if (!isAside) this.requested = { key, secrets: configuration.secrets, version: configuration.version }
+      if (!isBackground) this.requested = { key, secrets: configuration.secrets, version: configuration.version }
       // A key is requested again with the same secrets, as long as they are known.
-      const secrets = isAside && requested?.key !== key ? {} : (this.requested?.secrets ?? {})
-      return Effect.flatMap(configuration.launch(isAside), ({ deployment, environment }) =>
+      const secrets = isBackground && requested?.key !== key ? {} : (this.requested?.secrets ?? {})
+      return Effect.flatMap(configuration.launch(isBackground), ({ deployment, environment }) =>
         session.shared.platform.create({
-          ...{ agentType, tenant, deployment, environment, secrets, isAside },
+          ...{ agentType, tenant, deployment, environment, secrets, isBackground },
           idempotencyKey: key
         })
       ).pipe(

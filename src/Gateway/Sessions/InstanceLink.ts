@@ -3,7 +3,7 @@
  */
 import { type Context, Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
-import { type Heard, Undelivered } from "../../Upstream/InstanceConnection.ts"
+import { type Received, Undelivered } from "../../Upstream/InstanceConnection.ts"
 import type { PlatformEvent } from "../../Upstream/PlatformEvent.ts"
 import type { Send } from "../../Upstream/Sending.ts"
 import * as Turns from "../EventMapping/Turns.ts"
@@ -72,7 +72,7 @@ const deliveryUnknown = State.errored(
 )
 
 /** Makes one update of what an instance sends, in order. What comes after the end of the instance is dropped. */
-export const ingest = (before: State.SessionState, heard: ReadonlyArray<Heard>): Ingested => {
+export const ingest = (before: State.SessionState, received: ReadonlyArray<Received>): Ingested => {
   const dropped: Array<string> = []
   const malformed: Array<string> = []
   const lost: Array<string> = []
@@ -83,7 +83,7 @@ export const ingest = (before: State.SessionState, heard: ReadonlyArray<Heard>):
     state = update.state
     events.push(...update.events)
   }
-  for (const platformEvent of heard) {
+  for (const platformEvent of received) {
     if (!isRunning(state.lifecycle)) break
     if (platformEvent instanceof Undelivered) {
       const { turns } = state
@@ -110,9 +110,9 @@ export class RecentIds {
   constructor(private readonly most: number) {}
 
   /** Whether an event is new; one without an id always is. */
-  isNew(heard: Heard): boolean {
-    if (heard instanceof Undelivered || heard.id === undefined) return true
-    const { id } = heard
+  isNew(received: Received): boolean {
+    if (received instanceof Undelivered || received.id === undefined) return true
+    const { id } = received
     if (this.ids.has(id)) return false
     this.ids.add(id)
     if (this.ids.size > this.most) this.ids.delete(this.ids.values().next().value!)
@@ -193,9 +193,9 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
       (state: State.SessionState): State.Update =>
         state.instance?.instanceId === instanceId ? f(state) : State.silently(state)
 
-    const take = (heard: ReadonlyArray<Heard>) =>
+    const take = (received: ReadonlyArray<Received>) =>
       Effect.suspend(() => {
-        const fresh = heard.filter(one => recent.isNew(one))
+        const fresh = received.filter(one => recent.isNew(one))
         if (fresh.length === 0) return Effect.void
         let result: Ingested | undefined
         const update = ifOurs(state => {
@@ -214,7 +214,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
 
     const receive: Effect.Effect<void, AgentPlatformConnectionError> = Effect.flatMap(
       connection.take,
-      ([heard, isOver]) => Effect.zipRight(take(heard), isOver ? Effect.void : receive)
+      ([received, isOver]) => Effect.zipRight(take(received), isOver ? Effect.void : receive)
     )
 
     /** Follows the state of the connection. It fails once the reconnection takes too long. */

@@ -5,7 +5,7 @@ import type { Event } from "../../../src/Gateway/Protocol.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { type AgentPlatform, AgentPlatformConnectionError } from "../../../src/Upstream/AgentPlatform.ts"
-import { type Heard, Undelivered } from "../../../src/Upstream/InstanceConnection.ts"
+import { type Received, Undelivered } from "../../../src/Upstream/InstanceConnection.ts"
 import type { PlatformFrame } from "../../../src/Upstream/PlatformEvent.ts"
 import type { SendOptions } from "../../../src/Upstream/Sending.ts"
 import { alice, breathe, endsOf, history, inMemory, listen, make, pass, typesOf } from "../Fixture.ts"
@@ -251,7 +251,7 @@ describe("What is said to an instance", () => {
 
   it.scopedLive("a turn whose message may not have arrived is called off where the agent begins it after all", () =>
     Effect.gen(function* () {
-      const heard = yield* Queue.unbounded<Heard>()
+      const heard = yield* Queue.unbounded<Received>()
       const frames = yield* Queue.unbounded<PlatformFrame>()
       const { start } = yield* make({
         platform: withSend(() => ({
