@@ -1,9 +1,9 @@
 /**
  * A bounded resource that tenants share max-min fairly.
  *
- * Where there is enough everybody gets what they ask for, one tenant all of it. A pool that is full takes back from
- * its largest holder, as far as something can be taken back, and gives what is returned to whoever waits and has the
- * least. A request is refused where only those who have less could make room for it.
+ * A pool that is not full grants every request. A full one reclaims from its largest holder, where it can, and grants
+ * what is released to the waiting holder that has the least. A request is refused where only smaller holders could make
+ * room for it.
  */
 import { Deferred, type Duration, Effect, FiberId } from "effect"
 import { SessionsBusy } from "./Sessions.ts"
@@ -11,40 +11,40 @@ import { SessionsBusy } from "./Sessions.ts"
 export interface Options {
   /** What is shared, for messages. */
   readonly name: string
-  /** In units of whatever is shared: bytes, calls, connections. */
+  /** In bytes, calls, connections or whatever is shared. */
   readonly capacity: number
-  /** What one holder may have, for what cannot be taken back; all of it where absent. */
+  /** What one holder may have, where nothing can be reclaimed; all of it where absent. */
   readonly mostOfOne?: number
-  /** Requests that may wait, of all holders; 10,000 where absent. Beyond, the longest queue loses its newest one. */
+  /** Requests that may wait, of all holders; 10,000 where absent. Beyond, the newest one of the longest queue is refused. */
   readonly mostWaiting?: number
-  /** Has something of a holder's released at once, and tells whether there was anything. It must not throw. */
-  readonly takeBack?: (holder: string) => boolean
+  /** Releases a claim of a holder at once, and tells whether there was any. It must not throw. */
+  readonly reclaim?: (holder: string) => boolean
 }
 
-/** A part of a pool that somebody has, or waits for. */
+/** A part of a pool that a holder has, or waits for. */
 export interface Claim {
   readonly holder: string
   readonly size: number
   readonly isHeld: boolean
-  /** Makes a claim that is held smaller, or larger where the pool allows; tells whether it has the size now. */
+  /** Makes a held claim smaller, or larger where the pool allows; tells whether it has the size now. */
   readonly resize: (size: number) => boolean
-  /** Gives it back, or waits for it no more. Again is as good as once. */
+  /** Releases what is held, or stops waiting. Idempotent. */
   readonly release: () => void
-  /** Passes what is held on to a claim that the end of `use` does not release. */
+  /** Moves what is held to another claim, which the end of `use` does not release. */
   readonly detach: () => Claim
 }
 
 interface Holder {
   readonly name: string
   held: number
-  readonly waiting: Array<Place>
-  /** When it was last given something, as a number that grows. */
+  readonly waiting: Array<PoolClaim>
+  /** The number of the last grant. */
   servedAt: number
 }
 
 const nobody = (): void => {}
 
-class Place implements Claim {
+class PoolClaim implements Claim {
   state: "waiting" | "held" | "over" = "waiting"
 
   constructor(
@@ -67,21 +67,21 @@ class Place implements Claim {
   }
 
   detach(): Claim {
-    const next = new Place(this.pool, this.holder, this.size, nobody)
+    const next = new PoolClaim(this.pool, this.holder, this.size, nobody)
     next.state = this.state
     this.state = "over"
     return next
   }
 }
 
-/** See the top of the file. All but `use` is synchronous. */
+/** All methods but `use` are synchronous. */
 export class FairPool {
   private readonly holders = new Map<string, Holder>()
   private readonly mostOfOne: number
   private readonly mostWaiting: number
   private usedSize = 0
   private waitingCount = 0
-  private turn = 0
+  private grants = 0
   private isServing = false
 
   constructor(private readonly options: Options) {
@@ -89,27 +89,25 @@ export class FairPool {
     this.mostWaiting = options.mostWaiting ?? 10_000
   }
 
-  /** What is held in all; never more than the capacity. */
+  /** Held in all; never more than the capacity. */
   get used(): number {
     return this.usedSize
   }
 
-  /** Requests that wait. */
   get waiting(): number {
     return this.waitingCount
   }
 
-  /** What a holder has. */
   heldBy(holder: string): number {
     return this.holders.get(holder)?.held ?? 0
   }
 
-  /** Whether a holder may have so much more, provided that there is room. */
+  /** Whether the limit of one holder allows so much more. */
   mayHave(holder: string, size: number): boolean {
     return this.heldBy(holder) + size <= this.mostOfOne
   }
 
-  /** Those who have something, the largest first. */
+  /** The holders, largest first. */
   largestFirst(): ReadonlyArray<string> {
     return [...this.holders.values()]
       .filter(({ held }) => held > 0)
@@ -117,42 +115,39 @@ export class FairPool {
       .map(({ name }) => name)
   }
 
-  /** Takes at once, or not at all. */
+  /** Claims without waiting. */
   take(holder: string, size: number): Claim | undefined {
-    const place = new Place(this, holder, size, nobody)
+    const claim = new PoolClaim(this, holder, size, nobody)
     const isGranted = this.makeRoom(holder, size)
-    if (isGranted) this.grant(this.holderOf(holder), place)
-    // More may have been taken back than was needed.
+    if (isGranted) this.grant(this.holderOf(holder), claim)
+    // More may have been reclaimed than was needed.
     this.serve()
-    return isGranted ? place : undefined
+    return isGranted ? claim : undefined
   }
 
-  /** Takes as soon as it is the holder's turn. `onDecided` is not called where it is held or refused on return. */
+  /** Claims, waiting if need be. `onDecided` is called unless the claim is held or refused on return. */
   request(holder: string, size: number, onDecided: (isGranted: boolean) => void): Claim {
     let isReturned = false
-    const place = new Place(this, holder, size, isGranted => {
+    const claim = new PoolClaim(this, holder, size, isGranted => {
       if (isReturned) onDecided(isGranted)
     })
-    if (size > this.mostOfOne) place.state = "over"
+    if (size > this.mostOfOne) claim.state = "over"
     else {
-      this.holderOf(holder).waiting.push(place)
+      this.holderOf(holder).waiting.push(claim)
       this.waitingCount++
       this.serve()
       if (this.waitingCount > this.mostWaiting) this.shorten()
     }
     isReturned = true
-    return place
+    return claim
   }
 
-  /**
-   * Holds a part while an effect runs. It fails with `SessionsBusy` where the pool refuses it, or where its turn has
-   * not come within `patience`.
-   */
+  /** Holds a claim while an effect runs. It fails with `SessionsBusy` where it is refused, or waits past `timeout`. */
   use<A, E, R>(
     holder: string,
     size: number,
     f: (claim: Claim) => Effect.Effect<A, E, R>,
-    patience?: Duration.DurationInput
+    timeout?: Duration.DurationInput
   ): Effect.Effect<A, E | SessionsBusy, R> {
     return Effect.uninterruptibleMask(restore => {
       const decided = Deferred.unsafeMake<void, SessionsBusy>(FiberId.none)
@@ -162,9 +157,9 @@ export class FairPool {
       if (!claim.isHeld && !this.isWaiting(claim)) return Effect.fail(this.refusal())
       const held = claim.isHeld
         ? Effect.void
-        : patience === undefined
+        : timeout === undefined
           ? Deferred.await(decided)
-          : Effect.timeoutFail(Deferred.await(decided), { duration: patience, onTimeout: () => this.refusal() })
+          : Effect.timeoutFail(Deferred.await(decided), { duration: timeout, onTimeout: () => this.refusal() })
       return Effect.ensuring(
         restore(Effect.flatMap(held, () => f(claim))),
         Effect.sync(() => claim.release())
@@ -172,44 +167,43 @@ export class FairPool {
     })
   }
 
-  /** What somebody is told who gets nothing. */
   refusal(): SessionsBusy {
     return new SessionsBusy({ message: `The gateway has no more ${this.options.name} for this tenant at present` })
   }
 
   /** @internal */
-  resize(place: Place, size: number): boolean {
-    if (place.state !== "held") return false
-    const growth = size - place.size
-    if (growth > 0 && !this.makeRoom(place.holder, growth)) return false
-    // To make room may have taken this very claim back.
-    if (!place.isHeld) return false
-    place.size = size
-    this.holderOf(place.holder).held += growth
+  resize(claim: PoolClaim, size: number): boolean {
+    if (claim.state !== "held") return false
+    const growth = size - claim.size
+    if (growth > 0 && !this.makeRoom(claim.holder, growth)) return false
+    // This very claim may have been reclaimed for it.
+    if (!claim.isHeld) return false
+    claim.size = size
+    this.holderOf(claim.holder).held += growth
     this.usedSize += growth
     if (growth < 0) this.serve()
     return true
   }
 
   /** @internal */
-  release(place: Place): void {
-    const { state } = place
+  release(claim: PoolClaim): void {
+    const { state } = claim
     if (state === "over") return
-    place.state = "over"
-    const holder = this.holderOf(place.holder)
+    claim.state = "over"
+    const holder = this.holderOf(claim.holder)
     if (state === "waiting") {
-      holder.waiting.splice(holder.waiting.indexOf(place), 1)
+      holder.waiting.splice(holder.waiting.indexOf(claim), 1)
       this.waitingCount--
     } else {
-      holder.held -= place.size
-      this.usedSize -= place.size
+      holder.held -= claim.size
+      this.usedSize -= claim.size
     }
     this.forget(holder)
     this.serve()
   }
 
   private isWaiting(claim: Claim): boolean {
-    return claim instanceof Place && claim.state === "waiting"
+    return claim instanceof PoolClaim && claim.state === "waiting"
   }
 
   private holderOf(name: string): Holder {
@@ -224,30 +218,30 @@ export class FairPool {
     if (holder.held === 0 && holder.waiting.length === 0) this.holders.delete(holder.name)
   }
 
-  private grant(holder: Holder, place: Place): void {
-    holder.held += place.size
-    holder.servedAt = ++this.turn
-    this.usedSize += place.size
-    place.state = "held"
-    place.onDecided(true)
+  private grant(holder: Holder, claim: PoolClaim): void {
+    holder.held += claim.size
+    holder.servedAt = ++this.grants
+    this.usedSize += claim.size
+    claim.state = "held"
+    claim.onDecided(true)
   }
 
-  /** Whether there is room for so much more of a holder's, which is taken from larger ones if need be. */
+  /** Whether there is room for so much more of a holder's, reclaimed from larger holders if need be. */
   private makeRoom(name: string, size: number): boolean {
-    const { capacity, takeBack } = this.options
+    const { capacity, reclaim } = this.options
     if (!this.mayHave(name, size)) return false
     const wanted = this.heldBy(name) + size
     const spent = new Set<Holder>()
     while (this.usedSize + size > capacity) {
       const largest = this.largest(holder => !spent.has(holder) && holder.name !== name && holder.held > wanted)
-      if (largest === undefined || takeBack === undefined) return false
+      if (largest === undefined || reclaim === undefined) return false
       const before = this.usedSize
       const wasServing = this.isServing
-      // What is taken back is for whoever it was taken for.
+      // What is reclaimed is for this request, not for those that wait.
       this.isServing = true
-      const isTaken = takeBack(largest.name)
+      const isReclaimed = reclaim(largest.name)
       this.isServing = wasServing
-      if (!isTaken || this.usedSize >= before) spent.add(largest)
+      if (!isReclaimed || this.usedSize >= before) spent.add(largest)
     }
     return true
   }
@@ -260,7 +254,7 @@ export class FairPool {
     return largest
   }
 
-  /** Of those who wait and may have more, the one who has the least, and of several the one served longest ago. */
+  /** Of the waiting holders that may have more, the one that has the least; of several the one served longest ago. */
   private next(): Holder | undefined {
     let next: Holder | undefined
     for (const holder of this.holders.values()) {
@@ -278,8 +272,8 @@ export class FairPool {
   }
 
   /**
-   * Gives to those who wait what there is. One who has the least is waited for, however much it asks for. To be called
-   * where something can be taken back that could not before.
+   * Grants waiting requests. None overtakes the one that is next, however much that asks for. To be called where
+   * something can be reclaimed that could not be before.
    */
   serve(): void {
     if (this.isServing || this.waitingCount === 0) return
@@ -287,7 +281,7 @@ export class FairPool {
     for (let holder = this.next(); holder !== undefined; holder = this.next()) {
       const [first] = holder.waiting
       if (first === undefined || !this.makeRoom(holder.name, first.size)) break
-      // What was taken back may have been what waited.
+      // The waiting request itself may have been reclaimed.
       if (first.state !== "waiting") continue
       holder.waiting.shift()
       this.waitingCount--
@@ -302,11 +296,11 @@ export class FairPool {
     for (const holder of this.holders.values()) {
       if (longest === undefined || holder.waiting.length > longest.waiting.length) longest = holder
     }
-    const place = longest?.waiting.pop()
-    if (longest === undefined || place === undefined) return
+    const claim = longest?.waiting.pop()
+    if (longest === undefined || claim === undefined) return
     this.waitingCount--
-    place.state = "over"
+    claim.state = "over"
     this.forget(longest)
-    place.onDecided(false)
+    claim.onDecided(false)
   }
 }

@@ -1,25 +1,25 @@
 /**
- * The session database: the events of sessions, kept so that what a client has seen is never lost or renumbered. This is the port; each
- * backend has an adapter.
+ * The session database: histories of events, which are never lost or renumbered once a client has seen them. This is
+ * the port; each backend has an adapter.
  */
 import { Context, type Duration, type Effect, type Option, Schema } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 
-/** Where the history of a session stands. */
+/** The history of a session, without its events. */
 export interface History {
-  /** Names this life of the history; another one begins only when a history was lost. */
+  /** Changes only when a history was lost and another one begins. */
   readonly epoch: string
   /** The newest `seq`; 0 where there was no event yet. */
   readonly headSeq: number
   /** The newest `seq` that is no longer kept; 0 where all are. */
   readonly trimmedSeq: number
-  /** What the session's keeper needs to go on after a crash; null where nothing is left to do. */
-  readonly bookmark: string | null
+  /** What is needed to recover the session after a crash; null where there is nothing to recover. */
+  readonly recoveryState: string | null
 }
 
 /**
- * What a session's instances are made from beside its secrets, as JSON text; null where the session has none. It is no
- * part of the session's record, which whoever may read the key-value store can read.
+ * What a session's instances are created with beside its secrets, as JSON text; null where the session has none. It is
+ * not in the session's record, as that can be read by whoever may read the key-value store.
  */
 export interface LaunchConfiguration {
   readonly environment: string | null
@@ -30,130 +30,126 @@ export interface LaunchConfiguration {
 export interface Summary {
   /** The newest `seq`; null where there is no history. */
   readonly headSeq: number | null
-  /** Which parts of its launch configuration are kept. */
+  /** Which parts of its launch configuration are stored. */
   readonly hasEnvironment: boolean
   readonly hasDeployment: boolean
 }
 
-/** An event as it travels to clients. */
+/** An event as it is sent to clients. */
 export interface StoredEvent {
   readonly seq: number
   /** The whole frame as JSON text. */
   readonly text: string
 }
 
-/** A part of a history, read in one snapshot with where that stands. */
+/** Events and their history, read in one snapshot. */
 export interface EventPage {
   readonly events: ReadonlyArray<StoredEvent>
   readonly history: History
 }
 
-/** What a client has said under an id of its own, so that it is not taken twice. */
+/** A request that a client gave an id of its own, so that it is accepted once. */
 export interface Receipt {
-  /** The client's id, unique in the session. */
+  /** Unique in the session. */
   readonly id: string
-  /** A digest of what was said. */
+  /** A digest of the request's content. */
   readonly digest: string
-  /** The turn that a message began; null for what begins none. */
+  /** The turn that a message started; null for other requests. */
   readonly turnId: string | null
 }
 
-/** Events to store behind those that are there. */
+/** Events to append to a history. */
 export interface Append {
-  /** Names the session, whichever the tenant: `<tenant>/<id>`. */
+  /** `<tenant>/<id>`. */
   readonly session: string
   readonly epoch: string
-  /** The newest `seq` before; the events get those that follow. */
+  /** The `seq` before the first of the events. */
   readonly after: number
   /** Epoch milliseconds. */
   readonly timestamp: number
-  /** The frames, which hold their `seq` already. There may be none, to replace the bookmark alone. */
+  /** The frames, which contain their `seq`. There may be none, to replace the recovery state alone. */
   readonly texts: ReadonlyArray<string>
-  /** Replaces the bookmark in the same transaction. */
-  readonly bookmark: string | null
+  /** Replaced in the same transaction. */
+  readonly recoveryState: string | null
   /**
-   * Kept in place of one of the same id, for as long as the event is kept that is the newest after this append, but
-   * among the newest `mostReceipts` of the session.
+   * Replaces one of the same id. It is kept as long as the newest event after this append, among the newest
+   * `mostReceipts` of the session.
    */
   readonly receipt?: Receipt | undefined
   /** The id of a receipt to remove. */
   readonly revoked?: string | undefined
 }
 
-/** A session whose keeper did not come to an end with it. */
+/** A session that has something to recover. */
 export interface Unfinished {
   readonly session: string
-  readonly bookmark: string
+  readonly recoveryState: string
 }
 
-/** The history is not where the append believes it to be; nothing was stored. */
+/** The history is at another `seq` or epoch than the append expects; nothing was stored. */
 export class OutOfStep extends Schema.TaggedError<OutOfStep>()("OutOfStep", {
   session: Schema.String,
-  /** The newest `seq` that is there; null where there is no such history. */
+  /** The newest `seq`; null where there is no such history. */
   headSeq: Schema.NullOr(Schema.Int)
 }) {}
 
-/** What is stored of a session cannot be read, and will not be by itself; other sessions may be well. */
+/** What is stored of one session is damaged; retrying does not help. */
 export class SessionUnreadable extends Schema.TaggedError<SessionUnreadable>()("SessionUnreadable", {
   session: Schema.String,
   /** For the log. */
   reason: Schema.String
 }) {}
 
-/** What bounds the history of one session; the oldest events go first. */
+/** The limits of one history; the oldest events are removed first. */
 export interface Retention {
   readonly events: number
-  /** Bytes of UTF-8 of all frames together. The newest event is kept even where it is larger. */
+  /** Bytes of all frames in UTF-8. The newest event is kept even where it is larger. */
   readonly bytes: number
 }
 
 /**
  * Durable histories of events, one for each session, dense in `seq` from 1, and launch configurations beside them.
  *
- * Appends of many sessions share transactions and flushes. A history keeps as many events as its {@link Retention}
- * allows; its numbers go on when older events, or all, have been removed.
+ * Appends of many sessions share transactions and flushes. Numbers go on when older events, or all, have been removed.
  */
 export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
   SessionEvents,
   {
-    /** The history of a session; one that is not there begins with the epoch given. */
+    /** The history of a session; where there is none, it begins with the epoch given. */
     readonly open: (session: string, epoch: string) => Effect.Effect<History, StoreBusy | StoreUnavailable>
-    /** The history of a session, where there is one. */
     readonly find: (session: string) => Effect.Effect<Option.Option<History>, StoreUnavailable>
-    /** Stores events, all or none. `StoreUnavailable` leaves open whether they were. */
+    /** Stores events, all or none. After `StoreUnavailable` the outcome is unknown. */
     readonly append: (append: Append) => Effect.Effect<void, OutOfStep | StoreBusy | StoreUnavailable>
     /**
-     * Up to `limit` events with a greater `seq` than `after`, in order, fewer where they are large and at least one
-     * where there is one; nothing where there is no history.
+     * Up to `limit` events with a greater `seq` than `after`, in order; fewer where they are large, and at least one
+     * where there is one. None where there is no history.
      */
     readonly read: (
       session: string,
       after: number,
       limit: number
     ) => Effect.Effect<Option.Option<EventPage>, SessionUnreadable | StoreUnavailable>
-    /** The receipt of what a client has said under an id, where it is kept. */
     readonly receipt: (session: string, id: string) => Effect.Effect<Option.Option<Receipt>, StoreUnavailable>
-    /** Begins a history with the epoch given, in place of any that is there. */
+    /** Begins a history with the epoch given, in place of any other. */
     readonly restart: (session: string, epoch: string) => Effect.Effect<History, StoreBusy | StoreUnavailable>
-    /** Keeps a launch configuration in place of the one that the session had. */
+    /** Replaces the launch configuration of a session. */
     readonly configure: (
       session: string,
       configuration: LaunchConfiguration
     ) => Effect.Effect<void, StoreBusy | StoreUnavailable>
-    /** The launch configuration of a session; both parts are null where nothing is kept. */
+    /** The launch configuration of a session; both parts are null where nothing is stored. */
     readonly configuration: (session: string) => Effect.Effect<LaunchConfiguration, StoreUnavailable>
-    /** What is known of each session, in the order of the names; null where what is stored of one cannot be read. */
+    /** In the order of the sessions given; null where what is stored of one cannot be read. */
     readonly summaries: (
       sessions: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<Summary | null>, StoreUnavailable>
-    /** Removes a history with its events, and the launch configuration. What is not there is as good as removed. */
+    /** Removes a history with its events, and the launch configuration. Idempotent. */
     readonly remove: (session: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
-    /** Histories that have a bookmark. */
     readonly unfinished: Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable>
     /** Removes events that are older than an age, and tells how many. */
     readonly trim: (age: Duration.Duration) => Effect.Effect<number, StoreUnavailable>
   }
 >() {}
 
-/** A page ends with the event with which it comes to this many characters. */
+/** A page ends with the event that brings it to this many characters. */
 export const pageCharacters = 1024 * 1024

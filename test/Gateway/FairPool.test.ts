@@ -6,16 +6,16 @@ import { RoundRobin } from "../../src/Gateway/RoundRobin.ts"
 const soak = Number(process.env.SOAK ?? 1)
 
 /** A pool whose users note their claims, and give the newest back when they are asked to. */
-const pooled = (options: Omit<Options, "name" | "takeBack">, canTakeBack: boolean) => {
+const pooled = (options: Omit<Options, "name" | "reclaim">, canReclaim: boolean) => {
   const claims: Array<Claim> = []
   const order: Array<Claim> = []
   const refused: Array<Claim> = []
   const pool: FairPool = new FairPool({
     name: "things",
     ...options,
-    ...(canTakeBack
+    ...(canReclaim
       ? {
-          takeBack: holder => {
+          reclaim: holder => {
             const claim = claims.findLast(claim => claim.holder === holder && claim.isHeld)
             claim?.release()
             return claim !== undefined
@@ -58,8 +58,8 @@ describe("FairPool", () => {
         FastCheck.integer({ min: 1, max: 20 }),
         FastCheck.integer({ min: 1, max: 20 }),
         FastCheck.boolean(),
-        (commands, capacity, mostOfOne, canTakeBack) => {
-          const { claims, pool, request, take } = pooled({ capacity, mostOfOne, mostWaiting: 8 }, canTakeBack)
+        (commands, capacity, mostOfOne, canReclaim) => {
+          const { claims, pool, request, take } = pooled({ capacity, mostOfOne, mostWaiting: 8 }, canReclaim)
           for (const command of commands) {
             if (command.do === "request") request(command.tenant, command.size)
             else if (command.do === "take") take(command.tenant, command.size)

@@ -24,12 +24,19 @@ describe("A database of events", () => {
       yield* Effect.gen(function* () {
         const events = yield* SessionEvents
         yield* events.open("t/s", "e1")
-        yield* events.append({ session: "t/s", epoch: "e1", after: 0, timestamp: 1, texts: ["1", "2"], bookmark: "b" })
+        yield* events.append({
+          session: "t/s",
+          epoch: "e1",
+          after: 0,
+          timestamp: 1,
+          texts: ["1", "2"],
+          recoveryState: "b"
+        })
       }).pipe(Effect.provide(layer))
       yield* Effect.gen(function* () {
         const events = yield* SessionEvents
-        expect(yield* events.unfinished).toEqual([{ session: "t/s", bookmark: "b" }])
-        expect(yield* events.open("t/s", "e2")).toEqual({ epoch: "e1", headSeq: 2, trimmedSeq: 0, bookmark: "b" })
+        expect(yield* events.unfinished).toEqual([{ session: "t/s", recoveryState: "b" }])
+        expect(yield* events.open("t/s", "e2")).toEqual({ epoch: "e1", headSeq: 2, trimmedSeq: 0, recoveryState: "b" })
       }).pipe(Effect.provide(layer))
     })
   )

@@ -11,7 +11,7 @@ const numRuns = 30 * Number(process.env.SOAK ?? 1)
 
 const appendTo = (session: string, after: number, texts: ReadonlyArray<string>, rest: Partial<Append> = {}) =>
   Effect.flatMap(SessionEvents, events =>
-    events.append({ session, epoch: "e1", after, timestamp: 0, texts, bookmark: null, ...rest })
+    events.append({ session, epoch: "e1", after, timestamp: 0, texts, recoveryState: null, ...rest })
   )
 
 const readAll = (session: string, after = 0, limit = 1000) =>
@@ -30,7 +30,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
           const events = yield* SessionEvents
           expect(yield* events.find("t/s")).toEqual(Option.none())
           expect(yield* events.read("t/s", 0, 10)).toEqual(Option.none())
-          const begun = { epoch: "e1", headSeq: 0, trimmedSeq: 0, bookmark: null }
+          const begun = { epoch: "e1", headSeq: 0, trimmedSeq: 0, recoveryState: null }
           expect(yield* events.open("t/s", "e1")).toEqual(begun)
           expect(yield* events.open("t/s", "e2")).toEqual(begun)
           expect(yield* historyOf("t/s")).toEqual(begun)
@@ -44,13 +44,13 @@ export const sessionEventsSuite = (name: string, make: Make) => {
           const events = yield* SessionEvents
           yield* events.open("t/s", "e1")
           yield* appendTo("t/s", 0, ['{"a":"ä😀\\u0000"}', "{}"])
-          yield* appendTo("t/s", 2, ["3", "4", "5"], { bookmark: "here" })
+          yield* appendTo("t/s", 2, ["3", "4", "5"], { recoveryState: "here" })
           const page = yield* readAll("t/s", 1, 2)
           expect(page.events).toEqual([
             { seq: 2, text: "{}" },
             { seq: 3, text: "3" }
           ])
-          expect(page.history).toEqual({ epoch: "e1", headSeq: 5, trimmedSeq: 0, bookmark: "here" })
+          expect(page.history).toEqual({ epoch: "e1", headSeq: 5, trimmedSeq: 0, recoveryState: "here" })
           expect((yield* readAll("t/s")).events.map(({ text }) => text)).toEqual([
             '{"a":"ä😀\\u0000"}',
             "{}",
@@ -142,12 +142,12 @@ export const sessionEventsSuite = (name: string, make: Make) => {
           const events = yield* SessionEvents
           expect(yield* Effect.flip(appendTo("t/s", 0, ["1"]))).toMatchObject({ _tag: "OutOfStep", headSeq: null })
           yield* events.open("t/s", "e1")
-          yield* appendTo("t/s", 0, ["1"], { bookmark: "one" })
+          yield* appendTo("t/s", 0, ["1"], { recoveryState: "one" })
           expect(yield* Effect.flip(appendTo("t/s", 0, ["1"]))).toMatchObject({ _tag: "OutOfStep", headSeq: 1 })
           expect(yield* Effect.flip(appendTo("t/s", 2, ["3"]))).toMatchObject({ _tag: "OutOfStep", headSeq: 1 })
           expect(yield* Effect.flip(appendTo("t/s", 1, ["2"], { epoch: "e2" }))).toMatchObject({ _tag: "OutOfStep" })
           expect((yield* readAll("t/s")).events).toEqual([{ seq: 1, text: "1" }])
-          expect((yield* historyOf("t/s")).bookmark).toBe("one")
+          expect((yield* historyOf("t/s")).recoveryState).toBe("one")
         })
       )
     )
@@ -244,8 +244,8 @@ export const sessionEventsSuite = (name: string, make: Make) => {
         Effect.gen(function* () {
           const events = yield* SessionEvents
           yield* events.open("t/s", "e1")
-          yield* appendTo("t/s", 0, ["1", "2"], { bookmark: "x" })
-          const begun = { epoch: "e2", headSeq: 0, trimmedSeq: 0, bookmark: null }
+          yield* appendTo("t/s", 0, ["1", "2"], { recoveryState: "x" })
+          const begun = { epoch: "e2", headSeq: 0, trimmedSeq: 0, recoveryState: null }
           expect(yield* events.restart("t/s", "e2")).toEqual(begun)
           expect(yield* events.restart("t/new", "e2")).toEqual(begun)
           expect(yield* readAll("t/s")).toEqual({ events: [], history: begun })
@@ -289,7 +289,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
         Effect.gen(function* () {
           const events = yield* SessionEvents
           yield* events.open("t/s", "e1")
-          yield* appendTo("t/s", 0, ["1", "2"], { bookmark: "x" })
+          yield* appendTo("t/s", 0, ["1", "2"], { recoveryState: "x" })
           yield* events.remove("t/s")
           yield* events.remove("t/s")
           expect(yield* events.find("t/s")).toEqual(Option.none())
@@ -300,19 +300,19 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("bookmarks tell which sessions were not brought to an end", () =>
+    it.effect("recovery states tell which sessions were not brought to an end", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
           for (const session of ["t/a", "t/b", "t/c"]) yield* events.open(session, "e1")
-          yield* appendTo("t/a", 0, [], { bookmark: "a" })
-          yield* appendTo("t/b", 0, ["1"], { bookmark: "b" })
+          yield* appendTo("t/a", 0, [], { recoveryState: "a" })
+          yield* appendTo("t/b", 0, ["1"], { recoveryState: "b" })
           expect(yield* events.unfinished).toEqual([
-            { session: "t/a", bookmark: "a" },
-            { session: "t/b", bookmark: "b" }
+            { session: "t/a", recoveryState: "a" },
+            { session: "t/b", recoveryState: "b" }
           ])
-          yield* appendTo("t/a", 0, [], { bookmark: null })
-          expect(yield* events.unfinished).toEqual([{ session: "t/b", bookmark: "b" }])
+          yield* appendTo("t/a", 0, [], { recoveryState: null })
+          expect(yield* events.unfinished).toEqual([{ session: "t/b", recoveryState: "b" }])
         })
       )
     )

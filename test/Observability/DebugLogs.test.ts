@@ -64,7 +64,7 @@ const use = Effect.gen(function* () {
     after: 0,
     timestamp: 1,
     texts: [JSON.stringify({ type: "text_delta", text: value })],
-    bookmark: null
+    recoveryState: null
   })
   yield* events.read("t/s", 0, 10)
 })

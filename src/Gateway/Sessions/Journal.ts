@@ -100,20 +100,20 @@ export const make = (options: Options): Journal => {
   const { events, now, onUpdate, session, sessionId } = options
   const mutex = Effect.unsafeMakeSemaphore(1)
   const { epoch } = options.history
-  let { headSeq, bookmark } = options.history
+  let { headSeq, recoveryState } = options.history
   let { state } = options
   const traces = new TurnTraces()
   let lastTimestamp = 0
   let unknown: ReadonlyArray<Attempt> = []
   let isLost = false
-  let encoded: { readonly state: SessionState; readonly bookmark: string | null } | undefined
+  let encoded: { readonly state: SessionState; readonly recoveryState: string | null } | undefined
 
   /** Most updates, such as a text delta, leave the recovery state as it is. */
-  const bookmarkOf = (state: SessionState): string | null => {
+  const encodedState = (state: SessionState): string | null => {
     if (encoded === undefined || !isRecoveredAlike(encoded.state, state)) {
-      encoded = { state, bookmark: encodeRecoveryState(state) }
+      encoded = { state, recoveryState: encodeRecoveryState(state) }
     }
-    return encoded.bookmark
+    return encoded.recoveryState
   }
 
   const apply = (attempt: Attempt): void => {
@@ -126,7 +126,7 @@ export const make = (options: Options): Journal => {
       })
     )
     headSeq = append.after + append.texts.length
-    bookmark = append.bookmark
+    recoveryState = append.recoveryState
     state = update.state
     unknown = []
     attempt.isApplied = true
@@ -148,10 +148,10 @@ export const make = (options: Options): Journal => {
     return Effect.flatMap(next, page => {
       if (page._tag === "None" || page.value.history.epoch !== epoch) return lost
       const { events: next, history } = page.value
-      const applied = unknown.find(({ append: { after, bookmark, texts }, update }) =>
+      const applied = unknown.find(({ append: { after, recoveryState, texts }, update }) =>
         texts.length === 0
           ? // Receipts alone leave no trace in the history. They change no state, and may be stored again.
-            !hasReceipt(update) && history.headSeq === after && history.bookmark === bookmark
+            !hasReceipt(update) && history.headSeq === after && history.recoveryState === recoveryState
           : history.headSeq === after + texts.length && next[0]?.text === texts[0]
       )
       if (applied !== undefined) apply(applied)
@@ -180,7 +180,7 @@ export const make = (options: Options): Journal => {
    * append at the same place, none of them can succeed any more.
    */
   const fence: Effect.Effect<void, StoreBusy | StoreUnavailable> = Effect.suspend(() =>
-    events.append({ session, epoch, after: headSeq, timestamp: lastTimestamp, texts: [], bookmark })
+    events.append({ session, epoch, after: headSeq, timestamp: lastTimestamp, texts: [], recoveryState })
   ).pipe(
     Effect.catchTag("OutOfStep", isElsewhere),
     Effect.zipRight(
@@ -198,9 +198,9 @@ export const make = (options: Options): Journal => {
     Effect.suspend(() => {
       const before = state
       const update = f(before)
-      const nextBookmark = bookmarkOf(update.state)
+      const nextRecoveryState = encodedState(update.state)
       const { receipt, revoked } = update
-      if (update.events.length === 0 && nextBookmark === bookmark && !hasReceipt(update)) {
+      if (update.events.length === 0 && nextRecoveryState === recoveryState && !hasReceipt(update)) {
         const change = (): Update => {
           state = update.state
           onUpdate(update, [])
@@ -219,7 +219,7 @@ export const make = (options: Options): Journal => {
           const seq = headSeq + 1 + index
           return JSON.stringify(event({ sessionId, seq, timestamp, traceId: traces.of(body) ?? traceId }, body))
         })
-        const place = { session, epoch, after: headSeq, timestamp, texts, bookmark: nextBookmark }
+        const place = { session, epoch, after: headSeq, timestamp, texts, recoveryState: nextRecoveryState }
         const append: Append = hasReceipt(update) ? { ...place, receipt, revoked } : place
         const attempt: Attempt = { append, before, update, isApplied: false }
         onAttempt(attempt)

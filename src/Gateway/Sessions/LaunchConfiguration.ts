@@ -233,7 +233,7 @@ export class SecretPool {
     capacity: number,
     private readonly holders: SecretHolders
   ) {
-    this.pool = new FairPool({ name: "memory for secrets", capacity, takeBack: tenant => this.dropOldest(tenant) })
+    this.pool = new FairPool({ name: "memory for secrets", capacity, reclaim: tenant => this.dropOldest(tenant) })
   }
 
   get(session: string): Secrets {

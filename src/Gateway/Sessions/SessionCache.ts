@@ -21,7 +21,7 @@ export interface SessionCache {
   readonly loadDeleted: (
     tenant: string,
     id: string,
-    bookmark: string
+    recoveryState: string
   ) => Effect.Effect<void, ParseError | SessionsBusy | StoreBusy | StoreUnavailable>
   /** The session, if it is in memory. */
   readonly peek: (tenant: string, id: string) => Entity | undefined
@@ -33,13 +33,13 @@ export interface SessionCache {
 }
 
 /** The state of a session that was not in memory: no instance of it can be running. */
-const storedState = (record: SessionRecord, { bookmark }: History): State.SessionState => {
-  const state = Either.getOrElse(State.decodeRecoveryState(record.state, bookmark), () => ({
+const storedState = (record: SessionRecord, { recoveryState }: History): State.SessionState => {
+  const state = Either.getOrElse(State.decodeRecoveryState(record.state, recoveryState), () => ({
     ...State.initial,
     lifecycle: record.state
   }))
   // Where the recovery state was lost with the history, the record still has the instance.
-  if (bookmark !== null || record.instanceId === null || record.state === "inactive") return state
+  if (recoveryState !== null || record.instanceId === null || record.state === "inactive") return state
   return { ...state, instance: { key: record.instanceId, instanceId: record.instanceId } }
 }
 
@@ -69,7 +69,7 @@ export const make = (shared: Shared, records: SessionRecords, secrets: SecretPoo
     capacity: inMemory,
     // A session in use cannot be evicted.
     mostOfOne: Math.ceil(inMemory * 0.875),
-    takeBack: tenant => {
+    reclaim: tenant => {
       for (const entity of entities.values()) {
         if (entity.record.tenant !== tenant || !entity.isQuiescent) continue
         // Subscribers have to subscribe again, and are refused where their tenant has too many sessions.
@@ -169,13 +169,13 @@ export const make = (shared: Shared, records: SessionRecords, secrets: SecretPoo
       // Interrupted before it has begun, it would never complete.
     }).pipe(Effect.uninterruptible)
 
-  const loadDeleted: SessionCache["loadDeleted"] = (tenant, id, bookmark) =>
+  const loadDeleted: SessionCache["loadDeleted"] = (tenant, id, recoveryState) =>
     Effect.gen(function* () {
       const key = keyOf(tenant, id)
       const found = yield* shared.events.find(key)
       if (Option.isNone(found)) return
       const history = found.value
-      const state = yield* State.decodeRecoveryState("inactive", bookmark)
+      const state = yield* State.decodeRecoveryState("inactive", recoveryState)
       const { pendingStops, request } = State.releaseInstance(state)
       const lost = request === undefined ? pendingStops.filter(({ instanceId }) => instanceId === null) : []
       for (const { key: idempotencyKey } of lost) {

@@ -219,7 +219,7 @@ export class SessionCore implements Recorded {
     return Effect.gen(this, function* () {
       const history = yield* openHistory(this.shared, this.key, this.toRecord())
       const found = State.releaseInstance(
-        Either.getOrElse(State.decodeRecoveryState("inactive", history.bookmark), () => State.initial)
+        Either.getOrElse(State.decodeRecoveryState("inactive", history.recoveryState), () => State.initial)
       )
       const { pendingStops, request } = State.releaseInstance(this.state)
       const known = new Set(pendingStops.map(({ key }) => key))

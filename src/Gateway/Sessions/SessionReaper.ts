@@ -62,12 +62,12 @@ export const start = (
 
     /** Recovers a session of the last run; answers it where that has to be repeated. */
     const recoverOne = (unfinished: Unfinished, isAway: boolean): Effect.Effect<ReadonlyArray<Unfinished>> => {
-      const { bookmark, session } = unfinished
+      const { recoveryState, session } = unfinished
       const slash = session.indexOf("/")
       const [tenant, id] = [session.slice(0, slash), session.slice(slash + 1)]
       if (sessions.peek(tenant, id) !== undefined) return Effect.succeed([])
       return sessions.get(tenant, id).pipe(
-        Effect.catchTag("SessionNotFound", () => sessions.loadDeleted(tenant, id, bookmark)),
+        Effect.catchTag("SessionNotFound", () => sessions.loadDeleted(tenant, id, recoveryState)),
         Effect.zipRight(
           Effect.suspend(() => {
             const entity = sessions.peek(tenant, id)

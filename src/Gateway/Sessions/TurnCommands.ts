@@ -160,7 +160,7 @@ export class TurnCommands {
 
   /** Sends an answer to a question or an approval that is open, once for each `clientMessageId`. */
   answer({ answer, clientMessageId, requestId }: Answer): Effect.Effect<void, AnswerError> {
-    const { journal } = this.session
+    const { session } = this
     const clientId = clientIdOf(clientMessageId, "answer", requestId, answer)
     const isOpen = Effect.suspend(() =>
       this.requests.has(requestId)
@@ -181,11 +181,11 @@ export class TurnCommands {
             link.send({ type: "answer", requestId, answer }, { within: this.millisUntil(deadline) }),
             error => this.orNotActive(error, false)
           )
-          const recorded = clientId === undefined ? Effect.void : journal.update(State.keepReceipt(clientId))
+          const recorded = clientId === undefined ? Effect.void : session.journal.update(State.keepReceipt(clientId))
           const sent = yield* Effect.either(Effect.zipRight(recorded, sending))
           yield* Deferred.complete(done, sent)
           if (Either.isRight(sent) || clientId === undefined) return
-          yield* journal.updateWithRetry(state => State.revokeReceipt(State.silently(state), clientId), block)
+          yield* session.journal.updateWithRetry(state => State.revokeReceipt(State.silently(state), clientId), block)
         })
     })
   }

@@ -14,7 +14,7 @@ export class ConnectionSlots {
   private readonly connections = new Map<string, Map<Claim, Displaceable>>()
 
   constructor(readonly capacity: number) {
-    this.pool = new FairPool({ name: "connections", capacity, takeBack: tenant => this.takeBack(tenant) })
+    this.pool = new FairPool({ name: "connections", capacity, reclaim: tenant => this.takeBack(tenant) })
   }
 
   /** Slots that are taken. */

@@ -30,7 +30,7 @@ export class FileCalls {
       capacity,
       // Calls that are under way cannot be taken back.
       mostOfOne: Math.max(capacity * 0.75, fileBytes.content),
-      takeBack: tenant => this.takeBack(tenant)
+      reclaim: tenant => this.takeBack(tenant)
     })
   }
 

@@ -79,7 +79,7 @@ describe("The state of a session", () => {
     expect(typesOf(State.recover(early).events)).toEqual(["turn_started", "turn_errored", "session_state"])
   })
 
-  it("leaves no bookmark where nothing is left to do", () => {
+  it("stores nothing where there is nothing to recover", () => {
     expect(State.encodeRecoveryState(State.initial)).toBeNull()
     expect(State.encodeRecoveryState(running)).not.toBeNull()
     expect(State.encodeRecoveryState({ ...accepted("t"), instance: null })).not.toBeNull()

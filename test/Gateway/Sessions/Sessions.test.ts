@@ -610,9 +610,9 @@ describe("Instances of sessions", () => {
       const { simulator, start, stored } = yield* make()
       const { sessions } = yield* start
       const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const bookmark = Effect.map(
+      const recoveryState = Effect.map(
         Effect.flatten(Context.get(stored, SessionEvents).find(`acme/${id}`)),
-        history => history.bookmark
+        history => history.recoveryState
       )
       const fault = yield* simulator.inject({ operation: "stop", fault: { kind: "status", status: 500 } })
       for (let i = 0; i < 3; i++) {
@@ -621,13 +621,13 @@ describe("Instances of sessions", () => {
       }
       const { instanceId } = yield* sessions.start(alice, id)
       expect((yield* simulator.state).instances).toHaveLength(4)
-      expect(yield* bookmark).toContain("debts")
+      expect(yield* recoveryState).toContain("debts")
       yield* simulator.remove(fault)
       yield* pass("30 seconds", "1 second")
       yield* simulator.awaitState(({ instances }) => instances.length === 1)
       expect((yield* simulator.state).instances.map(({ id }) => id)).toEqual([instanceId])
       expect(yield* sessions.get(alice, id)).toMatchObject({ state: "active", instanceId })
-      expect(yield* bookmark).not.toContain("debts")
+      expect(yield* recoveryState).not.toContain("debts")
     })
   )
 

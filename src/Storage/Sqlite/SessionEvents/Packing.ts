@@ -3,7 +3,7 @@ import { type Codec, type Packed, Packer, Unpacker } from "../Database/Packing.t
 import type { EventOutcome, EventWrite } from "./Tables.ts"
 
 /**
- * A group of writes. For each append the packed text has its session, epoch and bookmark (with a length of -1 for none),
+ * A group of writes. For each append the packed text has its session, epoch and recovery state (with a length of -1 for none),
  * the `seq` before it, its time, the number of its events, and these. A single {@link unpacked} stands for another write.
  */
 interface PackedWrites extends Packed {
@@ -31,11 +31,11 @@ const pack = (writes: ReadonlyArray<EventWrite>): PackedWrites | ReadonlyArray<E
       others.push(write)
       continue
     }
-    const { after, bookmark, epoch, session, texts, timestamp } = write
+    const { after, recoveryState, epoch, session, texts, timestamp } = write
     packer.text(session)
     packer.text(epoch)
-    if (bookmark === null) packer.number(-1)
-    else packer.text(bookmark)
+    if (recoveryState === null) packer.number(-1)
+    else packer.text(recoveryState)
     packer.number(after)
     packer.number(timestamp)
     packer.number(texts.length)
@@ -57,13 +57,13 @@ const unpack = (packed: PackedWrites): ReadonlyArray<EventWrite> => {
     }
     const session = unpacker.text(length)
     const epoch = unpacker.text()
-    const bookmarkLength = unpacker.number()
-    const bookmark = bookmarkLength === -1 ? null : unpacker.text(bookmarkLength)
+    const recoveryLength = unpacker.number()
+    const recoveryState = recoveryLength === -1 ? null : unpacker.text(recoveryLength)
     const after = unpacker.number()
     const timestamp = unpacker.number()
     const texts: Array<string> = []
     for (let left = unpacker.number(); left > 0; left--) texts.push(unpacker.text())
-    writes.push({ op: "append", session, epoch, after, timestamp, texts, bookmark })
+    writes.push({ op: "append", session, epoch, after, timestamp, texts, recoveryState })
   }
   return writes
 }

@@ -82,16 +82,16 @@ export class Queries {
   }
 }
 
-const historyOf = ({ epoch, headSeq, trimmedSeq, bookmark }: Row): History => ({
+const historyOf = ({ epoch, headSeq, trimmedSeq, recoveryState }: Row): History => ({
   epoch,
   headSeq,
   trimmedSeq,
-  bookmark
+  recoveryState
 })
 
 const prepare = (db: Database.Database) => ({
   find: db.prepare<[string], Row>(
-    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bookmark FROM histories WHERE session = ?"
+    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bookmark AS recoveryState FROM histories WHERE session = ?"
   ),
   page: db.prepare<[number, number, number], StoredEvent>(
     "SELECT seq, text FROM events WHERE history = ? AND seq > ? ORDER BY seq LIMIT ?"
@@ -107,6 +107,8 @@ const prepare = (db: Database.Database) => ({
     `SELECT has_environment AS hasEnvironment, has_deployment AS hasDeployment
      FROM launch_configurations WHERE session = ?`
   ),
-  unfinished: db.prepare<[], Unfinished>("SELECT session, bookmark FROM histories WHERE bookmark IS NOT NULL"),
+  unfinished: db.prepare<[], Unfinished>(
+    "SELECT session, bookmark AS recoveryState FROM histories WHERE bookmark IS NOT NULL"
+  ),
   oldest: db.prepare<[], number>("SELECT timestamp FROM events ORDER BY id LIMIT 1").pluck()
 })

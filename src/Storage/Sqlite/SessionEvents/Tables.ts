@@ -96,8 +96,8 @@ class Tables {
 
   private open(session: string, epoch: string): EventOutcome {
     this.statements.open.run(session, epoch)
-    const { headSeq, trimmedSeq, bookmark, epoch: current } = this.statements.find.get(session)!
-    return { _tag: "Stored", history: { epoch: current, headSeq, trimmedSeq, bookmark } }
+    const { headSeq, trimmedSeq, recoveryState, epoch: current } = this.statements.find.get(session)!
+    return { _tag: "Stored", history: { epoch: current, headSeq, trimmedSeq, recoveryState } }
   }
 
   private configure(session: string, { deployment, environment }: LaunchConfiguration): void {
@@ -117,7 +117,7 @@ class Tables {
   }
 
   private append(append: Append): EventOutcome {
-    const { session, epoch, after, timestamp, texts, bookmark, receipt, revoked } = append
+    const { session, epoch, after, timestamp, texts, recoveryState, receipt, revoked } = append
     const row = this.statements.find.get(session)
     if (row === undefined || row.epoch !== epoch || row.headSeq !== after) {
       return { _tag: "OutOfStep", headSeq: row?.headSeq ?? null }
@@ -142,7 +142,7 @@ class Tables {
       this.statements.keepReceipt.run(row.id, headSeq, receipt.id, receipt.digest, receipt.turnId)
       this.statements.limitReceipts.run(row.id, mostReceipts)
     }
-    this.statements.update.run(headSeq, trimmedSeq, bytes, bookmark, row.id)
+    this.statements.update.run(headSeq, trimmedSeq, bytes, recoveryState, row.id)
     return stored
   }
 
@@ -167,7 +167,7 @@ const prepare = (db: Database.Database) => ({
     "INSERT INTO histories (session, epoch, head, trimmed, bytes, bookmark) VALUES (?, ?, 0, 0, 0, NULL) ON CONFLICT DO NOTHING"
   ),
   find: db.prepare<[string], Row>(
-    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, bookmark FROM histories WHERE session = ?"
+    "SELECT id, epoch, head AS headSeq, trimmed AS trimmedSeq, bytes, bookmark AS recoveryState FROM histories WHERE session = ?"
   ),
   update: db.prepare("UPDATE histories SET head = ?, trimmed = ?, bytes = ?, bookmark = ? WHERE id = ?"),
   configure: db.prepare(

@@ -13,7 +13,7 @@ import { temporaryDirectory } from "../../SqliteFixture.ts"
 const retention = { events: 1000, bytes: 1024 * 1024 * 1024 }
 
 const append = (session: string, after: number, ...texts: ReadonlyArray<string>): Append => ({
-  ...{ session, epoch: "e", after, timestamp: 1, texts, bookmark: null }
+  ...{ session, epoch: "e", after, timestamp: 1, texts, recoveryState: null }
 })
 
 const marker = "PAGE-OF-THE-BROKEN-ONE."

@@ -12,7 +12,7 @@ const quiet = Effect.provide(Logger.remove(Logger.defaultLogger))
 
 const append = (after: number, text: string) =>
   Effect.flatMap(SessionEvents, events =>
-    events.append({ session: "t/s", epoch: "e", after, timestamp: 1, texts: [text], bookmark: null })
+    events.append({ session: "t/s", epoch: "e", after, timestamp: 1, texts: [text], recoveryState: null })
   )
 
 const begin = Effect.flatMap(SessionEvents, events => events.open("t/s", "e"))

@@ -20,7 +20,7 @@ const write = fc.oneof(
       after: count,
       timestamp: count,
       texts: fc.array(text, { maxLength: 4 }),
-      bookmark: fc.option(text)
+      recoveryState: fc.option(text)
     })
   },
   { weight: 1, arbitrary: fc.record({ op: fc.constant<"open">("open"), session: text, epoch: text }) },
@@ -33,7 +33,7 @@ const commit: fc.Arbitrary<Request<EventWrite>> = fc.record({
   writes: fc.array(write)
 })
 
-const history = fc.record({ epoch: text, headSeq: count, trimmedSeq: count, bookmark: fc.option(text) })
+const history = fc.record({ epoch: text, headSeq: count, trimmedSeq: count, recoveryState: fc.option(text) })
 
 const outcome = fc.oneof(
   fc.record({ _tag: fc.constant<"Stored">("Stored"), history: fc.option(history, { nil: undefined }) }),
@@ -86,7 +86,7 @@ describe("Groups of events on their way between threads", () => {
     after: 0,
     timestamp: 1,
     texts,
-    bookmark: null
+    recoveryState: null
   })
 
   it("stay in pieces where one text could not hold them", () => {
