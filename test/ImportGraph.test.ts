@@ -120,7 +120,7 @@ const isIn =
     folders.some(folder => file.startsWith(`${folder}/`))
 
 /** Circles that are still there: none may be added. */
-const knownCircles = isIn("Gateway/Sessions", "Storage/Sqlite")
+const knownCircles = isIn("Gateway/Sessions")
 
 const unknownCircles = (edges: Edges): ReadonlyArray<string> =>
   circlesIn(edges).filter(circle => !circle.split(/ → |, /).every(knownCircles))

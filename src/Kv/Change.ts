@@ -1,6 +1,7 @@
 import { Schema } from "effect"
 import type { JsonText } from "../Json/JsonText.ts"
 import * as Entry from "./Entry.ts"
+import { tenantOf } from "./Tenant.ts"
 
 /** A change record as the log keeps it. Records are dense in `seq`, and `timestamp` never falls as `seq` rises. */
 export interface StoredChange {
@@ -14,15 +15,6 @@ export interface StoredChange {
   readonly actor: string
   /** Epoch milliseconds. */
   readonly timestamp: number
-}
-
-const tenantPrefix = "tenant:"
-
-/** The part of a namespace between `tenant:` and the first `/` or the end; `""` without that prefix. */
-export const tenantOf = (namespace: string): string => {
-  if (!namespace.startsWith(tenantPrefix)) return ""
-  const end = namespace.indexOf("/", tenantPrefix.length)
-  return namespace.slice(tenantPrefix.length, end === -1 ? undefined : end)
 }
 
 /** The change record that descriptions show: that of the {@link Entry.example} entry. */

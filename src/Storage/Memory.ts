@@ -4,11 +4,11 @@
  */
 import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, Stream } from "effect"
 import type { StoredChange } from "../Kv/Change.ts"
-import { tenantOf } from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import type { StoredEntry } from "../Kv/Entry.ts"
 import { byteLength, expiryActor } from "../Kv/Names.ts"
 import { commitOf, type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
+import { tenantOf } from "../Kv/Tenant.ts"
 import { type Committed, isLive, type KeyState, plan, type Refused, type Step, type Write } from "../Kv/Write.ts"
 
 /** A page ends before its values come to more bytes than this, unless it would be empty. */

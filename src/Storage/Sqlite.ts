@@ -85,10 +85,9 @@ export const make = (
         group.unsafeSubmit(write, exit => complete(Exit.mapErrorCause(exit, toDefects)))
       ),
       ready: Effect.gen(function* () {
-        if (group.isStuck()) return false
-        const isReady = yield* isWritable
+        if (group.isStuck() || !(yield* isWritable)) return false
         yield* reader.read(queries => queries.lastSeq())
-        return isReady
+        return true
       }).pipe(
         Effect.timeoutTo({ duration: "1 second", onSuccess: answer => answer, onTimeout: () => false }),
         Effect.catchAll(() => Effect.succeed(false))

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import { tenantOf } from "../../src/Kv/Change.ts"
 import { byteLength, problemOfActor, problemOfName } from "../../src/Kv/Names.ts"
+import { tenantOf } from "../../src/Kv/Tenant.ts"
 
 const numRuns = 200 * Number(process.env.SOAK ?? 1)
 

@@ -1,5 +1,6 @@
-import { type StoredChange, tenantOf, toJson } from "../Change.ts"
+import { type StoredChange, toJson } from "../Change.ts"
 import type { ChangePage, ChangeQuery } from "../ChangeLog.ts"
+import { tenantOf } from "../Tenant.ts"
 
 /** A page of the log as JSON text, shared by all readers that stand at the same place. */
 export interface EncodedPage {

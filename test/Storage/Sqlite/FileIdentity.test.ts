@@ -93,6 +93,26 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
+    it.scopedLive("reads alone find the file when it is back", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const file = join(directory, "kv.db")
+        yield* using(
+          directory,
+          writer,
+          Effect.gen(function* () {
+            yield* put("n", "a", 1)
+            renameSync(file, `${file}.away`)
+            expect(yield* outcome(put("n", "b", 1))).toBe("StoreUnavailable")
+            expect(yield* outcome(valueOf("a"))).toBe("StoreUnavailable")
+            renameSync(`${file}.away`, file)
+            const value = yield* Effect.retry(valueOf("a"), { schedule: Schedule.spaced("10 millis"), times: 100 })
+            expect(value).toEqual(Option.some("1"))
+          })
+        )
+      })
+    )
+
     it.scopedLive("a deleted file is not made anew", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory

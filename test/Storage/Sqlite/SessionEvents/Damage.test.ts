@@ -3,7 +3,7 @@ import { chmodSync, chownSync, readdirSync, readFileSync, writeFileSync } from "
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Logger, LogLevel, Metric } from "effect"
+import { Duration, Effect, Logger, LogLevel, Metric } from "effect"
 import { type Append, SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
 import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
 import { writer as plugin } from "../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
@@ -111,6 +111,18 @@ describe("A damaged session database", () => {
       })
     )
   }
+
+  it.scopedLive("keeps no event from being removed for its age that can be removed", () =>
+    Effect.gen(function* () {
+      const { directory } = yield* damaged
+      yield* Effect.gen(function* () {
+        const events = yield* SessionEvents
+        expect(yield* events.trim(Duration.hours(1))).toBe(20)
+        expect((yield* Effect.flatten(events.read("t/well", 0, 100))).events).toEqual([])
+        expect(yield* Effect.flip(events.read("t/broken", 0, 100))).toMatchObject({ _tag: "SessionUnreadable" })
+      }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })), listening([]))
+    })
+  )
 
   it.scoped("keeps no write of a group from being made that is well", () =>
     Effect.gen(function* () {

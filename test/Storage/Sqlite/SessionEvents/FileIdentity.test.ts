@@ -1,14 +1,17 @@
 /** Histories whose files are moved, replaced or taken away under the running process. */
-import { copyFileSync, existsSync, readFileSync, renameSync, unlinkSync, writeFileSync } from "node:fs"
+import { copyFileSync, existsSync, readFileSync, renameSync, statSync, unlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Exit, Layer, Logger, Option, Schedule, Scope } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
+import { Limits } from "../../../../src/Limits.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
 
 const quiet = Effect.provide(Logger.remove(Logger.defaultLogger))
+
+const MiB = 1024 * 1024
 
 const append = (after: number, text: string) =>
   Effect.flatMap(SessionEvents, events =>
@@ -59,6 +62,65 @@ for (const writer of ["inline", "thread"] as const) {
           })
         )
         expect(isWhole(file)).toBe(true)
+      })
+    )
+
+    it.scopedLive("nothing is read while the file is away, and reads alone find it when it is back", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const file = join(directory, "sessions.db")
+        yield* using(
+          directory,
+          Effect.gen(function* () {
+            yield* begin
+            yield* append(0, "1")
+            expect(yield* texts).toEqual(["1"])
+            renameSync(file, `${file}.away`)
+            expect(yield* outcome(append(1, "lost"))).toBe("StoreUnavailable")
+            for (let i = 0; i < 3; i++) expect(yield* outcome(texts)).toBe("StoreUnavailable")
+            renameSync(`${file}.away`, file)
+            expect(yield* eventually(texts)).toEqual(["1"])
+          })
+        )
+      })
+    )
+
+    it.scopedLive("the write-ahead log is emptied when it is larger than the limit", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        yield* using(
+          directory,
+          Effect.gen(function* () {
+            yield* begin
+            for (let seq = 0; seq < 8; seq++) yield* append(seq, "x".repeat(512 * 1024))
+            // The checkpoint comes behind the append that exceeds the limit.
+            yield* append(8, "last")
+            expect(statSync(join(directory, "sessions.db-wal")).size).toBeLessThan(2 * MiB)
+          })
+        ).pipe(
+          Effect.provideServiceEffect(
+            Limits,
+            Effect.map(Limits, limits => ({ ...limits, walBytes: MiB }))
+          )
+        )
+      })
+    )
+
+    it.scopedLive("reads are served from the start while another program locks the file, and writes after that", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        yield* using(directory, Effect.zipRight(begin, append(0, "1")))
+        const other = new Database(join(directory, "sessions.db"))
+        other.exec("BEGIN IMMEDIATE")
+        yield* using(
+          directory,
+          Effect.gen(function* () {
+            expect(yield* texts).toEqual(["1"])
+            other.close()
+            yield* eventually(append(1, "2"))
+            expect(yield* texts).toEqual(["1", "2"])
+          })
+        )
       })
     )
 
