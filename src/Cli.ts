@@ -12,7 +12,7 @@ import * as Server from "./Server.ts"
 import * as Setting from "./Setting.ts"
 import { version } from "./Version.ts"
 
-/** The command ends without having done its work; the message is all that a user needs. */
+/** The command failed; the message is for the user. */
 export class CommandFailed extends Schema.TaggedError<CommandFailed>()("CommandFailed", {
   message: Schema.String,
   exitCode: Schema.Int
@@ -44,12 +44,12 @@ export const help = (): string =>
 const startFailed = ({ message }: { readonly message: string }) =>
   new CommandFailed({ message: `causeway cannot start. ${message}`, exitCode: 1 })
 
-/** A reader of the log that went away must not end the process. */
-const outliveReaders = Effect.sync(() => {
+/** A closed pipe on standard output or standard error must not end the process. */
+const ignoreClosedPipes = Effect.sync(() => {
   for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined)
 })
 
-const endInTime = (limit: ShutdownDeadline.Limit) =>
+const limitShutdown = (limit: ShutdownDeadline.Limit) =>
   Effect.map(Effect.runtime<never>(), runtime => {
     const second = Effect.logWarning("A second signal ends the process at once")
     ShutdownDeadline.onSignals({ ...limit, onSecond: () => Runtime.runSync(runtime, second) })
@@ -58,9 +58,9 @@ const endInTime = (limit: ShutdownDeadline.Limit) =>
 const serve = Effect.gen(function* () {
   const configuration = yield* Effect.mapError(Configuration.load, startFailed)
   const logging = Logging.layer({ level: configuration.logLevel, format: configuration.devMode ? "pretty" : "json" })
-  yield* outliveReaders
+  yield* ignoreClosedPipes
   const limit = { limit: configuration.shutdownTimeout, isJson: !configuration.devMode }
-  return yield* Effect.zipRight(endInTime(limit), Layer.launch(Server.layer(configuration))).pipe(
+  return yield* Effect.zipRight(limitShutdown(limit), Layer.launch(Server.layer(configuration))).pipe(
     Effect.mapError(startFailed),
     Effect.ensuring(ShutdownDeadline.settled(limit)),
     Effect.provide(logging),
@@ -69,7 +69,7 @@ const serve = Effect.gen(function* () {
 }).pipe(
   Effect.withConfigProvider(Configuration.environment),
   Effect.withScheduler(FiberScheduler.make()),
-  // Effect would count and time every fiber, for metrics that are not shown.
+  // Effect's own metrics of fibers are not shown.
   Effect.withRuntimeFlagsPatch(RuntimeFlagsPatch.disable(RuntimeFlags.RuntimeMetrics))
 )
 
@@ -87,19 +87,19 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFai
   })
 }
 
-/** Runs the command and says on standard error why it failed, in one message. */
+/** Runs the command and prints on standard error why it failed. */
 export const main = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> =>
   Effect.tapErrorCause(run(args), cause =>
     Option.match(Cause.failureOption(cause), {
       onSome: ({ message }) => Console.error(message),
-      // No failure that a user could do something about: all that is known of it helps.
+      // A defect: everything known of it helps to find it.
       onNone: () => (Cause.isInterruptedOnly(cause) ? Effect.void : Console.error(Cause.pretty(cause)))
     })
   )
 
 /**
- * Exit codes: 0 at the end of service, also by a signal; 1 for a failed start or a defect; 2 for wrong arguments. A
- * process that does not end in time, or is told twice, kills itself by SIGKILL.
+ * Exit codes: 0 after shutdown, also by a signal; 1 for a failed start or a defect; 2 for wrong arguments. After the
+ * shutdown deadline or a second signal the process ends by SIGKILL.
  */
 export const teardown: Teardown = (exit, onExit) => {
   if (Exit.isSuccess(exit) || Cause.isInterruptedOnly(exit.cause)) return onExit(0)

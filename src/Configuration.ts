@@ -1,5 +1,5 @@
 /**
- * All configuration of the process, read at once, so that everything wrong with it is told at once.
+ * The configuration of the process, read as a whole, so that all errors are reported together.
  */
 import { Config, ConfigError, ConfigProvider, Effect, Either, Option, Redacted, Schema } from "effect"
 import * as Auth from "./Auth/Auth.ts"
@@ -20,15 +20,15 @@ import * as StoreUrl from "./Storage/StoreUrl.ts"
 import * as AgentPlatform from "./Upstream/AgentPlatform.ts"
 import * as Inference from "./Upstream/Inference.ts"
 
-/** The credentials that dev mode has when none are set. */
+/** The credentials of dev mode where none are set. */
 export const developmentKeys = { write: "dev-key", read: "dev-agent-key" } as const
 
 const Problem = Schema.Struct({ variable: Schema.String, problem: Schema.String })
 
-/** What is wrong with one variable. */
+/** An error of one variable. */
 export type Problem = typeof Problem.Type
 
-/** One or more variables are wrong; the message names each. */
+/** One or more variables are invalid; the message names each. */
 export class ConfigurationInvalid extends Schema.TaggedError<ConfigurationInvalid>()("ConfigurationInvalid", {
   problems: Schema.Array(Problem)
 }) {
@@ -55,7 +55,7 @@ const redacted = (key: string): Option.Option<Redacted.Redacted> => Option.some(
 
 const sameKey = Option.getEquivalence<Redacted.Redacted>((a, b) => Redacted.value(a) === Redacted.value(b))
 
-/** The credentials that are in force, or why they cannot be. */
+/** The effective credentials, or why they are refused. */
 const credentials = (devMode: boolean, keys: Auth.Keys): Either.Either<Auth.Keys, ConfigError.ConfigError> => {
   const effective: Auth.Keys = devMode
     ? {
@@ -99,15 +99,15 @@ const checkedKeys = Config.all({ mode, keys: Auth.config }).pipe(
 /** The configuration as the environment gives it. */
 interface Settings extends Config.Config.Success<typeof settings> {}
 
-/** The configuration in force: `keys` has the development keys where dev mode lends them. */
+/** The effective configuration; `keys` has the development keys where dev mode provides them. */
 export interface Configuration extends Omit<Settings, "mode" | "keys"> {
   readonly devMode: boolean
   readonly keys: Auth.Keys
-  /** What is not wrong but hardly meant, for the log. */
+  /** Settings that are valid but probably a mistake, for the log. */
   readonly warnings: ReadonlyArray<string>
 }
 
-/** The findings of a configuration error, each once. */
+/** The errors within a configuration error. */
 const problemsOf = (error: ConfigError.ConfigError): ReadonlyArray<Problem> => {
   switch (error._op) {
     case "And":
@@ -120,7 +120,7 @@ const problemsOf = (error: ConfigError.ConfigError): ReadonlyArray<Problem> => {
 
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i
 
-/** What is allowed and yet looks like a mistake. */
+/** Settings that are valid but probably a mistake. */
 const warningsOf = ({ mode, address, gateway, keys, metrics, replication, store }: Settings): ReadonlyArray<string> => {
   const exposed = !loopback.test(address.host)
   const lent = mode.devMode && (Option.isNone(keys.write) || Option.isNone(keys.read))
@@ -146,7 +146,7 @@ const warningsOf = ({ mode, address, gateway, keys, metrics, replication, store 
   ]
 }
 
-/** Reads everything, from whichever provider of configuration is in force. */
+/** Reads the configuration by the current `ConfigProvider`. */
 export const load: Effect.Effect<Configuration, ConfigurationInvalid> = Effect.gen(function* () {
   const all = yield* Effect.either(settings)
   const keys = yield* Effect.either(checkedKeys)
@@ -161,7 +161,7 @@ export const load: Effect.Effect<Configuration, ConfigurationInvalid> = Effect.g
   return yield* new ConfigurationInvalid({ problems })
 })
 
-/** A provider for which an empty variable is one that is not set. */
+/** A provider that treats an empty variable as unset. */
 export const withoutEmpty = (provider: ConfigProvider.ConfigProvider): ConfigProvider.ConfigProvider => {
   const { flattened } = provider
   const unlessEmpty = <A>(primitive: Config.Config.Primitive<A>): Config.Config.Primitive<A> =>
@@ -180,5 +180,5 @@ export const withoutEmpty = (provider: ConfigProvider.ConfigProvider): ConfigPro
   )
 }
 
-/** The environment, as this service reads it. */
+/** The environment variables. */
 export const environment: ConfigProvider.ConfigProvider = withoutEmpty(ConfigProvider.fromEnv())

@@ -6,7 +6,7 @@ import { endpoints as kv } from "./Kv/Endpoints.ts"
 import { endpoints as metrics } from "./Observability/Endpoints.ts"
 import { endpoints as description } from "./OpenApi/Endpoints.ts"
 
-/** The document is made when it is first asked for, and so is what makes it loaded. */
+/** The document is made by the first request for it, which also loads the module. */
 const asyncApi = Effect.map(
   Effect.promise(() => import("./Gateway/AsyncApi.ts")),
   ({ text }) => text()

@@ -1,26 +1,25 @@
 /**
- * Collects bytes that arrive in pieces into one buffer.
+ * Collects chunks of bytes in one buffer that grows.
  *
- * Each piece is copied, so that what is held depends on the bytes and not on the number of pieces: a list of
- * one-byte pieces would take hundreds of bytes of memory for each. A first piece that turns out to be the only one is
- * handed out as it came.
+ * Chunks are copied, so that the memory held is proportional to the bytes: a list of one-byte chunks would hold hundreds
+ * of bytes for each. A single chunk is not copied.
  */
 export class GrowingBytes {
   #buffer: Buffer | undefined
   #length = 0
   readonly #most: number
 
-  /** For at most `most` bytes, which whoever adds has to check: it only keeps the buffer from growing beyond. */
+  /** `most` bounds the capacity of the buffer; the caller checks the bytes that it adds. */
   constructor(most: number) {
     this.#most = most
   }
 
-  /** How many bytes were added. */
+  /** The number of bytes added. */
   get length(): number {
     return this.#length
   }
 
-  /** What was added so far, to be looked at before more is. */
+  /** The bytes so far, valid until the next `add`. */
   get view(): Uint8Array {
     return this.#buffer?.subarray(0, this.#length) ?? none
   }
@@ -36,7 +35,7 @@ export class GrowingBytes {
     this.#buffer.set(piece, before)
   }
 
-  /** All bytes; nothing can be added after that. */
+  /** All bytes, which are handed over: the buffer is empty afterwards. */
   take(): Buffer {
     const bytes = this.#buffer?.subarray(0, this.#length) ?? Buffer.alloc(0)
     this.#buffer = undefined
@@ -52,7 +51,7 @@ export class GrowingBytes {
   }
 }
 
-/** Bytes of the first buffer that is made to be added to. */
+/** The initial capacity, in bytes. */
 const smallest = 4096
 
 const none = new Uint8Array(0)

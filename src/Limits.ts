@@ -1,7 +1,7 @@
 import { Config, Context } from "effect"
 import * as Setting from "./Setting.ts"
 
-/** What the service accepts at most. Bytes are of UTF-8; a value is measured as stored, without white space. */
+/** The limits of the service. Bytes are of UTF-8; a value is measured as stored, without white space. */
 export interface LimitsShape {
   readonly keyBytes: number
   readonly namespaceBytes: number
@@ -11,9 +11,9 @@ export interface LimitsShape {
   readonly bodyBytes: number
   /** Levels of arrays and objects in a value. */
   readonly jsonDepth: number
-  /** Whole lists that are read at a time, each from a snapshot that is held for it. */
+  /** Concurrent lists without a page limit, each of which holds a snapshot. */
   readonly wholeLists: number
-  /** Size of the store's write-ahead log above which the whole lists that are being read are cut off. */
+  /** Size of the store's write-ahead log above which lists without a page limit are aborted. */
   readonly walBytes: number
 }
 
@@ -31,7 +31,7 @@ const defaults: LimitsShape = {
   walBytes: 256 * MiB
 }
 
-/** The limits in force: these defaults, unless a layer says otherwise. */
+/** The current limits; the defaults, unless a layer provides others. */
 export class Limits extends Context.Reference<Limits>()("causeway/Limits", {
   defaultValue: (): LimitsShape => defaults
 }) {}

@@ -1,18 +1,18 @@
 /**
- * Monotonic time, for everything that measures or waits: time limits, heartbeats, cooldowns, ages of cached results.
+ * Monotonic time, for durations: time limits, heartbeats, cooldowns, ages of cached results.
  *
- * The wall clock may be set back or forward while the process runs, so it serves only timestamps and the expiry of
- * entries. Effect's `currentTimeNanos` counts from `process.hrtime`, which is monotonic; `TestClock` drives it too.
+ * The wall clock may be set while the process runs, so it is used only for timestamps and the expiry of entries. Effect's
+ * `currentTimeNanos` is monotonic, as it counts from `process.hrtime`, and `TestClock` controls it.
  */
 import { type Clock, Duration, Effect } from "effect"
 
-/** Milliseconds since an arbitrary origin, with a fraction: only differences mean anything. */
+/** Milliseconds since an arbitrary origin, with a fraction; only differences are meaningful. */
 export const unsafeMillis = (clock: Clock.Clock): number => Number(clock.unsafeCurrentTimeNanos()) / 1e6
 
-/** The same of the clock in force. */
+/** The same by the current clock. */
 export const millis: Effect.Effect<number> = Effect.clockWith(clock => Effect.sync(() => unsafeMillis(clock)))
 
-/** A duration for people: what was left of a limit has a fraction that says nothing. */
+/** A duration for messages, rounded. */
 export const words = (duration: Duration.DurationInput): string => {
   const millis = Math.round(Duration.toMillis(duration))
   return Duration.format(Duration.millis(millis < 1000 ? millis : Math.round(millis / 100) * 100))

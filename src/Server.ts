@@ -1,5 +1,5 @@
 /**
- * The whole service: the only place that chooses backends and puts the layers together.
+ * The composition of the service: the only place that chooses backends and combines the layers.
  */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
@@ -42,11 +42,11 @@ const served = Api.add(GatewayGroup)
 
 const serve = NodeServer.serve(Edge.make(served, { ...endpoints, gateway: Socket.endpoints }, AuthHttp.guards))
 
-/** Whether there is anybody to call: an upstream service, or whoever publishes the keys of clients' tokens. */
+/** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
   Option.isSome(agentPlatform.url) || Option.isSome(inference.apiKey) || Option.isSome(gateway.authentication.keySetUrl)
 
-/** The client by undici, which takes long to load: only where there is somebody to call. */
+/** The undici client, which is slow to load, only where requests are sent. */
 const httpClient = (configuration: Configuration) =>
   calls(configuration)
     ? Layer.unwrapEffect(
@@ -70,7 +70,7 @@ const services = (configuration: Configuration) => {
     Health.layer({ replication: Option.map(replication, Replication.check) })
   ).pipe(
     Layer.provideMerge(Layer.merge(ChangeFeed.layer, Gateway.layer(gateway, { devMode }))),
-    // The store comes first: it owns the directory, and may move what earlier versions kept in it to the session database.
+    // The store is opened first: it owns the directory, and migrates session data of earlier versions out of `kv.db`.
     Layer.provideMerge(SessionEvents.layer({ directory: store.directory, retention: gateway.history })),
     Layer.provideMerge(Sqlite.layer(store)),
     Layer.provideMerge(UpstreamClients.layer(configuration)),
@@ -89,12 +89,12 @@ const services = (configuration: Configuration) => {
   )
 }
 
-/** What an orchestrator asks to tell whether the service is alive: it must not take a crowd for a crash. */
+/** The probes of an orchestrator, which are answered beyond the limit of connections too. */
 const probes: ReadonlySet<string> = new Set(["/api/v1/ready", "/api/v1/health"])
 
 const isProbe = (target: string): boolean => probes.has(pathOf(target))
 
-/** Requests in flight have the most of the time that the end may take, sessions a part of it, the store the rest. */
+/** Of the time for shutdown, requests in flight get the largest part, sessions a part, and the store the rest. */
 const server = ({ address, connectionLimits, limits: { bodyBytes }, shutdownTimeout }: Configuration) => {
   const heldBodyBytes = Math.max(connectionLimits.heldBodyBytes, bodyBytes)
   const limits = { ...connectionLimits, heldBodyBytes }
@@ -105,7 +105,7 @@ const server = ({ address, connectionLimits, limits: { bodyBytes }, shutdownTime
   )
 }
 
-/** A key as the banner may show it: one of the user's own is left to the shell. */
+/** The key in the banner: the development key, or a shell variable for a key of the user. */
 const shownKey = ({ keys }: Configuration): string =>
   Option.exists(keys.write, key => Redacted.value(key) === developmentKeys.write)
     ? developmentKeys.write
@@ -125,7 +125,7 @@ const announce = (configuration: Configuration) =>
     })
   )
 
-/** Starting the threads has let the young generation grow; that is for load. */
+/** Lets the young generation grow only under load. Starting threads has ended the earlier hold. */
 const growUnderLoad = Layer.scopedDiscard(
   Effect.sync(YoungGeneration.hold).pipe(
     Effect.zipRight(Effect.suspend(() => Load.lasting())),
@@ -142,7 +142,7 @@ const serving = (configuration: Configuration) =>
     Layer.provide(Tracer.layerFor(configuration.collector))
   )
 
-/** In dev mode the simulator, which production need not even load, plays the upstream services that are not set. */
+/** In dev mode the simulator stands in for upstream services that are not configured. Production does not load it. */
 const withStandIns = (configuration: Configuration) =>
   Effect.promise(() => import("./Simulator/Development.ts")).pipe(
     Effect.flatMap(({ standIns }) => standIns(configuration)),
@@ -151,8 +151,7 @@ const withStandIns = (configuration: Configuration) =>
   )
 
 /**
- * Serves until its scope closes. Each layer outlives those above it: requests end before the server, and the
- * server before the store.
+ * Serves until its scope closes. Layers are released in reverse order: requests, then the server, then the store.
  */
 export const layer = (configuration: Configuration) =>
   configuration.devMode ? withStandIns(configuration) : serving(configuration)

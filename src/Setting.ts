@@ -1,11 +1,10 @@
 /**
- * Configuration variables that explain themselves: a wrong value is reported with the variable's name, the
- * value (unless it is secret) and what is allowed, and all wrong ones are reported together. An empty or blank
- * text counts as unset.
+ * Configuration variables with a description. An error names the variable, its value unless it is secret, and what is
+ * allowed. An empty or blank value counts as unset.
  */
 import { Config, ConfigError, Duration, Either, Option, Redacted } from "effect"
 
-/** A variable as `causeway --help` and the documentation show it. */
+/** A variable as `causeway --help` and the documentation list it. */
 export interface Described {
   readonly name: string
   readonly description: string
@@ -23,14 +22,13 @@ interface Options<A> {
   readonly default: A
 }
 
-/** A value as a message may show it: what stands before an `@` or in the query of an address may be a password. */
+/** A value for an error message, without the parts of a URL that may hold a password. */
 const quoted = (text: string): string =>
   JSON.stringify(text.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, "$1…@").replace(/\?.*$/s, "?…"))
 
 /**
- * A variable with a syntax of its own: `allowed` completes "… is not", and `shown` stands for the default in the
- * help. The value of a `secret` one is never quoted, and of another no part that may hold a password. `parse` gets the
- * text without the blanks around it, or exactly as it was set where it is `verbatim`.
+ * A variable with its own parser. `allowed` completes the error "… is not", and `shown` is the default in the help.
+ * The value of a `secret` variable is never quoted. `parse` gets the trimmed text, or the exact text if `verbatim`.
  */
 export const declare = <A>(
   name: string,
@@ -67,7 +65,7 @@ export const integer = (
     }
   )
 
-/** A text; any is allowed. */
+/** Any text. */
 export const string = (name: string, options: Options<string>): Config.Config<string> =>
   declare(name, { ...options, allowed: "any text", shown: options.default }, text => Option.some(text))
 
@@ -104,8 +102,8 @@ export const optionalDuration = (
   )
 
 /**
- * A secret that goes into an `Authorization` header, never shown; nothing when it is not set. What no header could
- * carry as one token (RFC 9110, 5.5 and RFC 6750, 2.1) is refused rather than never matched.
+ * A secret for an `Authorization` header; nothing when it is not set. A value that a header cannot carry as one token
+ * (RFC 9110, 5.5 and RFC 6750, 2.1) is refused, since it could never match.
  */
 export const optionalCredential = (
   name: string,
@@ -124,8 +122,7 @@ export const optionalCredential = (
   )
 
 /**
- * A secret that is never shown; nothing when it is not set. It is taken exactly as it was set, blanks and line breaks
- * at its ends included: whoever else has the secret does not trim it either.
+ * A secret; nothing when it is not set. It is not trimmed: other holders of the secret use it untrimmed too.
  */
 export const optionalSecret = (
   name: string,

@@ -1,18 +1,18 @@
 /**
- * Work that nobody awaits in person. What has to go on for as long as its scope is logged where it fails and starts
- * again; what has to end with its scope ends within a limit.
+ * Supervision of background fibers and finalizers. A background fiber that ends is logged and restarted. A finalizer has
+ * a time limit.
  */
 import { Cause, Duration, Effect, Exit, type Option, type Scope } from "effect"
 
-/** The pause before a restart: it doubles with each failure in a row, up to `most`. */
+/** Milliseconds before a restart: exponential backoff from `first` to `most`. */
 const pauses = { first: 100, most: 10_000 } as const
 
-/** A run at least this long, in milliseconds, was a healthy one: the next pause is the shortest again. */
+/** A run of at least so many milliseconds resets the backoff. */
 const healthyMillis = 60_000
 
 /**
- * Runs `work` until it is interrupted. An end that nobody asked for, successful or not, is logged with its cause under
- * `name`, and after a pause the work runs again.
+ * Runs `work` until it is interrupted. If it ends otherwise, successfully or not, the end is logged under `name` and the
+ * work is restarted after a pause.
  */
 export const forever = <E, R>(name: string, work: Effect.Effect<unknown, E, R>): Effect.Effect<never, never, R> => {
   const run = (pause: number): Effect.Effect<never, never, R> =>
@@ -29,7 +29,7 @@ export const forever = <E, R>(name: string, work: Effect.Effect<unknown, E, R>):
   return run(pauses.first)
 }
 
-/** Runs `work` in the scope at hand as `forever` does. */
+/** Runs `work` in the current scope as `forever` does. */
 export const forkScoped = <E, R>(
   name: string,
   work: Effect.Effect<unknown, E, R>
@@ -44,8 +44,8 @@ export const forkIn = <E, R>(
 ): Effect.Effect<void, never, R> => Effect.asVoid(Effect.forkIn(Effect.interruptible(forever(name, work)), scope))
 
 /**
- * Runs `work` for no longer than `limit`, also within a finalizer, where nothing could be interrupted otherwise. What
- * it has not done by then is interrupted, and that is not waited for: it may be in a region that takes long.
+ * Runs `work` for at most `limit`, also within a finalizer, which is uninterruptible otherwise. At the limit `work` is
+ * interrupted, and the interruption is not awaited, since it may take long.
  */
 export const within = <A, E, R>(
   limit: Duration.DurationInput,

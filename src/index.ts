@@ -1,6 +1,6 @@
 /**
- * What a larger Effect application needs to mount the service: the contract, the tags, the layers, and the
- * groups of handlers, which work under the host's own api and prefix.
+ * Everything that an Effect application needs to mount the service: the contract, the tags, the layers, and the handlers
+ * of each group, which work in the host's own api and under its prefix.
  */
 export { Api } from "./Api.ts"
 export { ReadAccess, WriteAccess } from "./Auth/Api.ts"

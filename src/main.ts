@@ -3,7 +3,7 @@ import "./Process/GarbageCollector.ts"
 import * as YoungGeneration from "./Process/YoungGeneration.ts"
 
 YoungGeneration.hold()
-// What a module imports statically is loaded before any of it runs, and loading is what the young generation grows by.
+// Dynamic imports, as static ones would be loaded before `hold` runs, and loading makes the young generation grow.
 const [{ runMain }, { main, teardown }, FiberRoots] = await Promise.all([
   import("@effect/platform-node/NodeRuntime"),
   import("./Cli.ts"),
