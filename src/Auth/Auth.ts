@@ -2,19 +2,19 @@ import { timingSafeEqual } from "node:crypto"
 import { Config, Context, Layer, Option, Redacted } from "effect"
 import * as Setting from "../Setting.ts"
 
-/** What a bearer of a credential may do. */
+/** The permission of a credential. */
 export type Access = "read" | "write"
 
-/** Who may do what on the key-value surface. */
+/** Authentication of requests to the key-value endpoints. */
 export class Auth extends Context.Tag("causeway/Auth")<
   Auth,
   {
-    /** What an `Authorization` header opens, or `undefined` for nothing. */
+    /** The permission of an `Authorization` header, or `undefined`. */
     readonly accessOf: (authorization: string | undefined) => Access | undefined
   }
 >() {}
 
-/** The two credentials. An absent or empty one admits nobody. */
+/** The two credentials. An absent or empty one matches nothing. */
 export interface Keys {
   /** Reads and writes. */
   readonly write: Option.Option<Redacted.Redacted>
@@ -34,12 +34,12 @@ export const config: Config.Config<Keys> = Config.all({
   })
 })
 
-/** A bearer header (RFC 6750); the scheme's name is taken in any case (RFC 9110, 11.1). */
+/** A bearer header (RFC 6750); the scheme is case-insensitive (RFC 9110, 11.1). */
 const bearer = /^bearer +([^\s]+) *$/i
 
 /**
- * A comparison whose time tells nothing about the key but an upper bound of its length: what is compared always
- * has the key's own length, and whether the lengths agree is mixed in at the end.
+ * Compares in constant time. The buffers that are compared always have the length of the key; whether the lengths agree
+ * is checked afterwards.
  */
 const matcher = (key: Option.Option<Redacted.Redacted>): ((token: string) => boolean) => {
   const expected = Buffer.from(Option.match(key, { onNone: () => "", onSome: Redacted.value }))
@@ -48,13 +48,13 @@ const matcher = (key: Option.Option<Redacted.Redacted>): ((token: string) => boo
   return token => {
     const length = Buffer.byteLength(token)
     const written = given.write(token)
-    // A character that is cut off at the end is not written at all.
+    // `write` omits a character that does not fit as a whole.
     given.fill(0, written)
     return timingSafeEqual(given, expected) && length === expected.length
   }
 }
 
-/** Admits bearers of the keys. */
+/** Authenticates by the keys. */
 export const make = (keys: Keys): Context.Tag.Service<Auth> => {
   const mayWrite = matcher(keys.write)
   const mayRead = matcher(keys.read)
@@ -68,5 +68,5 @@ export const make = (keys: Keys): Context.Tag.Service<Auth> => {
   }
 }
 
-/** Admits bearers of the keys. */
+/** Authenticates by the keys. */
 export const layer = (keys: Keys): Layer.Layer<Auth> => Layer.succeed(Auth, make(keys))

@@ -6,11 +6,11 @@ import type { Guard } from "../Http/Endpoints.ts"
 import { ReadAccess, WriteAccess } from "./Api.ts"
 import { type Access, Auth } from "./Auth.ts"
 
-/** Why a request with this access may not read, or `undefined`. */
+/** The error for a request that may not read, or `undefined`. */
 const refusalToRead = (access: Access | undefined): Unauthorized | undefined =>
   access === undefined ? Unauthorized.answer() : undefined
 
-/** Why a request with this access may not write, or `undefined`. */
+/** The error for a request that may not write, or `undefined`. */
 const refusalToWrite = (access: Access | undefined): Unauthorized | Forbidden | undefined =>
   access === "read" ? new Forbidden({ error: "Forbidden" }) : refusalToRead(access)
 
@@ -28,7 +28,7 @@ export const guards: Effect.Effect<ReadonlyArray<Guard>, never, Auth> = Effect.m
 
 /** The middlewares as @effect/platform runs them. */
 export const layer: Layer.Layer<ReadAccess | WriteAccess, never, Auth> = Layer.mergeAll(
-  // The decoded token is left alone: the decoder cuts seven characters off whatever scheme there is.
+  // The decoded token is not used: the platform's decoder removes seven characters whatever the scheme.
   Layer.effect(
     ReadAccess,
     Effect.map(Auth, auth => ({ bearer: () => admit(auth, refusalToRead) }))

@@ -7,12 +7,12 @@ import { Gone, InternalServerError } from "../Http/ApiError.ts"
 import { operation } from "../OpenApi/Describe.ts"
 import { mapMembers } from "../OpenApi/SchemaProjection.ts"
 
-/** The backing mode that the cluster routes name. */
+/** The mode that the cluster endpoints report. */
 export const mode = "store"
 
 const Mode = Schema.String.annotations({ description: "What backs the service.", examples: [mode] })
 
-/** Null, described as what old clients take it for: a text that may be missing. */
+/** Null, described as a nullable string for old clients. */
 const Nobody = Schema.Null.annotations({
   jsonSchema: { anyOf: [{ type: "string" }, { type: "null" }], description: "Always null." }
 })
@@ -29,11 +29,7 @@ const leader = operation({
   }
 })
 
-/**
- * No answer but 410, whatever the types make of an endpoint without a success.
- *
- * The body is described and no part of the contract: a wrong one must not be answered otherwise.
- */
+/** An operation that always answers 410. The body is documented but not decoded, so that a wrong one is 410 too. */
 const refused = (operationId: string, title: string, example: Readonly<Record<string, string>>) =>
   operation({
     operationId,
@@ -55,7 +51,7 @@ const refused = (operationId: string, title: string, example: Readonly<Record<st
     }
   })
 
-/** Routes for old cluster-aware clients, under `/api/v1`; membership is the backing store's affair. */
+/** Endpoints for old cluster-aware clients, under `/api/v1`. The backing store manages membership. */
 export const ClusterGroup = HttpApiGroup.make("cluster")
   .add(
     HttpApiEndpoint.get("status", "/cluster/status")

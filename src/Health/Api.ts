@@ -21,7 +21,7 @@ const example: Report = {
   version: "0.1.0"
 }
 
-/** The same report under the status that a load balancer understands. */
+/** The report with the status that load balancers act on. */
 const Unhealthy = Report.annotations({ ...HttpApiSchema.annotations({ status: 503 }), identifier: "HealthReport" })
 
 const report = operation({
@@ -30,7 +30,7 @@ const report = operation({
     200: { description: "The gateway is `ok` or `degraded`.", example },
     503: {
       description: "The gateway is `unhealthy`: the agent platform cannot be reached.",
-      // Whoever balances load knows by itself when to come back.
+      // No Retry-After: load balancers have their own interval.
       headers: undefined,
       example: {
         ...example,

@@ -1,18 +1,18 @@
 /**
- * How the gateway and what it depends on are, and how the one follows from the other.
+ * The health of the gateway and of its dependencies, and how the overall status follows from theirs.
  */
 import { Schema } from "effect"
 
-/** How well something works. */
+/** A health status. */
 export const Status = Schema.Literal("ok", "degraded", "unhealthy").annotations({ identifier: "HealthStatus" })
 
-/** How well something works. */
+/** A health status. */
 export type Status = typeof Status.Type
 
-/** The one dependency without which the gateway is of no use. */
+/** The dependency that makes the gateway unhealthy. */
 export const critical = "agent_platform"
 
-/** How a dependency is. */
+/** The health of a dependency. */
 export const Dependency = Schema.Struct({
   name: Schema.String.annotations({ description: "agent_platform, inference or replication." }),
   status: Status,
@@ -25,12 +25,12 @@ export const Dependency = Schema.Struct({
   })
 }).annotations({ identifier: "DependencyHealth" })
 
-/** How a dependency is. */
+/** The health of a dependency. */
 export type Dependency = typeof Dependency.Type
 
 const bytes = (description: string) => Schema.Number.annotations({ description })
 
-/** How the gateway is. Everybody may read it: it holds no address, no credential and no tenant's name. */
+/** The health of the gateway. It is public, and holds no address, no credential and no tenant. */
 export const Report = Schema.Struct({
   status: Status,
   uptime: Schema.Number.annotations({ description: "Milliseconds since the gateway started." }),
@@ -44,10 +44,10 @@ export const Report = Schema.Struct({
   version: Schema.String.annotations({ description: "The version of the gateway." })
 }).annotations({ identifier: "HealthReport" })
 
-/** How the gateway is. */
+/** The health of the gateway. */
 export type Report = typeof Report.Type
 
-/** `unhealthy` with the critical dependency, `degraded` as soon as anything is not `ok`. */
+/** `unhealthy` if the critical dependency is, `degraded` if any dependency is not `ok`. */
 export const overall = (dependencies: ReadonlyArray<Dependency>): Status => {
   if (dependencies.some(({ name, status }) => name === critical && status === "unhealthy")) return "unhealthy"
   return dependencies.every(({ status }) => status === "ok") ? "ok" : "degraded"

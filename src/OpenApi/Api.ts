@@ -16,7 +16,7 @@ const protocolDescribed = operation({
   answers: { 200: { description: "The description of the client protocol on `/ws`." } }
 })
 
-/** The service's description of itself. */
+/** The machine-readable descriptions of the service. */
 export const DescriptionGroup = HttpApiGroup.make("description")
   .add(
     HttpApiEndpoint.get("openapi", "/api/v1/openapi.json")

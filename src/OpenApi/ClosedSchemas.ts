@@ -22,8 +22,8 @@ const partsOf = (ast: SchemaAST.AST): ReadonlyArray<SchemaAST.AST> => {
 }
 
 /**
- * The identifiers of the objects in an api's request bodies that are refused for members they do not know. The
- * platform prints every object so, also those whose unknown members are ignored.
+ * The identifiers of objects in request bodies that refuse unknown members. The platform's document says so of every
+ * object, also of those that ignore unknown members.
  */
 export const closedSchemas = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>

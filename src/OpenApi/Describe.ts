@@ -1,20 +1,20 @@
 /**
- * What a contract says of itself beyond its types: headers, examples, and the errors that every endpoint shares.
+ * What contracts document beyond their types: headers, examples, and the errors that all endpoints share.
  *
- * The functions are for `OpenApi.Transform`, so that they hold in any document made of an api, a host's too.
+ * The functions are for `OpenApi.Transform`, so that they apply to a host's document too.
  */
 import { isJsonObject, type JsonObject, mapMembers, withoutUndefined } from "./SchemaProjection.ts"
 
-/** What is known of the answers of one status. */
+/** Documentation of the responses with one status. */
 export interface Answer {
   readonly description?: string
   /** Response headers by name. */
   readonly headers?: Readonly<Record<string, Header>> | undefined
-  /** A body as it is on the wire. */
+  /** A body as encoded. */
   readonly example?: unknown
 }
 
-/** A response header; it is always there unless `required` is false. */
+/** A response header, required unless `required` is false. */
 export interface Header {
   readonly description: string
   readonly required?: boolean
@@ -22,20 +22,20 @@ export interface Header {
   readonly example: string | number
 }
 
-/** What an endpoint's types leave unsaid. */
+/** Documentation of an endpoint beyond its types. */
 export interface Details {
-  /** What generated clients call it. */
+  /** The name of the operation in generated clients. */
   readonly operationId: string
   readonly answers?: Readonly<Record<number, Answer>>
-  /** Bodies of requests by name. */
+  /** Examples of request bodies by name. */
   readonly requests?: Readonly<Record<string, { readonly summary: string; readonly value: unknown }>>
-  /** A JSON body that clients send and the endpoint does not look at. */
+  /** A JSON body that clients send and the endpoint ignores. */
   readonly ignored?: { readonly schema: JsonObject; readonly example: unknown }
-  /** The statuses that the types promise and the endpoint never answers. */
+  /** Statuses that the types declare and the endpoint never answers. */
   readonly never?: ReadonlyArray<number>
 }
 
-/** The version of an entry, quoted. */
+/** The entity tag of an entry. */
 export const etag: Header = {
   description: "The version of the entry, in quotes.",
   schema: { type: "string", pattern: '^"[0-9]+"$' },
@@ -45,7 +45,7 @@ export const etag: Header = {
 const error = (error: string, headers?: Answer["headers"]): Answer =>
   headers === undefined ? { example: { error } } : { example: { error }, headers }
 
-/** What holds of an error wherever it is answered. */
+/** Documentation of errors, by status. */
 const shared: Readonly<Record<number, Answer>> = {
   400: { description: "The request is malformed; the message names the field." },
   401: error("Unauthorized", {
@@ -72,7 +72,7 @@ const shared: Readonly<Record<number, Answer>> = {
   })
 }
 
-/** Completes the description of an endpoint. */
+/** Adds the documentation to an endpoint's operation. */
 export const operation =
   (details: Details) =>
   (made: JsonObject): JsonObject => {
@@ -116,10 +116,8 @@ const withMembers = (content: unknown, members: JsonObject): JsonObject =>
 const platformError = "HttpApiDecodeError"
 
 /**
- * Completes the description of an api whose requests, where they do not match the contract, are answered by
- * the declared 400 and not by @effect/platform's own error.
- *
- * Anything but a whole document is left alone: an api that is added to another hands its annotations to its groups.
+ * Removes @effect/platform's own error from a document, since requests that do not match the contract get the declared
+ * 400. Other input is returned as it is: an api that is added to another passes its annotations to its groups.
  */
 export const withoutPlatformError = (spec: JsonObject): JsonObject => {
   if (!isJsonObject(spec.paths)) return spec
@@ -156,7 +154,7 @@ const plainSchema = (schema: unknown): unknown => {
   return anyOf.length === 1 ? anyOf[0] : { ...schema, anyOf }
 }
 
-/** Takes a definition out, and then whatever nothing but it referred to. */
+/** Removes a definition, and those that only it referred to. */
 const withoutOrphans = (schemas: JsonObject, name: string): JsonObject => {
   const { [name]: removed, ...rest } = schemas
   const remaining = JSON.stringify(rest)

@@ -1,5 +1,5 @@
 /**
- * The OpenAPI 3.0.3 description of an api, this service's or a host's.
+ * The OpenAPI 3.0.3 document of an api, this service's or a host's.
  */
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
@@ -9,7 +9,7 @@ import { version as packageVersion } from "../Version.ts"
 import { closedSchemas } from "./ClosedSchemas.ts"
 import { isJsonObject, type JsonObject, mapMembers, project, withoutUndefined } from "./SchemaProjection.ts"
 
-/** A document of OpenAPI 3.0.3, as far as anything here looks into it. */
+/** An OpenAPI 3.0.3 document, as far as this module reads it. */
 export interface OpenApiDocument {
   readonly openapi: "3.0.3"
   readonly info: { readonly title: string; readonly version: string; readonly description?: string }
@@ -43,23 +43,19 @@ const make = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E
   return fresh
 }
 
-/**
- * The description of an api; the same object every time that it is asked for.
- *
- * An api that is annotated with no version of its own gets this package's.
- */
+/** The document of an api, memoized. The version is that of the api's annotation, or of this package. */
 export const fromApi = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): OpenApiDocument => make(api).document
 
-/** The description of an api as JSON text. */
+/** The document of an api as JSON text, memoized. */
 export const text = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): string => make(api).text
 
 /**
- * Projects what @effect/platform prints, which is OpenAPI 3.1.0. The components named in `closed` take no members beside
- * those that they have.
+ * Converts @effect/platform's document, which is OpenAPI 3.1.0. The components named in `closed` allow no additional
+ * properties.
  */
 export const fromSpec = (
   spec: OpenApi.OpenAPISpec,

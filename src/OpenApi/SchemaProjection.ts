@@ -1,25 +1,25 @@
 /**
- * JSON Schema as @effect/platform prints it (draft 2020-12) in the dialect of OpenAPI 3.0.3.
+ * Converts JSON Schema (draft 2020-12), as @effect/platform generates it, to the dialect of OpenAPI 3.0.3.
  *
- * What 3.0.3 cannot say is widened, never narrowed: whatever the original accepts, the projection accepts.
+ * What 3.0.3 cannot express is widened, never narrowed: the result accepts whatever the original accepts.
  */
 
-/** An object of a document that nobody has looked into yet. */
+/** A JSON object of unknown members. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 export const isJsonObject = (u: unknown): u is JsonObject => typeof u === "object" && u !== null && !Array.isArray(u)
 
 const nodes = (u: unknown): ReadonlyArray<JsonObject> => (Array.isArray(u) ? u.filter(isJsonObject) : [])
 
-/** A node without its undefined members. */
+/** An object without its undefined members. */
 export const withoutUndefined = (node: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(node).filter(([, value]) => value !== undefined))
 
-/** The same members, with other values. */
+/** An object with the same names and other values. */
 export const mapMembers = (u: unknown, f: (value: unknown, name: string) => unknown): JsonObject =>
   isJsonObject(u) ? Object.fromEntries(Object.entries(u).map(([name, value]) => [name, f(value, name)])) : {}
 
-/** Keywords that mean the same in both dialects and hold no schemas. */
+/** Keywords with the same meaning in both dialects and without nested schemas. */
 const plainKeywords = [
   "description",
   "default",
@@ -41,7 +41,7 @@ const plainKeywords = [
   "xml"
 ]
 
-/** `nullable` counts only beside a `type`, so that null alone needs one too. */
+/** Null alone: `nullable` has an effect only beside a `type`. */
 const onlyNull: JsonObject = { type: "string", nullable: true, enum: [null] }
 
 const isNull = (node: JsonObject): boolean => node.type === "null" || node.const === null
@@ -49,7 +49,7 @@ const isNull = (node: JsonObject): boolean => node.type === "null" || node.const
 const typeOfLiteral = (literal: unknown): string | undefined =>
   ["string", "number", "boolean"].find(type => typeof literal === type)
 
-/** Makes a projected schema accept null as well. */
+/** A converted schema that accepts null too. */
 const orNull = (schema: JsonObject): JsonObject => {
   if (Object.keys(schema).length === 0) return schema
   if (schema.type === undefined) return { anyOf: [schema, onlyNull] }
@@ -71,7 +71,7 @@ const typed = (node: JsonObject): JsonObject => {
   return takesNull ? orNull(schema) : schema
 }
 
-/** A bound that is not reached, which 3.0.3 says with a flag beside the number. */
+/** Exclusive bounds, which are flags beside the number in 3.0.3. */
 const bounds = (node: JsonObject): JsonObject => {
   const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below } = node
   const lower = typeof above === "number" && !(typeof minimum === "number" && minimum > above)
@@ -86,7 +86,7 @@ const bounds = (node: JsonObject): JsonObject => {
 
 const int32 = 2 ** 31
 
-/** Without a format, generators take 32 bits for an integer, which epoch milliseconds do not fit. */
+/** Without a format, code generators take 32 bits for an integer, too few for epoch milliseconds. */
 const integerFormat = ({ type, format, minimum, maximum }: JsonObject): JsonObject => {
   if (type !== "integer" || format !== undefined) return {}
   const fits = typeof minimum === "number" && minimum >= -int32 && typeof maximum === "number" && maximum < int32
@@ -99,10 +99,8 @@ const binaryFormat = (node: JsonObject): JsonObject => {
 }
 
 /**
- * Projects one schema and those within it.
- *
- * `definitions` are the components before projection; unions are looked up there for a member that tells
- * their cases apart.
+ * Converts a schema and those within it. `definitions` are the unconverted components, in which the discriminators of
+ * unions are looked up.
  */
 export const project = (input: unknown, definitions: JsonObject): JsonObject => {
   const go = (u: unknown): JsonObject => {
@@ -111,7 +109,7 @@ export const project = (input: unknown, definitions: JsonObject): JsonObject => 
     const { $ref, ...rest } = u
     if ($ref === undefined) return schema(u)
     const siblings = schema(rest)
-    // Whatever stands beside a reference is not looked at in 3.0.3.
+    // 3.0.3 ignores siblings of a reference.
     return Object.keys(siblings).length === 0 ? { $ref } : { allOf: [{ $ref }], ...siblings }
   }
 
@@ -137,7 +135,7 @@ export const project = (input: unknown, definitions: JsonObject): JsonObject => 
         ? go(others)
         : patterns.length > 0
           ? union(patterns)
-          : // Members that nobody asked for are ignored, not refused; saying nothing allows them.
+          : // Additional properties are ignored, not refused; omitting the keyword allows them.
             others === true && !named
             ? true
             : undefined
@@ -160,7 +158,7 @@ export const project = (input: unknown, definitions: JsonObject): JsonObject => 
     const own = { ...typed(node), ...bounds(node), ...integerFormat(node), ...binaryFormat(node) }
     const anyOf = nodes(node.anyOf ?? node.oneOf)
     return withoutUndefined({
-      // The titles that effect gives to numbers and strings name its own checks.
+      // Titles of numbers and strings are names of Effect's filters.
       title: node.type === "object" ? node.title : undefined,
       ...own,
       ...(node.type === "array" ? tuple(node) : {}),
@@ -178,7 +176,7 @@ export const project = (input: unknown, definitions: JsonObject): JsonObject => 
 
 const refPrefix = "#/components/schemas/"
 
-/** The member of the referenced objects that holds a different word in each, as OpenAPI names it. */
+/** The discriminator of a union of references: a property with a different literal in each object. */
 const discriminator = (cases: ReadonlyArray<JsonObject>, definitions: JsonObject): JsonObject | undefined => {
   const refs = cases.map(({ $ref }) => (typeof $ref === "string" ? $ref : ""))
   const objects = refs.map(ref => definitions[ref.slice(refPrefix.length)])
@@ -191,7 +189,7 @@ const discriminator = (cases: ReadonlyArray<JsonObject>, definitions: JsonObject
   return { propertyName, mapping }
 }
 
-/** The required members of an object that take one word only. */
+/** The required properties of an object that have one string literal. */
 const wordsOf = (object: unknown): Readonly<Record<string, string>> => {
   if (!isJsonObject(object) || !isJsonObject(object.properties) || !Array.isArray(object.required)) return {}
   const required = new Set<unknown>(object.required)

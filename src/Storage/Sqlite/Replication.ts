@@ -1,6 +1,6 @@
 /**
- * Whether the databases are being replicated, as far as the files beside them tell. It looks at nothing but names:
- * whether the replicator runs at this moment is for its own supervisor to say.
+ * Whether the databases are replicated, by the metadata that a replicator keeps beside them. Only file names are checked;
+ * whether the replicator runs is for its own supervisor.
  */
 import { join } from "node:path"
 import * as FileSystem from "@effect/platform/FileSystem"
@@ -15,7 +15,7 @@ export interface Settings {
   readonly directory: string
 }
 
-/** The check as configuration variables; nothing where it is not asked for. */
+/** The check as configuration variables; nothing where it is disabled. */
 export const config: Config.Config<Option.Option<Settings>> = Config.all({
   enabled: Setting.boolean("REPLICATION_ENABLED", {
     description: "Whether /health tells if the databases in DATA_DIR are replicated",
@@ -30,7 +30,7 @@ const ok: Dependency = { name, status: "ok" }
 
 const degraded = (error: string): Dependency => ({ name, status: "degraded", error })
 
-/** Directories that replication leaves behind: `generations` or `generation` up to Litestream 0.3, `ltx` since 0.5. */
+/** Directories of metadata: `generations` or `generation` up to Litestream 0.3, `ltx` since 0.5. */
 const marks = ["generations", "generation", "ltx"] as const
 
 const isHidden = (file: string): boolean => file.startsWith(".")
@@ -39,12 +39,12 @@ const isDatabase = (file: string): boolean => !isHidden(file) && /\.(?:db|sqlite
 
 const isMark = (file: string): boolean => marks.some(mark => file === `.${mark}`)
 
-/** How long a disk may take to say what is there. */
+/** The time limit of a check. */
 const limit = Duration.seconds(2)
 
 /**
- * Looks once. Without databases all is well, and so it is with metadata of a replicator in a hidden directory;
- * databases without it are `degraded`, and so is a directory that cannot be read. It is never `unhealthy`.
+ * Checks once. The status is `ok` without databases, and with metadata of a replicator in a hidden directory. Databases
+ * without metadata and an unreadable directory are `degraded`. It is never `unhealthy`.
  */
 export const check = ({ directory }: Settings): Effect.Effect<Dependency, never, FileSystem.FileSystem> =>
   Effect.gen(function* () {
