@@ -9,7 +9,7 @@ import { operation } from "../OpenApi/Describe.ts"
 /** The media type of the Prometheus text exposition format. */
 export const prometheusType = "text/plain; version=0.0.4; charset=utf-8"
 
-/** One series: a metric's name, kind, labels and present value. */
+/** A series: the metric's name and kind, labels, and the current value. */
 export const MetricSample = Schema.Struct({
   name: Schema.String,
   kind: Schema.Literal("counter", "gauge", "histogram"),
@@ -38,7 +38,7 @@ const prometheus = operation({
   }
 })
 
-/** What the process counts and measures. */
+/** The metrics of the process. */
 export const MetricsGroup = HttpApiGroup.make("metrics")
   .add(
     HttpApiEndpoint.get("json", "/api/metrics")

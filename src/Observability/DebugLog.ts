@@ -1,16 +1,16 @@
 /**
- * Lines at level debug from code that is no effect, such as listeners of sockets and statements of a database.
+ * Debug logging from code that is not an effect, such as listeners of sockets and database statements.
  */
 import { type Context, Effect, Fiber, FiberRef, LogLevel, Option, Runtime } from "effect"
 
-/** Logs a line for the fiber at work, if there is one: the line has its annotations and its span. */
+/** Logs a line with the annotations and the span of the current fiber, if there is one. */
 export type DebugLog = (message: string, detail: Readonly<Record<string, unknown>>) => void
 
-/** Whether lines of a level are logged. To be asked once and not for each line. */
+/** Whether lines of a level are logged. To be evaluated once, not for each line. */
 export const isLogged = (level: LogLevel.LogLevel): Effect.Effect<boolean> =>
   Effect.map(FiberRef.get(FiberRef.currentMinimumLogLevel), least => LogLevel.lessThanEqual(least, level))
 
-/** The log, or nothing where `LOG_LEVEL` is above debug: then nothing is to be prepared for it either. */
+/** The log, or `undefined` where debug lines are not logged, so that callers need not format any. */
 export const make: Effect.Effect<DebugLog | undefined> = Effect.gen(function* () {
   if (!(yield* isLogged(LogLevel.Debug))) return undefined
   const runtime = yield* Effect.runtime<never>()

@@ -1,19 +1,19 @@
 /**
- * What debug logs show of a WebSocket frame: its shape, names and numbers. Texts that people or agents wrote, which may
- * hold anything, are shown by their length alone; so are secrets and environments.
+ * Summaries of WebSocket frames for debug logs: names and numbers. Of texts by users or agents, secrets and environment
+ * variables only the length is shown.
  */
 import type { LogValue } from "./LogValue.ts"
 
-/** Members whose texts name something. */
+/** Members whose strings are shown. */
 const named: ReadonlySet<string> = new Set([
   ...["type", "id", "sessionId", "turnId", "requestId", "callId", "toolCallId", "messageId", "instanceId", "epoch"],
   ...["traceId", "state", "status", "code", "change", "path", "previousPath", "agentType", "encoding", "hash", "name"]
 ])
 
-/** Objects that are looked into; any other is shown by how many members it has. */
+/** Members whose objects are shown; of other objects only the number of members is. */
 const opened: ReadonlySet<string> = new Set(["error", "session"])
 
-/** Members, and characters of a text, that are shown; and characters of a frame that is read at all. */
+/** Members of an object and characters of a string that are shown; characters of a frame that is parsed. */
 const limits = { members: 32, text: 128, frame: 65_536 }
 
 const lengthOf = (text: string): string => `<${text.length} characters>`
@@ -41,14 +41,14 @@ const members = (value: object): LogValue =>
       .map(([name, value]) => [name.length <= limits.text ? name : lengthOf(name), member(name, value)])
   )
 
-/** A frame as data. */
+/** The summary of a parsed frame. */
 export const ofValue = (value: unknown): LogValue =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? members(value) : member("", value)
 
-/** The type of a frame that begins with it, as most do. */
+/** The type of a frame, where it is the first member. */
 const typeAtStart = /^\{"type":"([\w.]{1,64})"/
 
-/** A frame as text. Of one that is long, only its type is looked for, and one that is no JSON is not looked into. */
+/** The summary of a frame as text: only type and length if it is long, only the length if it is not JSON. */
 export const ofText = (text: string): LogValue => {
   if (text.length > limits.frame) {
     const type = typeAtStart.exec(text)?.[1]

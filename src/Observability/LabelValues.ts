@@ -1,22 +1,22 @@
 /**
- * Labels whose values come from outside, kept from making series without end.
+ * Labels with values from outside, with a bounded number of series.
  */
 import { Metric, MetricLabel } from "effect"
 
-/** What stands for all values that are too many or too long. */
+/** The label's value for all values beyond the bounds. */
 export const other = "other"
 
-/** Characters of a label's value. */
+/** The maximum length of a value, in characters. */
 const longest = 64
 
-/** The values of one label: those that come first have a series each, later ones share `other`. */
+/** The values of one label: the first ones have a series each, later ones share `other`. */
 export class LabelValues {
   readonly #known = new Set<string>()
 
-  /** @param most how many values get a series of their own */
+  /** @param most the number of values with a series of their own */
   constructor(private readonly most = 100) {}
 
-  /** The value as the label shows it. */
+  /** The label's value for a value. */
   of(value: string): string {
     if (value === other || this.#known.has(value)) return value
     if (this.#known.size >= this.most || value.length > longest) return other
@@ -25,15 +25,15 @@ export class LabelValues {
   }
 }
 
-/** A counter with one label, for hot paths: each series is looked up once. */
+/** A counter with one label, for hot paths: each series is looked up only once. */
 export interface LabelledCounter {
-  /** Counts one more. */
+  /** Adds one. */
   readonly increment: (value: string) => void
-  /** Makes the counter known before anything was counted, with 0 for `other` and for the values that are known. */
+  /** Registers the series of these values and of `other` with 0. */
   readonly register: (values?: ReadonlyArray<string>) => void
 }
 
-/** Counts by the values of a label, of which at most `most` have a series of their own. */
+/** A counter by the values of a label, of which at most `most` have a series of their own. */
 export const counter = (
   name: string,
   options: { readonly label: string; readonly description: string; readonly most?: number }

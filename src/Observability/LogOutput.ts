@@ -1,6 +1,6 @@
 /**
- * The outputs that the log goes to, with a bound: what a reader does not read waits in memory, and a reader that stops
- * reading without closing would have it grow without end. Beyond the bound lines are dropped, counted and told of.
+ * Bounded output of the log. What the reader of a pipe has not read is buffered in memory; beyond a bound lines are
+ * dropped and counted, and a notice is logged.
  */
 import { Console as NodeConsole } from "node:console"
 import { Writable } from "node:stream"
@@ -11,17 +11,17 @@ const droppedLines = Metric.counter("log_lines_dropped_total", {
   incremental: true
 })
 
-/** Makes the counter known before anything was dropped. */
+/** Registers the counter with 0. */
 export const register = (): void => {
   droppedLines.register()
 }
 
-/** Bytes that may wait for the reader of one output. */
+/** Bytes that may be buffered for one output. */
 export const mostWaiting = 4 * 1024 * 1024
 
 /**
- * An output that passes on what it is given while less than `most` bytes wait in `output`. Having dropped something it
- * goes on when half of that is read, with `notice` of how much was dropped.
+ * A stream that writes to `output` while less than `most` bytes are buffered there. After it has dropped lines it resumes
+ * at half of that, with a `notice` of their number.
  */
 export const bounded = (output: Writable, notice: (lines: number) => string, most = mostWaiting): Writable => {
   let dropped = 0
@@ -48,7 +48,7 @@ export const bounded = (output: Writable, notice: (lines: number) => string, mos
 
 const message = "Lines of the log were dropped, since they were not read in time"
 
-/** What is written in place of lines that were dropped. */
+/** The line in place of those that were dropped. */
 export const notice =
   (isJson: boolean) =>
   (lines: number): string => {
@@ -59,7 +59,7 @@ export const notice =
     return `${line}\n`
   }
 
-/** Has an effect log to the outputs of the process within the bound. */
+/** Bounds the output of an effect's console. */
 export const withBound =
   (isJson: boolean) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>

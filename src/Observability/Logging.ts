@@ -1,5 +1,5 @@
 /**
- * Logs on standard output: one JSON object a line, or readable text in dev mode.
+ * Logging on standard output: JSON lines, or readable text in dev mode.
  */
 import {
   Array as Arr,
@@ -18,7 +18,7 @@ import * as Setting from "../Setting.ts"
 import * as CurrentSpan from "./CurrentSpan.ts"
 import * as LogValue from "./LogValue.ts"
 
-/** What `LOG_LEVEL` may be, and the least severity that each shows. */
+/** The values of `LOG_LEVEL`. */
 const levels = {
   trace: LogLevel.Trace,
   debug: LogLevel.Debug,
@@ -28,12 +28,12 @@ const levels = {
   fatal: LogLevel.Fatal
 } as const
 
-/** A severity as `LOG_LEVEL` names it. */
+/** A value of `LOG_LEVEL`. */
 export type Level = keyof typeof levels
 
 const isLevel = (word: string): word is Level => Object.hasOwn(levels, word)
 
-/** The least severity that is logged. */
+/** The minimum level as a configuration variable. */
 export const config: Config.Config<Level> = Setting.declare<Level>(
   "LOG_LEVEL",
   {
@@ -55,7 +55,7 @@ const messageOf = ({ message, cause }: Options): string => {
   return Cause.isEmpty(cause) ? text : [text, LogValue.toText(cause)].filter(part => part !== "").join("\n")
 }
 
-/** What the fiber is at work on: its annotations, and its span where it is traced. */
+/** The annotations of the fiber, and those of its span where it is traced. */
 const annotationsOf = ({ annotations, context }: Options): HashMap.HashMap<string, LogValue.LogValue> =>
   HashMap.union(
     HashMap.fromIterable(Object.entries(CurrentSpan.annotationsOf(context))),
@@ -81,14 +81,14 @@ const fields = (options: Options) => ({
 })
 
 /**
- * A log call as one line of JSON: `level`, `message`, `timestamp` and `fiber`, then `annotations` (with `traceId`,
- * `spanId` and `span` while tracing is on) and `spans` (milliseconds by label of log spans) where there are any. It
- * never throws; a cause is part of the message.
+ * A log entry as one line of JSON: `level`, `message`, `timestamp` and `fiber`, then `annotations` (with `traceId`,
+ * `spanId` and `span` while tracing is on) and `spans` (milliseconds by log span) if there are any. It never throws. A
+ * cause is part of the message.
  */
 export const toLine = (options: Options): string =>
   Inspectable.withRedactableContext(options.context, () => JSON.stringify(fields(options)))
 
-/** Writes lines of JSON. */
+/** Logs JSON lines. */
 export const json: Logger.Logger<unknown, void> = Logger.withConsoleLog(Logger.make(toLine))
 
 const readable = Logger.prettyLogger()
@@ -99,7 +99,7 @@ const simplified = (options: Options): Options => ({
   annotations: annotationsOf(options)
 })
 
-/** Writes for people, in colour on a terminal. */
+/** Logs readable text, with colors on a terminal. */
 export const pretty: Logger.Logger<unknown, void> = Logger.make(options => {
   try {
     readable.log(Inspectable.withRedactableContext(options.context, () => simplified(options)))
@@ -108,7 +108,7 @@ export const pretty: Logger.Logger<unknown, void> = Logger.make(options => {
   }
 })
 
-/** Logs what is at least as severe as `level`. */
+/** Logs from `level` on. */
 export const layer = (options: { readonly level: Level; readonly format: "json" | "pretty" }): Layer.Layer<never> =>
   Layer.merge(
     Logger.replace(Logger.defaultLogger, options.format === "json" ? json : pretty),

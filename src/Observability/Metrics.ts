@@ -4,7 +4,7 @@ import * as ProcessMetrics from "./ProcessMetrics.ts"
 import * as Prometheus from "./Prometheus.ts"
 import * as Samples from "./Samples.ts"
 
-/** What the process has counted and measured, ready to be shown. */
+/** The metrics of the process in the formats of both endpoints. */
 export class Metrics extends Context.Tag("causeway/Metrics")<
   Metrics,
   {
@@ -13,8 +13,8 @@ export class Metrics extends Context.Tag("causeway/Metrics")<
     /** All series in the Prometheus text exposition format 0.0.4. */
     readonly prometheus: Effect.Effect<string>
     /**
-     * Has gauges brought up to date whenever metrics are shown, until the scope closes. A measurement that takes
-     * longer than a second is given up; what it would have shown stays as it was.
+     * Runs a measurement before each snapshot of the metrics, until the scope closes. A measurement has a time limit of
+     * one second; its gauges keep their values then.
      */
     readonly measure: (measurement: Effect.Effect<void>) => Effect.Effect<void, never, Scope.Scope>
   }
@@ -26,7 +26,7 @@ const bounded = (measurement: Effect.Effect<void>): Effect.Effect<void> =>
     Effect.catchAllCause(cause => Effect.logError("A measurement failed", cause))
   )
 
-/** Shows Effect's metrics registry, and measures the process while it lasts. */
+/** Reads Effect's metric registry, and measures the process. */
 export const layer: Layer.Layer<Metrics> = Layer.merge(
   Layer.sync(Metrics, () => {
     const measurements = new Set<Effect.Effect<void>>([ProcessMetrics.measure])

@@ -1,5 +1,5 @@
 /**
- * Memory of the process and the delay of its event loop.
+ * Metrics of the process: memory, and the delay of the event loop.
  */
 import { monitorEventLoopDelay } from "node:perf_hooks"
 import { Duration, Effect, Layer, Metric, Schedule } from "effect"
@@ -15,7 +15,7 @@ const loopDelay = Metric.gauge("event_loop_delay_ms", {
   description: "Delay of the event loop in milliseconds, 99th percentile of the last ten seconds."
 })
 
-/** Brings the gauges of memory and uptime up to date. */
+/** Updates the gauges of memory and uptime. */
 export const measure: Effect.Effect<void> = Effect.suspend(() => {
   const memory = process.memoryUsage()
   return Effect.all(
@@ -29,7 +29,7 @@ export const measure: Effect.Effect<void> = Effect.suspend(() => {
   )
 })
 
-/** Milliseconds between two looks at the event loop; every delay that is recorded contains it. */
+/** The sampling interval in milliseconds, which each recorded delay contains. */
 const resolution = 20
 
 const monitor = Effect.acquireRelease(
@@ -41,7 +41,7 @@ const monitor = Effect.acquireRelease(
   delays => Effect.sync(() => delays.disable())
 )
 
-/** Watches the event loop. */
+/** Updates the gauge of the event loop's delay. */
 export const layer: Layer.Layer<never> = Layer.scopedDiscard(
   Effect.gen(function* () {
     const delays = yield* monitor

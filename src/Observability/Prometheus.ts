@@ -21,7 +21,7 @@ type Labels = ReadonlyArray<readonly [string, string]>
 
 const labelsOf = (sample: Sample): Labels => {
   const reserved = sample.kind === "histogram" ? "le" : undefined
-  // Names that become the same by cleaning would make the line invalid: the last one stays.
+  // Of labels whose sanitized names are equal the last one is kept, since duplicates are invalid.
   return [...new Map(Object.entries(sample.labels).map(([name, value]) => [labelName(name, reserved), value]))]
 }
 
@@ -42,8 +42,8 @@ const linesOf = (name: string, sample: Sample): ReadonlyArray<string> => {
 }
 
 /**
- * Prints series, those of a name together under its HELP and TYPE. Where two metrics share a name, those of
- * another kind than the first are left out, as is a second series with the same labels: scrapers refuse either.
+ * Renders series, grouped by name under HELP and TYPE. Where metrics share a name, series of another kind than the first
+ * and series with duplicate labels are omitted, since scrapers refuse both.
  */
 export const render = (samples: ReadonlyArray<Sample>): string => {
   const families = new Map<string, { readonly head: Sample; readonly lines: Map<string, ReadonlyArray<string>> }>()

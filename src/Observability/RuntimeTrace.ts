@@ -1,13 +1,13 @@
 /**
- * What goes on inside the process, at level trace: the event loop, garbage collections, the heap, and what keeps the
- * process alive. At any other level nothing of it is measured.
+ * Statistics of the runtime at log level trace: the event loop, garbage collections, the heap and active resources.
+ * Nothing is measured at other levels.
  */
 import { constants, monitorEventLoopDelay, PerformanceObserver, performance } from "node:perf_hooks"
 import { Duration, Effect, Layer, LogLevel, Schedule } from "effect"
 import * as Supervision from "../Supervision.ts"
 import * as DebugLog from "./DebugLog.ts"
 
-/** Between two lines. */
+/** The interval between two lines. */
 const interval = Duration.seconds(10)
 
 const kinds: ReadonlyMap<number, "minor" | "major" | "incremental" | "weak"> = new Map([
@@ -25,7 +25,7 @@ const kindOf = (entry: object): string => {
   return kinds.get(kind) ?? "other"
 }
 
-/** Counts collections until it is stopped; `take` tells of those since the last time. */
+/** Counts garbage collections; `take` returns and resets the counts. */
 const collections = Effect.acquireRelease(
   Effect.sync(() => {
     let seen: Record<string, { count: number; millis: number }> = {}
@@ -56,14 +56,14 @@ const loop = Effect.acquireRelease(
   delays => Effect.sync(() => delays.disable())
 )
 
-/** How many there are of each kind of what keeps the process alive, such as sockets and timers. */
+/** The number of active resources by kind, such as sockets and timers. */
 const resources = (): Readonly<Record<string, number>> => {
   const counts: Record<string, number> = {}
   for (const kind of process.getActiveResourcesInfo()) counts[kind] = (counts[kind] ?? 0) + 1
   return counts
 }
 
-/** Logs a line now and every ten seconds, where level trace is logged. */
+/** Logs a line now and every ten seconds, if level trace is logged. */
 export const layer: Layer.Layer<never> = Layer.scopedDiscard(
   Effect.gen(function* () {
     if (!(yield* DebugLog.isLogged(LogLevel.Trace))) return

@@ -1,9 +1,9 @@
 /**
- * Effect's metrics in the shape that both expositions show.
+ * Effect's metrics in the form that both endpoints render.
  */
 import { type MetricPair, MetricState, Option } from "effect"
 
-/** How often a histogram saw values up to each bound, and what they add up to. */
+/** The value of a histogram. */
 export interface Distribution {
   readonly count: number
   readonly sum: number
@@ -17,7 +17,7 @@ interface Series {
   readonly labels: Readonly<Record<string, string>>
 }
 
-/** One series and its present value. */
+/** A series and its current value. */
 export type Sample =
   | (Series & { readonly kind: "counter" | "gauge"; readonly value: number })
   | (Series & { readonly kind: "histogram"; readonly value: Distribution })
@@ -55,12 +55,12 @@ const ofState = (series: Series, state: MetricState.MetricState.Untyped): Readon
   return []
 }
 
-/** Effect's own metrics about fibers, which are left out. */
+/** Effect's own metrics of fibers, which are omitted. */
 const isInternal = (name: string): boolean => name.startsWith("effect_fiber_")
 
 /**
- * The series of a snapshot, by name and labels. A frequency is a counter with the label `value`; a summary is
- * gauges with the label `quantile` and two counters.
+ * The series of a snapshot, sorted by name and labels. A frequency becomes a counter with the label `value`; a summary
+ * becomes gauges with the label `quantile` and two counters.
  */
 export const fromSnapshot = (pairs: Iterable<MetricPair.MetricPair.Untyped>): ReadonlyArray<Sample> => {
   const samples: Array<Sample> = []
@@ -84,7 +84,7 @@ const jsonValue = (sample: Sample): unknown =>
         buckets: sample.value.buckets.map(({ le, count }) => ({ le: le === Infinity ? "+Inf" : le, count }))
       }
 
-/** The JSON text of `{metrics: […]}`. A number that JSON does not know is `null`. */
+/** The JSON text of `{metrics: […]}`. A number that is not finite is `null`. */
 export const toJson = (samples: ReadonlyArray<Sample>): string =>
   JSON.stringify({
     metrics: samples.map(sample => ({

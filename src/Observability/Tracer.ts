@@ -7,11 +7,11 @@ import * as Setting from "../Setting.ts"
 import { version } from "../Version.ts"
 import * as CurrentSpan from "./CurrentSpan.ts"
 
-/** The trace that the current fiber works for. */
+/** The trace of the current fiber. */
 export class Tracer extends Context.Tag("causeway/Tracer")<
   Tracer,
   {
-    /** The active span's trace id, or 32 random hexadecimal digits where there is none. */
+    /** The trace id of the current span, or 32 random hexadecimal digits without one. */
     readonly currentTraceId: Effect.Effect<string>
   }
 >() {}

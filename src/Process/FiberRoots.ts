@@ -1,60 +1,60 @@
 /**
- * A cheaper list of the root fibers than Effect's own.
+ * A linked list of the root fibers, in place of Effect's `Set`.
  *
- * Effect keeps every running root fiber in a `Set`. With fibers that live for a request the set is rehashed all the
- * time; each rehash leaves a table behind that refers to the fibers of that moment and to the table after it. Once one
- * of them is in old space, it and all that follow keep finished requests alive until old space is collected. Here a
- * fiber that ends is taken out of a ring, and what stood for it there refers to nothing any more.
+ * With fibers that live as long as a request the set is rehashed often. Each rehash leaves a table behind that refers to
+ * the fibers of that moment and to the next table. Once one table is in old space, it and its successors keep finished
+ * requests alive until the next major collection. A node of the list is unlinked when its fiber ends and refers to
+ * nothing then.
  */
 import { type Fiber, Predicate } from "effect"
 import { globalValue } from "effect/GlobalValue"
 
-/** A fiber that no other fiber has as its child. */
+/** A fiber without a parent. */
 export type Root = Fiber.RuntimeFiber<unknown, unknown>
 
-/** A place in the ring; one without a fiber is its head. */
-class Place {
-  previous: Place = this
-  next: Place = this
+/** A node of the circular list; the head has no fiber. */
+class Node {
+  previous: Node = this
+  next: Node = this
   constructor(public fiber: Root | undefined) {}
 }
 
-/** The running root fibers, the newest last. */
+/** The running root fibers, in order of their start. */
 export class FiberRoots implements Iterable<Root> {
-  readonly #head = new Place(undefined)
+  readonly #head = new Node(undefined)
 
-  /** Lists the fiber until it ends. */
+  /** Adds a fiber until it ends. */
   track(fiber: Root): void {
     const head = this.#head
-    const place = new Place(fiber)
+    const node = new Node(fiber)
     const { previous } = head
-    place.previous = previous
-    place.next = head
-    previous.next = place
-    head.previous = place
+    node.previous = previous
+    node.next = head
+    previous.next = node
+    head.previous = node
     fiber.addObserver(() => {
-      place.previous.next = place.next
-      place.next.previous = place.previous
-      place.previous = place
-      place.next = place
-      place.fiber = undefined
+      node.previous.next = node.next
+      node.next.previous = node.previous
+      node.previous = node
+      node.next = node
+      node.fiber = undefined
     })
   }
 
-  /** What Effect's observer of a fiber calls that was running before the list was: it has one of ours as well. */
+  /** Called by Effect's own observer of a fiber that ran before `install`; `track` has added another observer. */
   delete(_fiber: Root): void {}
 
   *[Symbol.iterator](): Iterator<Root> {
-    // A fiber that ends meanwhile leaves its place without a next one.
+    // A copy, since a fiber that ends during the iteration is unlinked.
     const fibers: Array<Root> = []
-    for (let place = this.#head.next; place.fiber !== undefined; place = place.next) fibers.push(place.fiber)
+    for (let node = this.#head.next; node.fiber !== undefined; node = node.next) fibers.push(node.fiber)
     yield* fibers
   }
 }
 
 /**
- * Has Effect list its root fibers here, in the whole process, and says whether it does so. Where Effect keeps them is
- * no part of its interface: if it looks different from what is expected, all stays as it is.
+ * Replaces Effect's set of root fibers in the whole process, and returns whether it did. The set is not part of Effect's
+ * interface: if it is not as expected, nothing is changed.
  */
 export const install = (): boolean => {
   const scope = globalValue(Symbol.for("effect/FiberScope/Global"), (): unknown => undefined)

@@ -1,23 +1,22 @@
 /**
- * A scheduler of fibers with one queue for all of them.
+ * A scheduler with one queue for all fibers.
  *
- * Effect's own has had a queue for each fiber since 3.20, in a `WeakMap`, and a microtask for each queue, so that what
- * one fiber has in its AsyncLocalStorage is not seen by another. Nothing here uses that, and the map costs every
- * fiber that waits more than the wait does.
+ * Since 3.20 Effect's scheduler has a queue and a microtask for each fiber, in a `WeakMap`, so that fibers do not share
+ * their AsyncLocalStorage. The service does not use AsyncLocalStorage, and the map costs more than a suspension does.
  */
 import { Scheduler } from "effect"
 
-/** How many times in a row tasks may bring about more tasks before input and timers have their turn, as in Effect's. */
+/** Runs of the queue in a row before input and timers get a turn of the event loop, as in Effect's scheduler. */
 export const turnsInARow = 2048
 
 const now = Promise.resolve()
 
-/** A task's error becomes an unhandled rejection, as with Effect's scheduler. */
+/** An error of a task becomes an unhandled rejection, as in Effect's scheduler. */
 const reject = (error: unknown): void => void Promise.reject(error)
 
 /**
- * Runs tasks after what is running now, by their priority (the lowest number first) and then in the order of their
- * arrival; what they schedule comes after all of them. A task that throws takes no other with it: `report` is told.
+ * Runs tasks in a microtask, by priority (the lowest number first) and then in order of arrival. Tasks that they schedule
+ * run after all of them. An error of a task is passed to `report` and does not affect other tasks.
  */
 export const make = (report: (error: unknown) => void = reject): Scheduler.Scheduler => {
   let waiting = new Scheduler.PriorityBuckets()

@@ -1,10 +1,10 @@
 import { performance } from "node:perf_hooks"
 import { Effect } from "effect"
 
-/** The part of a second that the event loop is at work for, from which on the process counts as busy. */
+/** The utilization of the event loop, 0 to 1, from which on the process counts as busy. */
 const busy = 0.5
 
-/** Tells the part of the time since it was last asked, 0 to 1, that the event loop was at work for. */
+/** Measures the utilization of the event loop, 0 to 1, since the last call. */
 const meter = (): (() => number) => {
   let before = performance.eventLoopUtilization()
   return () => {
@@ -16,8 +16,8 @@ const meter = (): (() => number) => {
 }
 
 /**
- * Waits for a load that lasts: two seconds, one after the other, in which the event loop was busy. A burst, as when
- * many clients connect at once, is none.
+ * Waits for sustained load: two consecutive seconds in which the event loop was busy. A short burst, as when many clients
+ * connect at once, does not count.
  */
 export const lasting = (utilization: () => number = meter()): Effect.Effect<void> =>
   Effect.gen(function* () {

@@ -1,47 +1,44 @@
 /**
- * The end of the process, whatever hangs.
+ * The deadline of shutdown, after which the process is killed.
  *
- * Finalizers have limits of their own, but some waits no limit can cut: a thread that hangs in the kernel, such as in
- * a flush, the main thread itself in a call on a file, and `process.exit`, which waits for all threads. So from the
- * first signal on a thread of its own stands by and kills the process when its time is over.
+ * Finalizers have time limits, but some waits cannot be interrupted: a thread that blocks in a system call, such as a
+ * flush, the main thread itself in a call on a file, and `process.exit`, which waits for all threads. So the first signal
+ * starts a watchdog thread that kills the process at the deadline.
  */
 import { Worker } from "node:worker_threads"
 import { Config, Duration, Effect, Option } from "effect"
 import * as Setting from "../Setting.ts"
 import * as Threads from "./Threads.ts"
 
-/** How long the end may take, unless something else is said. */
+/** The default time for shutdown. */
 export const defaultLimit = Duration.seconds(15)
 
-/** How long the end may take, as a configuration variable. */
+/** The time for shutdown as a configuration variable. */
 export const config: Config.Config<Duration.Duration> = Setting.optionalDuration("SHUTDOWN_TIMEOUT", {
   description: "How long the process may take to end after SIGTERM or SIGINT; then it is killed",
   shown: "15 seconds"
 }).pipe(Config.map(Option.getOrElse(() => defaultLimit)))
 
-/** So much earlier than the limit says the process is killed, so that it is gone by then. */
+/** Milliseconds before the limit at which the process is killed, so that it has ended by then. */
 const margin = 500
 
-/** A terminal and the program that runs in it may each pass on one interrupt; within this time they count as one. */
+/** Milliseconds within which signals count as one: a terminal and a parent process may both pass on an interrupt. */
 const oneSignal = 500
 
-/** How long the end may take. */
+/** The time for shutdown. */
 export interface Limit {
   readonly limit: Duration.Duration
   /** Whether the log is JSON. */
   readonly isJson: boolean
 }
 
-/** The time until the process is killed, in milliseconds. */
+/** Milliseconds until the process is killed. */
 const lastMoment = (limit: Duration.Duration): number => {
   const millis = Duration.toMillis(limit)
   return Math.max(millis - margin, millis / 2)
 }
 
-/**
- * The thread that kills the process. Neither a log that nobody reads nor a disk that hangs may keep it from that, so
- * it does not wait for its own message.
- */
+/** The watchdog thread. It does not wait for its log line, as standard output may block. */
 const watchdog = `
 const { workerData } = require("node:worker_threads")
 const { write } = require("node:fs")
@@ -59,13 +56,13 @@ const kill = (): void => void process.kill(process.pid, "SIGKILL")
 
 let isArmed = false
 
-/** Has the process killed when the limit is over, should it still be there. */
+/** Starts the watchdog. */
 const arm = ({ isJson, limit }: Limit): void => {
   if (isArmed) return
   isArmed = true
   const millis = lastMoment(limit)
   const message = `The service has not ended within ${Duration.format(limit)} and is killed`
-  // A main thread that is well can do it too, where there is no other thread to be had.
+  // The fallback where no thread can be started.
   const stand = () => setTimeout(kill, millis + 2 * margin).unref()
   try {
     const thread = new Worker(watchdog, { eval: true, execArgv: [], workerData: { isJson, message, millis } })
@@ -76,13 +73,13 @@ const arm = ({ isJson, limit }: Limit): void => {
   }
 }
 
-/** How the signals that end the service are taken. */
+/** The handling of signals. */
 export interface Options extends Limit {
-  /** Told of the signal that ends the process at once. */
+  /** Called at the second signal, which ends the process at once. */
   readonly onSecond: () => void
 }
 
-/** From the first SIGTERM or SIGINT on the process has so much time; another one ends it at once. */
+/** The first SIGTERM or SIGINT starts the deadline; a second one ends the process at once. */
 export const onSignals = ({ onSecond, ...limit }: Options): void => {
   let first: number | undefined
   const onSignal = (): void => {
@@ -91,7 +88,7 @@ export const onSignals = ({ onSecond, ...limit }: Options): void => {
       first = now
       arm(limit)
     } else if (now - first >= oneSignal) {
-      // Orderly ends wait for threads, and threads may wait for the disk.
+      // `process.exit` would wait for threads, which may block.
       setTimeout(kill, 200)
       onSecond()
       setImmediate(kill)
@@ -100,7 +97,7 @@ export const onSignals = ({ onSecond, ...limit }: Options): void => {
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, onSignal)
 }
 
-/** Requests that are served by threads of libuv's. */
+/** Requests that run in libuv's thread pool. */
 const pooled: ReadonlySet<string> = new Set([
   "FSReqCallback",
   "FSReqPromise",
@@ -108,18 +105,18 @@ const pooled: ReadonlySet<string> = new Set([
   "GetNameInfoReqWrap"
 ])
 
-/** What `process.exit` would have to wait for. */
+/** What `process.exit` would wait for. */
 const pending = (): ReadonlyArray<string> => [
   ...Threads.all(),
   ...process.getActiveResourcesInfo().filter(type => pooled.has(type))
 ]
 
-/** Waits until `process.exit` will not hang, within the limit, and says so where that takes long. */
+/** Waits until `process.exit` will not block, within the deadline, and logs a warning if that takes long. */
 export const settled = (limit: Limit): Effect.Effect<void> =>
   Effect.gen(function* () {
     let looks = 0
     for (let waits = pending(); waits.length > 0; waits = pending()) {
-      // A service that ends by itself, such as one whose start has failed, has had no signal.
+      // A service that ends by itself, such as after a failed start, has had no signal.
       arm(limit)
       if (++looks === 50) {
         yield* Effect.annotateLogs(Effect.logWarning("The end of the process waits for calls that do not return"), {

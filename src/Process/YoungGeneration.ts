@@ -1,12 +1,12 @@
 /**
- * The size of V8's young generation while the process has little to do.
+ * Keeps V8's young generation small until the process is under load.
  *
- * V8 doubles it whenever much survives, up to 2 × 16 MiB, and loading modules is all survival: a service that nobody
- * has asked anything yet would hold 30 MiB that it only needs under load. Held small it costs the start no time.
+ * V8 doubles it whenever many objects survive, up to 2 × 16 MiB, and everything survives while modules are loaded. An
+ * idle service would hold 30 MiB that it needs only under load. To keep it small does not slow down the start.
  */
 import { setFlagsFromString } from "node:v8"
 
-/** V8 11 of Node 20, for which this was measured; others are left alone. */
+/** V8 11 of Node 20, for which this was measured. Other versions are not changed. */
 const isKnown = process.versions.v8.startsWith("11.")
 
 const growBy = (factor: 1 | 2): void => {
@@ -14,10 +14,10 @@ const growBy = (factor: 1 | 2): void => {
 }
 
 /**
- * Keeps the young generation at the size that it has; to be called before much is loaded. A thread that is started
- * ends it as {@link release} does, since V8 then puts the factor right.
+ * Keeps the young generation at its present size; to be called before modules are loaded. Starting a thread ends the hold
+ * as {@link release} does, since V8 resets the factor then.
  */
 export const hold = (): void => growBy(1)
 
-/** Lets it grow as it needs to, which is how V8 is without this. */
+/** Lets it grow, as V8 does by default. */
 export const release = (): void => growBy(2)
