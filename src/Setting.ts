@@ -14,8 +14,8 @@ export interface Described {
 
 const described = new Map<string, Described>()
 
-/** All variables declared so far, in order of declaration. */
-export const all = (): ReadonlyArray<Described> => [...described.values()]
+/** All variables declared so far, by name. */
+export const all = (): ReadonlyArray<Described> => [...described.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
 
 interface Options<A> {
   readonly description: string

@@ -149,13 +149,13 @@ describe("Setting", () => {
   it("tells of every variable what it is for, what it takes and what holds without it", () => {
     expect(Setting.all().filter(({ name }) => name.startsWith("TEST_"))).toMatchObject([
       { name: "TEST_COUNT", description: "How many", allowed: "a whole number from -1 to 9", default: "3" },
-      { name: "TEST_FLAG", description: "Whether", allowed: "true or false", default: "true" },
-      { name: "TEST_TEXT", description: "What", allowed: "any text", default: "none" },
-      { name: "TEST_WORD", description: "Which", allowed: "one of red, green", default: "red" },
-      { name: "TEST_SPAN", description: "How long", default: "for ever" },
-      { name: "TEST_SECRET", description: "Hush", default: "none" },
       { name: "TEST_CREDENTIAL", description: "Open", allowed: "visible ASCII without blanks", default: "none" },
-      { name: "TEST_STRICT_SECRET", default: "none" }
+      { name: "TEST_FLAG", description: "Whether", allowed: "true or false", default: "true" },
+      { name: "TEST_SECRET", description: "Hush", default: "none" },
+      { name: "TEST_SPAN", description: "How long", default: "for ever" },
+      { name: "TEST_STRICT_SECRET", default: "none" },
+      { name: "TEST_TEXT", description: "What", allowed: "any text", default: "none" },
+      { name: "TEST_WORD", description: "Which", allowed: "one of red, green", default: "red" }
     ])
   })
 })

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process"
 import { expect, it } from "vitest"
 import type { pages } from "../../scripts/docs/configuration.ts"
 
-/** The variables are listed in the order in which modules declare them, so it takes a process that has loaded none. */
+/** In a process of its own, since other test files declare variables too. */
 const inNewProcess = (): ReturnType<typeof pages> => {
   const script = new URL("../../scripts/docs/configuration.ts", import.meta.url).href
   const code = `console.log(JSON.stringify((await import(${JSON.stringify(script)})).pages()))`
