@@ -13,7 +13,7 @@ import { ShapeCounter } from "../Json/Shape.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 import { JsonBody } from "./JsonBody.ts"
 import * as ParseQueue from "./ParseQueue.ts"
-import { receiptOf } from "./Server/Intake.ts"
+import { receiptOf } from "./Server/BodyBudget.ts"
 
 /** What bodies may hold. */
 export class BodyFormat extends Context.Tag("causeway/BodyFormat")<

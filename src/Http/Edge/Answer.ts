@@ -4,7 +4,7 @@ import { ServiceUnavailable } from "../ApiError.ts"
 import { fromError, type Reply } from "../Reply.ts"
 import { header } from "../RequestId.ts"
 import type { Departures } from "../Server/Departures.ts"
-import { accountOf } from "../Server/Unsent.ts"
+import { accountOf } from "../Server/UnsentBudget.ts"
 
 /** Waits until a response takes more, or is gone. A client that takes nothing is cut by the server. */
 const drained = (response: ServerResponse): Effect.Effect<void> =>

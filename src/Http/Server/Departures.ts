@@ -6,7 +6,7 @@
  * a GET under 64 connections takes a fifth less of the server's time than when each answer is written as it is made.
  */
 import type { ServerResponse } from "node:http"
-import { accountOf, noteWritten } from "./Unsent.ts"
+import { accountOf, noteWritten } from "./UnsentBudget.ts"
 
 /**
  * Answers that wait at most. More in a row gain little, and with all clients waiting for one burst the server would in

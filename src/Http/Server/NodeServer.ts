@@ -9,10 +9,10 @@ import * as Supervision from "../../Supervision.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { Draining } from "../Draining.ts"
 import type { ConnectionLimits } from "./ConnectionLimits.ts"
+import { Gate, type Listeners, type Observe, type Timing, timing } from "./Gate.ts"
 import * as KernelQueues from "./KernelQueues.ts"
-import type { Listeners, Upgradable } from "./Listeners.ts"
-import { Gate, type Observe, type Timing, timing } from "./NodeServerGate.ts"
-import type { Account } from "./Unsent.ts"
+import type { Upgradable } from "./NodeInternals.ts"
+import type { Account } from "./UnsentBudget.ts"
 
 /** The server cannot listen at its address. */
 export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFailed", {
@@ -158,7 +158,7 @@ const askKernel = (suspects: ReadonlyArray<Account>): Effect.Effect<void> =>
     const queues = await KernelQueues.read(suspects.slice(0, mostAsked).map(({ socket }) => socket))
     for (const suspect of suspects) {
       const queued = queues.get(suspect.socket)
-      if (queued !== undefined) suspect.tell(queued)
+      if (queued !== undefined) suspect.onQueued(queued)
     }
   })
 

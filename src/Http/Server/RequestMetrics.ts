@@ -7,7 +7,7 @@ import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Metric, MetricBoundaries, MetricLabel } from "effect"
 import * as Route from "../Route.ts"
-import type { Observe } from "./NodeServerGate.ts"
+import type { Observe } from "./Gate.ts"
 
 /** The label of a path that no route has. */
 export const unknownRoute = "unknown"

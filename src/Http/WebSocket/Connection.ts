@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream"
 import { WebSocket } from "ws"
-import { type Account, accountOf, Reading } from "../Server/Unsent.ts"
+import { type Account, accountOf, takenBy } from "../Server/UnsentBudget.ts"
 import type * as Port from "../WebSocket.ts"
 
 /** Milliseconds in which a client must read something while it is blocked, or while a slow one closes. */
@@ -22,6 +22,32 @@ const reasons: Readonly<Record<number, string>> = {
   1009: "message_too_big"
 }
 
+/**
+ * Whether the client reads. What the operating system takes while it has room says nothing of the client; that it takes
+ * more after it was full does.
+ */
+class ReadProgress {
+  #wasFull = false
+  #taken = 0
+  #passedOn = 0
+
+  constructor(
+    private readonly wire: Duplex,
+    private readonly account: Account | undefined
+  ) {}
+
+  /** Whether the client has read something since the last call, as far as that shows. */
+  check(): boolean {
+    const taken = takenBy(this.wire)
+    const passedOn = this.account?.passedOn ?? 0
+    const hasRead = (this.#wasFull && taken !== this.#taken) || passedOn !== this.#passedOn
+    this.#wasFull = this.wire.writableLength > 0
+    this.#taken = taken
+    this.#passedOn = passedOn
+    return hasRead
+  }
+}
+
 /** A WebSocket of `ws` that knows its connection, so that all of them share their listeners. */
 export class Socket extends WebSocket {
   connection!: Connection
@@ -36,7 +62,7 @@ const text = { binary: false }
 /** A connection by `ws`. */
 export class Connection implements Port.Connection {
   readonly #account: Account | undefined
-  readonly #reading: Reading
+  readonly #progress: ReadProgress
   #blockedSince: number | undefined
   #closingSince: number | undefined
   /** The client is too slow: it may take long to read what lies before the close frame. */
@@ -55,7 +81,7 @@ export class Connection implements Port.Connection {
     private readonly endpoint: Port.Endpoint
   ) {
     this.#account = accountOf(wire)
-    this.#reading = new Reading(wire)
+    this.#progress = new ReadProgress(wire, this.#account)
     this.#nextPing = endpoint.now() + endpoint.settings.pingInterval
     if (this.#account !== undefined) this.#account.end = () => this.close(endpoint.settings.slow)
     socket.connection = this
@@ -123,14 +149,14 @@ export class Connection implements Port.Connection {
 
   tick(now: number): void {
     if (this.#closingSince !== undefined) {
-      if (this.#isSlow && this.#reading.look()) this.#closingSince = now
+      if (this.#isSlow && this.#progress.check()) this.#closingSince = now
       if (now - this.#closingSince >= (this.#isSlow ? readTimeout : closeTimeout)) this.terminate()
       return
     }
     // The client has begun to close.
     if (!this.isOpen) return this.#beginClosing()
     if (this.#blockedSince === undefined) this.#ping(now)
-    else if (this.#reading.look()) this.#blockedSince = now
+    else if (this.#progress.check()) this.#blockedSince = now
     else if (now - this.#blockedSince >= readTimeout) this.close(this.endpoint.settings.slow)
     if (this.isOpen) this.#handler.onTick(now)
   }
@@ -163,7 +189,7 @@ export class Connection implements Port.Connection {
     const { pingInterval, pongTimeout, silent } = this.endpoint.settings
     if (this.#pingedAt !== undefined) {
       // The answer comes only after all that the client has yet to read: as long as it reads, it is alive.
-      if (this.#reading.look()) this.#pingedAt = now
+      if (this.#progress.check()) this.#pingedAt = now
       this.#account?.watch()
       if (now - this.#pingedAt >= pongTimeout) return silent === undefined ? this.terminate() : this.close(silent)
     }
@@ -171,7 +197,7 @@ export class Connection implements Port.Connection {
       this.#nextPing = now + pingInterval
       if (this.#pingedAt === undefined) {
         this.#pingedAt = now
-        this.#reading.look()
+        this.#progress.check()
       }
       this.socket.ping()
     }
@@ -181,7 +207,7 @@ export class Connection implements Port.Connection {
 
   #beginClosing(): void {
     this.#closingSince = this.endpoint.now()
-    this.#reading.look()
+    this.#progress.check()
     this.#handler.onClosing()
   }
 
@@ -191,7 +217,7 @@ export class Connection implements Port.Connection {
     if (!this.isOpen) return
     this.#blockedSince = this.endpoint.now()
     this.#pingedAt = undefined
-    this.#reading.look()
+    this.#progress.check()
     this.#handler.onBlocked()
   }
 

@@ -9,8 +9,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { Chunk, Context, Deferred, Effect, Exit, Fiber, Layer, Scope, Stream, TestClock } from "effect"
 import * as Draining from "../../../src/Http/Draining.ts"
 import * as PlatformServer from "../../../src/Http/Platform/PlatformServer.ts"
+import { Gate, timing } from "../../../src/Http/Server/Gate.ts"
 import type * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
-import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
 import { handshakeOf } from "../../../src/Http/WebSocket/Handshake.ts"
 
 const options: NodeServer.Options = { host: "127.0.0.1", port: 0 }

@@ -1,8 +1,8 @@
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
-import type { Upgradable } from "../../../src/Http/Server/Listeners.ts"
-import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
+import { Gate, timing } from "../../../src/Http/Server/Gate.ts"
+import type { Upgradable } from "../../../src/Http/Server/NodeInternals.ts"
 
 /** The server's ends of its connections. */
 const sockets = (gate: Gate): ReadonlyArray<Net.Socket> => connections.get(gate) ?? []

@@ -1,14 +1,13 @@
 /**
- * A budget of bytes that wait for clients, over all connections of a server.
+ * A budget of the bytes that wait for clients, over all connections of a server.
  *
- * Each connection has limits of its own, yet many connections that each stay within them can together fill the memory.
- * So the bytes are counted over all of them. Above the budget, connections are ended: first those whose client has
- * taken nothing for longest, then those that hold most.
+ * Connections that each stay within their own limits can together fill the memory. Above the budget, connections are
+ * ended: first those whose clients have read nothing for longest, then those that hold most.
  */
 import type { Duplex } from "node:stream"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 
-/** What Node's TCP handle counts (`stream_base`): bytes that libuv was given, and those of them that it still has. */
+/** The counters of node's TCP handle (`stream_base`): bytes that libuv was given, and those of them that it still has. */
 interface Counting {
   readonly _handle?: { readonly bytesWritten: number; readonly writeQueueSize: number } | null
 }
@@ -20,36 +19,37 @@ interface Accounted extends Duplex {
 }
 
 /**
- * How many bytes the operating system has taken for a client so far. Node itself tells only when a write has left as a
- * whole, and one write can be many megabytes.
+ * How many bytes the operating system has taken from a connection so far. Node itself tells only when a whole write has
+ * left, and one write can be many megabytes.
  */
-const takenBy = (socket: Duplex & Counting): number => {
+export const takenBy = (socket: Duplex & Counting): number => {
   const handle = socket._handle
   return handle === null || handle === undefined ? -socket.writableLength : handle.bytesWritten - handle.writeQueueSize
 }
 
-/** A client that took something less than so many milliseconds ago counts as reading. */
+/** A client that has read something within so many milliseconds counts as reading. */
 const recent = 1000
 
 /** What waits for one client. */
 export class Account {
   #own = 0
-  /** Memory that is held for it outside of its socket, such as requests that wait for their turn. */
+  /** Memory that is held for it outside of its socket, such as requests that wait. */
   #elsewhere = 0
   #shared: Array<Uint8Array> | undefined
   #sharedBytes = 0
   #taken = 0
   #readAt = 0
+  /** The bytes in the kernel's queue when it was last asked, and the bytes that it had taken by then. */
   #queued = 0
-  #toldAt = -1
-  /** Bytes that left the operating system's own queue while it took nothing from here. */
+  #queuedAt = -1
+  /** Bytes that left the kernel's queue while it took nothing from here. */
   passedOn = 0
-  /** The place in the order in which clients were last seen to read. */
+  /** The position in the order in which clients were last seen to read. */
   order = 0
-  /** Its place among those that hold something, or -1. */
-  place = -1
-  /** Once the connection is being ended, nothing is counted for it any more. */
-  #isOver = false
+  /** Its index among those that hold something, or -1. */
+  index = -1
+  /** The connection is being ended: nothing is counted for it any more. */
+  #isClosed = false
   /**
    * Ends the connection in the manner of its protocol, with a reason for the client. Absent for HTTP, where an answer
    * that has begun can only be cut.
@@ -58,53 +58,53 @@ export class Account {
 
   constructor(
     readonly socket: Duplex,
-    private readonly budget: Unsent
+    private readonly budget: UnsentBudget
   ) {}
 
-  /** All that is held for this client, what it shares with others included. */
+  /** All that is held for this client, including what it shares with others. */
   get bytes(): number {
     return this.#own + this.#sharedBytes
   }
 
-  /** Has the operating system's queue looked at: its owner doubts that the client reads. */
+  /** Has the kernel asked about the client's queue: its owner doubts that the client reads. */
   watch(): void {
-    if (!this.#isOver) this.budget.watched.add(this)
+    if (!this.#isClosed) this.budget.watched.add(this)
   }
 
-  /** Tells how many bytes lie in the operating system's queue. They only become fewer while nothing is added. */
-  tell(queued: number): void {
+  /** Called with the bytes in the kernel's queue. While nothing is added they can only become fewer. */
+  onQueued(queued: number): void {
     const taken = takenBy(this.socket)
-    if (taken === this.#toldAt && queued < this.#queued) this.passedOn += this.#queued - queued
+    if (taken === this.#queuedAt && queued < this.#queued) this.passedOn += this.#queued - queued
     this.#queued = queued
-    this.#toldAt = taken
+    this.#queuedAt = taken
   }
 
-  /** See {@link Unsent.admits}. */
+  /** See {@link UnsentBudget.admits}. */
   admits(bytes: number): boolean {
     return this.budget.admits(bytes)
   }
 
-  /** When the client last took something or had nothing to take, as far as {@link look} saw it. */
+  /** When {@link look} last saw that the client had read something, or had nothing to read. */
   get readAt(): number {
     return this.#readAt
   }
 
-  /** Looks whether the client has taken something since the last look, or has nothing to take. */
+  /** Checks whether the client has read something since the last check, or has nothing to read. */
   look(now: number): void {
     const isOwed = this.socket.writableLength > 0 || this.#sharedBytes > 0
-    if (!isOwed || takenBy(this.socket) + this.passedOn !== this.#taken) this.begin(now)
+    if (!isOwed || takenBy(this.socket) + this.passedOn !== this.#taken) this.noteRead(now)
   }
 
-  /** Takes the client for one that has just read. */
-  begin(now: number): void {
+  /** Notes that the client has read just now. */
+  noteRead(now: number): void {
     this.#taken = takenBy(this.socket) + this.passedOn
     this.#readAt = now
     this.order = this.budget.nextOrder()
   }
 
-  /** To be called after a write that the operating system did not take as a whole, and when some of it has left. */
+  /** Counts anew. To be called after a write that the operating system did not take whole, and when some of it left. */
   settle(): void {
-    if (this.#isOver) return
+    if (this.#isClosed) return
     const own = this.#elsewhere + Math.max(0, this.socket.writableLength - this.#sharedBytes)
     const difference = own - this.#own
     if (difference === 0) return
@@ -120,11 +120,11 @@ export class Account {
 
   /** Counts bytes that are sent to others too, once for all of them. */
   share(bytes: Uint8Array): void {
-    if (this.#isOver) return
+    if (this.#isClosed) return
     if (this.#shared === undefined) this.#shared = [bytes]
     else this.#shared.push(bytes)
     this.#sharedBytes += bytes.length
-    // First what is no longer its own, lest it counts twice.
+    // First take back what is no longer its own.
     this.settle()
     this.budget.share(this, bytes)
   }
@@ -139,7 +139,7 @@ export class Account {
     this.settle()
   }
 
-  /** Undoes {@link share} of what has left the socket, the oldest first. */
+  /** Undoes {@link share} for what has left the socket, oldest first. */
   unshareSent(): void {
     const waiting = this.socket.writableLength
     while (this.#shared !== undefined && this.#shared.length > 0) {
@@ -150,11 +150,11 @@ export class Account {
     this.settle()
   }
 
-  /** Gives everything back for good. Returns how many bytes it held. */
+  /** Gives everything back for good. Returns the bytes that it held. */
   close(): number {
-    if (this.#isOver) return 0
+    if (this.#isClosed) return 0
     const { bytes } = this
-    this.#isOver = true
+    this.#isClosed = true
     this.end = undefined
     this.#sharedBytes = 0
     for (const shared of this.#shared?.splice(0) ?? []) this.budget.unshare(this, shared)
@@ -165,7 +165,7 @@ export class Account {
   }
 }
 
-/** The account of a connection, if its server keeps one. */
+/** The account of a connection, if its server has a budget. */
 export const accountOf = (socket: Accounted | null): Account | undefined => socket?.[account]
 
 /** To be called after a write on a connection. */
@@ -173,39 +173,16 @@ export const noteWritten = (socket: Accounted | null): void => {
   if (socket !== null && socket.writableLength > 0) socket[account]?.settle()
 }
 
-/**
- * Whether the client behind a connection reads, for who looks now and then. What the operating system takes while it
- * has room says nothing of the client; that it takes more after it was full does.
- */
-export class Reading {
-  #wasFull = false
-  #taken = 0
-  #passedOn = 0
-
-  constructor(private readonly socket: Accounted) {}
-
-  /** Whether the client has read something since the last call, as far as that shows. */
-  look(): boolean {
-    const taken = takenBy(this.socket)
-    const passedOn = this.socket[account]?.passedOn ?? 0
-    const hasRead = (this.#wasFull && taken !== this.#taken) || passedOn !== this.#passedOn
-    this.#wasFull = this.socket.writableLength > 0
-    this.#taken = taken
-    this.#passedOn = passedOn
-    return hasRead
-  }
-}
-
-/** See the head of this file. */
-export class Unsent {
+/** See the top of this file. */
+export class UnsentBudget {
   readonly #holding: Array<Account> = []
   readonly #shared = new Map<Uint8Array, number>()
-  /** Connections that were told to end and have not done so yet. */
+  /** Connections that are being ended. */
   readonly #ending = new Set<Account>()
-  /** Connections of which their owners doubt that they are read. */
+  /** Connections whose owners doubt that they are read. */
   readonly watched = new Set<Account>()
   #counted = 0
-  /** What connections held that are being ended, until they are gone. */
+  /** The bytes of connections that are being ended. */
   #leaving = 0
   #now = 0
   #order = 0
@@ -214,7 +191,7 @@ export class Unsent {
   /** @param limit bytes over all connections */
   constructor(private readonly limit: number) {}
 
-  /** All bytes that wait, each shared piece counted once. */
+  /** All bytes that wait; what is shared counts once. */
   get total(): number {
     return this.#counted + this.#leaving
   }
@@ -239,24 +216,24 @@ export class Unsent {
   }
 
   /**
-   * Whether an answer of so many bytes may be written. Connections that are cut hold their memory until the end of this
-   * turn of the event loop, and within one turn many requests can come.
+   * Whether an answer of so many bytes may be written. Connections that are cut hold their memory until this iteration of
+   * the event loop ends, in which many requests can come.
    */
   admits(bytes: number): boolean {
     return this.total + bytes <= 1.5 * this.limit
   }
 
   /**
-   * Looks who reads, and cuts HTTP connections whose client has taken nothing for `patience`. To be called about once
-   * a second; times in milliseconds of monotonic time. Returns how many were cut.
+   * Checks who reads, and cuts HTTP connections whose clients have read nothing for `readTimeout`. To be called about
+   * once a second, with monotonic milliseconds. Returns how many were cut.
    */
-  tick(now: number, patience: number): number {
+  tick(now: number, readTimeout: number): number {
     this.#now = now
     let cut = 0
     for (const held of [...this.#holding]) {
       held.settle()
       held.look(now)
-      if (held.place === -1 || held.end !== undefined || now - held.readAt < patience) continue
+      if (held.index === -1 || held.end !== undefined || now - held.readAt < readTimeout) continue
       this.#cut(held)
       ConnectionMetrics.cut.increment("not_reading")
       cut++
@@ -264,7 +241,7 @@ export class Unsent {
     return cut
   }
 
-  /** Connections that are not known to be read, since the last call. */
+  /** Connections that may not be read, since the last call. */
   suspects(): ReadonlyArray<Account> {
     const suspects = [...this.watched]
     this.watched.clear()
@@ -272,17 +249,17 @@ export class Unsent {
     return suspects
   }
 
-  /** Counts bytes that one connection alone holds more than before. */
+  /** Counts bytes that a connection holds by itself; a negative number takes them back. */
   add(of: Account, bytes: number): void {
     this.#counted += bytes
-    this.#place(of)
+    this.#enter(of)
     if (bytes > 0) this.#check()
   }
 
   share(of: Account, bytes: Uint8Array): void {
     const holders = this.#shared.get(bytes) ?? 0
     this.#shared.set(bytes, holders + 1)
-    this.#place(of)
+    this.#enter(of)
     if (holders > 0) return
     this.#counted += bytes.length
     this.#check()
@@ -292,25 +269,25 @@ export class Unsent {
     const holders = this.#shared.get(bytes) ?? 0
     if (holders > 1) this.#shared.set(bytes, holders - 1)
     else if (this.#shared.delete(bytes)) this.#counted -= bytes.length
-    this.#place(of)
+    this.#enter(of)
   }
 
-  /** Puts a connection among those that hold something, or takes it out. */
-  #place(of: Account): void {
+  /** Adds a connection to those that hold something, or removes it. */
+  #enter(of: Account): void {
     const holds = of.bytes > 0
-    if (holds === of.place >= 0) return
+    if (holds === of.index >= 0) return
     if (holds) {
-      of.place = this.#holding.length
+      of.index = this.#holding.length
       this.#holding.push(of)
-      of.begin(this.#now)
+      of.noteRead(this.#now)
       return
     }
     const last = this.#holding.pop()!
     if (last !== of) {
-      this.#holding[of.place] = last
-      last.place = of.place
+      this.#holding[of.index] = last
+      last.index = of.index
     }
-    of.place = -1
+    of.index = -1
   }
 
   #check(): void {
@@ -320,9 +297,9 @@ export class Unsent {
     this.#isRelieving = false
   }
 
-  /** Ends connections until three quarters of the budget are in use: a little more, lest it is done for each write. */
+  /** Ends connections until three quarters of the budget are in use, so that this is not done for each write. */
   #relieve(): void {
-    // Those that were told to end before may not hold their memory any longer.
+    // Those that are being ended since the last time must free their memory now.
     for (const { socket } of this.#ending) socket.destroy()
     for (const held of this.#holding) held.look(this.#now)
     const isStalled = (held: Account): boolean => this.#now - held.readAt >= recent

@@ -5,7 +5,7 @@ import { Effect, Either } from "effect"
 import { afterEach, describe, expect, it } from "vitest"
 import * as Body from "../../../src/Http/RequestBody.ts"
 import { type ConnectionLimits, defaults } from "../../../src/Http/Server/ConnectionLimits.ts"
-import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
+import { Gate, timing } from "../../../src/Http/Server/Gate.ts"
 import { format } from "../../../src/Kv/Body.ts"
 import { Limits } from "../../../src/Limits.ts"
 

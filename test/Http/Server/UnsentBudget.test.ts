@@ -3,9 +3,9 @@ import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
 import { type ConnectionLimits, defaults } from "../../../src/Http/Server/ConnectionLimits.ts"
+import { Gate, timing } from "../../../src/Http/Server/Gate.ts"
 import * as KernelQueues from "../../../src/Http/Server/KernelQueues.ts"
-import { Gate, timing } from "../../../src/Http/Server/NodeServerGate.ts"
-import { accountOf } from "../../../src/Http/Server/Unsent.ts"
+import { accountOf } from "../../../src/Http/Server/UnsentBudget.ts"
 
 const MiB = 1024 * 1024
 
@@ -115,7 +115,7 @@ describe("bytes that wait for clients", () => {
     expect(gate.unsent).toBe(0)
   })
 
-  it("are waited for as long as the client takes some, and no longer than patience", async () => {
+  it("are waited for as long as the client takes some, and no longer than the read timeout", async () => {
     const { gate, port, sockets } = await serve({})
     const client = await connect(port, get("/64"))
     await until(() => gate.unsent >= 64 * MiB)
@@ -180,7 +180,7 @@ describe("bytes that wait for clients", () => {
     expect(queued).toBeGreaterThan(0)
     const account = accountOf(sockets[0]!)!
     gate.tick(0)
-    account.tell(queued)
+    account.onQueued(queued)
     gate.tick(30_000)
     const { writeQueueSize } = (sockets[0] as unknown as { _handle: { writeQueueSize: number } })._handle
     let read = 0
@@ -191,7 +191,7 @@ describe("bytes that wait for clients", () => {
     expect(read).toBeLessThan(64 * MiB)
     // The kernel may have asked for more by now, and that shows too.
     if ((sockets[0] as unknown as { _handle: { writeQueueSize: number } })._handle.writeQueueSize === writeQueueSize) {
-      account.tell(await queue())
+      account.onQueued(await queue())
     }
     expect(gate.tick(70_000)).toBe(0)
     expect(gate.tick(131_000)).toBe(1)

@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
-import { Gate, type Timing, timing } from "../../../src/Http/Server/NodeServerGate.ts"
+import { Gate, type Timing, timing } from "../../../src/Http/Server/Gate.ts"
 
 const closing: Array<() => void> = []
 

@@ -1,0 +1,123 @@
+/**
+ * A budget of the bytes of request bodies that are held, over all connections of a server.
+ *
+ * Bodies that each stay within their limit can together fill the memory. Their bytes are counted until their requests
+ * are answered. Above the budget, bodies that are still arriving are refused: first those of which nothing has come for
+ * longest, then the slowest. So clients that send slowly do not keep out those that send at full speed.
+ */
+import type { Socket } from "node:net"
+import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+
+const receipt = Symbol("causeway/Receipt")
+
+interface Known extends Socket {
+  [receipt]?: Receipt
+}
+
+/** A body of which something has come within so many milliseconds is not silent. */
+const recent = 2000
+
+/** What is held of the body on a connection that arrives, or whose request is being answered. */
+export class Receipt {
+  bytes = 0
+  /** Times are those of the last tick. */
+  begunAt = 0
+  heardAt = 0
+  /** Its index among those that hold something, or -1. */
+  index = -1
+  /** Refuses the body; `undefined` unless it is arriving. */
+  refuse: (() => void) | undefined
+
+  constructor(private readonly budget: BodyBudget) {}
+
+  /** Counts bytes of a body that arrives. It may be refused before this returns, and then holds nothing. */
+  add(bytes: number, refuse: () => void): void {
+    this.refuse = refuse
+    this.budget.add(this, bytes)
+  }
+
+  /** The body is complete and can no longer be refused. */
+  complete(): void {
+    this.refuse = undefined
+  }
+
+  /** Nothing is held any longer. */
+  release(): void {
+    this.refuse = undefined
+    if (this.bytes > 0) this.budget.release(this)
+  }
+}
+
+/** The receipt of a connection, if its server has a budget. */
+export const receiptOf = (socket: Known | null): Receipt | undefined => socket?.[receipt]
+
+/** See the top of this file. */
+export class BodyBudget {
+  readonly #holding: Array<Receipt> = []
+  #total = 0
+  #now = 0
+
+  /** @param limit bytes over all connections; a single body is never refused for it */
+  constructor(private readonly limit: number) {}
+
+  /** All bytes that are held. */
+  get total(): number {
+    return this.#total
+  }
+
+  /** Counts the bodies on a connection. */
+  open(socket: Known): void {
+    socket[receipt] ??= new Receipt(this)
+  }
+
+  /** To be called about once a second, with monotonic milliseconds. */
+  tick(now: number): void {
+    this.#now = now
+  }
+
+  add(to: Receipt, bytes: number): void {
+    if (to.index === -1) {
+      to.index = this.#holding.length
+      to.begunAt = this.#now
+      this.#holding.push(to)
+    }
+    to.heardAt = this.#now
+    to.bytes += bytes
+    this.#total += bytes
+    if (this.#total > this.limit && this.#holding.length > 1) this.#relieve()
+  }
+
+  release(of: Receipt): void {
+    this.#total -= of.bytes
+    of.bytes = 0
+    const last = this.#holding.pop()!
+    if (last !== of) {
+      this.#holding[of.index] = last
+      last.index = of.index
+    }
+    of.index = -1
+  }
+
+  /** Refuses a little more than it must, so that this is not done for each piece. */
+  #relieve(): void {
+    const arriving = this.#holding.filter(({ refuse }) => refuse !== undefined)
+    const whole = arriving.reduce((rest, { bytes }) => rest - bytes, this.#total)
+    const enough = Math.min(this.limit, Math.max(0.875 * this.limit, (whole + this.limit) / 2))
+    for (const held of arriving.sort((a, b) => this.#silence(b) - this.#silence(a) || speed(a) - speed(b))) {
+      if (this.#total <= enough) return
+      const { refuse } = held
+      held.release()
+      ConnectionMetrics.refusedBodies.unsafeUpdate(1, [])
+      refuse?.()
+    }
+  }
+
+  /** For how long nothing has come; 0 where something has come lately. */
+  #silence({ heardAt }: Receipt): number {
+    const silence = this.#now - heardAt
+    return silence < recent ? 0 : silence
+  }
+}
+
+/** Bytes a millisecond. Bodies of the last second compare by their bytes. */
+const speed = ({ begunAt, bytes, heardAt }: Receipt): number => bytes / (heardAt - begunAt + 1000)

@@ -1,0 +1,69 @@
+/**
+ * The end of a connection: not before its client has had the chance to read the answer, and in bounded time.
+ */
+import type { IncomingMessage } from "node:http"
+import type { Socket } from "node:net"
+import type { Duplex } from "node:stream"
+
+/** In milliseconds. */
+export interface Bounds {
+  /** The interval of checks of a connection that is still read from. */
+  readonly linger: number
+  /** How long a half-closed connection is served. */
+  readonly halfOpen: number
+}
+
+/** Checks in a row without a byte, and checks in all, after which a connection is no longer read from. */
+const checks = { silent: 5, all: 30 }
+
+/** Bytes that are read and discarded after an answer. */
+const mostBytes = 64 * 1024 * 1024
+
+/**
+ * Lets a connection end as its client needs it.
+ *
+ * A half-closed connection gets the answers to what it has sent, but within a time limit: the client may be gone
+ * altogether, which only a write to it would tell.
+ *
+ * To close a connection while unread bytes arrive resets it, and the client may lose the answer that was sent before.
+ * So while the body of a request is still arriving, which `receiving` tells, the server ends its half, reads on and
+ * discards, within bounds.
+ */
+export const closeGracefully = (
+  socket: Socket,
+  { halfOpen, linger }: Bounds,
+  receiving: () => IncomingMessage | undefined
+): void => {
+  socket.once("end", () => destroyWithin(socket, halfOpen))
+  const destroySoon = socket.destroySoon.bind(socket)
+  socket.destroySoon = () => {
+    const request = receiving()
+    if (request === undefined || socket.destroyed) return destroySoon()
+    socket.end()
+    request.once("end", destroySoon)
+    discard(socket, linger)
+  }
+}
+
+/** Destroys a connection that is not closed by then. */
+export const destroyWithin = (socket: Duplex, millis: number): void => {
+  if (socket.destroyed) return
+  const deadline = setTimeout(() => socket.destroy(), millis)
+  deadline.unref()
+  socket.once("close", () => clearTimeout(deadline))
+}
+
+const discard = (socket: Socket, interval: number): void => {
+  const begun = socket.bytesRead
+  let seen = begun
+  let silent = 0
+  let all = 0
+  const timer = setInterval(() => {
+    const { bytesRead } = socket
+    silent = bytesRead === seen ? silent + 1 : 0
+    seen = bytesRead
+    if (silent >= checks.silent || ++all >= checks.all || seen - begun > mostBytes) socket.destroy()
+  }, interval)
+  timer.unref()
+  socket.once("close", () => clearInterval(timer))
+}

@@ -1,0 +1,128 @@
+/**
+ * What reaches into the inside of `node:http` (`_http_server`, `node_http_parser.cc`).
+ */
+import { IncomingMessage, type ServerResponse } from "node:http"
+import type { Socket } from "node:net"
+
+/** Says whether connections can become WebSockets at a request's target. */
+export type Upgradable = (target: string) => boolean
+
+const hasBody = ({ headers }: IncomingMessage): boolean =>
+  headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0
+
+/**
+ * Requests of which only a WebSocket handshake at an upgradable target is an upgrade. RFC 9110 lets a server ignore any
+ * other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body. A handshake has no
+ * body: node before 26 would drop it, and later ones would hand out a stream in the place of the socket.
+ */
+export const requestClass = (policy: { readonly upgradable: Upgradable }) => {
+  // Node's constructor assigns the property before a private field would be there.
+  const offered = new WeakSet<IncomingMessage>()
+  return class Request extends IncomingMessage {
+    get upgrade(): boolean {
+      return (
+        offered.has(this) &&
+        this.method === "GET" &&
+        !hasBody(this) &&
+        /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.headers.upgrade ?? "") &&
+        policy.upgradable(this.url ?? "")
+      )
+    }
+
+    set upgrade(isOffered: boolean | null) {
+      if (isOffered === true) offered.add(this)
+    }
+  }
+}
+
+/**
+ * Sends `100 Continue` when something begins to read the body of a request that waits for it, and not before: an answer
+ * that needs no body, such as 401, 413 or 415, comes in its place. Node closes the connection after such an answer, as
+ * the body may come nevertheless.
+ */
+export const continueWhenRead = (request: IncomingMessage, response: ServerResponse): void => {
+  const read = request._read
+  request._read = size => {
+    request._read = read
+    // After its answer node reads what is left of a request.
+    if (!response.headersSent) response.writeContinue()
+    read.call(request, size)
+  }
+}
+
+/** A connection as node's HTTP server keeps it. */
+export type HttpSocket = Socket & {
+  /** Without this mark, node would read on with the next message that it has parsed. */
+  _paused?: boolean
+  readonly parser?: { readonly resume: () => void } | null
+}
+
+/** Reads no more requests from a connection. */
+export const pause = (socket: HttpSocket): void => {
+  socket._paused = true
+  socket.pause()
+}
+
+/** Undoes {@link pause}. */
+export const resume = (socket: HttpSocket): void => {
+  socket._paused = false
+  socket.parser?.resume()
+  socket.resume()
+}
+
+/** Node's parser of requests. */
+interface Parser {
+  readonly incoming: { readonly upgrade?: boolean | null } | null
+  /** Parses bytes; returns how many, or an error. */
+  readonly execute: (bytes: Buffer) => number | Error
+  /** The bytes that were read last. */
+  getCurrentBuffer?: () => Buffer
+  readonly constructor: { readonly kOnExecute?: number }
+  /** Called with the result of each parse. */
+  [onExecute: number]: ((result: number | Error) => void) | undefined
+}
+
+const parserOf = (socket: Socket): Parser | undefined => {
+  const parser: unknown = Reflect.get(socket, "parser")
+  return typeof parser === "object" && parser !== null ? (parser as Parser) : undefined
+}
+
+/**
+ * Has the bytes parsed that follow a request whose upgrade or tunnel is ignored. To be called while the request is
+ * announced.
+ *
+ * The parser stops after any request that offers an upgrade, since what follows may be another protocol. Where node
+ * does not upgrade, it would drop the rest of what was read, and with it the requests in it.
+ */
+export const parseRest = (socket: Socket): void => {
+  const parser = parserOf(socket)
+  const index = parser?.constructor.kOnExecute
+  const onExecute = index === undefined ? undefined : parser?.[index]
+  if (parser === undefined || index === undefined || onExecute === undefined) return
+  parser[index] = result => {
+    parser[index] = onExecute
+    const bytes = parser.getCurrentBuffer?.()
+    if (typeof result !== "number" || bytes === undefined || result >= bytes.length) return onExecute(result)
+    const whole = Buffer.from(bytes)
+    const parsed = parseFrom(parser, whole, result)
+    // A later request of these may be a handshake, whose listeners get what follows it.
+    parser.getCurrentBuffer = () => whole
+    onExecute(parsed)
+    delete parser.getCurrentBuffer
+  }
+}
+
+/** Bytes that begin no request: after an upgrade the parser does not call that an error, but merely stops. */
+const noRequest = (): Error => Object.assign(new Error("Parse Error"), { code: "HPE_INVALID_METHOD", bytesParsed: 0 })
+
+/** Parses from an offset to the end, or up to an upgrade; returns the offset, or the error there. */
+const parseFrom = (parser: Parser, bytes: Buffer, from: number): number | Error => {
+  let at = from
+  while (at < bytes.length && parser.incoming?.upgrade !== true) {
+    const result = parser.execute(bytes.subarray(at))
+    if (typeof result !== "number") return result
+    if (result === 0) return noRequest()
+    at += result
+  }
+  return at
+}
