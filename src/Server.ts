@@ -143,9 +143,9 @@ const serving = (configuration: Configuration) =>
   )
 
 /** In dev mode the simulator stands in for upstream services that are not configured. Production does not load it. */
-const withStandIns = (configuration: Configuration) =>
+const withSimulator = (configuration: Configuration) =>
   Effect.promise(() => import("./Simulator/Development.ts")).pipe(
-    Effect.flatMap(({ standIns }) => standIns(configuration)),
+    Effect.flatMap(({ simulatedUpstreams }) => simulatedUpstreams(configuration)),
     Effect.map(upstreams => serving({ ...configuration, ...upstreams })),
     Layer.unwrapScoped
   )
@@ -154,4 +154,4 @@ const withStandIns = (configuration: Configuration) =>
  * Serves until its scope closes. Layers are released in reverse order: requests, then the server, then the store.
  */
 export const layer = (configuration: Configuration) =>
-  configuration.devMode ? withStandIns(configuration) : serving(configuration)
+  configuration.devMode ? withSimulator(configuration) : serving(configuration)

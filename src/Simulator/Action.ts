@@ -1,6 +1,6 @@
 import type { EventBody, Frame } from "./EventHistory.ts"
 
-/** One thing the agent does. An `ask` gets the client's answer back, all others nothing. */
+/** An action of the agent. The result of `ask` is the client's answer; others have none. */
 export type Action =
   | { readonly do: "emit"; readonly event: EventBody }
   /** Changes the workspace, which emits the file event. */
@@ -9,20 +9,19 @@ export type Action =
   | { readonly do: "rename"; readonly from: string; readonly to: string }
   /** Emits a question or a request for approval, and waits for the answer. */
   | { readonly do: "ask"; readonly requestId: string; readonly event: EventBody }
-  /** Sends what is no event. */
-  | { readonly do: "garble"; readonly frame: Frame }
-  /** Never goes on. */
+  /** Sends a frame that is no event. */
+  | { readonly do: "frame"; readonly frame: Frame }
+  /** Never ends. */
   | { readonly do: "hang" }
-  /** Cuts the connections once they have had all events so far; the turn goes on. */
+  /** Closes the connections once all events so far are sent; the turn goes on. */
   | { readonly do: "disconnect"; readonly code: number | undefined }
-  /** The instance stops as if it had been asked to. */
+  /** The instance stops as if by a request. */
   | { readonly do: "stop"; readonly reason: string }
-  /** The instance dies, and the turn with it. */
+  /** The instance fails. */
   | { readonly do: "crash"; readonly reason: string }
 
 export type Script = Generator<Action, void, unknown>
 
-/** What a script knows of its turn. */
 export interface TurnContext {
   readonly turnId: string
   readonly content: string

@@ -1,10 +1,10 @@
 import { Deferred, Duration, Effect, Queue } from "effect"
 import type { Action } from "./Action.ts"
-import { breathe } from "./Answer.ts"
+import { yieldToEventLoop } from "./Answer.ts"
 import type { Instance, Turn } from "./Instance.ts"
 import * as Script from "./Script.ts"
 
-/** So many events are emitted before everything else gets its turn. */
+/** Events that are emitted before other fibers and sockets run. */
 const burst = 32
 
 const workspaceError = (instance: Instance, turn: Turn, path: string): void =>
@@ -16,7 +16,7 @@ const workspaceError = (instance: Instance, turn: Turn, path: string): void =>
     retryable: false
   })
 
-/** Changes a file and tells of it, or says that it could not be. */
+/** Changes a file and emits its event, or an error. */
 const changeFile = (instance: Instance, turn: Turn, action: Extract<Action, { do: "write" | "delete" | "rename" }>) => {
   const { workspace } = instance
   const { turnId } = turn
@@ -48,7 +48,7 @@ const changeFile = (instance: Instance, turn: Turn, action: Extract<Action, { do
   }
 }
 
-/** Does one thing. What comes back goes to the script. */
+/** Performs one action. The result goes to the script. */
 const perform = (instance: Instance, turn: Turn, action: Action): Effect.Effect<unknown> => {
   switch (action.do) {
     case "emit":
@@ -63,12 +63,12 @@ const perform = (instance: Instance, turn: Turn, action: Action): Effect.Effect<
         instance.emit(action.event)
         return answer
       })
-    case "garble":
-      return Effect.sync(() => instance.garble(action.frame))
+    case "frame":
+      return Effect.sync(() => instance.emitFrame(action.frame))
     case "hang":
       return Effect.never
     case "disconnect":
-      return Effect.map(instance.settled, () => {
+      return Effect.map(instance.awaitSent, () => {
         for (const connection of [...instance.connections]) connection.close(action.code)
       })
     case "stop":
@@ -88,12 +88,12 @@ const playTurn = (instance: Instance, turn: Turn, pace: Duration.Duration): Effe
       if (action.done) return
       answer = yield* perform(instance, turn, action.value)
       if (Duration.toMillis(pace) > 0) yield* Effect.sleep(pace)
-      if (count % burst === 0) yield* breathe
-      yield* instance.room
+      if (count % burst === 0) yield* yieldToEventLoop
+      yield* instance.awaitRoom
     }
   })
 
-/** Takes an instance's turns one after another, until it ends. */
+/** Plays an instance's turns one after another, until it ends. */
 export const run = (instance: Instance, pace: Duration.Duration): Effect.Effect<void> =>
   Effect.gen(function* () {
     for (;;) {

@@ -9,16 +9,15 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", {
   headers: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.String }), { default: () => ({}) })
 }) {}
 
-/** An answer whose body is sent piece by piece. */
 export interface Answer {
   readonly status: number
   readonly headers: OutgoingHttpHeaders
   readonly pieces: Iterable<Uint8Array>
-  /** The wait before each piece but the first. */
+  /** The delay before each piece but the first. */
   readonly pace: Duration.DurationInput
 }
 
-/** An answer of JSON, or of nothing. */
+/** An answer of JSON, or an empty one. */
 export const json = (status: number, body?: unknown, headers: OutgoingHttpHeaders = {}): Answer => {
   if (body === undefined) return { status, headers, pieces: [], pace: 0 }
   const bytes = Buffer.from(JSON.stringify(body))
@@ -33,14 +32,14 @@ export const json = (status: number, body?: unknown, headers: OutgoingHttpHeader
 /** The answer to a refused request. */
 export const refusal = (refused: Refused): Answer => json(refused.status, { error: refused.message }, refused.headers)
 
-/** The same answer with the second half of its JSON missing, so that it parses nowhere. */
-export const halved = (answer: Answer): Answer => {
+/** The answer without the second half of its JSON. */
+export const truncated = (answer: Answer): Answer => {
   const bytes = Buffer.concat([...answer.pieces])
   const half = bytes.subarray(0, Math.floor(bytes.length / 2))
   return { ...answer, headers: { ...answer.headers, "content-length": half.length }, pieces: [half] }
 }
 
-/** Cuts pieces into ones of at most so many bytes. */
+/** Splits pieces into ones of at most so many bytes. */
 export const cut = function* (pieces: Iterable<Uint8Array>, size: number): Generator<Uint8Array> {
   for (const piece of pieces) {
     for (let start = 0; start < piece.length; start += size) yield piece.subarray(start, start + size)
@@ -52,15 +51,14 @@ const write = (response: ServerResponse, bytes: Uint8Array): Effect.Effect<void>
     response.write(bytes, () => resume(Effect.void))
   })
 
-/** Lets everything else that is ready run, the sockets' input and output included. */
-export const breathe: Effect.Effect<void> = Effect.async(resume => {
+/** Lets other fibers and sockets run. */
+export const yieldToEventLoop: Effect.Effect<void> = Effect.async(resume => {
   const immediate = setImmediate(() => resume(Effect.void))
   return Effect.sync(() => clearImmediate(immediate))
 })
 
 /**
- * Sends an answer the way it is to be delivered. Each piece is handed to the network before the next is made; one
- * that breaks off ends with the connection cut and nothing to mark the end.
+ * Sends an answer with the faults of its delivery. Each piece is written to the network before the next one is made.
  */
 export const deliver = (
   response: ServerResponse,
@@ -79,26 +77,26 @@ export const deliver = (
       if (!first && Duration.toMillis(wait) > 0) yield* Effect.sleep(wait)
       first = false
       yield* write(response, piece.subarray(0, left))
-      yield* breathe
+      yield* yieldToEventLoop
       left -= piece.length
     }
     if (drop === undefined || left > 0) {
       response.end()
     } else {
-      // The headers are on their way only after the loop has turned.
-      yield* breathe
+      // The headers are written in the next iteration of the event loop.
+      yield* yieldToEventLoop
       response.socket?.destroy()
     }
   })
 
-/** Ends the work on an answer when its client goes. */
+/** Interrupts the work on an answer when its client disconnects. */
 export const endWith = (response: ServerResponse, work: Fiber.RuntimeFiber<void>): void => {
   response.once("close", () => work.unsafeInterruptAsFork(FiberId.none))
-  // What is written before the work has ended fails, and is of no interest to anybody.
+  // Writes may fail until the work has ended.
   response.on("error", () => {})
 }
 
-/** Refuses a request whose bearer is not the key; without a key, none. */
+/** Refuses a request whose bearer is not the key, if there is a key. */
 export const authorize = (
   request: IncomingMessage,
   key: Redacted.Redacted | undefined
@@ -108,7 +106,7 @@ export const authorize = (
   return Effect.fail(new Refused({ status: 401, message: "Unauthorized" }))
 }
 
-/** The body of a request as text; 413 above the bound, in bytes. */
+/** The body of a request as text; 413 above `bound` bytes. */
 export const bodyOf = (request: IncomingMessage, bound: number): Effect.Effect<string, Refused> =>
   Effect.async(resume => {
     const chunks: Array<Buffer> = []
@@ -126,11 +124,11 @@ export const bodyOf = (request: IncomingMessage, bound: number): Effect.Effect<s
           : Effect.fail(new Refused({ status: 413, message }))
       )
     })
-    // Whoever sends half a body is gone, and with it the fiber that waits here.
+    // The client is gone, and its disconnection interrupts this fiber.
     request.once("error", () => resume(Effect.never))
   })
 
-/** The JSON body of a request, decoded; 400 that names what is wrong. */
+/** The decoded JSON body of a request, or 400 with the reason. */
 export const decodeBody = <A, I>(
   request: IncomingMessage,
   bound: number,

@@ -1,19 +1,19 @@
 import { Effect, type Option } from "effect"
 
-/** Lets fibers wait until plain state has become what they wait for. The owner of the state tells of each change. */
+/** Lets fibers wait for a condition of mutable state. The owner of the state calls `notify` after each change. */
 export class Changes {
   private readonly waiters = new Set<() => void>()
 
-  /** The changes of a part are those of the whole, too. */
-  constructor(private readonly whole?: Changes) {}
+  /** `parent` is notified too. */
+  constructor(private readonly parent?: Changes) {}
 
-  /** Tells that the state may have changed. */
+  /** Wake-ups may be spurious. */
   notify(): void {
     for (const waiter of this.waiters) waiter()
-    this.whole?.notify()
+    this.parent?.notify()
   }
 
-  /** Waits until `probe` finds something; it is asked at once and after each change. What it throws is a defect. */
+  /** Waits until `probe`, run at once and after each change, finds something. What it throws is a defect. */
   until<A>(probe: () => Option.Option<A>): Effect.Effect<A> {
     return Effect.async<A>(resume => {
       const waiter = () => {

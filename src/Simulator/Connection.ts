@@ -1,11 +1,11 @@
 import { Effect, Option, Schema } from "effect"
 import type { RawData, WebSocket } from "ws"
-import { breathe } from "./Answer.ts"
+import { yieldToEventLoop } from "./Answer.ts"
 import type { Frame } from "./EventHistory.ts"
 import type { Delivery } from "./Fault.ts"
-import type { Attached, Instance } from "./Instance.ts"
-import type { Ledger } from "./Ledger.ts"
+import type { ClientConnection, Instance } from "./Instance.ts"
 import { malformedFrames } from "./Script.ts"
+import type { TrafficLog } from "./TrafficLog.ts"
 
 /** Frames that a client may send. */
 const ClientFrame = Schema.parseJson(
@@ -22,14 +22,14 @@ const ClientFrame = Schema.parseJson(
 
 const decodeFrame = Schema.decodeUnknownEither(ClientFrame)
 
-/** Above so many bytes in the socket's own buffer, sending waits. */
-const highWater = 256 * 1024
+/** Bytes in the socket's buffer above which sending waits. */
+const highWaterMark = 256 * 1024
 
-/** So many frames are sent before everything else gets its turn. */
+/** Frames that are sent before other fibers and sockets run. */
 const burst = 64
 
-/** What a connection has sent, for its instance to see. */
-class Progress implements Attached {
+/** What a connection has sent, as its instance sees it. */
+class Progress implements ClientConnection {
   sent: number
 
   constructor(
@@ -41,7 +41,7 @@ class Progress implements Attached {
   }
 
   close(code: number | undefined, reason = ""): void {
-    // Nobody waits for a connection that is on its way out.
+    // The instance does not wait for a closing connection.
     this.instance.detach(this)
     if (code === undefined) this.socket.terminate()
     else this.socket.close(code, reason)
@@ -54,18 +54,18 @@ const send = (socket: WebSocket, frame: Frame): Effect.Effect<void> =>
     socket.send(frame, { binary: typeof frame !== "string" }, () => {
       if (isFull) resume(Effect.void)
     })
-    isFull = socket.bufferedAmount > highWater
+    isFull = socket.bufferedAmount > highWaterMark
     if (!isFull) resume(Effect.void)
   })
 
-const onMessage = (instance: Instance, ledger: Ledger, data: RawData, isBinary: boolean): void => {
+const onMessage = (instance: Instance, traffic: TrafficLog, data: RawData, isBinary: boolean): void => {
   const frame = decodeFrame(isBinary ? undefined : String(data))
   if (frame._tag === "Left") {
-    ledger.frame("other")
+    traffic.frame("other")
     instance.emit({ type: "error", code: "bad_frame", message: frame.left.message, retryable: false })
     return
   }
-  ledger.frame(frame.right.type)
+  traffic.frame(frame.right.type)
   switch (frame.right.type) {
     case "message":
       return instance.message(frame.right.content, frame.right.turnId)
@@ -77,13 +77,13 @@ const onMessage = (instance: Instance, ledger: Ledger, data: RawData, isBinary: 
 }
 
 /**
- * Sends an instance's events over a WebSocket, beginning with number `from`, and takes in what the client sends,
- * until either side is gone. A client that falls out of the history is closed with 1013.
+ * Sends an instance's events over a WebSocket, beginning with number `from`, and applies the client's frames, until
+ * either side is gone. A client whose next event is no longer in the history is closed with 1013.
  */
 export const serve = (
   socket: WebSocket,
   instance: Instance,
-  ledger: Ledger,
+  traffic: TrafficLog,
   from: number,
   { malformed, drop, drip }: Delivery
 ): Effect.Effect<void> =>
@@ -95,8 +95,7 @@ export const serve = (
       !isOpen() || instance.end !== undefined || history.last > progress.sent ? Option.some(undefined) : Option.none()
     yield* Effect.acquireRelease(
       Effect.sync(() => {
-        socket.on("message", (data, isBinary) => onMessage(instance, ledger, data, isBinary))
-        // A failed socket closes; there is nobody else to tell.
+        socket.on("message", (data, isBinary) => onMessage(instance, traffic, data, isBinary))
         socket.on("error", () => socket.terminate())
         socket.on("close", () => instance.detach(progress))
         if (isOpen()) instance.attach(progress)
@@ -107,8 +106,8 @@ export const serve = (
     let count = 0
     while (isOpen()) {
       if (drop !== undefined && count >= drop.after) {
-        // What was sent before is on its way only after the loop has turned.
-        yield* breathe
+        // Frames before are written in the next iteration of the event loop.
+        yield* yieldToEventLoop
         progress.close(drop.code)
         break
       }
@@ -128,9 +127,9 @@ export const serve = (
       progress.sent++
       count++
       instance.changes.notify()
-      if (count % burst === 0) yield* breathe
+      if (count % burst === 0) yield* yieldToEventLoop
     }
-    // The peer is given until the scope closes, or until `ws` loses patience, to answer the close.
+    // Waits for the closing handshake, which `ws` limits in time.
     yield* Effect.async<void>(resume => {
       if (socket.readyState === socket.CLOSED) resume(Effect.void)
       else socket.once("close", () => resume(Effect.void))

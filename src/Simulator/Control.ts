@@ -1,17 +1,18 @@
-import { Effect, Schema } from "effect"
-import { CloseCode, Rule } from "./Fault.ts"
-import type { ActiveRule, Faults } from "./Faults.ts"
-import type { Frames, Ledger, Received } from "./Ledger.ts"
+import type { IncomingMessage, ServerResponse } from "node:http"
+import { Effect, FiberSet, Schema, type Scope } from "effect"
+import * as Answer from "./Answer.ts"
+import { type ActiveRule, CloseCode, type FaultRules, noFaults, Rule } from "./Fault.ts"
 import type { Listener } from "./Listener.ts"
 import { type Operation, Service } from "./Operation.ts"
 import type { Platform } from "./Platform.ts"
+import type { Frames, Received, TrafficLog } from "./TrafficLog.ts"
 
-/** A command that the simulator cannot follow. */
+/** A command that cannot be executed. */
 export class ControlRefused extends Schema.TaggedError<ControlRefused>()("ControlRefused", {
   message: Schema.String
 }) {}
 
-/** One live instance as it shows itself to tests. */
+/** The state of a live instance. */
 export interface InstanceState {
   readonly id: string
   readonly agentType: string
@@ -19,13 +20,13 @@ export interface InstanceState {
   readonly environment: Readonly<Record<string, string>>
   readonly secretNames: ReadonlyArray<string>
   readonly connections: number
-  /** Messages taken in as turns. */
+  /** Messages that started a turn. */
   readonly turns: number
   /** Events emitted so far. */
   readonly events: number
 }
 
-/** All that the simulator has received and is doing. */
+/** The simulator's state and what it has received. */
 export interface State {
   readonly requests: Readonly<Record<Operation, number>>
   readonly unknownRequests: number
@@ -41,25 +42,24 @@ export interface State {
   readonly refusing: ReadonlyArray<Service>
 }
 
-/** What can be commanded, at run time and over HTTP. */
 export const Command = Schema.Union(
-  /** Switches a fault on. */
+  /** Adds a rule of faults. */
   Schema.Struct({ command: Schema.Literal("inject"), rule: Rule }),
-  /** Switches one rule off. */
+  /** Removes a rule. */
   Schema.Struct({ command: Schema.Literal("remove"), id: Schema.Int }),
-  /** Switches all rules off and accepts connections again. */
+  /** Removes all rules and accepts connections again. */
   Schema.Struct({ command: Schema.Literal("clear") }),
   /** Refuses new connections to a service as if it were not running, or accepts them again. */
   Schema.Struct({ command: Schema.Literal("refuse"), service: Service, refused: Schema.Boolean }),
-  /** Closes WebSockets, of one instance or of all, with a code, or cuts them without one. */
+  /** Closes WebSockets, of one instance or of all, with a code, or disconnects them without one. */
   Schema.Struct({
     command: Schema.Literal("disconnect"),
     instanceId: Schema.optional(Schema.String),
     code: Schema.optional(CloseCode)
   }),
-  /** Lets an instance, or all of them, be gone without a word. */
+  /** Ends an instance, or all of them, without an event. */
   Schema.Struct({ command: Schema.Literal("reclaim"), instanceId: Schema.optional(Schema.String) }),
-  /** Lets an instance emit an event of any type. */
+  /** Makes an instance emit an event of any type. */
   Schema.Struct({
     command: Schema.Literal("emit"),
     instanceId: Schema.String,
@@ -68,16 +68,14 @@ export const Command = Schema.Union(
 )
 export type Command = typeof Command.Type
 
-/** The parts that are controlled. */
 export interface Parts {
-  readonly faults: Faults
-  readonly ledger: Ledger
+  readonly faults: FaultRules
+  readonly traffic: TrafficLog
   readonly platform: Platform
   readonly listeners: Readonly<Record<Service, Listener>>
 }
 
-/** What the simulator has received and is doing. */
-export const stateOf = ({ faults, ledger, platform, listeners }: Parts): State => {
+export const stateOf = ({ faults, traffic, platform, listeners }: Parts): State => {
   const instances = [...platform.instances.values()].map(instance => ({
     id: instance.id,
     ...instance.creation,
@@ -86,10 +84,10 @@ export const stateOf = ({ faults, ledger, platform, listeners }: Parts): State =
     events: instance.history.last
   }))
   return {
-    requests: ledger.requests,
-    unknownRequests: ledger.unknown,
-    recent: ledger.recent,
-    frames: ledger.frames,
+    requests: traffic.requests,
+    unknownRequests: traffic.unknown,
+    recent: traffic.recent,
+    frames: traffic.frames,
     instances,
     connections: instances.reduce((sum, { connections }) => sum + connections, 0),
     ...platform.totals(),
@@ -98,8 +96,8 @@ export const stateOf = ({ faults, ledger, platform, listeners }: Parts): State =
   }
 }
 
-/** Follows a command. The result counts what it concerned; that of `inject` is the rule's id. */
-export const follow = (parts: Parts, command: Command): Effect.Effect<number, ControlRefused> =>
+/** Executes a command. The result is the number of affected things; that of `inject` is the rule's id. */
+export const execute = (parts: Parts, command: Command): Effect.Effect<number, ControlRefused> =>
   Effect.suspend(() => {
     const { faults, platform, listeners } = parts
     const refused = (message: string) => Effect.fail(new ControlRefused({ message }))
@@ -138,4 +136,32 @@ export const follow = (parts: Parts, command: Command): Effect.Effect<number, Co
         return Effect.succeed(1)
       }
     }
-  }).pipe(Effect.tap(() => Effect.sync(() => parts.ledger.changes.notify())))
+  }).pipe(Effect.tap(() => Effect.sync(() => parts.traffic.changes.notify())))
+
+const refusal = (status: number, message: string): Answer.Refused => new Answer.Refused({ status, message })
+
+const answer = (request: IncomingMessage, parts: Parts, bodyBytes: number) =>
+  Effect.gen(function* () {
+    if (request.url !== "/control") return yield* refusal(404, "Not found")
+    if (request.method === "GET") return Answer.json(200, stateOf(parts))
+    if (request.method !== "POST") return yield* refusal(405, "Only GET and POST are allowed")
+    // A page of another origin needs a preflight request for this type, which is refused.
+    if (!/^application\/json\b/i.test(request.headers["content-type"] ?? "")) {
+      return yield* refusal(415, "The body must be application/json")
+    }
+    const command = yield* Answer.decodeBody(request, bodyBytes, Command)
+    const result = yield* Effect.mapError(execute(parts, command), error => refusal(409, error.message))
+    return Answer.json(200, { ok: true, result })
+  }).pipe(Effect.catchAll(refused => Effect.succeed(Answer.refusal(refused))))
+
+/** Serves `/control` to other processes: GET returns the state, POST executes a command. */
+export const httpHandler = (
+  parts: Parts,
+  bodyBytes: number
+): Effect.Effect<(request: IncomingMessage, response: ServerResponse) => void, never, Scope.Scope> =>
+  Effect.map(FiberSet.makeRuntime<never>(), run => (request, response) => {
+    const work = run(
+      Effect.flatMap(answer(request, parts, bodyBytes), answer => Answer.deliver(response, answer, noFaults))
+    )
+    Answer.endWith(response, work)
+  })

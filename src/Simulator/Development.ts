@@ -12,10 +12,10 @@ export interface Upstreams {
 const isSet = ({ apiKey, url }: Inference.Settings): boolean => Option.isSome(apiKey) || url !== Inference.defaultUrl
 
 /**
- * Upstream services to develop against: those that are configured, and the simulator for those that are not. It runs
- * until the scope closes, at a pace at which a person can follow a turn.
+ * Upstream services for development: those that are configured, and the simulator for the others. It runs until the
+ * scope closes, slowly enough for people to follow a turn.
  */
-export const standIns = ({ agentPlatform, inference }: Upstreams) =>
+export const simulatedUpstreams = ({ agentPlatform, inference }: Upstreams) =>
   Effect.gen(function* () {
     if (Option.isSome(agentPlatform.url) && isSet(inference)) return { agentPlatform, inference }
     const simulator = yield* Simulator.make({ pace: "20 millis" })
@@ -23,7 +23,7 @@ export const standIns = ({ agentPlatform, inference }: Upstreams) =>
       agentPlatform: Option.isSome(agentPlatform.url)
         ? agentPlatform
         : { ...agentPlatform, url: Option.some(simulator.platformUrl) },
-      // The simulated proxy takes any credential, but without one there would be no inference.
+      // The simulated proxy takes any credential; without one there is no inference.
       inference: isSet(inference)
         ? inference
         : { url: simulator.inferenceUrl, apiKey: Option.some(Redacted.make("simulated")) }

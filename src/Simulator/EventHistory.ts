@@ -1,13 +1,13 @@
-/** What the platform says of an event, beside its id and timestamp. */
+/** An event without its id and timestamp. */
 export interface EventBody {
   readonly type: string
   readonly [field: string]: unknown
 }
 
-/** A frame as it travels; one in bytes is sent as a binary frame. */
+/** A text frame, or a binary one. */
 export type Frame = string | Buffer
 
-/** The newest frames of an instance, numbered from 1 without holes. */
+/** The newest frames of an instance, numbered from 1 without gaps. */
 export class EventHistory {
   private readonly frames = new Map<number, Frame>()
   private firstNumber = 1
@@ -15,7 +15,7 @@ export class EventHistory {
 
   constructor(private readonly limit: number) {}
 
-  /** The number of the oldest frame kept; one past `last` where none is. */
+  /** The number of the oldest frame kept; one past `last` if there is none. */
   get first(): number {
     return this.firstNumber
   }
@@ -28,20 +28,20 @@ export class EventHistory {
     return this.frames.get(number)
   }
 
-  /** Appends an event under the id that belongs to its place. */
+  /** Appends an event, whose id has its number. */
   append(event: EventBody, timestamp: number): void {
     this.appendFrame(JSON.stringify({ id: `e${this.lastNumber + 1}`, timestamp, ...event }))
   }
 
-  /** Appends what is no sound event; it takes up a number but has no id of its own. */
+  /** Appends a frame that is no valid event. It has a number, but no id. */
   appendFrame(frame: Frame): void {
     this.frames.set(++this.lastNumber, frame)
     if (this.frames.size > this.limit) this.frames.delete(this.firstNumber++)
   }
 
   /**
-   * The number of the first frame to replay after an event. Without an id, with one that was never given, or with
-   * one whose successors are gone, it is the oldest kept.
+   * The number of the first frame to replay after an event: the oldest kept if there is no id, if it is unknown, or if
+   * the next frames are gone.
    */
   numberAfter(id: string | null): number {
     const number = /^e\d{1,15}$/.test(id ?? "") ? Number(id!.slice(1)) + 1 : 0

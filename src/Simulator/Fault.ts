@@ -1,9 +1,9 @@
-import { Schema } from "effect"
+import { Effect, Random, Schema } from "effect"
 import { Operation } from "./Operation.ts"
 
 const Count = Schema.Int.pipe(Schema.nonNegative())
 const Positive = Schema.Int.pipe(Schema.positive())
-/** At most a day, so that every wait fits a timer. */
+/** At most a day, so that it fits a timer. */
 const Millis = Schema.Number.pipe(Schema.between(0, 86_400_000))
 
 /** Whether a WebSocket endpoint may send a code (RFC 6455, 7.4). */
@@ -17,35 +17,35 @@ export const CloseCode = Schema.Int.pipe(
 
 /** What can go wrong with a request. A WebSocket's handshake is a request too. */
 export const Fault = Schema.Union(
-  /** The request waits before it is looked at, by `millis` and up to `jitterMillis` more. */
+  /** The request is delayed by `millis` and up to `jitterMillis` more. */
   Schema.Struct({ kind: Schema.Literal("latency"), millis: Millis, jitterMillis: Schema.optional(Millis) }),
-  /** The request is not carried out and gets this status, with `Retry-After` where given. */
+  /** The request is not handled and gets this status, with `Retry-After` if given. */
   Schema.Struct({
     kind: Schema.Literal("status"),
     status: Schema.Int.pipe(Schema.between(300, 599)),
     retryAfter: Schema.optional(Schema.Union(Schema.String, Count))
   }),
-  /** The request is not carried out and its connection is reset. */
+  /** The request is not handled and its connection is reset. */
   Schema.Struct({ kind: Schema.Literal("reset") }),
-  /** The request is not carried out and nothing ever comes back. */
+  /** The request is not handled and never answered. */
   Schema.Struct({ kind: Schema.Literal("hang") }),
-  /** The request is carried out, and what comes back is no sound JSON, UTF-8 or event. */
+  /** The request is handled, and the answer is no valid JSON, UTF-8 or event. */
   Schema.Struct({ kind: Schema.Literal("malformed") }),
   /**
-   * The request is carried out, but the answer breaks off after so many bytes of its body, or so many events of a
-   * WebSocket, which is then closed with `code` or, without one, is cut. At 0 an ordinary answer is lost whole.
+   * The request is handled, but the answer breaks off after so many bytes of its body, or so many events of a WebSocket,
+   * which is closed with `code` or, without one, disconnected. At 0 all of an ordinary answer is lost.
    */
   Schema.Struct({
     kind: Schema.Literal("drop"),
     after: Count,
     code: Schema.optional(CloseCode)
   }),
-  /** The answer comes in pieces of so many bytes, or one event of a WebSocket at a time, with a wait before each. */
+  /** The answer is sent in pieces of so many bytes, or by single events of a WebSocket, with a delay before each. */
   Schema.Struct({ kind: Schema.Literal("drip"), bytes: Positive, everyMillis: Millis })
 )
 export type Fault = typeof Fault.Type
 
-/** A fault, the requests it concerns, how often of them (`rate`), and for how many hits in all (`times`). */
+/** A fault, the requests it applies to, with which probability (`rate`) and how many times at most (`times`). */
 export const Rule = Schema.Struct({
   operation: Schema.Union(Operation, Schema.Literal("*")),
   rate: Schema.optionalWith(Schema.Number.pipe(Schema.between(0, 1)), { default: () => 1 }),
@@ -54,22 +54,21 @@ export const Rule = Schema.Struct({
 })
 export type Rule = typeof Rule.Type
 
-/** How a stream or an answer is to be delivered. */
+/** How an answer or the events of a WebSocket are sent. */
 export interface Delivery {
   readonly malformed: boolean
   readonly drop: { readonly after: number; readonly code: number | undefined } | undefined
   readonly drip: { readonly bytes: number; readonly everyMillis: number } | undefined
 }
 
-/** What becomes of one request. */
+/** The faults of one request. */
 export interface Plan extends Delivery {
   readonly latencyMillis: number
-  /** What happens in place of carrying the request out. */
+  /** The fault that replaces the handling of the request. */
   readonly instead: Extract<Fault, { kind: "status" | "reset" | "hang" }> | undefined
 }
 
-/** A request that nothing happens to. */
-export const sound: Plan = {
+export const noFaults: Plan = {
   latencyMillis: 0,
   instead: undefined,
   malformed: false,
@@ -78,10 +77,10 @@ export const sound: Plan = {
 }
 
 /**
- * Adds a fault to a plan: latencies add up, of the others the first of its sort stays. `chance`, from 0 to 1,
- * decides the jitter.
+ * Adds a fault to a plan. Latencies add up; of the other kinds the first one stays. `chance`, from 0 to 1, decides the
+ * jitter.
  */
-export const strike = (plan: Plan, fault: Fault, chance: number): Plan => {
+export const applyFault = (plan: Plan, fault: Fault, chance: number): Plan => {
   switch (fault.kind) {
     case "latency":
       return { ...plan, latencyMillis: plan.latencyMillis + fault.millis + chance * (fault.jitterMillis ?? 0) }
@@ -95,5 +94,69 @@ export const strike = (plan: Plan, fault: Fault, chance: number): Plan => {
       return { ...plan, drop: plan.drop ?? { after: fault.after, code: fault.code } }
     case "drip":
       return { ...plan, drip: plan.drip ?? fault }
+  }
+}
+
+interface Active {
+  readonly id: number
+  readonly rule: Rule
+  /** Each rule has its own, so that it does not depend on requests of other rules. */
+  readonly chance: Random.Random
+  hits: number
+}
+
+export interface ActiveRule {
+  readonly id: number
+  readonly rule: Rule
+  readonly hits: number
+}
+
+/** The rules of faults in force, in the order in which they were added. */
+export class FaultRules {
+  private active: Array<Active> = []
+  private lastId = 0
+
+  constructor(
+    private readonly seed: string | number,
+    private readonly limit: number
+  ) {}
+
+  get rules(): ReadonlyArray<ActiveRule> {
+    return this.active.map(({ id, rule, hits }) => ({ id, rule, hits }))
+  }
+
+  /** Adds a rule and returns its id, or `undefined` if there are too many. */
+  add(rule: Rule): number | undefined {
+    if (this.active.length >= this.limit) return undefined
+    const id = ++this.lastId
+    this.active.push({ id, rule, chance: Random.make(`${this.seed}/${id}`), hits: 0 })
+    return id
+  }
+
+  /** Removes a rule; `false` if there is none. */
+  remove(id: number): boolean {
+    const before = this.active.length
+    this.active = this.active.filter(active => active.id !== id)
+    return this.active.length < before
+  }
+
+  clear(): void {
+    this.active = []
+  }
+
+  /** The faults of a request. A rule that has reached its `times` is removed. */
+  plan(operation: Operation): Effect.Effect<Plan> {
+    return Effect.gen(this, function* () {
+      let plan = noFaults
+      for (const active of this.active.slice()) {
+        const { id, rule, chance } = active
+        if (rule.operation !== operation && rule.operation !== "*") continue
+        if (rule.rate < 1 && (yield* chance.next) >= rule.rate) continue
+        active.hits++
+        if (rule.times !== undefined && active.hits >= rule.times) this.remove(id)
+        plan = applyFault(plan, rule.fault, yield* chance.next)
+      }
+      return plan
+    })
   }
 }

@@ -4,28 +4,28 @@ import { type EventBody, EventHistory, type Frame } from "./EventHistory.ts"
 import type { Limits } from "./Options.ts"
 import { Workspace } from "./Workspace.ts"
 
-/** A client's connection as its instance sees it. */
-export interface Attached {
-  /** The number of the last frame that was handed to the network. */
+/** A client's connection, as its instance sees it. */
+export interface ClientConnection {
+  /** The number of the last frame that was written to the network. */
   readonly sent: number
-  /** Detaches the connection and cuts it, or closes it with a code. */
+  /** Detaches the connection, and closes it with a code or disconnects it without one. */
   readonly close: (code: number | undefined, reason?: string) => void
 }
 
-/** A message that was taken in, until its turn has ended. */
+/** A turn that has not ended. */
 export interface Turn {
   readonly turnId: string
   readonly content: string
   readonly number: number
   readonly interrupted: Deferred.Deferred<void>
-  /** Answers that the client may give, by request. */
+  /** Answers that are awaited from the client, by request. */
   readonly answers: Map<string, Deferred.Deferred<unknown>>
 }
 
-/** How an instance came to its end, which says how its connections are closed. */
+/** How an instance ended, which decides how its connections are closed. */
 export type End = "stopped" | "crashed" | "reclaimed"
 
-/** What an instance was created for. Secrets are known by name only. */
+/** The request that created an instance, with the names of its secrets alone. */
 export interface Creation {
   readonly agentType: string
   readonly deployment: unknown
@@ -35,16 +35,16 @@ export interface Creation {
 
 const endings: ReadonlySet<string> = new Set(["turn.completed", "turn.failed", "turn.cancelled"])
 
-/** How many ended turns are remembered, so that a message that is sent again starts no second turn. */
+/** Turns that are remembered, so that a repeated message starts no second turn. */
 const knownTurns = 1000
 
-/** One agent instance: its events, files, connections and turns. What it does next is the agent's business. */
+/** The state of one agent instance: its events, files, connections and turns. `Agent` decides what it does. */
 export class Instance {
   readonly history: EventHistory
   readonly workspace: Workspace
-  /** Told of each change below. */
+  /** Notified of each change. */
   readonly changes: Changes
-  readonly connections = new Set<Attached>()
+  readonly connections = new Set<ClientConnection>()
   readonly waiting: Queue.Queue<Turn>
   private readonly live = new Map<string, Turn>()
   private readonly known = new Set<string>()
@@ -57,16 +57,16 @@ export class Instance {
     private readonly limits: Limits,
     private readonly clock: Clock.Clock,
     waiting: Queue.Queue<Turn>,
-    whole: Changes
+    parent: Changes
   ) {
-    this.changes = new Changes(whole)
+    this.changes = new Changes(parent)
     this.history = new EventHistory(limits.history)
     this.workspace = new Workspace(limits)
     this.waiting = waiting
   }
 
-  /** A new instance that has told of its start; its changes are told to `whole`, too. */
-  static make(id: string, creation: Creation, limits: Limits, whole: Changes): Effect.Effect<Instance> {
+  /** A new instance that has emitted its start. */
+  static make(id: string, creation: Creation, limits: Limits, parent: Changes): Effect.Effect<Instance> {
     return Effect.gen(function* () {
       const instance = new Instance(
         id,
@@ -74,7 +74,7 @@ export class Instance {
         limits,
         yield* Effect.clock,
         yield* Queue.dropping<Turn>(limits.waitingTurns),
-        whole
+        parent
       )
       instance.emit({ type: "instance.starting", instanceId: id })
       instance.emit({ type: "instance.ready", instanceId: id })
@@ -100,17 +100,17 @@ export class Instance {
     this.changes.notify()
   }
 
-  garble(frame: Frame): void {
+  emitFrame(frame: Frame): void {
     this.history.appendFrame(frame)
     this.changes.notify()
   }
 
-  /** Whether the turn still lacks its ending event. */
+  /** Whether the turn has not ended. */
   isLive(turn: Turn): boolean {
     return this.live.get(turn.turnId) === turn
   }
 
-  /** Takes a message in; one whose turn is known already changes nothing. */
+  /** Starts a turn by a message. It is idempotent by the turn's id. */
   message(content: string, turnId: string | undefined): void {
     const number = this.turnCount + 1
     const id = turnId ?? `${this.id}-turn-${number}`
@@ -134,13 +134,13 @@ export class Instance {
     this.changes.notify()
   }
 
-  /** Cancels a turn, or the oldest one where none is named. An unknown or ended one changes nothing. */
+  /** Cancels a turn, by default the oldest one. An unknown or ended one is ignored. */
   interrupt(turnId: string | undefined): void {
     const oldest = this.live.values().next().value
     const turn = turnId === undefined ? oldest : this.live.get(turnId)
     if (turn === undefined) return
     Deferred.unsafeDone(turn.interrupted, Effect.void)
-    // The oldest may be at work, and is cancelled when that has stopped.
+    // The oldest may be running, and is cancelled once it has stopped.
     if (turn !== oldest) this.cancel(turn)
   }
 
@@ -149,14 +149,14 @@ export class Instance {
     if (this.isLive(turn)) this.emit({ type: "turn.cancelled", turnId: turn.turnId, reason: "interrupted" })
   }
 
-  /** Waits for a turn's answer, from the moment this is called. */
+  /** Expects an answer from now on; the effect waits for it. */
   expect(turn: Turn, requestId: string): Effect.Effect<unknown> {
     const answer = Deferred.unsafeMake<unknown>(FiberId.none)
     turn.answers.set(requestId, answer)
     return Deferred.await(answer)
   }
 
-  /** Gives the answer a turn waits for; `false` where none waits for it. */
+  /** Completes an expected answer; `false` if no turn expects it. */
   answer(requestId: string, answer: unknown): boolean {
     for (const turn of this.live.values()) {
       const waiting = turn.answers.get(requestId)
@@ -167,19 +167,19 @@ export class Instance {
     return false
   }
 
-  attach(connection: Attached): void {
+  attach(connection: ClientConnection): void {
     this.connections.add(connection)
     this.changes.notify()
   }
 
-  detach(connection: Attached): void {
+  detach(connection: ClientConnection): void {
     this.connections.delete(connection)
     this.changes.notify()
   }
 
   /**
-   * Ends the instance. A stopped one cancels its turns and says goodbye, a crashed one only says why, a reclaimed
-   * one is gone without a word.
+   * Ends the instance. A stopped one cancels its turns and emits its end, a crashed one emits only its failure, and a
+   * reclaimed one nothing.
    */
   finish(end: End, reason: string): void {
     if (this.endedAs !== undefined) return
@@ -200,17 +200,17 @@ export class Instance {
     return this.changes.until(() => Option.fromNullable(this.endedAs))
   }
 
-  /** Waits until no connection is so far behind that the events it lacks may soon be forgotten. */
-  get room(): Effect.Effect<void> {
-    return this.caughtUpTo(() => this.history.last - Math.floor(this.limits.history / 2))
+  /** Waits until no connection is behind by half of the history. */
+  get awaitRoom(): Effect.Effect<void> {
+    return this.awaitSentUpTo(() => this.history.last - Math.floor(this.limits.history / 2))
   }
 
-  /** Waits until every connection has had all there is. */
-  get settled(): Effect.Effect<void> {
-    return this.caughtUpTo(() => this.history.last)
+  /** Waits until all events are sent to every connection. */
+  get awaitSent(): Effect.Effect<void> {
+    return this.awaitSentUpTo(() => this.history.last)
   }
 
-  private caughtUpTo(number: () => number): Effect.Effect<void> {
+  private awaitSentUpTo(number: () => number): Effect.Effect<void> {
     return Effect.suspend(() => {
       if (this.isCaughtUp(number())) return Effect.void
       return this.changes
@@ -219,7 +219,7 @@ export class Instance {
           Effect.timeoutTo({
             duration: Duration.decode(this.limits.stall),
             onSuccess: () => undefined,
-            onTimeout: () => this.shed(number())
+            onTimeout: () => this.closeSlow(number())
           })
         )
     })
@@ -230,8 +230,8 @@ export class Instance {
     return true
   }
 
-  /** Closes the connections that take nothing. */
-  private shed(number: number): void {
+  /** Closes the connections that are behind. */
+  private closeSlow(number: number): void {
     for (const connection of [...this.connections]) {
       if (connection.sent < number) connection.close(1013, "too slow")
     }

@@ -1,10 +1,10 @@
 import { Schema } from "effect"
 
-/** The two services that the simulator plays, each at an address of its own. */
+/** The simulated services, each with its own address. */
 export const Service = Schema.Literal("platform", "inference")
 export type Service = typeof Service.Type
 
-/** What a client can ask of them. */
+/** The operations of both services. */
 export const Operation = Schema.Literal(
   "platform_health",
   "create",
@@ -19,7 +19,7 @@ export const Operation = Schema.Literal(
 )
 export type Operation = typeof Operation.Type
 
-/** A request that was understood, with the decoded variable segments of its path in order. */
+/** A request with a route, and the decoded parameters of its path in order. */
 export interface Call {
   readonly operation: Operation
   readonly parameters: ReadonlyArray<string>
@@ -40,7 +40,7 @@ const routes: ReadonlyArray<Route> = [
   ["inference", "POST", "/api/v1/generate/stream", "generate"]
 ]
 
-/** The variable segments of a path that follows a pattern; each is decoded once and is not empty. */
+/** The parameters of a path that matches a pattern, decoded and not empty. */
 const parametersOf = (pattern: string, path: string): ReadonlyArray<string> | undefined => {
   const wanted = pattern.split("/")
   const segments = path.split("/")
@@ -61,7 +61,7 @@ const parametersOf = (pattern: string, path: string): ReadonlyArray<string> | un
   return parameters
 }
 
-/** What a request asks for, or `undefined` where the service has no such route. */
+/** The operation of a request, or `undefined` if there is no route. */
 export const callOf = (service: Service, method: string, path: string): Call | undefined => {
   for (const [owner, wanted, pattern, operation] of routes) {
     if (owner !== service || wanted !== method) continue

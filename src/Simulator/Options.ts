@@ -1,26 +1,26 @@
 import type { Duration, Redacted } from "effect"
 
-/** Bounds of all that the simulator keeps; what happens at each bound is said with it. */
+/** Limits of what the simulator keeps, and what happens at each. */
 export interface Limits {
   /** Instances alive; creating one more is answered 429. */
   readonly instances: number
   /** Events kept of each instance; older ones can no longer be replayed. */
   readonly history: number
-  /** Messages that wait for their turn in one instance; one more is answered with an `error` event. */
+  /** Messages that wait in one instance; one more is answered with an `error` event. */
   readonly waitingTurns: number
   /** Files of one workspace; one more is refused with an `error` event. */
   readonly files: number
-  /** Bytes of all iterations in one workspace together; the oldest iterations of a changed file make room. */
+  /** Bytes of all iterations in a workspace; above, the oldest iterations of a changed file are dropped. */
   readonly workspaceBytes: number
-  /** Iterations kept of each file; the oldest go first. */
+  /** Iterations kept of each file; above, the oldest are dropped. */
   readonly iterations: number
   /** Bytes of a request body (413 above) and of a WebSocket frame (closed with 1009 above). */
   readonly bodyBytes: number
-  /** Idempotency keys remembered; the oldest is forgotten first. */
+  /** Idempotency keys kept; above, the oldest are dropped. */
   readonly idempotencyKeys: number
-  /** Rules of faults at a time; one more is refused. */
+  /** Rules of faults; one more is refused. */
   readonly rules: number
-  /** How long a connection may take nothing while an instance waits for it; then it is closed with 1013. */
+  /** How long an instance waits for a slow connection before it is closed with 1013. */
   readonly stall: Duration.DurationInput
 }
 
@@ -37,10 +37,9 @@ export const defaultLimits: Limits = {
   stall: "10 seconds"
 }
 
-/** How a generated text travels; `accept` lets the request's Accept header choose, and is Server-Sent Events else. */
+/** The format of a generated text; `accept` is that of the Accept header, by default Server-Sent Events. */
 export type Format = "accept" | "sse" | "text"
 
-/** What a simulator may be started with; everything has a default. */
 export interface Options {
   /** Ports on 127.0.0.1; 0, the default, takes a free one. */
   readonly ports?: { readonly platform?: number; readonly inference?: number; readonly control?: number }
@@ -48,12 +47,12 @@ export interface Options {
   readonly platformKey?: Redacted.Redacted
   /** The bearer that the inference proxy asks for, everywhere but at /health; none by default. */
   readonly inferenceKey?: Redacted.Redacted
-  /** Decides all that is left to chance; the same seed and requests give the same faults. */
+  /** The same seed and requests give the same faults. */
   readonly seed?: string | number
   /** Time between two events of a turn and between two pieces of a generated text; zero by default. */
   readonly pace?: Duration.DurationInput
   readonly format?: Format
-  /** Sizes in bytes, used in rotation, at which a generated text is cut, also inside a character. */
+  /** Sizes in bytes, used in rotation, of the pieces of a generated text, which may split characters. */
   readonly chunkSizes?: readonly [number, ...Array<number>]
   readonly limits?: Partial<Limits>
 }

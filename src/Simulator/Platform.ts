@@ -3,28 +3,27 @@ import { WebSocketServer } from "ws"
 import * as Agent from "./Agent.ts"
 import * as Answer from "./Answer.ts"
 import * as Connection from "./Connection.ts"
-import type { Exchange, Played } from "./Exchange.ts"
+import type { Exchange, SimulatedService } from "./Exchange.ts"
 import { Instance } from "./Instance.ts"
-import type { Ledger } from "./Ledger.ts"
 import type { Limits } from "./Options.ts"
+import type { TrafficLog } from "./TrafficLog.ts"
 import type { Workspace } from "./Workspace.ts"
 
-/** How the agent platform behaves. */
 export interface PlatformOptions {
   readonly key: Redacted.Redacted | undefined
   readonly pace: Duration.DurationInput
   readonly limits: Limits
-  /** Goes into the ids of instances, so that those of two simulators differ. */
+  /** Part of the ids of instances, so that those of two simulators differ. */
   readonly prefix: string
 }
 
 /** The agent platform, and a view of its instances. */
-export interface Platform extends Played {
+export interface Platform extends SimulatedService {
   /** Instances alive, by id. */
   readonly instances: ReadonlyMap<string, Instance>
-  /** How many were ever created and stopped on request. */
+  /** Instances created and stopped by requests so far. */
   readonly totals: () => { readonly created: number; readonly stopped: number }
-  /** Lets an instance be gone without a word, as when its machine is lost; `false` where there is none. */
+  /** Ends an instance without an event, as if its machine was lost; `false` if there is none. */
   readonly reclaim: (id: string) => boolean
 }
 
@@ -46,7 +45,7 @@ const found = <A>(value: A | undefined, what: string): Effect.Effect<A, Answer.R
 const positive = (name: string, text: string): Effect.Effect<number, Answer.Refused> =>
   /^[1-9]\d{0,8}$/.test(text) ? Effect.succeed(Number(text)) : Effect.fail(refuse(400, `${name} must be 1 or more`))
 
-/** A transparent picture of one pixel, so that there is a file that is no text. */
+/** A binary file: a transparent image of one pixel. */
 const pixel = Buffer.from("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7", "base64")
 
 const seed = (workspace: Workspace, now: number): void => {
@@ -80,7 +79,7 @@ const answerFiles = (instance: Instance, { operation, parameters, query }: Excha
 /** The agent platform; its instances live in the scope. */
 export const make = (
   { key, pace, limits, prefix }: PlatformOptions,
-  ledger: Ledger
+  traffic: TrafficLog
 ): Effect.Effect<Platform, never, Scope.Scope> =>
   Effect.gen(function* () {
     const run = yield* FiberSet.makeRuntime<never>()
@@ -100,20 +99,19 @@ export const make = (
         const { agentType, deployment, environment, secrets } = request
         const id = `i-${prefix}-${++created}`
         const creation = { agentType, deployment, environment, secretNames: Object.keys(secrets) }
-        const instance = yield* Instance.make(id, creation, limits, ledger.changes)
+        const instance = yield* Instance.make(id, creation, limits, traffic.changes)
         seed(instance.workspace, yield* Clock.currentTimeMillis)
         instances.set(id, instance)
         if (idempotencyKey !== undefined) {
           idempotent.set(idempotencyKey, id)
           if (idempotent.size > limits.idempotencyKeys) idempotent.delete(idempotent.keys().next().value!)
         }
-        // One that ends by itself is as gone as one that was stopped.
         const forget = Effect.sync(() => {
           instances.delete(id)
-          ledger.changes.notify()
+          traffic.changes.notify()
         })
         run(Effect.zipRight(Agent.run(instance, Duration.decode(pace)), forget))
-        ledger.changes.notify()
+        traffic.changes.notify()
         return id
       })
 
@@ -122,12 +120,12 @@ export const make = (
         if (upgrade === undefined) return Effect.fail(refuse(426, "Upgrade to a WebSocket", { upgrade: "websocket" }))
         sockets.handleUpgrade(request, upgrade.take(), upgrade.head, socket => {
           const from = instance.history.numberAfter(query.get("after"))
-          run(Connection.serve(socket, instance, ledger, from, plan))
+          run(Connection.serve(socket, instance, traffic, from, plan))
         })
         return Effect.succeed(undefined)
       })
 
-    const carryOut = (exchange: Exchange): Effect.Effect<Answer.Answer | undefined, Answer.Refused> =>
+    const handle = (exchange: Exchange): Effect.Effect<Answer.Answer | undefined, Answer.Refused> =>
       Effect.gen(function* () {
         const { operation, request, parameters } = exchange
         if (operation === "platform_health") return Answer.json(200, { status: "ok" })
@@ -148,7 +146,7 @@ export const make = (
     return {
       service: "platform",
       key,
-      carryOut,
+      handle,
       instances,
       totals: () => ({ created, stopped }),
       reclaim: id => {

@@ -1,8 +1,7 @@
 /**
- * What the simulated agent does with a message, step by step. A message whose text begins with a command asks for
- * particular behaviour; any other is echoed in an ordinary turn.
+ * The simulated agent's actions in a turn. A message that begins with a command asks for a particular behavior; others
+ * are echoed.
  */
-
 import { type Action, emit, type Script, type TurnContext } from "./Action.ts"
 import type { Frame } from "./EventHistory.ts"
 import { isCloseCode } from "./Fault.ts"
@@ -27,10 +26,10 @@ export const commands: Readonly<Record<string, string>> = {
 }
 
 const maxDeltas = 100_000
-/** A long text is cut into fewer, longer deltas. */
+/** Deltas of an echo; those of a long text are longer. */
 const maxEchoDeltas = 200
 
-/** A text in words with the space behind them; many words are put together. */
+/** A text split into words with the space behind them, joined to at most `most` parts. */
 export const words = (text: string, most = maxEchoDeltas): ReadonlyArray<string> => {
   const all = text.match(/\s*\S+\s*?(?=\s|$)|\s+/gu) ?? []
   const together = Math.max(1, Math.ceil(all.length / most))
@@ -51,7 +50,7 @@ const say = function* ({ turnId }: TurnContext, deltas: Iterable<string>, part =
   yield emit("message.complete", { turnId, messageId, content })
 }
 
-/** Deterministic figures: a token is four characters, and the context holds 200 000. */
+/** A token counts as four characters, and the context holds 200 000. */
 const usage = ({ turnId, content, number }: TurnContext): Action => {
   const inputTokens = Math.ceil(content.length / 4) + 100
   const outputTokens = Math.ceil(content.length / 4)
@@ -115,7 +114,7 @@ const malformed = function* ({ turnId }: TurnContext): Script {
   yield emit("tool.call", { turnId })
   yield emit("usage", { turnId, inputTokens: "many", used: -1, limit: 0 })
   yield emit("file.modified", { turnId, path: null })
-  for (const frame of malformedFrames) yield { do: "garble", frame }
+  for (const frame of malformedFrames) yield { do: "frame", frame }
 }
 
 /** Frames that are no events: no JSON, no object, no type, no text. */
@@ -138,7 +137,7 @@ const dropped = function* (turn: TurnContext, code: number | undefined): Script 
   yield emit("message.complete", { turnId, messageId, content: "before after" })
 }
 
-/** All that the agent does about a message; the message's own turn is ended exactly once, unless it crashes or hangs. */
+/** The actions for a message. Its turn ends exactly once, unless it crashes or hangs. */
 export const play = function* (turn: TurnContext): Script {
   const { turnId, content, instanceId } = turn
   const [command = "", first = "", ...rest] = content.trim().split(/\s+/u)
@@ -201,7 +200,7 @@ export const play = function* (turn: TurnContext): Script {
   if (command === "/all") yield* goDown(instanceId)
 }
 
-/** How an instance goes down that fails and is cleaned up. Clients may leave at the first of these. */
+/** An instance that fails and is stopped. */
 const goDown = function* (instanceId: string): Script {
   yield emit("instance.failed", { instanceId, code: "out_of_memory", message: "The instance ran out of memory" })
   yield { do: "stop", reason: "instance failed" }

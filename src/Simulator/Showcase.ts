@@ -1,6 +1,6 @@
 import { type Action, emit, type Script, type TurnContext } from "./Action.ts"
 
-/** Turns of the agent's own accord, one that fails and one that is cancelled. */
+/** Turns that no message started: one that fails and one that is cancelled. */
 export const otherTurns = (turnId: string): ReadonlyArray<Action> => [
   emit("turn.started", { turnId: `${turnId}-failing` }),
   emit("turn.failed", { turnId: `${turnId}-failing`, code: "simulated", message: "failed as asked", retryable: true }),
@@ -38,7 +38,7 @@ const tools = (turnId: string): ReadonlyArray<Action> => {
   ]
 }
 
-/** A question and an approval that the agent settles by itself, so that nobody has to answer. */
+/** A question and an approval that the agent answers itself. */
 const requests = (turnId: string): ReadonlyArray<Action> => {
   const question = { turnId, requestId: `${turnId}-question-1` }
   const approval = { turnId, requestId: `${turnId}-approval-1` }
@@ -82,13 +82,13 @@ const work = (turnId: string): ReadonlyArray<Action> => {
 const state = (turnId: string): ReadonlyArray<Action> => [
   emit("state.snapshot", { turnId, state: { cups: 1 } }),
   emit("state.delta", { turnId, patch: [{ op: "replace", path: "/cups", value: 2 }] }),
-  emit("rate_limited", { turnId, message: "The model asks for patience", retryAfterMs: 1000 }),
+  emit("rate_limited", { turnId, message: "The model is rate limited", retryAfterMs: 1000 }),
   emit("error", { turnId, code: "tea_cold", message: "The tea is cold", retryable: true }),
   emit("log", { turnId, level: "info", message: "one of each" }),
   emit("heartbeat")
 ]
 
-/** Every type of event that belongs into a turn, but for its start, its usage and its end. */
+/** Every type of event of a turn, except for its start, usage and end. */
 export const showcase = function* ({ turnId }: TurnContext): Script {
   yield* talk(turnId)
   yield* tools(turnId)

@@ -21,7 +21,7 @@ export type ListEntry =
   | ({ readonly path: string; readonly type: "file" } & Iteration)
   | { readonly path: string; readonly type: "directory" }
 
-/** A file's content; base64 where the bytes are no UTF-8. */
+/** A file's content, in base64 if the bytes are no UTF-8. */
 export interface FileContent extends Iteration {
   readonly path: string
   readonly content: string
@@ -30,7 +30,7 @@ export interface FileContent extends Iteration {
 
 interface File {
   readonly versions: Array<Version>
-  /** A deleted file keeps its iterations but is in no list. */
+  /** Whether it is not deleted. A deleted file keeps its iterations. */
   present: boolean
 }
 
@@ -47,14 +47,14 @@ const contentOf = (path: string, { bytes, ...iteration }: Version): FileContent 
 
 const iterationOf = ({ bytes: _, ...iteration }: Version): Iteration => iteration
 
-/** The versioned files of one instance, in memory and within bounds. */
+/** The versioned files of one instance, in memory and within limits. */
 export class Workspace {
   private readonly files = new Map<string, File>()
   private bytes = 0
 
   constructor(private readonly limits: Pick<Limits, "files" | "workspaceBytes" | "iterations">) {}
 
-  /** Writes a file; `undefined` where a bound keeps it from being written. */
+  /** Writes a file; `undefined` if a limit is reached. */
   write(path: string, content: string | Uint8Array, now: number): (Iteration & { created: boolean }) | undefined {
     const bytes = Buffer.from(content)
     const file = this.files.get(path) ?? { versions: [], present: false }
@@ -79,7 +79,7 @@ export class Workspace {
     return { ...iterationOf(version), created }
   }
 
-  /** Removes a file from lists and reads; its history stays. `false` where there was none. */
+  /** Deletes a file, but not its history; `false` if there is none. */
   delete(path: string): boolean {
     const file = this.files.get(path)
     const wasPresent = file?.present === true
@@ -87,7 +87,7 @@ export class Workspace {
     return wasPresent
   }
 
-  /** Gives a file another path, as the next iteration there; `undefined` where there is none or no room. */
+  /** Renames a file, as the next iteration of the new path; `undefined` if there is none or a limit is reached. */
   rename(from: string, to: string, now: number): Iteration | undefined {
     const file = this.files.get(from)
     if (file === undefined || !file.present || from === to) return undefined
@@ -96,7 +96,7 @@ export class Workspace {
     return iteration
   }
 
-  /** Files and directories below a directory (`""` for the root), in order, to a depth of 1 or more; else nothing. */
+  /** Files and directories below a directory (`""` for the root), in order, to a depth of 1 or more. */
   list(directory: string, depth: number): ReadonlyArray<ListEntry> | undefined {
     const prefix = directory === "" ? "" : `${directory}/`
     const entries = new Map<string, ListEntry>()
@@ -118,7 +118,7 @@ export class Workspace {
     return file?.present === true ? contentOf(path, file.versions.at(-1)!) : undefined
   }
 
-  /** The kept iterations of a path, ascending, also of a deleted one. */
+  /** The kept iterations of a path, ascending, even if it is deleted. */
   history(path: string): ReadonlyArray<Iteration> | undefined {
     return this.files.get(path)?.versions.map(iterationOf)
   }

@@ -2,7 +2,7 @@ import * as net from "node:net"
 import { expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, Redacted } from "effect"
 import * as Titles from "../../src/Gateway/Sessions/Titles.ts"
-import { plainText, recut, serverSentEvents, tokens } from "../../src/Simulator/Generation.ts"
+import { plainText, recut, serverSentEvents, tokens } from "../../src/Simulator/Inference.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { outcome, request } from "./Fixture.ts"
 

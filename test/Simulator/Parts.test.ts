@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import { cut } from "../../src/Simulator/Answer.ts"
 import { EventHistory } from "../../src/Simulator/EventHistory.ts"
-import { type Fault, isCloseCode, sound, strike } from "../../src/Simulator/Fault.ts"
+import { applyFault, type Fault, isCloseCode, noFaults } from "../../src/Simulator/Fault.ts"
 import { callOf } from "../../src/Simulator/Operation.ts"
 import { words } from "../../src/Simulator/Script.ts"
 import { Workspace } from "../../src/Simulator/Workspace.ts"
@@ -130,7 +130,7 @@ describe("faults", () => {
       { kind: "drip", bytes: 1, everyMillis: 1 },
       { kind: "malformed" }
     ]
-    expect(faults.reduce((plan, fault) => strike(plan, fault, 0.5), sound)).toMatchObject({
+    expect(faults.reduce((plan, fault) => applyFault(plan, fault, 0.5), noFaults)).toMatchObject({
       latencyMillis: 225,
       instead: { kind: "status", status: 503 },
       drop: { after: 1, code: undefined },

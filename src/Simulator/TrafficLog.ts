@@ -2,28 +2,28 @@ import type { IncomingMessage } from "node:http"
 import { Changes } from "./Changes.ts"
 import { Operation } from "./Operation.ts"
 
-/** A request as it came in, whatever became of it. */
+/** A request that was received. */
 export interface Received {
   readonly operation: Operation
   readonly method: string
   /** Path and query as sent. */
   readonly url: string
-  /** Headers that tests ask about, where they were sent. */
+  /** Headers that tests look at. */
   readonly traceparent: string | undefined
   readonly idempotencyKey: string | undefined
   readonly accept: string | undefined
 }
 
-/** Frames that came in over WebSockets, by their type. */
+/** Frames received over WebSockets, by type. */
 export interface Frames {
   readonly message: number
   readonly interrupt: number
   readonly answer: number
-  /** Frames that were not understood. */
+  /** Frames that could not be decoded. */
   readonly other: number
 }
 
-/** How many of the newest requests are kept in detail. */
+/** Requests that are kept in detail. */
 const recentLimit = 200
 
 const header = (request: IncomingMessage, name: string): string | undefined => {
@@ -31,16 +31,16 @@ const header = (request: IncomingMessage, name: string): string | undefined => {
   return Array.isArray(value) ? value.join(", ") : value
 }
 
-/** Counts what comes in, so that tests can assert it. */
-export class Ledger {
-  /** Told of each change of anything that the simulator's state shows. */
+/** Records requests and frames for tests. */
+export class TrafficLog {
+  /** Notified of each change of the simulator's state. */
   readonly changes = new Changes()
   private readonly counts = new Map<Operation, number>()
   private readonly frameCounts = { message: 0, interrupt: 0, answer: 0, other: 0 }
   private readonly newest: Array<Received> = []
   private unknownCount = 0
 
-  /** Requests by operation; 0 for one that never came. */
+  /** Requests by operation. */
   get requests(): Readonly<Record<Operation, number>> {
     const counts = Object.fromEntries(Operation.literals.map(name => [name, this.counts.get(name) ?? 0]))
     return counts as Record<Operation, number>
@@ -55,7 +55,7 @@ export class Ledger {
     return this.newest.slice()
   }
 
-  /** Requests that no route was found for. */
+  /** Requests without a route. */
   get unknown(): number {
     return this.unknownCount
   }
