@@ -1,6 +1,5 @@
 /**
- * Who may open a connection: bearers of a JSON Web Token (RFC 7519) that was signed with the shared secret, or with a
- * key of the published set. In dev mode, anybody.
+ * Authentication of clients by JSON Web Tokens (RFC 7519), signed with a shared secret or a key of a published set.
  */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import { Clock, Config, Context, Effect, Layer, Option, Redacted, Schema, type Scope } from "effect"
@@ -11,43 +10,41 @@ import * as KeySet from "./Authentication/KeySet.ts"
 import * as Origin from "./Authentication/Origin.ts"
 import type { Caller } from "./Sessions.ts"
 
-/** Whom a connection belongs to. */
+/** The client of a connection. */
 export interface Identity extends Caller {
-  /** Epoch milliseconds at which the credential runs out; nothing where it does not. */
+  /** When the credential expires, in epoch milliseconds. */
   readonly expiresAt: number | undefined
 }
 
-/** The credential is missing or not valid. The message is fit for the client. */
+/** The credential is missing or invalid. The message is for the client. */
 export class Unauthorized extends Schema.TaggedError<Unauthorized>()("Unauthorized", {
   message: Schema.String
 }) {}
 
-/** Nobody can tell at present whether the credential is valid. */
+/** The credential cannot be verified at present. */
 export class AuthenticationUnavailable extends Schema.TaggedError<AuthenticationUnavailable>()(
   "AuthenticationUnavailable",
   { message: Schema.String }
 ) {}
 
-/** Tells who a client is. */
 export class Authentication extends Context.Tag("causeway/Authentication")<
   Authentication,
   {
-    /** The bearer of a token, or of none. */
+    /** The bearer of a token, if any. */
     readonly identify: (
       token: Option.Option<Redacted.Redacted>
     ) => Effect.Effect<Identity, Unauthorized | AuthenticationUnavailable>
-    /** Whether a page of an origin may connect to a host; a client without an origin is no browser, and may. */
+    /** Whether a page of an origin may connect to a host. A client without an origin is not a browser, and may. */
     readonly admits: (origin: string | undefined, host: string | undefined) => boolean
   }
 >() {}
 
-/** What tokens are verified with, and which pages may connect. */
 export interface Settings {
   /** The secret of HS256. */
   readonly secret: Option.Option<Redacted.Redacted>
-  /** Where the public keys of RS256, ES256 and EdDSA are published. */
+  /** Of the public keys of RS256, ES256 and EdDSA. */
   readonly keySetUrl: Option.Option<URL>
-  /** What a token must name as its audience (claim `aud`) and as its issuer (claim `iss`), where that is set. */
+  /** Required as the claims `aud` and `iss`, where set. */
   readonly audience: Option.Option<string>
   readonly issuer: Option.Option<string>
   readonly origins: ReadonlyArray<string>
@@ -95,23 +92,23 @@ export const config: Config.Config<Settings> = Config.all({
   )
 })
 
-/** Who everybody is in dev mode. */
+/** Every client in dev mode. */
 export const developer: Identity = { tenant: "dev", actor: "dev", expiresAt: undefined }
 
-/** Letters, digits, `.`, `_` and `-`; not what paths give a meaning to. */
+/** Letters, digits, `.`, `_` and `-`, but neither `.` nor `..`. */
 const tenantPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
 
 const actorBytes = 256
 
-/** How far the clocks of those who issue tokens may be ahead. */
+/** How far the clock of an issuer may be ahead. */
 const skewSeconds = 60
 
-/** Bytes that RFC 7518 (3.2) wants of an HS256 key. */
+/** The least length of an HS256 key by RFC 7518, 3.2. */
 const secretBytes = 32
 
 const unauthorized = (message: string) => new Unauthorized({ message })
 
-/** Reads the claims of a token whose signature and times are good. */
+/** Reads the claims of a verified token. */
 const identityOf = (claims: JWTPayload, now: number): Effect.Effect<Identity, Unauthorized> => {
   const { tenant, sub, exp, iat } = claims
   if (typeof tenant !== "string" || !tenantPattern.test(tenant)) {
@@ -144,7 +141,7 @@ const reasonOf = (error: unknown): string => {
 
 type Key = Parameters<typeof jwtVerify>[1]
 
-/** Uses the key of a token, of its algorithm: never one that the token might choose for another's key. */
+/** Verifies with the key that belongs to a token's algorithm, so that no key is used with another algorithm. */
 type WithKey = <A>(
   header: KeySet.Header,
   verified: (key: Key) => Effect.Effect<A, Unauthorized | KeySet.WrongKey>
@@ -204,7 +201,7 @@ const make = (settings: Settings): Effect.Effect<WithKey, never, HttpClient.Http
     }
   })
 
-/** What is allowed and yet keeps clients out, or lets too many in. */
+/** Settings that keep all clients out, or are insecure. */
 export const warnings = ({ audience, issuer, keySetUrl, secret }: Settings): ReadonlyArray<string> => [
   ...(Option.isNone(secret) && Option.isNone(keySetUrl)
     ? ["Neither GATEWAY_JWT_SECRET nor GATEWAY_JWKS_URL is set: no client can open the WebSocket"]
@@ -228,7 +225,6 @@ export const warnings = ({ audience, issuer, keySetUrl, secret }: Settings): Rea
       ])
 ]
 
-/** Verifies tokens; without any means to, nobody gets in, and {@link warnings} has it. */
 export const layer = (settings: Settings): Layer.Layer<Authentication, never, HttpClient.HttpClient> =>
   Layer.scoped(
     Authentication,
@@ -244,9 +240,6 @@ export const layer = (settings: Settings): Layer.Layer<Authentication, never, Ht
     })
   )
 
-/**
- * Dev mode: every client is the developer, whatever token it has. Web pages are held to their origins all the same:
- * to those that are allowed, and to this machine's.
- */
+/** Dev mode: tokens are not checked. Web pages may connect from this machine and from the allowed origins. */
 export const layerDev = ({ origins }: Pick<Settings, "origins">): Layer.Layer<Authentication> =>
   Layer.succeed(Authentication, { identify: () => Effect.succeed(developer), admits: Origin.admitsLoopback(origins) })

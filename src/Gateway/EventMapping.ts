@@ -1,5 +1,5 @@
 /**
- * What platform events become for clients. It is pure and total: whatever arrives, the answer says what happened.
+ * Platform events as client events. The mapping is pure and total.
  */
 import { Option, Schema } from "effect"
 import type { PlatformEvent } from "../Upstream/PlatformEvent.ts"
@@ -10,28 +10,25 @@ import { Identifier } from "./Protocol/Fields.ts"
 
 export type { Situation } from "./EventMapping/Rule.ts"
 
-/** What a platform event has become. */
+/** The client events of a platform event. */
 export interface Mapped {
-  /** In order; each still needs its envelope. */
+  /** In order, without envelopes. */
   readonly events: ReadonlyArray<EventBody>
-  /** The type of an event of which clients learn nothing, and that is not one of those meant to be silent. */
+  /** The type, where clients are told nothing although it is not one of those that say nothing to them. */
   readonly dropped?: string
-  /** The type of an event that is known and whose payload does not fit, or fits in parts only. */
+  /** The type, where it is known and the payload does not fit, or fits in part only. */
   readonly malformed?: string
 }
 
 /** The platform types that are understood. */
 export const platformTypes: ReadonlyArray<string> = [...table.keys()]
 
-/**
- * Characters of text in one delta. Longer ones are told in several, as a delta may be cut anywhere without loss;
- * everything else is passed on whole and is bounded by what a frame of the platform may hold.
- */
+/** Characters of text in one delta; longer ones are split. Other events are bounded by the size of a platform frame. */
 export const longestDelta = 65_536
 
 const isIdentifier = Schema.is(Identifier)
 
-/** A text in pieces, none of which ends between the halves of a character. */
+/** A text in pieces, none of which ends within a surrogate pair. */
 const pieces = (text: string): ReadonlyArray<string> => {
   const all: Array<string> = []
   for (let at = 0; at < text.length; ) {
@@ -59,7 +56,7 @@ const cut = (event: EventBody): ReadonlyArray<EventBody> => {
 
 const textNames = ["content", "text", "delta"]
 
-/** The text of an event that nobody knows. */
+/** The text of an event of unknown type. */
 const textOf = (payload: Payload): string | undefined =>
   textNames
     .map(name => (Object.hasOwn(payload, name) ? payload[name] : undefined))
@@ -80,9 +77,8 @@ const unknown = (type: string, payload: Payload, { turnId }: Situation): Mapped 
 /**
  * Maps a platform event.
  *
- * A known type whose payload lacks what its client event cannot do without is treated like an unknown type: its text
- * becomes a `text_delta`, and without text it is dropped. A field that is merely of the wrong kind and not needed is
- * left out. Both are reported as malformed.
+ * A known type whose payload lacks a required field is treated as an unknown type: its text becomes a `text_delta`, and
+ * without text it is dropped. An optional field that does not fit is left out. Both are reported as malformed.
  */
 export const map = ({ type, payload }: Pick<PlatformEvent, "type" | "payload">, situation: Situation = {}): Mapped => {
   const rule = table.get(type)

@@ -27,10 +27,9 @@ export const config: Config.Config<Settings> = Config.all({
 })
 
 /**
- * Takes clients in (`Socket`), keeps their sessions (`Sessions`), and tells `/health` of the subscriptions.
+ * The socket for clients, their sessions, and the number of subscriptions for `/health`.
  *
- * It needs the store and a keeper of events, which must outlive it: at its end it stops every instance and stores
- * what became of the turns. In dev mode nobody has to prove who they are.
+ * The store and the session events must outlive it: at its end it stops every instance and stores the ends of turns.
  */
 export const layer = ({ authentication, history, sessions, socket }: Settings, { devMode }: { devMode: boolean }) =>
   Layer.mergeAll(

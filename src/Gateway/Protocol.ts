@@ -1,9 +1,8 @@
 /**
- * The protocol between clients and the gateway: requests, answers, events and close codes, as schemas.
+ * The protocol between clients and the gateway: requests, answers, events and close codes, as schemas. `docs/protocol.md`
+ * and the AsyncAPI document are generated from them.
  *
- * They are the one source: the gateway, its tests, `docs/protocol.md` and the AsyncAPI document are made of them, and a
- * client may import them alone. Frames are JSON objects in WebSocket text messages, types in snake_case and fields
- * in camelCase.
+ * Frames are JSON objects in WebSocket text messages, types in snake_case and fields in camelCase.
  */
 export * from "./Protocol/Answer.ts"
 export * from "./Protocol/CloseCode.ts"

@@ -1,5 +1,5 @@
 /**
- * The sessions of all tenants. This is the port; `Sessions/Registry.ts` is what stands behind it.
+ * The sessions of all tenants. This is the port; `Sessions/Registry.ts` implements it.
  */
 import { Context, type Effect, type Redacted, Schema, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
@@ -8,14 +8,13 @@ import type { FileContent, FileEntry, FileIteration } from "../Upstream/Workspac
 import type { Session } from "./Protocol/Session.ts"
 import type { SessionUnreadable } from "./SessionEvents.ts"
 
-/** Who asks. A tenant sees its own sessions and no others. */
+/** Who calls. A tenant sees its own sessions only. */
 export interface Caller {
   readonly tenant: string
-  /** Recorded as the writer of what the caller changes. */
+  /** Recorded as the author of changes. */
   readonly actor: string
 }
 
-/** What a session is made from. */
 export interface CreateSession {
   readonly agentType: string
   readonly title?: string | undefined
@@ -24,67 +23,64 @@ export interface CreateSession {
   readonly secrets?: Readonly<Record<string, Redacted.Redacted>> | undefined
 }
 
-/** What a start may give: each takes the place of what the session had. */
+/** What a start replaces of the session. */
 export interface StartSession extends Pick<CreateSession, "deployment" | "environment" | "secrets"> {}
 
-/** Which page of a list is wanted. */
 export interface ListSessions {
-  /** Most sessions of the page, 1 to 200; 200 where absent. */
+  /** 1 to 200; 200 where absent. */
   readonly limit?: number | undefined
-  /** That of the page before; absent for the first. */
+  /** That of the previous page; absent for the first. */
   readonly cursor?: string | undefined
 }
 
 /** A page of a tenant's sessions, the newest first by `createdAt`, then `id`. */
 export interface SessionPage {
   readonly sessions: ReadonlyArray<Session>
-  /** Leads to the next page; absent on the last one. */
+  /** Of the next page; absent on the last one. */
   readonly cursor?: string
 }
 
-/** The cursor is none that a page came with. */
+/** The cursor is not that of any page. */
 export class InvalidCursor extends Schema.TaggedError<InvalidCursor>()("InvalidCursor", {}) {
   override get message(): string {
     return "The cursor is none that an answer came with"
   }
 }
 
-/** There is no such session, or it belongs to another tenant: a caller cannot tell which. */
+/** There is no such session, or it is another tenant's: callers cannot tell which. */
 export class SessionNotFound extends Schema.TaggedError<SessionNotFound>()("SessionNotFound", {
   sessionId: Schema.String
 }) {}
 
-/** The session's state does not allow what was asked. */
+/** The state of the session does not allow the call. */
 export class SessionConflict extends Schema.TaggedError<SessionConflict>()("SessionConflict", {
   message: Schema.String
 }) {}
 
-/** The session has no instance, and what was asked does not start one; or it was stopped meanwhile. */
+/** The session has no running instance, or it was stopped meanwhile. */
 export class SessionNotActive extends Schema.TaggedError<SessionNotActive>()("SessionNotActive", {
   message: Schema.String,
-  /** Whether the same would start an instance later on. */
+  /** Whether the same call would activate the session later. */
   mayPass: Schema.optional(Schema.Boolean)
 }) {}
 
-/** Something is over its limit; the message names limit and figure. */
+/** A limit is exceeded; the message names it and the figure. */
 export class SessionTooLarge extends Schema.TaggedError<SessionTooLarge>()("SessionTooLarge", {
   message: Schema.String
 }) {}
 
-/** The gateway has as much to do as it takes on; the same may succeed later. */
+/** The gateway is at its capacity; the same call may succeed later. */
 export class SessionsBusy extends Schema.TaggedError<SessionsBusy>()("SessionsBusy", {
   message: Schema.String
 }) {}
 
-/** The platform did not bring an instance up in time. */
 export class ActivationTimeout extends Schema.TaggedError<ActivationTimeout>()("ActivationTimeout", {
   message: Schema.String
 }) {}
 
-/** What any look at a session may fail with. */
 export type LookupError = SessionNotFound | SessionsBusy | StoreBusy | StoreUnavailable
 
-/** What bringing a session up may fail with; a conflict where secrets or the launch configuration were lost. */
+/** Why a session cannot be activated; a conflict where secrets or the launch configuration were lost. */
 export type ActivationError =
   | LookupError
   | SessionNotActive
@@ -92,7 +88,7 @@ export type ActivationError =
   | ActivationTimeout
   | AgentPlatformConnectionError
 
-/** Events on their way to subscribers. */
+/** An event as subscribers get it. */
 export interface Frame {
   readonly seq: number
   readonly type: string
@@ -100,26 +96,24 @@ export interface Frame {
   readonly data: Buffer
 }
 
-/** Whoever wants to hear of a session's events. */
 export interface Subscriber {
-  /** Told of each event once, in order and only after it was stored. It must not block or throw. */
+  /** Called with each event once, in order, after it was stored. It must not block or throw. */
   readonly onFrames: (frames: ReadonlyArray<Frame>) => void
-  /** Told when the session was deleted: nothing more comes. */
+  /** Called when the session was deleted. No event follows. */
   readonly onDeleted: () => void
-  /** Told when the session's history was lost: nothing more comes, and whoever subscribes anew finds another epoch. */
+  /** Called when the session's history was lost. No event follows; a new subscription gets another epoch. */
   readonly onLost: () => void
 }
 
-/** A subscription at the moment at which it began: every event with a greater `seq` will be told. */
+/** A subscription as it began: every event with a greater `seq` is passed to the subscriber. */
 export interface Subscription {
   readonly session: Session
-  /** Where the session's history stood. */
   readonly epoch: string
   readonly headSeq: number
   readonly trimmedSeq: number
-  /** The newest `seq` that subscribers were told. */
+  /** The newest `seq` that subscribers were given. */
   readonly toldSeq: () => number
-  /** Up to `limit` events after a place, as stored, and the oldest place from which they go on without a gap. */
+  /** Up to `limit` stored events after a `seq`, and the oldest `seq` after which there is no gap. */
   readonly read: (
     after: number,
     limit: number
@@ -135,11 +129,7 @@ export interface FileRequest {
   readonly path: string
 }
 
-/**
- * Sessions, their instances and their turns.
- *
- * Whoever leaves a call half-way harms nobody else: an activation goes on for those who wait for it, and for itself.
- */
+/** Sessions, their instances and their turns. Interrupting a call does not interrupt an activation, which is shared. */
 export class Sessions extends Context.Tag("causeway/Sessions")<
   Sessions,
   {
@@ -147,35 +137,31 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       caller: Caller,
       request: CreateSession
     ) => Effect.Effect<Session, SessionTooLarge | SessionConflict | SessionsBusy | StoreBusy | StoreUnavailable>
-    /** A page of the sessions of the caller's tenant. It may have fewer than `limit` although others follow. */
+    /** It may have fewer sessions than `limit` although others follow. */
     readonly list: (
       caller: Caller,
       page?: ListSessions
     ) => Effect.Effect<SessionPage, InvalidCursor | SessionsBusy | StoreUnavailable>
     readonly get: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
-    /**
-     * Brings the session up, or joins whoever does. What is given takes the place of what it had, with the next
-     * instance that is brought up.
-     */
+    /** Activates the session, or joins the activation in progress. What is given is used from the next instance on. */
     readonly start: (
       caller: Caller,
       sessionId: string,
       given?: StartSession
     ) => Effect.Effect<Session, ActivationError | SessionTooLarge>
-    /** Stops the session's instance, ending its turns; one that is being brought up is given up. */
+    /** Stops the session's instance and ends its turns; an activation in progress is canceled. */
     readonly stop: (caller: Caller, sessionId: string) => Effect.Effect<Session, LookupError>
     /** Stops the session, and removes it with its history. */
     readonly remove: (caller: Caller, sessionId: string) => Effect.Effect<void, LookupError>
-    /** Begins a subscription, which lasts as long as the scope. */
+    /** A subscription ends with its scope. */
     readonly subscribe: (
       caller: Caller,
       sessionId: string,
       subscriber: Subscriber
     ) => Effect.Effect<Subscription, LookupError, Scope.Scope>
     /**
-     * Begins a turn, bringing the session up first; answers the turn's id once the message is on its way. With a
-     * `clientMessageId` it is sent once, however often it is asked for: the answer is the same, or a conflict where
-     * another content is given.
+     * Starts a turn, activating the session first; answers the turn's id once the message is sent. Idempotent with a
+     * `clientMessageId`: a conflict where its content differs.
      */
     readonly send: (
       caller: Caller,
@@ -183,13 +169,13 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       content: string,
       clientMessageId?: string
     ) => Effect.Effect<string, ActivationError>
-    /** Asks the agent to end a turn, the one at work where none is named; answers its id. */
+    /** Asks the agent to end a turn, by default the one in progress; answers its id. */
     readonly interrupt: (
       caller: Caller,
       sessionId: string,
       turnId: string | undefined
     ) => Effect.Effect<string, LookupError | SessionNotActive | SessionConflict | AgentPlatformConnectionError>
-    /** Passes an answer on to the agent, with a `clientMessageId` once. */
+    /** Sends an answer to the agent, once for each `clientMessageId`. */
     readonly answer: (
       caller: Caller,
       sessionId: string,
@@ -197,7 +183,7 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       answer: unknown,
       clientMessageId?: string
     ) => Effect.Effect<void, LookupError | SessionNotActive | SessionConflict | AgentPlatformConnectionError>
-    /** File calls bring the session up first. */
+    /** File calls activate the session first. */
     readonly listFiles: (
       caller: Caller,
       sessionId: string,
@@ -216,7 +202,7 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       file: FileRequest,
       iteration: number
     ) => Effect.Effect<FileContent, ActivationError | FileCallError>
-    /** Subscriptions at present. */
+    /** The number of subscriptions. */
     readonly subscriptions: () => number
   }
 >() {}

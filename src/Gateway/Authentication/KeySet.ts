@@ -1,6 +1,5 @@
 /**
- * Keys that are published as a JSON Web Key Set (RFC 7517), fetched when the first token needs them and again from time
- * to time.
+ * Keys that are published as a JSON Web Key Set (RFC 7517), fetched for the first token and periodically from then on.
  */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
@@ -10,7 +9,7 @@ import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as Exchange from "../../Upstream/Exchange.ts"
 
-/** The library that verifies tokens, loaded with the first of them: many services never see one. */
+/** The library that verifies tokens, loaded when the first one arrives. */
 export const jose = Effect.promise(() => import("jose"))
 
 /** Algorithms with a public key. */
@@ -19,10 +18,10 @@ export const algorithms: ReadonlyArray<string> = ["RS256", "ES256", "EdDSA"]
 /** No published key fits the token. */
 export class KeyUnknown extends Schema.TaggedError<KeyUnknown>()("KeyUnknown", {}) {}
 
-/** The keys cannot be had at present, and none from before fits the token. */
+/** The keys cannot be fetched at present, and none of the known ones fits the token. */
 export class KeySetUnavailable extends Schema.TaggedError<KeySetUnavailable>()("KeySetUnavailable", {}) {}
 
-/** The token was not signed with the key that was tried; another one may fit. */
+/** The token was not signed with the key that was tried. */
 export class WrongKey extends Schema.TaggedError<WrongKey>()("WrongKey", {}) {}
 
 type Jwk = JSONWebKeySet["keys"][number]
@@ -30,19 +29,17 @@ type Jwk = JSONWebKeySet["keys"][number]
 /** A public key as `jose` verifies with it. */
 export type Key = Awaited<ReturnType<ReturnType<typeof createLocalJWKSet>>>
 
-/** What a token's header says of its key. */
 export interface Header {
   readonly alg: string
   readonly kid?: string | undefined
 }
 
-/** Published keys at work. */
 export interface KeySet {
   /**
-   * Tries the keys that fit a token's header, one after the other, until one is not the wrong one.
+   * Tries the keys that fit a token's header until one is not the wrong one.
    *
-   * A token whose key is known waits for nothing. Tokens with unknown keys share one request for the set, which is made
-   * at most every 30 seconds and takes at most 5.
+   * A token whose key is known does not wait. Tokens with unknown keys share one request for the set, which is made at
+   * most every 30 seconds and takes at most 5.
    */
   readonly use: <A, E>(
     header: Header,
@@ -50,13 +47,13 @@ export interface KeySet {
   ) => Effect.Effect<A, E | WrongKey | KeyUnknown | KeySetUnavailable>
 }
 
-/** How often the keys are asked for, in milliseconds: */
+/** Between two requests for the keys, in milliseconds: */
 const pauses = {
   /** regularly, */
   regular: Duration.toMillis("10 minutes"),
-  /** at the soonest after a token named a key that is not there, and when they could not be had, */
+  /** at least, after an unknown key or a failure, */
   least: Duration.toMillis("30 seconds"),
-  /** and at the soonest as long as there are none at all. */
+  /** and at least, as long as there are no keys at all. */
   first: 1000
 }
 
@@ -65,26 +62,26 @@ const timeLimit = Duration.seconds(5)
 /** Bytes of a set, and keys of it that are used: a token may have to be tried with all of them. */
 const limits = { bytes: 1024 * 1024, keys: 64 }
 
-/** A key of another kind, as for encryption or a shared secret, verifies no token. */
+/** Keys of other kinds, as for encryption, verify no token. */
 const isKey = (value: unknown): value is Jwk =>
   typeof value === "object" && value !== null && "kty" in value && ["RSA", "EC", "OKP"].includes(String(value.kty))
 
 const Answer = Schema.Struct({ keys: Schema.Array(Schema.Unknown) })
 
-/** One key, and the way to have it imported for an algorithm; `jose` keeps what was imported. */
+/** A key, and how `jose` imports it for an algorithm, which it caches. */
 interface Entry {
   readonly kid: string | undefined
   readonly find: ReturnType<typeof createLocalJWKSet>
 }
 
-/** The keys of a token: those of its id, or else those without any id. */
+/** The keys with a token's key id, or else those without an id. */
 const candidates = (entries: ReadonlyArray<Entry>, { kid }: Header): ReadonlyArray<Entry> => {
   if (kid === undefined) return entries
   const named = entries.filter(entry => entry.kid === kid)
   return named.length > 0 ? named : entries.filter(entry => entry.kid === undefined)
 }
 
-/** Tries keys in turn; nothing where none of them is the right one. */
+/** Tries keys one after another; none where none is the right one. */
 const firstOf = <A, E>(
   entries: ReadonlyArray<Entry>,
   { alg }: Header,
@@ -105,7 +102,7 @@ const firstOf = <A, E>(
   return go(0)
 }
 
-/** The keys that are published at an address. Keys that cannot be had anew go on being used. */
+/** The keys at a URL. Known ones stay in use while they cannot be fetched again. */
 export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClient | Scope.Scope> =>
   Effect.gen(function* () {
     const exchange = Exchange.make(yield* HttpClient.HttpClient, {
@@ -123,7 +120,7 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
 
     const request = HttpClientRequest.get(`${url.pathname}${url.search}`)
     const fetch = exchange.json("keys", request, Answer, limits.bytes).pipe(
-      // An exchange that cannot be ended at once must not hold up those who wait for it.
+      // A request that cannot be interrupted at once does not delay those that wait for it.
       Effect.disconnect,
       Effect.timeoutFail({ duration: timeLimit, onTimeout: () => ({ message: "No answer in time" }) }),
       Effect.zip(jose),
@@ -141,7 +138,7 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
       )
     )
 
-    /** Has the keys fetched, unless they were asked for less than `pause` milliseconds ago; one request serves all. */
+    /** Fetches the keys unless the last request was less than `pause` milliseconds ago. Concurrent calls share it. */
     const refresh = (pause: number): Effect.Effect<void> =>
       Effect.suspend(() => {
         if (flight !== undefined) return Deferred.await(flight)
@@ -156,7 +153,6 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
           return Deferred.succeed(landed, undefined)
         })
         return Effect.zipRight(
-          // It goes on without the one who asked.
           Effect.forkIn(Effect.ensuring(Effect.interruptible(fetch), land), scope),
           Deferred.await(landed)
         )

@@ -1,5 +1,5 @@
 /**
- * Origins of web pages (RFC 6454). A browser lets any page open a WebSocket anywhere, so that the server has to look.
+ * Origins of web pages (RFC 6454). Browsers let any page open a WebSocket to any server, so the server has to check.
  */
 import { Option } from "effect"
 
@@ -31,7 +31,6 @@ const isSame = (origin: string, host: string): boolean => {
   return URL.canParse(own) && new URL(own).origin === origin
 }
 
-/** Tells whether a page of an origin may connect to a host. */
 type Admits = (origin: string | undefined, host: string | undefined) => boolean
 
 const admitting =
@@ -48,10 +47,8 @@ const admitting =
 export const admits = (allowed: ReadonlyArray<string>): Admits => admitting(allowed, isSame)
 
 /**
- * As {@link admits}, with this machine as the only host of its own.
- *
- * Where clients bear no token the host's name must not be believed: whoever owns a name can point it at this machine
- * after the page has been loaded (DNS rebinding), and the page's origin and the host then agree.
+ * As {@link admits}, but pages of the same host only from this machine: without tokens, a page of any other name could
+ * connect by DNS rebinding.
  */
 export const admitsLoopback = (allowed: ReadonlyArray<string>): Admits =>
   admitting(allowed, (origin, host) => isLoopback(new URL(origin).hostname) && isSame(origin, host))

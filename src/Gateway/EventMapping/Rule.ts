@@ -1,52 +1,52 @@
-/** How one platform event becomes one client event: field by field, checked by the client event's own schema. */
+/** Maps one platform event to one client event, field by field, checked by the schema of the client event. */
 import { Option, Schema, SchemaAST } from "effect"
 import type { EventBody } from "../Protocol/Event.ts"
 
 /** The fields of a platform event, as parsed from JSON. */
 export type Payload = Readonly<Record<string, unknown>>
 
-/** What is known beside the event itself. */
+/** What a mapping depends on beside the event. */
 export interface Situation {
-  /** The turn in progress: events that name no turn belong to it. */
+  /** The turn in progress, to which events that name no turn belong. */
   readonly turnId?: string | undefined
 }
 
-/** Client events, and whether anything of the payload had to be left out as it was of the wrong kind. */
+/** Client events, and whether every field of the payload fitted. */
 export interface Outcome {
   readonly events: ReadonlyArray<EventBody>
   readonly isWhole: boolean
 }
 
-/** Maps a payload, or finds that what the client event cannot do without is missing or wrong. */
+/** Maps a payload; none where a required field is missing or does not fit. */
 export type Rule = (payload: Payload, situation: Situation) => Option.Option<Outcome>
 
 /** Where a field comes from. */
 export interface Source {
-  /** Members of the payload beside the one of the field's own name, the first that fits; a dot leads inside. */
+  /** Other members of the payload to take the first that fits from; a dot leads inside. */
   readonly names: ReadonlyArray<string>
-  /** Stands in where none fits. */
+  /** Used where none fits. */
   readonly fallback: Option.Option<unknown>
-  /** Whether the payload is not asked at all. */
+  /** Whether the payload is ignored. */
   readonly isFixed: boolean
 }
 
-/** The field is called otherwise by the platform. */
+/** The field has other names at the platform. */
 export const from = (...names: ReadonlyArray<string>): Source => ({ names, fallback: Option.none(), isFixed: false })
 
-/** The field has a value of its own where the platform gives none that fits. */
+/** The field has a default. */
 export const orElse = (fallback: unknown, ...names: ReadonlyArray<string>): Source => ({
   names,
   fallback: Option.some(fallback),
   isFixed: false
 })
 
-/** The field has this value whatever the platform says. */
+/** The field has this value always. */
 export const always = (value: unknown): Source => ({ names: [], fallback: Option.some(value), isFixed: true })
 
 const own = (value: unknown, name: string): unknown =>
   typeof value === "object" && value !== null && Object.hasOwn(value, name) ? Reflect.get(value, name) : undefined
 
-/** The field is not the platform's to say. */
+/** The field is never taken from the platform. */
 export const never: Source = { names: [], fallback: Option.none(), isFixed: true }
 
 interface Field {
@@ -74,24 +74,21 @@ const fieldOf =
     }
   }
 
-/** What a payload says of a field: something that fits, nothing, or only what does not fit. */
 const read = ({ paths, accepts }: Field, payload: Payload): { readonly value: unknown; readonly isWrong: boolean } => {
   let isWrong = false
   for (const path of paths) {
     const value = path.reduce<unknown>(own, payload)
     if (value === undefined) continue
     if (accepts(value)) return { value, isWrong: false }
-    // Many serialisers print null for what is absent.
+    // Many serializers write null for an absent field.
     isWrong ||= value !== null
   }
   return { value: undefined, isWrong }
 }
 
 /**
- * The rule that makes one client event.
- *
- * A field is looked for under its own name first, then where `sources` says. One that does not fit is left out where
- * the event can do without it; where it cannot, the payload is malformed.
+ * The rule that makes one client event. A field is taken from the member of its own name, then as `sources` says. One
+ * that does not fit is left out where it is optional; else the payload is malformed.
  */
 export const to = <Body extends EventBody, Encoded, Name extends string>(
   body: Schema.Schema<Body, Encoded> & {
@@ -100,7 +97,7 @@ export const to = <Body extends EventBody, Encoded, Name extends string>(
   sources: { readonly [K in Exclude<Name, "type">]?: Source } = {}
 ): Rule => {
   const isBody = Schema.is(body)
-  // Where nothing is said of the fields together, those that fit one by one fit.
+  // Without a filter on the whole struct, checking the fields is enough.
   const isPlain = body.ast._tag === "TypeLiteral"
   const accepts = (event: unknown): event is Body => isPlain || isBody(event)
   const [type] = body.fields.type.literals
@@ -120,10 +117,10 @@ export const to = <Body extends EventBody, Encoded, Name extends string>(
   }
 }
 
-/** The rule for what is known and says nothing to clients. */
+/** The rule for events that say nothing to clients. */
 export const nothing: Rule = () => Option.some({ events: [], isWhole: true })
 
-/** The events of several rules, of which each has to succeed. */
+/** The events of several rules, all of which have to succeed. */
 export const all =
   (...rules: ReadonlyArray<Rule>): Rule =>
   (payload, situation) =>

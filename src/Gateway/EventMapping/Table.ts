@@ -7,7 +7,7 @@ const text = from("delta", "content")
 const callId = from("toolCallId")
 const reason = from("message")
 
-/** What went wrong: said plainly, or within an `error`. */
+/** The fields of an error, at the top or within `error`. */
 const problem = (code: string, message: string) => ({
   code: orElse(code, "error.code"),
   message: orElse(message, "error.message", "error", "reason"),
@@ -22,7 +22,7 @@ const figures = to(Events.UsageUpdate, {
 
 const envelope: ReadonlySet<string> = new Set(["type", "turnId"])
 
-/** What was spent, where the platform says anything of it. */
+/** Token counts and costs, where there are any. */
 const update: Rule = (payload, situation) =>
   Option.filter(figures(payload, situation), ({ events }) =>
     events.some(event => Object.keys(event).some(name => !envelope.has(name)))
@@ -31,11 +31,10 @@ const update: Rule = (payload, situation) =>
 const measured = to(Events.UsageContext, {
   used: from("contextUsed", "context.used"),
   limit: from("contextLimit", "context.limit"),
-  // Whatever the platform says is measured anew, so that it agrees with `used` and `limit`.
+  // Computed again, so that it agrees with `used` and `limit`.
   percent: orElse(0)
 })
 
-/** Of a hundred, with two decimals. */
 const percentOf = (used: number, limit: number): number => Math.round((used / limit) * 10_000) / 100
 
 const context: Rule = (payload, situation) =>
@@ -48,11 +47,11 @@ const context: Rule = (payload, situation) =>
 
 const contextNames = ["used", "limit", "contextUsed", "contextLimit", "context"]
 
-/** Whether the platform meant to tell of the context window. */
+/** Whether the payload is about the context window at all. */
 const saysContext = (payload: Payload): boolean =>
   contextNames.some(name => Object.hasOwn(payload, name) && payload[name] !== null)
 
-/** What was spent and how full the context window is, or one of them. */
+/** Usage, how full the context window is, or both. */
 const usage: Rule = (payload, situation) => {
   const spent = update(payload, situation)
   const full = context(payload, situation)
@@ -78,7 +77,7 @@ const rules = {
   heartbeat: nothing,
   log: nothing,
 
-  // What somebody wrote, and who, is known to the gateway alone.
+  // The author and the content of a message are known to the gateway only.
   "turn.started": to(Events.TurnStarted, { content: never, sub: never, clientMessageId: never }),
   "turn.completed": to(Events.TurnCompleted),
   "turn.failed": to(Events.TurnErrored, problem("turn_failed", "The turn failed")),
@@ -131,5 +130,5 @@ const rules = {
   error: to(Events.ErrorEvent, problem("agent_error", "The agent met an error"))
 } satisfies Record<string, Rule>
 
-/** The rule for each platform type that is known. A map, since a type may be called `constructor`. */
+/** By platform type. A map, since a type may be called `constructor`. */
 export const table: ReadonlyMap<string, Rule> = new Map(Object.entries(rules))

@@ -1,4 +1,4 @@
-/** What the gateway answers to requests. An answer has no `seq`, which tells it from an event. */
+/** What the gateway answers to requests. An answer has no `seq`, unlike an event. */
 import { Schema } from "effect"
 import { FileEntry, FileIteration } from "../../Upstream/Workspace.ts"
 import { ErrorCode, errorMeanings } from "./ErrorCode.ts"
@@ -89,7 +89,6 @@ export const ErrorAnswer = Schema.Struct({
 
 export type ErrorAnswer = (typeof ErrorAnswer)["Type"]
 
-/** Everything that is answered. */
 export const Answer = Schema.Union(
   SessionCreated,
   SessionList,
@@ -107,10 +106,8 @@ export const Answer = Schema.Union(
 
 export type Answer = (typeof Answer)["Type"]
 
-/** The answer of one type. */
 export type AnswerOf<Type extends Answer["type"]> = Extract<Answer, { readonly type: Type }>
 
-/** What an error answer is made from. */
 export interface Failure {
   readonly id: string | undefined
   /** The session whose subscription has ended by it. */
@@ -118,7 +115,7 @@ export interface Failure {
   readonly code: ErrorCode
   readonly message: string
   readonly traceId: string
-  /** What holds of the code where absent. */
+  /** That of the code where absent. */
   readonly retryable?: boolean | undefined
 }
 
@@ -130,10 +127,9 @@ export const errorAnswer = ({ id, sessionId, code, message, traceId, retryable }
   error: { code, message, retryable: retryable ?? errorMeanings[code].retryable, traceId }
 })
 
-/** The names of answers. */
 export type AnswerType = Answer["type"]
 
-/** Which answer each request gets where it does not fail; one that fails gets `error`. */
+/** The answer to each request; one that fails is answered with `error`. */
 export const answerTypes = {
   create_session: "session_created",
   list_sessions: "session_list",
@@ -153,5 +149,4 @@ export const answerTypes = {
   ping: "pong"
 } as const satisfies Readonly<Record<RequestType, AnswerType>>
 
-/** The answer that a request gets where it does not fail. */
 export type AnswerTo<Type extends RequestType> = Extract<Answer, { readonly type: (typeof answerTypes)[Type] }>

@@ -10,7 +10,7 @@ import { RequestId } from "./Fields.ts"
 import { frameBytes, jsonDepth, jsonMembers } from "./Limits.ts"
 import { Request, type RequestFrame, requestTypes } from "./Request.ts"
 
-/** A frame that is no request; `message` says what is wrong, in words for the client. */
+/** A frame that is not a request; `message` is for the client. */
 export class ProtocolError extends Schema.TaggedError<ProtocolError>()("ProtocolError", {
   /** The frame's id, where it could be read. */
   id: Schema.optional(RequestId),
@@ -18,7 +18,6 @@ export class ProtocolError extends Schema.TaggedError<ProtocolError>()("Protocol
   message: Schema.String
 }) {}
 
-/** A value may have all the levels it is granted, inside of the frame. */
 const frameShape = { levels: jsonDepth + 1, members: jsonMembers }
 
 /** Characters of a frame that is parsed for its id alone. */
@@ -44,7 +43,7 @@ const isObject = (u: unknown): u is Readonly<Record<string, unknown>> =>
 const refuse = (message: string, id?: string, code: ErrorCode = "bad_request") =>
   Either.left(new ProtocolError({ code, message, ...(id === undefined ? {} : { id }) }))
 
-/** The parser's own message is left out: it repeats a piece of the frame, which may hold secrets. */
+/** The parser's message is dropped: it repeats a piece of the frame, which may contain secrets. */
 const parse = Option.liftThrowable((text: string): unknown => JSON.parse(text))
 
 /**

@@ -1,4 +1,4 @@
-/** What the gateway tells the subscribers of a session. An event has a `seq`, which tells it from an answer. */
+/** The events of sessions. An event has a `seq`, unlike an answer. */
 import { Schema } from "effect"
 import * as Bodies from "./EventBodies.ts"
 import { described, Seq, SessionId, Timestamp, TraceId } from "./Fields.ts"
@@ -12,7 +12,7 @@ export const Envelope = Schema.Struct({
 
 export type Envelope = (typeof Envelope)["Type"]
 
-/** What an event says, without the envelope: what is mapped from the platform, or told by the gateway itself. */
+/** An event without its envelope. */
 export const EventBody = Schema.Union(
   Bodies.SessionState,
   Bodies.TurnStarted,
@@ -56,10 +56,8 @@ export const EventBody = Schema.Union(
 
 export type EventBody = (typeof EventBody)["Type"]
 
-/** The names of events. */
 export type EventType = EventBody["type"]
 
-/** The body of one type. */
 export type EventBodyOf<Type extends EventType> = Extract<EventBody, { readonly type: Type }>
 
 /** An event as clients get it. */
@@ -68,10 +66,8 @@ export const Event = Schema.extend(EventBody, Envelope)
 /** An event as clients get it; it travels as it is. */
 export type Event = Envelope & EventBody
 
-/** The event of one type. */
 export type EventOf<Type extends EventType> = Envelope & EventBodyOf<Type>
 
-/** The names of all events. */
 export const eventTypes: ReadonlyArray<EventType> = EventBody.members.map(({ fields }) => fields.type.literals[0])
 
 /** The three events that end a turn. */
@@ -81,13 +77,11 @@ export const turnEnds = [
   "turn_interrupted"
 ] as const satisfies ReadonlyArray<EventType>
 
-/** An event that ends a turn. */
 export type TurnEnd = EventBodyOf<(typeof turnEnds)[number]>
 
 /**
- * Puts a body into its envelope. In its text, `type` comes first, as it does in the body.
+ * Puts a body into its envelope. In its text, `type` comes first.
  *
- * `{ ...body, sessionId: … }` would leave a hidden class of a kilobyte behind in V8's old space for each event, as any
- * literal does that adds to what it has spread.
+ * `{ ...body, sessionId: … }` would leave a hidden class of a kilobyte in V8's old space for each event.
  */
 export const event = (envelope: Envelope, body: EventBody): Event => Object.assign({}, body, envelope)

@@ -2,22 +2,20 @@
 import { Schema } from "effect"
 import * as Limits from "./Limits.ts"
 
-/** A field that may be left out; it is never null. */
+/** An optional field, which is never null. */
 export const optional = <A, I>(schema: Schema.Schema<A, I>) => Schema.optionalWith(schema, { exact: true })
 
-/** The schema with a sentence for those who read of the field. */
 export const described = <A, I>(schema: Schema.Schema<A, I>, description: string): Schema.Schema<A, I> =>
   schema.annotations({ description })
 
-/** The name that a frame's schema goes by in generated documents: `text_delta` with `Event` is `TextDeltaEvent`. */
+/** The name of a frame's schema in generated documents: `text_delta` with `Event` is `TextDeltaEvent`. */
 export const schemaName = (type: string, kind: string): string =>
   `${type.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())}${kind}`
 
-// Schema.Int and Schema.Finite go by names of their own, which generated documents would refer to.
+// Schema.Int and Schema.Finite have identifiers, which generated documents would refer to.
 
 export const Integer = Schema.Number.pipe(Schema.int({ description: "A whole number." }))
 
-/** A number that JSON can say. */
 export const Finite = Schema.Number.pipe(Schema.finite({ description: "A number." }))
 
 const text = (least: number, most: number) =>
@@ -32,12 +30,11 @@ export const Count = Integer.pipe(Schema.nonNegative({ description: "A whole num
 
 export const Timestamp = Count.annotations({ description: "Epoch milliseconds." })
 
-/** What a client calls a request; the answer repeats it. */
 export const RequestId = text(1, Limits.requestIdChars).annotations({
   description: `Chosen by the client; the answer repeats it. 1 to ${Limits.requestIdChars} characters.`
 })
 
-/** The id of a session, fit for a key, a URL and a file name. */
+/** Fit for a key, a URL and a file name. */
 export const SessionId = Schema.String.pipe(
   Schema.pattern(new RegExp(`^[A-Za-z0-9_-]{1,${Limits.sessionIdChars}}$`), {
     message: () => `must be 1 to ${Limits.sessionIdChars} letters, digits, "_" or "-"`
@@ -45,29 +42,25 @@ export const SessionId = Schema.String.pipe(
   Schema.annotations({ description: "The id of a session." })
 )
 
-/** An id that the agent platform gives, or that is made up in its manner. */
+/** An id of the agent platform, or of the same form. */
 export const Identifier = text(1, Limits.identifierChars).annotations({ description: "An id." })
 
-/** What a client calls a message or an answer, to say it again without having it sent twice. */
+/** Makes a message or an answer idempotent. */
 export const ClientMessageId = text(1, Limits.clientMessageIdChars).annotations({
   description: "Chosen by the client; unique in the session."
 })
 
-/** The name of something. */
 export const Name = text(1, Limits.nameChars).annotations({ description: "A name." })
 
-/** A file's path; what makes one acceptable to the workspace is decided where files are asked for. */
+/** A file's path, which is checked further when the file is requested. */
 export const Path = text(1, Limits.pathChars).annotations({ description: "A path relative to the workspace." })
 
-/** Where a list goes on, as an earlier answer told it. */
 export const Cursor = text(1, Limits.cursorChars).annotations({
   description: "Where the list goes on, as the last answer told it."
 })
 
-/** The place of an event in its session, from 1 on. */
 export const Seq = Integer.pipe(Schema.positive({ description: "Dense per session, from 1." }))
 
-/** Names one life of a session's history: it changes only when history is lost or reset. */
 export const Epoch = text(1, Limits.identifierChars).annotations({
   description: "Names one life of the history; it changes only when history is lost or reset."
 })
@@ -80,7 +73,7 @@ export const TraceId = Schema.String.pipe(
 const isObject = (u: unknown): u is Readonly<Record<string, unknown>> =>
   typeof u === "object" && u !== null && !Array.isArray(u)
 
-/** `__proto__` fits the pattern, yet assigning it would set no variable but a prototype. */
+/** `__proto__` is excluded: assigning it would set the prototype. */
 const isName = (name: string): boolean => /^[A-Za-z_][A-Za-z0-9_.-]{0,255}$/.test(name) && name !== "__proto__"
 
 const problems = (variables: Readonly<Record<string, unknown>>): ReadonlyArray<Schema.FilterIssue> => {
@@ -88,7 +81,7 @@ const problems = (variables: Readonly<Record<string, unknown>>): ReadonlyArray<S
   if (entries.length > Limits.variables) {
     return [{ path: [], message: `has ${entries.length} names; the limit is ${Limits.variables}` }]
   }
-  // What stands there is not repeated: it may be a secret.
+  // Values are not repeated: they may be secrets.
   return entries.flatMap(([name, value]) =>
     !isName(name)
       ? [{ path: [name.slice(0, 64)], message: "is not a name for a variable" }]
@@ -103,7 +96,7 @@ const Checked = Schema.declare(isObject, {
   message: () => "must be an object of texts by name"
 }).pipe(Schema.filter(problems))
 
-/** Texts by name, on their way to becoming what `value` makes of them. No message repeats a text. */
+/** Values by name, decoded by `value`. No message repeats a value. */
 export const variables = <A>(value: Schema.Schema<A, string>, description: string) =>
   Schema.compose(Checked, Schema.Record({ key: Schema.String, value }), { strict: false }).annotations({
     description,

@@ -1,4 +1,4 @@
-/** What clients send. Members that a request does not have are ignored, so that newer clients can talk to it. */
+/** What clients send. Unknown members are ignored, so that newer clients can connect. */
 import { Schema } from "effect"
 import {
   ClientMessageId,
@@ -136,7 +136,6 @@ export const FileAtIteration = request("file_at_iteration", "Asks for a file as 
 
 export const Ping = request("ping", "Asks for a sign of life.", {})
 
-/** Everything that clients send. */
 export const Request = Schema.Union(
   CreateSession,
   ListSessions,
@@ -161,11 +160,8 @@ export type Request = (typeof Request)["Type"]
 /** A request as it travels. */
 export type RequestFrame = (typeof Request)["Encoded"]
 
-/** The names of requests. */
 export type RequestType = Request["type"]
 
-/** The request of one type. */
 export type RequestOf<Type extends RequestType> = Extract<Request, { readonly type: Type }>
 
-/** The names of all requests. */
 export const requestTypes: ReadonlyArray<RequestType> = Request.members.map(({ fields }) => fields.type.literals[0])

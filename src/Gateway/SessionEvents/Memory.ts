@@ -1,5 +1,5 @@
 /**
- * Histories that live and die with the process, for tests and examples.
+ * Histories in memory, for tests and examples.
  */
 import { Clock, type Context, Duration, Effect, Layer, Option } from "effect"
 import {

@@ -1,24 +1,20 @@
 import { Config, Duration, Option } from "effect"
 import * as Setting from "../../Setting.ts"
 
-/** How long sessions take and rest, and how many there may be. */
 export interface Settings {
-  /** An active session without subscribers and turns is deactivated after this time. */
+  /** After which a running session without subscribers and turns is stopped. */
   readonly idleTimeout: Duration.Duration
-  /** How long bringing an instance up may take. */
+  /** The time limit of an activation. */
   readonly activationTimeout: Duration.Duration
   /** Sessions of one tenant; one more is refused. */
   readonly perTenant: number
-  /**
-   * Sessions in memory, over all tenants: those that are active or looked at. Where they are full, the tenant that has
-   * the most makes room for another's.
-   */
+  /** Sessions in memory, over all tenants; beyond, those of the tenant that has the most are evicted. */
   readonly inMemory: number
   /** Bytes of secrets in memory, over all tenants. */
   readonly secretBytes: number
-  /** Instances that are brought up at a time, over all tenants; more wait. */
+  /** Concurrent activations, over all tenants; more wait. */
   readonly activations: number
-  /** How long all instances together may take to stop when the gateway ends. */
+  /** How long all instances together may take to stop when the gateway shuts down. */
   readonly stopping: Duration.Duration
 }
 
