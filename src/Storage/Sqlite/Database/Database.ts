@@ -36,7 +36,7 @@ export interface Plugin<W, O, Q> extends WriterPlugin<W, O> {
   /** Tells the writer's thread which database this is. */
   readonly threadData: object
   readonly queries: (connection: ReadConnection) => Q
-  /** How many snapshots may last over several turns of the event loop. */
+  /** How many snapshots may last over several iterations of the event loop. */
   readonly maxSnapshots: number
   /** Whether the writer is started with the first write: a thread takes 10 MiB and 45 ms. */
   readonly startsLazily: boolean

@@ -41,7 +41,7 @@ export class Reader<Q> {
   constructor(
     private readonly source: Source,
     private readonly queries: (connection: ReadConnection) => Q,
-    /** How many snapshots may last over several turns of the event loop. */
+    /** How many snapshots may last over several iterations of the event loop. */
     maxSnapshots: number,
     private readonly listener: ReaderListener
   ) {
@@ -166,7 +166,7 @@ export class Reader<Q> {
   }
 
   private enter(): Q {
-    const main = this.current()
+    const main = this.suspension === undefined && this.main !== undefined ? this.main : this.current()
     main.shared.enter()
     return main.queries
   }

@@ -6,13 +6,13 @@ export interface Holder {
 }
 
 /**
- * One snapshot for the reads of a turn of the event loop: to begin and end a read transaction costs more than a look-up
- * in it.
+ * One snapshot for the reads of an iteration of the event loop: to begin and end a read transaction costs more than a
+ * look-up in it.
  *
- * The first read of a turn has a snapshot of its own, so that a single read pays nothing for others. The second begins
- * one that lasts until the turn ends, so that none is held while the process is idle. There is none while the writer
- * has a request. As nobody else writes, the database does not change while such a snapshot is held: each read from it
- * finds what it would find by itself, and it does not delay a checkpoint.
+ * The first read of an iteration has a snapshot of its own, so that a single read pays nothing for others. The second
+ * begins one that lasts until the iteration ends, so that none is held while the process is idle. There is none while
+ * the writer has a request. As nobody else writes, the database does not change while such a snapshot is held: each read
+ * from it finds what it would find by itself, and it does not delay a checkpoint.
  */
 export class SharedSnapshot {
   private hasRead = false
@@ -31,7 +31,7 @@ export class SharedSnapshot {
       this.isHeld = true
     } else {
       this.hasRead = true
-      setImmediate(this.endTurn)
+      setImmediate(this.endIteration)
     }
   }
 
@@ -48,7 +48,7 @@ export class SharedSnapshot {
     this.holder.release()
   }
 
-  private readonly endTurn = (): void => {
+  private readonly endIteration = (): void => {
     this.hasRead = false
     this.end()
   }

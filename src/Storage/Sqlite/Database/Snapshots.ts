@@ -38,7 +38,7 @@ export interface Connections<Q> {
   readonly attempt: <A>(body: () => A) => Effect.Effect<A, StoreUnavailable>
 }
 
-/** Snapshots that last over several turns of the event loop, each on a connection of its own. */
+/** Snapshots that last over several iterations of the event loop, each on a connection of its own. */
 export class Snapshots<Q> {
   private readonly active = new Set<Snapshot<Q>>()
   private readonly spare: Array<Opened<Q>> = []

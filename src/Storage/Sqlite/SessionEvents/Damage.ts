@@ -6,31 +6,31 @@ const counter = LabelValues.counter("session_database_damage_total", {
   description: "Reads and writes of the session database that met a damaged or unreadable page."
 })
 
-/** What SQLite says where it cannot make sense of a page, or where the system cannot read one. */
+/** Codes of SQLite for pages that are malformed or cannot be read. */
 const damage = /^SQLITE_(CORRUPT|NOTADB|IOERR)/
 
-/** Whether a reason, which begins with SQLite's code, tells of a damaged file or disk. */
+/** Whether a reason, which begins with a code of SQLite, tells of a damaged file or disk. */
 export const isDamage = (reason: string): boolean => damage.test(reason)
 
-/** After it was told of damage the log hears of none for so long, in nanoseconds: whoever comes again finds it again. */
-const quiet = 10_000_000_000n
+/** The least time between two lines in the log, in nanoseconds. */
+const logInterval = 10_000_000_000n
 
-/** Counts what tells of damage, and has the log hear of it: where, why, and how often it was not told in between. */
+/** Reports damage: counts it, and logs it with the number of reports that were not logged since the last one. */
 export const make = () => {
   counter.register(["read", "write"])
-  let quietUntil: bigint | undefined
-  let untold = 0
+  let logAgainAt: bigint | undefined
+  let unlogged = 0
   return (operation: "read" | "write", reason: string, session?: string): Effect.Effect<void> =>
     Effect.flatMap(Clock.currentTimeNanos, now => {
       if (!isDamage(reason)) return Effect.void
       counter.increment(operation)
-      if (quietUntil !== undefined && now < quietUntil) {
-        untold++
+      if (logAgainAt !== undefined && now < logAgainAt) {
+        unlogged++
         return Effect.void
       }
-      quietUntil = now + quiet
-      const since = untold
-      untold = 0
+      logAgainAt = now + logInterval
+      const since = unlogged
+      unlogged = 0
       return Effect.logError("The session database is damaged").pipe(
         Effect.annotateLogs({
           operation,
