@@ -67,7 +67,6 @@ const serve = Effect.gen(function* () {
     LogOutput.withBound(!configuration.devMode)
   )
 }).pipe(
-  Effect.withConfigProvider(Configuration.environment),
   Effect.withScheduler(FiberScheduler.make()),
   // Effect's own metrics of fibers are not shown.
   Effect.withRuntimeFlagsPatch(RuntimeFlagsPatch.disable(RuntimeFlags.RuntimeMetrics))

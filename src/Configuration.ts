@@ -1,7 +1,7 @@
 /**
  * The configuration of the process, read as a whole, so that all errors are reported together.
  */
-import { Config, ConfigError, ConfigProvider, Effect, Either, Option, Redacted, Schema } from "effect"
+import { Config, ConfigError, Effect, Either, Option, Redacted, Schema } from "effect"
 import * as Auth from "./Auth/Auth.ts"
 import * as Authentication from "./Gateway/Authentication.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
@@ -160,25 +160,3 @@ export const load: Effect.Effect<Configuration, ConfigurationInvalid> = Effect.g
   const problems = [...new Map(found.map(problem => [`${problem.variable} ${problem.problem}`, problem])).values()]
   return yield* new ConfigurationInvalid({ problems })
 })
-
-/** A provider that treats an empty variable as unset. */
-export const withoutEmpty = (provider: ConfigProvider.ConfigProvider): ConfigProvider.ConfigProvider => {
-  const { flattened } = provider
-  const unlessEmpty = <A>(primitive: Config.Config.Primitive<A>): Config.Config.Primitive<A> =>
-    Object.create(primitive, {
-      parse: {
-        value: (text: string) =>
-          text.trim() === "" ? Either.left(ConfigError.MissingData([], "it is empty")) : primitive.parse(text)
-      }
-    })
-  return ConfigProvider.fromFlat(
-    ConfigProvider.makeFlat({
-      load: (path, primitive, split) => flattened.load(path, unlessEmpty(primitive), split),
-      enumerateChildren: path => flattened.enumerateChildren(path),
-      patch: flattened.patch
-    })
-  )
-}
-
-/** The environment variables. */
-export const environment: ConfigProvider.ConfigProvider = withoutEmpty(ConfigProvider.fromEnv())

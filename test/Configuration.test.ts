@@ -6,7 +6,7 @@ import * as StoreUrl from "../src/Storage/StoreUrl.ts"
 const load = (variables: Readonly<Record<string, string>>) =>
   Effect.withConfigProvider(
     Configuration.load,
-    Configuration.withoutEmpty(ConfigProvider.fromMap(new Map(Object.entries(variables)), { pathDelim: "_" }))
+    ConfigProvider.fromMap(new Map(Object.entries(variables)), { pathDelim: "_" })
   )
 
 const problems = (variables: Readonly<Record<string, string>>) =>
