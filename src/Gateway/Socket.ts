@@ -78,12 +78,12 @@ const make = (settings: Settings) =>
       messageBytes: frameBytes,
       subprotocol,
       unsentBytes: settings.unsentBytes,
-      pingInterval: timing.heartbeat,
-      pongTimeout: timing.answer,
+      pingInterval: timing.pingInterval,
+      pongTimeout: timing.pongTimeout,
       slow: closeOf(closeCodes.slowConsumer),
       silent: closeOf(closeCodes.idle),
       goingAway: closeOf(closeCodes.goingAway),
-      drainInterval: timing.spread
+      drainInterval: timing.drainInterval
     })
     const shared: Shared = {
       sessions,
@@ -139,7 +139,7 @@ const make = (settings: Settings) =>
     yield* Supervision.forkScoped(
       "memory of file calls",
       Effect.schedule(
-        Effect.sync(() => shared.files.look()),
+        Effect.sync(() => shared.files.tick()),
         Schedule.spaced("1 second")
       )
     )

@@ -3,6 +3,7 @@
  * performs the handshake and makes the {@link Connection}.
  */
 import { Effect, Random, Schedule, type Scope } from "effect"
+import { yieldToEventLoop } from "../EventLoop.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
 import { type ApiError, InternalServerError } from "./ApiError.ts"
@@ -100,12 +101,6 @@ export interface Upgrade {
 export const upgradeFailed = (reason: string): InternalServerError =>
   new InternalServerError({ error: `WebSocket upgrade failed: ${reason}` })
 
-/** Lets the event loop do its input and output. */
-export const eventLoopTurn = Effect.async<void>(resume => {
-  const handle = setImmediate(() => resume(Effect.void))
-  return Effect.sync(() => clearImmediate(handle))
-})
-
 /** An endpoint that closes its connections as the service drains, and at the end of the scope. */
 export const endpoint = (settings: Settings): Effect.Effect<Endpoint, never, Draining | Scope.Scope> =>
   Effect.gen(function* () {
@@ -135,7 +130,7 @@ export const endpoint = (settings: Settings): Effect.Effect<Endpoint, never, Dra
 
     yield* Effect.addFinalizer(() =>
       closeAll.pipe(
-        Effect.zipRight(eventLoopTurn),
+        Effect.zipRight(yieldToEventLoop),
         Effect.zipRight(
           Effect.sync(() => {
             for (const connection of connections) connection.terminate()

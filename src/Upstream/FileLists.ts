@@ -3,6 +3,7 @@
  * hundred times as much, and in batches, between which the event loop runs.
  */
 import { Effect } from "effect"
+import { yieldToEventLoop } from "../EventLoop.ts"
 import * as Exchange from "./Exchange.ts"
 import type { FileEntry, FileIteration } from "./Workspace.ts"
 
@@ -11,12 +12,6 @@ export const mostEntries = 10_000
 
 /** Entries that are checked at a time, which takes about a millisecond. */
 const batch = 1000
-
-/** Lets the event loop read and write sockets. */
-const yieldToEventLoop = Effect.async<void>(resume => {
-  const handle = setImmediate(() => resume(Effect.void))
-  return Effect.sync(() => clearImmediate(handle))
-})
 
 type Members = Readonly<Record<string, unknown>>
 

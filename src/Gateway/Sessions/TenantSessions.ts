@@ -2,6 +2,7 @@
  * The sessions of a tenant in the key-value store: how many there may be, and lists of them.
  */
 import { type Context, Duration, Effect, Exit } from "effect"
+import { yieldToEventLoop } from "../../EventLoop.ts"
 import type { Store, StoreUnavailable } from "../../Kv/Store.ts"
 import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
 import type { Session } from "../Protocol/Session.ts"
@@ -36,12 +37,6 @@ const keyOfCursor = (cursor: string): Effect.Effect<string, InvalidCursor> =>
       ? Effect.succeed(key)
       : new InvalidCursor()
   })
-
-/** Lets the event loop run once: a page is read and written without a pause. */
-const yieldToEventLoop: Effect.Effect<void> = Effect.async<void>(resume => {
-  const handle = setImmediate(() => resume(Effect.void))
-  return Effect.sync(() => clearImmediate(handle))
-})
 
 /**
  * Lists the sessions of a tenant, the newest first: an id begins with the time of its creation. Entries that are no

@@ -14,7 +14,7 @@ export class ConnectionSlots {
   private readonly connections = new Map<string, Map<Claim, Displaceable>>()
 
   constructor(readonly capacity: number) {
-    this.pool = new FairPool({ name: "connections", capacity, reclaim: tenant => this.takeBack(tenant) })
+    this.pool = new FairPool({ name: "connections", capacity, reclaim: tenant => this.reclaim(tenant) })
   }
 
   /** Slots that are taken. */
@@ -40,7 +40,7 @@ export class ConnectionSlots {
     slot.release()
   }
 
-  private takeBack(tenant: string): boolean {
+  private reclaim(tenant: string): boolean {
     const newest = [...(this.connections.get(tenant) ?? [])].at(-1)
     if (newest === undefined) return false
     const [slot, connection] = newest

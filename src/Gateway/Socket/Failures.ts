@@ -6,7 +6,7 @@ import type { AgentPlatformConnectionError, FileCallError } from "../../Upstream
 import type { ErrorCode } from "../Protocol/ErrorCode.ts"
 import type { ActivationError, InvalidCursor, SessionConflict, SessionsBusy, SessionTooLarge } from "../Sessions.ts"
 
-/** What a request may fail with. */
+/** The errors of requests. */
 export type RequestError =
   | ActivationError
   | FileCallError
@@ -17,15 +17,15 @@ export type RequestError =
   | StoreBusy
   | StoreUnavailable
 
-/** An error as an answer tells it. */
+/** The content of an error answer. */
 export interface Failure {
   readonly code: ErrorCode
   readonly message: string
-  /** What holds of the code where absent. */
+  /** Where absent, the code decides. */
   readonly retryable?: boolean
 }
 
-/** A failure that is told as it is. */
+/** A failure that is answered as it is. */
 export class Refused {
   constructor(readonly failure: Failure) {}
 }
@@ -54,7 +54,7 @@ const ofPlatform = ({ reason, statusCode, message }: AgentPlatformConnectionErro
   }
 }
 
-/** The answer to a request that failed. What the store says is for the log. */
+/** The answer to a failed request. The reasons of the store are for the log. */
 export const failureOf = (error: RequestError): Failure => {
   switch (error._tag) {
     case "SessionNotFound":
@@ -81,5 +81,5 @@ export const failureOf = (error: RequestError): Failure => {
   }
 }
 
-/** What a client is told of a defect. */
+/** The answer to a defect. */
 export const defect: Failure = { code: "internal", message: "Internal error" }

@@ -3,20 +3,18 @@ import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
 import type { Outbox } from "./Outbox.ts"
 
-/**
- * Where a subscription stands: not begun, reading what it missed from the store, getting events as they come, or over.
- */
-type Phase = "new" | "behind" | "live" | "over"
+/** A feed has not begun, reads missed events from the store, is sent events as they come, or has ended. */
+type FeedState = "new" | "behind" | "live" | "ended"
 
 /**
  * One session's events on their way to one client.
  *
- * It only ever sends the event behind the last one that it sent. While it is live that is what the session tells it;
- * otherwise it reads from the store, from where it stands, until it has caught up. So replay and live events join
- * without a gap and without a double, and a client that takes nothing costs no memory.
+ * It only ever sends the event after the last one that it sent. While it is live that is what the session passes to it;
+ * otherwise it reads from the store, from its position, until it has caught up. So replayed and live events join without
+ * a gap or a duplicate, and a client that does not read costs no memory.
  */
 export class Feed implements Subscriber {
-  private phase: Phase = "new"
+  private state: FeedState = "new"
   private cursor = 0
   private mayJump = false
   private subscription: Subscription | undefined
@@ -26,7 +24,7 @@ export class Feed implements Subscriber {
    * @param onEnd called when the session was deleted
    * @param onLoss called when its history was lost
    * @param onFailure called when its history cannot be read
-   * @param debug where frames are shown, if they are
+   * @param debug logs frames, where `LOG_LEVEL` is debug
    */
   constructor(
     private readonly outbox: Outbox,
@@ -42,14 +40,14 @@ export class Feed implements Subscriber {
     return this.cursor
   }
 
-  /** Whether there is room for what it wants. */
+  /** Whether there is room for more events. */
   get hasRoom(): boolean {
     return this.outbox.hasRoom
   }
 
-  /** Begins behind an event; one that may jump begins with the oldest event that is kept then. */
+  /** Begins after an event. With `mayJump` it skips events that are no longer kept when it begins to read. */
   begin(subscription: Subscription, after: number, mayJump: boolean): void {
-    if (this.phase !== "new") return
+    if (this.state !== "new") return
     this.subscription = subscription
     this.cursor = after
     this.mayJump = mayJump
@@ -57,7 +55,7 @@ export class Feed implements Subscriber {
   }
 
   onFrames(frames: ReadonlyArray<Frame>): void {
-    if (this.phase !== "live") return
+    if (this.state !== "live") return
     const next = this.cursor + 1
     const news = frames[0]?.seq === next ? frames : frames.filter(({ seq }) => seq >= next)
     if (news.length === 0) return
@@ -74,45 +72,42 @@ export class Feed implements Subscriber {
     this.onLoss()
   }
 
-  /** Ends it, as what it wants cannot be read. */
+  /** Ends the feed, as its events cannot be read. */
   fail(): void {
-    if (this.phase === "over") return
+    if (this.state === "ended") return
     this.end()
     this.onFailure()
   }
 
-  /** What to read next. */
+  /** What to read from next, if the feed is behind. */
   get wanted(): Subscription | undefined {
-    return this.phase === "behind" ? this.subscription : undefined
+    return this.state === "behind" ? this.subscription : undefined
   }
 
-  /**
-   * Takes events that were read from behind `after`. Tells whether that is what it wants; it is not where they were
-   * removed before they could be sent.
-   */
+  /** Takes events that were read after `after`. Returns false where events were removed before they could be sent. */
   onPage(after: number, frames: ReadonlyArray<Frame>, trimmedSeq: number): boolean {
-    if (this.phase !== "behind" || after !== this.cursor) return true
+    if (this.state !== "behind" || after !== this.cursor) return true
     if (trimmedSeq > this.cursor) {
       if (!this.mayJump) return false
       this.cursor = trimmedSeq
     }
     this.mayJump = false
     const isAllSent = this.send(frames.filter(({ seq }) => seq > this.cursor))
-    if (isAllSent && this.cursor >= this.subscription!.toldSeq()) this.phase = "live"
+    if (isAllSent && this.cursor >= this.subscription!.toldSeq()) this.state = "live"
     else this.fallBehind()
     return true
   }
 
-  /** Has it brought forward when there is room again. */
+  /** Reads on once there is room again. */
   wait(): void {
-    if (this.phase === "behind") this.fallBehind()
+    if (this.state === "behind") this.fallBehind()
   }
 
   end(): void {
-    this.phase = "over"
+    this.state = "ended"
   }
 
-  /** Sends as many as there is room for, and tells whether that was all. */
+  /** Sends as many as there is room for. Returns whether that was all. */
   private send(frames: ReadonlyArray<Frame>): boolean {
     for (const { seq, type, data } of frames) {
       if (!this.hasRoom) return false
@@ -124,7 +119,7 @@ export class Feed implements Subscriber {
   }
 
   private fallBehind(): void {
-    this.phase = "behind"
+    this.state = "behind"
     this.outbox.whenRoom(() => this.onBehind(this))
   }
 }

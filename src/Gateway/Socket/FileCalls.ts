@@ -4,24 +4,24 @@ import type { Request } from "../Protocol/Request.ts"
 import type { SessionsBusy } from "../Sessions.ts"
 import { fileBytes } from "./Limits.ts"
 
-/** An answer that is held for a client until it was sent. */
-export interface Unsent {
-  /** Whether nothing of it moves, as the client does not read. */
+/** An answer that is held for a client until it is sent. */
+export interface UnsentAnswer {
+  /** Whether the client does not read. */
   readonly isStalled: () => boolean
-  /** Lets go of it. It must not throw. */
+  /** Drops the answer. Must not throw. */
   readonly giveUp: () => void
 }
 
-/** Bytes that an answer to a request may have, before it is known how many it has. */
+/** The most bytes that an answer to a request may have. */
 const largest = (type: Request["type"]): number =>
   type === "read_file" || type === "file_at_iteration" ? fileBytes.content : fileBytes.list
 
 /**
- * The memory of file calls, by tenant: of those under way as much as their answers may take, of answers what they take,
- * until they were sent. Who needs room takes it from the tenant that has the most, from clients that do not read.
+ * The memory of file calls, by tenant. A call counts as much as its answer may take, and an answer what it takes until it
+ * is sent. Who needs room gets it from clients of the largest tenant that do not read.
  */
 export class FileCalls {
-  private readonly unsent = new Map<string, Map<Unsent, Claim>>()
+  private readonly unsent = new Map<string, Map<UnsentAnswer, Claim>>()
   private readonly pool: FairPool
 
   constructor(capacity: number) {
@@ -30,7 +30,7 @@ export class FileCalls {
       capacity,
       // Calls that are under way cannot be taken back.
       mostOfOne: Math.max(capacity * 0.75, fileBytes.content),
-      reclaim: tenant => this.takeBack(tenant)
+      reclaim: tenant => this.reclaim(tenant)
     })
   }
 
@@ -43,10 +43,10 @@ export class FileCalls {
     return this.pool.use(tenant, largest(type), call)
   }
 
-  /** Notes an answer that waits; returns what is to be called when it does not any more, which releases nothing. */
-  hold(claim: Claim, answer: Unsent): () => void {
+  /** Registers an answer that waits. Returns how to remove it, which does not release the claim. */
+  hold(claim: Claim, answer: UnsentAnswer): () => void {
     const { holder } = claim
-    const answers = this.unsent.get(holder) ?? new Map<Unsent, Claim>()
+    const answers = this.unsent.get(holder) ?? new Map<UnsentAnswer, Claim>()
     this.unsent.set(holder, answers.set(answer, claim))
     return () => {
       answers.delete(answer)
@@ -54,12 +54,12 @@ export class FileCalls {
     }
   }
 
-  /** To be called now and then: a client shows only with time that it does not read. */
-  look(): void {
+  /** To be called about once a second: that a client does not read shows only with time. */
+  tick(): void {
     this.pool.serve()
   }
 
-  private takeBack(tenant: string): boolean {
+  private reclaim(tenant: string): boolean {
     for (const [answer, claim] of this.unsent.get(tenant) ?? []) {
       if (!answer.isStalled()) continue
       claim.release()

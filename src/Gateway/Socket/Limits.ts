@@ -1,16 +1,16 @@
 import { Config, Duration } from "effect"
 import * as Setting from "../../Setting.ts"
 
-/** What connections may cost at most. */
+/** The limits of connections. */
 export interface Settings {
-  /** Connections at a time; one more is refused with 503. */
+  /** Connections at a time; beyond, a request is refused with 503. */
   readonly connections: number
   /**
-   * Bytes that may lie unsent for one connection before it gets no more events and its requests are no longer read.
-   * What is held for a client is bounded by this and one answer.
+   * Bytes that may lie unsent for one connection before it is sent no more events and its requests are not read.
+   * The memory of a client is bounded by this and one answer.
    */
   readonly unsentBytes: number
-  /** Bytes of file calls' answers, until they were sent. */
+  /** Bytes of the answers of file calls, until they are sent. */
   readonly fileBytes: number
 }
 
@@ -39,33 +39,27 @@ export const config: Config.Config<Settings> = Config.all({
   })
 })
 
-/** All in milliseconds. */
+/** In milliseconds. */
 export const timing = {
-  /** Between two pings. */
-  heartbeat: 25_000,
-  /** So long may a client take to give a sign of life after a ping. */
-  answer: 10_000,
-  /** So long may a client leave what it was sent unread. */
-  drain: 30_000,
-  /** So long may a closing handshake take. */
-  close: 5_000,
-  /** When the server goes away its clients are sent away over this time, so that they do not all return at once. */
-  spread: 2_000
+  pingInterval: 25_000,
+  pongTimeout: 10_000,
+  /** As the service drains its clients are closed over this interval, so that they do not all reconnect at once. */
+  drainInterval: 2_000
 } as const
 
-/** Refused messages that a client may ignore before its connection is closed. */
+/** Messages beyond the rate limit that are answered with an error before the connection is closed. */
 export const warnings = 100
 
-/** File calls of one connection at a time: their answers may be large. Others wait. */
+/** File calls of one connection at a time, as their answers may be large; others wait. */
 export const fileCalls = 4
 
 const MiB = 1024 * 1024
 
-/** Bytes of one answer to a file call at most: the platform's client takes no more. */
+/** Most bytes in the answer to a file call: the platform's client takes no more. */
 export const fileBytes = { list: 8 * MiB, content: 32 * MiB } as const
 
-/** A client of which nothing was read for so long, in milliseconds, has its files taken back where others need room. */
+/** A client that has read nothing for so many milliseconds loses the memory of its files where others need it. */
 export const stall = 1_000
 
-/** How long a client has from the end of the HTTP handshake's reading to being told who it is. */
+/** How long the authentication of a client may take. */
 export const handshake = Duration.seconds(10)

@@ -1,19 +1,20 @@
 import { Effect, type Scope } from "effect"
+import { yieldToEventLoop } from "../../EventLoop.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
 import { RoundRobin } from "../RoundRobin.ts"
 import type { Feed } from "./Feed.ts"
 
 /**
- * What has to be read from the store for clients that missed it, by one fiber for all of them: a page for one feed of
- * each tenant in turns, so that a tenant with thousands of feeds holds up nobody but itself.
+ * Reads the events that clients missed, by one fiber for all of them: a page for one feed of each tenant in turns, so
+ * that a tenant with thousands of feeds delays only itself.
  */
 export interface Replays {
-  /** Has a feed of a tenant brought forward. */
+  /** Reads on for a feed of a tenant. `onLost` is called where its events were removed before they could be sent. */
   readonly add: (tenant: string, feed: Feed, onLost: () => void) => void
 }
 
-interface Behind {
+interface Replay {
   readonly tenant: string
   readonly feed: Feed
   readonly onLost: () => void
@@ -22,65 +23,59 @@ interface Behind {
 /** Events of one session that are read at once. */
 const pageEvents = 256
 
-/** A feed that could not be read rests for so long, twice as long each time in a row, in milliseconds. */
-const rests = { first: 500, longest: 8000 }
+/** The pauses of a feed that could not be read, in milliseconds: they double with each failure in a row. */
+const pauses = { first: 500, longest: 8000 }
 
 /** A feed that cannot be read for so long, in milliseconds, is given up. */
-const patience = 30_000
+const giveUpAfter = 30_000
 
-/** How often feeds that rest are looked at while there are any. */
-const look = "500 millis"
+/** How often the postponed feeds are checked while there are any. */
+const checkInterval = "500 millis"
 
-/** A feed that could not be read, and rests before it is tried again. */
-interface Resting {
-  readonly one: Behind
-  /** When it failed first, and when it is tried again, in monotonic milliseconds. */
+/** A feed that could not be read, and pauses before it is tried again. */
+interface Postponed {
+  readonly replay: Replay
+  /** When it first failed, and when it is tried again, in monotonic milliseconds. */
   readonly since: number
   readonly until: number
-  readonly rest: number
+  readonly pause: number
 }
 
-/** Lets sockets be read and written before the next one's turn. */
-const turn = Effect.async<void>(resume => {
-  const handle = setImmediate(() => resume(Effect.void))
-  return Effect.sync(() => clearImmediate(handle))
-})
-
 /**
- * One that cannot be read rests aside and slows no other; it is given up at once where what is stored of its session is
- * damaged, and after a while where the store is away.
+ * A feed that cannot be read delays no other. It is given up at once where what is stored of its session is damaged, and
+ * after a while where the store is unavailable.
  */
 export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(function* () {
-  const behind = new RoundRobin<Behind>()
-  /** Feeds that wait for their turn, each once. */
-  const known = new Set<Feed>()
-  const resting = new Map<Feed, Resting>()
-  const work = yield* Effect.makeLatch(false)
-  const rest = yield* Effect.makeLatch(false)
+  const queue = new RoundRobin<Replay>()
+  /** The feeds in the queue, each once. */
+  const queued = new Set<Feed>()
+  const postponed = new Map<Feed, Postponed>()
+  const hasQueued = yield* Effect.makeLatch(false)
+  const hasPostponed = yield* Effect.makeLatch(false)
 
-  const add = (one: Behind): void => {
-    if (known.has(one.feed)) return
-    known.add(one.feed)
-    behind.add(one.tenant, one)
+  const add = (replay: Replay): void => {
+    if (queued.has(replay.feed)) return
+    queued.add(replay.feed)
+    queue.add(replay.tenant, replay)
   }
 
-  const lay = (one: Behind, before: Resting | undefined) =>
+  const postpone = (replay: Replay, before: Postponed | undefined) =>
     Effect.map(Monotonic.millis, now => {
       const since = before?.since ?? now
-      const pause = before === undefined ? rests.first : Math.min(before.rest * 2, rests.longest)
-      if (now - since >= patience) one.feed.fail()
+      const pause = before === undefined ? pauses.first : Math.min(before.pause * 2, pauses.longest)
+      if (now - since >= giveUpAfter) replay.feed.fail()
       else {
-        resting.set(one.feed, { one, since, until: now + pause, rest: pause })
-        rest.unsafeOpen()
+        postponed.set(replay.feed, { replay, since, until: now + pause, pause })
+        hasPostponed.unsafeOpen()
       }
     })
 
-  const advance = (one: Behind) =>
+  const advance = (replay: Replay) =>
     Effect.suspend(() => {
-      const { feed, onLost } = one
-      known.delete(feed)
-      const before = resting.get(feed)
-      resting.delete(feed)
+      const { feed, onLost } = replay
+      queued.delete(feed)
+      const before = postponed.get(feed)
+      postponed.delete(feed)
       const { wanted, position } = feed
       if (wanted === undefined) return Effect.void
       if (!feed.hasRoom) return Effect.sync(() => feed.wait())
@@ -90,7 +85,7 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
         ),
         Effect.catchTags({
           SessionUnreadable: () => Effect.sync(() => feed.fail()),
-          StoreUnavailable: () => lay(one, before)
+          StoreUnavailable: () => postpone(replay, before)
         }),
         Effect.catchAllDefect(defect =>
           Effect.zipRight(
@@ -102,38 +97,38 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
     })
 
   const round = Effect.gen(function* () {
-    yield* work.await
-    yield* work.close
-    // What comes meanwhile has its turn along with the others.
-    for (let left = known.size; left > 0; left--) {
-      const one = behind.next()
-      if (one === undefined) break
-      yield* advance(one)
-      yield* turn
+    yield* hasQueued.await
+    yield* hasQueued.close
+    // What is added meanwhile is part of the next round.
+    for (let left = queued.size; left > 0; left--) {
+      const next = queue.next()
+      if (next === undefined) break
+      yield* advance(next)
+      yield* yieldToEventLoop
     }
-    if (!behind.isEmpty) yield* work.open
+    if (!queue.isEmpty) yield* hasQueued.open
   })
 
-  /** Brings back those that have rested. What is known of them stays until they are read. */
-  const watch = Effect.gen(function* () {
-    yield* rest.await
-    yield* Effect.sleep(look)
+  /** Queues the postponed feeds whose pauses are over. They stay known as postponed until they are read. */
+  const check = Effect.gen(function* () {
+    yield* hasPostponed.await
+    yield* Effect.sleep(checkInterval)
     const now = yield* Monotonic.millis
-    for (const [feed, { one, until }] of resting) {
-      if (feed.wanted === undefined) resting.delete(feed)
-      else if (until <= now) add(one)
+    for (const [feed, { replay, until }] of postponed) {
+      if (feed.wanted === undefined) postponed.delete(feed)
+      else if (until <= now) add(replay)
     }
-    if (resting.size === 0) yield* rest.close
-    if (!behind.isEmpty) yield* work.open
+    if (postponed.size === 0) yield* hasPostponed.close
+    if (!queue.isEmpty) yield* hasQueued.open
   })
 
-  yield* Supervision.forkScoped("replay of session events", Effect.zipRight(work.open, Effect.forever(round)))
-  yield* Supervision.forkScoped("replay of session events that could not be read", Effect.forever(watch))
+  yield* Supervision.forkScoped("replay of session events", Effect.zipRight(hasQueued.open, Effect.forever(round)))
+  yield* Supervision.forkScoped("replay of session events that could not be read", Effect.forever(check))
 
   return {
     add: (tenant, feed, onLost) => {
       add({ tenant, feed, onLost })
-      work.unsafeOpen()
+      hasQueued.unsafeOpen()
     }
   }
 })

@@ -17,15 +17,15 @@ interface Shared {
   readonly traceId: Effect.Effect<string>
 }
 
-/** What one client is subscribed to, one feed for each session. */
+/** The subscriptions of one client: one feed for each session. */
 export class Subscriptions {
   private readonly feeds = new Map<string, { readonly feed: Feed; readonly scope: Scope.CloseableScope }>()
   private beginning = 0
-  private isOver = false
+  private isEnded = false
 
   /**
-   * @param answer sends an answer once there is room, calling back as it is handed to the socket
-   * @param onLost called when events were removed before they could be sent: the client has to come again
+   * @param answer sends an answer once there is room, and calls back as it is sent
+   * @param onLost called when events were removed before they could be sent: the client has to connect again
    */
   constructor(
     private readonly outbox: Outbox,
@@ -35,7 +35,7 @@ export class Subscriptions {
     private readonly onLost: () => void
   ) {}
 
-  /** Answers `subscribed`, then sends what was missed and what comes. A second subscription replaces the first. */
+  /** Answers `subscribed`, then sends missed events and new ones. A second subscription to a session replaces the first. */
   subscribe({
     id,
     sessionId,
@@ -68,7 +68,7 @@ export class Subscriptions {
             })
           )
         )
-        if (this.isOver) return yield* Scope.close(scope, Exit.void)
+        if (this.isEnded) return yield* Scope.close(scope, Exit.void)
         const { headSeq, trimmedSeq, session } = subscription
         const isSame = epoch === undefined || epoch === subscription.epoch
         if (isSame && afterSeq > headSeq) {
@@ -88,7 +88,7 @@ export class Subscriptions {
     )
   }
 
-  /** Answers `unsubscribed`, also where there was no subscription to a session of the caller's. */
+  /** Answers `unsubscribed`, even if there was no subscription to the session. */
   unsubscribe({ id, sessionId }: RequestOf<"unsubscribe">): Effect.Effect<void, LookupError> {
     return Effect.gen(this, function* () {
       if (!this.leave(sessionId)) yield* this.shared.sessions.get(this.caller, sessionId)
@@ -96,13 +96,13 @@ export class Subscriptions {
     })
   }
 
-  /** Ends all, and any that is being begun. */
+  /** Ends all subscriptions, and those that are about to begin. */
   endAll(): void {
-    this.isOver = true
+    this.isEnded = true
     for (const sessionId of [...this.feeds.keys()]) this.leave(sessionId)
   }
 
-  /** Ends a subscription whose events cannot be read, and tells the client; the others go on. */
+  /** Ends a subscription whose events cannot be read, and tells the client. */
   private abandon(sessionId: string, feed: Feed): void {
     if (this.feeds.get(sessionId)?.feed !== feed) return
     this.leave(sessionId)
@@ -119,7 +119,7 @@ export class Subscriptions {
     )
   }
 
-  /** Ends a subscription; tells whether there was one. */
+  /** Ends a subscription. Returns whether there was one. */
   private leave(sessionId: string): boolean {
     const found = this.feeds.get(sessionId)
     if (found === undefined) return false

@@ -1,4 +1,4 @@
-/** A token bucket: so many at once, refilled at so many a second. Times are monotonic milliseconds. */
+/** A token bucket, which starts full. Times are monotonic milliseconds. */
 export class TokenBucket {
   private tokens: number
   private refusals = 0
@@ -11,7 +11,7 @@ export class TokenBucket {
     this.tokens = capacity
   }
 
-  /** Takes one, or tells how many were refused since the bucket was last full. */
+  /** Takes a token, or returns how many calls were refused since the bucket was last full. */
   take(now: number): { readonly taken: true } | { readonly taken: false; readonly refusals: number } {
     this.tokens = Math.min(this.capacity, this.tokens + ((now - this.at) * this.perSecond) / 1000)
     this.at = now

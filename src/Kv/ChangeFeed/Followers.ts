@@ -37,11 +37,11 @@ export const heartbeatFrame = (lastSeq: number): Buffer => textFrame(`{"type":"h
  * Where a follower stands: at the shared position, after it, or before it. One that is suspended, as it is blocked or
  * closing, is sent nothing.
  */
-type Phase = "live" | "ahead" | "behind" | "suspended"
+type FollowerState = "live" | "ahead" | "behind" | "suspended"
 
 /** One WebSocket that follows the log. */
 class Follower implements Handler {
-  phase: Phase = "suspended"
+  state: FollowerState = "suspended"
   /** The last `seq` sent. While the follower is live the shared position stands in its place. */
   cursor: number
   lastSent = 0
@@ -150,9 +150,9 @@ export class Followers {
   /** The lowest position of an open connection; `undefined` without any. */
   get lowest(): number | undefined {
     let lowest: number | undefined
-    for (const { connection, cursor, phase } of this.all) {
+    for (const { connection, cursor, state } of this.all) {
       if (!connection.isOpen) continue
-      const position = phase === "live" ? this.shared : cursor
+      const position = state === "live" ? this.shared : cursor
       if (lowest === undefined || position < lowest) lowest = position
     }
     return lowest
@@ -166,7 +166,7 @@ export class Followers {
   add(follower: Follower, first: Page): void {
     this.all.add(follower)
     const now = this.now()
-    follower.phase = "behind"
+    follower.state = "behind"
     follower.lastSent = now
     this.deliver(follower, first, now)
     this.enter(follower)
@@ -182,18 +182,18 @@ export class Followers {
   /** Sends a follower nothing more. */
   suspend(follower: Follower): void {
     this.leave(follower)
-    follower.phase = "suspended"
+    follower.state = "suspended"
   }
 
   /** Reads on for a follower from its cursor: a page tells it whatever has happened to the log meanwhile. */
   resume(follower: Follower): void {
-    follower.phase = "behind"
+    follower.state = "behind"
     this.behind.add(follower)
     this.wake()
   }
 
   heartbeat(follower: Follower, now: number): void {
-    const lastSeq = follower.phase === "live" ? this.shared : follower.cursor
+    const lastSeq = follower.state === "live" ? this.shared : follower.cursor
     if (this.lastHeartbeat?.lastSeq !== lastSeq) this.lastHeartbeat = { lastSeq, frame: heartbeatFrame(lastSeq) }
     follower.lastSent = now
     follower.connection.sendFrame(this.lastHeartbeat.frame)
@@ -216,7 +216,7 @@ export class Followers {
   advanceGroup({ members, query }: Group, page: Page): void {
     const now = this.now()
     for (const follower of members) {
-      if (follower.phase !== "behind" || follower.cursor !== query.after) continue
+      if (follower.state !== "behind" || follower.cursor !== query.after) continue
       this.leave(follower)
       this.deliver(follower, page, now)
       this.enter(follower)
@@ -255,16 +255,16 @@ export class Followers {
   /** Reads on for each of those that wait for what comes after the position. */
   scatter(): void {
     for (const follower of this.waiting()) {
-      if (follower.phase === "live") follower.cursor = this.shared
+      if (follower.state === "live") follower.cursor = this.shared
       this.leave(follower)
-      follower.phase = "behind"
+      follower.state = "behind"
       this.behind.add(follower)
     }
   }
 
   /** Those that wait for what comes after the position. */
   private waiting(): ReadonlyArray<Follower> {
-    return [...this.all].filter(({ phase }) => phase === "live" || phase === "ahead")
+    return [...this.all].filter(({ state }) => state === "live" || state === "ahead")
   }
 
   /** The log was reset and ends before the position. Its readers are told where, and go on from there. */
@@ -283,9 +283,9 @@ export class Followers {
   private deliverAll(follower: Follower, pages: ReadonlyArray<Page>, now: number): void {
     for (const page of pages) {
       this.deliver(follower, page, now)
-      if (follower.phase === "suspended") return
+      if (follower.state === "suspended") return
     }
-    if (follower.phase === "live" && follower.cursor === this.shared) return
+    if (follower.state === "live" && follower.cursor === this.shared) return
     this.leave(follower)
     this.enter(follower)
   }
@@ -307,19 +307,19 @@ export class Followers {
   }
 
   private enter(follower: Follower): void {
-    const { cursor, phase, tenant } = follower
-    if (phase === "suspended") return
+    const { cursor, state, tenant } = follower
+    if (state === "suspended") return
     if (!this.atEnd && cursor >= this.endOfLog()) this.shared = cursor
     if (this.atEnd ? cursor === this.shared : cursor >= this.endOfLog()) {
-      follower.phase = "live"
+      follower.state = "live"
       const peers = this.live.get(tenant)
       if (peers === undefined) this.live.set(tenant, new Set([follower]))
       else peers.add(follower)
     } else if (this.atEnd && cursor > this.shared) {
-      follower.phase = "ahead"
+      follower.state = "ahead"
       this.ahead.add(follower)
     } else {
-      follower.phase = "behind"
+      follower.state = "behind"
       this.behind.add(follower)
     }
   }

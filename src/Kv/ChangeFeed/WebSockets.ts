@@ -1,4 +1,5 @@
 import { Effect, Schedule, type Scope } from "effect"
+import { yieldToEventLoop } from "../../EventLoop.ts"
 import type { Draining } from "../../Http/Draining.ts"
 import * as WebSocket from "../../Http/WebSocket.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
@@ -116,7 +117,7 @@ export const make = (
     const round = Effect.gen(function* () {
       const why = yield* untilWork
       work.unsafeClose()
-      yield* WebSocket.eventLoopTurn
+      yield* yieldToEventLoop
       yield* serveLagging
       if (why !== "woken" || polling) {
         polling = false
