@@ -19,8 +19,7 @@ import {
   Random,
   Redacted,
   Schema,
-  type Scope,
-  Stream
+  type Scope
 } from "effect"
 import * as AgentPlatform from "./AgentPlatform.ts"
 import * as Exchange from "./Exchange.ts"
@@ -249,7 +248,6 @@ const make = (
               ...connection,
               send: (frame, options) => Effect.mapError(connection.send(frame, options), toError),
               ready: Effect.mapError(connection.ready, toError),
-              events: Stream.mapError(connection.events, toError),
               take: Effect.mapError(connection.take, toError)
             })
           })

@@ -2,7 +2,6 @@
  * The connection to a running agent instance, which reconnects as long as the instance lives.
  */
 import {
-  Chunk,
   Duration,
   Effect,
   Either,
@@ -11,7 +10,6 @@ import {
   FiberRef,
   HashMap,
   Metric,
-  Option,
   PubSub,
   Schedule,
   Scope,
@@ -39,8 +37,6 @@ export class Undelivered {
 
 export type Received = PlatformEvent.PlatformEvent | Undelivered
 
-const isEvent = (received: Received): received is PlatformEvent.PlatformEvent => !(received instanceof Undelivered)
-
 /** A connection to one instance. */
 export interface InstanceConnection<E> {
   /**
@@ -53,13 +49,10 @@ export interface InstanceConnection<E> {
   /** Waits until it is connected. It fails once it is closed. */
   readonly ready: Effect.Effect<void, E>
   /**
-   * The events of the instance in order, for one consumer. It ends when the instance is gone, and fails when the platform
-   * refuses the connection. A slow consumer causes back-pressure on the network.
+   * Takes events of the instance in order, and what was undelivered, for one consumer. It is done when the instance is
+   * gone, and fails when the platform refuses the connection. A slow consumer causes back-pressure on the network.
    */
-  readonly events: Stream.Stream<PlatformEvent.PlatformEvent, E>
-  /** Events and undelivered messages, without the cost of a stream. */
   readonly take: Effect.Effect<Taken<Received>, E>
-  readonly state: Effect.Effect<ConnectionState>
   /** The current state and its changes. A slow consumer may miss some, but never the last one. */
   readonly states: Stream.Stream<ConnectionState>
 }
@@ -281,15 +274,7 @@ export const make = (
     return {
       send,
       ready: whenConnected(() => {}),
-      events: Stream.repeatEffectChunkOption(
-        Effect.matchEffect(events.takeAll, {
-          onFailure: error => Effect.fail(Option.some(error)),
-          onSuccess: ([values, isDone]) =>
-            isDone ? Effect.fail(Option.none()) : Effect.succeed(Chunk.unsafeFromArray(values.filter(isEvent)))
-        })
-      ),
       take: events.takeAll,
-      state: Effect.sync(() => state),
       states: Stream.unwrapScoped(
         Effect.map(PubSub.subscribe(changes), later =>
           Stream.concat(

@@ -42,8 +42,8 @@ describe("CircuitBreaker", () => {
     expect(CircuitBreaker.nextChange(CircuitBreaker.admit(idle, 10_000, settings)[1])).toBe(40_000)
   })
 
-  it("lets calls aside through when half open, which take no permit and disturb no probe", () => {
-    const aside = (state: State, now: number, verdict: CircuitBreaker.Verdict): State => {
+  it("lets background calls through when half open, which take no permit and disturb no probe", () => {
+    const background = (state: State, now: number, verdict: CircuitBreaker.Verdict): State => {
       const [admission, after] = CircuitBreaker.admitBackground(state, now, settings)
       return admission._tag === "admitted"
         ? CircuitBreaker.settleBackground(after, admission.permit, verdict, now, settings)
@@ -55,15 +55,19 @@ describe("CircuitBreaker", () => {
     })
     const idle = CircuitBreaker.at(opened(), 10_000, settings)
     expect(CircuitBreaker.admitBackground(idle, 10_000, settings)[1]).toEqual(idle)
-    expect(aside(idle, 10_000, "success")._tag).toBe("closed")
-    expect(aside(idle, 10_000, "failure")).toMatchObject({ _tag: "open", until: 30_000 })
-    expect(aside(idle, 10_000, "abandoned")).toEqual(idle)
+    expect(background(idle, 10_000, "success")._tag).toBe("closed")
+    expect(background(idle, 10_000, "failure")).toMatchObject({ _tag: "open", until: 30_000 })
+    expect(background(idle, 10_000, "abandoned")).toEqual(idle)
     const [permit, probing] = permitAt(idle, 10_000)
-    for (const verdict of ["failure", "abandoned"] as const) expect(aside(probing, 10_001, verdict)).toEqual(probing)
-    expect(aside(probing, 10_001, "success")._tag).toBe("closed")
+    for (const verdict of ["failure", "abandoned"] as const)
+      expect(background(probing, 10_001, verdict)).toEqual(probing)
+    expect(background(probing, 10_001, "success")._tag).toBe("closed")
     // The probe's own verdict still counts.
     expect(CircuitBreaker.settle(probing, permit, "failure", 10_002, settings)._tag).toBe("open")
-    const failing = Array.from({ length: 5 }).reduce<State>(state => aside(state, 0, "failure"), CircuitBreaker.initial)
+    const failing = Array.from({ length: 5 }).reduce<State>(
+      state => background(state, 0, "failure"),
+      CircuitBreaker.initial
+    )
     expect(failing._tag).toBe("open")
   })
 

@@ -19,6 +19,7 @@ import * as InstanceConnection from "../../src/Upstream/InstanceConnection.ts"
 import { type OpenSocket, SocketClosed } from "../../src/Upstream/PlatformSocket.ts"
 import { SpscQueue } from "../../src/Upstream/SpscQueue.ts"
 import { UpstreamFailure } from "../../src/Upstream/UpstreamFailure.ts"
+import { eventsOf, stateOf } from "./Platform.ts"
 import * as Standstill from "./Standstill.ts"
 
 /** The other side of one socket. */
@@ -132,7 +133,7 @@ const makePlatform = (...dials: readonly [Dial, ...Array<Dial>]) => {
 const collect = <E>(connection: InstanceConnection.InstanceConnection<E>) =>
   Effect.gen(function* () {
     const ids = yield* Ref.make<ReadonlyArray<string | undefined>>([])
-    const fiber = yield* connection.events.pipe(
+    const fiber = yield* eventsOf(connection).pipe(
       Stream.runForEach(({ id }) => Ref.update(ids, all => [...all, id])),
       Effect.fork
     )
@@ -160,7 +161,7 @@ describe("InstanceConnection", () => {
       expect(yield* ids).toEqual(["e1", undefined, "e2"])
       yield* connection.send(message)
       expect(peers[0]!.sent.map(text => JSON.parse(text))).toEqual([message])
-      expect(yield* connection.state).toBe("connected")
+      expect(yield* stateOf(connection)).toBe("connected")
     })
   )
 
@@ -213,12 +214,12 @@ describe("InstanceConnection", () => {
       const states = yield* watch(connection)
       peers[0]!.drop()
       yield* TestClock.adjust("200 millis")
-      expect(yield* connection.state).toBe("connected")
+      expect(yield* stateOf(connection)).toBe("connected")
       peers[1]!.drop()
       yield* TestClock.adjust("1 second")
       yield* Fiber.join(fiber)
       expect(yield* states).toEqual(["connected", "reconnecting", "connected", "reconnecting", "closed"])
-      expect(yield* connection.state).toBe("closed")
+      expect(yield* stateOf(connection)).toBe("closed")
       expect(Chunk.toReadonlyArray(yield* Stream.runCollect(connection.states))).toEqual(["closed"])
       expect(yield* Effect.flip(connection.send(message))).toMatchObject({ reason: "connection" })
     })
@@ -234,7 +235,7 @@ describe("InstanceConnection", () => {
         yield* TestClock.adjust("1 second")
         expect(yield* Fiber.poll(fiber)).not.toEqual(Option.none())
         expect(yield* ids).toEqual(["e9"])
-        expect(yield* connection.state).toBe("closed")
+        expect(yield* stateOf(connection)).toBe("closed")
         expect(peers[0]!.isReleased()).toBe(true)
         expect(tries).toHaveLength(1)
       })
@@ -267,7 +268,7 @@ describe("InstanceConnection", () => {
         peers[0]!.drop()
         yield* TestClock.adjust("1 hour")
         expect(yield* Effect.flip(Fiber.join(fiber))).toMatchObject({ statusCode: refusal.statusCode })
-        expect(yield* connection.state).toBe("closed")
+        expect(yield* stateOf(connection)).toBe("closed")
         expect(tries).toHaveLength(2)
       })
     )
@@ -299,7 +300,7 @@ describe("InstanceConnection", () => {
       for (let i = 0; peers.length < 2 && i < 400; i++) yield* TestClock.adjust("5 seconds")
       expect(peers).toHaveLength(2)
       expect(tries).toHaveLength(202)
-      expect(yield* connection.state).toBe("connected")
+      expect(yield* stateOf(connection)).toBe("connected")
     })
   )
 

@@ -1,6 +1,8 @@
-import { Effect, Fiber, Layer, Option, Redacted, TestClock } from "effect"
+import { Chunk, Effect, Fiber, Layer, Option, Redacted, Stream, TestClock } from "effect"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
+import { type ConnectionState, type InstanceConnection, Undelivered } from "../../src/Upstream/InstanceConnection.ts"
+import type { PlatformEvent } from "../../src/Upstream/PlatformEvent.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 import type * as Stub from "./Stub.ts"
 
@@ -36,3 +38,19 @@ export const finish = <A, E>(effect: Effect.Effect<A, E>) =>
 
 /** An answer to a request for a file. */
 export const content = { content: "hello", encoding: "utf-8", iteration: 3, size: 5, hash: "h" }
+
+/** The events of an instance. */
+export const eventsOf = <E>({ take }: InstanceConnection<E>): Stream.Stream<PlatformEvent, E> =>
+  Stream.repeatEffectChunkOption(
+    Effect.matchEffect(take, {
+      onFailure: error => Effect.fail(Option.some(error)),
+      onSuccess: ([values, isDone]) =>
+        isDone
+          ? Effect.fail(Option.none())
+          : Effect.succeed(Chunk.fromIterable(values.flatMap(value => (value instanceof Undelivered ? [] : [value]))))
+    })
+  )
+
+/** The current state of a connection. */
+export const stateOf = <E>({ states }: InstanceConnection<E>): Effect.Effect<ConnectionState> =>
+  Effect.flatMap(Stream.runHead(states), Effect.orDie)

@@ -106,7 +106,7 @@ describe("A queue of one producer and one consumer", () => {
     )
   )
 
-  it.live("never stands still, wherever the giver and the taker let others run", () =>
+  it.live("never stands still, wherever the producer and the consumer yield", () =>
     Effect.promise(() =>
       fc.assert(
         fc.asyncProperty(

@@ -26,6 +26,7 @@ import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as InferenceSettings from "../../src/Upstream/Inference.ts"
 import { Inference } from "../../src/Upstream/Inference.ts"
 import * as UpstreamClients from "../../src/Upstream/UpstreamClients.ts"
+import { eventsOf, stateOf } from "./Platform.ts"
 
 const secret = Redacted.make("secret")
 
@@ -206,7 +207,7 @@ describe("connections to instances over real sockets", () => {
       const { platform } = yield* start()
       const connection = yield* platform.connect(yield* platform.create(instance))
       yield* connection.send({ type: "message", content: "hi", turnId: "t-1" })
-      const events = yield* connection.events.pipe(
+      const events = yield* eventsOf(connection).pipe(
         Stream.takeUntil(({ type }) => type === "turn.completed"),
         Stream.runCollect,
         Effect.map(Chunk.toReadonlyArray)
@@ -229,7 +230,7 @@ describe("connections to instances over real sockets", () => {
         Stream.runCollect(Stream.takeUntil(connection.states, is => is === "reconnecting"))
       )
       yield* connection.send({ type: "message", content: "/long 100", turnId: "t-1" })
-      const ids = yield* connection.events.pipe(
+      const ids = yield* eventsOf(connection).pipe(
         Stream.takeUntil(({ type }) => type === "turn.completed"),
         Stream.map(({ id }) => id),
         Stream.runCollect,
@@ -237,7 +238,7 @@ describe("connections to instances over real sockets", () => {
       )
       expect(new Set(ids).size).toBe(ids.length)
       const again = yield* platform.connect(id)
-      const all = yield* again.events.pipe(
+      const all = yield* eventsOf(again).pipe(
         Stream.take(ids.length),
         Stream.map(({ id }) => id),
         Stream.runCollect,
@@ -247,7 +248,7 @@ describe("connections to instances over real sockets", () => {
       expect(ids.length).toBeGreaterThan(70)
       expect(Chunk.toReadonlyArray(yield* Fiber.join(states))).toEqual(["connected", "reconnecting"])
       const resumed = yield* platform.connect(id, { after: ids[4] })
-      expect(yield* Stream.runHead(resumed.events)).toMatchObject({ value: { id: ids[5] } })
+      expect(yield* Stream.runHead(eventsOf(resumed))).toMatchObject({ value: { id: ids[5] } })
     })
   )
 
@@ -256,10 +257,10 @@ describe("connections to instances over real sockets", () => {
       const { platform, simulator } = yield* start()
       const id = yield* platform.create(instance)
       const connection = yield* platform.connect(id)
-      const fiber = yield* Effect.fork(Stream.runDrain(connection.events))
+      const fiber = yield* Effect.fork(Stream.runDrain(eventsOf(connection)))
       yield* simulator.reclaim(id)
       yield* Fiber.join(fiber)
-      expect(yield* connection.state).toBe("closed")
+      expect(yield* stateOf(connection)).toBe("closed")
       expect(yield* Effect.flip(Effect.scoped(platform.connect(id)))).toMatchObject({
         statusCode: 404,
         operation: "connect"
@@ -299,7 +300,7 @@ describe("connections to instances over real sockets", () => {
       const connection = yield* platform.connect(id)
       const big = "x".repeat(100_000)
       yield* Effect.forEach(Arr.range(1, 500), n => simulator.emit(id, { type: "log", n, big }), { discard: true })
-      const numbers = yield* connection.events.pipe(
+      const numbers = yield* eventsOf(connection).pipe(
         Stream.filter(({ type }) => type === "log"),
         Stream.take(500),
         Stream.map(({ payload }) => payload.n),

@@ -128,7 +128,7 @@ export const bodies = (check: Check) => {
         "toString"
       ]
       const contents = ["1", '"x"', "null", "{}", "[[1]]"]
-      // A name with an escape is read by the general reader, one without by the reader of plain bodies.
+      // A name with an escape is decoded; one without is compared by its bytes.
       const spellings = (name: string) => [
         name,
         ...(name === "" ? [] : [`\\u00${name.charCodeAt(0).toString(16)}${name.slice(1)}`])
