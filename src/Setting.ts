@@ -5,17 +5,17 @@
 import { Config, ConfigError, Duration, Either, Option, Redacted } from "effect"
 
 /** A variable as `causeway --help` and the documentation list it. */
-export interface Described {
+export interface Variable {
   readonly name: string
   readonly description: string
   readonly allowed: string
   readonly default: string
 }
 
-const described = new Map<string, Described>()
+const variables = new Map<string, Variable>()
 
 /** All variables declared so far, by name. */
-export const all = (): ReadonlyArray<Described> => [...described.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
+export const all = (): ReadonlyArray<Variable> => [...variables.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
 
 interface Options<A> {
   readonly description: string
@@ -37,7 +37,7 @@ export const declare = <A>(
   secret = false,
   verbatim = false
 ): Config.Config<A> => {
-  described.set(name, { name, description: options.description, allowed: options.allowed, default: options.shown })
+  variables.set(name, { name, description: options.description, allowed: options.allowed, default: options.shown })
   return Config.string(name).pipe(
     Config.mapOrFail(text =>
       text.trim() === ""

@@ -48,6 +48,7 @@ const closureOf = (start: string): ReadonlyMap<string, string> => {
 /** The chains of imports by which files reach what is forbidden to them. */
 const violations = (starts: ReadonlyArray<string>, isForbidden: (target: string) => boolean): ReadonlyArray<string> => {
   const chains = starts.flatMap(start => {
+    if (!imports.has(start)) throw new Error(`There is no ${start}`)
     const importers = closureOf(start)
     const chainTo = (target: string): string => {
       const importer = importers.get(target)!
