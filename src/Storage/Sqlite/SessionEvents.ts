@@ -92,7 +92,11 @@ const open = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents
     const group = yield* GroupCommit.make<EventWrite, History | undefined, OutOfStep | StoreUnavailable>({
       commit: (writes, now) =>
         Effect.flatMap(
-          Effect.tapError(commit(writes, now), ({ reason }) => reportDamage("write", reason)),
+          commit(writes, now).pipe(
+            // After a defect too it is not known what was stored, which sessions find out where the store is unavailable.
+            Effect.catchAllDefect(defect => new StoreUnavailable({ reason: String(defect) })),
+            Effect.tapError(({ reason }) => reportDamage("write", reason))
+          ),
           outcomes => {
             const results = outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome))
             return outcomes.some(({ _tag }) => _tag === "Failed")

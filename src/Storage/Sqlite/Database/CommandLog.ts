@@ -1,5 +1,5 @@
 /**
- * Database commands at level debug: statements by their text with places for values, never with the values.
+ * Database commands at level debug: the text of statements, never the values that they are given.
  */
 import { performance } from "node:perf_hooks"
 import type { DebugLog } from "../../../Observability/DebugLog.ts"
@@ -45,8 +45,8 @@ const logged = (statement: Statement, database: string, debug: DebugLog): Statem
 }
 
 /**
- * Prepared statements, in objects of any depth, that log each use; the same ones where nothing is logged. The time of an
- * iteration is that of its start.
+ * Makes prepared statements, in objects of any depth, log each use; without a log it returns them as they are. The time
+ * of an iteration is that of its start.
  */
 export const statements = <S extends object>(prepared: S, database: string, debug: DebugLog | undefined): S => {
   if (debug === undefined) return prepared
@@ -57,7 +57,7 @@ export const statements = <S extends object>(prepared: S, database: string, debu
   return Object.fromEntries(entries) as S
 }
 
-/** Begins to time a command that is answered later; the function returned is to be called with the end of it. */
+/** Begins to time a command that is answered later. The function returned logs it with its outcome. */
 export const command = (database: string, debug: DebugLog, detail: Readonly<Record<string, unknown>>) => {
   const start = performance.now()
   return (outcome: string): void => debug(message, { database, ...detail, outcome, millis: since(start) })

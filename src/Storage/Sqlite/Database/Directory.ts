@@ -4,11 +4,10 @@ import { dirname, join } from "node:path"
 const isDirectory = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
 
 /**
- * Makes a directory that only its owner may look into, with those above it that are missing, or throws the system's
- * error. One that is there stays as it is.
+ * Makes a directory that only its owner can read, and its missing parents. One that exists is not changed. Throws the
+ * system's error.
  *
- * Each is tried once. Node's own recursion tries for ever where the system answers ENOENT below a directory that is
- * there, as it does in `/proc`.
+ * Node's own recursion does not end where the system answers ENOENT below an existing directory, as in `/proc`.
  */
 export const makeDirectory = (path: string): void => {
   if (isDirectory(path)) return
@@ -17,7 +16,7 @@ export const makeDirectory = (path: string): void => {
   try {
     mkdirSync(path, { mode: 0o700 })
   } catch (error) {
-    // Somebody else may have made it in the meantime.
+    // Another process may have made it meanwhile.
     if (!isDirectory(path)) throw error
   }
 }
@@ -25,26 +24,23 @@ export const makeDirectory = (path: string): void => {
 const hasCode = (error: unknown, ...codes: ReadonlyArray<string>): boolean =>
   error instanceof Error && "code" in error && codes.some(code => code === error.code)
 
-/**
- * Makes an empty file, which only its owner may read and write unless said otherwise, or throws the system's error.
- * One that is there stays as it is.
- */
+/** Makes an empty file. One that exists is not changed. Throws the system's error. */
 export const makeFile = (path: string, mode = 0o600): void => {
   try {
-    // Never opens a file that is there: to close it would give up the locks that this process has on it.
+    // An existing file is not opened: to close it would release the locks that this process has on it.
     closeSync(openSync(path, "wx", mode))
   } catch (error) {
     if (!hasCode(error, "EEXIST")) throw error
   }
 }
 
-/** The file that a path leads to: itself, unless it is a symbolic link. Throws where a link leads to nothing. */
+/** The file itself, or the target of a symbolic link. Throws where that does not exist. */
 export const realFile = (path: string): string =>
   lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true ? realpathSync(path) : path
 
 const roomBytes = Buffer.alloc(64 * 1024)
 
-/** Whether a directory takes another small file; only for want of space, or of a user's share of it, the answer is no. */
+/** Whether a directory has room for a small file. It is false only if the disk or the user's quota is full. */
 export const hasRoom = (directory: string): boolean => {
   const file = join(directory, `.room-${process.pid}`)
   try {

@@ -1,8 +1,8 @@
 import { Schema } from "effect"
 
-/** The store cannot be opened as it lies there; nothing of it was changed. */
+/** The database cannot be opened; it was not changed. */
 export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", {
-  /** The file or directory that stands in the way. */
+  /** The file or directory that prevents it. */
   file: Schema.String,
   /** Why, as the end of a sentence that begins with the file's name. */
   reason: Schema.String

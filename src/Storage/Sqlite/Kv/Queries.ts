@@ -10,7 +10,7 @@ import type { ReadConnection } from "../Database/ReadConnection.ts"
 /** A page ends after the value with which it comes to this many characters; in bytes where SQLite prints it. */
 const pageSize = 4 * 1024 * 1024
 
-/** Greater than every text: SQLite puts blobs after texts. */
+/** Greater than every text: SQLite orders blobs after texts. */
 const afterAllTexts = Buffer.alloc(0)
 
 /** Where the keys that start with a prefix end: the least text after all of them, or the end of all texts. */
@@ -98,14 +98,14 @@ export class Queries {
         total += entry.value.length
       }
     } catch (error) {
-      // The page ends before what cannot be read, and the next one begins with it.
+      // The page ends before the row that cannot be read, and the next one begins with it.
       if (entries.length === 0 || !isUnreadable(error)) throw error
       return { entries, more: true }
     }
     return { entries, more: false }
   }
 
-  /** The same as `entries`, printed by SQLite, which takes a third of the time. */
+  /** As `entries`, but SQLite formats the JSON text, which takes a third of the time. */
   printedEntries(query: Omit<EntryQuery, "size" | "isDescending">): PrintedRows {
     return this.inSnapshot(() => {
       const { namespace, prefix, after, limit, now } = query
@@ -150,7 +150,7 @@ export class Queries {
           if (total >= pageSize) return { changes, lastSeq: change.seq }
         }
       } catch (error) {
-        // The page ends before what cannot be read, and whoever reads on from there learns of it.
+        // The page ends before the record that cannot be read; the next read fails on it.
         if (changes.length === 0 || !isUnreadable(error)) throw error
         return { changes, lastSeq: changes.at(-1)!.seq }
       }
@@ -158,7 +158,7 @@ export class Queries {
     })
   }
 
-  /** The same as `changes`, printed by SQLite, which takes a quarter of the time. */
+  /** As `changes`, but SQLite formats the JSON text, which takes a quarter of the time. */
   printedChanges(query: ChangeQuery): PrintedPage | TrimmedBefore {
     return this.inSnapshot(() => {
       const { after, limit, tenant } = query
@@ -191,7 +191,7 @@ export class Queries {
   private bounds({ after }: ChangeQuery): { readonly last: number } | TrimmedBefore {
     const { first, last } = this.ends(after)
     if (first === null || last === null) return { last: 0 }
-    // Records are dense and the newest stays, so that what is missing at the start was trimmed.
+    // Records are dense, and the newest is never removed, so those that are missing at the start were trimmed.
     return after < first - 1 ? { _tag: "TrimmedBefore", trimmedSeq: first - 1 } : { last }
   }
 
@@ -252,11 +252,11 @@ const prepare = (db: Database.Database) => ({
   ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
     "SELECT (SELECT min(seq) FROM changes) AS first, (SELECT max(seq) FROM changes) AS last"
   ),
-  // By itself: whoever needs the end of the log does not need its start to be readable.
+  // A statement of its own: the end of the log can be read even if its start cannot.
   last: db.prepare<[], number | null>("SELECT max(seq) FROM changes").pluck(),
-  // At or after a number rather than past the one before it: what goes before may be what cannot be read.
+  // At or after a number rather than after the one before it, whose record may be the one that cannot be read.
   next: db.prepare<[number], number | null>("SELECT min(seq) FROM changes WHERE seq >= ?").pluck(),
-  // Only what the caller does not know, in an array: to name the columns anew for each row takes a sixth of the time.
+  // Only what the caller does not know, as an array: to build an object for each row takes a sixth of the time.
   get: db
     .prepare<[string, string, number], EntryRow>(
       `SELECT version, updated_by, updated_at, expires_at, value FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
@@ -284,7 +284,7 @@ const prepare = (db: Database.Database) => ({
   printChanges: db
     .prepare<[number, number], string>(`SELECT ${printedChange} FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?`)
     .pluck(),
-  // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
+  // The empty tenant is excluded explicitly, so that SQLite can use the partial index.
   tenantChanges: db.prepare<[string, number, number], StoredChange>(
     `SELECT ${changeColumns} FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?`
   ),

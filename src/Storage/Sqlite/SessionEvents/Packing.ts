@@ -3,8 +3,9 @@ import { type Codec, type Packed, Packer, Unpacker } from "../Database/Packing.t
 import type { EventOutcome, EventWrite } from "./Tables.ts"
 
 /**
- * A group of writes. For each append the packed text has its session, epoch and recovery state (with a length of -1 for none),
- * the `seq` before it, its time, the number of its events, and these. A single {@link unpacked} stands for another write.
+ * A group of writes. For each append the packed text has its session, epoch and recovery state (with a length of -1 for
+ * none), the `seq` before it, its time, the number of its events, and these. A single {@link unpacked} stands for another
+ * write.
  */
 interface PackedWrites extends Packed {
   /** The other writes, in order. */
