@@ -7,10 +7,10 @@ import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 const name = "authorization"
 
 /**
- * The header's value, or nothing where it stands there twice.
+ * The header's value, or `undefined` where it is repeated.
  *
- * A request has it once (RFC 9110, 5.3 and 11.6.2). Node keeps the first of several; whatever checked another one on
- * the way, such as a proxy, must not have been led astray.
+ * A request has it once (RFC 9110, 5.3 and 11.6.2). Node keeps the first of several, while a proxy may have checked
+ * another one.
  */
 export const authorizationOf = ({ headers, rawHeaders }: IncomingMessage): string | undefined => {
   const { authorization } = headers
@@ -23,7 +23,7 @@ export const authorizationOf = ({ headers, rawHeaders }: IncomingMessage): strin
   return count > 1 ? undefined : authorization
 }
 
-/** As {@link authorizationOf}, of a request as @effect/platform has it; what joins repeated headers makes no token. */
+/** The same for a request of @effect/platform. */
 export const authorizationOfPlatform = ({
   headers,
   source

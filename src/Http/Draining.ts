@@ -1,10 +1,10 @@
 import { Context, Deferred, Effect, FiberId, Layer } from "effect"
 
-/** Whether the service is shutting down: what would go on for ever (polls, streams, sockets) ends then. */
+/** Whether the service is shutting down, which ends what has no end of its own: polls, streams and WebSockets. */
 export class Draining extends Context.Tag("causeway/Draining")<
   Draining,
   {
-    /** Tells everybody that the service shuts down; again is as good as once. */
+    /** Begins to drain; idempotent. */
     readonly begin: Effect.Effect<void>
     /** Waits until draining begins. */
     readonly begun: Effect.Effect<void>
@@ -12,7 +12,7 @@ export class Draining extends Context.Tag("causeway/Draining")<
   }
 >() {}
 
-/** One latch for the whole service. */
+/** One latch for all. */
 export const layer: Layer.Layer<Draining> = Layer.sync(Draining, () => {
   const latch = Deferred.unsafeMake<void>(FiberId.none)
   let begun = false

@@ -1,12 +1,12 @@
 /**
- * The header fields of a request as a whole: that none was dropped, and that none stands there twice that must not.
+ * Checks of the header fields of a request: that none was dropped, and that none is repeated that must not be.
  */
 import type { IncomingMessage } from "node:http"
 
-/** Header lines that a request may have. The limit on their bytes allows for more, which only an attacker sends. */
+/** Header lines that a request may have. The limit on their bytes would allow more, which only an attacker sends. */
 export const mostFields = 2000
 
-/** Entries of `rawHeaders`, a name and a value for each line, that node fills unless told otherwise. */
+/** Entries of `rawHeaders`, a name and a value for each line, that node keeps by default. */
 const entriesByNode = 2000
 
 /** Why a request is refused for its header fields. */
@@ -16,13 +16,13 @@ export interface FieldsProblem {
 }
 
 /**
- * Fields that a request has once (RFC 9110, 5.3), and that mean something here. Of several node keeps the first, while
- * whoever checked the request on its way may have gone by the last. Of the other fields, node joins those that
- * RFC 9110 lets be joined, and what it drops of the rest means nothing to this service.
+ * Fields with a meaning here that a request has once (RFC 9110, 5.3). Of several node keeps the first, while a proxy may
+ * have used the last. Of the other fields, node joins those that RFC 9110 allows to be joined, and what it drops of the
+ * rest has no meaning here.
  */
 const singular = ["Host", "Authorization", "Content-Type", "Content-Length", "If-Modified-Since", "If-Unmodified-Since"]
 
-/** The index in {@link singular} of a name, by its length: of most names nothing else is looked at. */
+/** The index in {@link singular} by the length of a name: most names are ruled out by it. */
 const byLength: ReadonlyArray<number | undefined> = Array.from({ length: 20 }, (_, length) => {
   const index = singular.findIndex(name => name.length === length)
   return index === -1 ? undefined : index
@@ -30,11 +30,11 @@ const byLength: ReadonlyArray<number | undefined> = Array.from({ length: 20 }, (
 
 const lower = singular.map(name => name.toLowerCase())
 
-/** Clients write names in one of two ways, and seldom in another. */
+/** The two common spellings are compared first. */
 const isNamed = (name: string, index: number): boolean =>
   name === singular[index] || name === lower[index] || name.toLowerCase() === lower[index]
 
-/** Where more header lines than these stand in a request, its server may have dropped some without a word. */
+/** The number of entries beyond which the server of a request may have dropped some. */
 const entriesOf = (request: IncomingMessage): number => {
   const server: unknown = Reflect.get(request.socket, "server")
   const most: unknown =
@@ -50,7 +50,7 @@ export const problemOfFields = (request: IncomingMessage): FieldsProblem | undef
   if (entries > 2 * mostFields) {
     return { status: 431, error: `The request has ${entries / 2} header lines; the limit is ${mostFields}` }
   }
-  // Few requests have so many that the server has to be asked.
+  // Few requests have so many that the limit of the server matters.
   if (entries >= 64) {
     const most = entriesOf(request)
     if (entries >= most)

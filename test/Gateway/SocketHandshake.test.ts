@@ -317,6 +317,8 @@ describe("The handshake", () => {
       const answer = yield* Effect.promise(() => fetch(`http://127.0.0.1:${port}/ws`))
       expect(answer.status).toBe(500)
       expect(yield* Effect.promise(() => answer.json())).toMatchObject({ error: expect.stringContaining("WebSocket") })
+      const posted = yield* Effect.promise(() => fetch(`http://127.0.0.1:${port}/ws`, { method: "POST" }))
+      expect([posted.status, posted.headers.get("allow")]).toEqual([405, "GET, HEAD"])
       const raw = yield* Effect.async<string>(resume => {
         const socket = connectRaw(port, "127.0.0.1", () =>
           socket.write("GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")

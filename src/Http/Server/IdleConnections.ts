@@ -1,11 +1,12 @@
 /**
- * Which connection makes way when there are too many: of the remote address that has most, the one that has been idle
- * for longest. So whoever opens many connections displaces its own, and others keep theirs.
+ * The choice of the connection that is closed when there are too many: of the remote address that has most, the one that
+ * has been idle for longest. So a client that opens many connections displaces its own.
  *
- * The idle ones of an address are a linked list, oldest first, as a connection becomes idle and busy with each request.
+ * The idle connections of an address form a linked list, oldest first, as a connection becomes idle and busy with each
+ * request.
  */
 
-/** A connection as this knows it; the fields are this module's own. */
+/** A connection. The fields belong to this module. */
 export interface Member {
   holder: Holder | undefined
   isIdle: boolean
@@ -22,10 +23,7 @@ export class Holder {
   constructor(readonly address: string) {}
 }
 
-/**
- * The part of an address by which connections are counted: of IPv6 the first 64 bits, as one client commonly has all
- * addresses behind them.
- */
+/** The part of an address by which connections are counted: of IPv6 the first 64 bits, which one client commonly has. */
 export const holderOf = (address: string | undefined): string => {
   if (address === undefined) return ""
   if (!address.includes(":")) return address
@@ -37,15 +35,15 @@ export const holderOf = (address: string | undefined): string => {
   return [...before, ...Array.from({ length: zeros }, () => "0"), ...after].slice(0, 4).join(":")
 }
 
-/** See the head of this file. */
+/** See the top of this file. */
 export class IdleConnections<A extends Member> {
   readonly #holders = new Map<string, Holder>()
   #largest: Holder | undefined
-  /** The count by which the largest was found to be it. */
+  /** The count of the largest when it was found. */
   #found = 0
   #idle = 0
 
-  /** Takes in a new connection, which is idle. */
+  /** Adds a new connection, which is idle. */
   add(member: A, address: string | undefined): void {
     const name = holderOf(address)
     let holder = this.#holders.get(name)
@@ -72,7 +70,7 @@ export class IdleConnections<A extends Member> {
     if (this.#largest === holder) this.#look()
   }
 
-  /** The connection has nothing to do. */
+  /** The connection becomes idle. */
   rest(member: A): void {
     const { holder } = member
     if (holder === undefined || member.isIdle) return
@@ -84,7 +82,7 @@ export class IdleConnections<A extends Member> {
     holder.newest = member
   }
 
-  /** The connection has something to do. */
+  /** The connection becomes busy. */
   wake(member: A): void {
     const { holder, newer, older } = member
     if (holder === undefined || !member.isIdle) return
@@ -98,10 +96,10 @@ export class IdleConnections<A extends Member> {
     member.newer = undefined
   }
 
-  /** The connection that is to make way; none where all are busy. */
+  /** The connection to close; none where all are busy. */
   displaced(): A | undefined {
     if (this.#idle === 0) return undefined
-    // Which address has most need not be known exactly, and to look at all of them each time would take long.
+    // An approximate maximum is enough: to search all addresses each time would take long.
     if (this.#largest === undefined || this.#largest.count < 0.9 * this.#found) this.#look()
     const oldest = this.#largest?.oldest ?? this.#largestWithIdle()
     return oldest as A | undefined

@@ -1,9 +1,8 @@
 /**
- * How much of what was sent lies in the kernel's queues, as Linux shows it.
+ * The lengths of the kernel's send queues, as Linux shows them in /proc.
  *
- * A client that reads slowly makes room in the kernel's queue long before the kernel asks for more: with a queue of 4
- * MiB it asks again when a third of it is free, which takes such a client a minute. Until then only the kernel knows
- * that the client reads. Where there is no /proc, slow clients look like those that do not read until the kernel asks.
+ * The kernel asks for more only when a third of a queue of 4 MiB is free, which takes a slow client a minute. Until then
+ * only the kernel knows that the client reads. Without /proc, such a client looks like one that does not read.
  */
 import { readFile, readlink } from "node:fs/promises"
 import type { Duplex } from "node:stream"
@@ -14,7 +13,7 @@ interface Descriptor {
 
 const known = new WeakMap<Duplex, string>()
 
-/** The inode of a socket's file, by which the kernel's tables name it. */
+/** The inode of a socket, by which the kernel's tables identify it. */
 const inodeOf = async (socket: Duplex & Descriptor): Promise<string | undefined> => {
   const inode = known.get(socket)
   const fd = socket._handle?.fd ?? -1
@@ -25,7 +24,7 @@ const inodeOf = async (socket: Duplex & Descriptor): Promise<string | undefined>
   return found
 }
 
-/** The bytes in the send queue of each of the sockets, by inode. The columns are those of `proc_pid_net(5)`. */
+/** Adds the bytes in the send queues of sockets, by inode. The columns are those of `proc_pid_net(5)`. */
 const queuesOf = (table: string, inodes: ReadonlySet<string>, into: Map<string, number>): void => {
   for (const line of table.split("\n").slice(1)) {
     const columns = line.trim().split(/\s+/, 10)
@@ -37,7 +36,7 @@ const queuesOf = (table: string, inodes: ReadonlySet<string>, into: Map<string, 
 
 const orNothing = <A>(promise: Promise<A>): Promise<A | undefined> => promise.catch(() => undefined)
 
-/** Bytes that lie in the kernel's send queues, for each socket of which the kernel tells. */
+/** The bytes in the kernel's send queues, for each socket in its tables. */
 export const read = async (sockets: ReadonlyArray<Duplex>): Promise<ReadonlyMap<Duplex, number>> => {
   const inodes = new Map<Duplex, string>()
   for (const socket of sockets) {

@@ -1,5 +1,5 @@
 /**
- * The HTTP server on `node:http`, which ends without losing a request.
+ * The HTTP server on `node:http`, which drains before it ends.
  */
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
@@ -25,7 +25,7 @@ export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFail
   }
 }
 
-/** Where the server listens. */
+/** The address that the server listens at. */
 export interface Address {
   readonly host: string
   /** 0 takes any free one. */
@@ -43,12 +43,12 @@ export const config: Config.Config<Address> = Config.all({
   })
 })
 
-/** The server, for an application that does without @effect/platform's. */
+/** The server, for applications that do not use @effect/platform's. */
 export class NodeServer extends Context.Tag("causeway/NodeServer")<
   NodeServer,
   {
     readonly address: HttpServer.Address
-    /** Serves with these listeners; the end of the scope is the end of the server, as {@link layer} tells. */
+    /** Serves with these listeners. The server ends with the scope, as {@link layer} describes. */
     readonly attach: (listeners: Listeners) => Effect.Effect<void, never, Scope.Scope>
   }
 >() {}
@@ -57,11 +57,11 @@ export class NodeServer extends Context.Tag("causeway/NodeServer")<
 export interface Options extends Address {
   readonly observe?: Observe
   readonly timing?: Timing
-  /** How long requests in flight may take once the server is told to end; then they are cut. */
+  /** How long requests in flight may take once the server drains; then their connections are cut. */
   readonly gracePeriod?: Duration.DurationInput
-  /** What all connections may cost together. */
+  /** The limits of all connections together. */
   readonly limits?: ConnectionLimits
-  /** Targets that tell of the service's health: they are served on a connection beyond the limit too. */
+  /** Whether a target is a probe of the service's health, which is served on connections beyond the limit too. */
   readonly isProbe?: (target: string) => boolean
 }
 
@@ -72,14 +72,14 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTFOUND: "the host name is unknown"
 }
 
-/** Why the server cannot listen, of what `node:net` says. */
+/** Why the server cannot listen, from an error of `node:net`. */
 export const listenFailed = ({ host, port }: Address, cause: unknown): ListenFailed => {
   const code = typeof cause === "object" && cause !== null && "code" in cause ? String(cause.code) : ""
   const reason = code in reasons ? `${reasons[code]} (${code})` : String(cause)
   return new ListenFailed({ host, port, reason })
 }
 
-/** The address that the gate listens at, as @effect/platform has it. */
+/** The address of the gate in the form of @effect/platform. */
 const addressOf = (gate: Gate): HttpServer.Address => {
   const address = gate.address()
   if (address === null || typeof address === "string") return { _tag: "UnixAddress", path: address ?? "" }
@@ -103,7 +103,7 @@ const listen = (gate: Gate, { host, port }: Address): Effect.Effect<void, Listen
       )
   )
 
-/** How long connections that are cut may take to be gone. */
+/** How long connections may take to close once they are cut. */
 const cutting = Duration.seconds(1)
 
 const closed = (gate: Gate): Effect.Effect<void> =>
@@ -132,7 +132,7 @@ const drain = (gate: Gate, draining: typeof Draining.Service, gracePeriod: Durat
     yield* Supervision.within(cutting, closed(gate))
   })
 
-/** Looks once a second which clients read, for as long as the server is there. */
+/** Checks once a second which clients read. */
 const watch = (gate: Gate): Effect.Effect<never> =>
   Effect.gen(function* () {
     const cut = gate.tick(yield* Monotonic.millis)
@@ -149,10 +149,10 @@ const watch = (gate: Gate): Effect.Effect<never> =>
     yield* Effect.sleep("1 second")
   }).pipe(Effect.forever)
 
-/** Connections about which the kernel is asked at a time; with more, slow clients may be taken for such as do not read. */
+/** Connections about which the kernel is asked at a time. Beyond, slow clients may be cut as if they did not read. */
 const mostAsked = 1000
 
-/** The kernel knows of clients that take less than it asks for anew. */
+/** Finds out about clients that read less than the kernel asks for anew. */
 const askKernel = (suspects: ReadonlyArray<Account>): Effect.Effect<void> =>
   Effect.promise(async () => {
     const queues = await KernelQueues.read(suspects.slice(0, mostAsked).map(({ socket }) => socket))

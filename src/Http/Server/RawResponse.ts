@@ -1,11 +1,11 @@
 /**
- * Answers written on a socket by hand, where node's parser made no request of what came.
+ * Responses that are written on a socket directly, where node has no `ServerResponse`.
  */
 import { STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 
-/** A whole HTTP/1.1 answer with a JSON error, after which the connection ends. */
-export const answer = (status: number, error: string): string => {
+/** An HTTP/1.1 response with a JSON error, after which the connection is closed. */
+const response = (status: number, error: string): string => {
   const body = JSON.stringify({ error })
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Error"}`,
@@ -18,13 +18,13 @@ export const answer = (status: number, error: string): string => {
   ].join("\r\n")
 }
 
-/** Answers and ends the connection, as far as it is still open for writing. */
+/** Responds with an error and closes the connection. */
 export const refuse = (socket: Duplex, status: number, error: string): void => {
-  if (socket.writable) socket.end(answer(status, error))
+  if (socket.writable) socket.end(response(status, error))
   else socket.destroy()
 }
 
-/** What a client is told of bytes that node's parser did not take. */
+/** The response to bytes that node's parser rejects. */
 export const problemOf = (code: string | undefined): { readonly status: number; readonly error: string } => {
   switch (code) {
     case "HPE_HEADER_OVERFLOW":
