@@ -125,13 +125,9 @@ const announce = (configuration: Configuration) =>
     })
   )
 
-/** Lets the young generation grow only under load. Starting threads has ended the earlier hold. */
+/** Lets the young generation grow only under load. */
 const growUnderLoad = Layer.scopedDiscard(
-  Effect.sync(YoungGeneration.hold).pipe(
-    Effect.zipRight(Effect.suspend(() => Load.lasting())),
-    Effect.zipRight(Effect.sync(YoungGeneration.release)),
-    Effect.forkScoped
-  )
+  Effect.suspend(() => Load.lasting()).pipe(Effect.zipRight(Effect.sync(YoungGeneration.release)), Effect.forkScoped)
 )
 
 const serving = (configuration: Configuration) =>

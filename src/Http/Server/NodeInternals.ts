@@ -15,7 +15,7 @@ const hasBody = ({ headers }: IncomingMessage): boolean =>
  * other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body. A handshake has no
  * body: node before 26 would drop it, and later ones would hand out a stream in the place of the socket.
  */
-export const requestClass = (policy: { readonly upgradable: Upgradable }) => {
+export const requestClass = (policy: { readonly upgradable: Upgradable }): typeof IncomingMessage => {
   // Node's constructor assigns the property before a private field would be there.
   const offered = new WeakSet<IncomingMessage>()
   return class Request extends IncomingMessage {

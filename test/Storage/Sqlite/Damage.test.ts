@@ -106,9 +106,11 @@ const launch = (directory: string) =>
     const call = (path: string, init: RequestInit = {}) =>
       Effect.promise(async () => {
         const headers = { authorization: `Bearer ${apiKey}`, "content-type": "application/json" }
-        const answer = await fetch(`${url}/api/v1${path}`, { ...init, headers })
-        // The text of a list that is cut off never ends.
-        const text = await answer.text().catch(() => "cut off")
+        const cut = { status: undefined, text: "cut off" }
+        // The text of a list that is cut off never ends. A short one may be cut before its head is sent.
+        const answer = await fetch(`${url}/api/v1${path}`, { ...init, headers }).catch(() => undefined)
+        if (answer === undefined) return cut
+        const text = await answer.text().catch(() => cut.text)
         return { status: answer.status, text }
       })
     return { url, call }
