@@ -1,4 +1,4 @@
-/** Serves the whole api to tests, over a real socket. */
+/** Serves the whole API to tests over a real socket. */
 import { createServer } from "node:http"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as HttpRouter from "@effect/platform/HttpRouter"
@@ -32,10 +32,10 @@ export interface Served {
   readonly port: number
 }
 
-/** A way to serve the api. It must not matter to a client which one it is. */
+/** A transport that serves the API. Clients must not be able to tell which one. */
 export interface Transport {
   readonly name: string
-  /** Serves the whole api over this store, with these {@link keys}, until the scope closes. */
+  /** Serves the whole API over this store, with these {@link keys}, until the scope closes. */
   readonly serve: (store: Layer.Layer<Store | ChangeLog, unknown>) => Effect.Effect<Served, unknown, Scope.Scope>
 }
 
@@ -48,7 +48,7 @@ export const auth = Auth.layer({
   read: Option.some(Redacted.make(keys.read))
 })
 
-/** What every transport serves from, over a store. */
+/** The services that every transport needs, over a store. */
 export const services = (store: Layer.Layer<Store | ChangeLog, unknown>) =>
   Layer.mergeAll(auth, Body.layer, ChangeFeed.layer, Health.layerAlone, Metrics.layer).pipe(
     Layer.provideMerge(Draining.layer),
@@ -63,7 +63,7 @@ const groups = Layer.mergeAll(
   OpenApiHttp.layer(Api, Effect.sync(AsyncApi.text))
 ).pipe(Layer.provide(AuthHttp.layer))
 
-/** The api as @effect/platform serves it, still in want of a server. */
+/** The API as @effect/platform serves it, without a server. */
 const app = HttpApiBuilder.serve().pipe(
   Layer.provide(RequestIdMiddleware.layer),
   Layer.provide(ErrorMiddleware.layer(Api)),
@@ -85,7 +85,7 @@ export const stock: Transport = {
       server.prependListener("upgrade", remember)
       const listening = NodeHttpServer.layer(() => server, { host: "127.0.0.1", port: 0 })
       const context = yield* Layer.build(app.pipe(Layer.provideMerge(listening), Layer.provide(services(store))))
-      // Kept-alive connections of clients must not hold up the end of a test.
+      // Idle keep-alive connections must not delay the end of a test.
       yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
       const port = portOf(yield* Effect.provide(HttpServer.HttpServer, context))
       return { url: `http://127.0.0.1:${port}`, port }

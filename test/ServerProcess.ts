@@ -7,18 +7,18 @@ import { Effect } from "effect"
 import { inject } from "vitest"
 
 /** How a process ended. */
-export interface Ended {
+interface Ended {
   readonly code: number | null
   readonly signal: NodeJS.Signals | null
 }
 
-/** A directory that goes with the scope. */
+/** A directory that is removed with the scope. */
 export const temporaryDirectory = Effect.acquireRelease(
   Effect.sync(() => mkdtempSync(join(tmpdir(), "causeway-"))),
   directory => Effect.sync(() => rmSync(directory, { recursive: true, force: true }))
 )
 
-/** Starts the command; it is killed with the scope, should it still run. */
+/** Starts the command; the scope kills it if it still runs. */
 export const launch = (env: Readonly<Record<string, string>>, args: ReadonlyArray<string> = []) =>
   Effect.gen(function* () {
     const directory = env.DATA_DIR ?? (yield* temporaryDirectory)
@@ -46,9 +46,9 @@ export const launch = (env: Readonly<Record<string, string>>, args: ReadonlyArra
       pid: child.pid!,
       ended: Effect.promise(() => ended),
       kill: (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal)),
-      /** Stops reading standard output, as a log shipper does that dies. */
+      /** Closes the reading end of standard output, as a log shipper does that dies. */
       abandonOutput: Effect.sync(() => child.stdout.destroy()),
-      /** Waits until standard output has it; dies when the process ends without. */
+      /** Waits until standard output matches; dies if the process ends before. */
       shows: (pattern: RegExp) =>
         Effect.async<RegExpExecArray>(resume => {
           const look = () => {

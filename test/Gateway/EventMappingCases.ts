@@ -1,4 +1,4 @@
-/** Platform events and what becomes of them. */
+/** Platform events, and what they are mapped to. */
 import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 
@@ -23,7 +23,7 @@ const request = { ...t, requestId: "r1" }
 const file = { iteration: 2, size: 10, hash: "abc" }
 export const failure = { code: "broken", message: "It broke", retryable: true }
 
-/** Each platform type of the design: what comes, and what it becomes. */
+/** Each type of platform event: its payload, and the client events. */
 export const cases: ReadonlyArray<readonly [string, Payload, ReadonlyArray<Payload>]> = [
   ["instance.starting", { instanceId: "i1" }, [{ type: "session_state", state: "activating" }]],
   ["instance.ready", { instanceId: "i1" }, [{ type: "session_state", state: "active" }]],
@@ -135,7 +135,7 @@ export const cases: ReadonlyArray<readonly [string, Payload, ReadonlyArray<Paylo
   ["error", { ...t, ...failure }, [{ type: "error", ...t, ...failure }]]
 ]
 
-/** A payload that lacks what each type cannot do without; the others cannot be malformed. */
+/** For each type with required fields, a payload that lacks them. */
 export const malformed: ReadonlyArray<readonly [string, Payload]> = [
   ["turn.started", {}],
   ["turn.completed", { turnId: 7 }],

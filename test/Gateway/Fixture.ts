@@ -1,4 +1,4 @@
-/** A gateway's sessions on top of a simulated platform, which may be started again on what they have stored. */
+/** A gateway's sessions with a simulated platform, which can be restarted on the same storage. */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Context, Duration, Effect, Exit, identity, Layer, Option, Redacted, Scope, TestClock } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
@@ -27,7 +27,7 @@ export interface Options {
   readonly simulator?: Simulator.Options
   readonly inference?: boolean
   readonly stored?: Layer.Layer<Stored, unknown>
-  /** Puts another platform in the simulator's place. */
+  /** Replaces the simulator by another platform. */
   readonly platform?: (platform: Context.Tag.Service<AgentPlatform>) => Context.Tag.Service<AgentPlatform>
 }
 
@@ -44,12 +44,12 @@ export const upstreams = (simulator: Context.Tag.Service<Simulator.Simulator>, i
     }
   }).pipe(Layer.provide(NodeHttpClient.layerUndici))
 
-/** Whether a gateway is to be as good as killed: then nothing that it asks for ever comes back. */
+/** Whether a gateway counts as killed: none of its calls returns any more. */
 export interface Life {
   isOver: boolean
 }
 
-/** A service whose calls never return once a life is over. Streams and plain functions pass. */
+/** A service whose calls never return after the kill. Streams and plain functions are passed through. */
 const mortal = <S extends object>(service: S, life: Life): S => {
   const guard = (value: unknown): unknown =>
     Effect.isEffect(value) ? Effect.suspend(() => (life.isOver ? Effect.never : value)) : value
@@ -61,7 +61,7 @@ const mortal = <S extends object>(service: S, life: Life): S => {
   })
 }
 
-/** All that a gateway rests on, as long as it lives. */
+/** The services that a gateway needs, until it is killed. */
 export const mortalLayer = (context: Context.Context<Stored | AgentPlatform | Inference>, life: Life) =>
   Layer.mergeAll(
     Layer.succeed(AgentPlatform, mortal(Context.get(context, AgentPlatform), life)),
@@ -70,7 +70,7 @@ export const mortalLayer = (context: Context.Context<Stored | AgentPlatform | In
     Layer.succeed(SessionEvents, mortal(Context.get(context, SessionEvents), life))
   )
 
-/** A simulator, what is stored, and gateways that come and go on it. */
+/** A simulator, the storage, and gateways that are started and killed on it. */
 export const make = (options: Options = {}) =>
   Effect.gen(function* () {
     const simulator = yield* Simulator.make({ seed: 1, ...options.simulator })
@@ -95,7 +95,7 @@ export const make = (options: Options = {}) =>
       return {
         sessions: Context.get(context, Sessions),
         stop: Scope.close(scope, Exit.void),
-        /** As by kill -9: nothing is said to anybody any more, and connections break. */
+        /** As by kill -9: nothing more is sent, and connections break. */
         kill: Effect.zipRight(
           Effect.sync(() => {
             life.isOver = true
@@ -113,13 +113,13 @@ export const breathe: Effect.Effect<void> = Effect.async<void>(resume => {
   return Effect.sync(() => clearTimeout(handle))
 })
 
-/** Lets time pass on the test's clock, with room for what sockets bring about in between. */
+/** Advances the test's clock step by step, and lets sockets be read and written in between. */
 export const pass = (duration: Duration.DurationInput, step: Duration.DurationInput = "10 seconds") => {
   const steps = Math.ceil(Duration.toMillis(duration) / Duration.toMillis(step))
   return Effect.repeatN(Effect.zipRight(TestClock.adjust(step), breathe), steps - 1)
 }
 
-/** Whoever collects the events of one session. */
+/** Collects the events of one session. */
 export interface Listener {
   readonly subscription: Subscription
   readonly events: Array<Event>

@@ -1,4 +1,4 @@
-/** What every keeper of sessions' events must do. */
+/** The conformance suite of `SessionEvents`, for all backends. */
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Exit, FastCheck as fc, type Layer, Option, Runtime, TestClock } from "effect"
 import { type Append, pageCharacters, type Retention, SessionEvents } from "../../src/Gateway/SessionEvents.ts"
@@ -90,7 +90,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
           yield* appendTo("t/other", 0, ["1"], { receipt: { ...receipt, digest: "other" } })
           expect(yield* find("t/s")).toEqual(Option.some(receipt))
           expect(yield* find("t/s", "C1")).toEqual(Option.none())
-          // Out of step, it is not kept either.
+          // With a wrong sequence number it is not stored either.
           yield* Effect.flip(appendTo("t/s", 0, ["2"], { receipt: { ...receipt, digest: "lost" } }))
           expect(yield* find("t/s")).toEqual(Option.some(receipt))
           yield* appendTo("t/s", 1, [], { receipt: { ...receipt, digest: "d2", turnId: null } })

@@ -1,4 +1,4 @@
-/** A gateway behind a real port, and clients for it. */
+/** A gateway on a real port, and clients for it. */
 import { createServer } from "node:http"
 import type { AddressInfo, Socket as NetSocket } from "node:net"
 import * as HttpApi from "@effect/platform/HttpApi"
@@ -50,7 +50,7 @@ const listen = (listeners: Listeners) =>
     ({ close }) => Effect.sync(close)
   )
 
-/** A simulator, what is stored, and gateways on ports of their own that come and go. */
+/** A simulator, the storage, and gateways on ports of their own that are started and killed. */
 export const make = (options: Options = {}) =>
   Effect.gen(function* () {
     const simulator = yield* Simulator.make({ seed: 1, ...options.simulator })
@@ -95,7 +95,7 @@ export const make = (options: Options = {}) =>
         socket,
         draining: Context.get(context, Draining.Draining),
         stop: Scope.close(scope, Exit.void),
-        /** As by kill -9: nothing is said to anybody any more, and connections break. */
+        /** As by kill -9: nothing more is sent, and connections break. */
         kill: Effect.sync(() => {
           life.isOver = true
         }).pipe(
@@ -118,15 +118,15 @@ export type Asked = RequestFrame extends infer Frame ? (Frame extends RequestFra
 
 export interface Client {
   readonly socket: WebSocket
-  /** Everything that came, in order. */
+  /** All frames received, in order. */
   readonly frames: ReadonlyArray<Answer | Event>
   readonly events: (sessionId?: string) => ReadonlyArray<Event>
-  /** Asks, and waits for the answer of this request. */
+  /** Sends a request and waits for its answer. */
   readonly ask: (request: Asked, id?: string) => Effect.Effect<Answer>
-  /** Asks for what succeeds. */
+  /** Sends a request that must succeed. */
   readonly get: <Type extends Answer["type"]>(type: Type, request: Asked) => Effect.Effect<AnswerOf<Type>>
   readonly send: (data: string | Buffer) => Effect.Effect<void>
-  /** Waits until a frame has come. */
+  /** Waits until a frame matches. */
   readonly until: (matches: (frame: Answer | Event) => boolean) => Effect.Effect<Answer | Event>
   readonly untilEvent: (sessionId: string, matches: (event: Event) => boolean) => Effect.Effect<Event>
   readonly closed: Effect.Effect<{ readonly code: number; readonly reason: string }>
@@ -216,14 +216,14 @@ export const connect = (
     ({ socket }) => Effect.sync(() => socket.terminate())
   )
 
-/** Makes a session and tells its id. */
+/** Creates a session and returns its id. */
 export const createSession = (client: Client, fields: Partial<Extract<Asked, { type: "create_session" }>> = {}) =>
   Effect.map(
     client.get("session_created", { type: "create_session", agentType: "echo", ...fields }),
     ({ session }) => session.id
   )
 
-/** Sends a message and waits for the end of its turn; answers the turn's id. */
+/** Sends a message, waits for the end of its turn, and returns the turn's id. */
 export const completeTurn = (client: Client, sessionId: string, content: string) =>
   Effect.gen(function* () {
     const { turnId } = yield* client.get("accepted", { type: "send_message", sessionId, content })
@@ -234,7 +234,7 @@ export const completeTurn = (client: Client, sessionId: string, content: string)
 /** The code of an error answer; the answer's type where it is none. */
 export const codeOf = (answer: Answer): string => (answer.type === "error" ? answer.error.code : answer.type)
 
-/** Waits, one turn of the event loop after the other, until something that sockets bring about holds. */
+/** Polls a condition once in each turn of the event loop until it holds. */
 export const until = (condition: () => boolean): Effect.Effect<void> =>
   Effect.async<void>(resume => {
     let handle: NodeJS.Immediate

@@ -1,4 +1,4 @@
-/** A feed over a store in memory whose log can be watched and upset, and a small server to reach it over sockets. */
+/** A feed over a store in memory whose log is observed and made to fail, and a small server for it. */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import type { Duplex } from "node:stream"
@@ -14,9 +14,9 @@ import { ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../src/Kv/Change
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 
-/** What a test sees of the log under a feed, and how it upsets it. */
+/** What a test observes of the log under a feed, and the failures that it injects. */
 export interface ProbeShape {
-  /** Queries made so far. */
+  /** How many queries were made so far. */
   reads: number
   /** While set, every read fails. */
   away: boolean
@@ -24,7 +24,7 @@ export interface ProbeShape {
   trimmedSeq: number
   /** The record with this `seq` cannot be read: pages end before it, and one that would begin with it fails. */
   unreadableSeq: number
-  /** Puts an empty log in place of the one there is. */
+  /** Replaces the log by an empty one. */
   readonly restore: Effect.Effect<void>
 }
 
@@ -75,7 +75,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
   })
 )
 
-/** A feed and all that is under it, of its own for each test. */
+/** A feed and the services under it, new for each test. */
 export const layer = (limits?: Partial<ChangeFeed.FollowLimitsShape>) =>
   ChangeFeed.layer.pipe(
     Layer.provide(Layer.succeed(ChangeFeed.FollowLimits, { watchers: 10_000, unsentBytes: 1024 * 1024, ...limits })),
@@ -107,7 +107,7 @@ export interface Body {
 
 export const seqsOf = (body: Body): ReadonlyArray<number> => body.changes.map(({ seq }) => seq)
 
-/** Waits, one turn of the event loop after the other, until something that sockets bring about holds. */
+/** Polls a condition once in each turn of the event loop until it holds. */
 export const until = (condition: () => boolean): Effect.Effect<void> =>
   Effect.async(resume => {
     const check = (): void => {
@@ -118,7 +118,7 @@ export const until = (condition: () => boolean): Effect.Effect<void> =>
     return Effect.sync(() => clearImmediate(handle))
   })
 
-/** Waits until so many follow. */
+/** Waits until there are so many followers. */
 export const untilWatchers = (count: number) =>
   Effect.gen(function* () {
     const feed = yield* ChangeFeed.ChangeFeed
@@ -223,7 +223,7 @@ export const serve: Effect.Effect<Served, never, ChangeFeed.ChangeFeed | Scope.S
   return { port: (server.address() as AddressInfo).port, sockets, refusals, ended: () => ended }
 })
 
-/** A WebSocket client that keeps what comes. */
+/** A WebSocket client that keeps all messages. */
 export class Client {
   readonly messages: Array<Body> = []
   closed: { readonly code: number; readonly reason: string } | undefined
@@ -239,7 +239,7 @@ export class Client {
     })
   }
 
-  /** The message with this index, once it is there. */
+  /** Waits for the message with this index. */
   message(index: number): Effect.Effect<Body> {
     return Effect.map(
       until(() => this.messages.length > index),

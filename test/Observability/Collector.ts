@@ -1,4 +1,4 @@
-/** A collector of traces: a real HTTP server that keeps what it is sent as OTLP in JSON, or never answers. */
+/** A collector of traces: a real HTTP server that keeps the spans it receives (OTLP in JSON), or never answers. */
 import * as Http from "node:http"
 import type { AddressInfo } from "node:net"
 import { Effect, Schema } from "effect"
@@ -36,7 +36,7 @@ const Export = Schema.parseJson(
   })
 )
 
-/** Starts a collector, which ends with the scope; it hangs if told to. */
+/** Starts a collector until the scope closes; it can be told to hang. */
 export const collector = (options: { readonly hangs?: boolean } = {}) =>
   Effect.gen(function* () {
     const requests: Array<{ readonly path: string; readonly type: string | undefined; readonly body: string }> = []

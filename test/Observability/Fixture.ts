@@ -1,4 +1,4 @@
-/** The service as it is put together for production, in this process, with its upstreams and its collector chosen. */
+/** The service as composed for production, in this process, with its upstreams and collector given. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
@@ -35,10 +35,10 @@ export const upstreams = (platform: Option.Option<string>) =>
     NodeHttpClient.layerUndici
   )
 
-/** Nobody reads what a service under test logs. */
+/** Discards the log of a service under test. */
 export const quiet = Logger.remove(Logger.defaultLogger)
 
-/** Serves until the scope closes, and answers where. */
+/** Serves until the scope closes, and returns the base address. */
 export const serve = (options: { readonly platform?: string; readonly tracing?: Layer.Layer<Tracer.Tracer> }) =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory

@@ -3,12 +3,12 @@ import { Effect, Option, Schema, type Scope } from "effect"
 import { WebSocket } from "ws"
 import { Changes } from "../../src/Simulator/Changes.ts"
 
-/** What came back on a request, also when it broke off. */
+/** The response to a request, complete or cut off. */
 export interface Reply {
   readonly status: number
   readonly headers: http.IncomingHttpHeaders
   readonly body: Buffer
-  /** The error's code where the answer broke off. */
+  /** The error's code if the response was cut off. */
   readonly broken: string | undefined
 }
 
@@ -22,7 +22,7 @@ interface RequestOptions {
 
 const codeOf = (error: NodeJS.ErrnoException): string => error.code ?? error.message
 
-/** One request on a connection of its own; interruption closes it. */
+/** Sends one request on a connection of its own; interruption closes it. */
 export const request = (url: string, { method, headers = {}, body }: RequestOptions = {}) =>
   Effect.async<Reply, NoReply>(resume => {
     const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body)
@@ -60,7 +60,7 @@ export const outcome = (url: string, options?: RequestOptions) =>
 
 const Created = Schema.decodeUnknown(Schema.Struct({ instanceId: Schema.String }))
 
-/** Creates an instance and answers its id. */
+/** Creates an instance and returns its id. */
 export const create = (platformUrl: string, headers: Readonly<Record<string, string>> = {}) =>
   request(`${platformUrl}/api/v1/instances`, { body: { agentType: "echo" }, headers }).pipe(
     Effect.flatMap(reply => Created(jsonOf(reply))),
@@ -79,7 +79,7 @@ export interface Client {
   readonly turn: (content: string, turnId: string) => Effect.Effect<ReadonlyArray<Event>>
   /** Waits until an event of a type has come. */
   readonly until: (type: string, matches?: (event: Event) => boolean) => Effect.Effect<Event>
-  /** Waits for the end, and answers the close code. */
+  /** Waits for the end, and returns the close code. */
   readonly closed: Effect.Effect<number>
 }
 
@@ -127,7 +127,7 @@ export const connect = (
       const send = (frame: unknown) =>
         Effect.sync(() => socket.send(typeof frame === "string" ? frame : JSON.stringify(frame)))
       const find = (wanted: ReadonlyArray<unknown>, matches: (event: Event) => boolean) => {
-        // Each event is looked at once, however many come.
+        // Each event is looked at once only.
         let looked = 0
         return changes.until(() => {
           while (looked < events.length) {

@@ -19,8 +19,8 @@ import * as InstanceConnection from "../../src/Upstream/InstanceConnection.ts"
 import { type OpenSocket, SocketClosed } from "../../src/Upstream/PlatformSocket.ts"
 import { SpscQueue } from "../../src/Upstream/SpscQueue.ts"
 import { UpstreamFailure } from "../../src/Upstream/UpstreamFailure.ts"
+import * as Interleaving from "./Interleaving.ts"
 import { eventsOf, stateOf } from "./Platform.ts"
-import * as Standstill from "./Standstill.ts"
 
 /** The other side of one socket. */
 interface Peer {
@@ -461,7 +461,7 @@ describe("InstanceConnection", () => {
   it.live("resumes after the last event that it has told, wherever it was when it gave a connection up", () =>
     Effect.promise(() =>
       fc.assert(
-        fc.asyncProperty(Standstill.turns, async turns => {
+        fc.asyncProperty(Interleaving.interleavings, async interleaving => {
           const program = Effect.gen(function* () {
             const { connect, peers } = makePlatform("open")
             const { ids } = yield* Effect.flatMap(connect("e0"), collect)
@@ -471,7 +471,7 @@ describe("InstanceConnection", () => {
           })
           const { after, told } = await Effect.runPromise(
             Effect.provide(
-              Standstill.by(Effect.scoped(program), turns).pipe(Logger.withMinimumLogLevel(LogLevel.None)),
+              Interleaving.run(Effect.scoped(program), interleaving).pipe(Logger.withMinimumLogLevel(LogLevel.None)),
               TestContext.TestContext
             )
           )
@@ -485,7 +485,7 @@ describe("InstanceConnection", () => {
   it.live("carries all events, however little the consumer and the reader do at a time", () =>
     Effect.promise(() =>
       fc.assert(
-        fc.asyncProperty(Standstill.turns, async turns => {
+        fc.asyncProperty(Interleaving.interleavings, async interleaving => {
           const program = Effect.gen(function* () {
             const { connect, peers } = makePlatform("open")
             const { fiber, ids } = yield* Effect.flatMap(connect(), collect)
@@ -496,7 +496,7 @@ describe("InstanceConnection", () => {
             return yield* ids
           })
           const expected = [...Array.from({ length: 200 }, (_, i) => `e${i}`), undefined]
-          expect(await Standstill.endOf(Effect.scoped(program), turns)).toEqual(Exit.succeed(expected))
+          expect(await Interleaving.endOf(Effect.scoped(program), interleaving)).toEqual(Exit.succeed(expected))
         }),
         { numRuns: 50 * Number(process.env.SOAK ?? 1) }
       )

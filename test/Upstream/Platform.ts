@@ -6,7 +6,7 @@ import type { PlatformEvent } from "../../src/Upstream/PlatformEvent.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
 import type * as Stub from "./Stub.ts"
 
-/** An address under a path, and a key. */
+/** The platform's address, with a path, and its key. */
 export const settings = { url: Option.some("http://platform.test/base"), apiKey: Option.some(Redacted.make("key")) }
 
 /** Uses a client whose requests a stub answers. */
@@ -28,7 +28,7 @@ export const instance = {
   environment: { LANG: "C" }
 }
 
-/** Lets waits and limits pass. */
+/** Advances the clock past waits and time limits. */
 export const finish = <A, E>(effect: Effect.Effect<A, E>) =>
   Effect.gen(function* () {
     const fiber = yield* Effect.fork(Effect.either(effect))

@@ -3,7 +3,7 @@ import * as Inference from "../../src/Upstream/Inference.ts"
 import * as InferenceClient from "../../src/Upstream/InferenceClient.ts"
 import * as Stub from "./Stub.ts"
 
-export const settings: Inference.Settings = { url: "http://inference.test", apiKey: Option.some(Redacted.make("key")) }
+const settings: Inference.Settings = { url: "http://inference.test", apiKey: Option.some(Redacted.make("key")) }
 
 export const withInference = <A, E>(
   stub: ReturnType<typeof Stub.make>,
@@ -19,7 +19,7 @@ export const generate = (stub: ReturnType<typeof Stub.make>) =>
 
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
 
-/** A body in single bytes, so that every code point and every line is cut. */
+/** A body in chunks of one byte, so that every code point and every line is split. */
 export const inBytes = (text: string) => Stream.fromIterable([...bytes(text)].map(byte => Uint8Array.of(byte)))
 
 export const events = (text: string) => Stub.streaming("text/event-stream; charset=utf-8", inBytes(text))

@@ -4,7 +4,7 @@ import * as CircuitBreaker from "../../src/Upstream/CircuitBreaker.ts"
 import * as Resilience from "../../src/Upstream/Resilience.ts"
 import { parseRetryAfter } from "../../src/Upstream/RetryPolicy.ts"
 import { UpstreamFailure } from "../../src/Upstream/UpstreamFailure.ts"
-import * as RushingClock from "./RushingClock.ts"
+import * as VirtualClock from "./VirtualClock.ts"
 
 const durations = Resilience.durations("test_request_duration_ms", "Requests of tests")
 
@@ -187,7 +187,7 @@ describe("retries", () => {
 describe("the budget", () => {
   /** Failing calls, so many at a time, one wave a second; gives the requests that they made. */
   const storm = (total: number, wave: number) =>
-    RushingClock.run(
+    VirtualClock.run(
       Effect.gen(function* () {
         const { call } = yield* patient
         let requests = 0

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, FastCheck as fc } from "effect"
 import { SpscQueue } from "../../src/Upstream/SpscQueue.ts"
-import * as Standstill from "./Standstill.ts"
+import * as Interleaving from "./Interleaving.ts"
 
 /** Offers a value once there is room for it. */
 const offer = <A, E>(queue: SpscQueue<A, E>, value: A) => Effect.map(queue.awaitRoom, () => queue.unsafeOffer(value))
@@ -113,8 +113,8 @@ describe("A queue of one producer and one consumer", () => {
           fc.integer({ min: 1, max: 5 }),
           fc.array(fc.nat({ max: 20 }), { minLength: 1, maxLength: 10 }),
           fc.boolean(),
-          Standstill.turns,
-          async (most, efforts, oneByOne, turns) => {
+          Interleaving.interleavings,
+          async (most, efforts, oneByOne, interleaving) => {
             const count = 40
             const program = Effect.gen(function* () {
               const queue = new SpscQueue<number, never>(most)
@@ -133,7 +133,7 @@ describe("A queue of one producer and one consumer", () => {
               return taken
             })
             const expected = Array.from({ length: count }, (_, index) => index)
-            expect(await Standstill.endOf(program, turns)).toEqual(Exit.succeed(expected))
+            expect(await Interleaving.endOf(program, interleaving)).toEqual(Exit.succeed(expected))
           }
         ),
         { numRuns: 600 * Number(process.env.SOAK ?? 1) }

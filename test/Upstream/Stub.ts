@@ -13,7 +13,7 @@ export interface Seen {
   readonly body: unknown
   /** Milliseconds of the test's clock. */
   readonly at: number
-  /** Whether the client has given the request up by now. */
+  /** Whether the client has aborted the request. */
   readonly isAborted: () => boolean
 }
 
@@ -23,7 +23,7 @@ type Answer = (request: Request) => Effect.Effect<HttpClientResponse.HttpClientR
 const bodyOf = (request: Request): unknown =>
   request.body._tag === "Uint8Array" ? JSON.parse(new TextDecoder().decode(request.body.body)) : undefined
 
-/** A client that answers its n-th request with the n-th answer, the last one for ever. */
+/** A client whose n-th request gets the n-th answer, and later ones the last. */
 export const make = (answers: readonly [Answer, ...Array<Answer>]) => {
   const seen: Array<Seen> = []
   const client = HttpClient.make((request, url, signal) =>
@@ -60,7 +60,7 @@ export const status =
 export const refused: Answer = request =>
   Effect.fail(new RequestError({ request, reason: "Transport", cause: new Error("connect ECONNREFUSED") }))
 
-/** No answer, ever. */
+/** Never answers. */
 export const hanging: Answer = () => Effect.never
 
 /** An answer after a time. */
@@ -91,7 +91,7 @@ export const stalled =
       })
     )
 
-/** No connection, in the words that Node has for it. */
+/** No connection, with Node's error. */
 export const unreachable: Answer = request =>
   Effect.fail(
     new RequestError({

@@ -3,13 +3,13 @@ import * as Chat from "../../scripts/chat/Chat.ts"
 import { type Input, Terminal } from "../../scripts/chat/Terminal.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 
-/** What came of a conversation. */
+/** The outcome of a conversation. */
 export interface Held {
   readonly output: string
   readonly exit: Exit.Exit<void, Chat.ChatFailed | Chat.Interrupted>
 }
 
-/** A line, another input, or a text that is waited for before the next. */
+/** A line, another input, or a text to wait for before the next. */
 export type Typed = string | Input | { readonly shown: string }
 
 const defaults: Omit<Chat.Options, "url"> = {

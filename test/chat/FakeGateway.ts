@@ -1,4 +1,4 @@
-/** A gateway for tests of its client: it speaks the protocol from memory, and goes wrong as it is told to. */
+/** A fake gateway for tests of its client: it keeps sessions in memory, and fails as told. */
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { Effect, Option, type Scope } from "effect"
@@ -20,17 +20,17 @@ import { Changes } from "../../src/Simulator/Changes.ts"
 /** What the agent does on a message or an answer, in order. */
 export type Step =
   | EventBody
-  /** Closes all connections with a code, or cuts them without one. What follows is kept for those who come back. */
+  /** Closes all connections with a code, or breaks them without one. Later events are kept for clients that reconnect. */
   | { readonly close: number | undefined }
   /** Sends the newest event once more. */
   | "again"
-  /** Sends a frame that belongs to no protocol. */
+  /** Sends a frame that the protocol does not know. */
   | { readonly frame: string }
-  /** Another history takes the place of this one. */
+  /** Replaces the history by another one. */
   | { readonly reset: string }
-  /** Events after this one have never been, as where a backup is restored; the history's name stays. */
+  /** Removes the events after this one, as after the restore of a backup; the history keeps its name. */
   | { readonly rewind: number }
-  /** Events up to this one are forgotten. */
+  /** Removes the events up to this one. */
   | { readonly trim: number }
 
 export interface Behaviour {
@@ -38,7 +38,7 @@ export interface Behaviour {
   readonly onAnswer?: (answer: unknown, requestId: string) => ReadonlyArray<Step>
   /** Refuses requests of a type. */
   readonly refusals?: Readonly<Partial<Record<Request["type"], ErrorCode>>>
-  /** Answers no message, but closes with this code once it was taken in. */
+  /** Closes with this code in place of an answer to a message. */
   readonly loseAnswers?: boolean
   /** Refuses handshakes with a status. */
   readonly status?: () => number | undefined
@@ -118,7 +118,7 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
         }
       }
 
-      /** Turns of messages by what their clients call them. */
+      /** Turns by the client's id of their message. */
       const known = new Map<string, string>()
 
       const answer = (socket: WebSocket, request: Request) => {
@@ -147,7 +147,7 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
             if (before !== undefined) return say({ type: "accepted", id, turnId: before })
             const turnId = `t${++turns}`
             const steps = behaviour.onMessage(request.content, turnId)
-            // What leads to nothing has not been taken in either.
+            // A message without a turn was not accepted.
             if (clientMessageId !== undefined && steps.length > 0) known.set(clientMessageId, turnId)
             if (behaviour.loseAnswers) return perform([{ close: undefined }, ...steps])
             say({ type: "accepted", id, turnId })

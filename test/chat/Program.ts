@@ -15,7 +15,7 @@ export interface Ended {
 
 /** The running client. */
 export interface Running {
-  /** Waits until it has printed a text; dies where it ends without. */
+  /** Waits until it has printed a text; dies if it ends before. */
   readonly shows: (text: string) => Effect.Effect<void>
   readonly signal: (signal: NodeJS.Signals) => Effect.Effect<void>
   readonly ended: Effect.Effect<Ended>
@@ -25,11 +25,11 @@ export interface Running {
 export interface Options {
   readonly args?: ReadonlyArray<string>
   readonly env?: Readonly<Record<string, string>>
-  /** What is piped into it; left open where absent. */
+  /** Standard input; left open if absent. */
   readonly input?: string
 }
 
-/** Starts the client; it is killed with the scope at the latest. */
+/** Starts the client; the scope kills it. */
 export const start = ({ args = [], env = {}, input }: Options): Effect.Effect<Running, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.sync(() => {

@@ -1,4 +1,4 @@
-/** A wall clock that can be set while monotonic time goes on: both on `TestClock`, which `adjust` drives as usual. */
+/** A wall clock that can be set while monotonic time continues. Both are driven by `TestClock.adjust`. */
 import { type Clock, Duration, Effect } from "effect"
 
 /** Runs a test that may set the wall clock by a duration, forward or (below zero) back. */

@@ -17,9 +17,9 @@ import { fileURLToPath } from "node:url"
 import { Effect, type Scope } from "effect"
 import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
 
-/** Lets system calls of another process on the files under one directory fail; see `shim.c`. */
+/** Injects failures into another process's system calls on the files of one directory; see `shim.c`. */
 
-/** The calls that can be made to fail, by the names and in the order of `shim.c`. */
+/** The calls that can fail, by the names and in the order of `shim.c`. */
 export const calls = [
   "open",
   "create",
@@ -42,7 +42,7 @@ export const calls = [
 
 export type Call = (typeof calls)[number]
 
-/** What a call comes to: an error of the system, a wait until the rules change, or a flush that loses what it had to flush. */
+/** How a call fails: with an error, by hanging until the rules change, or as a flush that loses its data. */
 export type Outcome = keyof typeof constants.errno | "hang" | "lose"
 
 /** Which calls fail, and how. The first rule that matches and still has calls to skip or to fail decides. */
@@ -50,26 +50,26 @@ export interface Rule {
   /** `"*"` is any call. */
   readonly call: Call | "*"
   readonly outcome: Outcome
-  /** The file's path below the directory, where `*` stands for anything; all files and the directory where it is left out. */
+  /** The file's path below the directory, with `*` as wildcard. Without it, all files and the directory. */
   readonly file?: string
-  /** So many calls go through first. */
+  /** How many matching calls succeed first. */
   readonly skip?: number
-  /** So many of the next ones fail; all where it is left out. */
+  /** How many fail then; without it, all. */
   readonly times?: number
 }
 
 const rulesFor = (names: ReadonlyArray<Call>, outcome: Outcome, file = "*"): ReadonlyArray<Rule> =>
   names.map(call => ({ call, outcome, file }))
 
-/** Faults that are often wanted. */
+/** Common faults. */
 export const faults = {
-  /** Nothing can be written and no file made. */
+  /** Nothing can be written and no file created. */
   full: rulesFor(["write", "create", "mkdir", "truncate"], "ENOSPC"),
-  /** Flushes fail, and what was written since the last one is gone. */
+  /** Flushes fail, and what was written since the last one is lost. */
   flush: rulesFor(["flush"], "lose"),
-  /** Flushes and removals of the store's database do not come back until the disk is healed. */
+  /** Flushes and removals of the store's database hang until the faults are removed. */
   hang: rulesFor(["flush", "unlink"], "hang", "kv.db*"),
-  /** To give up the store's lock takes until the disk is healed. */
+  /** Releasing the store's lock hangs until the faults are removed. */
   hangingLock: rulesFor(["lock", "close"], "hang", "kv.lock")
 } as const
 
@@ -81,10 +81,10 @@ export type Counts = Readonly<Record<Call, number>>
 /** A faulty disk under a directory, for processes that are started with `env`. */
 export interface Disk {
   readonly env: Readonly<Record<string, string>>
-  /** Puts rules in the place of those in force. */
+  /** Replaces the rules. */
   readonly set: (rules: ReadonlyArray<Rule>) => Effect.Effect<void>
   readonly fail: (fault: Fault) => Effect.Effect<void>
-  /** Nothing fails any more. */
+  /** Removes all rules. */
   readonly heal: Effect.Effect<void>
   /** Calls that have failed or hung since the rules were last changed. */
   readonly injected: Effect.Effect<number>
@@ -93,7 +93,7 @@ export interface Disk {
   readonly recorded: Effect.Effect<ReadonlyArray<string>>
 }
 
-/** Whether there is what it takes to make such a disk. */
+/** Whether this machine has what such a disk needs. */
 export const isPossible = process.platform === "linux" && spawnSync("cc", ["--version"]).status === 0
 
 const source = fileURLToPath(new URL("./shim.c", import.meta.url))

@@ -1,12 +1,12 @@
-/** The faults that the script of the service is put through: one call fails, once or from then on. */
+/** The faults that are injected while the script runs: one system call fails, once or from then on. */
 import type { Call, Rule } from "./Disk.ts"
 
-/** What a call ends with; one that hangs does so until the disk is sound again. */
+/** How a call fails; one that hangs does so until the faults are removed. */
 export type Outcome = "EIO" | "EACCES" | "ENOSPC" | "ESTALE" | "hang"
 
 const ofPaths: ReadonlyArray<Outcome> = ["EIO", "EACCES", "ESTALE", "hang"]
 
-/** What each call may end with, as its manual page has it, and what network file systems add to that. */
+/** The errors of each call by its manual page, and those that network file systems add. */
 export const outcomes: Readonly<Record<Call, ReadonlyArray<Outcome>>> = {
   open: ofPaths,
   create: [...ofPaths, "ENOSPC"],
@@ -32,7 +32,7 @@ export interface Fault {
   readonly kind: Call
   /** How many calls of the kind succeed first. */
   readonly skip: number
-  /** How many fail then; `Infinity` for all until the disk is sound again. */
+  /** How many fail then; `Infinity` for all until the faults are removed. */
   readonly count: number
   readonly outcome: Outcome
 }

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url"
 import { Effect, type Scope } from "effect"
 import type { Command } from "./Program.ts"
 
-/** What the other process answers: what it did, or the tag of an error and its message. */
+/** The answer of the other process: its result, or the tag and message of an error. */
 export type Answer = { readonly ok: unknown } | { readonly error: string; readonly reason: string }
 
 /** Another process that owns a store, or failed to. */
@@ -13,7 +13,7 @@ export interface Owner {
   readonly opened: Answer
   readonly ask: (command: Command) => Effect.Effect<Answer>
   readonly kill: (signal: NodeJS.Signals) => Effect.Effect<void>
-  /** Lets it end in peace. */
+  /** Ends it in an orderly way. */
   readonly end: Effect.Effect<void>
 }
 
@@ -25,7 +25,7 @@ const exited = (child: ChildProcess): Effect.Effect<void> =>
     else child.once("exit", () => resume(Effect.void))
   })
 
-/** Starts a process on a store; it is killed with the scope at the latest. */
+/** Starts a process on a store; the scope kills it. */
 export const start = (
   directory: string,
   options: {

@@ -12,18 +12,18 @@ import { Store } from "../../src/Kv/Store.ts"
 import * as SqliteEvents from "../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 
-/** What the process is asked to do. */
+/** A command to the process. */
 export type Command =
   | { readonly do: "set"; readonly key: string; readonly value: string }
-  /** A set while expiry and a probe keep the writer busy too. */
+  /** A set while the writer is also busy with expiry and a probe. */
   | { readonly do: "setBeside"; readonly key: string; readonly value: string }
   | { readonly do: "get"; readonly key: string }
-  /** A write and a read of session data, which has a database where the third argument says so. */
+  /** A write and a read of session data; the third argument enables the session database. */
   | { readonly do: "configure"; readonly environment: string }
   | { readonly do: "configuration" }
   /** All at once, so that the reads share a turn of the event loop; each answers its value or the tag of its error. */
   | { readonly do: "getAll"; readonly keys: ReadonlyArray<string> }
-  /** The whole list, as how many entries it has. */
+  /** Reads the whole list, and returns its length. */
   | { readonly do: "list" }
   | { readonly do: "ready" }
   | { readonly do: "lastSeq" }
@@ -107,7 +107,7 @@ await Effect.runPromise(
     Effect.provide(sessions === "sessions" ? SqliteEvents.layer({ directory, writer }) : SessionMemory.layer()),
     Effect.catchTag("StoreRefused", error => say({ error: error._tag, reason: error.message })),
     Effect.scoped,
-    // Standard output is for answers.
+    // Standard output carries the answers.
     Effect.provide(Logger.replace(Logger.defaultLogger, Logger.withConsoleError(Logger.logfmtLogger)))
   )
 )

@@ -1,6 +1,6 @@
 /**
- * The fixed script that a service with a failing disk is put through: writes, reads and a turn of a conversation, with
- * a follower of the change feed beside it. What clients were told is noted, to be held against what the service has.
+ * The fixed script that runs against a service with a failing disk: writes, reads and a turn of a session, with
+ * a follower of the change feed. The answers are recorded, to be checked against what the service has.
  */
 import { Effect, Fiber, Option, Scope, Stream } from "effect"
 import type { Change } from "../../src/Kv/Change.ts"
@@ -11,7 +11,7 @@ import { contradictions, History } from "../service/History.ts"
 import { namespaces } from "../service/Load.ts"
 import type { Running } from "../service/Service.ts"
 
-/** The moments of the script, in order; `watch` waits until the service has looked after its files by itself. */
+/** The steps of the script, in order; `watch` waits until the service has checked its files by itself. */
 export const moments = [
   "put",
   "put large",
@@ -25,20 +25,20 @@ export const moments = [
   "watch"
 ] as const
 
-/** A moment of the script. */
+/** A step of the script. */
 export type Moment = (typeof moments)[number]
 
-/** What clients of all processes over one directory did and were told. */
+/** What clients of all processes over one directory sent and were answered. */
 export class Notes {
   readonly history = new History()
   readonly witness = new Witness()
   readonly followed: Array<typeof Change.Type> = []
-  /** What no fault excuses, in sentences. */
+  /** Violations that no fault excuses, in sentences. */
   readonly wrong: Array<string> = []
   sessionId: string | undefined
   private count = 0
 
-  /** A name that no write had before. */
+  /** A unique name for a write. */
   nextActor(): string {
     return `writer-${++this.count}`
   }
@@ -49,7 +49,7 @@ const namespace = namespaces[0]
 /** Statuses that a failing disk excuses. */
 const isExcused = (status: number): boolean => status === 503
 
-/** A request that fails as a failing disk excuses. */
+/** A request that failed in a way that a failing disk excuses. */
 const excused = <A, E extends { readonly _tag: string }>(
   notes: Notes,
   moment: string,
@@ -70,13 +70,13 @@ export interface Clients {
   readonly perform: (moment: Moment) => Effect.Effect<void>
   /** Writes until a write is acknowledged. */
   readonly recovered: Effect.Effect<void>
-  /** Talks until a turn is completed. */
+  /** Sends messages until a turn is completed. */
   readonly conversed: Effect.Effect<void>
-  /** Waits until the follower has every record, and tells what contradicts the promises. */
+  /** Waits until the follower has every record, and returns all violations. */
   readonly findings: Effect.Effect<ReadonlyArray<string>>
 }
 
-/** A pause of clients that try again, in real time. */
+/** The pause before a retry, in real time. */
 const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 100)))
 
 /** Connects clients to a service for as long as the scope lasts. */
@@ -103,7 +103,7 @@ export const connect = (service: Running, bearer: string, notes: Notes, watched:
 
     const set = (key: string, value: unknown) => ({ op: "set", namespace, key, value }) as const
 
-    /** The conversation, over a connection that is made anew whenever it is gone. */
+    /** The session's client, which reconnects whenever its connection is lost. */
     let socket: Session.Client | undefined
     const session = <A, E>(use: (client: Session.Client, sessionId: string) => Effect.Effect<A, E>) =>
       Effect.gen(function* () {
@@ -141,7 +141,7 @@ export const connect = (service: Running, bearer: string, notes: Notes, watched:
       })
     )
 
-    /** The whole history, as a client gets it that has seen nothing. */
+    /** The whole history, as a new client receives it. */
     const replay = Effect.gen(function* () {
       const fresh = new Witness()
       const { sessionId } = notes

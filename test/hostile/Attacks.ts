@@ -1,15 +1,15 @@
-/** One hostile client of each kind. All go on until their signal tells them to end. */
+/** One hostile client of each kind. Each runs until its signal is aborted. */
 import type { Socket } from "node:net"
 import { frame, handshake, keys, open, request } from "./Wire.ts"
 
-/** An attack, which begins when it is called and is under way when the promise is kept. */
+/** Starts an attack; the promise resolves once it is under way. */
 export type Attack = (port: number, signal: AbortSignal, strength: number) => Promise<void>
 
 const times = (count: number) => Array.from({ length: count }, (_, index) => index)
 
 const pause = () => new Promise(resolve => setImmediate(resolve))
 
-/** Connections that send something and read nothing of what comes. */
+/** Connections that send something and never read. */
 const neverReading =
   (count: number, bytes: string): Attack =>
   async (port, signal, strength) => {
@@ -19,7 +19,7 @@ const neverReading =
     }
   }
 
-/** Does something again and again on connections of its own, each replaced when it is closed. */
+/** Repeats something on connections of its own; a closed connection is replaced. */
 const again =
   (count: number, send: (socket: Socket, turn: number) => void, reads = true): Attack =>
   async (port, signal, strength) => {
@@ -28,7 +28,7 @@ const again =
         const { isClosed, socket } = await open(port, signal)
         if (reads) socket.resume()
         send(socket, turn)
-        // What does not drain waits: this machine's memory is not the one under attack.
+        // Back-pressure: the attacker's own memory must stay bounded.
         while (!signal.aborted && !isClosed()) {
           await pause()
           if (socket.writableLength === 0) send(socket, ++turn)

@@ -1,17 +1,17 @@
-/** Honest clients, who want their answers whatever others do. */
+/** Honest clients, which must be answered during every attack. */
 import { WebSocket } from "ws"
 import type { Target } from "./Target.ts"
 import { keys } from "./Wire.ts"
 
 const auth = { authorization: `Bearer ${keys.write}` }
 
-/** Milliseconds after which an answer counts as none; it only guards against a hang. */
+/** Milliseconds after which an answer counts as missing; it only guards against a hang. */
 const patience = 60_000
 
-/** What became of the operations of all honest clients. */
+/** The outcome of the operations of all honest clients. */
 export interface Outcome {
   readonly failures: ReadonlyArray<string>
-  /** Milliseconds of each operation. */
+  /** Duration of each operation, in milliseconds. */
   readonly durations: ReadonlyArray<number>
 }
 
@@ -83,7 +83,7 @@ const chat = (target: Target) =>
     socket.on("open", () => resolve({ ask, close: () => socket.terminate() }))
   })
 
-/** Has so many clients do their operations so many times over, each one after the other. */
+/** Runs so many clients at once; each repeats its operations so many times. */
 export const work = async (target: Target, clients: number, rounds: number): Promise<Outcome> => {
   const failures: Array<string> = []
   const durations: Array<number> = []

@@ -1,8 +1,8 @@
-/** The hostile clients as a process of their own, so that what they cost is not taken from the honest ones' time. */
+/** The process of the hostile clients, so that their work does not delay the honest ones. */
 import { setMaxListeners } from "node:events"
 import { attacks } from "./Attacks.ts"
 
-/** What this process is told: to begin an attack on a port, or to end it. */
+/** A command to this process: begin an attack on a port, or end it. */
 export type Order = { readonly attack: string; readonly port: number; readonly strength: number } | "end"
 
 let ending = new AbortController()

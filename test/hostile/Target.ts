@@ -1,4 +1,4 @@
-/** A service as a process of its own, to be attacked, and what its memory comes to. */
+/** The service under attack, a process of its own, and its memory. */
 import { fork } from "node:child_process"
 import { readFileSync, writeFileSync } from "node:fs"
 import { Effect } from "effect"
@@ -7,23 +7,23 @@ import type { Order } from "./Program.ts"
 
 const MiB = 1024 * 1024
 
-/** What waits for clients may come to, in the service under attack. */
-export const unsentBytes = 64 * MiB
+/** Limit of unsent bytes in the service under attack. */
+const unsentBytes = 64 * MiB
 
-/** Connections that the service under attack takes. */
-export const connections = 300
+/** Limit of connections of the service under attack. */
+const connections = 300
 
 /** The service under attack. */
 export interface Target {
   readonly port: number
   readonly url: string
-  /** The most memory that was resident since {@link Target.forgetPeak}, in MiB. */
+  /** Peak resident memory since {@link Target.forgetPeak}, in MiB. */
   readonly peak: () => number
   readonly forgetPeak: () => void
   readonly isAlive: () => boolean
 }
 
-/** Starts a service in dev mode, which has a simulated platform behind it. */
+/** Starts a service in dev mode, with a simulated platform. */
 export const start = Effect.gen(function* () {
   const service = yield* launch({
     DEV_MODE: "true",
@@ -54,7 +54,7 @@ export const start = Effect.gen(function* () {
   return target
 })
 
-/** Starts the hostile clients' process; it ends with the scope. Orders are carried out one after the other. */
+/** Starts the process of the hostile clients until the scope closes. It executes commands one after the other. */
 export const enemy = Effect.map(
   Effect.acquireRelease(
     Effect.sync(() => fork(new URL("Program.ts", import.meta.url), { execArgv: ["--import", "tsx"] })),

@@ -1,19 +1,19 @@
-/** What clients send, byte by byte. */
+/** Raw bytes of requests, handshakes and frames. */
 import * as Net from "node:net"
 
 /** The key that writes, and the one that only reads, of a service in dev mode. */
 export const keys = { write: "dev-key", read: "dev-agent-key" }
 
-/** Where hostile clients come from: connections are shared by address, and honest clients come from another. */
+/** The address of hostile clients. Connections are limited by address; honest clients use another. */
 const address = "127.0.0.2"
 
-/** A connection by hand. */
-export interface Raw {
+/** A raw TCP connection. */
+interface Raw {
   readonly socket: Net.Socket
   readonly isClosed: () => boolean
 }
 
-/** Opens a connection that reads nothing unless its socket is told to. It goes with `signal`. */
+/** Opens a connection whose socket is paused; `signal` destroys it. */
 export const open = (port: number, signal: AbortSignal): Promise<Raw> =>
   new Promise(resolve => {
     const socket = Net.connect({ port, host: "127.0.0.1", localAddress: address })

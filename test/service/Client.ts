@@ -1,4 +1,4 @@
-/** What clients of a running service do, decoded by the schemas of its contract. */
+/** A client of a running service; answers are decoded by the schemas of the contract. */
 import * as HttpClient from "@effect/platform/HttpClient"
 import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
@@ -9,7 +9,7 @@ import { Change } from "../../src/Kv/Change.ts"
 import { Entry } from "../../src/Kv/Entry.ts"
 import { key } from "./Service.ts"
 
-/** The service answered something else than success. */
+/** The service answered with an error. */
 export class Unsuccessful extends Schema.TaggedError<Unsuccessful>()("Unsuccessful", {
   status: Schema.Int,
   body: Schema.String
@@ -20,7 +20,7 @@ export type Operation =
   | { readonly op: "set"; readonly namespace: string; readonly key: string; readonly value: unknown }
   | { readonly op: "delete"; readonly namespace: string; readonly key: string }
 
-/** What became of an operation of a batch. */
+/** The result of an operation of a batch. */
 export const Result = Schema.Union(Schema.Struct({ version: Schema.Int }), Schema.Struct({ deleted: Schema.Boolean }))
 
 const BatchAnswer = Schema.parseJson(Schema.Struct({ ok: Schema.Literal(true), results: Schema.Array(Result) }))
@@ -77,7 +77,7 @@ export const make = (url: string) =>
     const changes = (query: { readonly after: number; readonly limit?: number; readonly wait?: number }) =>
       ask(Changes, HttpClientRequest.get("/api/v1/changes").pipe(HttpClientRequest.setUrlParams(query)))
 
-    /** The whole log behind `after`, page by page, as a polling client reads it. */
+    /** All change records after `after`, page by page, as a polling client reads them. */
     const poll = (after: number) =>
       Effect.iterate(
         { all: [] as (typeof Change.Type)[], after, more: true },
@@ -91,7 +91,7 @@ export const make = (url: string) =>
         }
       ).pipe(Effect.map(({ all }) => all))
 
-    /** The log behind `after` as Server-Sent Events, for as long as somebody listens. */
+    /** The change records after `after` as Server-Sent Events. */
     const follow = (after: number) =>
       Stream.unwrap(
         execute(
@@ -110,7 +110,7 @@ export const make = (url: string) =>
 /** See {@link make}. */
 export type Client = Effect.Effect.Success<ReturnType<typeof make>>
 
-/** The change records of an event stream, each checked to bear its `seq` as the event's id. */
+/** The change records of an event stream; the id of each event must be its `seq`. */
 const changesOf = (bytes: Stream.Stream<Uint8Array, HttpClientError>) =>
   bytes.pipe(
     Stream.decodeText(),

@@ -7,7 +7,7 @@ import * as Program from "./Program.ts"
 /** What tests of the running service need. */
 export const layer = Layer.mergeAll(Client.layer, NodeFileSystem.layer, Program.layer)
 
-/** A directory that goes with the scope. */
+/** A directory that is removed with the scope. */
 export const temporaryDirectory = Effect.flatMap(FileSystem.FileSystem, files =>
   files.makeTempDirectoryScoped({ prefix: "causeway-process-" })
 )

@@ -1,7 +1,7 @@
 /**
- * What clients asked of a service and were told, held against what the service has afterwards.
+ * The requests of clients and their answers, checked against what the service has afterwards.
  *
- * Every write has an actor of its own, so that each change record names the write that it comes from.
+ * Every write has an actor of its own, so that a change record identifies its write.
  */
 import type { Change } from "../../src/Kv/Change.ts"
 import type { Entry } from "../../src/Kv/Entry.ts"
@@ -12,22 +12,22 @@ type Record = typeof Change.Type
 
 interface Write {
   readonly operations: ReadonlyArray<Operation>
-  /** Nothing as long as no answer has come: then the write may have been made or not. */
+  /** Absent until the answer came: the write may have been committed or not. */
   results: Results | undefined
 }
 
 /** The writes of all clients. */
 export class History {
   readonly writes = new Map<string, Write>()
-  /** How many writes were answered with success. */
+  /** How many writes were acknowledged. */
   acknowledged = 0
 
-  /** A write is about to be sent. */
+  /** Records a write before it is sent. */
   send(actor: string, operations: ReadonlyArray<Operation>): void {
     this.writes.set(actor, { operations, results: undefined })
   }
 
-  /** The write was answered with success. */
+  /** Records the acknowledgment of a write. */
   acknowledge(actor: string, results: Results): void {
     const write = this.writes.get(actor)
     if (write === undefined) throw new Error(`${actor} has sent nothing`)
@@ -36,7 +36,7 @@ export class History {
   }
 }
 
-/** What a key is at one place of the log; absent where it was deleted. */
+/** The state of a key at one position of the log; absent if it was deleted. */
 interface State {
   readonly version: number
   readonly entry: typeof Entry.Type | undefined
@@ -52,7 +52,7 @@ const text = (value: unknown): string => {
   return json.length > 120 ? `${json.slice(0, 120)}… (${json.length})` : json
 }
 
-/** What a write must have done to the states: its answer and its change records. The states are moved on. */
+/** Applies a write to the states, and returns the answer and change records that it must have. */
 const perform = (actor: string, { operations }: Write, states: States, first: number, timestamp: number) => {
   const records: Array<Omit<Record, "tenantId">> = []
   const results = operations.map((operation): typeof Result.Type => {
@@ -72,7 +72,7 @@ const perform = (actor: string, { operations }: Write, states: States, first: nu
   return { records, results }
 }
 
-/** The change records in the runs of one actor that they come in. */
+/** The change records grouped into runs of the same actor. */
 const runsOf = (log: ReadonlyArray<Record>): ReadonlyArray<readonly [Record, ...Array<Record>]> => {
   const runs: Array<[Record, ...Array<Record>]> = []
   for (const record of log) {
@@ -95,9 +95,9 @@ const withoutTenant = ({ seq, op, namespace, key, value, version, actor, timesta
 })
 
 /**
- * Everything that contradicts the promises of the service, in sentences: `seq` is dense and time does not fall; a
- * write is in the log whole, once and in one piece, or not at all; one that was acknowledged is there, with the
- * answer that was given; and the entries are what the log comes to.
+ * All violations of what the service guarantees, in sentences: `seq` is dense and time does not decrease; a
+ * write is in the log whole, once and contiguous, or not at all; an acknowledged write is there, with the
+ * answer that was given; and the entries equal the replayed log.
  */
 export const contradictions = (
   history: History,

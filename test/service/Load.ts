@@ -1,4 +1,4 @@
-/** Several clients that write, read and follow at once, until the service is gone. */
+/** Several clients that write, read and follow at once, until the service ends. */
 import type { HttpClient } from "@effect/platform/HttpClient"
 import { Deferred, Effect, Fiber, Random, Stream } from "effect"
 import type { Change } from "../../src/Kv/Change.ts"
@@ -7,7 +7,7 @@ import * as ClientOf from "./Client.ts"
 import { contradictions, type History } from "./History.ts"
 import type { Running } from "./Service.ts"
 
-/** The namespaces that are written to; few keys, so that writers meet. */
+/** The namespaces that are written to; few keys, so that writers conflict. */
 export const namespaces = ["tenant:a/x", "plain"] as const
 
 const pick = <A>(random: Random.Random, items: readonly [A, ...Array<A>]): Effect.Effect<A> =>
@@ -32,7 +32,7 @@ const send = (client: Client, [first, ...others]: ReadonlyArray<Operation>, acto
   return Effect.map(one, result => [result])
 }
 
-/** A service that is going away breaks connections or answers 503; everything else is a fault. */
+/** A service that shuts down breaks connections or answers 503; any other failure is a defect. */
 const untilGone = <A, E extends { readonly _tag: string }>(work: Effect.Effect<A, E>): Effect.Effect<void> =>
   Effect.catchAll(work, error => {
     const isGone =
@@ -42,7 +42,7 @@ const untilGone = <A, E extends { readonly _tag: string }>(work: Effect.Effect<A
     return isGone ? Effect.void : Effect.die(error)
   })
 
-/** Writes one write after the other, each noted in the history, until the service is gone. */
+/** Sends one write after the other, each recorded in the history, until the service ends. */
 const writer = (client: Client, history: History, name: string, acknowledged: () => void): Effect.Effect<void> =>
   Effect.gen(function* () {
     const random = Random.make(name)
@@ -58,7 +58,7 @@ const writer = (client: Client, history: History, name: string, acknowledged: ()
     }
   }).pipe(untilGone)
 
-/** Takes all changes after those it has. */
+/** Follows the log from the last change that it has. */
 const follower = (client: Client, followed: Array<typeof Change.Type>, by: "events" | "polling") => {
   const last = () => followed.at(-1)?.seq ?? 0
   return untilGone(
@@ -73,24 +73,24 @@ const follower = (client: Client, followed: Array<typeof Change.Type>, by: "even
   )
 }
 
-/** How a round of load goes. */
+/** The parameters of a round of load. */
 export interface Round {
   readonly service: Running
-  /** Has what has been sent so far; it grows. */
+  /** The writes so far; the round adds its own. */
   readonly history: History
-  /** What a client has seen that resumes in each round where it was; it grows. */
+  /** The changes seen so far by a client that resumes in each round; the round adds to them. */
   readonly followed: Array<typeof Change.Type>
-  /** Names the round, and seeds what its writers write. */
+  /** Names the round, and seeds its random writes. */
   readonly name: string
   readonly writers: number
   readonly followBy: "events" | "polling"
   /** How many writes are acknowledged before the round ends. */
   readonly writes: number
-  /** Brings the service to its end, while writes go on. */
+  /** Ends the service while writes are in flight. */
   readonly end: Effect.Effect<void>
 }
 
-/** Writes and follows until so many writes are acknowledged, ends the service, and waits until all clients noticed. */
+/** Writes and follows until so many writes are acknowledged, ends the service, and waits for all clients to end. */
 export const run = (round: Round): Effect.Effect<void, never, HttpClient> =>
   Effect.gen(function* () {
     const client = yield* ClientOf.make(round.service.url)
@@ -110,7 +110,7 @@ export const run = (round: Round): Effect.Effect<void, never, HttpClient> =>
         { concurrency: "unbounded", discard: true }
       )
     )
-    // Clients end first only where the service is gone or at fault.
+    // A client that ends before has found a dead service or a defect.
     yield* Effect.raceFirst(
       Deferred.await(enough),
       Effect.zipRight(Fiber.join(clients), Effect.dieMessage("gone early"))
@@ -119,7 +119,7 @@ export const run = (round: Round): Effect.Effect<void, never, HttpClient> =>
     yield* Fiber.join(clients)
   })
 
-/** What the service has now contradicts the history, or what a client followed. */
+/** Where the service contradicts the history, or what a client followed. */
 export const findings = (service: Running, history: History, followed: ReadonlyArray<typeof Change.Type>) =>
   Effect.gen(function* () {
     const client = yield* ClientOf.make(service.url)

@@ -1,4 +1,4 @@
-/** The service as a process of its own, to be killed. */
+/** The service as a process of its own, which tests may kill. */
 import { type ChildProcess, spawn } from "node:child_process"
 import { createInterface } from "node:readline"
 import { Deferred, Effect, Schema, type Scope } from "effect"
@@ -22,17 +22,17 @@ export class NotServing extends Schema.TaggedError<NotServing>()("NotServing", {
   }
 }
 
-/** A process that may not serve yet. */
+/** A process that was started and may not serve yet. */
 export interface Starting {
-  /** Waits until it serves, and answers its base address. */
+  /** Waits until it serves, and returns its base address. */
   readonly serving: Effect.Effect<string, NotServing>
   /** Waits for its end. */
   readonly ended: Effect.Effect<Ended>
   /** What it has written to standard output so far. */
   readonly log: () => string
-  /** Waits until a line of standard output fits; never where the process ends without. */
+  /** Waits until standard output matches; does not return if the process ends before. */
   readonly says: (pattern: RegExp) => Effect.Effect<void>
-  /** Sends a signal at once, to a process that may have ended. */
+  /** Sends a signal; the process may have ended. */
   readonly signal: (signal: NodeJS.Signals) => void
 }
 
@@ -43,20 +43,20 @@ export interface Running extends Starting {
   readonly end: (signal: NodeJS.Signals) => Effect.Effect<Ended>
 }
 
-/** Where the store lies, and further variables. */
+/** The data directory, and further environment variables. */
 export interface Options {
   readonly directory: string
   readonly env?: Readonly<Record<string, string>>
 }
 
-/** The key that every service here is started with. */
+/** The credential of every service that is started here. */
 export const key = "key-that-writes"
 
 const Listening = Schema.parseJson(
   Schema.Struct({ message: Schema.Literal("Listening"), annotations: Schema.Struct({ port: Schema.Int }) })
 )
 
-/** Nothing of the environment of the tests but what a process needs, so that no setting leaks in. */
+/** The environment of the tests is not passed on, so that no setting leaks in. */
 const environment = ({ directory, env }: Options): NodeJS.ProcessEnv => ({
   PATH: process.env.PATH,
   HOME: process.env.HOME,
@@ -111,7 +111,7 @@ const observe = (child: ChildProcess): Effect.Effect<Starting> =>
     }
   })
 
-/** Begins to start the service; it is killed with the scope at the latest. */
+/** Spawns the service without waiting for it; the scope kills it. */
 export const launch = (options: Options): Effect.Effect<Starting, never, Program | Scope.Scope> =>
   Effect.flatMap(Program, ({ main }) =>
     Effect.acquireRelease(

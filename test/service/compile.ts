@@ -23,13 +23,13 @@ const compile = (directory: string): Promise<string> =>
     const project = join(root, "scripts", "tsconfig.build.json")
     const args = [compiler, "-p", project, "--outDir", join(directory, "dist")]
     execFile(process.execPath, args, { encoding: "utf8" }, (error, stdout) => {
-      // What does not type-check is for the type check to say; the compiler writes its output all the same.
+      // The compiler writes its output in spite of type errors, which `npm run check` reports.
       if (error === null || existsSync(main)) resolve(main)
       else reject(new Error(`The service cannot be compiled: ${stdout}`, { cause: error }))
     })
   })
 
-/** Runs before all tests; what it returns runs behind them. */
+/** Runs before all tests; the function that it returns runs after them. */
 export default async ({ provide }: TestProject): Promise<() => Promise<void>> => {
   const directory = await mkdtemp(join(tmpdir(), "causeway-program-"))
   await copyFile(join(root, "package.json"), join(directory, "package.json"))

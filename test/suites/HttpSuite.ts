@@ -53,7 +53,7 @@ const outages: ReadonlyArray<readonly [string, AnyStore, (check: Check) => void]
 
 /** Registers cases that share one service over the network. */
 const serving = (title: string, transport: Transport, store: AnyStore, register: (check: Check) => void): void => {
-  // Some cases make the service log what they break on purpose.
+  // Some cases cause errors in the log on purpose.
   const quiet = Logger.remove(Logger.defaultLogger)
   layer(Layer.provide(Layer.scoped(Site, site(transport, store)), quiet), { excludeTestServices: true })(title, it => {
     register((name, body) => it.scoped(name, body))
@@ -61,7 +61,7 @@ const serving = (title: string, transport: Transport, store: AnyStore, register:
 }
 
 /**
- * What the service must do at its socket, whatever serves it and whatever it keeps its data in: each part gets a
+ * The conformance suite of the HTTP interface, for every transport and storage backend: each part gets a
  * service over an empty store, built from `store`.
  */
 export const httpSuite = (transport: Transport, name: string, store: AnyStore): void => {
@@ -70,17 +70,17 @@ export const httpSuite = (transport: Transport, name: string, store: AnyStore): 
   }
 }
 
-/** What the service must do where its server takes the requests of a connection in turn. */
+/** The conformance suite of servers that process the requests of a connection in order. */
 export const rowSuite = (transport: Transport, name: string, store: AnyStore): void => {
   serving(`${transport.name}, ${name}: requests in a row`, transport, store, rows)
 }
 
-/** What the service must do where its own server has the connections. */
+/** The conformance suite of the service's own server. */
 export const endingSuite = (transport: Transport, name: string, store: AnyStore): void => {
   serving(`${transport.name}, ${name}: endings`, transport, store, endings)
 }
 
-/** What the service must do at its socket when the store behind it fails. */
+/** The conformance suite of the HTTP interface while the store fails. */
 export const outageSuite = (transport: Transport): void => {
   for (const [what, store, register] of outages) serving(`${transport.name}: ${what}`, transport, store, register)
 }

@@ -5,7 +5,7 @@ import type { StoredEntry } from "../../src/Kv/Entry.ts"
 import type { Selection } from "../../src/Kv/Store.ts"
 import type { Operation, OperationResult, Precondition } from "../../src/Kv/Write.ts"
 
-/** What a write should come to: its results, or the operation that it is refused for. */
+/** The expected outcome of a write: its results, or the operation that is refused. */
 export type Verdict =
   | { readonly results: ReadonlyArray<OperationResult> }
   | { readonly index: number; readonly currentVersion: number | null; readonly isChangedBefore: boolean }
@@ -25,8 +25,8 @@ const distinct = (all: ReadonlyArray<Names>): ReadonlyArray<Names> => [
 const bytesOf = (text: string) => Buffer.from(text, "utf8")
 
 /**
- * The store as the documentation has it, written in the plainest way and apart from the product's own code:
- * the log is everything, and what is at a key follows from the newest record of that key.
+ * A reference model of the store, written from the documentation and independent of the product's code:
+ * the log is the only state, and a key's entry follows from its newest record.
  */
 export class Model {
   now: number
@@ -34,7 +34,7 @@ export class Model {
   readonly log: Array<StoredChange> = []
   /** Records up to this one are trimmed. */
   trimmed = 0
-  /** The ends that sets came with, by seq. */
+  /** The expiry times of sets, by seq. */
   private readonly ends = new Map<number, number | null>()
 
   constructor(now: number) {
@@ -127,7 +127,7 @@ export class Model {
       .flatMap(key => this.get(namespace, key) ?? [])
   }
 
-  /** The keys that have run out and are not yet deleted. */
+  /** The keys that have expired and are not yet deleted. */
   due(): ReadonlyArray<Names> {
     return distinct(this.log).filter(names => this.newest(names)?.op === "set" && this.present(names) === undefined)
   }

@@ -14,7 +14,7 @@ const namespaces = ["tenant:t/x", "tenant:t", "n"]
 const keys = ["a", "ab", "😀", "\uff5e"]
 const places = namespaces.flatMap(namespace => keys.map(key => ({ namespace, key })))
 
-/** A set or delete, whose end is relative to the time at which it is written. */
+/** A set or delete; its expiry is relative to the time of the write. */
 interface OperationPlan {
   readonly op: "set" | "delete"
   readonly namespace: string
@@ -131,7 +131,7 @@ const perform = (model: Model, command: Command) =>
       case "expire": {
         const due = model.due()
         expect(yield* expireAll).toBe(due.length)
-        // Any order will do; the model takes over the one that it finds.
+        // Any order is allowed; the model adopts the observed one.
         const expired = yield* feed(model.end)
         expect(expired.map(idOf).sort()).toEqual(due.map(idOf).sort())
         return model.expire(expired)
@@ -204,7 +204,7 @@ const temporaryDirectory = Effect.acquireRelease(
 )
 
 /**
- * Random histories against a {@link Model}, everything that can be read compared after every step.
+ * Random histories against a {@link Model}; after every step all that can be read is compared.
  *
  * `layerAt` opens a store in a directory; where it `persists`, histories hold restarts as well.
  */

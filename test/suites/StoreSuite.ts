@@ -15,7 +15,7 @@ import { values } from "./Store/Values.ts"
 const parts = { entries, conditional, expiry, batches, values, lists, log, races }
 
 /**
- * What every storage backend must do, whatever it keeps its data in.
+ * The conformance suite of storage backends.
  *
  * Each test builds `layer` anew and expects an empty store; time is the TestClock's.
  */

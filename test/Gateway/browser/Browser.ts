@@ -1,4 +1,4 @@
-/** A browser as people have it, and pages for it. */
+/** A real browser, and pages for it. */
 import { existsSync, readFileSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
@@ -8,12 +8,12 @@ import * as Environment from "../../service/Environment.ts"
 
 const executablePath = "/usr/bin/chromium"
 
-/** Why there is no browser; nothing where there is one. */
+/** Why there is no browser; `undefined` if there is one. */
 export const absence: string | undefined = existsSync(executablePath)
   ? undefined
   : `skipped: there is no ${executablePath} (Debian: chromium)`
 
-/** What a browser does of its own accord is switched off. */
+/** Switches off what a browser does by itself. */
 const args = [
   "--headless",
   "--no-sandbox",
@@ -34,7 +34,7 @@ export const launch = Effect.gen(function* () {
   )
 })
 
-/** Serves the test's page; answers its origin, which is another for each call. */
+/** Serves the test's page and returns its origin, which differs for each call. */
 export const serve: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(
   Effect.async<{ readonly origin: string; readonly close: () => void }>(resume => {
     const html = readFileSync(new URL("./page.html", import.meta.url))

@@ -5,14 +5,14 @@ import { turnEnds } from "../../../src/Gateway/Protocol.ts"
 import { Changes } from "../../../src/Simulator/Changes.ts"
 import type { Witness } from "./Witness.ts"
 
-/** The connection ended before what was waited for came. */
+/** The connection ended while something was awaited. */
 export class Gone extends Schema.TaggedError<Gone>()("Gone", { reason: Schema.String }) {
   override get message(): string {
     return `The connection is gone: ${this.reason}`
   }
 }
 
-/** The gateway answered otherwise than by success. */
+/** The gateway answered with an error. */
 export class Refused extends Schema.TaggedError<Refused>()("Refused", { answer: Schema.String }) {
   override get message(): string {
     return `A request was answered ${this.answer}`
@@ -21,12 +21,12 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", { answer: 
 
 /** See {@link connect}. */
 export interface Client {
-  /** Asks for what succeeds, and waits for the answer. */
+  /** Sends a request that must succeed, and waits for its answer. */
   readonly get: <Type extends Answer["type"]>(
     type: Type,
     request: (id: string) => RequestFrame
   ) => Effect.Effect<AnswerOf<Type>, Gone | Refused>
-  /** Follows a session from where the witness is, and waits until all that was missed is there. */
+  /** Subscribes from the last event that the witness has, and waits until all missed events have come. */
   readonly follow: (sessionId: string) => Effect.Effect<void, Gone | Refused>
   /** Waits for the event that ends a turn. */
   readonly ended: (turnId: string) => Effect.Effect<Event["type"], Gone>
@@ -37,7 +37,7 @@ const ends: ReadonlySet<string> = new Set(turnEnds)
 const isAnswer = <Type extends Answer["type"]>(type: Type, answer: Answer): answer is AnswerOf<Type> =>
   answer.type === type
 
-/** Connects until the scope closes. The witness is told of each event; each session's come without gap or double. */
+/** Connects until the scope closes. The witness records each event, and any gap or duplicate in a session. */
 export const connect = (
   url: string,
   token: string,
@@ -130,7 +130,7 @@ export const connect = (
             "subscribed",
             id => ({ type: "subscribe", id, sessionId, ...place }),
             ({ epoch, recovered }) => {
-              // The first event to come is the one behind the place.
+              // The first event is the one after this position.
               last.set(sessionId, place?.afterSeq ?? 0)
               witness.subscribed(sessionId, epoch, recovered)
             }

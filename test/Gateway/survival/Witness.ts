@@ -1,30 +1,30 @@
-/** What clients of a gateway have seen and were told, held against what it promises. */
+/** What clients of a gateway have received, checked against what it guarantees. */
 import { type Event, turnEnds } from "../../../src/Gateway/Protocol.ts"
 
 const ends: ReadonlySet<string> = new Set(turnEnds)
 
 const turnOf = (event: Event): string | undefined => ("turnId" in event ? event.turnId : undefined)
 
-/** All that any client has seen of all sessions. */
+/** Everything that any client has received of all sessions. */
 export class Witness {
   /** The text of each event, by session and `seq`. */
   private readonly seen = new Map<string, Map<number, string>>()
   private readonly epochs = new Map<string, string>()
   /** The turns that were accepted, with their sessions. */
   private readonly accepted = new Map<string, string>()
-  /** What contradicts the promises, in sentences. */
+  /** Violations, in sentences. */
   readonly contradictions: Array<string> = []
   /** Events seen for the first time. */
   count = 0
 
-  /** Where a client is to go on in a session's history. */
+  /** The position in a session's history from which a client resumes. */
   place(sessionId: string): { readonly afterSeq: number; readonly epoch: string } | undefined {
     const epoch = this.epochs.get(sessionId)
     const afterSeq = Math.max(0, ...(this.seen.get(sessionId)?.keys() ?? []))
     return epoch === undefined ? undefined : { afterSeq, epoch }
   }
 
-  /** A session was subscribed to. */
+  /** Records a subscription. */
   subscribed(sessionId: string, epoch: string, recovered: boolean): void {
     const before = this.epochs.get(sessionId)
     if (before !== undefined && before !== epoch) this.contradictions.push(`${sessionId} began another epoch`)
@@ -32,12 +32,12 @@ export class Witness {
     this.epochs.set(sessionId, epoch)
   }
 
-  /** A message was accepted. */
+  /** Records an accepted message. */
   accept(sessionId: string, turnId: string): void {
     this.accepted.set(turnId, sessionId)
   }
 
-  /** An event came, as text. */
+  /** Records an event, as text. */
   see(event: Event, text: string): void {
     const { sessionId, seq } = event
     const events = this.seen.get(sessionId) ?? new Map<number, string>()
@@ -48,12 +48,12 @@ export class Witness {
     events.set(seq, text)
   }
 
-  /** What was seen of a session, as texts in order. */
+  /** The events seen of a session, as texts in order. */
   history(sessionId: string): ReadonlyArray<string> {
     return [...(this.seen.get(sessionId) ?? [])].sort(([a], [b]) => a - b).map(([, text]) => text)
   }
 
-  /** What is wrong with a session whose whole history is this, as texts in order. */
+  /** The violations of a session with this complete history, as texts in order. */
   judge(sessionId: string, history: ReadonlyArray<string>): ReadonlyArray<string> {
     const found: Array<string> = []
     const events = history.map((text): Event => JSON.parse(text))

@@ -35,7 +35,7 @@ export const site = (
 /** Registers one case; the cases of a suite share one service, so that each keeps to namespaces of its own. */
 export type Check = (title: string, body: () => Effect.Effect<void, unknown, Site | Scope.Scope>) => void
 
-/** What is sent beside method and target. */
+/** The options of a request beside method and target. */
 export interface Extras {
   readonly headers?: OutgoingHttpHeaders
   /** Sent as JSON. */
@@ -53,7 +53,7 @@ const incidental = ["date", "connection", "keep-alive", "transfer-encoding", "co
 export const telling = ({ headers }: Client.Answer): Record<string, unknown> =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !incidental.includes(name)))
 
-/** What holds for every answer whatever was asked: errors are `{error}`, and nothing is sent but what is declared. */
+/** Checks every answer: errors are `{error}`, and nothing is sent but what is declared. */
 const inspect = (method: string, target: string, answer: Client.Answer): void => {
   expect(Contract.breach(method, target, answer)).toBeUndefined()
   if (method === "HEAD") {
@@ -172,7 +172,7 @@ export const changes = (query: string, extras: Extras = {}): Effect.Effect<Chang
     return bodyOf<ChangesBody>(answer)
   })
 
-/** Where the log ends. */
+/** The last `seq` of the log. */
 export const end: Effect.Effect<number, Error, Site> = Effect.map(call("HEAD", listAt("nobody's")), answer =>
   Number(answer.headers["kv-last-seq"])
 )

@@ -27,7 +27,7 @@ const failing = (
     })
   )
 
-/** More than fits into any buffer on the way, so that a part is out before the failure. */
+/** More than all buffers hold, so that a part is sent before the failure. */
 const longValue = JsonText(JSON.stringify("x".repeat(256 * 1024)))
 
 const secret = "disk 7 of host db-3 is on fire"
@@ -35,7 +35,7 @@ const secret = "disk 7 of host db-3 is on fire"
 /** A store that cannot be reached. */
 export const away = failing(new StoreUnavailable({ reason: secret }))
 
-/** A store that reads on and takes no more writes for three seconds. */
+/** A store that serves reads and refuses writes for three seconds. */
 export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
   Layer.succeed(Store, {
     get: () => Effect.succeedNone,
@@ -88,7 +88,7 @@ export const brokenAtOnce = withoutFibers(broken, () => {
   throw new Error(secret)
 })
 
-/** A store that fails half-way through a long list. */
+/** A store that fails in the middle of a long list. */
 export const failingHalfWay: Layer.Layer<Store | ChangeLog> = Layer.effect(
   Store,
   Effect.map(Store, store => ({
@@ -119,7 +119,7 @@ const everything = [
   ["GET", "/api/v1/changes/stream"]
 ] as const
 
-/** What a request is sent with. */
+/** The options of a request. */
 const extrasOf = (method: string) => {
   if (method === "PUT") return { json: { value: 1 } }
   return method === "POST" ? { json: { operations: [{ op: "delete", namespace: "n", key: "k" }] } } : {}
@@ -127,7 +127,7 @@ const extrasOf = (method: string) => {
 
 const json = { "content-type": "application/json" }
 
-/** While the store is away. */
+/** While the store is unavailable. */
 export const whileAway = (check: Check) => {
   check("every key-value route is 503 with Retry-After, and nothing of the reason shows", () =>
     Effect.gen(function* () {
@@ -166,7 +166,7 @@ export const whileAway = (check: Check) => {
   )
 }
 
-/** While the store takes no more writes. */
+/** While the store refuses writes. */
 export const whileBusy = (check: Check) => {
   check("a write is 503 and Retry-After says for how long; reads go on", () =>
     Effect.gen(function* () {
@@ -199,7 +199,7 @@ export const whenBroken = (check: Check) => {
   )
 }
 
-/** When the store goes away half-way through a list. */
+/** When the store fails in the middle of a list. */
 export const whenCut = (check: Check) => {
   check("a list that cannot be finished is cut, so that nobody takes a part for the whole", () =>
     Effect.gen(function* () {

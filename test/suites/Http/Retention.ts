@@ -13,7 +13,7 @@ const trimAll = (seq: number) =>
     yield* Effect.repeat(Effect.zipRight(log.trim(Duration.zero), trimmed), { until: reached => reached === seq })
   })
 
-/** What retention does to those who follow; it trims the log, and so has a service to itself. */
+/** Retention as followers see it. It trims the log, so it has a service of its own. */
 export const retention = (check: Check) => {
   check("a reader that fell out of the history is told to list again", () =>
     Effect.gen(function* () {

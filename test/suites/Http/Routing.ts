@@ -49,7 +49,7 @@ export const routing = (check: Check) => {
           const expected = changing.includes(path) && length !== undefined ? expect.stringMatching(/^[1-9]/) : length
           expect([path, answer.headers["content-length"]]).toEqual([path, expected])
         }
-        // Not a byte of a body is left on the connection for the next answer to stumble over.
+        // No byte of a body stays on the connection, where it would corrupt the next answer.
         yield* connection.send(head(`HEAD ${target}`))
         expect((yield* connection.head)?.status).toBe(answer.status)
       }

@@ -1,4 +1,4 @@
-/** A clock on which nobody waits: whenever everything sleeps, it moves on to the next one's time. */
+/** A clock of virtual time: when all fibers sleep, it advances to the earliest wake-up. */
 import { Clock, Duration, Effect } from "effect"
 
 interface Sleeper {
@@ -7,7 +7,7 @@ interface Sleeper {
   awake: boolean
 }
 
-/** Runs an effect on such a clock, for tests with more sleepers than TestClock can take. */
+/** Runs an effect on such a clock. TestClock is too slow for thousands of sleeping fibers. */
 export const run = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.suspend(() => {
     let now = 0
@@ -32,7 +32,7 @@ export const run = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E
       sleep: duration =>
         Effect.async(resume => {
           const sleeper: Sleeper = {
-            // Whole steps of 10 ms, so that sleepers share their awakening.
+            // Rounded up to 10 ms, so that sleepers wake together.
             until: Math.ceil((now + Duration.toMillis(duration)) / 10) * 10,
             awake: false,
             wake: () => {

@@ -1,15 +1,15 @@
-/** Runs of fibers that wait for one another only, by any scheduler: where nobody has anything to do, that is the end. */
+/** Runs programs under random interleavings of their fibers, and detects deadlocks. */
 import { Effect, type Exit, FastCheck as fc, Scheduler } from "effect"
 import * as FiberScheduler from "../../src/Process/FiberScheduler.ts"
 
-/** How fibers take turns. */
-export interface Turns {
+/** How fibers are interleaved. */
+export interface Interleaving {
   readonly scheduler: "the service's" | "Effect's"
-  /** After how many steps a fiber lets others run, wherever that is. Fewer than 10 are taken up by Effect's yielding. */
+  /** Operations of a fiber before it yields. Below 10, Effect does nothing but yield. */
   readonly steps: number
 }
 
-export const turns: fc.Arbitrary<Turns> = fc.record({
+export const interleavings: fc.Arbitrary<Interleaving> = fc.record({
   scheduler: fc.constantFrom("the service's", "Effect's"),
   steps: fc.integer({ min: 10, max: 80 })
 })
@@ -19,18 +19,21 @@ const schedulers = {
   "Effect's": (): Scheduler.Scheduler => new Scheduler.MixedScheduler(2048)
 }
 
-/** Has a program's fibers take turns so. */
-export const by = <A, E, R>(
+/** Runs a program with its fibers interleaved so. */
+export const run = <A, E, R>(
   program: Effect.Effect<A, E, R>,
-  { scheduler, steps }: Turns,
+  { scheduler, steps }: Interleaving,
   change: (scheduler: Scheduler.Scheduler) => Scheduler.Scheduler = scheduler => scheduler
 ): Effect.Effect<A, E, R> =>
   program.pipe(Effect.withMaxOpsBeforeYield(steps), Effect.withScheduler(change(schedulers[scheduler]())))
 
-const turnOfTheLoop = () => new Promise<void>(resolve => setImmediate(resolve))
+const eventLoopTurn = () => new Promise<void>(resolve => setImmediate(resolve))
 
-/** The end of a program that waits for no timer and no input; `undefined` where it stands still before it. */
-export const endOf = async <A, E>(program: Effect.Effect<A, E>, turns: Turns): Promise<Exit.Exit<A, E> | undefined> => {
+/** The exit of a program that waits for no timer and no input; `undefined` if it deadlocks. */
+export const endOf = async <A, E>(
+  program: Effect.Effect<A, E>,
+  interleaving: Interleaving
+): Promise<Exit.Exit<A, E> | undefined> => {
   let waiting = 0
   const count = (scheduler: Scheduler.Scheduler): Scheduler.Scheduler => ({
     shouldYield: fiber => scheduler.shouldYield(fiber),
@@ -43,7 +46,7 @@ export const endOf = async <A, E>(program: Effect.Effect<A, E>, turns: Turns): P
       scheduler.scheduleTask(counted, priority, fiber)
     }
   })
-  const fiber = Effect.runFork(by(program, turns, count))
-  while (waiting > 0) await turnOfTheLoop()
+  const fiber = Effect.runFork(run(program, interleaving, count))
+  while (waiting > 0) await eventLoopTurn()
   return fiber.unsafePoll() ?? undefined
 }
