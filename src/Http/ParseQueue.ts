@@ -1,12 +1,12 @@
 /**
- * Large bodies are parsed a few at a time, so that many that arrive together do not hold up everybody else: whatever
- * is ready is served between two turns of the event loop.
+ * Limits the bytes of large bodies that are parsed in one iteration of the event loop, so that other requests are served
+ * in between.
  */
 
-/** Bytes up to which a body is parsed as it arrives, which takes no longer than to queue it. */
+/** Bytes up to which a body is parsed without queueing, which would take as long. */
 export const small = 32 * 1024
 
-/** Bytes that are parsed in one turn, unless a single body has more. */
+/** Bytes that are parsed in one iteration, unless a single body has more. */
 const mostBytes = 1024 * 1024
 
 interface Waiting {
@@ -15,12 +15,12 @@ interface Waiting {
 }
 
 const waiting: Array<Waiting> = []
-/** Bytes that were parsed in this turn. */
+/** Bytes that were parsed in this iteration. */
 let parsed = 0
 let isScheduled = false
 
-/** Parses a body of so many bytes: now if this turn has time for it, else behind those that wait already. */
-export const take = (bytes: number, parse: () => void): void => {
+/** Parses a body: at once if this iteration has room for its bytes, else behind those that wait. */
+export const add = (bytes: number, parse: () => void): void => {
   if (waiting.length > 0 || (parsed > 0 && parsed + bytes > mostBytes)) {
     waiting.push({ bytes, parse })
     return
@@ -28,16 +28,16 @@ export const take = (bytes: number, parse: () => void): void => {
   parsed += bytes
   if (!isScheduled) {
     isScheduled = true
-    setImmediate(nextTurn)
+    setImmediate(onIteration)
   }
   parse()
 }
 
-const nextTurn = (): void => {
+const onIteration = (): void => {
   parsed = 0
   isScheduled = waiting.length > 0
-  // First, so that one that throws does not keep the others from their turn.
-  if (isScheduled) setImmediate(nextTurn)
+  // First, so that the queue goes on if a parse throws.
+  if (isScheduled) setImmediate(onIteration)
   while (waiting.length > 0 && (parsed === 0 || parsed + waiting[0]!.bytes <= mostBytes)) {
     const { bytes, parse } = waiting.shift()!
     parsed += bytes

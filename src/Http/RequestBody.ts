@@ -196,7 +196,7 @@ const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, 
 }
 
 /** Parses a body once the queue comes to it. If its client disconnects before that, the body is released. */
-const parseInTurn = (
+const parseQueued = (
   bytes: Buffer,
   socket: Socket,
   format: Format,
@@ -208,7 +208,7 @@ const parseInTurn = (
     held = undefined
   }
   socket.once("close", forget)
-  ParseQueue.take(length, () => {
+  ParseQueue.add(length, () => {
     socket.off("close", forget)
     done(held === undefined || socket.destroyed ? Either.left(cutShort()) : parse(held, format))
   })
@@ -231,7 +231,7 @@ export const read = (
       const { length } = bytes.right
       arrived(length)
       if (length <= ParseQueue.small) done(parse(bytes.right, format))
-      else parseInTurn(bytes.right, source.socket, format, done)
+      else parseQueued(bytes.right, source.socket, format, done)
     })
   }
   discard(source)
@@ -250,7 +250,7 @@ export const layer: Layer.Layer<JsonBody, never, BodyFormat> = Layer.effect(
   Effect.map(BodyFormat, format =>
     Effect.map(HttpServerRequest.HttpServerRequest, request => {
       const body = json(request.source, format)
-      // The platform's decoder chooses a reader by the type, which `read` has checked.
+      // The platform's decoder chooses a reader by the type, which `read` checks itself.
       const headers = { ...request.headers, "content-type": "application/json" }
       return Object.create(request, {
         json: { value: body },
