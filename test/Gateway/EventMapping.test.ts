@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest"
 import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
-import { cases, malformed, map } from "./EventMappingCases.ts"
+import { cases, malformed, map } from "./EventMapping/Cases.ts"
 
 const neverMalformed = new Set(["heartbeat", "log", "rate_limited", "error"])
 

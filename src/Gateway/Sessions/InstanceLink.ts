@@ -63,7 +63,7 @@ const endInstance = ({ type, payload }: PlatformEvent, state: State.SessionState
       state => State.transition(state, "failed", message)
     )
   }
-  return State.silently(state)
+  return State.withoutEvents(state)
 }
 
 const deliveryUnknown = State.errored(
@@ -191,7 +191,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
     const ifOurs =
       (f: (state: State.SessionState) => State.Update) =>
       (state: State.SessionState): State.Update =>
-        state.instance?.instanceId === instanceId ? f(state) : State.silently(state)
+        state.instance?.instanceId === instanceId ? f(state) : State.withoutEvents(state)
 
     const take = (received: ReadonlyArray<Received>) =>
       Effect.suspend(() => {
@@ -250,7 +250,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
                 State.endTurns(state, State.errored("instance_lost", `The instance was lost: ${reason}`)),
                 state => State.transition(state, event, reason)
               )
-            : State.silently(state)
+            : State.withoutEvents(state)
         )
       )
 

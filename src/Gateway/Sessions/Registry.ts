@@ -34,8 +34,8 @@ import {
   backgroundCleanups,
   concurrentLists,
   concurrentListsOfOne,
-  mostOfOne,
   type Settings,
+  sharedPool,
   waitingActivations
 } from "./Settings.ts"
 import * as TenantSessions from "./TenantSessions.ts"
@@ -79,18 +79,8 @@ const make = (settings: Settings) =>
       monotonic,
       generateTitle,
       isClosing: () => isClosing,
-      cleanups: new FairPool({
-        name: "turns",
-        capacity: backgroundCleanups,
-        mostOfOne: mostOfOne(backgroundCleanups),
-        mostWaiting: Number.POSITIVE_INFINITY
-      }),
-      activations: new FairPool({
-        name: "activations",
-        capacity: settings.activations,
-        mostOfOne: mostOfOne(settings.activations),
-        mostWaiting: waitingActivations
-      }),
+      cleanups: sharedPool("capacity for stops", backgroundCleanups, Number.POSITIVE_INFINITY),
+      activations: sharedPool("activations", settings.activations, waitingActivations),
       traceId: tracer.currentTraceId
     }
     const cache: SessionCache.SessionCache = SessionCache.make(shared, records, secrets)
@@ -153,7 +143,7 @@ const make = (settings: Settings) =>
       )
 
     const lists = new FairPool({
-      name: "turns for lists",
+      name: "capacity for lists",
       capacity: concurrentLists,
       mostOfOne: concurrentListsOfOne
     })

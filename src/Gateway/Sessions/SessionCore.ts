@@ -121,7 +121,7 @@ export class SessionCore implements Recorded {
 
   /** Changes the state without an event. */
   setState(f: (state: State.SessionState) => State.SessionState) {
-    return this.currentJournal.update(state => State.silently(f(state)))
+    return this.currentJournal.update(state => State.withoutEvents(f(state)))
   }
 
   /** What clients see, with what the session lacks. */

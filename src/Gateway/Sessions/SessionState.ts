@@ -57,13 +57,13 @@ export interface Update {
 export const initial: SessionState = { lifecycle: "inactive", instance: null, pendingStops: [], turns: Turns.none }
 
 /** A state that is set without an event. */
-export const silently = (state: SessionState): Update => ({ state, events: [] })
+export const withoutEvents = (state: SessionState): Update => ({ state, events: [] })
 
 /** Applies a lifecycle event and publishes the new state; an event that is ignored changes nothing. */
 export const transition = (session: SessionState, event: LifecycleEvent, reason?: string): Update => {
   const lifecycle = next(session.lifecycle, event)
   return lifecycle === undefined
-    ? silently(session)
+    ? withoutEvents(session)
     : {
         state: { ...session, lifecycle },
         events: [{ type: "session_state", state: lifecycle, ...(reason === undefined ? {} : { reason }) }]
@@ -89,7 +89,7 @@ export const endPendingTurns = (
   endOf: (turnId: string) => TurnEnd
 ): Update => {
   const { events, turns } = Turns.endPending(session.turns, turnIds, endOf)
-  return events.length === 0 ? silently(session) : { state: { ...session, turns }, events }
+  return events.length === 0 ? withoutEvents(session) : { state: { ...session, turns }, events }
 }
 
 /** Ends a turn as failed. */
@@ -143,7 +143,7 @@ export const acceptMessage = (
 /** Keeps a receipt for a request that starts no turn. */
 export const keepReceipt =
   (receipt: Pick<Receipt, "id" | "digest">) =>
-  (state: SessionState): Update => ({ ...silently(state), receipt: { ...receipt, turnId: null } })
+  (state: SessionState): Update => ({ ...withoutEvents(state), receipt: { ...receipt, turnId: null } })
 
 /** Removes a receipt: its request has certainly not reached the agent. */
 export const revokeReceipt = (update: Update, receipt: Pick<Receipt, "id"> | undefined): Update =>

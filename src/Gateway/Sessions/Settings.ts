@@ -1,5 +1,6 @@
 import { Config, Duration, Option } from "effect"
 import * as Setting from "../../Setting.ts"
+import { FairPool } from "../FairPool.ts"
 
 export interface Settings {
   /** After which a running session without subscribers and turns is stopped. */
@@ -94,8 +95,14 @@ export const backgroundCleanups = 4
 /** How long a session that nobody uses stays in memory. */
 export const unusedTtl = Duration.minutes(1)
 
-/** What one tenant may have of a pool whose places cannot be taken back, so that others find some free. */
-export const mostOfOne = (places: number): number => Math.ceil(0.75 * places)
+/** A pool of which one tenant may have three quarters, so that others find some free: nothing of it can be reclaimed. */
+export const sharedPool = (name: string, capacity: number, mostWaiting?: number): FairPool =>
+  new FairPool({
+    name,
+    capacity,
+    mostOfOne: Math.ceil(0.75 * capacity),
+    ...(mostWaiting === undefined ? {} : { mostWaiting })
+  })
 
 /** Activations that may wait, over all tenants. */
 export const waitingActivations = 10_000

@@ -3,9 +3,8 @@
  */
 import { type Context, Effect, FiberSet, type Scope } from "effect"
 import type { Inference } from "../../Upstream/Inference.ts"
-import { FairPool } from "../FairPool.ts"
 import type { SessionCore } from "./SessionCore.ts"
-import { mostOfOne } from "./Settings.ts"
+import { sharedPool } from "./Settings.ts"
 
 /** Characters of a title that is made of a message. */
 const titleLength = 60
@@ -63,12 +62,7 @@ export const make = (
 ): Effect.Effect<(session: SessionCore, message: string) => void, never, Scope.Scope> =>
   Effect.gen(function* () {
     const run = yield* FiberSet.makeRuntime<never>()
-    const pool = new FairPool({
-      name: "titles",
-      capacity: most.atOnce,
-      mostOfOne: mostOfOne(most.atOnce),
-      mostWaiting: most.waiting
-    })
+    const pool = sharedPool("titles", most.atOnce, most.waiting)
     return (session, message) => {
       const generate = Effect.map(inference.generate({ prompt: promptFor(message), maxTokens }), answer => {
         const title = fromAnswer(answer)

@@ -185,7 +185,10 @@ export class TurnCommands {
           const sent = yield* Effect.either(Effect.zipRight(recorded, sending))
           yield* Deferred.complete(done, sent)
           if (Either.isRight(sent) || clientId === undefined) return
-          yield* session.journal.updateWithRetry(state => State.revokeReceipt(State.silently(state), clientId), block)
+          yield* session.journal.updateWithRetry(
+            state => State.revokeReceipt(State.withoutEvents(state), clientId),
+            block
+          )
         })
     })
   }
@@ -272,7 +275,7 @@ export class TurnCommands {
           Either.match(State.acceptMessage(state, message, openTurns), {
             onLeft: why => {
               refusal = why
-              return State.silently(state)
+              return State.withoutEvents(state)
             },
             onRight: update => {
               refusal = undefined

@@ -49,15 +49,15 @@ const operations: ReadonlyArray<
 > = [
   fc.constantFrom(...events).map(event => ({ may: [event], apply: state => State.transition(state, event, "why") })),
   fc.constant({ may: ["recovered" as const], apply: State.recover }),
-  fc.constant({ may: [], apply: state => State.silently(State.releaseInstance(state)) }),
-  fc.constant({ may: [], apply: state => State.silently(State.setInstanceId(state, "k", "i")) }),
-  fc.constant({ may: [], apply: state => State.silently(State.removeInstance(state, "k")) }),
+  fc.constant({ may: [], apply: state => State.withoutEvents(State.releaseInstance(state)) }),
+  fc.constant({ may: [], apply: state => State.withoutEvents(State.setInstanceId(state, "k", "i")) }),
+  fc.constant({ may: [], apply: state => State.withoutEvents(State.removeInstance(state, "k")) }),
   fc.constant({ may: [], apply: state => State.endTurns(state, State.interrupted("why")) }),
   turnId.map(turnId => ({
     may: [],
     apply: state =>
       Either.getOrElse(State.acceptMessage(state, { turnId, content: "hello", sub: "alice" }, 2), () =>
-        State.silently(state)
+        State.withoutEvents(state)
       )
   })),
   fc.record({ type: fc.constantFrom(...platformTypes), turnId }).map(({ type, turnId }) => ({

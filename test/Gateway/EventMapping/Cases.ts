@@ -1,6 +1,6 @@
 /** Platform events, and what they are mapped to. */
-import * as EventMapping from "../../src/Gateway/EventMapping.ts"
-import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
+import * as EventMapping from "../../../src/Gateway/EventMapping.ts"
+import * as PlatformEvent from "../../../src/Upstream/PlatformEvent.ts"
 
 /** Fields of an event. */
 export type Payload = Readonly<Record<string, unknown>>

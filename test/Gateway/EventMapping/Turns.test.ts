@@ -1,8 +1,8 @@
 import { FastCheck as fc, Option } from "effect"
 import { describe, expect, it } from "vitest"
-import * as Turns from "../../src/Gateway/EventMapping/Turns.ts"
-import type { EventBody, TurnEnd } from "../../src/Gateway/Protocol/Event.ts"
-import { turnEnds } from "../../src/Gateway/Protocol/Event.ts"
+import * as Turns from "../../../src/Gateway/EventMapping/Turns.ts"
+import type { EventBody, TurnEnd } from "../../../src/Gateway/Protocol/Event.ts"
+import { turnEnds } from "../../../src/Gateway/Protocol/Event.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
 

@@ -1,9 +1,9 @@
 import { FastCheck as fc, Schema } from "effect"
 import { describe, expect, it } from "vitest"
-import * as EventMapping from "../../src/Gateway/EventMapping.ts"
-import { envelope } from "../../src/Gateway/Protocol/Examples.ts"
-import * as Protocol from "../../src/Gateway/Protocol.ts"
-import { call, cases, failure, h, m, map, platformCall, t, x } from "./EventMappingCases.ts"
+import * as EventMapping from "../../../src/Gateway/EventMapping.ts"
+import { envelope } from "../../../src/Gateway/Protocol/Examples.ts"
+import * as Protocol from "../../../src/Gateway/Protocol.ts"
+import { call, cases, failure, h, m, map, platformCall, t, x } from "./Cases.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
 
