@@ -4,6 +4,7 @@
 import { type Context, Effect } from "effect"
 import type { Answer } from "../Protocol/Answer.ts"
 import type { Request, RequestOf } from "../Protocol/Request.ts"
+import type { Session } from "../Protocol/Session.ts"
 import type { Caller, Sessions } from "../Sessions.ts"
 import type { RequestError } from "./Failures.ts"
 
@@ -17,59 +18,36 @@ export const carryOut = (
   request: Call
 ): Effect.Effect<Answer, RequestError> => {
   const { id } = request
+  const answerSession = Effect.map((session: Session): Answer => ({ type: "session", id, session }))
+  const accept = Effect.map((turnId: string): Answer => ({ type: "accepted", id, turnId }))
   switch (request.type) {
     case "create_session":
       return Effect.map(sessions.create(caller, request), session => ({ type: "session_created", id, session }))
     case "list_sessions":
       return Effect.map(sessions.list(caller, request), page => ({ type: "session_list", id, ...page }))
     case "get_session":
-      return Effect.map(sessions.get(caller, request.sessionId), session => ({ type: "session", id, session }))
+      return answerSession(sessions.get(caller, request.sessionId))
     case "start_session":
-      return Effect.map(sessions.start(caller, request.sessionId, request), session => ({
-        type: "session",
-        id,
-        session
-      }))
+      return answerSession(sessions.start(caller, request.sessionId, request))
     case "stop_session":
-      return Effect.map(sessions.stop(caller, request.sessionId), session => ({ type: "session", id, session }))
-    case "delete_session":
-      return Effect.as(sessions.remove(caller, request.sessionId), {
-        type: "session_deleted",
-        id,
-        sessionId: request.sessionId
-      })
+      return answerSession(sessions.stop(caller, request.sessionId))
+    case "delete_session": {
+      const { sessionId } = request
+      return Effect.as(sessions.remove(caller, sessionId), { type: "session_deleted", id, sessionId })
+    }
     case "send_message":
-      return Effect.map(sessions.send(caller, request.sessionId, request.content, request.clientMessageId), turnId => ({
-        type: "accepted",
-        id,
-        turnId
-      }))
+      return accept(sessions.send(caller, request.sessionId, request.content, request.clientMessageId))
     case "interrupt_turn":
-      return Effect.map(sessions.interrupt(caller, request.sessionId, request.turnId), turnId => ({
-        type: "accepted",
-        id,
-        turnId
-      }))
-    case "answer":
-      return Effect.as(
-        sessions.answer(caller, request.sessionId, request.requestId, request.answer, request.clientMessageId),
-        {
-          type: "accepted",
-          id
-        }
-      )
+      return accept(sessions.interrupt(caller, request.sessionId, request.turnId))
+    case "answer": {
+      const { answer, clientMessageId, requestId, sessionId } = request
+      return Effect.as(sessions.answer(caller, sessionId, requestId, answer, clientMessageId), { type: "accepted", id })
+    }
     case "list_files":
       return Effect.map(sessions.listFiles(caller, request.sessionId, request), entries => ({
         type: "file_list",
         id,
         entries
-      }))
-    case "read_file":
-      return Effect.map(sessions.readFile(caller, request), content => ({
-        type: "file_content",
-        id,
-        path: request.path,
-        ...content
       }))
     case "file_history":
       return Effect.map(sessions.fileHistory(caller, request), iterations => ({
@@ -78,12 +56,13 @@ export const carryOut = (
         path: request.path,
         iterations
       }))
-    case "file_at_iteration":
-      return Effect.map(sessions.fileAtIteration(caller, request, request.iteration), content => ({
-        type: "file_content",
-        id,
-        path: request.path,
-        ...content
-      }))
+    case "read_file":
+    case "file_at_iteration": {
+      const read =
+        request.type === "read_file"
+          ? sessions.readFile(caller, request)
+          : sessions.fileAtIteration(caller, request, request.iteration)
+      return Effect.map(read, content => ({ type: "file_content", id, path: request.path, ...content }))
+    }
   }
 }
