@@ -43,13 +43,12 @@ export class Socket extends Context.Tag("causeway/GatewaySocket")<
 >() {}
 
 /** The handlers of the `gateway` group. */
-export const endpoints = Endpoints.of(GatewayGroup, {
-  connect: handshake =>
-    Effect.map(
-      Effect.flatMap(Socket, socket => socket.connect(handshake)),
-      Reply.webSocket
-    )
-})
+export const endpoints = Endpoints.of(
+  GatewayGroup,
+  Effect.map(Socket, socket => ({
+    connect: handshake => Effect.map(socket.connect(handshake), Reply.webSocket)
+  }))
+)
 
 /** How long requests may take to end once they are interrupted. */
 const interruption = Duration.seconds(1)

@@ -1,28 +1,26 @@
 import { Effect } from "effect"
 import * as Endpoints from "../Http/Endpoints.ts"
-import { json, type Reply } from "../Http/Reply.ts"
+import { json } from "../Http/Reply.ts"
 import { Store } from "../Kv/Store.ts"
 import { HealthGroup } from "./Api.ts"
 import { Health } from "./Health.ts"
 
-const status = Effect.gen(function* () {
-  const health = yield* Health
-  const report = yield* health.report
-  const reply: Reply = json(JSON.stringify(report), { "cache-control": "no-store" })
-  return report.status === "unhealthy" ? { ...reply, status: 503 } : reply
-})
-
-const alive = Effect.succeed(json('{"ok":true}'))
-
-const ready = Effect.gen(function* () {
-  const store = yield* Store
-  const ok = yield* store.ready
-  return json(`{"ok":${ok}}`)
-})
-
 /** The handlers of the `health` group. */
-export const endpoints = Endpoints.of(HealthGroup, {
-  status: () => status,
-  alive: () => alive,
-  ready: () => ready
-})
+export const endpoints = Endpoints.of(
+  HealthGroup,
+  Effect.gen(function* () {
+    const health = yield* Health
+    const store = yield* Store
+    return {
+      // 503 where the gateway is of no use without one of its dependencies.
+      status: () =>
+        Effect.map(health.report, report => ({
+          ...json(JSON.stringify(report), { "cache-control": "no-store" }),
+          status: report.status === "unhealthy" ? 503 : 200
+        })),
+      alive: () => Effect.succeed(json('{"ok":true}')),
+      // 200 either way.
+      ready: () => Effect.map(store.ready, ok => json(`{"ok":${ok}}`))
+    }
+  })
+)

@@ -24,31 +24,6 @@ export type Decoded<Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any> = Omit
   "request"
 > & { readonly incoming: Incoming }
 
-/**
- * An answer that is on its way, for who waits without a fiber.
- *
- * To be called once, which begins what is to be done. It calls back once, perhaps before it returns: with the answer,
- * or with an effect that comes to it where something is left to do, such as to log a failure. The function returned is
- * for a client that leaves: what can be taken back is, and there is no call back.
- */
-export type Pending = (answer: (outcome: Reply | Effect.Effect<Reply, ApiError>) => void) => () => void
-
-/** Answers a request without a fiber, now or later, or not at all: then its handler is to be run. */
-export type AtOnce<Request> = (request: Request) => Reply | Pending | undefined
-
-/** A handler that has a quicker way for what can be answered without a fiber; a transport may take it. */
-export interface Quick<Request, R> {
-  (request: Request): Effect.Effect<Reply, ApiError, R>
-  /** Made once, with the services that it needs. */
-  readonly atOnce: Effect.Effect<AtOnce<Request>, never, R>
-}
-
-/** Gives a handler a quicker way, which must answer what the handler would. */
-export const quick = <Request, R, R2>(
-  handler: (request: Request) => Effect.Effect<Reply, ApiError, R>,
-  atOnce: Effect.Effect<AtOnce<Request>, never, R2>
-): Quick<Request, R | R2> => Object.assign((request: Request) => handler(request), { atOnce })
-
 /** What a middleware of the contract checks before a request is decoded. */
 export interface Guard {
   /** The key of the middleware's tag. */
@@ -59,25 +34,18 @@ export interface Guard {
   readonly refusal: (authorization: string | undefined) => ApiError | undefined
 }
 
-/** One handler for each endpoint of a group. */
-export type Endpoints<Group extends HttpApiGroup.HttpApiGroup.Any, R> = {
+/** One handler for each endpoint of a group. The edge runs a direct answer without a fiber. */
+export type Handlers<Group extends HttpApiGroup.HttpApiGroup.Any> = {
   readonly [Endpoint in HttpApiGroup.HttpApiGroup.Endpoints<Group> as Endpoint["name"]]: (
     request: Decoded<Endpoint>
-  ) => Effect.Effect<Reply, ApiError, R>
+  ) => Effect.Effect<Reply, ApiError>
 }
 
 /** A group's handlers, whatever the group. */
-export type AnyEndpoints<R> = Readonly<Record<string, (request: never) => Effect.Effect<Reply, ApiError, R>>>
+export type AnyHandlers = Readonly<Record<string, (request: never) => Effect.Effect<Reply, ApiError>>>
 
-/** What the handlers of a group need. */
-export type Requirements<Handlers> = {
-  [Name in keyof Handlers]: Handlers[Name] extends (request: never) => Effect.Effect<Reply, ApiError, infer R>
-    ? R
-    : never
-}[keyof Handlers]
-
-/** Checks handlers against the group that they implement. */
-export const of = <Group extends HttpApiGroup.HttpApiGroup.Any, Handlers extends Endpoints<Group, unknown>>(
+/** Makes the handlers of a group, once for each transport, with the services that they need. */
+export const of = <Group extends HttpApiGroup.HttpApiGroup.Any, R = never>(
   _group: Group,
-  handlers: Handlers & Endpoints<Group, unknown>
-): Handlers => handlers
+  handlers: Effect.Effect<Handlers<Group>, never, R>
+): Effect.Effect<Handlers<Group>, never, R> => handlers

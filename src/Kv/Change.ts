@@ -47,9 +47,44 @@ export const Change = Schema.Struct({
   examples: [example]
 })
 
-/** The JSON text of a change record, with its value spliced in as it is stored. */
-export const toJson = (change: StoredChange): string =>
-  `{"seq":${change.seq},"op":"${change.op}","namespace":${JSON.stringify(change.namespace)}` +
-  `,"key":${JSON.stringify(change.key)},"value":${change.value},"version":${change.version}` +
-  `,"actor":${JSON.stringify(change.actor)},"timestamp":${change.timestamp}` +
-  `,"tenantId":${JSON.stringify(tenantOf(change.namespace))}}`
+/** A change record as the JSON text that clients get of it. */
+export interface EncodedChange {
+  readonly json: string
+  readonly seq: number
+  /** The tenant of the namespace. */
+  readonly tenant: string
+}
+
+const seqAt = '{"seq":'.length
+const tenantField = ',"tenantId":'
+
+class Encoded implements EncodedChange {
+  constructor(readonly json: string) {}
+
+  get seq(): number {
+    return Number.parseInt(this.json.slice(seqAt, seqAt + 16), 10)
+  }
+
+  get tenant(): string {
+    return JSON.parse(this.json.slice(this.json.lastIndexOf(tenantField) + tenantField.length, -1))
+  }
+}
+
+/** A record of which a backend has the text, which must be the one that {@link encode} makes. */
+export const encoded = (json: string): EncodedChange => new Encoded(json)
+
+/** Encodes a record, with its value as it is stored. */
+export const encode = (change: StoredChange): EncodedChange =>
+  encoded(
+    `{"seq":${change.seq},"op":"${change.op}","namespace":${JSON.stringify(change.namespace)}` +
+      `,"key":${JSON.stringify(change.key)},"value":${change.value},"version":${change.version}` +
+      `,"actor":${JSON.stringify(change.actor)},"timestamp":${change.timestamp}` +
+      `,"tenantId":${JSON.stringify(tenantOf(change.namespace))}}`
+  )
+
+/** The record that was encoded. */
+export const decode = ({ json }: EncodedChange): StoredChange => {
+  const [head, value, tail] = Entry.splitAtValue(json)
+  const { tenantId: _, ...fields } = JSON.parse(`${head}null${tail}`)
+  return { ...fields, value: fields.op === "set" ? value : null }
+}

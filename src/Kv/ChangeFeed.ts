@@ -2,13 +2,14 @@
  * Followers of the change log: polls that wait, Server-Sent Events and WebSockets.
  */
 import { Context, Duration, Effect, Layer, type Stream } from "effect"
+import * as Direct from "../Direct.ts"
 import { Draining } from "../Http/Draining.ts"
 import type { Upgrade } from "../Http/WebSocket.ts"
 import { type FeedBusy, FollowerSlots } from "./ChangeFeed/FollowerSlots.ts"
 import * as Limits from "./ChangeFeed/FollowLimits.ts"
 import * as LogWaiters from "./ChangeFeed/LogWaiters.ts"
 import * as LongPoll from "./ChangeFeed/LongPoll.ts"
-import type { EncodedPage } from "./ChangeFeed/Page.ts"
+import type { Page } from "./ChangeFeed/Page.ts"
 import * as Pages from "./ChangeFeed/Pages.ts"
 import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
 import * as WebSockets from "./ChangeFeed/WebSockets.ts"
@@ -17,7 +18,7 @@ import type { StoreUnavailable } from "./Store.ts"
 
 export { FeedBusy } from "./ChangeFeed/FollowerSlots.ts"
 export { FollowLimits, type FollowLimitsShape } from "./ChangeFeed/FollowLimits.ts"
-export type { EncodedPage } from "./ChangeFeed/Page.ts"
+export type { Page } from "./ChangeFeed/Page.ts"
 
 /** Follows the change log for clients. A follower sees every matching change once and in order. */
 export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
@@ -31,7 +32,7 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
     readonly poll: (
       query: ChangeQuery,
       wait: Duration.Duration
-    ) => Effect.Effect<EncodedPage, StoreUnavailable | HistoryTrimmed | FeedBusy>
+    ) => Effect.Effect<Page, StoreUnavailable | HistoryTrimmed | FeedBusy>
     /**
      * Server-Sent Events from `query.after` on; `limit` bounds a read, not the stream. The stream goes on after the
      * store was unavailable. It ends when the service drains, and when its position is older than the history.
@@ -61,7 +62,7 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer
     const webSockets = yield* WebSockets.make(pages, slots, limits.unsentBytes)
 
     const waitFor = Effect.fn("ChangeFeed.poll")(
-      (rest: ChangeQuery, wait: Duration.Duration): Effect.Effect<EncodedPage, Pages.ReadFailure | FeedBusy> =>
+      (rest: ChangeQuery, wait: Duration.Duration): Effect.Effect<Page, Pages.ReadFailure | FeedBusy> =>
         Effect.acquireUseRelease(
           slots.acquire,
           () => LongPoll.wait(pages, waiters, rest, wait),
@@ -72,7 +73,7 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer
     return {
       // A poll that need not wait has no span of its own: it would cost more than the poll.
       poll: (query, wait) =>
-        Effect.flatMap(pages.poll(query), (first): ReturnType<typeof waitFor> => {
+        Direct.flatMap(pages.fresh(query), (first): ReturnType<typeof waitFor> => {
           const tells = first.count > 0 || first.lastSeq < query.after
           if (tells || Duration.toMillis(wait) === 0 || draining.hasBegun()) return Effect.succeed(first)
           return waitFor({ ...query, after: first.lastSeq }, wait)

@@ -1,5 +1,5 @@
 import { Context, type Duration, type Effect, Schema } from "effect"
-import type { StoredChange } from "./Change.ts"
+import type { EncodedChange } from "./Change.ts"
 import type { StoreUnavailable } from "./Store.ts"
 
 /** Records after `after` were removed by retention: list again, and follow from the position of that list. */
@@ -20,30 +20,14 @@ export interface ChangeQuery {
 
 /** Records in ascending `seq`. */
 export interface ChangePage {
-  readonly changes: ReadonlyArray<StoredChange>
+  readonly changes: ReadonlyArray<EncodedChange>
   /**
    * The last `seq` scanned: pass it as the next `after`. With a tenant it can lie past the last record here;
    * it lies below `after` where the log ends before that, as after a restore from a backup.
    */
   readonly lastSeq: number
-}
-
-/** A page of records as the JSON that clients get of them; see `ChangePage`. */
-export interface PrintedPage {
-  readonly changes: ReadonlyArray<string>
-  readonly lastSeq: number
-  /** Whether no later commit can add to it, as more records are there already or it is as long as was asked for. */
-  readonly complete: boolean
-}
-
-/** A log that prints its records itself. It tells the same as `ChangeLog.read`, which it is quicker than. */
-export interface PrintedLog {
-  readonly read: (query: ChangeQuery) => Effect.Effect<PrintedPage, StoreUnavailable | HistoryTrimmed>
-  /**
-   * A number that becomes another before anybody is told that records were removed, or that another log took this
-   * one's place: a complete page stays true for as long as it stays. It fails where a read would.
-   */
-  readonly history: Effect.Effect<number, StoreUnavailable>
+  /** Whether no later commit can add to the page: it is full, or more records were there already. */
+  readonly isComplete: boolean
 }
 
 /** The log of all sets and deletes. `seq` has no holes, and a record shows only when all smaller ones do. */
@@ -51,13 +35,16 @@ export class ChangeLog extends Context.Tag("causeway/ChangeLog")<
   ChangeLog,
   {
     readonly read: (query: ChangeQuery) => Effect.Effect<ChangePage, StoreUnavailable | HistoryTrimmed>
-    /** For answers to polls, instead of `read`. Whoever wraps a log and changes what it tells leaves it out. */
-    readonly printed?: PrintedLog
+    /**
+     * A number that changes before anybody can know that records were removed, or that the log was replaced by
+     * another. A complete page that was read stays true for as long as it stays. It fails where a read would.
+     */
+    readonly history: Effect.Effect<number, StoreUnavailable>
     /** The last `seq`, 0 for an empty log. */
     readonly lastSeq: Effect.Effect<number, StoreUnavailable>
     /**
      * Waits until the log may have grown past `seq`; returns at once where it already has. It never fails: while the
-     * store is away it waits. It may wake early, so read again.
+     * store is away it waits. Wake-ups may be spurious, so read again.
      */
     readonly awaitPast: (seq: number) => Effect.Effect<void>
     /**

@@ -1,5 +1,5 @@
 import { Schema } from "effect"
-import type { JsonText } from "../Json/JsonText.ts"
+import { JsonText } from "../Json/JsonText.ts"
 
 /** A present entry as the store keeps it; times are epoch milliseconds. */
 export interface StoredEntry {
@@ -50,3 +50,38 @@ export const toJson = (entry: StoredEntry): string =>
   `{"namespace":${JSON.stringify(entry.namespace)},"key":${JSON.stringify(entry.key)},"value":${entry.value}` +
   `,"version":${entry.version},"updatedBy":${JSON.stringify(entry.updatedBy)},"updatedAt":${entry.updatedAt}` +
   `,"expiresAt":${entry.expiresAt}}`
+
+/** An entry of a list as the JSON text that clients get of it. */
+export interface EncodedEntry {
+  readonly json: string
+  readonly key: string
+}
+
+/**
+ * The parts before, of and after the value in the text of an entry or a change record. Quotation marks within names
+ * are escaped, so that the first and the last of these members are those of the record itself.
+ */
+export const splitAtValue = (json: string): readonly [head: string, value: JsonText, tail: string] => {
+  const start = json.indexOf(',"value":') + ',"value":'.length
+  const end = json.lastIndexOf(',"version":')
+  return [json.slice(0, start), JsonText(json.slice(start, end)), json.slice(end)]
+}
+
+class Encoded implements EncodedEntry {
+  constructor(readonly json: string) {}
+
+  get key(): string {
+    return JSON.parse(this.json.slice(this.json.indexOf(',"key":') + ',"key":'.length, this.json.indexOf(',"value":')))
+  }
+}
+
+/** An entry of which a backend has the text, which must be the one that {@link toJson} makes. */
+export const encoded = (json: string): EncodedEntry => new Encoded(json)
+
+export const encode = (entry: StoredEntry): EncodedEntry => encoded(toJson(entry))
+
+/** The entry that was encoded. */
+export const decode = ({ json }: EncodedEntry): StoredEntry => {
+  const [head, value, tail] = splitAtValue(json)
+  return { ...JSON.parse(`${head}null${tail}`), value }
+}

@@ -31,13 +31,25 @@ export const tooManyLists = (error: Store.StoreBusy): ServiceUnavailable =>
     headers: { "retry-after": String(error.retryAfterSeconds) }
   })
 
-export const feedBusy = (error: FeedBusy): ServiceUnavailable =>
-  new ServiceUnavailable({ error: error.reason, headers: { "retry-after": String(error.retryAfterSeconds) } })
-
-export const trimmed = (error: HistoryTrimmed): Gone =>
-  new Gone({
-    error: `Changes up to seq ${error.trimmedSeq} are no longer kept; list again and follow from Kv-Last-Seq`
-  })
+/** What a reader of the change log is answered. */
+export const ofFeed = (
+  error: Store.StoreUnavailable | HistoryTrimmed | FeedBusy
+): Effect.Effect<never, ServiceUnavailable | Gone> => {
+  switch (error._tag) {
+    case "StoreUnavailable":
+      return unavailable(error)
+    case "FeedBusy": {
+      const headers = { "retry-after": String(error.retryAfterSeconds) }
+      return Effect.fail(new ServiceUnavailable({ error: error.reason, headers }))
+    }
+    case "HistoryTrimmed":
+      return Effect.fail(
+        new Gone({
+          error: `Changes up to seq ${error.trimmedSeq} are no longer kept; list again and follow from Kv-Last-Seq`
+        })
+      )
+  }
+}
 
 const standing = (version: number | null): string =>
   version === null ? "the entry is absent" : `the entry is at version ${version}`

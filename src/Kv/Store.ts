@@ -1,5 +1,5 @@
-import { Context, Effect, type Exit, type Option, Schema, type Scope, type Stream } from "effect"
-import type { StoredEntry } from "./Entry.ts"
+import { Context, type Effect, type Option, Schema, type Scope, type Stream } from "effect"
+import type { EncodedEntry, StoredEntry } from "./Entry.ts"
 import type { Committed, Write } from "./Write.ts"
 
 /** The backing store cannot be reached, or cannot vouch for what it holds. */
@@ -48,58 +48,26 @@ export interface ListQuery extends Selection {
 
 /** A part of a list, in byte order of the UTF-8 key, ascending unless the query says otherwise. */
 export interface ListPage {
-  readonly entries: ReadonlyArray<StoredEntry>
-  /** The log position that the page was read at, in the same snapshot. */
+  readonly entries: ReadonlyArray<EncodedEntry>
+  /** The log position of the snapshot that the page was read from. */
   readonly lastSeq: number
   /** Whether entries follow after the last one here. */
   readonly more: boolean
 }
 
-/** A part of a list as the JSON that clients get of its entries; see `ListPage`. */
-export interface PrintedList {
-  readonly entries: ReadonlyArray<string>
-  readonly lastSeq: number
-  readonly more: boolean
-  /** The key of the last entry; `""` where there is none. */
-  readonly lastKey: string
-}
-
-/** A whole list read from one snapshot, bit by bit. */
+/** A whole list, read from one snapshot in portions. */
 export interface ListStream {
   readonly lastSeq: number
   /** Entries in byte order of the UTF-8 key, in portions of bounded size. */
-  readonly portions: Stream.Stream<ReadonlyArray<StoredEntry>, StoreUnavailable>
+  readonly portions: Stream.Stream<ReadonlyArray<EncodedEntry>, StoreUnavailable>
 }
-
-type CommitError = PreconditionFailed | StoreBusy | StoreUnavailable
-
-/**
- * Commits a write for a caller without a fiber, and calls back once with what became of it, which may be before it
- * returns. The function returned is for a caller that leaves: it is not called back, and its write is taken back where
- * an interruption of the commit would do so. What the callback throws is a bug of the caller.
- */
-export type UnsafeCommit = (write: Write, complete: (exit: Exit.Exit<Committed, CommitError>) => void) => () => void
-
-/**
- * A store's commit. It carries its way without a fiber itself, so that whoever puts another function in its place, to
- * do more than commit, is not passed by.
- */
-export interface Commit {
-  (write: Write): Effect.Effect<Committed, CommitError>
-  readonly unsafe?: UnsafeCommit
-}
-
-/** The commit of a store that needs no fiber for it. */
-export const commitOf = (unsafe: UnsafeCommit): Commit =>
-  Object.assign((write: Write) => Effect.async<Committed, CommitError>(resume => Effect.sync(unsafe(write, resume))), {
-    unsafe
-  })
 
 /**
  * Versioned JSON values addressed by namespace and key.
  *
- * An entry and its change record commit together, so that `Store` and `ChangeLog` are two views of one thing.
- * Names and values are taken as valid: whoever stands at the rim checks them (`Names`, `Json`, `Limits`).
+ * An entry and its change record commit together: `Store` and `ChangeLog` are two views of one thing. Names and values
+ * are taken as valid; the transport checks them (`Names`, `JsonText`, `Limits`). Each member may be replaced by itself,
+ * as in `{ ...store, get }`. A backend makes its effects by `Direct` where it can, so that they run without a fiber.
  */
 export class Store extends Context.Tag("causeway/Store")<
   Store,
@@ -107,29 +75,17 @@ export class Store extends Context.Tag("causeway/Store")<
     /** The entry, unless it is absent or past its `expiresAt`. */
     readonly get: (namespace: string, key: string) => Effect.Effect<Option.Option<StoredEntry>, StoreUnavailable>
     /**
-     * `get` at a time (epoch milliseconds), for callers that cannot wait; nothing where only `get` can tell, failures
-     * included. A backend that always has to wait leaves it out, and so does whoever wraps a store and changes its `get`.
-     */
-    readonly unsafeGet?: (namespace: string, key: string, now: number) => Option.Option<StoredEntry> | undefined
-    /**
      * Up to `limit` entries whose key comes after `after` (exclusive; `""` for the start). A page ends early
      * where its values come to several MiB, and then says `more`.
      */
     readonly list: (query: ListQuery) => Effect.Effect<ListPage, StoreUnavailable>
-    /**
-     * The same as `list`, printed by the store itself where that is quicker. Whoever wraps a store and changes what it
-     * lists leaves it out.
-     */
-    readonly listPrinted?: (
-      selection: Selection & { readonly after: string; readonly limit: number }
-    ) => Effect.Effect<PrintedList, StoreUnavailable>
     /** All entries, from one snapshot that is held until the scope closes. */
     readonly listAll: (selection: Selection) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
     /**
      * Applies a write atomically. Success means that it is durable, as the backend understands it.
-     * `StoreUnavailable` leaves open whether it was applied.
+     * `StoreUnavailable` leaves open whether it was applied. Interruption withdraws a write that has not begun.
      */
-    readonly commit: Commit
+    readonly commit: (write: Write) => Effect.Effect<Committed, PreconditionFailed | StoreBusy | StoreUnavailable>
     /** Whether the store answers, found out within one second. */
     readonly ready: Effect.Effect<boolean>
   }

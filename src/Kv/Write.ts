@@ -5,6 +5,7 @@
 // By its own path, as backends run this in a thread that the whole of effect would cost 40 MB.
 import * as Either from "effect/Either"
 import type { JsonText } from "../Json/JsonText.ts"
+import type { StoredEntry } from "./Entry.ts"
 import { expiryActor } from "./Names.ts"
 
 /** What an entry must be for an operation to go ahead: RFC 9110 `If-Match` and `If-None-Match`. */
@@ -44,9 +45,9 @@ export interface Write {
   readonly actor: string
 }
 
-/** What became of one operation. `version` is the one that the operation made. */
+/** What became of one operation. A set tells the entry as it was stored. */
 export type OperationResult =
-  | { readonly op: "set"; readonly version: number }
+  | { readonly op: "set"; readonly entry: StoredEntry }
   | { readonly op: "delete"; readonly deleted: boolean }
 
 /** What became of a write. `timestamp` (epoch milliseconds) is that of all its change records. */
@@ -56,6 +57,32 @@ export interface Committed {
   /** The log's last `seq` once this write is in it. */
   readonly lastSeq: number
 }
+
+/** What a backend decided of one operation. `version` is the one that the operation made. */
+export type PlannedResult =
+  | { readonly op: "set"; readonly version: number }
+  | { readonly op: "delete"; readonly deleted: boolean }
+
+/** What a backend tells of a write that it has applied. */
+export interface Applied {
+  readonly results: ReadonlyArray<PlannedResult>
+  readonly timestamp: number
+  readonly lastSeq: number
+}
+
+/** What the caller of a commit is told of a write that was applied. */
+export const committed = ({ actor, operations }: Write, { lastSeq, results, timestamp }: Applied): Committed => ({
+  results: results.map((result, index): OperationResult => {
+    const operation = operations[index]!
+    if (result.op === "delete" || operation.op === "delete")
+      return { op: "delete", deleted: result.op === "delete" && result.deleted }
+    const { expiresAt, key, namespace, value } = operation
+    const { version } = result
+    return { op: "set", entry: { namespace, key, value, version, updatedBy: actor, updatedAt: timestamp, expiresAt } }
+  }),
+  timestamp,
+  lastSeq
+})
 
 /** An operation of a write whose precondition does not hold; nothing of the write is applied. */
 export interface Refused {
@@ -87,7 +114,7 @@ export type Step<State extends KeyState = KeyState> = {
 
 export interface Plan<State extends KeyState = KeyState> {
   readonly steps: ReadonlyArray<Step<State>>
-  readonly results: ReadonlyArray<OperationResult>
+  readonly results: ReadonlyArray<PlannedResult>
 }
 
 /** Whether a state is of an entry that readers see at `now`. */
@@ -118,7 +145,7 @@ export const plan = <State extends KeyState>(
   const written = operations.length > 1 ? new Map<string, KeyState>() : undefined
   const expiries: Array<Step<State>> = []
   const steps: Array<Step<State>> = []
-  const results: Array<OperationResult> = []
+  const results: Array<PlannedResult> = []
   for (let index = 0; index < operations.length; index++) {
     const operation = operations[index]!
     const { namespace, key } = operation

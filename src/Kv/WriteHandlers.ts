@@ -1,171 +1,130 @@
 /**
- * What each key-value endpoint that writes does: from a request to a write, and from what became of it to an answer.
- * Both are plain steps, that a fiber takes or nobody has to: a write costs little more than the checks of what it holds.
+ * What each key-value endpoint that writes does: a request is checked and made into a write, and what became of that
+ * into an answer. None of it needs a fiber.
  */
-import { Clock, Effect, Either, Exit } from "effect"
+import { type Clock, type Context, type Effect, Either, Exit } from "effect"
+import * as Direct from "../Direct.ts"
 import type { ApiError } from "../Http/ApiError.ts"
-import type { AtOnce, Pending } from "../Http/Endpoints.ts"
 import * as Reply from "../Http/Reply.ts"
-import { Limits, type LimitsShape } from "../Limits.ts"
+import type { LimitsShape } from "../Limits.ts"
 import * as Errors from "./Errors.ts"
 import { type EntryRequest, entryReply, preconditionOf } from "./Handlers.ts"
 import * as Operations from "./Operations.ts"
 import type { BatchPayload, SetPayload } from "./Requests.ts"
-import { type Commit, type PreconditionFailed, Store, type UnsafeCommit } from "./Store.ts"
-import type { Committed, Operation, OperationResult, Write } from "./Write.ts"
+import type { PreconditionFailed, Store, StoreBusy, StoreUnavailable } from "./Store.ts"
+import type { Operation, OperationResult, Write } from "./Write.ts"
 
-/** A write whose parts were checked, and what its client is told. */
-interface Checked {
-  readonly write: Write
-  readonly done: (committed: Committed) => Reply.Reply
+/** What handlers that write need. */
+export interface Services {
+  readonly store: Context.Tag.Service<Store>
+  readonly limits: LimitsShape
+  readonly clock: Clock.Clock
+}
+
+/** How one endpoint makes a write of a request, and an answer of what became of it. */
+interface Writing<Request> {
+  /** `now` is in epoch milliseconds. */
+  readonly check: (request: Request, limits: LimitsShape, now: number) => Either.Either<Write, ApiError>
+  readonly done: (results: ReadonlyArray<OperationResult>) => Reply.Reply
   readonly refused: (error: PreconditionFailed) => ApiError
 }
 
-/** What a request comes to at a time (epoch milliseconds): a write, or an answer without one. */
-type Check<Request> = (
-  request: Request,
-  limits: LimitsShape,
-  now: number
-) => Either.Either<Checked | Reply.Reply, ApiError>
+/** The handler of such an endpoint. A write without operations is not committed. */
+const handler =
+  <Request>({ check, done, refused }: Writing<Request>, { clock, limits, store }: Services) =>
+  (request: Request): Effect.Effect<Reply.Reply, ApiError> =>
+    Direct.suspend(() => {
+      const write = check(request, limits, clock.unsafeCurrentTimeMillis())
+      if (Either.isLeft(write)) return Exit.fail(write.left)
+      if (write.right.operations.length === 0) return Exit.succeed(done([]))
+      return Direct.matchEffect(store.commit(write.right), {
+        onFailure: (error): Effect.Effect<never, ApiError> => failed(error, refused),
+        onSuccess: ({ results }) => Exit.succeed(done(results))
+      })
+    })
 
-/** The answer to what becomes of a write. */
-const answering = ({ done, refused }: Checked, commit: ReturnType<Commit>): Effect.Effect<Reply.Reply, ApiError> =>
-  Effect.map(
-    Effect.catchTags(commit, {
-      PreconditionFailed: error => Effect.fail(refused(error)),
-      StoreBusy: error => Effect.fail(Errors.busy(error)),
-      StoreUnavailable: Errors.unavailable
-    }),
-    done
-  )
-
-/** The handler of a request that is checked so. */
-const writing =
-  <Request>(check: Check<Request>) =>
-  (request: Request): Effect.Effect<Reply.Reply, ApiError, Store> =>
-    Effect.flatMap(Store, store =>
-      Effect.flatMap(Limits, limits =>
-        Effect.flatMap(Clock.currentTimeMillis, now => {
-          const checked = check(request, limits, now)
-          if (Either.isLeft(checked)) return Effect.fail(checked.left)
-          return "write" in checked.right
-            ? answering(checked.right, store.commit(checked.right.write))
-            : Effect.succeed(checked.right)
-        })
-      )
-    )
-
-const pending =
-  (checked: Checked, commit: UnsafeCommit): Pending =>
-  answer =>
-    commit(checked.write, exit => answer(Exit.isSuccess(exit) ? doneOf(checked, exit.value) : answering(checked, exit)))
-
-const doneOf = ({ done }: Checked, committed: Committed): Reply.Reply | Effect.Effect<never> => {
-  try {
-    return done(committed)
-  } catch (error) {
-    return Effect.die(error)
+const failed = (
+  error: PreconditionFailed | StoreBusy | StoreUnavailable,
+  refused: (error: PreconditionFailed) => ApiError
+): Effect.Effect<never, ApiError> => {
+  switch (error._tag) {
+    case "PreconditionFailed":
+      return Exit.fail(refused(error))
+    case "StoreBusy":
+      return Exit.fail(Errors.busy(error))
+    case "StoreUnavailable":
+      return Errors.unavailable(error)
   }
 }
 
-/** The same without a fiber, over a store that needs none. */
-const writingAtOnce = <Request>(check: Check<Request>): Effect.Effect<AtOnce<Request>, never, Store> =>
-  Effect.gen(function* () {
-    const limits = yield* Limits
-    const { commit } = yield* Store
-    const clock = yield* Effect.clock
-    return request => {
-      if (commit.unsafe === undefined) return undefined
-      const checked = check(request, limits, clock.unsafeCurrentTimeMillis())
-      if (Either.isLeft(checked)) return Reply.fromError(checked.left)
-      return "write" in checked.right ? pending(checked.right, commit.unsafe) : checked.right
-    }
-  })
+const entryRefused = ({ currentVersion }: PreconditionFailed): ApiError => Errors.entryRefused(currentVersion)
 
 type SetRequest = EntryRequest & { readonly payload: typeof SetPayload.Type }
 
-const checkSet: Check<SetRequest> = ({ path, headers, payload }, limits, now) => {
-  const precondition = preconditionOf(headers)
-  if (Either.isLeft(precondition)) return Either.left(precondition.left)
-  const actor = Operations.actor(payload.actor, limits)
-  if (Either.isLeft(actor)) return Either.left(actor.left)
-  const operation = Operations.set({ ...payload, ...path }, precondition.right, limits, now)
-  if (Either.isLeft(operation)) return Either.left(operation.left)
-  const { expiresAt, key, namespace, value } = operation.right
-  return Either.right({
-    write: { operations: [operation.right], actor: actor.right },
-    done: ({ results: [result], timestamp }) =>
-      entryReply({
-        namespace,
-        key,
-        value,
-        version: result?.op === "set" ? result.version : 0,
-        updatedBy: actor.right,
-        updatedAt: timestamp,
-        expiresAt
-      }),
-    refused: ({ currentVersion }) => Errors.entryRefused(currentVersion)
-  })
-}
-
 /** Sets an entry and answers it as stored. */
-export const set = writing(checkSet)
-
-/** `set` without a fiber. */
-export const setAtOnce = writingAtOnce(checkSet)
+const set: Writing<SetRequest> = {
+  check: ({ path, headers, payload }, limits, now) => {
+    const precondition = preconditionOf(headers)
+    if (Either.isLeft(precondition)) return Either.left(precondition.left)
+    const actor = Operations.actor(payload.actor, limits)
+    if (Either.isLeft(actor)) return Either.left(actor.left)
+    const operation = Operations.set({ ...payload, ...path }, precondition.right, limits, now)
+    if (Either.isLeft(operation)) return Either.left(operation.left)
+    return Either.right({ operations: [operation.right], actor: actor.right })
+  },
+  done: ([result]) => {
+    if (result?.op !== "set") throw new Error("The store tells no entry of a set")
+    return entryReply(result.entry)
+  },
+  refused: entryRefused
+}
 
 type RemoveRequest = EntryRequest & { readonly urlParams: { readonly actor?: string } }
 
-const checkRemove: Check<RemoveRequest> = ({ path, headers, urlParams }, limits) => {
-  const precondition = preconditionOf(headers)
-  if (Either.isLeft(precondition)) return Either.left(precondition.left)
-  const actor = Operations.actor(urlParams.actor, limits)
-  if (Either.isLeft(actor)) return Either.left(actor.left)
-  const operation = Operations.remove(path, precondition.right, limits)
-  if (Either.isLeft(operation)) return Either.left(operation.left)
-  return Either.right({
-    write: { operations: [operation.right], actor: actor.right },
-    done: ({ results: [result] }) => Reply.json(resultJson(result!)),
-    refused: ({ currentVersion }) => Errors.entryRefused(currentVersion)
-  })
+/** Deletes an entry; where there was none, nothing happens. */
+const remove: Writing<RemoveRequest> = {
+  check: ({ path, headers, urlParams }, limits) => {
+    const precondition = preconditionOf(headers)
+    if (Either.isLeft(precondition)) return Either.left(precondition.left)
+    const actor = Operations.actor(urlParams.actor, limits)
+    if (Either.isLeft(actor)) return Either.left(actor.left)
+    const operation = Operations.remove(path, precondition.right, limits)
+    if (Either.isLeft(operation)) return Either.left(operation.left)
+    return Either.right({ operations: [operation.right], actor: actor.right })
+  },
+  done: ([result]) => Reply.json(resultJson(result!)),
+  refused: entryRefused
 }
 
-/** Deletes an entry; where there was none, nothing happens. */
-export const remove = writing(checkRemove)
-
-/** `remove` without a fiber. */
-export const removeAtOnce = writingAtOnce(checkRemove)
-
 const resultJson = (result: OperationResult): string =>
-  result.op === "set" ? `{"version":${result.version}}` : `{"deleted":${result.deleted}}`
-
-const batchDone = ({ results }: Committed): Reply.Reply =>
-  Reply.json(`{"ok":true,"results":[${results.map(resultJson).join(",")}]}`)
+  result.op === "set" ? `{"version":${result.entry.version}}` : `{"deleted":${result.deleted}}`
 
 type BatchRequest = { readonly payload: typeof BatchPayload.Type }
 
-const checkBatch: Check<BatchRequest> = ({ payload }, limits, now) => {
-  const count = payload.operations.length
-  if (count > limits.batchOperations) {
-    return Either.left(Errors.tooLarge(`operations has ${count} elements; the limit is ${limits.batchOperations}`))
-  }
-  const actor = Operations.actor(payload.actor, limits)
-  if (Either.isLeft(actor)) return Either.left(actor.left)
-  const operations: Array<Operation> = []
-  for (let index = 0; index < count; index++) {
-    const operation = Operations.ofBatch(payload.operations[index]!, index, limits, now)
-    if (Either.isLeft(operation)) return Either.left(operation.left)
-    operations.push(operation.right)
-  }
-  return Either.right(
-    count === 0
-      ? Reply.json('{"ok":true,"results":[]}')
-      : { write: { operations, actor: actor.right }, done: batchDone, refused: Errors.batchRefused }
-  )
+/** Applies operations atomically, in order. */
+const batch: Writing<BatchRequest> = {
+  check: ({ payload }, limits, now) => {
+    const count = payload.operations.length
+    if (count > limits.batchOperations) {
+      return Either.left(Errors.tooLarge(`operations has ${count} elements; the limit is ${limits.batchOperations}`))
+    }
+    const actor = Operations.actor(payload.actor, limits)
+    if (Either.isLeft(actor)) return Either.left(actor.left)
+    const operations: Array<Operation> = []
+    for (let index = 0; index < count; index++) {
+      const operation = Operations.ofBatch(payload.operations[index]!, index, limits, now)
+      if (Either.isLeft(operation)) return Either.left(operation.left)
+      operations.push(operation.right)
+    }
+    return Either.right({ operations, actor: actor.right })
+  },
+  done: results => Reply.json(`{"ok":true,"results":[${results.map(resultJson).join(",")}]}`),
+  refused: Errors.batchRefused
 }
 
-/** Applies operations atomically, in order. */
-export const batch = writing(checkBatch)
-
-/** `batch` without a fiber. */
-export const batchAtOnce = writingAtOnce(checkBatch)
+/** The handlers of the endpoints that write. */
+export const make = (services: Services) => ({
+  set: handler(set, services),
+  delete: handler(remove, services),
+  batch: handler(batch, services)
+})

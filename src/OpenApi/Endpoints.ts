@@ -14,7 +14,10 @@ export const endpoints = <Id extends string, Groups extends HttpApiGroup.HttpApi
   api: HttpApi.HttpApi<Id, Groups, E, R>,
   asyncApi: Effect.Effect<string>
 ) =>
-  Endpoints.of(DescriptionGroup, {
-    openapi: () => Effect.sync(() => json(Document.text(api))),
-    asyncapi: () => Effect.map(asyncApi, text => json(text))
-  })
+  Endpoints.of(
+    DescriptionGroup,
+    Effect.succeed({
+      openapi: () => Effect.sync(() => json(Document.text(api))),
+      asyncapi: () => Effect.map(asyncApi, text => json(text))
+    })
+  )

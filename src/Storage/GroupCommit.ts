@@ -1,8 +1,9 @@
 import { Cause, Clock, Duration, Effect, Either, Exit, type Scope } from "effect"
+import * as Direct from "../Direct.ts"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
-import { type Complete, GroupQueue, Waiting, type Weight } from "./GroupQueue.ts"
+import { GroupQueue, Waiting, type Weight } from "./GroupQueue.ts"
 import type { Outage } from "./Outage.ts"
 
 export type { Weight } from "./GroupQueue.ts"
@@ -37,15 +38,10 @@ export interface Options<A, B, E> {
 
 export interface GroupCommit<A, B, E> {
   /**
-   * Has a write committed with whatever else waits. Interrupting it takes the write back while it waits; once it is
-   * in flight it goes on without the caller.
+   * Has a write committed with whatever else waits. Interruption withdraws the write while it waits; once it is in
+   * flight it goes on without the caller. The effect is direct.
    */
   readonly submit: (write: A) => Effect.Effect<B, E | StoreBusy | StoreUnavailable>
-  /**
-   * `submit` for callers without a fiber: calls back once, before it returns where the write is refused. The function
-   * returned is for a caller that leaves, and has the same effect as interrupting `submit`: it is not called back.
-   */
-  readonly unsafeSubmit: (write: A, complete: Complete<B, E | StoreBusy | StoreUnavailable>) => () => void
   /** Whether a group has been in flight for too long. */
   readonly isStuck: () => boolean
 }
@@ -169,25 +165,23 @@ export const make = <A, B, E = never>(
       return Supervision.within(closing, isDone)
     })
 
-    const unsafeSubmit: GroupCommit<A, B, E>["unsafeSubmit"] = (write, complete) => {
-      const refusal = refusalOf(queue)
-      if (refusal !== undefined) {
-        complete(Exit.fail(refusal))
-        return nothing
-      }
-      const weight = options.weigh(write)
-      if (queue.isFullFor(weight)) {
-        complete(Exit.fail(new StoreBusy({ retryAfterSeconds: 1 })))
-        return nothing
-      }
-      const item = new Waiting<A, B, E>(write, weight, complete)
-      queue.add(item)
-      return () => queue.remove(item)
-    }
-
     return {
-      submit: write => Effect.async(resume => Effect.sync(unsafeSubmit(write, resume))),
-      unsafeSubmit,
+      submit: write =>
+        Direct.async(resume => {
+          const refusal = refusalOf(queue)
+          if (refusal !== undefined) {
+            resume(Exit.fail(refusal))
+            return nothing
+          }
+          const weight = options.weigh(write)
+          if (queue.isFullFor(weight)) {
+            resume(Exit.fail(new StoreBusy({ retryAfterSeconds: 1 })))
+            return nothing
+          }
+          const item = new Waiting<A, B, E>(write, weight, resume)
+          queue.add(item)
+          return () => queue.remove(item)
+        }),
       isStuck: () => queue.stuck
     }
   })

@@ -2,14 +2,16 @@
  * A store that lives and dies with the process, for tests and examples. It behaves as the durable backends do, and
  * what it takes in is bounded by nothing but memory: entries and records stay until they are deleted or trimmed.
  */
-import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, Stream } from "effect"
-import type { StoredChange } from "../Kv/Change.ts"
+import { Context, Duration, Effect, Either, Layer, Option, Stream } from "effect"
+import * as Direct from "../Direct.ts"
+import * as Change from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import type { StoredEntry } from "../Kv/Entry.ts"
+import * as Entry from "../Kv/Entry.ts"
 import { byteLength, expiryActor } from "../Kv/Names.ts"
-import { commitOf, type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
+import { type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
 import { tenantOf } from "../Kv/Tenant.ts"
-import { type Committed, isLive, type KeyState, plan, type Refused, type Step, type Write } from "../Kv/Write.ts"
+import { type Committed, committed, isLive, type KeyState, plan, type Step, type Write } from "../Kv/Write.ts"
+import { Signal } from "./Signal.ts"
 
 /** A page ends before its values come to more bytes than this, unless it would be empty. */
 const pageBytes = 4 * 1024 * 1024
@@ -19,7 +21,7 @@ const portionEntries = 1000
 
 /** What is known of one key: its entry, or only the tombstone that keeps its version. */
 interface Slot {
-  readonly entry: StoredEntry | undefined
+  readonly entry: Entry.StoredEntry | undefined
   readonly version: number
   /** The newest change record of the key. */
   readonly seq: number
@@ -29,11 +31,6 @@ interface Namespace {
   readonly slots: Map<string, Slot>
   /** The keys that have an entry, in byte order of UTF-8. */
   readonly sorted: Array<string>
-}
-
-interface Waiter {
-  readonly seq: number
-  readonly wake: () => void
 }
 
 /** UTF-16 puts surrogates before U+E000 to U+FFFF, UTF-8 puts them behind. */
@@ -80,15 +77,17 @@ const takePage = <A extends { readonly value: string | null }>(
 /** All that the store holds. Each method runs to its end at once, and so is atomic. */
 class State {
   private readonly namespaces = new Map<string, Namespace>()
-  private readonly expiring = new Map<string, StoredEntry>()
-  private readonly waiters = new Set<Waiter>()
-  private changes: Array<StoredChange> = []
+  private readonly expiring = new Map<string, Entry.StoredEntry>()
+  private changes: Array<Change.StoredChange> = []
+  readonly signal = new Signal(0)
+  /** How often records were removed. */
+  trims = 0
 
   get lastSeq(): number {
     return this.changes.at(-1)?.seq ?? 0
   }
 
-  get(namespace: string, key: string, now: number): StoredEntry | undefined {
+  get(namespace: string, key: string, now: number): Entry.StoredEntry | undefined {
     const entry = this.namespaces.get(namespace)?.slots.get(key)?.entry
     return entry !== undefined && isVisible(entry, now) ? entry : undefined
   }
@@ -97,11 +96,11 @@ class State {
     const { after, isDescending = false, limit } = query
     const selected = isDescending ? this.selectDown(query, after, now) : this.select(query, after, now)
     const { page, more } = takePage(selected, limit)
-    return { entries: page, lastSeq: this.lastSeq, more }
+    return { entries: page.map(Entry.encode), lastSeq: this.lastSeq, more }
   }
 
   /** The visible entries of a selection whose key comes after `after`. */
-  *select({ namespace, prefix }: Selection, after: string, now: number): Generator<StoredEntry> {
+  *select({ namespace, prefix }: Selection, after: string, now: number): Generator<Entry.StoredEntry> {
     const space = this.namespaces.get(namespace)
     // Half a character is the start of no key's bytes, though it may be the start of its UTF-16.
     if (space === undefined || !prefix.isWellFormed()) return
@@ -114,7 +113,7 @@ class State {
   }
 
   /** The same from the last key to the first: those whose key is less than `after`, all where that is empty. */
-  *selectDown({ namespace, prefix }: Selection, after: string, now: number): Generator<StoredEntry> {
+  *selectDown({ namespace, prefix }: Selection, after: string, now: number): Generator<Entry.StoredEntry> {
     const space = this.namespaces.get(namespace)
     if (space === undefined || !prefix.isWellFormed()) return
     const { slots, sorted } = space
@@ -127,12 +126,16 @@ class State {
     }
   }
 
-  commit(write: Write, now: number): Either.Either<Committed, Refused> {
-    return Either.map(
+  commit(write: Write, now: number): Either.Either<Committed, PreconditionFailed> {
+    return Either.mapBoth(
       plan(write, (namespace, key) => this.keyState(namespace, key), now),
-      ({ steps, results }) => {
-        const timestamp = this.append(steps, now)
-        return { results, timestamp, lastSeq: this.lastSeq }
+      {
+        onLeft: ({ currentVersion, index, isChangedBefore }) =>
+          new PreconditionFailed({ currentVersion, index, isChangedBefore }),
+        onRight: ({ steps, results }) => {
+          const timestamp = this.append(steps, now)
+          return committed(write, { results, timestamp, lastSeq: this.lastSeq })
+        }
       }
     )
   }
@@ -165,6 +168,7 @@ class State {
       if (space!.slots.size === 0) this.namespaces.delete(namespace)
     }
     this.changes = this.changes.slice(count)
+    if (count > 0) this.trims++
     return count
   }
 
@@ -173,18 +177,14 @@ class State {
     const trimmedSeq = (this.changes[0]?.seq ?? 1) - 1
     if (after < trimmedSeq) return Either.left(new HistoryTrimmed({ trimmedSeq }))
     const { page, more } = takePage(this.changesAfter(after - trimmedSeq, tenant), limit)
-    return Either.right({ changes: page, lastSeq: more ? page.at(-1)!.seq : lastSeq })
+    return Either.right({
+      changes: page.map(Change.encode),
+      lastSeq: more ? page.at(-1)!.seq : lastSeq,
+      isComplete: more || page.length === limit
+    })
   }
 
-  /** Calls `wake` once when the log has grown past `seq`. Returns how to stop waiting. */
-  onGrowth(seq: number, wake: () => void): () => void {
-    const waiter = { seq, wake }
-    if (this.lastSeq > seq) wake()
-    else this.waiters.add(waiter)
-    return () => this.waiters.delete(waiter)
-  }
-
-  private *changesAfter(index: number, tenant: string): Generator<StoredChange> {
+  private *changesAfter(index: number, tenant: string): Generator<Change.StoredChange> {
     for (let i = index; i < this.changes.length; i++) {
       const change = this.changes[i]!
       if (tenant === "" || tenantOf(change.namespace) === tenant) yield change
@@ -223,12 +223,7 @@ class State {
             : undefined
       })
     }
-    const lastSeq = this.lastSeq
-    for (const waiter of this.waiters) {
-      if (waiter.seq >= lastSeq) continue
-      this.waiters.delete(waiter)
-      waiter.wake()
-    }
+    this.signal.raise(this.lastSeq)
     return timestamp
   }
 
@@ -249,58 +244,44 @@ class State {
   }
 }
 
-const isVisible = (entry: StoredEntry, now: number): boolean =>
+const isVisible = (entry: Entry.StoredEntry, now: number): boolean =>
   isLive({ version: entry.version, present: true, expiresAt: entry.expiresAt }, now)
 
-const portionsOf = function* (entries: ReadonlyArray<StoredEntry>): Generator<ReadonlyArray<StoredEntry>> {
+const portionsOf = function* (entries: ReadonlyArray<Entry.StoredEntry>): Generator<ReadonlyArray<Entry.EncodedEntry>> {
   for (let start = 0; start < entries.length; ) {
     const { page } = takePage(entries.slice(start, start + portionEntries), portionEntries)
-    yield page
+    yield page.map(Entry.encode)
     start += page.length
   }
 }
 
-/** Runs at the time of the clock. */
-const at = <A>(run: (now: number) => A): Effect.Effect<A> => Effect.map(Clock.currentTimeMillis, run)
-
-const makeStore = (state: State, clock: Clock.Clock): Context.Tag.Service<Store> => ({
-  get: (namespace, key) => at(now => Option.fromNullable(state.get(namespace, key, now))),
-  unsafeGet: (namespace, key, now) => Option.fromNullable(state.get(namespace, key, now)),
-  list: query => at(now => state.list(query, now)),
+const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> => ({
+  get: (namespace, key) => Direct.sync(() => Option.fromNullable(state.get(namespace, key, now()))),
+  list: query => Direct.sync(() => state.list(query, now())),
   // Entries are never changed in place, so that the references are the snapshot.
   listAll: selection =>
-    at(now => {
-      const entries = [...state.select(selection, "", now)]
+    Direct.sync(() => {
+      const entries = [...state.select(selection, "", now())]
       return { lastSeq: state.lastSeq, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
     }),
-  commit: commitOf((write, complete) => {
-    const outcome = state.commit(write, clock.unsafeCurrentTimeMillis())
-    if (Either.isRight(outcome)) complete(Exit.succeed(outcome.right))
-    else {
-      const { currentVersion, index, isChangedBefore } = outcome.left
-      complete(Exit.fail(new PreconditionFailed({ index, currentVersion, isChangedBefore })))
-    }
-    return () => {}
-  }),
+  commit: write => Direct.suspend(() => state.commit(write, now())),
   ready: Effect.succeed(true)
 })
 
-const makeChangeLog = (state: State): Context.Tag.Service<ChangeLog> => ({
-  read: query => Effect.suspend(() => state.read(query)),
-  lastSeq: Effect.sync(() => state.lastSeq),
-  awaitPast: seq =>
-    Effect.async<void>(resume => {
-      const stop = state.onGrowth(seq, () => resume(Effect.void))
-      return Effect.sync(stop)
-    }),
-  trim: age => at(now => state.trim(now - Duration.toMillis(age))),
-  expire: at(now => state.expire(now))
+const makeChangeLog = (state: State, now: () => number): Context.Tag.Service<ChangeLog> => ({
+  read: query => Direct.suspend(() => state.read(query)),
+  history: Direct.sync(() => state.trims),
+  lastSeq: Direct.sync(() => state.lastSeq),
+  awaitPast: seq => state.signal.awaitPast(seq),
+  trim: age => Direct.sync(() => state.trim(now() - Duration.toMillis(age))),
+  expire: Direct.sync(() => state.expire(now()))
 })
 
 /** An empty store, and the log of its changes. Each build of the layer is a store of its own. */
 export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
   Effect.map(Effect.clock, clock => {
     const state = new State()
-    return Context.make(Store, makeStore(state, clock)).pipe(Context.add(ChangeLog, makeChangeLog(state)))
+    const now = () => clock.unsafeCurrentTimeMillis()
+    return Context.make(Store, makeStore(state, now)).pipe(Context.add(ChangeLog, makeChangeLog(state, now)))
   })
 )

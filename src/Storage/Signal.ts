@@ -1,4 +1,5 @@
-import { Effect } from "effect"
+import { type Effect, Exit } from "effect"
+import * as Direct from "../Direct.ts"
 
 interface Waiter {
   readonly seq: number
@@ -25,13 +26,11 @@ export class Signal {
 
   /** Waits until the log's end is known to lie past `seq`. */
   awaitPast(seq: number): Effect.Effect<void> {
-    return Effect.async(resume => {
-      if (this.last > seq) return resume(Effect.void)
-      const waiter: Waiter = { seq, wake: () => resume(Effect.void) }
-      this.waiters.add(waiter)
-      return Effect.sync(() => {
-        this.waiters.delete(waiter)
-      })
+    return Direct.async(resume => {
+      const waiter: Waiter = { seq, wake: () => resume(Exit.void) }
+      if (this.last > seq) waiter.wake()
+      else this.waiters.add(waiter)
+      return () => this.waiters.delete(waiter)
     })
   }
 }

@@ -1,11 +1,11 @@
 /**
  * The key-value store in one SQLite database.
  */
-import { Cause, Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope, Stream } from "effect"
+import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope, Stream } from "effect"
+import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import type { StoredEntry } from "../Kv/Entry.ts"
+import type { EncodedEntry } from "../Kv/Entry.ts"
 import {
-  commitOf,
   type ListStream,
   PreconditionFailed,
   type Selection,
@@ -13,7 +13,7 @@ import {
   type StoreBusy,
   StoreUnavailable
 } from "../Kv/Store.ts"
-import type { Committed, Write } from "../Kv/Write.ts"
+import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 import * as Outage from "./Outage.ts"
@@ -23,7 +23,7 @@ import type { WriteFailure } from "./Sqlite/Database/Messages.ts"
 import type { Reader } from "./Sqlite/Database/Reader.ts"
 import type { StoreRefused } from "./Sqlite/Database/StoreRefused.ts"
 import { codec } from "./Sqlite/Kv/Packing.ts"
-import { Queries, type TrimmedBefore } from "./Sqlite/Kv/Queries.ts"
+import { Queries } from "./Sqlite/Kv/Queries.ts"
 import { type Outcome, writer } from "./Sqlite/Kv/Tables.ts"
 import type { ThreadData } from "./Sqlite/WriterThread.ts"
 import * as StoreMetrics from "./StoreMetrics.ts"
@@ -62,7 +62,10 @@ export const make = (
     })
     StoreMetrics.register()
     const group = yield* GroupCommit.make<Write, Committed, WriteError>({
-      commit: (writes, now) => Effect.map(commit(writes, now), outcomes => outcomes.map(outcomeOf)),
+      commit: (writes, now) =>
+        Effect.map(commit(writes, now), outcomes =>
+          outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome))
+        ),
       weigh,
       observe: StoreMetrics.observe,
       outage: Outage.make("writing")
@@ -70,20 +73,16 @@ export const make = (
 
     const store = Store.of({
       get: (namespace, key) => reader.read((queries, now) => Option.fromNullable(queries.get(namespace, key, now))),
-      unsafeGet: (namespace, key, now) =>
-        reader.unsafeRead(queries => Option.fromNullable(queries.get(namespace, key, now))),
       list: query =>
         reader.read((queries, now) =>
           queries.inSnapshot(() => ({ ...queries.entries({ ...query, now }), lastSeq: queries.lastSeq() }))
         ),
-      listPrinted: query =>
-        reader.read((queries, now) =>
-          queries.inSnapshot(() => ({ ...queries.printedEntries({ ...query, now }), lastSeq: queries.lastSeq() }))
-        ),
       listAll: selection => listAll(reader, selection),
-      commit: commitOf((write, complete) =>
-        group.unsafeSubmit(write, exit => complete(Exit.mapErrorCause(exit, toDefects)))
-      ),
+      // A bug in the writer is a defect of the commit.
+      commit: write =>
+        Direct.catchAll(group.submit(write), error =>
+          error._tag === "WriterDefect" ? Exit.die(error) : Exit.fail(error)
+        ),
       ready: Effect.gen(function* () {
         if (group.isStuck() || !(yield* isWritable)) return false
         yield* reader.read(queries => queries.lastSeq())
@@ -96,18 +95,11 @@ export const make = (
 
     const log = ChangeLog.of({
       read: query =>
-        Effect.flatMap(
-          reader.readTimeless(queries => queries.changes(query)),
-          orTrimmed
+        Direct.flatMap(
+          reader.read(queries => queries.changes(query)),
+          page => ("_tag" in page ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq })) : Exit.succeed(page))
         ),
-      printed: {
-        read: query =>
-          Effect.flatMap(
-            reader.readTimeless(queries => queries.printedChanges(query)),
-            orTrimmed
-          ),
-        history: reader.history
-      },
+      history: reader.history,
       lastSeq: reader.read(queries => queries.lastSeq()),
       awaitPast: seq => signal.awaitPast(seq),
       trim: age =>
@@ -138,7 +130,7 @@ const listAll = (
         if (!rows.more) snapshots.release(snapshot)
         return rows
       })
-    const portions = Stream.unfoldEffect<string | undefined, ReadonlyArray<StoredEntry>, StoreUnavailable, never>(
+    const portions = Stream.unfoldEffect<string | undefined, ReadonlyArray<EncodedEntry>, StoreUnavailable, never>(
       "",
       after => {
         if (after === undefined) return Effect.succeedNone
@@ -149,9 +141,6 @@ const listAll = (
     )
     return { lastSeq, portions }
   })
-
-const orTrimmed = <A extends object>(page: A | TrimmedBefore): Effect.Effect<A, HistoryTrimmed> =>
-  "_tag" in page ? new HistoryTrimmed({ trimmedSeq: page.trimmedSeq }) : Effect.succeed(page)
 
 const weigh = ({ operations }: Write): GroupCommit.Weight => {
   let bytes = 0
@@ -164,10 +153,10 @@ const weigh = ({ operations }: Write): GroupCommit.Weight => {
 
 type WriteError = PreconditionFailed | StoreUnavailable | Database.WriterDefect
 
-const outcomeOf = (outcome: Outcome | WriteFailure): Either.Either<Committed, WriteError> => {
+const outcomeOf = (write: Write, outcome: Outcome | WriteFailure): Either.Either<Committed, WriteError> => {
   switch (outcome._tag) {
     case "Committed":
-      return Either.right(outcome.committed)
+      return Either.right(committed(write, outcome.committed))
     case "Refused": {
       const { index, currentVersion, isChangedBefore } = outcome
       return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
@@ -178,12 +167,6 @@ const outcomeOf = (outcome: Outcome | WriteFailure): Either.Either<Committed, Wr
       return Either.left(new Database.WriterDefect({ message: outcome.reason }))
   }
 }
-
-/** Makes a bug in the writer a defect of the commit. */
-const toDefects = (
-  cause: Cause.Cause<WriteError | StoreBusy>
-): Cause.Cause<PreconditionFailed | StoreUnavailable | StoreBusy> =>
-  Cause.flatMap(cause, error => (error._tag === "WriterDefect" ? Cause.die(error) : Cause.fail(error)))
 
 /** The store in a directory. */
 export const layer = (options: Database.Options): Layer.Layer<Store | ChangeLog, StoreRefused> =>

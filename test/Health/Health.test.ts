@@ -189,17 +189,21 @@ describe("the health report", () => {
 describe("GET /health", () => {
   it.scoped("is 503 only where the report is unhealthy, and not to be kept by caches", () =>
     Effect.gen(function* () {
+      const incoming = { target: "/health", authorization: undefined, upgradeProblem: undefined }
       const answer = (status: Report["status"]) =>
-        Effect.provideService(endpoints.status(), Health.Health, {
-          report: Effect.succeed({
-            status,
-            uptime: 1,
-            connections: 0,
-            memory: { rss: 1, heapUsed: 1, heapTotal: 1 },
-            dependencies: [],
-            version
-          })
-        })
+        Effect.flatMap(endpoints, handlers => handlers.status({ incoming })).pipe(
+          Effect.provideService(Health.Health, {
+            report: Effect.succeed({
+              status,
+              uptime: 1,
+              connections: 0,
+              memory: { rss: 1, heapUsed: 1, heapTotal: 1 },
+              dependencies: [],
+              version
+            })
+          }),
+          Effect.provide(Memory.layer)
+        )
       for (const [status, code] of [
         ["ok", 200],
         ["degraded", 200],

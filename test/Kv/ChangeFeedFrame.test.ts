@@ -6,6 +6,7 @@ import { Effect, FastCheck as fc } from "effect"
 import { WebSocket, WebSocketServer } from "ws"
 import { textFrame } from "../../src/Http/WebSocket.ts"
 import { heartbeatFrame, pageFrame } from "../../src/Kv/ChangeFeed/Followers.ts"
+import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
 
 /** What a client makes of frames that are written under the WebSocket, between others that it writes itself. */
 const received = (frames: ReadonlyArray<Buffer>): Effect.Effect<ReadonlyArray<string>> =>
@@ -44,7 +45,7 @@ describe("Frame", () => {
 
   it.live("holds a page or a heartbeat as JSON", () =>
     Effect.gen(function* () {
-      const page = { changes: '[{"seq":7}]', count: 1, lastSeq: 9 }
+      const page = new Page([{ json: '{"seq":7}', seq: 7, tenant: "" }], 9, false)
       const messages = yield* received([pageFrame(page), heartbeatFrame(9)])
       expect(messages.map(message => JSON.parse(message))).toEqual([
         { type: "changes", changes: [{ seq: 7 }], lastSeq: 9 },

@@ -35,6 +35,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
     const scope = yield* Effect.scope
     const build = Layer.buildWithScope(Memory.layer, scope)
     let current = yield* build
+    let restores = 0
     const probe: ProbeShape = {
       reads: 0,
       away: false,
@@ -44,6 +45,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
         Effect.map(Layer.buildWithScope(Layer.fresh(Memory.layer), scope), made => made),
         made => {
           current = made
+          restores++
         }
       )
     }
@@ -59,9 +61,13 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
               const index = page.changes.findIndex(({ seq }) => seq === probe.unreadableSeq)
               if (index === -1) return Effect.succeed(page)
               if (index === 0) return new StoreUnavailable({ reason: "damaged", isUnreadable: true })
-              return Effect.succeed({ changes: page.changes.slice(0, index), lastSeq: page.changes[index - 1]!.seq })
+              const changes = page.changes.slice(0, index)
+              return Effect.succeed({ changes, lastSeq: changes.at(-1)!.seq, isComplete: true })
             })
           }),
+        history: Effect.suspend(() =>
+          probe.away ? new StoreUnavailable({ reason: "away" }) : Effect.succeed(restores)
+        ),
         lastSeq: Effect.suspend(() => inner().lastSeq),
         awaitPast: seq => Effect.suspend(() => inner().awaitPast(seq)),
         trim: age => Effect.suspend(() => inner().trim(age)),

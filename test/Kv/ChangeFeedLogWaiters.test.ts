@@ -8,6 +8,7 @@ import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 const grown = (lastSeq: number) =>
   Layer.succeed(ChangeLog, {
     read: () => Effect.never,
+    history: Effect.succeed(0),
     lastSeq: Effect.succeed(lastSeq),
     awaitPast: seq => (seq < lastSeq ? Effect.void : Effect.never),
     trim: () => Effect.succeed(0),
@@ -19,7 +20,6 @@ it.scoped("whoever waits for what another reads just then is woken too", () =>
     let end = 0
     const waiters = yield* LogWaiters.make({
       fresh: () => Effect.never,
-      poll: () => Effect.never,
       next: () => Effect.never,
       end: () => end
     })

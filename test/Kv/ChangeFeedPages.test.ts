@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import { JsonText } from "../../src/Json/JsonText.ts"
-import type { StoredChange } from "../../src/Kv/Change.ts"
+import { encode, type StoredChange } from "../../src/Kv/Change.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
 import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog, type ChangePage, type HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
@@ -18,7 +18,11 @@ const change = (seq: number, tenant = "a", size = 1): StoredChange => ({
   timestamp: 0
 })
 
-const page = (...changes: ReadonlyArray<StoredChange>): ChangePage => ({ changes, lastSeq: changes.at(-1)?.seq ?? 0 })
+const page = (...changes: ReadonlyArray<StoredChange>): ChangePage => ({
+  changes: changes.map(encode),
+  lastSeq: changes.at(-1)?.seq ?? 0,
+  isComplete: false
+})
 
 /** A log whose reads see it as it is when they begin, and answer when the test says so. */
 const slowLog = () => {
@@ -32,8 +36,9 @@ const slowLog = () => {
         const gate = yield* Deferred.make<void, StoreUnavailable | HistoryTrimmed>()
         reads.push(gate)
         yield* Deferred.await(gate)
-        return { changes: seen, lastSeq: found.lastSeq }
+        return { ...page(...seen), lastSeq: found.lastSeq }
       }),
+    history: Effect.succeed(0),
     lastSeq: Effect.sync(() => changes.length),
     awaitPast: () => Effect.never,
     trim: () => Effect.succeed(0),
@@ -128,6 +133,7 @@ describe("Pages", () => {
             reads++
             return page(change(after + 1, "a", size))
           }),
+        history: Effect.succeed(0),
         lastSeq: Effect.succeed(1000),
         awaitPast: () => Effect.void,
         trim: () => Effect.succeed(0),

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, TestClock } from "effect"
 import { Draining } from "../../src/Http/Draining.ts"
-import { ChangeFeed, type EncodedPage } from "../../src/Kv/ChangeFeed.ts"
+import { ChangeFeed, type Page } from "../../src/Kv/ChangeFeed.ts"
 import { type Body, layer, Probe, put, query, seqsOf, untilWatchers } from "./ChangeFeedHarness.ts"
 
 const minute = Duration.seconds(60)
 
-const bodyOf = (page: EncodedPage): Body => ({
+const bodyOf = (page: Page): Body => ({
   changes: JSON.parse(page.changes) as Body["changes"],
   lastSeq: page.lastSeq
 })

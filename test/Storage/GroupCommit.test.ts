@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Cause, Deferred, Effect, Either, Exit, Fiber, FastCheck as fc, Logger, Option, Scope } from "effect"
 import * as TestClock from "effect/TestClock"
 import * as TestContext from "effect/TestContext"
+import * as Direct from "../../src/Direct.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
 
@@ -34,6 +35,16 @@ const makeBackend = () => {
 const settled = TestClock.adjust(0)
 
 const weigh = (write: Write): GroupCommit.Weight => ({ operations: 1, bytes: write.length })
+
+/** Runs an effect without a fiber. Returns how to interrupt it. */
+const unforked = <A, E>(effect: Effect.Effect<A, E>, onExit: (exit: Exit.Exit<A, E>) => void): (() => void) => {
+  const fork = () => {
+    throw new Error("a fiber was run")
+  }
+  return Direct.run(effect, fork, exit => {
+    if (!Exit.isInterrupted(exit)) onExit(exit)
+  })
+}
 
 const setup = (options: Partial<GroupCommit.Options<Write, string, string>> = {}) =>
   Effect.gen(function* () {
@@ -239,12 +250,12 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("without a fiber the same holds: called back once, or never by who has left", () =>
+  it.scoped("without a fiber the same holds: told once, and nothing where the caller has left", () =>
     Effect.gen(function* () {
       const { committer, groups, answer } = yield* setup({ maxWaiting: 2 })
       const told: Array<string> = []
       const submit = (write: Write) =>
-        committer.unsafeSubmit(write, exit =>
+        unforked(committer.submit(write), exit =>
           told.push(
             `${write}: ${Exit.isSuccess(exit) ? exit.value : tagOf(Either.left(Cause.squash(exit.cause) as Tagged))}`
           )
@@ -274,8 +285,8 @@ describe("GroupCommit", () => {
     Effect.gen(function* () {
       const { committer, groups, answer } = yield* setup()
       const told: Array<string> = []
-      const follow = (write: Write) => committer.unsafeSubmit(write, () => told.push(write))
-      committer.unsafeSubmit("a", () => {
+      const follow = (write: Write) => unforked(committer.submit(write), () => told.push(write))
+      unforked(committer.submit("a"), () => {
         follow("next")
         throw new Error("a bug of the caller")
       })
@@ -291,14 +302,14 @@ describe("GroupCommit", () => {
   it.scoped("those who leave give their room back, however many wait", () =>
     Effect.gen(function* () {
       const { committer, groups, answer } = yield* setup({ maxWaiting: 100, maxWaitingBytes: 1000 })
-      yield* Effect.sync(() => committer.unsafeSubmit("first", () => undefined))
+      yield* Effect.sync(() => unforked(committer.submit("first"), () => undefined))
       yield* settled
       const told: Array<Write> = []
       const stay: Array<Write> = []
       const leaves: Array<() => void> = []
       for (let index = 0; index < 1000; index++) {
         const write = `w${index}`
-        const leave = committer.unsafeSubmit(write, exit => told.push(Exit.isSuccess(exit) ? write : "busy"))
+        const leave = unforked(committer.submit(write), exit => told.push(Exit.isSuccess(exit) ? write : "busy"))
         if (index % 20 === 0) stay.push(write)
         else leaves.push(leave)
         if (leaves.length > 40) for (const leave of leaves.splice(0)) leave()

@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { ConfigProvider, Duration, Effect, Either, Layer, Logger, Option } from "effect"
 import * as TestClock from "effect/TestClock"
 import { JsonText } from "../../src/Json/JsonText.ts"
+import { decode } from "../../src/Kv/Change.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as Housekeeping from "../../src/Storage/Housekeeping.ts"
@@ -17,7 +18,7 @@ const set = (key: string, expiresAt: number | null = null) =>
 
 const ops = Effect.map(
   Effect.flatMap(ChangeLog, log => log.read({ after: 0, limit: 100, tenant: "" })),
-  ({ changes }) => changes.map(change => `${change.op} ${change.key} by ${change.actor}`)
+  ({ changes }) => changes.map(decode).map(change => `${change.op} ${change.key} by ${change.actor}`)
 )
 
 /** A log that cannot be written to while `away` says so, and counts how often that was tried. */
@@ -29,6 +30,7 @@ const faulty = () => {
   })
   const log = ChangeLog.of({
     read: () => Effect.die("not read from"),
+    history: Effect.succeed(0),
     lastSeq: Effect.succeed(0),
     awaitPast: () => Effect.never,
     trim: () => attempt,
@@ -59,7 +61,9 @@ describe("Housekeeping", () => {
       const refused = yield* Effect.either(log.read({ after: 0, limit: 10, tenant: "" }))
       expect(Either.isLeft(refused) && refused.left).toMatchObject({ _tag: "HistoryTrimmed", trimmedSeq: 1 })
       yield* TestClock.adjust("2 minutes")
-      expect((yield* log.read({ after: 1, limit: 10, tenant: "" })).changes).toMatchObject([{ seq: 2, key: "b" }])
+      expect((yield* log.read({ after: 1, limit: 10, tenant: "" })).changes.map(decode)).toMatchObject([
+        { seq: 2, key: "b" }
+      ])
     }).pipe(Effect.provide(Layer.provideMerge(Housekeeping.layer(Option.some(Duration.minutes(2))), Memory.layer)))
   )
 
@@ -105,6 +109,7 @@ describe("Housekeeping", () => {
     let attempts = 0
     const log = ChangeLog.of({
       read: () => Effect.die("not read from"),
+      history: Effect.succeed(0),
       lastSeq: Effect.succeed(0),
       awaitPast: () => Effect.never,
       trim: () => Effect.die("not trimmed"),

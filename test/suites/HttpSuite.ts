@@ -48,6 +48,7 @@ const outages: ReadonlyArray<readonly [string, AnyStore, (check: Check) => void]
   ["the store has a bug", Outage.broken, Outage.whenBroken],
   ["the store has a bug, and says so later", Outage.brokenLater, Outage.whenBroken],
   ["the store has a bug, and throws it", Outage.brokenAtOnce, Outage.whenBroken],
+  ["the store has a bug, and throws it before it waits", Outage.brokenAtRegistration, Outage.whenBroken],
   ["the store fails half-way", Outage.failingHalfWay, Outage.whenCut]
 ]
 

@@ -61,18 +61,13 @@ export class Model {
     return record?.op === "set" && !this.hasEnded(record) ? record : undefined
   }
 
-  private append(
-    record: Names & { readonly actor: string },
-    value: JsonText | null,
-    end: number | null = null
-  ): number {
+  private append(record: Names & { readonly actor: string }, value: JsonText | null, end: number | null = null): void {
     const { namespace, key, actor } = record
     const version = (this.newest(record)?.version ?? 0) + 1
     const seq = this.log.length + 1
     const timestamp = Math.max(this.now, ...this.log.slice(-1).map(change => change.timestamp))
     this.log.push({ seq, op: value === null ? "delete" : "set", namespace, key, value, version, actor, timestamp })
     this.ends.set(seq, end)
-    return version
   }
 
   write(operations: ReadonlyArray<Operation>, actor: string): Verdict {
@@ -93,8 +88,8 @@ export class Model {
         return { index, currentVersion: this.present(operation)?.version ?? null, isChangedBefore }
       }
       if (operation.op === "set") {
-        const version = this.append({ ...operation, actor }, operation.value, operation.expiresAt)
-        results.push({ op: "set", version })
+        this.append({ ...operation, actor }, operation.value, operation.expiresAt)
+        results.push({ op: "set", entry: this.entry(this.newest(operation)!) })
       } else {
         if (current !== null) this.append({ ...operation, actor }, null)
         results.push({ op: "delete", deleted: current !== null })
@@ -105,17 +100,12 @@ export class Model {
 
   get(namespace: string, key: string): StoredEntry | undefined {
     const record = this.present({ namespace, key })
-    return (
-      record && {
-        namespace,
-        key,
-        value: record.value!,
-        version: record.version,
-        updatedBy: record.actor,
-        updatedAt: record.timestamp,
-        expiresAt: this.ends.get(record.seq) ?? null
-      }
-    )
+    return record && this.entry(record)
+  }
+
+  private entry({ namespace, key, value, version, actor, timestamp, seq }: StoredChange): StoredEntry {
+    const expiresAt = this.ends.get(seq) ?? null
+    return { namespace, key, value: value!, version, updatedBy: actor, updatedAt: timestamp, expiresAt }
   }
 
   /** All entries of a selection, in the order of a list. */

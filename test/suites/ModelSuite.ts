@@ -8,7 +8,7 @@ import { ChangeLog, type ChangeQuery } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import type { Operation, Precondition } from "../../src/Kv/Write.ts"
 import { idOf, Model } from "./Model.ts"
-import { del, expireAll, feed, set, start, trimAll } from "./Store/Fixture.ts"
+import { del, expireAll, feed, list, listAll, set, start, trimAll } from "./Store/Fixture.ts"
 
 const namespaces = ["tenant:t/x", "tenant:t", "n"]
 const keys = ["a", "ab", "😀", "\uff5e"]
@@ -150,7 +150,7 @@ const perform = (model: Model, command: Command) =>
       case "list":
         for (const namespace of namespaces) {
           const { prefix, after, limit } = command
-          const page = yield* store.list({ namespace, prefix, after, limit })
+          const page = yield* list(namespace, { prefix, after, limit })
           const rest = model
             .list({ namespace, prefix })
             .filter(entry => after === "" || Buffer.compare(Buffer.from(entry.key), Buffer.from(after)) > 0)
@@ -160,7 +160,7 @@ const perform = (model: Model, command: Command) =>
       case "listAll":
         for (const namespace of namespaces) {
           const selection = { namespace, prefix: command.prefix }
-          const { lastSeq, portions } = yield* store.listAll(selection)
+          const { lastSeq, portions } = yield* listAll(selection)
           expect([...(yield* Stream.runCollect(portions))].flat()).toEqual(model.list(selection))
           expect(lastSeq).toBe(model.end)
         }
@@ -174,9 +174,7 @@ const compare = (model: Model, after: number) =>
     const store = yield* Store
     const log = yield* ChangeLog
     const from = Math.max(after, model.trimmed)
-    const lists = yield* Effect.forEach(namespaces, namespace =>
-      Effect.map(store.list({ namespace, prefix: "", after: "", limit: 1000 }), page => page.entries)
-    )
+    const lists = yield* Effect.forEach(namespaces, namespace => Effect.map(list(namespace), page => page.entries))
     const entries = yield* Effect.forEach(places, ({ namespace, key }) =>
       Effect.map(store.get(namespace, key), Option.getOrUndefined)
     )

@@ -3,6 +3,7 @@
  */
 import { type Context, Duration, Effect, Exit } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
+import { decode } from "../../Kv/Entry.ts"
 import type { Store, StoreUnavailable } from "../../Kv/Store.ts"
 import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
 import type { Session } from "../Protocol/Session.ts"
@@ -72,7 +73,7 @@ export const makeList = ({ events, peek, secretsOf, store }: Sources) => {
         const rest = limit - records.length
         const page = yield* store.list({ namespace, prefix: "", after, limit: rest, isDescending: true })
         more = page.more
-        for (const { key, value } of page.entries) {
+        for (const { key, value } of page.entries.map(decode)) {
           if (isFull()) {
             more = true
             break

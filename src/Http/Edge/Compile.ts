@@ -6,7 +6,7 @@ import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { type Effect, Either, Option, ParseResult, type Schema } from "effect"
 import { type ApiError, BadRequest } from "../ApiError.ts"
-import type { AnyEndpoints, AtOnce, Guard, Incoming, Quick } from "../Endpoints.ts"
+import type { AnyHandlers, Guard, Incoming } from "../Endpoints.ts"
 import * as FastDecoder from "../FastDecoder.ts"
 import { describe } from "../Issues.ts"
 import { JsonBody } from "../JsonBody.ts"
@@ -24,7 +24,7 @@ export interface Parts {
 }
 
 /** An endpoint as the edge runs it. */
-export interface Endpoint<R> {
+export interface Endpoint {
   /** `<group>.<endpoint>`, which names its span. */
   readonly name: string
   /** The route template as metrics and spans show it. */
@@ -35,9 +35,7 @@ export interface Endpoint<R> {
   /** Whether its answer is a WebSocket. */
   readonly isSocket: boolean
   readonly decode: (parts: Parts, incoming: Incoming) => Either.Either<never, BadRequest>
-  readonly handler: (request: never) => Effect.Effect<Reply, ApiError, R>
-  /** The handler's quicker way, where it has one. */
-  readonly atOnce: Effect.Effect<AtOnce<never>, never, R> | undefined
+  readonly handler: (request: never) => Effect.Effect<Reply, ApiError>
 }
 
 type Decoder = (parts: Parts, into: Record<string, unknown>) => ParseResult.ParseError | undefined
@@ -103,25 +101,18 @@ const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyA
   return wanted.filter(({ key }) => !wanted.some(({ contains }) => contains.includes(key)))
 }
 
-/** All endpoints of an api, and the way to them. */
-export interface Compiled<R> {
-  readonly router: Router<Endpoint<R>>
-  readonly endpoints: ReadonlyArray<Endpoint<R>>
-}
-
 /**
  * Makes a router of an api's endpoints. `groups` has the handlers of each group, by its name.
  *
  * Throws on an endpoint without a handler and on a middleware that it does not know: both are mistakes of whoever
  * put the service together.
  */
-export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R, Needs>(
+export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
-  groups: Readonly<Record<string, AnyEndpoints<Needs>>>,
+  groups: Readonly<Record<string, AnyHandlers>>,
   guards: ReadonlyArray<Guard>
-): Compiled<Needs> => {
-  const router = new Router<Endpoint<Needs>>()
-  const endpoints: Array<Endpoint<Needs>> = []
+): Router<Endpoint> => {
+  const router = new Router<Endpoint>()
   HttpApi.reflect(api, {
     onGroup: () => undefined,
     onEndpoint: ({ endpoint, group, middleware, successes }) => {
@@ -129,19 +120,16 @@ export const compile = <Id extends string, Groups extends HttpApiGroup.HttpApiGr
       const handler = groups[group.identifier]?.[endpoint.name]
       if (handler === undefined) throw new Error(`The endpoint ${name} has no handler`)
       const before = new Set(Array.from(middleware, tag => tag.key))
-      const compiled: Endpoint<Needs> = {
+      router.add(endpoint.method, endpoint.path, {
         name,
         label: label(endpoint.path),
         guards: guardsOf(name, before, guards),
         isSocket: successes.has(101),
         takesBody: before.has(JsonBody.key),
         decode: decodeWith(decodersOf(endpoint)),
-        handler,
-        atOnce: "atOnce" in handler ? (handler as Quick<never, Needs>).atOnce : undefined
-      }
-      endpoints.push(compiled)
-      router.add(endpoint.method, endpoint.path, compiled)
+        handler
+      })
     }
   })
-  return { router, endpoints }
+  return router
 }

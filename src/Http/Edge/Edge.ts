@@ -2,15 +2,16 @@
  * Serves an api on `node:http` from HttpApi's own description of it, compiled once.
  *
  * The contract, the document and the typed client stay what they are, and so do the handlers; what is left out is
- * the machinery between: a request that its handler can answer at once costs one short-lived fiber.
+ * the machinery between. A direct answer costs no fiber, unless spans are made.
  */
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime, type Tracer } from "effect"
+import * as Direct from "../../Direct.ts"
 import { type ApiError, BadRequest, isApiError } from "../ApiError.ts"
 import { authorizationOf } from "../Authorization.ts"
-import type { AnyEndpoints, AtOnce, Guard, Pending, Requirements } from "../Endpoints.ts"
+import type { AnyHandlers, Guard } from "../Endpoints.ts"
 import { defect, unrouted } from "../Fallback.ts"
 import { fromError, type Reply } from "../Reply.ts"
 import * as Body from "../RequestBody.ts"
@@ -40,28 +41,6 @@ const nothing = (): void => {}
 /** Puts what is done for a request beside its handler under the request's id, and into its span where it has one. */
 type ForRequest = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 
-/** What comes of a quick way that throws. */
-const broken =
-  (error: unknown): Pending =>
-  answer => {
-    answer(Effect.die(error))
-    return nothing
-  }
-
-/** Begins what is pending. What that throws is a defect, as it would be in a fiber. */
-const begin = (pending: Pending, answer: Parameters<Pending>[0]): (() => void) => {
-  try {
-    return pending(answer)
-  } catch (error) {
-    return broken(error)(answer)
-  }
-}
-
-type GroupsOf<Needs> = Readonly<Record<string, AnyEndpoints<Needs>>>
-
-/** What the handlers of all groups need. */
-type NeedsOf<Handlers> = { [Group in keyof Handlers]: Requirements<Handlers[Group]> }[keyof Handlers]
-
 /**
  * Compiles the listeners for an api; `groups` has the handlers of each of its groups, by name, and `guards` what its
  * middlewares check.
@@ -71,32 +50,27 @@ export const make = <
   Groups extends HttpApiGroup.HttpApiGroup.Any,
   E,
   R,
-  Handlers extends Readonly<Record<string, AnyEndpoints<unknown>>>,
+  Handlers extends Readonly<Record<string, Effect.Effect<AnyHandlers, never, unknown>>>,
   R2
 >(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
   groups: Handlers,
   guards: Effect.Effect<ReadonlyArray<Guard>, never, R2>
-): Effect.Effect<Listeners, never, NeedsOf<Handlers> | R2 | Body.BodyFormat> =>
+): Effect.Effect<Listeners, never, Effect.Effect.Context<Handlers[keyof Handlers]> | R2 | Body.BodyFormat> =>
   Effect.gen(function* () {
-    type Needs = NeedsOf<Handlers>
-    const compiled = compile<Id, Groups, E, R, Needs>(api, groups as GroupsOf<Needs>, yield* guards)
-    const { router } = compiled
+    type Needs = Effect.Effect.Context<Handlers[keyof Handlers]>
+    const handlers = Effect.all(groups as Readonly<Record<string, Effect.Effect<AnyHandlers, never, Needs>>>)
+    const router = compile(api, yield* handlers, yield* guards)
     const allowed = allowedMethods(api)
     const bodyFormat = yield* Body.BodyFormat
     // A handler that fails is an answer like any other; what is a defect is logged as one.
-    const runtime = yield* Effect.locally(Effect.runtime<Needs>(), FiberRef.unhandledErrorLogLevel, Option.none())
+    const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
     const runFork = Runtime.runFork(runtime)
     const departures = new Departures()
     const nextId = yield* RequestId.generator
     // Asked once: at the levels of production a request pays nothing for a line that is not logged.
     const detailed = LogLevel.lessThanEqual(yield* FiberRef.get(FiberRef.currentMinimumLogLevel), LogLevel.Debug)
     const traced = yield* FiberRef.get(FiberRef.currentTracerEnabled)
-    const quick = new Map<Endpoint<Needs>, AtOnce<never>>()
-    for (const endpoint of compiled.endpoints) {
-      // A span needs a fiber to stand in.
-      if (endpoint.atOnce !== undefined && !traced) quick.set(endpoint, yield* endpoint.atOnce)
-    }
 
     const run = (effect: Effect.Effect<unknown>) => {
       const fiber = runFork(effect)
@@ -118,15 +92,6 @@ export const make = <
       return fromError(defect())
     }
 
-    /** The quick answer, if there is one. What it throws is a defect, as it would be in a fiber. */
-    const atOnce = (endpoint: Endpoint<Needs>, request: never): Reply | Pending | undefined => {
-      try {
-        return quick.get(endpoint)?.(request)
-      } catch (error) {
-        return broken(error)
-      }
-    }
-
     const handle = (
       request: IncomingMessage,
       response: () => ServerResponse,
@@ -144,34 +109,22 @@ export const make = <
         else if (reply.upgrade === undefined)
           Answer.send(reply, response(), isHead, id, departures, effect => run(forRequest(effect)))
       }
-      const perform = (effect: Effect.Effect<Reply, ApiError, Needs>): void => {
-        // What is not answered at once may take long, as pages and lists do.
+      /** Runs in a fiber what needs one, which may take long, as pages and lists do. */
+      const fork = (effect: Effect.Effect<Reply, ApiError>) => {
         departures.leave()
-        const fiber = runFork(RequestId.tag(id, effect))
-        const exit = fiber.unsafePoll()
-        if (exit !== null) return answer(replyOf(exit, forRequest))
-        const forget = onLeave(() => fiber.unsafeInterruptAsFork(FiberId.none))
-        fiber.addObserver(exit => {
+        return runFork(RequestId.tag(id, effect))
+      }
+      const perform = (effect: Effect.Effect<Reply, ApiError>): void => {
+        let isOver = false
+        let forget = nothing
+        const interrupt = Direct.run(effect, fork, exit => {
+          isOver = true
           forget()
           answer(replyOf(exit, forRequest))
         })
+        if (!isOver) forget = onLeave(interrupt)
       }
-      const expect = (pending: Pending): void => {
-        let isOver = false
-        const take = (outcome: Reply | Effect.Effect<Reply, ApiError>): void => {
-          isOver = true
-          if (Effect.isEffect(outcome)) perform(outcome)
-          else answer(outcome)
-        }
-        const leave = begin(pending, take)
-        if (isOver) return
-        onLeave(() => {
-          if (isOver) return
-          leave()
-          answer(undefined)
-        })
-      }
-      const inSpan = (effect: Effect.Effect<Reply, ApiError, Needs>, route?: string) =>
+      const inSpan = (effect: Effect.Effect<Reply, ApiError>, route?: string) =>
         inServerSpan(effect, route, request, id, made => {
           span = made
         })
@@ -183,7 +136,7 @@ export const make = <
       const target = pathOf(url)
       const problem = problemOfTarget(url)
       if (problem !== undefined) return refuse(new BadRequest({ error: problem }))
-      const match: Match<Endpoint<Needs>> | undefined = router.find(request.method!, target)
+      const match: Match<Endpoint> | undefined = router.find(request.method!, target)
       if (match === undefined) return refuse(unrouted(url, allowed))
       const endpoint = match.value
       Route.note(request, endpoint.label)
@@ -204,14 +157,10 @@ export const make = <
           { target, authorization, upgradeProblem: problemOf(handshake) }
         )
         if (Either.isLeft(decoded)) return refuse(decoded.left, endpoint.label)
-        const reply = atOnce(endpoint, decoded.right)
-        if (reply === undefined) {
-          const handled = endpoint.handler(decoded.right)
-          const effect = endpoint.isSocket ? Effect.flatMap(handled, upgrading(handshake)) : handled
-          const { label, name } = endpoint
-          perform(traced ? inSpan(Effect.withSpan(effect, name, { captureStackTrace: false }), label) : effect)
-        } else if (typeof reply === "function") expect(reply)
-        else answer(reply)
+        const { label, name } = endpoint
+        const handled = Direct.suspend(() => endpoint.handler(decoded.right))
+        const effect = endpoint.isSocket ? Effect.flatMap(handled, upgrading(handshake)) : handled
+        perform(traced ? inSpan(Effect.withSpan(effect, name, { captureStackTrace: false }), label) : effect)
       }
       if (!endpoint.takesBody) return proceed(undefined)
       Body.read(

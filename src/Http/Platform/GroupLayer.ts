@@ -7,7 +7,7 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Context, Effect, type Layer, Option, type Scope, Tracer } from "effect"
 import type { ApiError } from "../ApiError.ts"
 import { authorizationOfPlatform } from "../Authorization.ts"
-import type { AnyEndpoints, Incoming, Requirements } from "../Endpoints.ts"
+import type { AnyHandlers, Incoming } from "../Endpoints.ts"
 import { type Reply, respond } from "../Reply.ts"
 import * as Route from "../Route.ts"
 import { pathOf } from "../Routes.ts"
@@ -50,13 +50,13 @@ const spellRoute: Effect.Effect<void> = Effect.map(Effect.context<never>(), cont
 })
 
 /** The builder of a group of which nothing is known: its handlers were checked against it when they were written. */
-interface Builder<R> {
+interface Builder {
   handle(
     name: string,
     handler: (request: {
       readonly request: HttpServerRequest.HttpServerRequest
-    }) => Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>
-  ): Builder<R>
+    }) => Effect.Effect<HttpServerResponse.HttpServerResponse, never, Scope.Scope>
+  ): Builder
 }
 
 /**
@@ -72,42 +72,39 @@ export const make = <
   R,
   Group extends AnyGroup,
   const Name extends HttpApiGroup.HttpApiGroup.Name<Group>,
-  Handlers extends AnyEndpoints<unknown>
+  Needs
 >(
   api: ApiWith<Group, Id, Groups, E, R>,
   _group: Group,
   name: Name,
-  endpoints: Handlers
+  endpoints: Effect.Effect<AnyHandlers, never, Needs>
 ): Layer.Layer<
   HttpApiGroup.ApiGroup<Id, Name>,
   never,
-  Exclude<Requirements<Handlers> | HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, Name>, Scope.Scope>
+  Needs | Exclude<HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, Name>, Scope.Scope>
 > => {
-  type Needs = Exclude<
-    Requirements<Handlers> | HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, Name>,
-    Scope.Scope
-  >
-  const handlers: AnyEndpoints<unknown> = endpoints
-  const build = (builder: Builder<Needs>): Builder<Needs> =>
-    Object.entries(handlers).reduce(
-      (built, [endpoint, handler]) =>
-        built.handle(endpoint, ({ request, ...decoded }) => {
-          const handshake = handshakeOf(request)
-          const handled = handler({ ...decoded, incoming: incomingOf(request, handshake) } as never)
-          return Effect.zipRight(
-            spellRoute,
-            respond(handshake === undefined ? handled : upgraded(handled, handshake), cutOff(request)).pipe(
-              Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
+  const build = (builder: Builder): Effect.Effect<Builder, never, Needs> =>
+    Effect.map(endpoints, handlers =>
+      Object.entries(handlers).reduce(
+        (built, [endpoint, handler]) =>
+          built.handle(endpoint, ({ request, ...decoded }) => {
+            const handshake = handshakeOf(request)
+            const handled = handler({ ...decoded, incoming: incomingOf(request, handshake) } as never)
+            return Effect.zipRight(
+              spellRoute,
+              respond(handshake === undefined ? handled : upgraded(handled, handshake), cutOff(request)).pipe(
+                Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
+              )
             )
-          ) as Effect.Effect<HttpServerResponse.HttpServerResponse, never, Needs>
-        }),
-      builder
+          }),
+        builder
+      )
     )
   // The builder's own types follow the handlers of a group known by name; this group is known by its handlers only.
   const group: (
     api: HttpApi.HttpApi<Id, Groups, E, R>,
     name: Name,
-    build: (builder: Builder<Needs>) => Builder<Needs>
-  ) => Layer.Layer<HttpApiGroup.ApiGroup<Id, Name>, never, Needs> = HttpApiBuilder.group as never
+    build: (builder: Builder) => Effect.Effect<Builder, never, Needs>
+  ) => ReturnType<typeof make<Id, Groups, E, R, Group, Name, Needs>> = HttpApiBuilder.group as never
   return group(api, name, build)
 }

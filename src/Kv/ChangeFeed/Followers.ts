@@ -1,7 +1,7 @@
 import { type Close, type Connection, type Handler, textFrame } from "../../Http/WebSocket.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
-import { type EncodedPage, Page } from "./Page.ts"
+import { Page } from "./Page.ts"
 
 /** How the feed closes WebSockets, as the service's documentation lists it. */
 export const closes = {
@@ -19,10 +19,10 @@ export const heartbeatInterval = 15_000
 /** Frames that are read from a follower, which has nothing to say, between two ticks. */
 const maxFrames = 100
 
-const frames = new WeakMap<EncodedPage, Buffer>()
+const frames = new WeakMap<Page, Buffer>()
 
 /** A page as a frame, made once for all who are sent it. */
-export const pageFrame = (page: EncodedPage): Buffer => {
+export const pageFrame = (page: Page): Buffer => {
   const known = frames.get(page)
   if (known !== undefined) return known
   const frame = textFrame(`{"type":"changes","changes":${page.changes},"lastSeq":${page.lastSeq}}`)

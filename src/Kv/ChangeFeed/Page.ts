@@ -1,85 +1,69 @@
-import { type StoredChange, toJson } from "../Change.ts"
+import type { EncodedChange } from "../Change.ts"
 import type { ChangePage, ChangeQuery } from "../ChangeLog.ts"
-import { tenantOf } from "../Tenant.ts"
 
-/** A page of the log as JSON text, shared by all readers that stand at the same place. */
-export interface EncodedPage {
-  /** The text of the array of change records. */
-  readonly changes: string
-  readonly count: number
-  readonly lastSeq: number
-}
+/**
+ * Characters of an answer from which on it is kept as bytes. Node copies a text for each client that does not take it at
+ * once; bytes lie in memory once for all who are sent them.
+ */
+const largeText = 16_384
 
-/** A change record that is printed when somebody wants its text, and then only once. */
-class Item {
-  readonly seq: number
-  readonly tenant: string
-  private text: string | undefined
-
-  constructor(private readonly change: StoredChange) {
-    this.seq = change.seq
-    this.tenant = tenantOf(change.namespace)
-  }
-
-  get json(): string {
-    this.text ??= toJson(this.change)
-    return this.text
-  }
-
-  /** About how many characters the text has. */
-  get size(): number {
-    const { namespace, key, value, actor } = this.change
-    return namespace.length + key.length + actor.length + (value?.length ?? 4) + 160
-  }
-}
-
-/** A part of the log in each form that followers are sent, every form made at most once. */
-export class Page implements EncodedPage {
+/** A part of the log, and each form in which it is sent, made at most once for all readers who stand at the same place. */
+export class Page {
   private changesText: string | undefined
+  private answerBody: string | Uint8Array | undefined
   private eventBytes: Uint8Array | undefined
   private bytes: number | undefined
 
-  private constructor(
-    private readonly items: ReadonlyArray<Item>,
-    readonly lastSeq: number
+  constructor(
+    private readonly records: ReadonlyArray<EncodedChange>,
+    readonly lastSeq: number,
+    /** Whether no later commit can add to it. */
+    readonly isComplete: boolean
   ) {}
 
-  static of(page: ChangePage): Page {
-    return new Page(
-      page.changes.map(change => new Item(change)),
-      page.lastSeq
-    )
+  static of({ changes, isComplete, lastSeq }: ChangePage): Page {
+    return new Page(changes, lastSeq, isComplete)
   }
 
   /** A page without changes, which only tells how far the log was scanned. */
   static empty(lastSeq: number): Page {
-    return new Page([], lastSeq)
+    return new Page([], lastSeq, false)
   }
 
   get count(): number {
-    return this.items.length
+    return this.records.length
   }
 
+  /** The JSON array of the change records. */
   get changes(): string {
-    this.changesText ??= `[${this.items.map(item => item.json).join(",")}]`
+    this.changesText ??= this.print()
     return this.changesText
+  }
+
+  /** The answer to a poll. */
+  get answer(): string | Uint8Array {
+    if (this.answerBody === undefined) {
+      const text = `{"changes":${this.print()},"lastSeq":${this.lastSeq}}`
+      this.answerBody = text.length < largeText ? text : Buffer.from(text)
+    }
+    return this.answerBody
   }
 
   /** The Server-Sent Events, one for each change. JSON text has no line breaks, so that one `data` line holds it. */
   get events(): Uint8Array {
-    this.eventBytes ??= Buffer.from(this.items.map(item => `id: ${item.seq}\ndata: ${item.json}\n\n`).join(""))
+    this.eventBytes ??= Buffer.from(this.records.map(({ json, seq }) => `id: ${seq}\ndata: ${json}\n\n`).join(""))
     return this.eventBytes
   }
 
   /** About how many bytes the page comes to with all its forms made. */
   get weight(): number {
-    this.bytes ??= this.items.reduce((sum, item) => sum + 3 * item.size, 256)
+    this.bytes ??= this.records.reduce((sum, { json }) => sum + 3 * json.length, 256)
     return this.bytes
   }
 
   /** The tenants that have changes here. */
   get tenants(): ReadonlySet<string> {
-    return new Set(this.items.map(item => item.tenant))
+    return new Set(this.records.map(({ tenant }) => tenant))
   }
 
   /**
@@ -87,14 +71,21 @@ export class Page implements EncodedPage {
    * of them ends where this one does.
    */
   split({ after, limit, tenant }: ChangeQuery): readonly [Page, ...Array<Page>] {
-    const items = this.items.filter(item => item.seq > after && (tenant === "" || item.tenant === tenant))
-    if (items.length <= limit) return [items.length === this.items.length ? this : new Page(items, this.lastSeq)]
-    const head = new Page(items.slice(0, limit), items[limit - 1]!.seq)
+    const records = this.records.filter(record => record.seq > after && (tenant === "" || record.tenant === tenant))
+    if (records.length <= limit) {
+      return [records.length === this.records.length ? this : new Page(records, this.lastSeq, false)]
+    }
+    const head = new Page(records.slice(0, limit), records[limit - 1]!.seq, true)
     const pages: [Page, ...Array<Page>] = [head]
-    for (let start = limit; start < items.length; start += limit) {
-      const part = items.slice(start, start + limit)
-      pages.push(new Page(part, start + limit < items.length ? part.at(-1)!.seq : this.lastSeq))
+    for (let start = limit; start < records.length; start += limit) {
+      const part = records.slice(start, start + limit)
+      const isLast = start + limit >= records.length
+      pages.push(new Page(part, isLast ? this.lastSeq : part.at(-1)!.seq, !isLast))
     }
     return pages
+  }
+
+  private print(): string {
+    return `[${this.records.map(({ json }) => json).join(",")}]`
   }
 }

@@ -1,10 +1,10 @@
-import { Deferred, Effect, FiberId } from "effect"
-import { ChangeLog, type ChangeQuery, type HistoryTrimmed, type PrintedLog } from "../ChangeLog.ts"
+import { Effect, type Exit, FiberRef, Option, Runtime } from "effect"
+import * as Direct from "../../Direct.ts"
+import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.ts"
 import { maxPage } from "../Requests.ts"
 import type { StoreUnavailable } from "../Store.ts"
-import { type EncodedPage, Page } from "./Page.ts"
+import { Page } from "./Page.ts"
 import { PageCache } from "./PageCache.ts"
-import { Print } from "./Print.ts"
 
 export type ReadFailure = StoreUnavailable | HistoryTrimmed
 
@@ -14,10 +14,8 @@ export const isUnreadable = (failure: ReadFailure): boolean =>
 
 /** Reads of the log, shared among all who ask the same. */
 export interface Pages {
-  /** A page that was read after the call: it holds all that was committed before. */
+  /** A page that holds all that was committed before the call. It is direct where the log is. */
   readonly fresh: (query: ChangeQuery) => Effect.Effect<Page, ReadFailure>
-  /** As `fresh`, for whoever wants nothing but the text. */
-  readonly poll: (query: ChangeQuery) => Effect.Effect<EncodedPage, ReadFailure>
   /**
    * The next page for a reader that goes on from where its last one ended. It may be older than the call, but then
    * it leads on; a page that says "nothing new" is never older.
@@ -27,7 +25,8 @@ export interface Pages {
   readonly end: () => number
 }
 
-type Flight = Deferred.Deferred<Page, ReadFailure>
+/** Those who wait for a read. */
+type Flight = Set<(exit: Exit.Exit<Page, ReadFailure>) => void>
 
 const keyOf = ({ after, limit, tenant }: ChangeQuery): string => `${after} ${limit} ${tenant}`
 
@@ -37,40 +36,34 @@ const MiB = 1024 * 1024
 export const tail = (after: number): ChangeQuery => ({ after, limit: maxPage, tenant: "" })
 
 /**
- * At most one read of a kind is under way, with at most one more to come for those who asked since.
+ * At most one read of a query is under way, with at most one more to come for those who asked since.
  *
  * The log only grows, so that a page which led on from `after` stays a true answer to a follower; only such pages
- * are kept. One that led nowhere is out of date with the next commit and is never kept. A poll is answered from memory
- * only where the page is complete and the log's history is still the one that it was read from.
+ * are kept. Where the page is complete it is a fresh answer, too. Nothing is kept of a history that has changed.
  */
 export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function* () {
   const log = yield* ChangeLog
-  const cache = new PageCache<Page>(64, 16 * MiB)
-  const prints = new PageCache<Print>(128, 8 * MiB)
+  // Whoever waits for a read learns of its failure.
+  const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
+  const runFork = Runtime.runFork(runtime)
+  const cache = new PageCache<Page>(192, 24 * MiB)
   const running = new Map<string, Flight>()
   const queued = new Map<string, Flight>()
   let end = 0
-  /** That of the log for which `cache` and `prints` are true. */
+  /** That of the log for which `cache` is true. */
   let history: number | undefined
-  const { printed } = log
 
-  /** The log's history, with everything forgotten that was read from another. While nobody can tell it is the last known. */
-  const current: Effect.Effect<number | undefined> =
-    printed === undefined
-      ? Effect.succeed(undefined)
-      : Effect.match(printed.history, {
-          onFailure: () => history,
-          onSuccess: now => {
-            if (now !== history) {
-              prints.clear()
-              cache.clear()
-              history = now
-            }
-            return now
-          }
-        })
+  /** The log's history, with everything forgotten that was read from another. */
+  const known: Effect.Effect<number, StoreUnavailable> = Direct.map(log.history, now => {
+    if (now !== history) cache.clear()
+    history = now
+    return now
+  })
 
-  const see = (query: ChangeQuery, page: { readonly lastSeq: number }): void => {
+  /** The same, or the last known where nobody can tell. */
+  const last: Effect.Effect<number | undefined> = Direct.catchAll(known, () => Direct.sync(() => history))
+
+  const keep = (query: ChangeQuery, page: Page, isLasting: boolean): Page => {
     // The log ends before what was seen of it: a backup was restored, and pages tell of what is no more. Where reads
     // overtake each other it only seems so, which does no harm.
     if (page.lastSeq <= query.after && page.lastSeq < end) {
@@ -78,67 +71,65 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       end = page.lastSeq
     }
     end = Math.max(end, page.lastSeq)
-  }
-
-  const keep = (query: ChangeQuery, page: Page, isLasting: boolean): Page => {
-    see(query, page)
     if (isLasting && page.lastSeq > query.after) cache.put(keyOf(query), page)
     return page
   }
 
   /** Reads, and keeps what leads on, unless the history was another by the time that it was read. */
   const read = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
-    Effect.flatMap(current, before =>
-      Effect.zipWith(log.read(query), current, (page, after) => keep(query, Page.of(page), before === after))
+    Direct.flatMap(last, before =>
+      Direct.flatMap(log.read(query), page =>
+        Direct.map(last, after => keep(query, Page.of(page), before !== undefined && before === after))
+      )
     )
 
-  const fly = (query: ChangeQuery, flight: Flight): Effect.Effect<void> => {
-    const key = keyOf(query)
-    running.set(key, flight)
-    return read(query).pipe(
-      Effect.onExit(exit => {
-        running.delete(key)
-        Deferred.unsafeDone(flight, exit)
-        const follower = queued.get(key)
-        if (follower === undefined) return Effect.void
-        queued.delete(key)
-        return Effect.forkDaemon(fly(query, follower))
-      }),
-      // Whoever waits for the flight learns how it ended.
-      Effect.exit,
-      Effect.asVoid
-    )
-  }
+  const wait = (flight: Flight): Effect.Effect<Page, ReadFailure> =>
+    Direct.async(resume => {
+      flight.add(resume)
+      return () => flight.delete(resume)
+    })
 
   // A read outlives the one who asked first, since others wait for it; the store bounds how long it takes.
+  const start = (query: ChangeQuery, flight: Flight): void => {
+    const key = keyOf(query)
+    running.set(key, flight)
+    Direct.run(read(query), runFork, exit => {
+      const next = queued.get(key)
+      queued.delete(key)
+      running.delete(key)
+      if (next !== undefined) start(query, next)
+      for (const resume of flight) resume(exit)
+    })
+  }
+
   const launch = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
-    Effect.uninterruptibleMask(restore => {
-      const flight: Flight = Deferred.unsafeMake(FiberId.none)
-      return Effect.zipRight(
-        Effect.forkDaemon(Effect.interruptible(fly(query, flight))),
-        restore(Deferred.await(flight))
-      )
+    Direct.async(resume => {
+      const flight: Flight = new Set([resume])
+      start(query, flight)
+      return () => flight.delete(resume)
     })
 
   const join = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> => {
     const flight = running.get(keyOf(query))
-    return flight === undefined ? launch(query) : Deferred.await(flight)
+    return flight === undefined ? launch(query) : wait(flight)
   }
 
   const fresh = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
-    Effect.suspend(() => {
+    Direct.flatMap(known, () => {
       const key = keyOf(query)
+      const kept = cache.get(key)
+      if (kept?.isComplete === true) return Effect.succeed(kept)
       if (!running.has(key)) return launch(query)
       let flight = queued.get(key)
       if (flight === undefined) {
-        flight = Deferred.unsafeMake(FiberId.none)
+        flight = new Set()
         queued.set(key, flight)
       }
-      return Deferred.await(flight)
+      return wait(flight)
     })
 
   const next = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
-    Effect.flatMap(current, () => {
+    Effect.flatMap(last, () => {
       const key = keyOf(query)
       const cached = cache.get(key)
       if (cached !== undefined) return Effect.succeed(cached)
@@ -157,22 +148,5 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       return Effect.catchIf(Effect.map(join(shared), split), isUnreadable, () => join(query))
     })
 
-  const print = (printed: PrintedLog, query: ChangeQuery): Effect.Effect<EncodedPage, ReadFailure> =>
-    Effect.flatMap(printed.history, () =>
-      Effect.flatMap(current, before => {
-        const key = keyOf(query)
-        const kept = prints.get(key)
-        if (kept !== undefined) return Effect.succeed(kept)
-        return Effect.zipWith(printed.read(query), current, (page, after) => {
-          see(query, page)
-          const made = Print.of(page)
-          if (page.complete && after === before) prints.put(key, made)
-          return made
-        })
-      })
-    )
-
-  const poll = printed === undefined ? fresh : (query: ChangeQuery) => print(printed, query)
-
-  return { fresh, poll, next, end: () => end }
+  return { fresh, next, end: () => end }
 })

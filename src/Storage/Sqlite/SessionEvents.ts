@@ -81,7 +81,7 @@ const open = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents
     })
     const reportDamage = Damage.make()
     const read = <A>(body: (queries: Queries) => A, session?: string): Effect.Effect<A, StoreUnavailable> =>
-      Effect.tapError(reader.readTimeless(body), ({ reason }) => reportDamage("read", reason, session))
+      Effect.tapError(reader.read(body), ({ reason }) => reportDamage("read", reason, session))
     const reportWrites = (writes: ReadonlyArray<EventWrite>, outcomes: ReadonlyArray<EventOutcome | WriteFailure>) =>
       Effect.forEach(
         outcomes,
@@ -120,7 +120,7 @@ const open = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents
       open: begin("open"),
       receipt: (session, id) =>
         Effect.map(
-          reader.readTimeless(queries => queries.receipt(session, id)),
+          reader.read(queries => queries.receipt(session, id)),
           Option.fromNullable
         ),
       restart: begin("restart"),

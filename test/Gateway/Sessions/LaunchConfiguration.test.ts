@@ -7,6 +7,7 @@ import { Context, Effect, Layer, Redacted } from "effect"
 import { deploymentBytes, environmentBytes } from "../../../src/Gateway/Protocol/Limits.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
+import { decode } from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import { fileOf } from "../../../src/Storage/Sqlite/Database/Format.ts"
@@ -194,7 +195,7 @@ describe("Records of earlier versions", () => {
           const { simulator, start, stored } = yield* make({ stored: inDirectory(directory) })
           const { sessions } = yield* start
           const { changes } = yield* Context.get(stored, ChangeLog).read({ after: 0, limit: 1000, tenant: "acme" })
-          const ofSessions = changes.filter(({ namespace }) => namespace === "tenant:acme/sessions")
+          const ofSessions = changes.map(decode).filter(({ namespace }) => namespace === "tenant:acme/sessions")
           expect(ofSessions).toHaveLength(12)
           expect(JSON.stringify(ofSessions)).not.toContain(marker)
           const events = Context.get(stored, SessionEvents)

@@ -4,6 +4,7 @@ import { Context, Duration, Effect, Fiber, Layer, Redacted } from "effect"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
+import { decode } from "../../../src/Kv/Entry.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import {
@@ -23,7 +24,7 @@ import {
 const recordsOf = (stored: Context.Context<Store>) =>
   Effect.map(
     Context.get(stored, Store).list({ namespace: namespaceOf("acme"), prefix: "", after: "", limit: 1000 }),
-    ({ entries }) => entries.map(({ key, value }) => ({ key, value: JSON.parse(value), text: value }))
+    ({ entries }) => entries.map(decode).map(({ key, value }) => ({ key, value: JSON.parse(value), text: value }))
   )
 
 /** What is stored, with events that cannot be while they are away. */

@@ -8,17 +8,20 @@ import { Api } from "../../../src/Api.ts"
 import * as AuthHttp from "../../../src/Auth/Http.ts"
 import { endpoints } from "../../../src/Endpoints.ts"
 import { compile } from "../../../src/Http/Edge/Compile.ts"
-import type { AnyEndpoints } from "../../../src/Http/Endpoints.ts"
+import type { AnyHandlers } from "../../../src/Http/Endpoints.ts"
 import { empty } from "../../../src/Http/Reply.ts"
-import { auth } from "../../Harness.ts"
+import * as Memory from "../../../src/Storage/Memory.ts"
+import { auth, services } from "../../Harness.ts"
 
 const guards = Effect.runSync(Effect.provide(AuthHttp.guards, auth))
 
-const all: Readonly<Record<string, AnyEndpoints<unknown>>> = endpoints
+const all: Readonly<Record<string, AnyHandlers>> = await Effect.runPromise(
+  Effect.provide(Effect.scoped(Effect.all(endpoints)), services(Memory.layer))
+)
 
 describe("compile", () => {
   it("serves every endpoint of the service", () => {
-    const { router } = compile(Api, all, guards)
+    const router = compile(Api, all, guards)
     const served: Array<string> = []
     HttpApi.reflect(Api, {
       onGroup: () => undefined,

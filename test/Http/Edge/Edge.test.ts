@@ -1,5 +1,7 @@
-import { Effect, Layer } from "effect"
+import { Effect, Exit, Fiber, Layer, Option } from "effect"
+import * as Direct from "../../../src/Direct.ts"
 import { Store } from "../../../src/Kv/Store.ts"
+import type { Write } from "../../../src/Kv/Write.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { endingSuite, httpSuite, outageSuite } from "../../suites/HttpSuite.ts"
 import { edge, quickEdge } from "./EdgeTransport.ts"
@@ -9,12 +11,18 @@ outageSuite(edge)
 endingSuite(edge, "memory", Memory.layer)
 endingSuite(quickEdge, "memory", Memory.layer)
 
-/** A store that commits for those who come without a fiber only, so that what passes did. */
+const withoutFiber = <A, E>(what: string, effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+  Direct.suspend(() =>
+    Option.isSome(Fiber.getCurrentFiber()) ? Exit.die(new Error(`a fiber was run for a ${what}`)) : effect
+  )
+
+/** A store that dies where a fiber reads an entry or writes. */
 const withoutFibers = Layer.effect(
   Store,
-  Effect.map(Store, ({ commit: { unsafe }, ...store }) => ({
+  Effect.map(Store, store => ({
     ...store,
-    commit: Object.assign(() => Effect.dieMessage("a fiber was run for a write"), unsafe && { unsafe })
+    get: (namespace: string, key: string) => withoutFiber("get", store.get(namespace, key)),
+    commit: (write: Write) => withoutFiber("write", store.commit(write))
   }))
 ).pipe(Layer.provideMerge(Memory.layer))
 

@@ -1,6 +1,7 @@
 import { expect, it } from "@effect/vitest"
 import { Deferred, Effect, Layer, Logger } from "effect"
-import { commitOf, Store } from "../../../src/Kv/Store.ts"
+import * as Direct from "../../../src/Direct.ts"
+import { Store } from "../../../src/Kv/Store.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { at, head } from "../../suites/Http/Fixture.ts"
 import * as Wire from "../../suites/Http/Wire.ts"
@@ -11,10 +12,11 @@ const hanging = Effect.gen(function* () {
   const begun = yield* Deferred.make<void>()
   const takenBack = yield* Deferred.make<number>()
   let calls = 0
-  const commit = commitOf(() => {
-    Deferred.unsafeDone(begun, Effect.void)
-    return () => Deferred.unsafeDone(takenBack, Effect.succeed(++calls))
-  })
+  const commit = () =>
+    Direct.async<never>(() => {
+      Deferred.unsafeDone(begun, Effect.void)
+      return () => Deferred.unsafeDone(takenBack, Effect.succeed(++calls))
+    })
   const layer = Layer.effect(
     Store,
     Effect.map(Store, store => ({ ...store, commit }))

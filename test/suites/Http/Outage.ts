@@ -1,8 +1,10 @@
 import { expect } from "@effect/vitest"
 import { Effect, Exit, Layer, Stream } from "effect"
+import * as Direct from "../../../src/Direct.ts"
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import { commitOf, Store, StoreBusy, StoreUnavailable, type UnsafeCommit } from "../../../src/Kv/Store.ts"
+import { encode } from "../../../src/Kv/Entry.ts"
+import { Store, StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { keys } from "../../Harness.ts"
 import { at, batch, type Check, call, expectError, get, listAt, put, remove, telling } from "./Fixture.ts"
 
@@ -20,6 +22,7 @@ const failing = (
     }),
     Layer.succeed(ChangeLog, {
       read: () => fail,
+      history: fail,
       lastSeq: fail,
       awaitPast: () => Effect.never,
       trim: () => fail,
@@ -45,7 +48,8 @@ export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
     ready: Effect.succeed(true)
   }),
   Layer.succeed(ChangeLog, {
-    read: () => Effect.succeed({ changes: [], lastSeq: 0 }),
+    read: () => Effect.succeed({ changes: [], lastSeq: 0, isComplete: false }),
+    history: Effect.succeed(0),
     lastSeq: Effect.succeed(0),
     awaitPast: () => Effect.never,
     trim: () => Effect.succeed(0),
@@ -56,37 +60,48 @@ export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
 /** A store with a bug. */
 export const broken = failing(Effect.die(new Error(secret)))
 
-/** The same, whose commits need no fiber. */
-const withoutFibers = (store: Layer.Layer<Store | ChangeLog>, commit: UnsafeCommit): Layer.Layer<Store | ChangeLog> =>
+/** The same, whose gets and commits are direct. */
+const direct = (
+  store: Layer.Layer<Store | ChangeLog>,
+  effect: Effect.Effect<never, StoreUnavailable | StoreBusy>
+): Layer.Layer<Store | ChangeLog> =>
   Layer.effect(
     Store,
-    Effect.map(Store, store => ({ ...store, commit: commitOf(commit) }))
+    Effect.map(Store, store => ({
+      ...store,
+      get: (namespace: string, key: string) => Direct.catchAll(store.get(namespace, key), Effect.fail),
+      commit: () => effect
+    }))
   ).pipe(Layer.provideMerge(store))
 
-const nothing = (): void => undefined
+/** An effect that ends a moment later. */
+const later = <E>(exit: Exit.Exit<never, E>): Effect.Effect<never, E> =>
+  Direct.async(resume => {
+    const pending = setImmediate(() => resume(exit))
+    return () => clearImmediate(pending)
+  })
+
+const throwing = (): never => {
+  throw new Error(secret)
+}
 
 /** `away`, where a commit fails at once. */
-export const awayAtOnce = withoutFibers(away, (_, complete) => {
-  complete(Exit.fail(new StoreUnavailable({ reason: secret })))
-  return nothing
-})
+export const awayAtOnce = direct(
+  away,
+  Direct.suspend(() => Exit.fail(new StoreUnavailable({ reason: secret })))
+)
 
 /** `busy`, where a commit fails a moment later. */
-export const busyLater = withoutFibers(busy, (_, complete) => {
-  const later = setImmediate(() => complete(Exit.fail(new StoreBusy({ retryAfterSeconds: 3 }))))
-  return () => clearImmediate(later)
-})
+export const busyLater = direct(busy, later(Exit.fail(new StoreBusy({ retryAfterSeconds: 3 }))))
 
-/** `broken`, where a commit tells of its bug. */
-export const brokenLater = withoutFibers(broken, (_, complete) => {
-  const later = setImmediate(() => complete(Exit.die(new Error(secret))))
-  return () => clearImmediate(later)
-})
+/** `broken`, where a commit ends with its defect a moment later. */
+export const brokenLater = direct(broken, later(Exit.die(new Error(secret))))
 
 /** `broken`, where a commit throws. */
-export const brokenAtOnce = withoutFibers(broken, () => {
-  throw new Error(secret)
-})
+export const brokenAtOnce = direct(broken, Direct.suspend(throwing))
+
+/** `broken`, where a commit throws as it begins to wait. */
+export const brokenAtRegistration = direct(broken, Direct.async(throwing))
 
 /** A store that fails in the middle of a long list. */
 export const failingHalfWay: Layer.Layer<Store | ChangeLog> = Layer.effect(
@@ -99,7 +114,15 @@ export const failingHalfWay: Layer.Layer<Store | ChangeLog> = Layer.effect(
         lastSeq: 0,
         portions: Stream.concat(
           Stream.make([
-            { namespace: "n", key: "k", value: longValue, version: 1, updatedBy: "api", updatedAt: 0, expiresAt: null }
+            encode({
+              namespace: "n",
+              key: "k",
+              value: longValue,
+              version: 1,
+              updatedBy: "api",
+              updatedAt: 0,
+              expiresAt: null
+            })
           ]),
           Stream.fail(new StoreUnavailable({ reason: secret }))
         )

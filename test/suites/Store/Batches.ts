@@ -14,11 +14,11 @@ export const batches = (check: Check) => {
         [set(namespace, "c", 1), del(namespace, "b"), set("other", "a", 2), del(namespace, "never set")],
         "ann"
       )
-      expect(committed).toEqual({
+      expect(committed).toMatchObject({
         results: [
-          { op: "set", version: 1 },
+          { op: "set", entry: { version: 1 } },
           { op: "delete", deleted: true },
-          { op: "set", version: 1 },
+          { op: "set", entry: { version: 1 } },
           { op: "delete", deleted: false }
         ],
         timestamp: start,
@@ -43,12 +43,12 @@ export const batches = (check: Check) => {
         del(namespace, key),
         set(namespace, key, 3)
       ])
-      expect(results).toEqual([
-        { op: "set", version: 1 },
-        { op: "set", version: 2 },
+      expect(results).toMatchObject([
+        { op: "set", entry: { version: 1 } },
+        { op: "set", entry: { version: 2 } },
         { op: "delete", deleted: true },
         { op: "delete", deleted: false },
-        { op: "set", version: 4 }
+        { op: "set", entry: { version: 4 } }
       ])
       expect(Option.getOrThrow(yield* get(namespace, key))).toMatchObject({ version: 4, value: "3" })
       expect((yield* feed()).map(outline)).toEqual(
@@ -125,7 +125,7 @@ export const batches = (check: Check) => {
       const operations = Array.from({ length: 1000 }, (_, index) => set(namespace, `k${index % 600}`, index))
       const committed = yield* write(operations)
       expect(committed.lastSeq).toBe(1000)
-      expect(committed.results.map(result => result.op === "set" && result.version)).toEqual(
+      expect(committed.results.map(result => result.op === "set" && result.entry.version)).toEqual(
         operations.map((_, index) => (index < 600 ? 1 : 2))
       )
       expect((yield* feed()).map(change => change.value)).toEqual(operations.map(operation => operation.value))

@@ -11,7 +11,7 @@ export const entries = (check: Check) => {
   check("a new key is at version 1, and reads back as it was stored", () =>
     Effect.gen(function* () {
       const committed = yield* write([set(namespace, "k", { a: [1] }, { expiresAt: start + 5 })], "ann")
-      expect(committed).toEqual({ results: [{ op: "set", version: 1 }], timestamp: start, lastSeq: 1 })
+      expect(committed).toMatchObject({ results: [{ op: "set", entry: { version: 1 } }], timestamp: start, lastSeq: 1 })
       expect(Option.getOrThrow(yield* get(namespace, "k"))).toEqual({
         namespace,
         key: "k",
@@ -29,7 +29,7 @@ export const entries = (check: Check) => {
       yield* write([set(namespace, "k", 1)], "ann")
       yield* TestClock.adjust("7 millis")
       const committed = yield* write([set(namespace, "k", 2)], "bob")
-      expect(committed.results).toEqual([{ op: "set", version: 2 }])
+      expect(committed.results).toMatchObject([{ op: "set", entry: { version: 2 } }])
       const entry = Option.getOrThrow(yield* get(namespace, "k"))
       expect(entry).toMatchObject({ value: "2", version: 2, updatedBy: "bob", updatedAt: start + 7, expiresAt: null })
     })
@@ -49,7 +49,7 @@ export const entries = (check: Check) => {
       yield* put(namespace, "k", "first")
       expect((yield* remove(namespace, "k")).results).toEqual([{ op: "delete", deleted: true }])
       expect(yield* get(namespace, "k")).toEqual(Option.none())
-      expect((yield* put(namespace, "k", "second")).results).toEqual([{ op: "set", version: 3 }])
+      expect((yield* put(namespace, "k", "second")).results).toMatchObject([{ op: "set", entry: { version: 3 } }])
       expect((yield* feed()).map(outline)).toEqual(["set k 1 tester", "delete k 2 tester", "set k 3 tester"])
       expect((yield* feed())[1]!.value).toBeNull()
     })
@@ -62,7 +62,7 @@ export const entries = (check: Check) => {
       yield* remove(namespace, "k")
       expect((yield* remove(namespace, "k")).results).toEqual([{ op: "delete", deleted: false }])
       expect(yield* lastSeq).toBe(2)
-      expect((yield* put(namespace, "k", 2)).results).toEqual([{ op: "set", version: 3 }])
+      expect((yield* put(namespace, "k", 2)).results).toMatchObject([{ op: "set", entry: { version: 3 } }])
     })
   )
 
@@ -212,7 +212,9 @@ export const conditional = (check: Check) => {
           } else if (operation.op === "set") {
             const { value, version } = Option.getOrThrow(after.entry)
             expect(value, key).toBe(json("new"))
-            expect(outcome, key).toMatchObject({ right: { results: [{ op: "set", version }], lastSeq: after.lastSeq } })
+            expect(outcome, key).toMatchObject({
+              right: { results: [{ op: "set", entry: { version } }], lastSeq: after.lastSeq }
+            })
           } else {
             expect(outcome, key).toMatchObject({ right: { results: [{ op: "delete", deleted: current !== null }] } })
             expect(after.entry, key).toEqual(Option.none())

@@ -1,9 +1,9 @@
-import { Duration, Effect, type Scope } from "effect"
+import { Duration, Effect, type Scope, Stream } from "effect"
 import { JsonText } from "../../../src/Json/JsonText.ts"
-import type { StoredChange } from "../../../src/Kv/Change.ts"
+import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import type { StoredEntry } from "../../../src/Kv/Entry.ts"
-import { Store } from "../../../src/Kv/Store.ts"
+import * as Entry from "../../../src/Kv/Entry.ts"
+import { type Selection, Store } from "../../../src/Kv/Store.ts"
 import type { DeleteOperation, Operation, Precondition, SetOperation } from "../../../src/Kv/Write.ts"
 
 /** The time at which each test begins, in epoch milliseconds. */
@@ -53,12 +53,14 @@ export const get = (namespace: string, key: string) => Effect.flatMap(Store, sto
 export const lastSeq = Effect.flatMap(ChangeLog, log => log.lastSeq)
 
 export const read = (after: number, limit = 1000, tenant = "") =>
-  Effect.flatMap(ChangeLog, log => log.read({ after, limit, tenant }))
+  Effect.flatMap(ChangeLog, log => log.read({ after, limit, tenant })).pipe(
+    Effect.map(({ changes, lastSeq }) => ({ changes: changes.map(Change.decode), lastSeq }))
+  )
 
 /** All records after `after`, page by page. */
 export const feed = (after = 0, limit = 1000, tenant = "") =>
   Effect.gen(function* () {
-    const changes: Array<StoredChange> = []
+    const changes: Array<Change.StoredChange> = []
     for (let at = after; ; ) {
       const page = yield* read(at, limit, tenant)
       changes.push(...page.changes)
@@ -70,7 +72,18 @@ export const feed = (after = 0, limit = 1000, tenant = "") =>
 export const list = (
   namespace: string,
   options: { readonly prefix?: string; readonly after?: string; readonly limit?: number } = {}
-) => Effect.flatMap(Store, store => store.list({ namespace, prefix: "", after: "", limit: 1000, ...options }))
+) =>
+  Effect.map(
+    Effect.flatMap(Store, store => store.list({ namespace, prefix: "", after: "", limit: 1000, ...options })),
+    page => ({ ...page, entries: page.entries.map(Entry.decode) })
+  )
+
+/** A whole list, portion by portion. */
+export const listAll = (selection: Selection) =>
+  Effect.map(
+    Effect.flatMap(Store, store => store.listAll(selection)),
+    ({ lastSeq, portions }) => ({ lastSeq, portions: Stream.map(portions, portion => portion.map(Entry.decode)) })
+  )
 
 /** The keys of a list, page by page. */
 export const keys = (namespace: string, prefix = "", limit = 1000) =>
@@ -104,7 +117,7 @@ export const trimAll = (age: Duration.DurationInput): Effect.Effect<number, unkn
   })
 
 /** The parts of a record that tell what happened. */
-export const outline = ({ op, key, version, actor }: StoredChange) => `${op} ${key} ${version} ${actor}`
+export const outline = ({ op, key, version, actor }: Change.StoredChange) => `${op} ${key} ${version} ${actor}`
 
 /** The parts of an entry that a list shows. */
-export const sketch = ({ key, version, value }: StoredEntry) => `${key} ${version} ${value}`
+export const sketch = ({ key, version, value }: Entry.StoredEntry) => `${key} ${version} ${value}`

@@ -1,8 +1,22 @@
 import { expect } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import * as TestClock from "effect/TestClock"
-import { type Selection, Store } from "../../../src/Kv/Store.ts"
-import { type Check, feed, json, keys, list, mebibyte, put, remove, set, sketch, start, write } from "./Fixture.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import {
+  type Check,
+  feed,
+  json,
+  keys,
+  list,
+  listAll,
+  mebibyte,
+  put,
+  remove,
+  set,
+  sketch,
+  start,
+  write
+} from "./Fixture.ts"
 
 const namespace = "tenant:t1/lists"
 
@@ -11,8 +25,6 @@ const inByteOrder = (names: ReadonlyArray<string>) =>
 
 const setAll = (names: ReadonlyArray<string>, space = namespace) =>
   write(names.map((key, index) => set(space, key, index)))
-
-const listAll = (selection: Selection) => Effect.flatMap(Store, store => store.listAll(selection))
 
 /** Lists, page by page and whole. */
 export const lists = (check: Check) => {

@@ -86,7 +86,7 @@ export const make = <W, O, Q>(
     let unanswered = 0
     let isLockLost = false
 
-    const reader = new Reader({ file, debug }, plugin.queries, plugin.maxSnapshots, {
+    const reader = new Reader({ file, debug }, plugin.queries, plugin.maxSnapshots, clock, {
       // A probe shows whether the reader can be resumed.
       onSuspended: () => {
         if (isProbing || writer === undefined) return

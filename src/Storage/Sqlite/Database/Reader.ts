@@ -1,5 +1,6 @@
 import Database from "better-sqlite3"
-import { Clock, Effect } from "effect"
+import { type Clock, type Effect, Exit } from "effect"
+import * as Direct from "../../../Direct.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import { DatabaseUnavailable, describe, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
@@ -43,29 +44,15 @@ export class Reader<Q> {
     private readonly queries: (connection: ReadConnection) => Q,
     /** How many snapshots may last over several iterations of the event loop. */
     maxSnapshots: number,
+    private readonly clock: Clock.Clock,
     private readonly listener: ReaderListener
   ) {
     this.snapshots = new Snapshots(this, maxSnapshots)
   }
 
-  /** Reads at the current time. */
+  /** Reads at the current time (epoch milliseconds). The effect is direct. */
   read<A>(body: (queries: Q, now: number) => A): Effect.Effect<A, StoreUnavailable> {
-    return Effect.flatMap(Clock.currentTimeMillis, now => this.attempt(() => body(this.enter(), now)))
-  }
-
-  /** Reads what does not depend on the time. */
-  readTimeless<A>(body: (queries: Q) => A): Effect.Effect<A, StoreUnavailable> {
-    return this.attempt(() => body(this.enter()))
-  }
-
-  /** Reads at once; `undefined` where that is not possible, and `read` tells why. */
-  unsafeRead<A>(body: (queries: Q) => A): A | undefined {
-    if (this.suspension !== undefined) return undefined
-    try {
-      return body(this.enter())
-    } catch {
-      return undefined
-    }
+    return this.attempt(() => body(this.enter(), this.clock.unsafeCurrentTimeMillis()))
   }
 
   /** Changes with each file that is opened and whenever records are removed; fails where a read would. */
@@ -151,16 +138,17 @@ export class Reader<Q> {
   }
 
   attempt<A>(body: () => A): Effect.Effect<A, StoreUnavailable> {
-    return Effect.suspend(() => {
+    return Direct.suspend(() => {
       try {
-        return Effect.succeed(body())
+        return Exit.succeed(body())
       } catch (error) {
         // A connection that could not end its snapshot was closed; the next read opens another.
         if (this.main?.connection.isOpen === false) this.main = undefined
         if (isLocked(error)) this.listener.onLocked(describe(error), lockedFor(error))
         if (!(error instanceof DatabaseUnavailable || error instanceof Database.SqliteError)) throw error
         const failure = new StoreUnavailable({ reason: describe(error), isUnreadable: isUnreadable(error) })
-        return failure.isUnreadable ? Effect.zipRight(this.clearCaches, failure) : failure
+        if (failure.isUnreadable) this.clearCaches()
+        return Exit.fail(failure)
       }
     })
   }
@@ -181,10 +169,11 @@ export class Reader<Q> {
   }
 
   /** A page that was found damaged in memory may be intact on the disk: it was read badly, or has been restored. */
-  private readonly clearCaches = Effect.map(Monotonic.millis, now => {
+  private clearCaches(): void {
+    const now = Monotonic.unsafeMillis(this.clock)
     if (now - this.clearedAt < clearCachesEvery) return
     this.clearedAt = now
     this.snapshots.clearCaches()
     this.main?.connection.clearCache()
-  })
+  }
 }

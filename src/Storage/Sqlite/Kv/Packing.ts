@@ -1,5 +1,5 @@
 import type { JsonText } from "../../../Json/JsonText.ts"
-import type { Operation, OperationResult, Precondition, Write } from "../../../Kv/Write.ts"
+import type { Operation, PlannedResult, Precondition, Write } from "../../../Kv/Write.ts"
 import type { WriteFailure } from "../Database/Messages.ts"
 import { type Codec, type Packed, Packer, Unpacker } from "../Database/Packing.ts"
 import type { Outcome } from "./Tables.ts"
@@ -103,7 +103,7 @@ const unpackOutcomes = ({ numbers, others, writes }: PackedOutcomes): ReadonlyAr
     }
     const timestamp = number()
     const lastSeq = number()
-    const results: Array<OperationResult> = []
+    const results: Array<PlannedResult> = []
     for (let left = number(); left > 0; left--) {
       const result = number()
       results.push(result > 0 ? { op: "set", version: result } : { op: "delete", deleted: result === -1 })

@@ -1,13 +1,13 @@
 import type Database from "better-sqlite3"
 import type { JsonText } from "../../../Json/JsonText.ts"
-import { toJson as changeToJson, type StoredChange } from "../../../Kv/Change.ts"
-import type { ChangePage, ChangeQuery, PrintedPage } from "../../../Kv/ChangeLog.ts"
-import { toJson as entryToJson, type StoredEntry } from "../../../Kv/Entry.ts"
+import * as Change from "../../../Kv/Change.ts"
+import type { ChangePage, ChangeQuery } from "../../../Kv/ChangeLog.ts"
+import * as Entry from "../../../Kv/Entry.ts"
 import type { Selection } from "../../../Kv/Store.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
 
-/** A page ends after the value with which it comes to this many characters; in bytes where SQLite prints it. */
+/** A page ends after the value with which it comes to this many bytes. */
 const pageSize = 4 * 1024 * 1024
 
 /** Greater than every text: SQLite orders blobs after texts. */
@@ -38,20 +38,13 @@ export interface EntryQuery extends Selection {
   /** From the last key to the first; the page comes before `after` then. */
   readonly isDescending?: boolean
   readonly now: number
-  /** The page ends after the value with which it comes to this many characters. */
+  /** The page ends after the value with which it comes to this many bytes. */
   readonly size?: number
 }
 
 export interface EntryRows {
-  readonly entries: ReadonlyArray<StoredEntry>
+  readonly entries: ReadonlyArray<Entry.EncodedEntry>
   readonly more: boolean
-}
-
-export interface PrintedRows {
-  readonly entries: ReadonlyArray<string>
-  readonly more: boolean
-  /** The key of the last entry; `""` where there is none. */
-  readonly lastKey: string
 }
 
 export interface TrimmedBefore {
@@ -70,7 +63,7 @@ export class Queries {
     this.statements = connection.prepare(prepare)
   }
 
-  get(namespace: string, key: string, now: number): StoredEntry | undefined {
+  get(namespace: string, key: string, now: number): Entry.StoredEntry | undefined {
     const row = this.statements.get.get(namespace, key, now)
     if (row === undefined) return undefined
     return { namespace, key, value: row[4], version: row[0], updatedBy: row[1], updatedAt: row[2], expiresAt: row[3] }
@@ -83,51 +76,16 @@ export class Queries {
   entries({ namespace, prefix, after, limit, isDescending = false, now, size = pageSize }: EntryQuery): EntryRows {
     // Half a character is the start of no key's bytes, though it may be the start of its UTF-16.
     if (!prefix.isWellFormed()) return { entries: [], more: false }
+    const { listAfter, listDown, listFrom } = this.statements
     const end = endOfPrefix(prefix)
-    const rows = isDescending
-      ? this.statements.listDown.iterate(namespace, prefix, before(end, after), now, limit + 1)
+    const { isCut, texts } = isDescending
+      ? this.take(listDown, [namespace, prefix, before(end, after), now, limit + 1], size)
       : after !== "" && !isAfter(prefix, after)
-        ? this.statements.listAfter.iterate(namespace, after, end, now, limit + 1)
-        : this.statements.listFrom.iterate(namespace, prefix, end, now, limit + 1)
-    const entries: Array<StoredEntry> = []
-    let total = 0
-    try {
-      for (const entry of rows) {
-        if (entries.length === limit || total >= size) return { entries, more: true }
-        entries.push(entry)
-        total += entry.value.length
-      }
-    } catch (error) {
-      // The page ends before the row that cannot be read, and the next one begins with it.
-      if (entries.length === 0 || !isUnreadable(error)) throw error
-      return { entries, more: true }
-    }
-    return { entries, more: false }
-  }
-
-  /** As `entries`, but SQLite formats the JSON text, which takes a third of the time. */
-  printedEntries(query: Omit<EntryQuery, "size" | "isDescending">): PrintedRows {
-    return this.inSnapshot(() => {
-      const { namespace, prefix, after, limit, now } = query
-      if (!prefix.isWellFormed()) return { entries: [], more: false, lastKey: "" }
-      const end = endOfPrefix(prefix)
-      const isFurther = after !== "" && !isAfter(prefix, after)
-      const { size, print, keyAt } = isFurther ? this.statements.printAfter : this.statements.printFrom
-      const start = isFurther ? after : prefix
-      try {
-        if ((size.get(namespace, start, end, now, limit + 1) ?? 0) < pageSize) {
-          const entries = print.all(namespace, start, end, now, limit + 1)
-          const more = entries.length > limit
-          if (more) entries.length = limit
-          const lastKey = entries.length === 0 ? "" : keyAt.get(namespace, start, end, now, entries.length - 1)!
-          return { entries, more, lastKey }
-        }
-      } catch (error) {
-        if (!isUnreadable(error)) throw error
-      }
-      const { entries, more } = this.entries(query)
-      return { entries: entries.map(entryToJson), more, lastKey: entries.at(-1)?.key ?? "" }
-    })
+        ? this.take(listAfter, [namespace, after, end, now, limit + 1], size)
+        : this.take(listFrom, [namespace, prefix, end, now, limit + 1], size)
+    const more = isCut || texts.length > limit
+    if (texts.length > limit) texts.length = limit
+    return { entries: texts.map(Entry.encoded), more }
   }
 
   changes(query: ChangeQuery): ChangePage | TrimmedBefore {
@@ -136,55 +94,44 @@ export class Queries {
       const bounds = this.bounds(query)
       if ("_tag" in bounds) return bounds
       const { last } = bounds
-      if (after >= last) return { changes: [], lastSeq: last }
-      const rows =
+      if (after >= last) return { changes: [], lastSeq: last, isComplete: false }
+      const { isCut, texts } =
         tenant === ""
-          ? this.statements.changes.iterate(after, limit)
-          : this.statements.tenantChanges.iterate(tenant, after, limit)
-      const changes: Array<StoredChange> = []
-      let total = 0
-      try {
-        for (const change of rows) {
-          changes.push(change)
-          total += change.value?.length ?? 0
-          if (total >= pageSize) return { changes, lastSeq: change.seq }
-        }
-      } catch (error) {
-        // The page ends before the record that cannot be read; the next read fails on it.
-        if (changes.length === 0 || !isUnreadable(error)) throw error
-        return { changes, lastSeq: changes.at(-1)!.seq }
-      }
-      return { changes, lastSeq: changes.length === limit ? changes[limit - 1]!.seq : last }
+          ? this.take(this.statements.changes, [after, limit], pageSize)
+          : this.take(this.statements.tenantChanges, [tenant, after, limit], pageSize)
+      const changes = texts.map(Change.encoded)
+      const isComplete = isCut || changes.length === limit
+      return { changes, lastSeq: isComplete ? changes.at(-1)!.seq : last, isComplete }
     })
   }
 
-  /** As `changes`, but SQLite formats the JSON text, which takes a quarter of the time. */
-  printedChanges(query: ChangeQuery): PrintedPage | TrimmedBefore {
-    return this.inSnapshot(() => {
-      const { after, limit, tenant } = query
-      const bounds = this.bounds(query)
-      if ("_tag" in bounds) return bounds
-      const { last } = bounds
-      if (after >= last) return { changes: [], lastSeq: last, complete: false }
-      const { changesSize, printChanges, tenantChangesSize, printTenantChanges, tenantSeqAt } = this.statements
-      try {
-        const size = tenant === "" ? changesSize.get(after, limit) : tenantChangesSize.get(tenant, after, limit)
-        if ((size ?? 0) < pageSize) {
-          if (tenant === "") {
-            const changes = printChanges.all(after, limit)
-            return { changes, lastSeq: after + changes.length, complete: changes.length === limit }
-          }
-          const changes = printTenantChanges.all(tenant, after, limit)
-          const complete = changes.length === limit
-          return { changes, lastSeq: complete ? tenantSeqAt.get(tenant, after, limit - 1)! : last, complete }
-        }
-      } catch (error) {
-        if (!isUnreadable(error)) throw error
+  /**
+   * The rows of a statement, up to the one with which their values come to so many bytes. They end before what cannot
+   * be read, which is then the first row of the next read.
+   */
+  private take<Parameters extends Array<unknown>>(
+    { print, size }: Printed<Parameters>,
+    parameters: Parameters,
+    maxBytes: number
+  ): { readonly texts: Array<string>; readonly isCut: boolean } {
+    try {
+      if ((size.get(...parameters) ?? 0) < maxBytes) return { texts: print.all(...parameters), isCut: false }
+    } catch (error) {
+      if (!isUnreadable(error)) throw error
+    }
+    const texts: Array<string> = []
+    let total = 0
+    try {
+      for (const text of print.iterate(...parameters)) {
+        if (total >= maxBytes) return { texts, isCut: true }
+        texts.push(text)
+        total += text.length
       }
-      const page = this.changes(query)
-      if ("_tag" in page) return page
-      return { changes: page.changes.map(changeToJson), lastSeq: page.lastSeq, complete: page.lastSeq < last }
-    })
+    } catch (error) {
+      if (texts.length === 0 || !isUnreadable(error)) throw error
+      return { texts, isCut: true }
+    }
+    return { texts, isCut: false }
   }
 
   /** The log's end, unless records after `after` were trimmed. */
@@ -212,9 +159,6 @@ export class Queries {
   }
 }
 
-const entryColumns =
-  "namespace, key, version, updated_by AS updatedBy, updated_at AS updatedAt, expires_at AS expiresAt, value"
-const changeColumns = "seq, op, namespace, key, version, actor, timestamp, value"
 const visible = "(expires_at IS NULL OR expires_at > ?)"
 
 /** What `toJson` of an entry prints. Names hold no U+0000, at which SQLite's texts would end. */
@@ -224,7 +168,7 @@ const printedEntry = `format(
   coalesce(expires_at, 'null')
 )`
 
-/** What `toJson` of a change prints. */
+/** What `encode` of a change prints. */
 const printedChange = `format(
   '{"seq":%d,"op":"%s","namespace":%s,"key":%s,"value":%s,"version":%d,"actor":%s,"timestamp":%d,"tenantId":%s}',
   seq, op, json_quote(namespace), json_quote(key), coalesce(value, 'null'), version, json_quote(actor), timestamp,
@@ -235,18 +179,29 @@ type EntryRow = [version: number, updatedBy: string, updatedAt: number, expiresA
 
 type ListParameters = [namespace: string, start: string, end: string | Buffer, now: number, limit: number]
 
-const prepareList = (db: Database.Database, comparison: ">" | ">=") => {
-  const selected = `FROM entries WHERE namespace = ? AND key ${comparison} ? AND key < ? AND ${visible} ORDER BY key LIMIT`
-  return {
-    size: db
-      .prepare<ListParameters, number | null>(
-        `SELECT sum(size) FROM (SELECT octet_length(value) AS size ${selected} ?)`
-      )
-      .pluck(),
-    print: db.prepare<ListParameters, string>(`SELECT ${printedEntry} ${selected} ?`).pluck(),
-    keyAt: db.prepare<ListParameters, string>(`SELECT key ${selected} 1 OFFSET ?`).pluck()
-  }
+/** A statement whose rows are JSON texts, and the sum of the sizes of their values. */
+interface Printed<Parameters extends Array<unknown>> {
+  readonly size: Database.Statement<Parameters, number | null>
+  readonly print: Database.Statement<Parameters, string>
 }
+
+const printed = <Parameters extends Array<unknown>>(
+  db: Database.Database,
+  text: string,
+  rows: string
+): Printed<Parameters> => ({
+  size: db
+    .prepare<Parameters, number | null>(`SELECT sum(size) FROM (SELECT octet_length(value) AS size ${rows})`)
+    .pluck(),
+  print: db.prepare<Parameters, string>(`SELECT ${text} ${rows}`).pluck()
+})
+
+const prepareList = (db: Database.Database, comparison: ">" | ">=", order: "ASC" | "DESC" = "ASC") =>
+  printed<ListParameters>(
+    db,
+    printedEntry,
+    `FROM entries WHERE namespace = ? AND key ${comparison} ? AND key < ? AND ${visible} ORDER BY key ${order} LIMIT ?`
+  )
 
 const prepare = (db: Database.Database) => ({
   ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
@@ -262,46 +217,14 @@ const prepare = (db: Database.Database) => ({
       `SELECT version, updated_by, updated_at, expires_at, value FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
     )
     .raw(),
-  listFrom: db.prepare<ListParameters, StoredEntry>(
-    `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key >= ? AND key < ? AND ${visible} ORDER BY key LIMIT ?`
-  ),
-  listAfter: db.prepare<ListParameters, StoredEntry>(
-    `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key > ? AND key < ? AND ${visible} ORDER BY key LIMIT ?`
-  ),
-  listDown: db.prepare<ListParameters, StoredEntry>(
-    `SELECT ${entryColumns} FROM entries WHERE namespace = ? AND key >= ? AND key < ? AND ${visible} ORDER BY key DESC LIMIT ?`
-  ),
-  printFrom: prepareList(db, ">="),
-  printAfter: prepareList(db, ">"),
-  changes: db.prepare<[number, number], StoredChange>(
-    `SELECT ${changeColumns} FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?`
-  ),
-  changesSize: db
-    .prepare<[number, number], number | null>(
-      "SELECT sum(size) FROM (SELECT octet_length(value) AS size FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?)"
-    )
-    .pluck(),
-  printChanges: db
-    .prepare<[number, number], string>(`SELECT ${printedChange} FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?`)
-    .pluck(),
-  // The empty tenant is excluded explicitly, so that SQLite can use the partial index.
-  tenantChanges: db.prepare<[string, number, number], StoredChange>(
-    `SELECT ${changeColumns} FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?`
-  ),
-  tenantChangesSize: db
-    .prepare<[string, number, number], number | null>(
-      "SELECT sum(size) FROM " +
-        "(SELECT octet_length(value) AS size FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?)"
-    )
-    .pluck(),
-  printTenantChanges: db
-    .prepare<[string, number, number], string>(
-      `SELECT ${printedChange} FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?`
-    )
-    .pluck(),
-  tenantSeqAt: db
-    .prepare<[string, number, number], number>(
-      "SELECT seq FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
-    )
-    .pluck()
+  listFrom: prepareList(db, ">="),
+  listAfter: prepareList(db, ">"),
+  listDown: prepareList(db, ">=", "DESC"),
+  changes: printed<[number, number]>(db, printedChange, "FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?"),
+  // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
+  tenantChanges: printed<[string, number, number]>(
+    db,
+    printedChange,
+    "FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?"
+  )
 })

@@ -4,13 +4,13 @@
 import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
 import { expiryActor } from "../../../Kv/Names.ts"
-import { type Committed, type KeyState, plan, type Refused, type Step, type Write } from "../../../Kv/Write.ts"
+import { type Applied, type KeyState, plan, type Refused, type Step, type Write } from "../../../Kv/Write.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 import { ChangeRows } from "./ChangeRows.ts"
 import { format } from "./Format.ts"
 
 /** What became of one write of a group. */
-export type Outcome = { readonly _tag: "Committed"; readonly committed: Committed } | Refused
+export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused
 
 interface Tail {
   readonly seq: number

@@ -85,7 +85,7 @@ describe("opening", () => {
         })
       )
       const committed = yield* using(directory, put("n", "b", 3))
-      expect(committed).toMatchObject({ lastSeq: 4, results: [{ version: 3 }] })
+      expect(committed).toMatchObject({ lastSeq: 4, results: [{ entry: { version: 3 } }] })
     })
   )
 

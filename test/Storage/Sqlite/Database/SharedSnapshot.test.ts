@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from "node:timers/promises"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Fiber, FastCheck as fc, Option } from "effect"
+import { decode } from "../../../../src/Kv/Entry.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
 import { SharedSnapshot } from "../../../../src/Storage/Sqlite/Database/SharedSnapshot.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
@@ -65,7 +66,7 @@ describe("a snapshot for a turn", () => {
         yield* store.commit({ operations: [set("n", "k", 1)], actor: "tester" })
         const file = join(directory, "kv.db")
         const other = new Database(file)
-        const value = () => Option.getOrThrow(store.unsafeGet!("n", "k", 0)!).value
+        const value = () => Option.getOrThrow(Effect.runSync(store.get("n", "k"))).value
         yield* Effect.promise(() => nextTurn())
         const first = value()
         const second = value()
@@ -109,22 +110,22 @@ const isLinearizable = (steps: ReadonlyArray<Step>, store: typeof Store.Service,
         const acknowledged = Effect.map(store.commit(write), ({ results: [result] }) => {
           if (result?.op !== "set") throw new Error("a set came to something else")
           // From here on whoever reads must see it; an earlier one may come to be known later.
-          known[step.key] = Math.max(known[step.key]!, result.version)
+          known[step.key] = Math.max(known[step.key]!, result.entry.version)
         })
         commits.push(yield* Effect.fork(acknowledged))
         // The write is on its way, or done, before the next read of this turn.
         yield* Effect.yieldNow()
       } else if (step.do === "get") {
-        const found = store.unsafeGet!(namespace, String(step.key), 0)!
+        const found = yield* store.get(namespace, String(step.key))
         learn(step.key, Option.match(found, { onNone: () => 0, onSome: entry => entry.version }))
       } else {
         const page = yield* store.list({ namespace, prefix: "", after: "", limit: 10 })
-        for (const entry of page.entries) learn(Number(entry.key), entry.version)
+        for (const entry of page.entries.map(decode)) learn(Number(entry.key), entry.version)
       }
     }
     yield* Fiber.joinAll(commits)
     for (const key of [0, 1, 2]) {
-      const found = store.unsafeGet!(namespace, String(key), 0)!
+      const found = yield* store.get(namespace, String(key))
       expect(Option.match(found, { onNone: () => 0, onSome: entry => entry.version })).toBe(sent[key])
     }
   })

@@ -3,7 +3,7 @@ import { expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, FastCheck as fc } from "effect"
 import type { StoredChange } from "../../../../src/Kv/Change.ts"
-import type { Operation, Write } from "../../../../src/Kv/Write.ts"
+import type { Operation, OperationResult, Write } from "../../../../src/Kv/Write.ts"
 import { open } from "../../../../src/Storage/Sqlite/Database/Opening.ts"
 import { Writer } from "../../../../src/Storage/Sqlite/Database/Writer.ts"
 import { format } from "../../../../src/Storage/Sqlite/Kv/Format.ts"
@@ -58,6 +58,8 @@ it.scopedLive("groups of writes leave the entries and records that the model has
     const records = db.prepare<[], StoredChange>(
       "SELECT seq, op, namespace, key, value, version, actor, timestamp FROM changes ORDER BY seq"
     )
+    const planned = (result: OperationResult) =>
+      result.op === "set" ? { op: "set", version: result.entry.version } : result
     const entries = db.prepare<[], object>(
       'SELECT namespace, key, value, version, updated_by AS "updatedBy", updated_at AS "updatedAt", expires_at AS "expiresAt" FROM entries ORDER BY key'
     )
@@ -73,7 +75,7 @@ it.scopedLive("groups of writes leave the entries and records that the model has
             return "results" in verdict
               ? {
                   _tag: "Committed",
-                  committed: { results: verdict.results, timestamp: model.now, lastSeq: model.end }
+                  committed: { results: verdict.results.map(planned), timestamp: model.now, lastSeq: model.end }
                 }
               : { _tag: "Refused", ...verdict }
           })

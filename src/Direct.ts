@@ -1,0 +1,162 @@
+/**
+ * Effects that need no fiber.
+ *
+ * They are effects like any other, and run in a fiber as usual. {@link run} runs them without one, which costs a
+ * fraction of it. An effect stays direct through the functions of this module. An `Exit` or `Either` is direct as it is.
+ * Direct effects are lazy: each run does the work again.
+ */
+import { Cause, Effect, Effectable, Either, Exit, type Fiber, FiberId } from "effect"
+
+/** Ends an asynchronous effect with what another effect comes to. */
+type Resume<A, E, R> = (effect: Effect.Effect<A, E, R>) => void
+
+/** An effect that is computed each time that it is run. */
+class Suspend<A, E, R> extends Effectable.Class<A, E, R> {
+  constructor(readonly evaluate: () => Effect.Effect<A, E, R>) {
+    super()
+  }
+
+  commit(): Effect.Effect<A, E, R> {
+    return this.evaluate()
+  }
+}
+
+/** An effect that ends by a callback. */
+class Async<A, E, R> extends Effectable.Class<A, E, R> {
+  constructor(readonly register: (resume: Resume<A, E, R>) => () => void) {
+    super()
+  }
+
+  commit(): Effect.Effect<A, E, R> {
+    return Effect.async<A, E, R>(resume => Effect.sync(this.register(resume)))
+  }
+}
+
+/** `Effect.suspend`. */
+export const suspend = <A, E, R>(evaluate: () => Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  new Suspend(evaluate)
+
+/** `Effect.sync`. */
+export const sync = <A>(evaluate: () => A): Effect.Effect<A> => new Suspend(() => Exit.succeed(evaluate()))
+
+/** `Effect.async`. `register` returns how to cancel the work; the callback of canceled work does nothing. */
+export const async = <A, E = never, R = never>(
+  register: (resume: Resume<A, E, R>) => () => void
+): Effect.Effect<A, E, R> => new Async(register)
+
+/** Evaluates an effect up to its exit, its callback or the first step that needs a fiber. */
+const advance = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => {
+  let current = effect
+  try {
+    while (current instanceof Suspend) current = current.evaluate()
+    return current
+  } catch (error) {
+    return Exit.die(error)
+  }
+}
+
+/** The exit that an effect is, if it is one. */
+const exitOf = <A, E, R>(effect: Effect.Effect<A, E, R>): Exit.Exit<A, E> | undefined => {
+  if (Exit.isExit(effect)) return effect as Exit.Exit<A, E>
+  if (!Either.isEither(effect)) return undefined
+  const either = effect as Either.Either<A, E>
+  return Either.isLeft(either) ? Exit.fail(either.left) : Exit.succeed(either.right)
+}
+
+/** Continues with the exit of an effect, unless it is interrupted. */
+const matchExit = <A, E, R, B, E2, R2>(
+  self: Effect.Effect<A, E, R>,
+  f: (exit: Exit.Exit<A, E>) => Effect.Effect<B, E2, R2>
+): Effect.Effect<B, E2, R | R2> =>
+  new Suspend<B, E2, R | R2>(() => {
+    const current = advance(self)
+    const exit = exitOf(current)
+    if (exit !== undefined) return f(exit)
+    if (current instanceof Async) {
+      return new Async<B, E2, R | R2>(resume =>
+        current.register((effect: Effect.Effect<A, E, R>) => resume(matchExit(effect, f)))
+      )
+    }
+    return Effect.matchCauseEffect(current, {
+      onFailure: cause => f(Exit.failCause(cause)),
+      onSuccess: value => f(Exit.succeed(value))
+    })
+  })
+
+/** `Effect.matchEffect`. */
+export const matchEffect = <A, E, R, B, E2, R2, C, E3, R3>(
+  self: Effect.Effect<A, E, R>,
+  options: {
+    readonly onFailure: (error: E) => Effect.Effect<B, E2, R2>
+    readonly onSuccess: (value: A) => Effect.Effect<C, E3, R3>
+  }
+): Effect.Effect<B | C, E2 | E3, R | R2 | R3> =>
+  matchExit(self, (exit): Effect.Effect<B | C, E2 | E3, R2 | R3> => {
+    if (Exit.isSuccess(exit)) return options.onSuccess(exit.value)
+    const error = Cause.failureOrCause(exit.cause)
+    return Either.isLeft(error) ? options.onFailure(error.left) : Exit.failCause(error.right)
+  })
+
+/** `Effect.catchAll`. */
+export const catchAll = <A, E, R, B, E2, R2>(
+  self: Effect.Effect<A, E, R>,
+  f: (error: E) => Effect.Effect<B, E2, R2>
+): Effect.Effect<A | B, E2, R | R2> => matchEffect(self, { onFailure: f, onSuccess: Exit.succeed })
+
+/** `Effect.flatMap`. */
+export const flatMap = <A, E, R, B, E2, R2>(
+  self: Effect.Effect<A, E, R>,
+  f: (value: A) => Effect.Effect<B, E2, R2>
+): Effect.Effect<B, E | E2, R | R2> =>
+  matchExit(
+    self,
+    (exit): Effect.Effect<B, E | E2, R2> => (Exit.isSuccess(exit) ? f(exit.value) : Exit.failCause(exit.cause))
+  )
+
+/** `Effect.map`. */
+export const map = <A, E, R, B>(self: Effect.Effect<A, E, R>, f: (value: A) => B): Effect.Effect<B, E, R> =>
+  flatMap(self, value => Exit.succeed(f(value)))
+
+/**
+ * Runs an effect, in a fiber only where it needs one, and calls `onExit` once, perhaps before it returns. What `fork`
+ * is given ends the run. The function returned interrupts it.
+ */
+export const run = <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
+  fork: (effect: Effect.Effect<A, E, R>) => Fiber.RuntimeFiber<A, E>,
+  onExit: (exit: Exit.Exit<A, E>) => void
+): (() => void) => {
+  let interrupt = (): void => {}
+  const proceed = (next: Effect.Effect<A, E, R>): void => {
+    const current = advance(next)
+    const exit = exitOf(current)
+    if (exit !== undefined) return onExit(exit)
+    if (!(current instanceof Async)) {
+      const fiber = fork(current)
+      fiber.addObserver(onExit)
+      interrupt = () => fiber.unsafeInterruptAsFork(FiberId.none)
+      return
+    }
+    let isOver = false
+    const finish = (effect: Effect.Effect<A, E, R>): void => {
+      if (isOver) return
+      isOver = true
+      proceed(effect)
+    }
+    let cancel: () => void
+    try {
+      cancel = current.register(finish)
+    } catch (error) {
+      return finish(Exit.die(error))
+    }
+    if (isOver) return
+    interrupt = () => {
+      if (isOver) return
+      isOver = true
+      cancel()
+      onExit(Exit.interrupt(FiberId.none))
+    }
+  }
+  proceed(effect)
+  return () => interrupt()
+}

@@ -1,0 +1,110 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Effect } from "effect"
+import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
+import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { StoreUnavailable } from "../../src/Kv/Store.ts"
+
+/** A log of numbers, which counts how often it is read. */
+const numbers = () => {
+  const state = { end: 3, history: 1, reads: 0, isAway: false, onRead: () => {} }
+  const history = Effect.suspend(() =>
+    state.isAway ? new StoreUnavailable({ reason: "away" }) : Effect.succeed(state.history)
+  )
+  const read = ({ after, limit }: { readonly after: number; readonly limit: number }) =>
+    Effect.sync(() => {
+      state.reads++
+      state.onRead()
+      const count = Math.max(0, Math.min(limit, state.end - after))
+      const changes = Array.from({ length: count }, (_, index) => {
+        const seq = after + index + 1
+        return { json: `${state.history}.${seq}`, seq, tenant: "" }
+      })
+      return { changes, lastSeq: count === 0 ? state.end : after + count, isComplete: count === limit }
+    })
+  const make = Effect.provideService(Pages.make, ChangeLog, {
+    read,
+    history,
+    lastSeq: Effect.sync(() => state.end),
+    awaitPast: () => Effect.never,
+    trim: () => Effect.succeed(0),
+    expire: Effect.succeed(0)
+  })
+  return { make, state }
+}
+
+const query = { after: 0, limit: 2, tenant: "" }
+
+describe("fresh pages", () => {
+  it.effect("read a complete page once, and each other page anew", () =>
+    Effect.gen(function* () {
+      const { make, state } = numbers()
+      const pages = yield* make
+      const full = yield* pages.fresh(query)
+      expect([full.answer, full.changes, full.count]).toEqual(['{"changes":[1.1,1.2],"lastSeq":2}', "[1.1,1.2]", 2])
+      expect(yield* pages.fresh(query)).toBe(full)
+      expect(state.reads).toBe(1)
+      expect((yield* pages.fresh({ ...query, after: 2 })).answer).toBe('{"changes":[1.3],"lastSeq":3}')
+      state.end = 9
+      expect((yield* pages.fresh({ ...query, after: 2 })).answer).toBe('{"changes":[1.3,1.4],"lastSeq":4}')
+      expect((yield* pages.fresh({ ...query, limit: 3 })).answer).toBe('{"changes":[1.1,1.2,1.3],"lastSeq":3}')
+      expect(pages.end()).toBe(4)
+    })
+  )
+
+  it.effect("answer nothing from before the history became another", () =>
+    Effect.gen(function* () {
+      const { make, state } = numbers()
+      const pages = yield* make
+      yield* pages.fresh(query)
+      state.history = 2
+      expect((yield* pages.fresh(query)).changes).toBe("[2.1,2.2]")
+      // It becomes another while a page is read: which of the two the page is of, nobody knows.
+      state.history = 3
+      state.onRead = () => {
+        state.history = 4
+      }
+      yield* pages.fresh(query)
+      state.onRead = () => {}
+      const reads = state.reads
+      yield* pages.fresh(query)
+      expect(state.reads).toBe(reads + 1)
+    })
+  )
+
+  it.effect("and followers are told nothing of a history that is no more, though the log outgrew it", () =>
+    Effect.gen(function* () {
+      const { make, state } = numbers()
+      const pages = yield* make
+      const told = (page: { readonly changes: string }) => page.changes.match(/(\d+)\./)?.[1]
+      expect(told(yield* pages.next(query))).toBe("1")
+      state.history = 2
+      state.end = 100
+      expect(told(yield* pages.next(query))).toBe("2")
+    })
+  )
+
+  it.effect("fail while the log is away, whatever is kept", () =>
+    Effect.gen(function* () {
+      const { make, state } = numbers()
+      const pages = yield* make
+      yield* pages.fresh(query)
+      state.isAway = true
+      expect(yield* Effect.flip(pages.fresh(query))).toMatchObject({ reason: "away" })
+      state.isAway = false
+      expect((yield* pages.fresh(query)).count).toBe(2)
+    })
+  )
+
+  it.effect("keep no more than the bound", () =>
+    Effect.gen(function* () {
+      const { make, state } = numbers()
+      state.end = 1000
+      const pages = yield* make
+      for (let after = 0; after < 200; after++) yield* pages.fresh({ ...query, after })
+      yield* pages.fresh({ ...query, after: 199 })
+      expect(state.reads).toBe(200)
+      yield* pages.fresh(query)
+      expect(state.reads).toBe(201)
+    })
+  )
+})

@@ -1,0 +1,238 @@
+/** A host may put something else in the place of each member of a port, and that is what runs. */
+import { describe, expect, it } from "@effect/vitest"
+import { type Context, Duration, Effect, Fiber, Layer, Option, Stream } from "effect"
+import * as Draining from "../../src/Http/Draining.ts"
+import { JsonText } from "../../src/Json/JsonText.ts"
+import * as Change from "../../src/Kv/Change.ts"
+import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
+import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import * as Entry from "../../src/Kv/Entry.ts"
+import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
+import * as Housekeeping from "../../src/Storage/Housekeeping.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+import { stock, type Transport } from "../Harness.ts"
+import { edge, quickEdge } from "../Http/Edge/EdgeTransport.ts"
+import { temporaryLayer } from "../Storage/SqliteFixture.ts"
+import { at, batch, call, get, listAt, put, Site, site } from "../suites/Http/Fixture.ts"
+
+type StoreShape = Context.Tag.Service<Store>
+type LogShape = Context.Tag.Service<ChangeLog>
+
+/** A replaced member, and a check at the socket that it ran. */
+interface Replacement<Port> {
+  readonly replace: (port: Port) => Partial<Port>
+  readonly check: Effect.Effect<void, unknown, Site>
+}
+
+const wrapped = JsonText('"wrapped"')
+
+const space = "tenant:t/x"
+
+const wrapEntry = (entry: Entry.EncodedEntry) => Entry.encode({ ...Entry.decode(entry), value: wrapped })
+
+const bodyOf = ({ text }: { readonly text: string }) => JSON.parse(text)
+
+const store: { readonly [Member in keyof StoreShape]: Replacement<StoreShape> } = {
+  get: {
+    replace: ({ get }) => ({
+      get: (namespace, key) =>
+        Effect.map(
+          get(namespace, key),
+          Option.map(entry => ({ ...entry, value: wrapped }))
+        )
+    }),
+    check: Effect.gen(function* () {
+      yield* put(space, "k", 1)
+      expect(bodyOf(yield* get(space, "k"))).toMatchObject({ value: "wrapped", version: 1 })
+      expect((yield* get(space, "absent")).status).toBe(404)
+    })
+  },
+  list: {
+    replace: ({ list }) => ({
+      list: query => Effect.map(list(query), page => ({ ...page, entries: page.entries.map(wrapEntry) }))
+    }),
+    check: Effect.gen(function* () {
+      yield* put(space, "k", 1)
+      for (const target of [listAt(space), `${listAt(space)}?limit=1`]) {
+        expect(bodyOf(yield* call("GET", target))).toMatchObject({ items: [{ key: "k", value: "wrapped" }] })
+      }
+    })
+  },
+  listAll: {
+    replace: ({ listAll }) => ({
+      listAll: selection =>
+        Effect.map(listAll(selection), ({ lastSeq, portions }) => ({
+          lastSeq,
+          portions: Stream.map(portions, portion => portion.map(wrapEntry))
+        }))
+    }),
+    check: Effect.gen(function* () {
+      const operations = Array.from({ length: 1000 }, (_, n) => ({
+        op: "set",
+        namespace: space,
+        key: `k${n}`,
+        value: n
+      }))
+      yield* batch(operations)
+      yield* put(space, "last", 1)
+      const { items } = bodyOf(yield* call("GET", listAt(space)))
+      expect(items).toHaveLength(1001)
+      expect(items[1000]).toMatchObject({ value: "wrapped" })
+    })
+  },
+  commit: {
+    replace: ({ commit }) => ({ commit: write => commit({ ...write, actor: "wrapped" }) }),
+    check: Effect.gen(function* () {
+      expect(bodyOf(yield* put(space, "k", 1))).toMatchObject({ value: 1, version: 1, updatedBy: "wrapped" })
+      yield* batch([{ op: "set", namespace: space, key: "k", value: 2 }])
+      expect(bodyOf(yield* get(space, "k"))).toMatchObject({ value: 2, version: 2, updatedBy: "wrapped" })
+      yield* call("DELETE", at(space, "k"))
+      const { changes } = bodyOf(yield* call("GET", "/api/v1/changes"))
+      expect(changes).toMatchObject([{ actor: "wrapped" }, { actor: "wrapped" }, { op: "delete", actor: "wrapped" }])
+    })
+  },
+  ready: {
+    replace: () => ({ ready: Effect.succeed(false) }),
+    check: Effect.gen(function* () {
+      expect(bodyOf(yield* call("GET", "/api/v1/ready"))).toEqual({ ok: false })
+      expect(bodyOf(yield* call("GET", "/api/v1/cluster/status"))).toMatchObject({ ok: false })
+    })
+  }
+}
+
+/** What a replaced effect is replaced by where only its running tells: `wrapped` counts. */
+let wrappedRuns = 0
+
+const counted = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+  Effect.suspend(() => {
+    wrappedRuns++
+    return effect
+  })
+
+const log: { readonly [Member in keyof LogShape]: Replacement<LogShape> } = {
+  read: {
+    replace: ({ read }) => ({
+      read: query =>
+        Effect.map(read(query), page => ({
+          ...page,
+          changes: page.changes.map(change => Change.encode({ ...Change.decode(change), actor: "wrapped" }))
+        }))
+    }),
+    check: Effect.gen(function* () {
+      yield* put(space, "k", 1)
+      for (const limit of ["", "?limit=1"]) {
+        const { changes } = bodyOf(yield* call("GET", `/api/v1/changes${limit}`))
+        expect(changes).toMatchObject([{ seq: 1, key: "k", value: 1, actor: "wrapped", tenantId: "t" }])
+      }
+    })
+  },
+  history: {
+    replace: () => ({ history: Effect.fail(new StoreUnavailable({ reason: "wrapped" })) }),
+    check: Effect.gen(function* () {
+      expect((yield* call("GET", "/api/v1/changes")).status).toBe(503)
+    })
+  },
+  lastSeq: {
+    replace: ({ lastSeq }) => ({ lastSeq: Effect.map(lastSeq, seq => seq + 1000) }),
+    check: Effect.gen(function* () {
+      const { log } = yield* Site
+      expect(yield* log.lastSeq).toBe(1000)
+    })
+  },
+  awaitPast: {
+    replace: ({ awaitPast }) => ({ awaitPast: seq => counted(awaitPast(seq)) }),
+    check: Effect.gen(function* () {
+      const before = wrappedRuns
+      const poll = yield* Effect.fork(call("GET", "/api/v1/changes?wait=30"))
+      yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => wrappedRuns > before })
+      yield* put(space, "k", 1)
+      expect(bodyOf(yield* Fiber.join(poll))).toMatchObject({ lastSeq: 1 })
+    })
+  },
+  trim: { replace: ({ trim }) => ({ trim: age => counted(trim(age)) }), check: Effect.suspend(() => housekeeping) },
+  expire: { replace: ({ expire }) => ({ expire: counted(expire) }), check: Effect.suspend(() => housekeeping) }
+}
+
+/** Housekeeping does both of its chores as it starts. */
+const housekeeping: Effect.Effect<void, unknown, Site> = Effect.gen(function* () {
+  const { log } = yield* Site
+  const before = wrappedRuns
+  const layer = Layer.provide(Housekeeping.layer(Option.some(Duration.minutes(1))), Layer.succeed(ChangeLog, log))
+  const until = Effect.repeat(Effect.sleep("1 millis"), { until: () => wrappedRuns > before })
+  yield* Effect.provide(until, layer)
+})
+
+const backends: ReadonlyArray<readonly [string, Layer.Layer<Store | ChangeLog, unknown>]> = [
+  ["memory", Memory.layer],
+  ["sqlite", temporaryLayer("inline")]
+]
+
+const over = <Port>(
+  transport: Transport,
+  title: string,
+  backend: Layer.Layer<Store | ChangeLog, unknown>,
+  { check, replace }: Replacement<Port>,
+  replaced: (replace: (port: Port) => Partial<Port>) => Layer.Layer<Store | ChangeLog, never, Store | ChangeLog>
+): void =>
+  it.scopedLive(`${title}, by the ${transport.name}`, () =>
+    Effect.gen(function* () {
+      const layer = Layer.provide(replaced(replace), Layer.fresh(backend))
+      yield* Effect.provideServiceEffect(check, Site, site(transport, layer))
+    })
+  )
+
+for (const [name, backend] of backends) {
+  describe(`over ${name}, what replaces a member is what runs:`, () => {
+    it.scopedLive("each member of both ports is tried", () =>
+      Effect.gen(function* () {
+        expect(Object.keys(yield* Store).sort()).toEqual(Object.keys(store).sort())
+        expect(Object.keys(yield* ChangeLog).sort()).toEqual(Object.keys(log).sort())
+      }).pipe(Effect.provide(backend))
+    )
+
+    for (const transport of [stock, edge, quickEdge]) {
+      for (const [member, replacement] of Object.entries(store)) {
+        over(transport, `Store.${member}`, backend, replacement, replace =>
+          Layer.merge(
+            Layer.effect(
+              Store,
+              Effect.map(Store, port => ({ ...port, ...replace(port) }))
+            ),
+            Layer.effect(ChangeLog, ChangeLog)
+          )
+        )
+      }
+      for (const [member, replacement] of Object.entries(log)) {
+        over(transport, `ChangeLog.${member}`, backend, replacement, replace =>
+          Layer.merge(
+            Layer.effect(Store, Store),
+            Layer.effect(
+              ChangeLog,
+              Effect.map(ChangeLog, port => ({ ...port, ...replace(port) }))
+            )
+          )
+        )
+      }
+    }
+
+    it.scopedLive("ChangeLog.lastSeq, by the feed's metrics", () =>
+      Effect.gen(function* () {
+        const feed = yield* ChangeFeed.ChangeFeed
+        const before = wrappedRuns
+        yield* feed.lag
+        expect(wrappedRuns).toBe(before + 1)
+      }).pipe(
+        Effect.provide(
+          Layer.provide(
+            ChangeFeed.layer,
+            Layer.effect(
+              ChangeLog,
+              Effect.map(ChangeLog, port => ({ ...port, lastSeq: counted(port.lastSeq) }))
+            )
+          )
+        ),
+        Effect.provide(Layer.merge(Draining.layer, backend))
+      )
+    )
+  })
+}
