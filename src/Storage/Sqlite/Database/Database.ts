@@ -89,7 +89,7 @@ export const make = <W, O, Q>(
     const reader = new Reader({ file, debug }, plugin.queries, plugin.maxSnapshots, clock, {
       // A probe shows whether the reader can be resumed.
       onSuspended: () => {
-        if (isProbing || writer === undefined) return
+        if (isProbing || !isOpen || writer === undefined || !lock.isHeld()) return
         isProbing = true
         post({ kind: "probe" }, () => {
           isProbing = false

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto"
 import {
   chmodSync,
   closeSync,
+  existsSync,
   linkSync,
   mkdirSync,
   openSync,
@@ -16,8 +17,9 @@ import {
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { ConfigProvider, Effect, Either, Layer, Option } from "effect"
+import { ConfigProvider, Context, Effect, Either, Layer, Option } from "effect"
 import * as TestClock from "effect/TestClock"
+import { Store } from "../../../../src/Kv/Store.ts"
 import { openForWriting } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import { format } from "../../../../src/Storage/Sqlite/Kv/Format.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
@@ -106,6 +108,17 @@ describe("opening", () => {
       yield* using(directory, lastSeq)
       const header = readFileSync(join(directory, "kv.db")).subarray(0, 100)
       expect([header.readUInt32BE(68), header.readUInt32BE(60)]).toEqual([applicationId, schemaVersion])
+    })
+  )
+
+  it.scoped("a read after the end fails, and opens nothing again", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const store = yield* Effect.scoped(
+        Effect.map(Layer.build(Sqlite.layer({ directory, writer: "inline" })), Context.get(Store))
+      )
+      expect(Either.isLeft(yield* Effect.either(store.get("n", "a")))).toBe(true)
+      expect(existsSync(join(directory, "kv.db-wal"))).toBe(false)
     })
   )
 
