@@ -176,7 +176,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
         assert.deepStrictEqual([...witness.contradictions, ...whole.contradictions, ...problems], [])
         assert.isAbove(witness.count, sessionCount * 10)
 
-        // Each session has the instance of its last turn, and what earlier ones had was given back.
+        // Each session has the instance of its last turn, and earlier instances were stopped.
         const { created, instances } = yield* instancesComeTo(simulator, sessionCount)
         assert.strictEqual(instances.length, sessionCount)
         assert.isAbove(created, sessionCount)

@@ -139,7 +139,7 @@ export class InstanceCleanup {
     const { session } = this
     const note = { session: session.key, reason: error.message }
     if (!isRefusal(error)) {
-      return Effect.annotateLogs(Effect.logWarning("An instance could not be given back; it will be tried again"), note)
+      return Effect.annotateLogs(Effect.logWarning("An instance could not be stopped; it will be tried again"), note)
     }
     if (refusals + 1 < mostRefusals) return Effect.ignore(session.setState(state => State.countRefusal(state, key)))
     return Effect.zipRight(

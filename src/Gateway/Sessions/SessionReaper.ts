@@ -96,8 +96,7 @@ export const start = (
       )
       for (let tries = 1; ; tries++) {
         const isAway = yield* isPlatformAway
-        if (isAway)
-          yield* Effect.logWarning("The agent platform is away; instances of the last run are given back later")
+        if (isAway) yield* Effect.logWarning("The agent platform is away; instances of the last run are stopped later")
         const round = Effect.forEach(left, session => recoverOne(session, isAway), { concurrency: recoveries })
         left = (yield* round).flat()
         if (left.length === 0) return

@@ -1,4 +1,4 @@
-/** What sessions owe to the platform: instances that nobody may use any more, and creations that nobody has answered. */
+/** Instances that are to be stopped, and creations that were not answered. */
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Either, Fiber, Redacted, TestClock } from "effect"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
@@ -21,7 +21,7 @@ const inTime = <A, E>(fiber: Fiber.RuntimeFiber<A, E>) =>
   })
 
 /** Brings a session up twice on a platform that does not stop the first instance, and goes on not to. */
-const indebt = (simulator: Simulator["Type"], sessions: Sessions["Type"], id: string) =>
+const leavePendingStop = (simulator: Simulator["Type"], sessions: Sessions["Type"], id: string) =>
   Effect.gen(function* () {
     yield* sessions.start(alice, id)
     const fault = yield* simulator.inject(noStops)
@@ -165,7 +165,7 @@ describe("A platform that does not stop instances", () => {
       const { simulator, start } = yield* make()
       const { sessions, stop } = yield* start
       const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      const fault = yield* indebt(simulator, sessions, id)
+      const fault = yield* leavePendingStop(simulator, sessions, id)
       yield* simulator.remove(fault)
       yield* simulator.inject({ operation: "stop", fault: { kind: "latency", millis: 3000 } })
       const { requests } = yield* simulator.state
@@ -238,13 +238,13 @@ describe("A creation that nobody has answered", () => {
 })
 
 describe("A session whose history was taken away", () => {
-  it.scoped("owes on what it owed, however long the platform does not take it, and is there for who waited", () =>
+  it.scoped("keeps its pending stops, however long the platform does not stop instances, and can be used", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const first = yield* start
       const { sessions } = first
       const { id } = yield* sessions.create(alice, { agentType: "echo" })
-      yield* indebt(simulator, sessions, id)
+      yield* leavePendingStop(simulator, sessions, id)
       const before = yield* listen(sessions, id)
       yield* Context.get(stored, SessionEvents).remove(`acme/${id}`)
       for (const message of ["hello", "hello?"]) {

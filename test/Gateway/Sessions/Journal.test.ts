@@ -22,7 +22,7 @@ const running: State.SessionState = {
 const now = Effect.clockWith(clock => Effect.succeed(() => clock.unsafeCurrentTimeMillis()))
 
 describe("A journal", () => {
-  /** A keeper that fails now and then, before or after it has done what it was asked. */
+  /** A session database that fails now and then, before or after it has carried out a request. */
   const moody = (inner: SessionEvents["Type"]): SessionEvents["Type"] => ({
     ...inner,
     append: append =>

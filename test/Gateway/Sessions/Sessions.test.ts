@@ -579,7 +579,7 @@ describe("Instances of sessions", () => {
     })
   )
 
-  it.scopedLive("one that the platform does not take back stands in nobody's way, and is not forgotten", () =>
+  it.scopedLive("one that the platform does not stop keeps nobody from working, and is not forgotten", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const first = yield* start
@@ -606,7 +606,7 @@ describe("Instances of sessions", () => {
     })
   )
 
-  it.scoped("those that are owed are stopped beside the running one, once the platform does that again", () =>
+  it.scoped("those that are pending are stopped beside the running one, once the platform does that again", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const { sessions } = yield* start
