@@ -24,7 +24,7 @@ export const launch = (env: Readonly<Record<string, string>>, args: ReadonlyArra
     const directory = env.DATA_DIR ?? (yield* temporaryDirectory)
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
-        spawn(process.execPath, [inject("program"), ...args], {
+        spawn(process.execPath, [join(inject("compiled"), "src", "main.js"), ...args], {
           env: { PATH: process.env.PATH, DATA_DIR: directory, PORT: "0", ...env },
           stdio: ["ignore", "pipe", "pipe"]
         })

@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process"
+import { join } from "node:path"
 import { createInterface } from "node:readline"
-import { fileURLToPath } from "node:url"
 import { Effect, type Scope } from "effect"
+import { inject } from "vitest"
 import type { Command } from "./Program.ts"
 
 /** The answer of the other process: its result, or the tag and message of an error. */
@@ -16,8 +17,6 @@ export interface Owner {
   /** Ends it in an orderly way. */
   readonly end: Effect.Effect<void>
 }
-
-const program = fileURLToPath(new URL("./Program.ts", import.meta.url))
 
 const exited = (child: ChildProcess): Effect.Effect<void> =>
   Effect.async(resume => {
@@ -41,9 +40,7 @@ export const start = (
         spawn(
           process.execPath,
           [
-            "--import",
-            "tsx",
-            program,
+            join(inject("compiled"), "test", "faults", "Program.js"),
             directory,
             options.writer ?? "thread",
             options.sessions === true ? "sessions" : ""

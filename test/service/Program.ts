@@ -1,3 +1,4 @@
+import { join } from "node:path"
 import { Context, Layer } from "effect"
 import { inject } from "vitest"
 
@@ -11,4 +12,6 @@ export class Program extends Context.Tag("causeway/test/Program")<
 >() {}
 
 /** The program that was compiled before the tests. */
-export const layer: Layer.Layer<Program> = Layer.sync(Program, () => ({ main: inject("program") }))
+export const layer: Layer.Layer<Program> = Layer.sync(Program, () => ({
+  main: join(inject("compiled"), "src", "main.js")
+}))
