@@ -21,10 +21,9 @@ const allowed: Readonly<Record<string, number>> = {
   "Simulator/Instance.ts": 1,
   "Simulator/Platform.ts": 1,
   // Expiry and timestamps of entries.
-  "Kv/Handlers.ts": 1,
-  "Kv/WriteHandlers.ts": 2,
+  "Kv/WriteHandlers.ts": 1,
   "Storage/GroupCommit.ts": 1,
-  "Storage/Memory.ts": 2,
+  "Storage/Memory.ts": 1,
   "Storage/Sqlite.ts": 3,
   "Storage/Sqlite/Database/Reader.ts": 1,
   // Timestamps of lines that the log writes by itself.
