@@ -8,6 +8,7 @@ export * as Auth from "./Auth/Auth.ts"
 export * as AuthHttp from "./Auth/Http.ts"
 export { ClusterGroup } from "./Cluster/Api.ts"
 export * as ClusterHttp from "./Cluster/Http.ts"
+export * as Direct from "./Direct.ts"
 export * as AsyncApi from "./Gateway/AsyncApi.ts"
 export * as Protocol from "./Gateway/Protocol.ts"
 export { HealthGroup } from "./Health/Api.ts"
@@ -24,10 +25,16 @@ export * as NodeServer from "./Http/Server/NodeServer.ts"
 export * as Json from "./Json/JsonText.ts"
 export { KvGroup } from "./Kv/Api.ts"
 export * as Body from "./Kv/Body.ts"
-export { Change, type StoredChange } from "./Kv/Change.ts"
+export {
+  Change,
+  decode as decodeChange,
+  type EncodedChange,
+  encode as encodeChange,
+  type StoredChange
+} from "./Kv/Change.ts"
 export * as ChangeFeed from "./Kv/ChangeFeed.ts"
 export * as ChangeLog from "./Kv/ChangeLog.ts"
-export { Entry, type StoredEntry } from "./Kv/Entry.ts"
+export { decode as decodeEntry, type EncodedEntry, Entry, encode as encodeEntry, type StoredEntry } from "./Kv/Entry.ts"
 export * as KvHttp from "./Kv/Http.ts"
 export * as Store from "./Kv/Store.ts"
 export * as Write from "./Kv/Write.ts"
