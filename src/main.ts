@@ -1,7 +1,15 @@
 #!/usr/bin/env node
-import "./Process/GarbageCollector.ts"
-import * as YoungGeneration from "./Process/YoungGeneration.ts"
+// Before anything else is loaded: the native module of SQLite crashes an older Node.
+const oldestNode = 22
+if (Number.parseInt(process.versions.node, 10) < oldestNode) {
+  console.error(
+    `causeway cannot start. It needs Node ${oldestNode} or later, and this is Node ${process.versions.node}.`
+  )
+  process.exit(1)
+}
 
+await import("./Process/GarbageCollector.ts")
+const YoungGeneration = await import("./Process/YoungGeneration.ts")
 YoungGeneration.hold()
 // Dynamic imports, as static ones would be loaded before `hold` runs, and loading makes the young generation grow.
 const [{ runMain }, { main, teardown }, FiberRoots] = await Promise.all([

@@ -83,6 +83,18 @@ describe("Cli", () => {
     })
   )
 
+  it.scoped("refuses a Node that is too old, before anything native is loaded", () =>
+    Effect.gen(function* () {
+      const older = `
+        Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.20.2" } })
+        process.dlopen = () => process.abort()
+      `
+      const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(older)}`
+      const message = assertFailedStart(yield* runToEnd({ ...key, NODE_OPTIONS }))
+      assert.strictEqual(message, "causeway cannot start. It needs Node 22 or later, and this is Node 20.20.2.\n")
+    })
+  )
+
   it.scoped("names all wrong variables at once", () =>
     Effect.gen(function* () {
       const message = assertFailedStart(
