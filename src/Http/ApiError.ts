@@ -104,6 +104,9 @@ export class ServiceUnavailable extends Schema.TaggedError<ServiceUnavailable>()
   )
 }
 
+/** The answer to a defect; the detail is for the log. */
+export const defect = () => new InternalServerError({ error: "Internal server error" })
+
 export type ApiError =
   | BadRequest
   | Unauthorized

@@ -1,12 +1,35 @@
 /**
- * Which methods the paths of an api take, to tell an unknown path from a wrong method.
+ * The routes of an api: how targets are read, which route takes one, and what is answered where none does.
  */
+import type { IncomingMessage } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import { type ApiError, MethodNotAllowed, NotFound } from "./ApiError.ts"
+
+const route = Symbol("causeway/route")
+
+interface Routed extends IncomingMessage {
+  [route]?: string
+}
+
+/** A route template as metrics and spans show it: with parameters as in `{key}`, as the document of the api has them. */
+export const label = (template: string): string =>
+  template
+    .split("/")
+    .map(segment => (segment.startsWith(":") ? `{${segment.slice(1)}}` : segment))
+    .join("/")
+
+/** Notes the label of the route that takes a request. */
+export const note = (request: Routed, label: string): void => {
+  request[route] = label
+}
+
+/** The noted label, if any. */
+export const noted = (request: Routed): string | undefined => request[route]
 
 /**
- * How the platform's router has to read paths for names to survive: any length that a request line may have,
- * letters as they are, and no slash dropped.
+ * The configuration of the platform's router by which names of entries are read right: of any length, with case, and
+ * with every slash.
  */
 export const routerConfig = {
   maxParamLength: 65_536,
@@ -24,7 +47,7 @@ const isPercentEncoded = (text: string): boolean => {
   }
 }
 
-/** What is wrong with a request's target as a whole, or `undefined`. */
+/** What is wrong with a request's target, or `undefined`. */
 export const problemOfTarget = (target: string): string | undefined => {
   if (target.includes("#")) return "The request target must not have a fragment; a # in a name is written %23"
   if (!target.includes("%") || isPercentEncoded(target)) return undefined
@@ -33,7 +56,7 @@ export const problemOfTarget = (target: string): string | undefined => {
     : "The path is not percent-encoded UTF-8"
 }
 
-/** The target as the platform's router reads it right: to the router a `;` would begin the query. */
+/** The target as the platform's router needs it, to which a `;` would begin the query. */
 export const routable = (target: string): string => {
   if (!target.includes(";")) return target
   const query = target.indexOf("?")
@@ -42,7 +65,7 @@ export const routable = (target: string): string => {
     : target.slice(0, query).replaceAll(";", "%3B") + target.slice(query)
 }
 
-/** What a target in absolute form (RFC 9112, 3.2.2) has before its path. */
+/** What precedes the path in a target in absolute form (RFC 9112, 3.2.2). */
 const origin = /^https?:\/\/[^/?]*/i
 
 /** The path of a request's target. */
@@ -91,4 +114,12 @@ export const allowedMethods = <Id extends string, Groups extends HttpApiGroup.Ht
     }
     return methods.size === 0 ? undefined : [...methods].sort().join(", ")
   }
+}
+
+/** The answer to a request that no route takes. */
+export const unrouted = (target: string, allowed: AllowedMethods): ApiError => {
+  const allow = allowed(pathOf(target))
+  return allow === undefined
+    ? new NotFound({ error: "Not found" })
+    : new MethodNotAllowed({ error: `Method not allowed; this path takes ${allow}`, headers: { allow } })
 }

@@ -3,7 +3,7 @@ import { Effect, Stream } from "effect"
 import { ServiceUnavailable } from "../ApiError.ts"
 import { fromError, type Reply } from "../Reply.ts"
 import { header } from "../RequestId.ts"
-import type { Departures } from "../Server/Departures.ts"
+import type { ResponseBatcher } from "../Server/ResponseBatcher.ts"
 import { accountOf } from "../Server/UnsentBudget.ts"
 
 /** Waits until a response takes more, or is gone. A client that takes nothing is cut by the server. */
@@ -68,17 +68,17 @@ export const send = (
   response: ServerResponse,
   isHead: boolean,
   id: string,
-  departures: Departures,
+  batcher: ResponseBatcher,
   runFork: <A>(effect: Effect.Effect<A>) => { readonly interrupt: () => void }
 ): void => {
   const { body, headers, release, status } = reply
   if (typeof body === "string" || body instanceof Uint8Array) {
     const bytes = typeof body === "string" ? Buffer.byteLength(body) : body.length
-    if (isTooMuch(response, bytes)) return send(overloaded(), response, isHead, id, departures, runFork)
+    if (isTooMuch(response, bytes)) return send(overloaded(), response, isHead, id, batcher, runFork)
     const fields: Array<string | number> = [header, id, "content-length", bytes]
     for (const name in headers) fields.push(name, headers[name]!)
     response.writeHead(status, fields)
-    departures.end(response, isHead ? undefined : body, bytes)
+    batcher.end(response, isHead ? undefined : body, bytes)
     return
   }
   response.writeHead(status, { ...headers, [header]: id })

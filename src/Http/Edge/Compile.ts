@@ -11,7 +11,7 @@ import * as FastDecoder from "../FastDecoder.ts"
 import { describe } from "../Issues.ts"
 import { JsonBody } from "../JsonBody.ts"
 import type { Reply } from "../Reply.ts"
-import { label } from "../Route.ts"
+import { label } from "../Routes.ts"
 import { Router } from "./Router.ts"
 
 /** A request's parts before they are decoded. */

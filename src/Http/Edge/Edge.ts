@@ -9,22 +9,19 @@ import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Cause, Effect, Either, type Exit, FiberId, FiberRef, LogLevel, Option, Runtime, type Tracer } from "effect"
 import * as Direct from "../../Direct.ts"
-import { type ApiError, BadRequest, isApiError } from "../ApiError.ts"
+import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
 import { authorizationOf } from "../Authorization.ts"
 import type { AnyHandlers, Guard } from "../Endpoints.ts"
-import { defect, unrouted } from "../Fallback.ts"
 import { fromError, type Reply } from "../Reply.ts"
 import * as Body from "../RequestBody.ts"
 import * as RequestId from "../RequestId.ts"
-import * as Route from "../Route.ts"
-import { allowedMethods, pathOf, problemOfTarget } from "../Routes.ts"
-import { Departures } from "../Server/Departures.ts"
+import { allowedMethods, note, pathOf, problemOfTarget, unrouted } from "../Routes.ts"
 import type { Listeners } from "../Server/Gate.ts"
+import { ResponseBatcher } from "../Server/ResponseBatcher.ts"
 import { type Handshake, problemOf, upgrading } from "../WebSocket/Handshake.ts"
 import * as Answer from "./Answer.ts"
 import { compile, type Endpoint } from "./Compile.ts"
-import * as Query from "./Query.ts"
-import type { Match } from "./Router.ts"
+import { type Match, parseQuery } from "./Router.ts"
 import { inServerSpan } from "./Span.ts"
 
 /** Decodes parameters in place; that the target can be decoded has been checked. */
@@ -66,7 +63,7 @@ export const make = <
     // A handler that fails is an answer like any other; what is a defect is logged as one.
     const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
     const runFork = Runtime.runFork(runtime)
-    const departures = new Departures()
+    const batcher = new ResponseBatcher()
     const nextId = yield* RequestId.generator
     // Asked once: at the levels of production a request pays nothing for a line that is not logged.
     const detailed = LogLevel.lessThanEqual(yield* FiberRef.get(FiberRef.currentMinimumLogLevel), LogLevel.Debug)
@@ -107,11 +104,11 @@ export const make = <
         if (detailed) logDetail(request, reply, forRequest)
         if (reply === undefined) response().destroy()
         else if (reply.upgrade === undefined)
-          Answer.send(reply, response(), isHead, id, departures, effect => run(forRequest(effect)))
+          Answer.send(reply, response(), isHead, id, batcher, effect => run(forRequest(effect)))
       }
       /** Runs in a fiber what needs one, which may take long, as pages and lists do. */
       const fork = (effect: Effect.Effect<Reply, ApiError>) => {
-        departures.leave()
+        batcher.flush()
         return runFork(RequestId.tag(id, effect))
       }
       const perform = (effect: Effect.Effect<Reply, ApiError>): void => {
@@ -139,7 +136,7 @@ export const make = <
       const match: Match<Endpoint> | undefined = router.find(request.method!, target)
       if (match === undefined) return refuse(unrouted(url, allowed))
       const endpoint = match.value
-      Route.note(request, endpoint.label)
+      note(request, endpoint.label)
       // Of a plain request there is one at most: the server has refused a second.
       const authorization = handshake === undefined ? request.headers.authorization : authorizationOf(request)
       for (const guard of endpoint.guards) {
@@ -150,7 +147,7 @@ export const make = <
         const decoded = endpoint.decode(
           {
             path: decodeParams(match.params),
-            query: mark === -1 ? {} : Query.parse(url.slice(mark + 1)),
+            query: mark === -1 ? {} : parseQuery(url.slice(mark + 1)),
             headers: request.headers,
             payload
           },
@@ -170,7 +167,7 @@ export const make = <
           if (Either.isLeft(json)) refuse(json.left, endpoint.label)
           else proceed(json.right)
         },
-        bytes => departures.before(bytes)
+        bytes => batcher.flushBefore(bytes)
       )
     }
 

@@ -72,3 +72,17 @@ export class Router<A> {
 
 const routeOf = <A>(at: Node<A>, method: string): Route<A> | undefined =>
   at.methods.get(method) ?? (method === "HEAD" ? at.methods.get("GET") : undefined)
+
+/** The parameters of a query string: a text each, or all texts of one that is repeated. */
+export const parseQuery = (query: string): Record<string, string | Array<string>> => {
+  const params: Record<string, string | Array<string>> = {}
+  if (query === "") return params
+  for (const [name, value] of new URLSearchParams(query)) {
+    const before = Object.hasOwn(params, name) ? params[name] : undefined
+    if (before === undefined) {
+      Object.defineProperty(params, name, { value, enumerable: true, writable: true, configurable: true })
+    } else if (typeof before === "string") params[name] = [before, value]
+    else before.push(value)
+  }
+  return params
+}

@@ -12,12 +12,11 @@ import * as HttpLayerRouter from "@effect/platform/HttpLayerRouter"
 import * as HttpServerError from "@effect/platform/HttpServerError"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Cause, Effect } from "effect"
-import { type ApiError, BadRequest, isApiError } from "../ApiError.ts"
-import { defect, unrouted } from "../Fallback.ts"
+import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
 import { problemOfFields } from "../HeaderFields.ts"
 import { describe } from "../Issues.ts"
 import { fromError, refusal, toResponse } from "../Reply.ts"
-import { type AllowedMethods, allowedMethods, problemOfTarget, routable } from "../Routes.ts"
+import { type AllowedMethods, allowedMethods, problemOfTarget, routable, unrouted } from "../Routes.ts"
 
 /** What a failure looks like to the client, or `undefined` where it is a defect. */
 const recognize = (error: unknown, allowed: AllowedMethods): ApiError | undefined => {

@@ -9,8 +9,7 @@ import type { ApiError } from "../ApiError.ts"
 import { authorizationOfPlatform } from "../Authorization.ts"
 import type { AnyHandlers, Incoming } from "../Endpoints.ts"
 import { type Reply, respond } from "../Reply.ts"
-import * as Route from "../Route.ts"
-import { pathOf } from "../Routes.ts"
+import { label, pathOf } from "../Routes.ts"
 import { closed, type Handshake, handshakeOf, problemOf, upgrading } from "../WebSocket/Handshake.ts"
 
 type AnyGroup = HttpApiGroup.HttpApiGroup.Any
@@ -46,7 +45,7 @@ const spellRoute: Effect.Effect<void> = Effect.map(Effect.context<never>(), cont
   const span = Option.getOrUndefined(Context.getOption(context, Tracer.ParentSpan))
   if (span?._tag !== "Span") return
   const route = span.attributes.get("http.route")
-  if (typeof route === "string") span.attribute("http.route", Route.label(route))
+  if (typeof route === "string") span.attribute("http.route", label(route))
 })
 
 /** The builder of a group of which nothing is known: its handlers were checked against it when they were written. */

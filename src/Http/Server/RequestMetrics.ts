@@ -6,7 +6,7 @@ import type { ServerResponse } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Metric, MetricBoundaries, MetricLabel } from "effect"
-import * as Route from "../Route.ts"
+import * as Routes from "../Routes.ts"
 import type { Observe } from "./Gate.ts"
 
 /** The label of a path that no route has. */
@@ -46,7 +46,7 @@ export const routeLabels = <Id extends string, Groups extends HttpApiGroup.HttpA
       const segments = path.split("/")
       const sameLength = byLength.get(segments.length) ?? []
       byLength.set(segments.length, sameLength)
-      sameLength.push({ segments, label: Route.label(path) })
+      sameLength.push({ segments, label: Routes.label(path) })
     }
   })
   return target => {
@@ -80,7 +80,7 @@ export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiG
       return () => {
         const { method = "" } = request
         const series = seriesOf(
-          Route.noted(request) ?? routeOf(request.url ?? ""),
+          Routes.noted(request) ?? routeOf(request.url ?? ""),
           methods.has(method) ? method : "other"
         )
         inFlight.unsafeModify(-1, [])
@@ -101,7 +101,7 @@ const registerDeclared = <Id extends string, Groups extends HttpApiGroup.HttpApi
   HttpApi.reflect(api, {
     onGroup: () => undefined,
     onEndpoint: ({ endpoint, successes, errors }) => {
-      const series = seriesOf(Route.label(endpoint.path), endpoint.method)
+      const series = seriesOf(Routes.label(endpoint.path), endpoint.method)
       series.time.register()
       for (const status of [...successes.keys(), ...errors.keys()]) series.countOf(status).register()
     }

@@ -1,14 +1,14 @@
 import { expect, it } from "vitest"
-import { parse } from "../../../src/Http/Edge/Query.ts"
+import { parseQuery } from "../../../src/Http/Edge/Router.ts"
 
 it("reads a parameter once, and all texts of one that is repeated", () => {
-  expect(parse("")).toEqual({})
-  expect(parse("a=1&b=x%20y&c")).toEqual({ a: "1", b: "x y", c: "" })
-  expect(parse("a=1&a=2&a=3")).toEqual({ a: ["1", "2", "3"] })
+  expect(parseQuery("")).toEqual({})
+  expect(parseQuery("a=1&b=x%20y&c")).toEqual({ a: "1", b: "x y", c: "" })
+  expect(parseQuery("a=1&a=2&a=3")).toEqual({ a: ["1", "2", "3"] })
 })
 
 it("takes odd names for what they are", () => {
-  const params = parse("__proto__=x&__proto__=y&constructor=z")
+  const params = parseQuery("__proto__=x&__proto__=y&constructor=z")
   expect(Object.keys(params)).toEqual(["__proto__", "constructor"])
   expect(Object.getPrototypeOf(params)).toBe(Object.prototype)
   expect(Object.getOwnPropertyDescriptor(params, "__proto__")?.value).toEqual(["x", "y"])

@@ -1,7 +1,7 @@
 import { createServer, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
-import { Departures } from "../../../src/Http/Server/Departures.ts"
+import { ResponseBatcher } from "../../../src/Http/Server/ResponseBatcher.ts"
 
 const turn = () => new Promise<void>(resolve => setImmediate(resolve))
 
@@ -35,8 +35,8 @@ const ended = (responses: ReadonlyArray<ServerResponse>) => responses.filter(res
 describe("answers that leave together", () => {
   it("leave at the end of the turn in which they were made", async () => {
     const { responses, texts } = await owed(3)
-    const departures = new Departures()
-    for (const response of responses) departures.end(response, "é", 2)
+    const batcher = new ResponseBatcher()
+    for (const response of responses) batcher.end(response, "é", 2)
     expect(ended(responses)).toBe(0)
     await turn()
     expect(ended(responses)).toBe(3)
@@ -45,8 +45,8 @@ describe("answers that leave together", () => {
 
   it("do not wait beyond a number of them", async () => {
     const { responses, texts } = await owed(12)
-    const departures = new Departures()
-    for (const response of responses) departures.end(response, "body", 4)
+    const batcher = new ResponseBatcher()
+    for (const response of responses) batcher.end(response, "body", 4)
     expect(ended(responses)).toBe(8)
     await turn()
     expect(ended(responses)).toBe(12)
@@ -55,44 +55,44 @@ describe("answers that leave together", () => {
 
   it("do not wait when one of them is large, and leave in the order in which they were made", async () => {
     const { responses, texts } = await owed(2)
-    const departures = new Departures()
+    const batcher = new ResponseBatcher()
     const large = "x".repeat(40_000)
-    departures.end(responses[0]!, undefined, 0)
-    departures.end(responses[1]!, large, large.length)
+    batcher.end(responses[0]!, undefined, 0)
+    batcher.end(responses[1]!, large, large.length)
     expect(ended(responses)).toBe(2)
     expect((await Promise.all(texts)).sort()).toEqual(["", large])
   })
 
   it("do not wait for a large body to be read", async () => {
     const { responses, texts } = await owed(2)
-    const departures = new Departures()
-    departures.end(responses[0]!, "a", 1)
-    departures.before(1000)
+    const batcher = new ResponseBatcher()
+    batcher.end(responses[0]!, "a", 1)
+    batcher.flushBefore(1000)
     expect(ended(responses)).toBe(0)
-    departures.before(40_000)
+    batcher.flushBefore(40_000)
     expect(ended(responses)).toBe(1)
-    departures.end(responses[1]!, "b", 1)
-    departures.leave()
+    batcher.end(responses[1]!, "b", 1)
+    batcher.flush()
     expect(ended(responses)).toBe(2)
     expect((await Promise.all(texts)).sort()).toEqual(["a", "b"])
   })
 
   it("come turn after turn", async () => {
     const { responses, texts } = await owed(2)
-    const departures = new Departures()
-    departures.end(responses[0]!, "a", 1)
+    const batcher = new ResponseBatcher()
+    batcher.end(responses[0]!, "a", 1)
     await turn()
-    departures.end(responses[1]!, "b", 1)
+    batcher.end(responses[1]!, "b", 1)
     await turn()
     expect((await Promise.all(texts)).sort()).toEqual(["a", "b"])
   })
 
   it("go nowhere when their client has left", async () => {
     const { responses, texts } = await owed(2)
-    const departures = new Departures()
+    const batcher = new ResponseBatcher()
     const [gone, kept] = responses
-    departures.end(gone!, "a", 1)
-    departures.end(kept!, "b", 1)
+    batcher.end(gone!, "a", 1)
+    batcher.end(kept!, "b", 1)
     gone!.destroy()
     const outcomes = await Promise.allSettled(texts)
     expect(outcomes.map(outcome => outcome.status).sort()).toEqual(["fulfilled", "rejected"])
