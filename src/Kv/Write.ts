@@ -47,7 +47,7 @@ export interface Write {
 
 /** What became of one operation. A set tells the entry as it was stored. */
 export type OperationResult =
-  | { readonly op: "set"; readonly entry: StoredEntry }
+  | { readonly op: "set"; readonly version: number; readonly entry: StoredEntry }
   | { readonly op: "delete"; readonly deleted: boolean }
 
 /** What became of a write. `timestamp` (epoch milliseconds) is that of all its change records. */
@@ -70,15 +70,31 @@ export interface Applied {
   readonly lastSeq: number
 }
 
+/** Makes the entry when it is asked for: the answer to a batch needs none. */
+class SetResult {
+  readonly op = "set"
+
+  constructor(
+    private readonly operation: SetOperation,
+    readonly version: number,
+    private readonly actor: string,
+    private readonly timestamp: number
+  ) {}
+
+  get entry(): StoredEntry {
+    const { expiresAt, key, namespace, value } = this.operation
+    const { actor: updatedBy, timestamp: updatedAt, version } = this
+    return { namespace, key, value, version, updatedBy, updatedAt, expiresAt }
+  }
+}
+
 /** What the caller of a commit is told of a write that was applied. */
 export const committed = ({ actor, operations }: Write, { lastSeq, results, timestamp }: Applied): Committed => ({
   results: results.map((result, index): OperationResult => {
     const operation = operations[index]!
-    if (result.op === "delete" || operation.op === "delete")
-      return { op: "delete", deleted: result.op === "delete" && result.deleted }
-    const { expiresAt, key, namespace, value } = operation
-    const { version } = result
-    return { op: "set", entry: { namespace, key, value, version, updatedBy: actor, updatedAt: timestamp, expiresAt } }
+    return result.op === "set" && operation.op === "set"
+      ? new SetResult(operation, result.version, actor, timestamp)
+      : { op: "delete", deleted: result.op === "delete" && result.deleted }
   }),
   timestamp,
   lastSeq

@@ -97,7 +97,7 @@ const remove: Writing<RemoveRequest> = {
 }
 
 const resultJson = (result: OperationResult): string =>
-  result.op === "set" ? `{"version":${result.entry.version}}` : `{"deleted":${result.deleted}}`
+  result.op === "set" ? `{"version":${result.version}}` : `{"deleted":${result.deleted}}`
 
 type BatchRequest = { readonly payload: typeof BatchPayload.Type }
 

@@ -89,7 +89,8 @@ export class Model {
       }
       if (operation.op === "set") {
         this.append({ ...operation, actor }, operation.value, operation.expiresAt)
-        results.push({ op: "set", entry: this.entry(this.newest(operation)!) })
+        const entry = this.entry(this.newest(operation)!)
+        results.push({ op: "set", version: entry.version, entry })
       } else {
         if (current !== null) this.append({ ...operation, actor }, null)
         results.push({ op: "delete", deleted: current !== null })
