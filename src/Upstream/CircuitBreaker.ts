@@ -1,200 +1,185 @@
 /**
- * The state machine of a circuit breaker, as pure transitions. Times are monotonic milliseconds, given by the caller.
+ * A circuit breaker with state: the pure transitions of `CircuitBreakerState` on monotonic time, with metrics and logs.
  */
-import * as CallWindow from "./CallWindow.ts"
+import { Effect, type Exit, Metric, Schema, type Scope } from "effect"
+import * as Monotonic from "../Monotonic.ts"
+import * as Supervision from "../Supervision.ts"
+import * as CircuitBreakerState from "./CircuitBreakerState.ts"
 
-/** When a breaker opens, and for how long. */
-export interface Settings {
-  /** Opens at this many failures in a row. */
-  readonly consecutiveFailures: number
-  /** Opens at `failureRatio` of the calls in the window, once there are `minimumCalls`. */
-  readonly minimumCalls: number
-  readonly failureRatio: number
-  readonly window: CallWindow.WindowSettings
-  /** How long it stays open; doubled, up to the longest, each time that a probe fails. */
-  readonly cooldownMillis: number
-  readonly longestCooldownMillis: number
-  /** A probe that takes longer has failed. Longer than the limit of any try, except for streams. */
-  readonly probeMillis: number
-  /** The `Retry-After` of calls that are rejected during a probe; most probes end soon. */
-  readonly askAgainMillis: number
+/** The call was rejected by an open breaker, and nothing was sent. */
+export class CircuitOpen extends Schema.TaggedError<CircuitOpen>()("CircuitOpen", {
+  upstream: Schema.String,
+  /** The earliest time at which a call may go through, in milliseconds from now. */
+  retryAfterMillis: Schema.Number
+}) {}
+
+/** A circuit breaker. */
+export interface Breaker {
+  /** The current state. */
+  readonly state: Effect.Effect<CircuitBreakerState.State["_tag"]>
+  /**
+   * Runs a call if the breaker admits it, and counts its verdict.
+   *
+   * The permit is always returned. An interrupted call says nothing about the upstream.
+   */
+  readonly protect: <A, E, R>(
+    call: Effect.Effect<A, E, R>,
+    verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreakerState.Verdict
+  ) => Effect.Effect<A, E | CircuitOpen, R>
+  /** `protect` for a call that is never the probe of a half-open breaker, such as a reconnection. */
+  readonly protectBackground: Breaker["protect"]
+  /** `protect` that also returns the permit, for a verdict on what follows the call, such as the rest of a stream. */
+  readonly protectWithPermit: <A, E, R>(
+    call: Effect.Effect<A, E, R>,
+    verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreakerState.Verdict
+  ) => Effect.Effect<readonly [result: A, permit: CircuitBreakerState.Permit], E | CircuitOpen, R>
+  /** Counts a verdict on a permit. */
+  readonly settle: (permit: CircuitBreakerState.Permit, verdict: CircuitBreakerState.Verdict) => Effect.Effect<void>
 }
 
-export const defaults: Settings = {
-  consecutiveFailures: 5,
-  minimumCalls: 20,
-  failureRatio: 0.5,
-  window: { slotMillis: 1000, slots: 30 },
-  cooldownMillis: 10_000,
-  longestCooldownMillis: 60_000,
-  probeMillis: 30_000,
-  askAgainMillis: 1000
-}
-
-/**
- * Admits a call, and is returned with its verdict.
- *
- * The epoch changes with every transition and every probe. A verdict with an earlier epoch is ignored.
- */
-export interface Permit {
-  readonly epoch: number
-}
-
-/** Calls are admitted and counted. */
-export interface Closed {
-  readonly _tag: "closed"
-  readonly epoch: number
-  readonly failuresInRow: number
-  readonly calls: CallWindow.CallWindow
-}
-
-/** Calls are rejected until the cooldown is over. */
-export interface Open {
-  readonly _tag: "open"
-  readonly epoch: number
-  readonly until: number
-  readonly cooldownMillis: number
-}
-
-/** One call at a time is admitted, as a probe. */
-export interface HalfOpen {
-  readonly _tag: "half_open"
-  readonly epoch: number
-  /** The cooldown before. */
-  readonly cooldownMillis: number
-  /** When the current probe has failed; `undefined` if there is none. */
-  readonly probeDeadline: number | undefined
-}
-
-/** The state of a breaker. */
-export type State = Closed | Open | HalfOpen
-
-/** How a call ended; `abandoned` says nothing about the upstream, such as an interruption by the caller. */
-export type Verdict = "success" | "failure" | "abandoned"
-
-export const initial: Closed = { _tag: "closed", epoch: 0, failuresInRow: 0, calls: CallWindow.empty }
-
-const close = (state: State): Closed => ({ ...initial, epoch: state.epoch + 1 })
-
-const open = (state: State, now: number, cooldownMillis: number): Open => ({
-  _tag: "open",
-  epoch: state.epoch + 1,
-  until: now + cooldownMillis,
-  cooldownMillis
+/** The state of each breaker, by the label `upstream`. It changes with time, even without calls. */
+export const stateGauge = Metric.gauge("circuit_breaker_state", {
+  description: "State of the circuit breaker of an upstream: 0 closed, 1 half open, 2 open"
 })
 
-const openLonger = (state: HalfOpen, now: number, settings: Settings): Open =>
-  open(state, now, Math.min(state.cooldownMillis * 2, settings.longestCooldownMillis))
-
-/**
- * The next transition that is due by time, or the same state if there is none.
- *
- * Apply it until nothing changes: a probe may have timed out long ago.
- */
-export const elapse = (state: State, now: number, settings: Settings): State => {
-  if (state._tag === "open" && now >= state.until) {
-    return {
-      _tag: "half_open",
-      epoch: state.epoch + 1,
-      cooldownMillis: state.cooldownMillis,
-      probeDeadline: undefined
-    }
-  }
-  if (state._tag === "half_open" && state.probeDeadline !== undefined && now >= state.probeDeadline) {
-    return openLonger(state, state.probeDeadline, settings)
-  }
-  return state
-}
-
-/** The state at a time, after all transitions that are due. */
-export const at = (state: State, now: number, settings: Settings): State => {
-  const next = elapse(state, now, settings)
-  return next === state ? state : at(next, now, settings)
-}
-
-export type Admission =
-  | { readonly _tag: "admitted"; readonly permit: Permit }
-  | { readonly _tag: "rejected"; readonly retryAfterMillis: number }
-
-const admitted = (state: State): Admission => ({ _tag: "admitted", permit: { epoch: state.epoch } })
-
-const rejected = (until: number, now: number): Admission => ({
-  _tag: "rejected",
-  retryAfterMillis: Math.max(0, until - now)
+/** Transitions, by the labels `upstream`, `from` and `to`. */
+export const transitionCounter = Metric.counter("circuit_breaker_transitions_total", {
+  description: "Transitions of the circuit breaker of an upstream",
+  incremental: true
 })
 
-/** When the next transition is due by time; `undefined` if none is. */
-export const nextChange = (state: State): number | undefined => {
-  if (state._tag === "open") return state.until
-  return state._tag === "half_open" ? state.probeDeadline : undefined
+const possible = [
+  ["closed", "open"],
+  ["open", "half_open"],
+  ["half_open", "closed"],
+  ["half_open", "open"]
+] as const
+
+const figures = { closed: 0, half_open: 1, open: 2 } as const
+
+/** Where a breaker keeps its state, and what is run after each transition. */
+export interface Cell {
+  readonly get: () => CircuitBreakerState.State
+  readonly set: (state: CircuitBreakerState.State) => void
+  readonly report: (from: CircuitBreakerState.State, to: CircuitBreakerState.State) => Effect.Effect<void>
 }
 
-/**
- * Admits a background call, which is never the probe of a half-open breaker. Its permit is for `settleBackground`.
- */
-export const admitBackground = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
-  const state = at(before, now, settings)
-  return [state._tag === "open" ? rejected(state.until, now) : admitted(state), state]
-}
-
-/** Admits or rejects a call. */
-export const admit = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
-  const state = at(before, now, settings)
-  switch (state._tag) {
-    case "closed":
-      return [admitted(state), state]
-    case "open":
-      return [rejected(state.until, now), state]
-    case "half_open": {
-      if (state.probeDeadline !== undefined) {
-        return [rejected(Math.min(state.probeDeadline, now + settings.askAgainMillis), now), state]
+/** A breaker whose state is kept elsewhere. */
+export const fromCell = (
+  upstream: string,
+  settings: CircuitBreakerState.Settings,
+  { get, set, report }: Cell
+): Breaker => {
+  /** Updates the state synchronously, so that no two calls see the same one, and reports transitions afterwards. */
+  const modify = <A>(
+    transition: (state: CircuitBreakerState.State, now: number) => readonly [A, CircuitBreakerState.State]
+  ) =>
+    Effect.flatMap(Monotonic.millis, now => {
+      let state = get()
+      const passed = [state]
+      for (;;) {
+        const next = CircuitBreakerState.elapse(state, now, settings)
+        if (next === state) break
+        state = next
+        passed.push(state)
       }
-      const probing = { ...state, epoch: state.epoch + 1, probeDeadline: now + settings.probeMillis }
-      return [admitted(probing), probing]
-    }
+      const [result, after] = transition(state, now)
+      set(after)
+      if (after._tag !== passed.at(-1)?._tag) passed.push(after)
+      if (passed.length === 1) return Effect.succeed(result)
+      return Effect.as(
+        Effect.forEach(passed.slice(1), (to, index) => report(passed[index]!, to), { discard: true }),
+        result
+      )
+    })
+
+  const admitBy = (admit: typeof CircuitBreakerState.admit) =>
+    Effect.flatMap(
+      modify((state, now) => admit(state, now, settings)),
+      admission =>
+        admission._tag === "admitted"
+          ? Effect.succeed(admission.permit)
+          : new CircuitOpen({ upstream, retryAfterMillis: admission.retryAfterMillis })
+    )
+
+  const settleBy =
+    (settle: typeof CircuitBreakerState.settle): Breaker["settle"] =>
+    (permit, verdict) =>
+      modify((state, now) => [undefined, settle(state, permit, verdict, now, settings)])
+
+  const protectBy =
+    (admit: ReturnType<typeof admitBy>, settle: Breaker["settle"]): Breaker["protectWithPermit"] =>
+    (call, verdictOf) =>
+      Effect.uninterruptibleMask(restore =>
+        Effect.flatMap(admit, permit =>
+          restore(call).pipe(
+            Effect.onExit(exit => settle(permit, verdictOf(exit))),
+            Effect.map(result => [result, permit] as const)
+          )
+        )
+      )
+
+  const settle = settleBy(CircuitBreakerState.settle)
+  const protectWithPermit = protectBy(admitBy(CircuitBreakerState.admit), settle)
+  const protectBackground = protectBy(
+    admitBy(CircuitBreakerState.admitBackground),
+    settleBy(CircuitBreakerState.settleBackground)
+  )
+
+  return {
+    state: modify(state => [state._tag, state]),
+    protect: (call, verdictOf) => Effect.map(protectWithPermit(call, verdictOf), ([result]) => result),
+    protectBackground: (call, verdictOf) => Effect.map(protectBackground(call, verdictOf), ([result]) => result),
+    protectWithPermit,
+    settle
   }
 }
 
-const settleClosed = (state: Closed, failed: boolean, now: number, settings: Settings): Closed | Open => {
-  const calls = CallWindow.add(state.calls, settings.window, now, { total: 1, marked: failed ? 1 : 0 })
-  const failuresInRow = failed ? state.failuresInRow + 1 : 0
-  const { total, marked } = CallWindow.sum(calls, settings.window, now)
-  const tripped =
-    failuresInRow >= settings.consecutiveFailures ||
-    (total >= settings.minimumCalls && marked >= total * settings.failureRatio)
-  return tripped ? open(state, now, settings.cooldownMillis) : { ...state, calls, failuresInRow }
+/** Registers the transitions of an upstream's breakers with 0, and returns how to count one. */
+export const countTransitions = (upstream: string) => {
+  const transitions = Metric.tagged(transitionCounter, "upstream", upstream)
+  for (const [from, to] of possible) Metric.tagged(Metric.tagged(transitions, "from", from), "to", to).register()
+  return (from: CircuitBreakerState.State, to: CircuitBreakerState.State): Effect.Effect<void> =>
+    Metric.update(Metric.tagged(Metric.tagged(transitions, "from", from._tag), "to", to._tag), 1)
 }
 
-/** Returns a permit with the verdict on its call. */
-export const settle = (before: State, permit: Permit, verdict: Verdict, now: number, settings: Settings): State => {
-  const state = at(before, now, settings)
-  if (permit.epoch !== state.epoch) return state
-  switch (state._tag) {
-    case "closed":
-      return verdict === "abandoned" ? state : settleClosed(state, verdict === "failure", now, settings)
-    case "open":
-      return state
-    case "half_open":
-      if (verdict === "success") return close(state)
-      return verdict === "failure"
-        ? openLonger(state, now, settings)
-        : { ...state, epoch: state.epoch + 1, probeDeadline: undefined }
-  }
-}
+/** A closed breaker, with the upstream's name in metrics and logs. Transitions that are due by time are made in time. */
+export const make = (
+  upstream: string,
+  settings: CircuitBreakerState.Settings = CircuitBreakerState.defaults
+): Effect.Effect<Breaker, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    let state: CircuitBreakerState.State = CircuitBreakerState.initial
+    const gauge = Metric.tagged(stateGauge, "upstream", upstream)
+    yield* Metric.set(gauge, figures.closed)
+    const count = countTransitions(upstream)
+    const rescheduled = yield* Effect.makeLatch(false)
 
-/**
- * Returns the permit of a background call.
- *
- * It counts like any other, except that during a probe only a success counts.
- */
-export const settleBackground = (
-  before: State,
-  permit: Permit,
-  verdict: Verdict,
-  now: number,
-  settings: Settings
-): State => {
-  const state = at(before, now, settings)
-  const isCounted = state._tag !== "half_open" || verdict === "success" || state.probeDeadline === undefined
-  return isCounted && verdict !== "abandoned" ? settle(state, permit, verdict, now, settings) : state
-}
+    const breaker = fromCell(upstream, settings, {
+      get: () => state,
+      set: next => {
+        const changes = CircuitBreakerState.nextChange(next) !== CircuitBreakerState.nextChange(state)
+        state = next
+        if (changes) rescheduled.unsafeOpen()
+      },
+      report: (from, to) =>
+        Effect.logInfo(`Circuit breaker ${from._tag} → ${to._tag}`).pipe(
+          Effect.annotateLogs({ upstream, ...(to._tag === "open" ? { cooldownMs: to.cooldownMillis } : {}) }),
+          Effect.zipRight(Metric.set(gauge, figures[to._tag])),
+          Effect.zipRight(count(from, to))
+        )
+    })
+
+    /** Waits until the next transition is due, or until its time changes. */
+    const nextTransition = Effect.gen(function* () {
+      rescheduled.unsafeClose()
+      const next = CircuitBreakerState.nextChange(state)
+      if (next === undefined) return yield* rescheduled.await
+      const left = next - (yield* Monotonic.millis)
+      if (left > 0) yield* Effect.raceFirst(Effect.sleep(Math.ceil(left)), rescheduled.await)
+      yield* breaker.state
+    })
+    yield* Supervision.forkScoped(`the circuit breaker of ${upstream}`, Effect.forever(nextTransition))
+
+    return breaker
+  })

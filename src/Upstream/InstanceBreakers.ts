@@ -3,8 +3,8 @@
  * one tenant do not block others.
  */
 import { Effect } from "effect"
-import * as Breaker from "./Breaker.ts"
-import * as CircuitBreaker from "./CircuitBreaker.ts"
+import * as Breaker from "./CircuitBreaker.ts"
+import * as CircuitBreakerState from "./CircuitBreakerState.ts"
 
 /** The calls that breakers protect. */
 export interface Kind {
@@ -27,7 +27,10 @@ export const creations: Kind = { upstream: "agent_creation", label: "tenant" }
 const most = 10_000
 
 /** Only consecutive failures open them, so that nothing is kept for ids that work. */
-const settings: CircuitBreaker.Settings = { ...CircuitBreaker.defaults, minimumCalls: Number.POSITIVE_INFINITY }
+const settings: CircuitBreakerState.Settings = {
+  ...CircuitBreakerState.defaults,
+  minimumCalls: Number.POSITIVE_INFINITY
+}
 
 /** Breakers by id. */
 export interface InstanceBreakers {
@@ -36,14 +39,14 @@ export interface InstanceBreakers {
   readonly size: () => number
 }
 
-const isInitial = (state: CircuitBreaker.State): boolean => state._tag === "closed" && state.failuresInRow === 0
+const isInitial = (state: CircuitBreakerState.State): boolean => state._tag === "closed" && state.failuresInRow === 0
 
 /** Breakers that are all closed. */
 export const make = ({ label, upstream }: Kind = calls, limit: number = most): InstanceBreakers => {
-  const states = new Map<string, CircuitBreaker.State>()
+  const states = new Map<string, CircuitBreakerState.State>()
   const count = Breaker.countTransitions(upstream)
 
-  const set = (id: string, state: CircuitBreaker.State): void => {
+  const set = (id: string, state: CircuitBreakerState.State): void => {
     // A map is in order of insertion.
     states.delete(id)
     if (isInitial(state)) return
@@ -54,7 +57,7 @@ export const make = ({ label, upstream }: Kind = calls, limit: number = most): I
   return {
     of: id =>
       Breaker.fromCell(upstream, settings, {
-        get: () => states.get(id) ?? CircuitBreaker.initial,
+        get: () => states.get(id) ?? CircuitBreakerState.initial,
         set: state => set(id, state),
         report: (from, to) =>
           Effect.zipRight(

@@ -6,8 +6,8 @@
  */
 import { Duration, Effect, Metric, Ref, type Scope, Stream } from "effect"
 import * as Monotonic from "../Monotonic.ts"
-import * as Breaker from "./Breaker.ts"
-import * as CircuitBreaker from "./CircuitBreaker.ts"
+import * as Breaker from "./CircuitBreaker.ts"
+import * as CircuitBreakerState from "./CircuitBreakerState.ts"
 import * as ResilientStream from "./ResilientStream.ts"
 import * as RetryBudget from "./RetryBudget.ts"
 import * as RetryPolicy from "./RetryPolicy.ts"
@@ -80,7 +80,7 @@ export interface Options {
   readonly durations: Metric.Metric.Histogram<number>
   /** Operations whose series are registered with 0. */
   readonly operations?: ReadonlyArray<string>
-  readonly breaker?: CircuitBreaker.Settings
+  readonly breaker?: CircuitBreakerState.Settings
   readonly budget?: RetryBudget.Settings
 }
 
@@ -97,7 +97,7 @@ const rejectedCounter = Metric.counter("circuit_breaker_rejected_total", {
 export const make = (options: Options): Effect.Effect<Resilience, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { upstream } = options
-    const settings = options.breaker ?? CircuitBreaker.defaults
+    const settings = options.breaker ?? CircuitBreakerState.defaults
     const breaker = yield* Breaker.make(upstream, settings)
     const budget = RetryBudget.make(options.budget ?? RetryBudget.defaults)
     const retried = Metric.tagged(retryCounter, "upstream", upstream)

@@ -3,7 +3,7 @@
  */
 import { type Chunk, Effect, ExecutionStrategy, Exit, Option, Scope, Stream } from "effect"
 import * as Monotonic from "../Monotonic.ts"
-import type { Permit } from "./CircuitBreaker.ts"
+import type { Permit } from "./CircuitBreakerState.ts"
 import { isFault, type Outcome, outcomeOf, type UpstreamFailure } from "./UpstreamFailure.ts"
 
 export interface Parts<A> {

@@ -1,5 +1,5 @@
 import { Cause, Exit, Option, Schema } from "effect"
-import type { Verdict } from "./CircuitBreaker.ts"
+import type { Verdict } from "./CircuitBreakerState.ts"
 
 /**
  * Why a call failed: no connection or a lost one (`connection`), no answer in time (`timeout`), an answer other than 2xx

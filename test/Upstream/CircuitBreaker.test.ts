@@ -1,254 +1,198 @@
 import { describe, expect, it } from "@effect/vitest"
-import { FastCheck as fc } from "effect"
-import * as CircuitBreaker from "../../src/Upstream/CircuitBreaker.ts"
+import { Array as Arr, Deferred, Effect, Either, Exit, Fiber, Logger, Metric, Ref, TestClock } from "effect"
+import * as Breaker from "../../src/Upstream/CircuitBreaker.ts"
 
-const settings = CircuitBreaker.defaults
-const numRuns = 300 * Number(process.env.SOAK ?? 1)
+const verdict = (exit: Exit.Exit<unknown, unknown>) =>
+  Exit.isSuccess(exit) ? "success" : Exit.isInterrupted(exit) ? "abandoned" : "failure"
 
-type State = CircuitBreaker.State
+const open = (breaker: Breaker.Breaker) =>
+  Effect.replicateEffect(Effect.either(breaker.protect(Effect.fail("broken"), verdict)), 5)
 
-/** Makes a call that ends at once. */
-const call = (state: State, now: number, verdict: CircuitBreaker.Verdict): State => {
-  const [admission, admitted] = CircuitBreaker.admit(state, now, settings)
-  expect(admission._tag).toBe("admitted")
-  return admission._tag === "admitted"
-    ? CircuitBreaker.settle(admitted, admission.permit, verdict, now, settings)
-    : admitted
-}
+const counting = (count: Ref.Ref<number>) => Ref.update(count, n => n + 1)
 
-const calls = (state: State, now: number, verdicts: string): State =>
-  [...verdicts].reduce((state, letter) => call(state, now, letter === "f" ? "failure" : "success"), state)
-
-const opened = (now = 0): State => calls(CircuitBreaker.initial, now, "fffff")
-
-const permitAt = (state: State, now: number): readonly [CircuitBreaker.Permit, State] => {
-  const [admission, after] = CircuitBreaker.admit(state, now, settings)
-  if (admission._tag !== "admitted") throw new Error("rejected")
-  return [admission.permit, after]
-}
-
-describe("CircuitBreaker", () => {
-  it("opens at five failures in a row, not at four, and a success in between begins anew", () => {
-    expect(calls(CircuitBreaker.initial, 0, "ffff")._tag).toBe("closed")
-    expect(calls(CircuitBreaker.initial, 0, "ffffsffff")._tag).toBe("closed")
-    expect(opened()).toMatchObject({ _tag: "open", until: 10_000, cooldownMillis: 10_000 })
-  })
-
-  it("says when time alone changes it", () => {
-    expect(CircuitBreaker.nextChange(CircuitBreaker.initial)).toBeUndefined()
-    expect(CircuitBreaker.nextChange(opened())).toBe(10_000)
-    const idle = CircuitBreaker.at(opened(), 10_000, settings)
-    expect(CircuitBreaker.nextChange(idle)).toBeUndefined()
-    expect(CircuitBreaker.nextChange(CircuitBreaker.admit(idle, 10_000, settings)[1])).toBe(40_000)
-  })
-
-  it("lets background calls through when half open, which take no permit and disturb no probe", () => {
-    const background = (state: State, now: number, verdict: CircuitBreaker.Verdict): State => {
-      const [admission, after] = CircuitBreaker.admitBackground(state, now, settings)
-      return admission._tag === "admitted"
-        ? CircuitBreaker.settleBackground(after, admission.permit, verdict, now, settings)
-        : after
-    }
-    expect(CircuitBreaker.admitBackground(opened(), 9000, settings)[0]).toEqual({
-      _tag: "rejected",
-      retryAfterMillis: 1000
-    })
-    const idle = CircuitBreaker.at(opened(), 10_000, settings)
-    expect(CircuitBreaker.admitBackground(idle, 10_000, settings)[1]).toEqual(idle)
-    expect(background(idle, 10_000, "success")._tag).toBe("closed")
-    expect(background(idle, 10_000, "failure")).toMatchObject({ _tag: "open", until: 30_000 })
-    expect(background(idle, 10_000, "abandoned")).toEqual(idle)
-    const [permit, probing] = permitAt(idle, 10_000)
-    for (const verdict of ["failure", "abandoned"] as const)
-      expect(background(probing, 10_001, verdict)).toEqual(probing)
-    expect(background(probing, 10_001, "success")._tag).toBe("closed")
-    // The probe's own verdict still counts.
-    expect(CircuitBreaker.settle(probing, permit, "failure", 10_002, settings)._tag).toBe("open")
-    const failing = Array.from({ length: 5 }).reduce<State>(
-      state => background(state, 0, "failure"),
-      CircuitBreaker.initial
-    )
-    expect(failing._tag).toBe("open")
-  })
-
-  it("opens at half of twenty calls, not at half of nineteen nor at less than half", () => {
-    expect(calls(CircuitBreaker.initial, 0, "fsfsfsfsfsfsfsfsfsf")._tag).toBe("closed")
-    expect(calls(CircuitBreaker.initial, 0, "fsfsfsfsfsfsfsfsfsfs")._tag).toBe("open")
-    expect(calls(CircuitBreaker.initial, 0, "fsfsfsfsfsfsfsfsfsss")._tag).toBe("closed")
-  })
-
-  it("forgets calls that are more than 30 s old", () => {
-    const early = calls(CircuitBreaker.initial, 0, "ffsffsffsffs")
-    expect(calls(early, 29_000, "ssssssss")._tag).toBe("closed")
-    expect(calls(early, 29_000, "sfsfsfsf")._tag).toBe("open")
-    expect(calls(early, 31_000, "sfsfsfsf")._tag).toBe("closed")
-  })
-
-  it("does not count abandoned calls", () => {
-    let state: State = CircuitBreaker.initial
-    for (let i = 0; i < 100; i++) state = call(state, 0, "abandoned")
-    expect(state).toEqual(CircuitBreaker.initial)
-    state = calls(state, 0, "ffff")
-    expect(call(call(state, 0, "abandoned"), 0, "failure")._tag).toBe("open")
-  })
-
-  it("rejects while open and says for how long", () => {
-    const [admission, state] = CircuitBreaker.admit(opened(), 4000, settings)
-    expect(admission).toEqual({ _tag: "rejected", retryAfterMillis: 6000 })
-    expect(state).toEqual(opened())
-    expect(CircuitBreaker.at(opened(), 9999, settings)._tag).toBe("open")
-    expect(CircuitBreaker.at(opened(), 10_000, settings)._tag).toBe("half_open")
-  })
-
-  it("lets one probe through after the cooldown, and closes at its success", () => {
-    const [permit, probing] = permitAt(opened(), 10_000)
-    expect(probing._tag).toBe("half_open")
-    // Others come back in a moment, and no later than the probe has to be back.
-    expect(CircuitBreaker.admit(probing, 10_001, settings)[0]).toEqual({ _tag: "rejected", retryAfterMillis: 1000 })
-    expect(CircuitBreaker.admit(probing, 39_500, settings)[0]).toEqual({ _tag: "rejected", retryAfterMillis: 500 })
-    const closed = CircuitBreaker.settle(probing, permit, "success", 10_002, settings)
-    expect(closed).toMatchObject({ _tag: "closed", failuresInRow: 0, calls: [] })
-  })
-
-  it("doubles the cooldown while probes fail, up to a minute, and begins anew once it was closed", () => {
-    let [state, now] = [opened(), 0]
-    for (const cooldown of [10_000, 20_000, 40_000, 60_000, 60_000]) {
-      expect(state).toMatchObject({ _tag: "open", until: now + cooldown, cooldownMillis: cooldown })
-      now += cooldown
-      state = call(state, now, "failure")
-    }
-    now += 60_000
-    state = calls(call(state, now, "success"), now, "fffff")
-    expect(state).toMatchObject({ _tag: "open", cooldownMillis: 10_000 })
-  })
-
-  it("gives the permit of an abandoned probe to the next call", () => {
-    const [permit, probing] = permitAt(opened(), 10_000)
-    const waiting = CircuitBreaker.settle(probing, permit, "abandoned", 11_000, settings)
-    expect(waiting).toMatchObject({ _tag: "half_open", probeDeadline: undefined, cooldownMillis: 10_000 })
-    const [second, again] = permitAt(waiting, 11_000)
-    // The abandoned one has nothing to say any more.
-    expect(CircuitBreaker.settle(again, permit, "success", 11_000, settings)).toEqual(again)
-    expect(CircuitBreaker.settle(again, second, "success", 11_000, settings)._tag).toBe("closed")
-  })
-
-  it("takes a probe that hangs for a failed one at its deadline", () => {
-    const [permit, probing] = permitAt(opened(), 10_000)
-    expect(CircuitBreaker.at(probing, 39_999, settings)).toEqual(probing)
-    const reopened = CircuitBreaker.at(probing, 40_000, settings)
-    expect(reopened).toMatchObject({ _tag: "open", until: 60_000, cooldownMillis: 20_000 })
-    expect(CircuitBreaker.settle(probing, permit, "success", 40_000, settings)).toEqual(reopened)
-    // Nobody called for long: both the deadline and the next cooldown have passed.
-    expect(CircuitBreaker.at(probing, 60_000, settings)).toMatchObject({ _tag: "half_open", cooldownMillis: 20_000 })
-  })
-
-  it("ignores verdicts on calls from before a transition", () => {
-    const [late, state] = permitAt(CircuitBreaker.initial, 0)
-    const open = calls(state, 0, "fffff")
-    expect(CircuitBreaker.settle(open, late, "success", 1, settings)).toEqual(open)
-    expect(CircuitBreaker.settle(open, late, "failure", 1, settings)).toEqual(open)
-    const closed = call(open, 10_000, "success")
-    expect(CircuitBreaker.settle(closed, late, "failure", 10_001, settings)).toEqual(closed)
-  })
-
-  type Event =
-    | { readonly _tag: "pass"; readonly millis: number }
-    | { readonly _tag: "call" }
-    | { readonly _tag: "end"; readonly which: number; readonly verdict: CircuitBreaker.Verdict }
-
-  const event: fc.Arbitrary<Event> = fc.oneof(
-    fc.record({
-      _tag: fc.constant("pass" as const),
-      // A clock may be set back, too.
-      millis: fc.oneof(
-        fc.integer({ min: 0, max: 500 }),
-        fc.constantFrom(10_000, 30_000, 60_000),
-        fc.integer({ min: -2000, max: 0 })
-      )
-    }),
-    fc.record({ _tag: fc.constant("call" as const) }),
-    fc.record({
-      _tag: fc.constant("end" as const),
-      which: fc.nat(20),
-      verdict: fc.constantFrom("failure" as const, "failure" as const, "success" as const, "abandoned" as const)
+describe("Breaker", () => {
+  it.scoped("rejects at once while open, without making the call", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("reject")
+      yield* open(breaker)
+      expect(yield* breaker.state).toBe("open")
+      const count = yield* Ref.make(0)
+      const result = yield* Effect.either(breaker.protect(counting(count), verdict))
+      expect(Either.getLeft(result)).toMatchObject({ value: { _tag: "CircuitOpen", retryAfterMillis: 10_000 } })
+      yield* TestClock.adjust(9_999)
+      expect(Either.isLeft(yield* Effect.either(breaker.protect(counting(count), verdict)))).toBe(true)
+      expect(yield* Ref.get(count)).toBe(0)
+      yield* TestClock.adjust(1)
+      yield* breaker.protect(counting(count), verdict)
+      expect(yield* Ref.get(count)).toBe(1)
+      expect(yield* breaker.state).toBe("closed")
     })
   )
 
-  const isSound = (state: State): boolean => {
-    switch (state._tag) {
-      case "closed":
-        return (
-          state.failuresInRow >= 0 &&
-          state.failuresInRow < settings.consecutiveFailures &&
-          state.calls.length <= settings.window.slots
-        )
-      case "open":
-        return Number.isFinite(state.until) && [10_000, 20_000, 40_000, 60_000].includes(state.cooldownMillis)
-      case "half_open":
-        return [10_000, 20_000, 40_000, 60_000].includes(state.cooldownMillis)
-    }
-  }
+  it.scoped("simultaneous failures open it once; verdicts that come later change nothing", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("simultaneous")
+      const gate = yield* Deferred.make<void>()
+      const call = breaker.protect(Effect.zipRight(Deferred.await(gate), Effect.fail("broken")), verdict)
+      const fibers = yield* Effect.forEach(Arr.range(1, 50), () => Effect.fork(Effect.either(call)))
+      yield* Effect.yieldNow()
+      yield* Deferred.succeed(gate, undefined)
+      const results = yield* Fiber.join(Fiber.all(fibers))
+      // All were under way before the first failed, so all were made.
+      expect(results.every(result => Either.isLeft(result) && result.left === "broken")).toBe(true)
+      const result = yield* Effect.either(breaker.protect(Effect.void, verdict))
+      expect(Either.getLeft(result)).toMatchObject({ value: { retryAfterMillis: 10_000 } })
+    })
+  )
 
-  it("no sequence of events leads to an undefined state, lets a call through before the cooldown, or two while half open", () => {
-    fc.assert(
-      fc.property(fc.array(event, { maxLength: 200 }), events => {
-        let state: State = CircuitBreaker.initial
-        let now = 1_700_000_000_000
-        const under: Array<CircuitBreaker.Permit> = []
-        for (const event of events) {
-          const before = CircuitBreaker.at(state, now, settings)
-          switch (event._tag) {
-            case "pass":
-              now += event.millis
-              break
-            case "call": {
-              const [admission, after] = CircuitBreaker.admit(state, now, settings)
-              if (admission._tag === "admitted") {
-                expect(before._tag === "open").toBe(false)
-                if (before._tag === "half_open") expect(before.probeDeadline).toBeUndefined()
-                if (state._tag === "open") expect(now).toBeGreaterThanOrEqual(state.until)
-                under.push(admission.permit)
-              } else {
-                expect(before._tag === "closed").toBe(false)
-                expect(admission.retryAfterMillis).toBeGreaterThan(0)
-              }
-              state = after
-              break
-            }
-            case "end": {
-              const [permit] = under.splice(event.which % Math.max(1, under.length), 1)
-              if (permit === undefined) break
-              state = CircuitBreaker.settle(state, permit, event.verdict, now, settings)
-              // Only failures open, only a success closes.
-              if (event.verdict === "abandoned") expect(state._tag).toBe(before._tag)
-              if (before._tag !== "closed" && state._tag === "closed") expect(event.verdict).toBe("success")
-              if (before._tag === "half_open" && state._tag === "open") expect(event.verdict).toBe("failure")
-              break
-            }
-          }
-          expect(isSound(state)).toBe(true)
-        }
-      }),
-      { numRuns }
-    )
-  })
+  it.scoped("a burst when half open gets one permit", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("burst")
+      yield* open(breaker)
+      yield* TestClock.adjust("10 seconds")
+      const count = yield* Ref.make(0)
+      const gate = yield* Deferred.make<void>()
+      const call = breaker.protect(Effect.zipRight(counting(count), Deferred.await(gate)), verdict)
+      const fibers = yield* Effect.forEach(Arr.range(1, 100), () => Effect.fork(Effect.either(call)))
+      yield* Effect.yieldNow()
+      expect(yield* Ref.get(count)).toBe(1)
+      expect(yield* breaker.state).toBe("half_open")
+      yield* Deferred.succeed(gate, undefined)
+      const results = yield* Fiber.join(Fiber.all(fibers))
+      expect(results.filter(Either.isRight)).toHaveLength(1)
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
 
-  it("whatever happened, it closes again once the upstream answers", () => {
-    fc.assert(
-      fc.property(fc.array(fc.constantFrom(0, 1000, 10_000, 60_000), { maxLength: 30 }), waits => {
-        let [state, now] = [opened(), 0]
-        for (const wait of waits) {
-          now += wait
-          const [admission, after] = CircuitBreaker.admit(state, now, settings)
-          state = after
-          if (admission._tag === "admitted" && wait !== 1000) {
-            state = CircuitBreaker.settle(state, admission.permit, "failure", now, settings)
-          }
-        }
-        // Longer than any deadline and cooldown together.
-        expect(call(state, now + 90_000, "success")._tag).toBe("closed")
-      }),
-      { numRuns }
-    )
-  })
+  it.scoped("a probe whose caller leaves gives its permit back", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("leaves")
+      yield* open(breaker)
+      yield* TestClock.adjust("10 seconds")
+      const probe = yield* Effect.fork(breaker.protect(Effect.never, verdict))
+      yield* Effect.yieldNow()
+      expect(Either.isLeft(yield* Effect.either(breaker.protect(Effect.void, verdict)))).toBe(true)
+      yield* Fiber.interrupt(probe)
+      expect(yield* breaker.state).toBe("half_open")
+      yield* breaker.protect(Effect.void, verdict)
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+
+  it.scoped("a probe that hangs counts as failed at its deadline, and its late success for nothing", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("hangs")
+      yield* open(breaker)
+      yield* TestClock.adjust("10 seconds")
+      const gate = yield* Deferred.make<void>()
+      const probe = yield* Effect.fork(breaker.protect(Deferred.await(gate), verdict))
+      yield* TestClock.adjust("30 seconds")
+      expect(yield* breaker.state).toBe("open")
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(probe)
+      expect(yield* breaker.state).toBe("open")
+      yield* TestClock.adjust("20 seconds")
+      expect(yield* breaker.state).toBe("half_open")
+    })
+  )
+
+  it.scoped("is half open by the clock, in state, metric and log, though nobody calls", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("idle")
+      yield* open(breaker)
+      yield* TestClock.adjust("9999 millis")
+      expect(yield* gauge("idle")).toBe(2)
+      yield* TestClock.adjust("1 millis")
+      expect(yield* gauge("idle")).toBe(1)
+      expect(yield* transitions("idle", "open", "half_open")).toBe(1)
+      // A probe that hangs opens it again at its deadline, and that cooldown ends by the clock as well.
+      const probe = yield* Effect.fork(breaker.protect(Effect.never, verdict))
+      yield* TestClock.adjust("30 seconds")
+      expect(yield* gauge("idle")).toBe(2)
+      yield* TestClock.adjust("20 seconds")
+      expect(yield* gauge("idle")).toBe(1)
+      yield* Fiber.interrupt(probe)
+      // A probe that fails early brings the next change forward.
+      yield* Effect.either(breaker.protect(Effect.fail("broken"), verdict))
+      expect(yield* gauge("idle")).toBe(2)
+      yield* TestClock.adjust("40 seconds")
+      expect(yield* gauge("idle")).toBe(1)
+    })
+  )
+
+  it.scoped(
+    "tells others to come back in a moment while a probe is under way, and background calls take no permit",
+    () =>
+      Effect.gen(function* () {
+        const breaker = yield* Breaker.make("moment")
+        yield* open(breaker)
+        yield* TestClock.adjust("10 seconds")
+        const background = yield* Effect.fork(breaker.protectBackground(Effect.never, verdict))
+        yield* Effect.yieldNow()
+        const gate = yield* Deferred.make<void>()
+        const probe = yield* Effect.fork(breaker.protect(Deferred.await(gate), verdict))
+        yield* Effect.yieldNow()
+        expect(yield* Effect.flip(breaker.protect(Effect.void, verdict))).toMatchObject({ retryAfterMillis: 1000 })
+        yield* Fiber.interrupt(background)
+        expect(yield* breaker.state).toBe("half_open")
+        yield* Deferred.succeed(gate, undefined)
+        yield* Fiber.join(probe)
+        expect(yield* breaker.state).toBe("closed")
+      })
+  )
+
+  it.scoped("interruption is no failure, however often", () =>
+    Effect.gen(function* () {
+      const breaker = yield* Breaker.make("interrupted")
+      for (let i = 0; i < 100; i++) {
+        const fiber = yield* Effect.fork(breaker.protect(Effect.never, verdict))
+        yield* Effect.yieldNow()
+        yield* Fiber.interrupt(fiber)
+      }
+      expect(yield* breaker.state).toBe("closed")
+    })
+  )
+
+  it.scoped("shows its state as a gauge, counts transitions and logs them", () =>
+    Effect.gen(function* () {
+      const lines: Array<unknown> = []
+      const logger = Logger.make(({ message }) => void lines.push(message))
+      yield* Effect.gen(function* () {
+        const breaker = yield* Breaker.make("seen")
+        yield* open(breaker)
+        expect(yield* gauge("seen")).toBe(2)
+        yield* TestClock.adjust("10 seconds")
+        yield* Effect.either(breaker.protect(Effect.fail("broken"), verdict))
+        yield* TestClock.adjust("20 seconds")
+        yield* breaker.protect(Effect.void, verdict)
+      }).pipe(Effect.provide(Logger.replace(Logger.defaultLogger, logger)))
+      expect(yield* gauge("seen")).toBe(0)
+      expect(yield* transitions("seen", "closed", "open")).toBe(1)
+      expect(yield* transitions("seen", "open", "half_open")).toBe(2)
+      expect(yield* transitions("seen", "half_open", "open")).toBe(1)
+      expect(yield* transitions("seen", "half_open", "closed")).toBe(1)
+      expect(lines.flat()).toEqual([
+        "Circuit breaker closed → open",
+        "Circuit breaker open → half_open",
+        "Circuit breaker half_open → open",
+        "Circuit breaker open → half_open",
+        "Circuit breaker half_open → closed"
+      ])
+    })
+  )
 })
+
+const gauge = (upstream: string) =>
+  Effect.map(Metric.value(Metric.tagged(Breaker.stateGauge, "upstream", upstream)), ({ value }) => value)
+
+const transitions = (upstream: string, from: string, to: string) =>
+  Effect.map(
+    Metric.value(
+      Breaker.transitionCounter.pipe(
+        Metric.tagged("upstream", upstream),
+        Metric.tagged("from", from),
+        Metric.tagged("to", to)
+      )
+    ),
+    ({ count }) => count
+  )

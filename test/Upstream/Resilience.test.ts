@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Clock, Effect, Either, Exit, Fiber, Metric, Random, Ref, TestClock } from "effect"
-import * as CircuitBreaker from "../../src/Upstream/CircuitBreaker.ts"
+import * as CircuitBreakerState from "../../src/Upstream/CircuitBreakerState.ts"
 import * as Resilience from "../../src/Upstream/Resilience.ts"
 import { parseRetryAfter } from "../../src/Upstream/RetryPolicy.ts"
 import { UpstreamFailure } from "../../src/Upstream/UpstreamFailure.ts"
@@ -14,7 +14,7 @@ const upstream = Resilience.make({ upstream: "test", durations })
 const patient = Resilience.make({
   upstream: "patient",
   durations,
-  breaker: { ...CircuitBreaker.defaults, consecutiveFailures: 1e9, minimumCalls: 1e9 }
+  breaker: { ...CircuitBreakerState.defaults, consecutiveFailures: 1e9, minimumCalls: 1e9 }
 })
 
 const policy: Resilience.Policy = {

@@ -34,7 +34,7 @@ export const config: Config.Config<Settings> = Config.all({
   }).pipe(Config.map(Option.getOrElse(() => defaults.age)))
 })
 
-/** Removes events past their age every minute. The log hears of the first failure of an outage, and of its end. */
+/** Removes events past their age every minute. The first failure of an outage is logged. */
 export const layer = (age: Duration.Duration): Layer.Layer<never, never, SessionEvents> =>
   Layer.scopedDiscard(
     Effect.gen(function* () {

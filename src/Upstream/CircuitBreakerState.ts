@@ -1,0 +1,200 @@
+/**
+ * The state machine of a circuit breaker, as pure transitions. Times are monotonic milliseconds, given by the caller.
+ */
+import * as CallWindow from "./CallWindow.ts"
+
+/** When a breaker opens, and for how long. */
+export interface Settings {
+  /** Opens at this many failures in a row. */
+  readonly consecutiveFailures: number
+  /** Opens at `failureRatio` of the calls in the window, once there are `minimumCalls`. */
+  readonly minimumCalls: number
+  readonly failureRatio: number
+  readonly window: CallWindow.WindowSettings
+  /** How long it stays open; doubled, up to the longest, each time that a probe fails. */
+  readonly cooldownMillis: number
+  readonly longestCooldownMillis: number
+  /** A probe that takes longer has failed. Longer than the limit of any try, except for streams. */
+  readonly probeMillis: number
+  /** The `Retry-After` of calls that are rejected during a probe; most probes end soon. */
+  readonly askAgainMillis: number
+}
+
+export const defaults: Settings = {
+  consecutiveFailures: 5,
+  minimumCalls: 20,
+  failureRatio: 0.5,
+  window: { slotMillis: 1000, slots: 30 },
+  cooldownMillis: 10_000,
+  longestCooldownMillis: 60_000,
+  probeMillis: 30_000,
+  askAgainMillis: 1000
+}
+
+/**
+ * Admits a call, and is returned with its verdict.
+ *
+ * The epoch changes with every transition and every probe. A verdict with an earlier epoch is ignored.
+ */
+export interface Permit {
+  readonly epoch: number
+}
+
+/** Calls are admitted and counted. */
+export interface Closed {
+  readonly _tag: "closed"
+  readonly epoch: number
+  readonly failuresInRow: number
+  readonly calls: CallWindow.CallWindow
+}
+
+/** Calls are rejected until the cooldown is over. */
+export interface Open {
+  readonly _tag: "open"
+  readonly epoch: number
+  readonly until: number
+  readonly cooldownMillis: number
+}
+
+/** One call at a time is admitted, as a probe. */
+export interface HalfOpen {
+  readonly _tag: "half_open"
+  readonly epoch: number
+  /** The cooldown before. */
+  readonly cooldownMillis: number
+  /** When the current probe has failed; `undefined` if there is none. */
+  readonly probeDeadline: number | undefined
+}
+
+/** The state of a breaker. */
+export type State = Closed | Open | HalfOpen
+
+/** How a call ended; `abandoned` says nothing about the upstream, such as an interruption by the caller. */
+export type Verdict = "success" | "failure" | "abandoned"
+
+export const initial: Closed = { _tag: "closed", epoch: 0, failuresInRow: 0, calls: CallWindow.empty }
+
+const close = (state: State): Closed => ({ ...initial, epoch: state.epoch + 1 })
+
+const open = (state: State, now: number, cooldownMillis: number): Open => ({
+  _tag: "open",
+  epoch: state.epoch + 1,
+  until: now + cooldownMillis,
+  cooldownMillis
+})
+
+const openLonger = (state: HalfOpen, now: number, settings: Settings): Open =>
+  open(state, now, Math.min(state.cooldownMillis * 2, settings.longestCooldownMillis))
+
+/**
+ * The next transition that is due by time, or the same state if there is none.
+ *
+ * Apply it until nothing changes: a probe may have timed out long ago.
+ */
+export const elapse = (state: State, now: number, settings: Settings): State => {
+  if (state._tag === "open" && now >= state.until) {
+    return {
+      _tag: "half_open",
+      epoch: state.epoch + 1,
+      cooldownMillis: state.cooldownMillis,
+      probeDeadline: undefined
+    }
+  }
+  if (state._tag === "half_open" && state.probeDeadline !== undefined && now >= state.probeDeadline) {
+    return openLonger(state, state.probeDeadline, settings)
+  }
+  return state
+}
+
+/** The state at a time, after all transitions that are due. */
+export const at = (state: State, now: number, settings: Settings): State => {
+  const next = elapse(state, now, settings)
+  return next === state ? state : at(next, now, settings)
+}
+
+export type Admission =
+  | { readonly _tag: "admitted"; readonly permit: Permit }
+  | { readonly _tag: "rejected"; readonly retryAfterMillis: number }
+
+const admitted = (state: State): Admission => ({ _tag: "admitted", permit: { epoch: state.epoch } })
+
+const rejected = (until: number, now: number): Admission => ({
+  _tag: "rejected",
+  retryAfterMillis: Math.max(0, until - now)
+})
+
+/** When the next transition is due by time; `undefined` if none is. */
+export const nextChange = (state: State): number | undefined => {
+  if (state._tag === "open") return state.until
+  return state._tag === "half_open" ? state.probeDeadline : undefined
+}
+
+/**
+ * Admits a background call, which is never the probe of a half-open breaker. Its permit is for `settleBackground`.
+ */
+export const admitBackground = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
+  const state = at(before, now, settings)
+  return [state._tag === "open" ? rejected(state.until, now) : admitted(state), state]
+}
+
+/** Admits or rejects a call. */
+export const admit = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
+  const state = at(before, now, settings)
+  switch (state._tag) {
+    case "closed":
+      return [admitted(state), state]
+    case "open":
+      return [rejected(state.until, now), state]
+    case "half_open": {
+      if (state.probeDeadline !== undefined) {
+        return [rejected(Math.min(state.probeDeadline, now + settings.askAgainMillis), now), state]
+      }
+      const probing = { ...state, epoch: state.epoch + 1, probeDeadline: now + settings.probeMillis }
+      return [admitted(probing), probing]
+    }
+  }
+}
+
+const settleClosed = (state: Closed, failed: boolean, now: number, settings: Settings): Closed | Open => {
+  const calls = CallWindow.add(state.calls, settings.window, now, { total: 1, marked: failed ? 1 : 0 })
+  const failuresInRow = failed ? state.failuresInRow + 1 : 0
+  const { total, marked } = CallWindow.sum(calls, settings.window, now)
+  const tripped =
+    failuresInRow >= settings.consecutiveFailures ||
+    (total >= settings.minimumCalls && marked >= total * settings.failureRatio)
+  return tripped ? open(state, now, settings.cooldownMillis) : { ...state, calls, failuresInRow }
+}
+
+/** Returns a permit with the verdict on its call. */
+export const settle = (before: State, permit: Permit, verdict: Verdict, now: number, settings: Settings): State => {
+  const state = at(before, now, settings)
+  if (permit.epoch !== state.epoch) return state
+  switch (state._tag) {
+    case "closed":
+      return verdict === "abandoned" ? state : settleClosed(state, verdict === "failure", now, settings)
+    case "open":
+      return state
+    case "half_open":
+      if (verdict === "success") return close(state)
+      return verdict === "failure"
+        ? openLonger(state, now, settings)
+        : { ...state, epoch: state.epoch + 1, probeDeadline: undefined }
+  }
+}
+
+/**
+ * Returns the permit of a background call.
+ *
+ * It counts like any other, except that during a probe only a success counts.
+ */
+export const settleBackground = (
+  before: State,
+  permit: Permit,
+  verdict: Verdict,
+  now: number,
+  settings: Settings
+): State => {
+  const state = at(before, now, settings)
+  const isCounted = state._tag !== "half_open" || verdict === "success" || state.probeDeadline === undefined
+  return isCounted && verdict !== "abandoned" ? settle(state, permit, verdict, now, settings) : state
+}
