@@ -35,7 +35,8 @@ export class Queries {
       if (row === undefined) return undefined
       const events: Array<StoredEvent> = []
       let characters = 0
-      for (const event of this.statements.page.iterate(row.id, after, limit)) {
+      // Events up to there count as removed, even if an unreadable page has kept them.
+      for (const event of this.statements.page.iterate(row.id, Math.max(after, row.trimmedSeq), limit)) {
         events.push(event)
         characters += event.text.length
         if (characters >= pageCharacters) break

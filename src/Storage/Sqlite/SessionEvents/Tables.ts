@@ -134,7 +134,7 @@ class Tables {
       bytes -= size
     }
     if (trimmedSeq > row.trimmedSeq) {
-      this.statements.drop.run(row.id, trimmedSeq)
+      this.statements.drop.run(row.id, row.trimmedSeq, trimmedSeq)
       this.statements.dropReceipts.run(row.id, trimmedSeq)
     }
     if (revoked !== undefined) this.statements.revoke.run(row.id, revoked)
@@ -152,7 +152,7 @@ class Tables {
     if (headSeq - trimmedSeq <= most && bytes <= mostBytes) return []
     const excess: Array<OldEvent> = []
     let left = bytes
-    for (const event of this.statements.oldestOf.iterate(id)) {
+    for (const event of this.statements.oldestOf.iterate(id, trimmedSeq)) {
       const isTooMany = headSeq - event.seq + 1 > most
       if (event.seq === headSeq || !(isTooMany || left > mostBytes)) break
       excess.push(event)
@@ -180,8 +180,8 @@ const prepare = (db: Database.Database) => ({
   remove: db.prepare("DELETE FROM histories WHERE id = ?"),
   removeEvents: db.prepare("DELETE FROM events WHERE history = ?"),
   insert: db.prepare("INSERT INTO events (history, seq, timestamp, size, text) VALUES (?, ?, ?, ?, ?)"),
-  oldestOf: db.prepare<[number], OldEvent>(
-    "SELECT id, history, seq, timestamp, size FROM events WHERE history = ? ORDER BY seq"
+  oldestOf: db.prepare<[number, number], OldEvent>(
+    "SELECT id, history, seq, timestamp, size FROM events WHERE history = ? AND seq > ? ORDER BY seq"
   ),
   removeReceipts: db.prepare("DELETE FROM receipts WHERE history = ?"),
   revoke: db.prepare("DELETE FROM receipts WHERE history = ? AND name = ?"),
@@ -194,10 +194,11 @@ const prepare = (db: Database.Database) => ({
      (SELECT id FROM receipts WHERE history = ? ORDER BY seq DESC, id DESC LIMIT -1 OFFSET ?)`
   ),
   dropReceipts: db.prepare("DELETE FROM receipts WHERE history = ? AND seq <= ?"),
-  drop: db.prepare("DELETE FROM events WHERE history = ? AND seq <= ?"),
+  drop: db.prepare("DELETE FROM events WHERE history = ? AND seq > ? AND seq <= ?"),
   oldest: db.prepare<[number], OldEvent>("SELECT id, history, seq, timestamp, size FROM events ORDER BY id LIMIT ?"),
   dropOne: db.prepare("DELETE FROM events WHERE id = ?"),
-  forget: db.prepare("UPDATE histories SET trimmed = ?, bytes = bytes - ? WHERE id = ?")
+  // Events that could not be removed with later ones, as a page was unreadable, are removed after them.
+  forget: db.prepare("UPDATE histories SET trimmed = max(trimmed, ?), bytes = bytes - ? WHERE id = ?")
 })
 
 /** The writer of the session database. */

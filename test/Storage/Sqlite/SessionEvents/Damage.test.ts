@@ -18,6 +18,23 @@ const append = (session: string, after: number, ...texts: ReadonlyArray<string>)
 
 const marker = "PAGE-OF-THE-BROKEN-ONE."
 
+/** Has the pages of the marked text lead to one that is not there; answers what they led to before. */
+const breakMarked = (file: string): ReadonlyArray<{ readonly page: number; readonly next: number }> => {
+  const bytes = readFileSync(file)
+  const pageSize = bytes.readUInt16BE(16)
+  const broken: Array<{ page: number; next: number }> = []
+  for (let page = 0; page < bytes.length; page += pageSize) {
+    // Pages of a long text begin with the number of the next one.
+    const start = bytes.subarray(page + 4, page + 4 + marker.length * 2)
+    if (!start.toString("latin1").includes(marker)) continue
+    broken.push({ page, next: bytes.readUInt32BE(page) })
+    bytes.writeUInt32BE(0x7ffffff0, page)
+  }
+  expect(broken.length).toBeGreaterThan(3)
+  writeFileSync(file, bytes)
+  return broken
+}
+
 /** A database with the histories `t/broken` and `t/well`; what the first holds leads to a page that is not there. */
 const damaged = Effect.gen(function* () {
   const directory = yield* temporaryDirectory
@@ -28,23 +45,7 @@ const damaged = Effect.gen(function* () {
     yield* events.append(append("t/broken", 0, marker.repeat(2000)))
     for (let seq = 0; seq < 20; seq++) yield* events.append(append("t/well", seq, `event ${seq + 1}`))
   }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })))
-  const bytes = readFileSync(file)
-  const pageSize = bytes.readUInt16BE(16)
-  // Pages of a long text begin with the number of the next one.
-  let broken = 0
-  for (let page = 0; page < bytes.length; page += pageSize) {
-    if (
-      bytes
-        .subarray(page + 4, page + 4 + marker.length * 2)
-        .toString("latin1")
-        .includes(marker)
-    ) {
-      bytes.writeUInt32BE(0x7ffffff0, page)
-      broken++
-    }
-  }
-  expect(broken).toBeGreaterThan(3)
-  writeFileSync(file, bytes)
+  breakMarked(file)
   return { directory, file }
 })
 
@@ -121,6 +122,32 @@ describe("A damaged session database", () => {
         expect((yield* Effect.flatten(events.read("t/well", 0, 100))).events).toEqual([])
         expect(yield* Effect.flip(events.read("t/broken", 0, 100))).toMatchObject({ _tag: "SessionUnreadable" })
       }).pipe(Effect.provide(Sqlite.layer({ directory, writer: "inline" })), listening([]))
+    })
+  )
+
+  it.scopedLive("does not take back that events were removed when older ones can be read again", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      const file = join(directory, "sessions.db")
+      const layer = Sqlite.layer({ directory, writer: "inline" })
+      yield* Effect.gen(function* () {
+        const events = yield* SessionEvents
+        yield* events.open("t/s", "e")
+        yield* events.append(append("t/s", 0, marker.repeat(2000), "2", "3", "4", "5"))
+        yield* events.append({ ...append("t/s", 5, "6"), timestamp: Date.now() })
+      }).pipe(Effect.provide(layer))
+      const intact = breakMarked(file)
+      const trim = Effect.gen(function* () {
+        const events = yield* SessionEvents
+        const count = yield* events.trim(Duration.hours(1))
+        const { events: left, history } = yield* Effect.flatten(events.read("t/s", 0, 100))
+        return { count, seqs: left.map(({ seq }) => seq), trimmedSeq: history.trimmedSeq }
+      }).pipe(Effect.provide(layer), listening([]))
+      expect(yield* trim).toEqual({ count: 4, seqs: [6], trimmedSeq: 5 })
+      const bytes = readFileSync(file)
+      for (const { next, page } of intact) bytes.writeUInt32BE(next, page)
+      writeFileSync(file, bytes)
+      expect(yield* trim).toEqual({ count: 1, seqs: [6], trimmedSeq: 5 })
     })
   )
 
