@@ -9,7 +9,7 @@ import { problemOfFields } from "../HeaderFields.ts"
 import { BodyBudget, receiptOf } from "./BodyBudget.ts"
 import { type ConnectionLimits, defaults } from "./ConnectionLimits.ts"
 import { Connections } from "./Connections.ts"
-import { closeGracefully, destroyWithin } from "./GracefulClose.ts"
+import { closeGracefully, closeUpgraded, destroyWithin } from "./GracefulClose.ts"
 import { continueWhenRead, parseRest, requestClass, type Upgradable } from "./NodeInternals.ts"
 import * as RawResponse from "./RawResponse.ts"
 import { type Account, UnsentBudget } from "./UnsentBudget.ts"
@@ -236,6 +236,7 @@ export class Gate extends Http.Server {
   }
 
   #upgrade(request: Http.IncomingMessage, socket: Duplex, head: Buffer): void {
+    closeUpgraded(socket, this.timing)
     const refusal = this.#refusal(request)
     if (refusal !== undefined) return RawResponse.refuse(socket, refusal.status, refusal.error)
     super.emit("upgrade", request, socket, head)

@@ -45,6 +45,17 @@ export const closeGracefully = (
   }
 }
 
+/**
+ * Lets the connection of an upgrade end whose server's half has ended, as where the handshake was refused: node no longer
+ * knows of it, and its client may keep the other half open. What still comes is discarded where nobody reads it.
+ */
+export const closeUpgraded = (socket: Duplex, { halfOpen }: Bounds): void => {
+  socket.once("finish", () => {
+    if (socket.readableFlowing === null) socket.resume()
+    destroyWithin(socket, halfOpen)
+  })
+}
+
 /** Destroys a connection that is not closed by then. */
 export const destroyWithin = (socket: Duplex, millis: number): void => {
   if (socket.destroyed) return

@@ -55,6 +55,20 @@ describe("a connection ends", () => {
     expect(gate.connected).toBe(0)
   })
 
+  it.each([
+    ["by the application", "host: x\r\n"],
+    ["before that", ""]
+  ])("when a client whose handshake was refused %s keeps its half open", async (_, host) => {
+    const { gate, socket, closed, text } = await open(() => undefined)
+    gate.on("upgrade", (_request, duplex) => void duplex.end("HTTP/1.1 401 Unauthorized\r\n\r\n"))
+    socket.write(`GET / HTTP/1.1\r\n${host}connection: upgrade\r\nupgrade: websocket\r\n\r\n`)
+    await new Promise(resolve => socket.once("end", resolve))
+    expect(text()).toMatch(/^HTTP\/1.1 40[01] /)
+    socket.write("and more")
+    await closed()
+    expect(gate.connected).toBe(0)
+  })
+
   it("when nothing comes any more of the body behind its last answer", async () => {
     const { gate, socket, closed, text } = await open(response => void response.writeHead(413).end("too long"))
     socket.write("PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 100000\r\n\r\nbegun")
