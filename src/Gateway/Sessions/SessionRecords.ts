@@ -153,7 +153,7 @@ export interface SessionRecords {
   readonly remove: (tenant: string, id: string, actor: string) => Effect.Effect<boolean, StoreBusy | StoreUnavailable>
   /** Writes a session's record in the background; changes that come before that are written as one. */
   readonly save: (session: Recorded) => void
-  /** Whether a record is still to be written. */
+  /** Whether a record is still to be written, or being written: until then a load would find an older one. */
   readonly isDirty: (session: Recorded) => boolean
   /** Writes what is dirty, as far as the store takes it. */
   readonly flush: Effect.Effect<void>
@@ -165,6 +165,7 @@ const concurrency = 32
 export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRecords, never, Scope.Scope> =>
   Effect.gen(function* () {
     const dirty = new Set<Recorded>()
+    const inFlight = new Set<Recorded>()
     const work = yield* Effect.makeLatch(false)
 
     const decode = (tenant: string, id: string, text: string): Effect.Effect<Option.Option<SessionRecord>> => {
@@ -183,6 +184,7 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRe
     const write = (session: Recorded): Effect.Effect<void> =>
       Effect.suspend(() => {
         if (!dirty.delete(session) || session.isDeleted) return Effect.void
+        inFlight.add(session)
         const { id, tenant } = session.record
         const value = JsonText(encodeRecord(session.toRecord()))
         const precondition = { match: "any" } as const
@@ -207,6 +209,7 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRe
             Effect.onInterrupt(() => keepDirty)
           )
       }).pipe(
+        Effect.ensuring(Effect.sync(() => inFlight.delete(session))),
         // It is written again with its next change, and delays no other record.
         Effect.catchAllDefect(defect =>
           Effect.logError("The record of a session cannot be saved", Cause.die(defect)).pipe(
@@ -215,7 +218,11 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRe
         )
       )
 
-    const flush = Effect.suspend(() => Effect.forEach([...dirty], write, { concurrency, discard: true }))
+    // One at a time, so that whoever flushes waits for the records in flight as well.
+    const mutex = yield* Effect.makeSemaphore(1)
+    const flush = Effect.suspend(() => Effect.forEach([...dirty], write, { concurrency, discard: true })).pipe(
+      mutex.withPermits(1)
+    )
 
     const saveDirty = Effect.gen(function* () {
       yield* work.await
@@ -249,7 +256,7 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRe
         dirty.add(session)
         work.unsafeOpen()
       },
-      isDirty: session => dirty.has(session),
+      isDirty: session => dirty.has(session) || inFlight.has(session),
       flush
     }
   })

@@ -1,6 +1,6 @@
 /** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Exit, Layer, Logger, LogLevel, Redacted, Schedule } from "effect"
+import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Redacted, Schedule } from "effect"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { JsonText } from "../../../src/Json/JsonText.ts"
@@ -80,6 +80,32 @@ describe("Records of sessions", () => {
       yield* sessions.stop(alice, saved)
       yield* sessions.start(alice, saved)
       yield* untilState(stored, saved, "active")
+    })
+  )
+
+  it.scopedLive("keep their sessions in memory until they are saved", () =>
+    Effect.gen(function* () {
+      const [isSaving, isOpen] = [yield* Effect.makeLatch(false), yield* Effect.makeLatch(false)]
+      const { start, stored } = yield* make({
+        settings: { inMemory: 1 },
+        stored: withCommit(commit => write => {
+          const [operation] = write.operations
+          const isLast = operation?.op === "set" && operation.value.includes('"state":"inactive"')
+          if (write.actor !== "gateway" || !isLast) return commit(write)
+          return Effect.zipRight(Effect.zipRight(isSaving.open, isOpen.await), commit(write))
+        })
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const other = yield* sessions.create(alice, { agentType: "echo" })
+      yield* sessions.start(alice, id)
+      yield* untilState(stored, id, "active")
+      const stopped = yield* sessions.stop(alice, id)
+      yield* isSaving.await
+      const found = yield* Effect.fork(Effect.zipRight(sessions.get(alice, other.id), sessions.get(alice, id)))
+      yield* Effect.sleep("50 millis")
+      yield* isOpen.open
+      expect(yield* Fiber.join(found)).toEqual(stopped)
     })
   )
 
