@@ -237,7 +237,7 @@ layer(Environment.layer, { excludeTestServices: true })("a service whose disk fa
     () =>
       Effect.gen(function* () {
         const random = Random.make(seed)
-        const { judged, options, startUnder, strike, survey, surveyStart, whole } = yield* setup
+        const { judged, options, strike, survey, whole } = yield* setup
         const draw = (from: Calls, count: number) => (soak > 1 ? inTurn(from, random) : sample(from, count, random))
         const chosen = only?.split(",").map(given)
 
@@ -254,11 +254,19 @@ layer(Environment.layer, { excludeTestServices: true })("a service whose disk fa
           if (group.at(-1) !== running.at(-1)) service = yield* Service.start(options)
         }
         yield* service.end("SIGKILL")
-        const starts = chosen?.filter(one => !isRunning(one)) ?? (yield* draw(yield* surveyStart, 2))
-        yield* Effect.logInfo(`seed ${seed}: ${starts.map(shown).slice(0, 100).join(",")}`)
-        for (const one of starts) injected += yield* startUnder(one)
         const last = yield* Service.start(options)
-        yield* judged(last, "after all faults")
+        yield* judged(last, "after all faults of a running service")
+        yield* last.end("SIGKILL")
+
+        // In a directory with little in it: a start reads all sessions, and each of its calls takes a start of its own.
+        const small = yield* setup
+        const first = yield* Service.start(small.options)
+        yield* small.whole(first)
+        yield* first.end("SIGKILL")
+        const starts = chosen?.filter(one => !isRunning(one)) ?? (yield* draw(yield* small.surveyStart, 2))
+        yield* Effect.logInfo(`seed ${seed}: ${starts.length} starts: ${starts.map(shown).slice(0, 100).join(",")}`)
+        for (const one of starts) injected += yield* small.startUnder(one)
+        yield* small.judged(yield* Service.start(small.options), "after all faults of a start")
         assert.isAtLeast(injected, (starts.length + running.length) / 2)
       }).pipe(Effect.timeout(`${60 * (soak > 1 ? 120 : 2)} seconds`)),
     120_000 * (soak > 1 ? 60 : 1)
