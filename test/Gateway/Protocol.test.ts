@@ -264,7 +264,8 @@ describe("requests", () => {
         const given = { ...(isFilled ? frame : { type: frame.type }), ...fields, type: frame.type }
         const decoded = Protocol.decodeRequest(JSON.stringify(given))
         if (Either.isLeft(decoded)) {
-          expect(decoded.left.message).toMatch(/^Invalid request: [^:]+: /)
+          // A member's name may hold anything, a colon too.
+          expect(decoded.left.message).toMatch(/^Invalid request: .+: /s)
         } else {
           const again = Schema.encodeSync(Protocol.Request)(decoded.right)
           expect(JSON.parse(JSON.stringify(given))).toMatchObject(JSON.parse(JSON.stringify(again)))
