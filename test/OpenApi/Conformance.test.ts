@@ -1,11 +1,11 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Ajv } from "ajv"
 import { Effect } from "effect"
-import { Api } from "../src/Api.ts"
-import * as Document from "../src/OpenApi/Document.ts"
-import { isJsonObject, type JsonObject } from "../src/OpenApi/SchemaProjection.ts"
-import * as Memory from "../src/Storage/Memory.ts"
-import { keys, stock } from "./Harness.ts"
+import { Api } from "../../src/Api.ts"
+import * as Document from "../../src/OpenApi/Document.ts"
+import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+import { keys, stock } from "../Harness.ts"
 
 const document = Document.fromApi(Api)
 

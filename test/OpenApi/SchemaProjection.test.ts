@@ -6,9 +6,9 @@ import { Validator } from "@seriousme/openapi-schema-validator"
 import AjvDraft04 from "ajv-draft-04"
 import { Arbitrary, FastCheck as fc, Schema } from "effect"
 import { describe, expect, it } from "vitest"
-import { Api } from "../src/Api.ts"
-import * as Document from "../src/OpenApi/Document.ts"
-import { isJsonObject, type JsonObject, project } from "../src/OpenApi/SchemaProjection.ts"
+import { Api } from "../../src/Api.ts"
+import * as Document from "../../src/OpenApi/Document.ts"
+import { isJsonObject, type JsonObject, project } from "../../src/OpenApi/SchemaProjection.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 

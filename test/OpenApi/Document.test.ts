@@ -10,16 +10,16 @@ import { Validator } from "@seriousme/openapi-schema-validator"
 import { Ajv } from "ajv"
 import { Effect, Layer, Schema } from "effect"
 import { describe, expect, it } from "vitest"
-import { Api } from "../src/Api.ts"
-import { ReadAccess } from "../src/Auth/Api.ts"
-import { KvGroup } from "../src/Kv/Api.ts"
-import { DescriptionGroup } from "../src/OpenApi/Api.ts"
-import * as Document from "../src/OpenApi/Document.ts"
-import * as DescriptionHttp from "../src/OpenApi/Http.ts"
-import { isJsonObject, type JsonObject } from "../src/OpenApi/SchemaProjection.ts"
+import { Api } from "../../src/Api.ts"
+import { ReadAccess } from "../../src/Auth/Api.ts"
+import { KvGroup } from "../../src/Kv/Api.ts"
+import { DescriptionGroup } from "../../src/OpenApi/Api.ts"
+import * as Document from "../../src/OpenApi/Document.ts"
+import * as DescriptionHttp from "../../src/OpenApi/Http.ts"
+import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
 
 const document = Document.fromApi(Api)
-const golden = new URL("golden/openapi.json", import.meta.url)
+const golden = new URL("../golden/openapi.json", import.meta.url)
 
 interface Operation {
   readonly path: string
@@ -56,7 +56,9 @@ const checker = (document: Document.OpenApiDocument) => {
 
 describe("the OpenAPI document", () => {
   it("is OpenAPI 3.0.3 of this version, by two validators", async () => {
-    const manifest: { version: string } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"))
+    const manifest: { version: string } = JSON.parse(
+      readFileSync(new URL("../../package.json", import.meta.url), "utf8")
+    )
     expect(document.openapi).toBe("3.0.3")
     expect(document.info.version).toBe(manifest.version)
     await expectValid(document)
