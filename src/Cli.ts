@@ -6,7 +6,6 @@ import { Cause, Console, Effect, Exit, Layer, Option, Runtime, RuntimeFlags, Run
 import * as Configuration from "./Configuration.ts"
 import * as Logging from "./Observability/Logging.ts"
 import * as LogOutput from "./Observability/LogOutput.ts"
-import * as FiberScheduler from "./Process/FiberScheduler.ts"
 import * as ShutdownDeadline from "./Process/ShutdownDeadline.ts"
 import * as Server from "./Server.ts"
 import * as Setting from "./Setting.ts"
@@ -67,7 +66,6 @@ const serve = Effect.gen(function* () {
     LogOutput.withBound(!configuration.devMode)
   )
 }).pipe(
-  Effect.withScheduler(FiberScheduler.make()),
   // Effect's own metrics of fibers are not shown.
   Effect.withRuntimeFlagsPatch(RuntimeFlagsPatch.disable(RuntimeFlags.RuntimeMetrics))
 )

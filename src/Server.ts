@@ -28,8 +28,6 @@ import * as Metrics from "./Observability/Metrics.ts"
 import { MetricsRoutes } from "./Observability/MetricsRoutes.ts"
 import * as RuntimeTrace from "./Observability/RuntimeTrace.ts"
 import * as Tracer from "./Observability/Tracer.ts"
-import * as Load from "./Process/Load.ts"
-import * as YoungGeneration from "./Process/YoungGeneration.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
 import * as Replication from "./Storage/Sqlite/Replication.ts"
 import * as SessionEvents from "./Storage/Sqlite/SessionEvents.ts"
@@ -125,13 +123,8 @@ const announce = (configuration: Configuration) =>
     })
   )
 
-/** Lets the young generation grow only under load. */
-const growUnderLoad = Layer.scopedDiscard(
-  Effect.suspend(() => Load.lasting()).pipe(Effect.zipRight(Effect.sync(YoungGeneration.release)), Effect.forkScoped)
-)
-
 const serving = (configuration: Configuration) =>
-  Layer.mergeAll(announce(configuration), growUnderLoad, RuntimeTrace.layer).pipe(
+  Layer.mergeAll(announce(configuration), RuntimeTrace.layer).pipe(
     Layer.provide(serve),
     Layer.provide(server(configuration)),
     Layer.provide(services(configuration)),

@@ -8,14 +8,12 @@ if (Number.parseInt(process.versions.node, 10) < oldestNode) {
   process.exit(1)
 }
 
-await import("./Process/GarbageCollector.ts")
 const YoungGeneration = await import("./Process/YoungGeneration.ts")
 YoungGeneration.hold()
 // Dynamic imports, as static ones would be loaded before `hold` runs, and loading makes the young generation grow.
-const [{ runMain }, { main, teardown }, FiberRoots] = await Promise.all([
+const [{ runMain }, { main, teardown }] = await Promise.all([
   import("@effect/platform-node/NodeRuntime"),
-  import("./Cli.ts"),
-  import("./Process/FiberRoots.ts")
+  import("./Cli.ts")
 ])
-FiberRoots.install()
+YoungGeneration.release()
 runMain(main(process.argv.slice(2)), { disableErrorReporting: true, disablePrettyLogger: true, teardown })

@@ -1,17 +1,19 @@
 /**
- * Keeps V8's young generation small: at its first size until the process is under load, then within {@link limit}.
+ * Limits V8's young generation: {@link hold} keeps its first size while modules are loaded, then it grows up to
+ * {@link limit}.
  *
  * V8 doubles it whenever many objects survive, on Node 24 up to 2 × 64 MiB, and everything survives while modules are
  * loaded. An idle service would hold 70 MiB that it does not need. Under load, the larger the young generation, the more
  * buffers outside the heap wait to be collected with it.
  *
- * V8 reads the growth factor at each collection. All threads share the factor, and starting a thread resets it to 2.
+ * V8's own limit, `--max-semi-space-size`, has no effect in a process that runs. V8 reads the growth factor at each
+ * collection. All threads share the factor, and starting a thread resets it to 2.
  */
 import { PerformanceObserver } from "node:perf_hooks"
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8"
 
-/** The size up to which the young generation grows under load, in bytes. */
-export const limit = 16 * 1024 * 1024
+/** The size up to which the young generation grows, in bytes. */
+export const limit = 32 * 1024 * 1024
 
 let allowed = 0
 

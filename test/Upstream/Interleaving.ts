@@ -1,31 +1,45 @@
 /** Runs programs under random interleavings of their fibers, and detects deadlocks. */
 import { Effect, type Exit, FastCheck as fc, Scheduler } from "effect"
-import * as FiberScheduler from "../../src/Process/FiberScheduler.ts"
 
 /** How fibers are interleaved. */
 export interface Interleaving {
-  readonly scheduler: "the service's" | "Effect's"
+  /** Whether each fiber has its queue of tasks, as in the service, or all share one and do not wait for input. */
+  readonly queues: "one for each" | "one for all"
   /** Operations of a fiber before it yields. Below 10, Effect does nothing but yield. */
   readonly steps: number
 }
 
 export const interleavings: fc.Arbitrary<Interleaving> = fc.record({
-  scheduler: fc.constantFrom("the service's", "Effect's"),
+  queues: fc.constantFrom("one for each", "one for all"),
   steps: fc.integer({ min: 10, max: 80 })
 })
 
+/** One queue for all fibers, as Effect had it before 3.20. */
+const shared = (): Scheduler.Scheduler => {
+  const queue: Array<() => void> = []
+  return Scheduler.make(task => {
+    if (queue.push(task) > 1) return
+    void Promise.resolve().then(() => {
+      while (queue.length > 0) {
+        queue[0]!()
+        queue.shift()
+      }
+    })
+  })
+}
+
 const schedulers = {
-  "the service's": () => FiberScheduler.make(),
-  "Effect's": (): Scheduler.Scheduler => new Scheduler.MixedScheduler(2048)
+  "one for each": (): Scheduler.Scheduler => new Scheduler.MixedScheduler(2048),
+  "one for all": shared
 }
 
 /** Runs a program with its fibers interleaved so. */
 export const run = <A, E, R>(
   program: Effect.Effect<A, E, R>,
-  { scheduler, steps }: Interleaving,
+  { queues, steps }: Interleaving,
   change: (scheduler: Scheduler.Scheduler) => Scheduler.Scheduler = scheduler => scheduler
 ): Effect.Effect<A, E, R> =>
-  program.pipe(Effect.withMaxOpsBeforeYield(steps), Effect.withScheduler(change(schedulers[scheduler]())))
+  program.pipe(Effect.withMaxOpsBeforeYield(steps), Effect.withScheduler(change(schedulers[queues]())))
 
 const eventLoopTurn = () => new Promise<void>(resolve => setImmediate(resolve))
 
