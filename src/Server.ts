@@ -6,7 +6,6 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Console, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Api } from "./Api.ts"
 import * as Auth from "./Auth/Auth.ts"
-import * as AuthHttp from "./Auth/Http.ts"
 import { banner, baseUrl } from "./Banner.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
 import { endpoints } from "./Endpoints.ts"
@@ -14,7 +13,7 @@ import { GatewayGroup } from "./Gateway/Api.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
 import * as Socket from "./Gateway/Socket.ts"
 import * as Health from "./Health/Health.ts"
-import * as Draining from "./Http/Draining.ts"
+import * as DrainingSignal from "./Http/DrainingSignal.ts"
 import * as Edge from "./Http/Edge/Edge.ts"
 import { pathOf } from "./Http/Routes.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
@@ -38,7 +37,7 @@ import { version } from "./Version.ts"
 /** All that is served on the one port. */
 const served = Api.add(GatewayGroup)
 
-const serve = NodeServer.serve(Edge.make(served, { ...endpoints, gateway: Socket.endpoints }, AuthHttp.guards))
+const serve = NodeServer.serve(Edge.make(served, { ...endpoints, gateway: Socket.endpoints }, Auth.guards))
 
 /** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
@@ -74,7 +73,7 @@ const services = (configuration: Configuration) => {
     Layer.provideMerge(UpstreamClients.layer(configuration)),
     Layer.provideMerge(
       Layer.mergeAll(
-        Draining.layer,
+        DrainingSignal.layer,
         NodeFileSystem.layer,
         httpClient(configuration),
         Auth.layer(keys),

@@ -23,11 +23,10 @@ import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Layer, Logger, Option, Redacted, Ref, Schema } from "effect"
 import {
   Auth,
-  AuthHttp,
   Body,
   ChangeFeed,
   ChangeLog,
-  Draining,
+  DrainingSignal,
   ErrorMiddleware,
   Health,
   HealthGroup,
@@ -86,8 +85,8 @@ const keys = Auth.layer({
 })
 
 /** All that our groups need beside the ports. */
-const storeServices = Layer.mergeAll(AuthHttp.layer, Body.layer, ChangeFeed.layer, Health.layerAlone).pipe(
-  Layer.provide([keys, Draining.layer])
+const storeServices = Layer.mergeAll(Auth.middlewares, Body.layer, ChangeFeed.layer, Health.layerAlone).pipe(
+  Layer.provide([keys, DrainingSignal.layer])
 )
 
 // The host's handlers use the store as a service, in the same process.

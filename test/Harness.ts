@@ -7,12 +7,11 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Effect, Layer, Option, Redacted, type Scope } from "effect"
 import { Api } from "../src/Api.ts"
 import * as Auth from "../src/Auth/Auth.ts"
-import * as AuthHttp from "../src/Auth/Http.ts"
 import * as ClusterHttp from "../src/Cluster/Http.ts"
 import * as AsyncApi from "../src/Gateway/AsyncApi.ts"
 import * as Health from "../src/Health/Health.ts"
 import * as HealthHttp from "../src/Health/Http.ts"
-import * as Draining from "../src/Http/Draining.ts"
+import * as DrainingSignal from "../src/Http/DrainingSignal.ts"
 import * as ErrorMiddleware from "../src/Http/Platform/ErrorMiddleware.ts"
 import * as RequestIdMiddleware from "../src/Http/Platform/RequestIdMiddleware.ts"
 import { routerConfig } from "../src/Http/Routes.ts"
@@ -51,7 +50,7 @@ export const auth = Auth.layer({
 /** The services that every transport needs, over a store. */
 export const services = (store: Layer.Layer<Store | ChangeLog, unknown>) =>
   Layer.mergeAll(auth, Body.layer, ChangeFeed.layer, Health.layerAlone, Metrics.layer).pipe(
-    Layer.provideMerge(Draining.layer),
+    Layer.provideMerge(DrainingSignal.layer),
     Layer.provideMerge(store)
   )
 
@@ -61,7 +60,7 @@ const groups = Layer.mergeAll(
   HealthHttp.layer(Api),
   MetricsHttp.layer(Api),
   OpenApiHttp.layer(Api, Effect.sync(AsyncApi.text))
-).pipe(Layer.provide(AuthHttp.layer))
+).pipe(Layer.provide(Auth.middlewares))
 
 /** The API as @effect/platform serves it, without a server. */
 const app = HttpApiBuilder.serve().pipe(

@@ -5,7 +5,7 @@ import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { Context, Duration, Effect, FiberSet, Layer, Option, Schedule, Scope } from "effect"
 import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } from "../Http/ApiError.ts"
-import { Draining } from "../Http/Draining.ts"
+import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import * as Reply from "../Http/Reply.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
@@ -69,7 +69,7 @@ const make = (settings: Settings) =>
     const sessions = yield* Sessions
     const authentication = yield* Authentication
     const tracer = yield* Tracer
-    const draining = yield* Draining
+    const draining = yield* DrainingSignal
     const clock = yield* Effect.clock
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), yield* work)
     const slots = new ConnectionSlots(settings.connections)
@@ -167,5 +167,7 @@ const make = (settings: Settings) =>
   })
 
 /** Takes clients in until the scope closes. Those that are there are sent away over two seconds as draining begins. */
-export const layer = (settings: Settings): Layer.Layer<Socket, never, Sessions | Authentication | Tracer | Draining> =>
+export const layer = (
+  settings: Settings
+): Layer.Layer<Socket, never, Sessions | Authentication | Tracer | DrainingSignal> =>
   Layer.scoped(Socket, make(settings))

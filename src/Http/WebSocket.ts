@@ -8,7 +8,7 @@ import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
 import { type ApiError, InternalServerError } from "./ApiError.ts"
 import * as ConnectionMetrics from "./ConnectionMetrics.ts"
-import { Draining } from "./Draining.ts"
+import { DrainingSignal } from "./DrainingSignal.ts"
 
 /** What a close frame says. */
 export interface Close {
@@ -102,9 +102,9 @@ export const upgradeFailed = (reason: string): InternalServerError =>
   new InternalServerError({ error: `WebSocket upgrade failed: ${reason}` })
 
 /** An endpoint that closes its connections as the service drains, and at the end of the scope. */
-export const endpoint = (settings: Settings): Effect.Effect<Endpoint, never, Draining | Scope.Scope> =>
+export const endpoint = (settings: Settings): Effect.Effect<Endpoint, never, DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
-    const draining = yield* Draining
+    const draining = yield* DrainingSignal
     const clock = yield* Effect.clock
     const now = () => Monotonic.unsafeMillis(clock)
     const connections = new Set<Connection>()

@@ -3,7 +3,7 @@
  */
 import { Context, Duration, Effect, Layer, type Stream } from "effect"
 import * as Direct from "../Direct.ts"
-import { Draining } from "../Http/Draining.ts"
+import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import type { Upgrade } from "../Http/WebSocket.ts"
 import { type FeedBusy, FollowerSlots } from "./ChangeFeed/FollowerSlots.ts"
 import * as Limits from "./ChangeFeed/FollowLimits.ts"
@@ -50,10 +50,10 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
 >() {}
 
 /** A feed of the log, within {@link Limits.FollowLimits}. */
-export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | Draining> = Layer.scoped(
+export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> = Layer.scoped(
   ChangeFeed,
   Effect.gen(function* () {
-    const draining = yield* Draining
+    const draining = yield* DrainingSignal
     const log = yield* ChangeLog
     const limits = yield* Limits.FollowLimits
     const slots = new FollowerSlots(limits.watchers, draining.hasBegun)

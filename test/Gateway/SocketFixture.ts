@@ -12,7 +12,7 @@ import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
 import * as SessionSettings from "../../src/Gateway/Sessions/Settings.ts"
 import * as SocketLimits from "../../src/Gateway/Socket/Limits.ts"
 import * as Socket from "../../src/Gateway/Socket.ts"
-import * as Draining from "../../src/Http/Draining.ts"
+import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import * as Edge from "../../src/Http/Edge/Edge.ts"
 import type { Listeners } from "../../src/Http/Server/Gate.ts"
 import * as Body from "../../src/Kv/Body.ts"
@@ -76,7 +76,7 @@ export const make = (options: Options = {}) =>
           Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),
           Layer.provide(mortalLayer(Context.merge(stored, clients), life)),
           Layer.provide(authentication),
-          Layer.provideMerge(Draining.layer),
+          Layer.provideMerge(DrainingSignal.layer),
           Layer.provide(Tracer.layer)
         ),
         scope
@@ -93,7 +93,7 @@ export const make = (options: Options = {}) =>
         url: `ws://127.0.0.1:${port}/ws`,
         port,
         socket,
-        draining: Context.get(context, Draining.Draining),
+        draining: Context.get(context, DrainingSignal.DrainingSignal),
         stop: Scope.close(scope, Exit.void),
         /** As by kill -9: nothing more is sent, and connections break. */
         kill: Effect.sync(() => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, Queue, Stream, TestClock } from "effect"
 import { EventSource } from "eventsource"
-import { Draining } from "../../src/Http/Draining.ts"
+import { DrainingSignal } from "../../src/Http/DrainingSignal.ts"
 import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
 import { layer, Probe, put, query, serve, until, untilWatchers } from "./ChangeFeedHarness.ts"
 
@@ -107,7 +107,7 @@ describe("ChangeFeed.events", () => {
 
   it.scoped("ends when the service drains, and begins no more then", () =>
     Effect.gen(function* () {
-      const draining = yield* Draining
+      const draining = yield* DrainingSignal
       const blocks = yield* follow(0)
       yield* untilWatchers(1)
       yield* draining.begin

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net"
 import type { Duplex } from "node:stream"
 import { Context, Duration, Effect, Exit, Fiber, Layer, Runtime, type Scope, Stream } from "effect"
 import { type RawData, WebSocket } from "ws"
-import * as Draining from "../../src/Http/Draining.ts"
+import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import * as Reply from "../../src/Http/Reply.ts"
 import { closed, problemOf, upgrading } from "../../src/Http/WebSocket/Handshake.ts"
 import { upgradeFailed } from "../../src/Http/WebSocket.ts"
@@ -85,7 +85,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
 export const layer = (limits?: Partial<ChangeFeed.FollowLimitsShape>) =>
   ChangeFeed.layer.pipe(
     Layer.provide(Layer.succeed(ChangeFeed.FollowLimits, { watchers: 10_000, unsentBytes: 1024 * 1024, ...limits })),
-    Layer.provideMerge(Layer.merge(Layer.fresh(log), Draining.layer))
+    Layer.provideMerge(Layer.merge(Layer.fresh(log), DrainingSignal.layer))
   )
 
 /** Sets entries of a tenant in one write. Returns the last `seq`. */

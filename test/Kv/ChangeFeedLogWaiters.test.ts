@@ -1,6 +1,6 @@
 import { expect, it } from "@effect/vitest"
 import { Effect, Fiber, Layer } from "effect"
-import * as Draining from "../../src/Http/Draining.ts"
+import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import * as LogWaiters from "../../src/Kv/ChangeFeed/LogWaiters.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 
@@ -27,5 +27,5 @@ it.scoped("whoever waits for what another reads just then is woken too", () =>
     const waiting = Effect.runFork(waiters.wait(0, Number.POSITIVE_INFINITY))
     end = 1
     expect(yield* Fiber.join(waiting)).toBe("grown")
-  }).pipe(Effect.provide(Layer.merge(grown(1), Draining.layer)))
+  }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
 )

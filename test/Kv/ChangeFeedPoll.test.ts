@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, TestClock } from "effect"
-import { Draining } from "../../src/Http/Draining.ts"
+import { DrainingSignal } from "../../src/Http/DrainingSignal.ts"
 import { ChangeFeed, type Page } from "../../src/Kv/ChangeFeed.ts"
 import { type Body, layer, Probe, put, query, seqsOf, untilWatchers } from "./ChangeFeedHarness.ts"
 
@@ -78,7 +78,7 @@ describe("ChangeFeed.poll", () => {
 
   it.effect("ends with what it has when the service drains, and waits no more then", () =>
     Effect.gen(function* () {
-      const draining = yield* Draining
+      const draining = yield* DrainingSignal
       const waiting = yield* Effect.fork(poll(0, "", minute))
       yield* untilWatchers(1)
       yield* draining.begin

@@ -2,7 +2,7 @@ import { once } from "node:events"
 import { connect as connectTcp } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, TestClock } from "effect"
-import { Draining } from "../../src/Http/Draining.ts"
+import { DrainingSignal } from "../../src/Http/DrainingSignal.ts"
 import { connect, layer, Probe, put, type Served, seqsOf, serve, until, untilWatchers } from "./ChangeFeedHarness.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
@@ -498,7 +498,7 @@ describe("ChangeFeed.webSocket", () => {
 
   it.scoped("closes all with 1001 when the service drains, and takes nobody in then", () =>
     Effect.gen(function* () {
-      const draining = yield* Draining
+      const draining = yield* DrainingSignal
       const served = yield* serve
       const clients = yield* Effect.all([connect(served, ""), connect(served, "tenant=a")])
       yield* untilWatchers(2)

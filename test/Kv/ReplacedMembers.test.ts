@@ -1,7 +1,7 @@
 /** A host may put something else in the place of each member of a port, and that is what runs. */
 import { describe, expect, it } from "@effect/vitest"
 import { type Context, Duration, Effect, Fiber, Layer, Option, Stream } from "effect"
-import * as Draining from "../../src/Http/Draining.ts"
+import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import * as Change from "../../src/Kv/Change.ts"
 import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
@@ -231,7 +231,7 @@ for (const [name, backend] of backends) {
             )
           )
         ),
-        Effect.provide(Layer.merge(Draining.layer, backend))
+        Effect.provide(Layer.merge(DrainingSignal.layer, backend))
       )
     )
   })

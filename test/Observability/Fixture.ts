@@ -4,11 +4,11 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { ConfigProvider, Context, Effect, Layer, Logger, Option } from "effect"
 import { Api } from "../../src/Api.ts"
-import * as AuthHttp from "../../src/Auth/Http.ts"
+import * as Auth from "../../src/Auth/Auth.ts"
 import { endpoints } from "../../src/Endpoints.ts"
 import * as Gateway from "../../src/Gateway/Gateway.ts"
 import * as Health from "../../src/Health/Health.ts"
-import * as Draining from "../../src/Http/Draining.ts"
+import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import * as Edge from "../../src/Http/Edge/Edge.ts"
 import * as NodeServer from "../../src/Http/Server/NodeServer.ts"
 import * as RequestMetrics from "../../src/Http/Server/RequestMetrics.ts"
@@ -50,7 +50,7 @@ export const serve = (options: { readonly platform?: string; readonly tracing?: 
       Layer.provideMerge(
         Layer.mergeAll(
           auth,
-          Draining.layer,
+          DrainingSignal.layer,
           FetchHttpClient.layer,
           Metrics.layer,
           NodeFileSystem.layer,
@@ -63,7 +63,7 @@ export const serve = (options: { readonly platform?: string; readonly tracing?: 
       Effect.map(RequestMetrics.observer(Api), observe => NodeServer.layer({ host: "127.0.0.1", port: 0, observe }))
     )
     const context = yield* Layer.build(
-      NodeServer.serve(Edge.make(Api, endpoints, AuthHttp.guards)).pipe(
+      NodeServer.serve(Edge.make(Api, endpoints, Auth.guards)).pipe(
         Layer.provideMerge(listening),
         Layer.provide(services),
         Layer.provide(options.tracing ?? Tracer.layerFor(Option.none())),

@@ -7,7 +7,7 @@ import * as Monotonic from "../../Monotonic.ts"
 import * as Setting from "../../Setting.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
-import { Draining } from "../Draining.ts"
+import { DrainingSignal } from "../DrainingSignal.ts"
 import type { ConnectionLimits } from "./ConnectionLimits.ts"
 import { Gate, type Listeners, type Observe, type Timing, timing } from "./Gate.ts"
 import * as KernelQueues from "./KernelQueues.ts"
@@ -114,7 +114,7 @@ const closed = (gate: Gate): Effect.Effect<void> =>
     return Effect.sync(() => gate.off("close", done))
   })
 
-const drain = (gate: Gate, draining: typeof Draining.Service, gracePeriod: Duration.DurationInput) =>
+const drain = (gate: Gate, draining: typeof DrainingSignal.Service, gracePeriod: Duration.DurationInput) =>
   Effect.gen(function* () {
     yield* draining.begin
     gate.drain()
@@ -169,7 +169,7 @@ const askKernel = (suspects: ReadonlyArray<Account>): Effect.Effect<void> =>
 export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
     ConnectionMetrics.register()
-    const draining = yield* Draining
+    const draining = yield* DrainingSignal
     const gate = new Gate(options.timing ?? timing, options.observe, options.limits, options.isProbe)
     const bound = yield* bind(gate)
     const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
@@ -204,11 +204,11 @@ export const serve = <E, R>(listeners: Effect.Effect<Listeners, E, R>) =>
 /**
  * Listens, and answers 503 until there is an application.
  *
- * At its end it begins {@link Draining}, takes no more connections, answers late requests with 503, closes idle
+ * At its end it begins {@link DrainingSignal}, takes no more connections, answers late requests with 503, closes idle
  * connections, and lets what is in flight finish within the grace period of 10 seconds. Malformed requests are
  * answered with a JSON error too.
  */
-export const layer = (options: Options): Layer.Layer<NodeServer, ListenFailed, Draining> =>
+export const layer = (options: Options): Layer.Layer<NodeServer, ListenFailed, DrainingSignal> =>
   Layer.scoped(
     NodeServer,
     Effect.map(

@@ -1,5 +1,5 @@
 import { Effect, Schedule, type Scope } from "effect"
-import { Draining } from "../../Http/Draining.ts"
+import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
 import { ChangeLog } from "../ChangeLog.ts"
@@ -29,10 +29,10 @@ interface Waiter {
   readonly resume: (reason: WakeReason) => void
 }
 
-export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog | Draining | Scope.Scope> =>
+export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog | DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
     const log = yield* ChangeLog
-    const draining = yield* Draining
+    const draining = yield* DrainingSignal
     const waiters = new Set<Waiter>()
     const arrival = Effect.unsafeMakeLatch(false)
     /** The end of the log for which growth is awaited; `undefined` while there are no waiters. */

@@ -1,5 +1,5 @@
 import { type Context, Effect, Either, Option, Stream } from "effect"
-import type { Draining } from "../../Http/Draining.ts"
+import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
@@ -36,7 +36,7 @@ class Reader {
   constructor(
     private readonly pages: Pages,
     private readonly waiters: LogWaiters,
-    private readonly draining: Context.Tag.Service<Draining>,
+    private readonly draining: Context.Tag.Service<DrainingSignal>,
     private readonly query: ChangeQuery,
     /** A page that is read but not yet sent. */
     private pending: Page | undefined
@@ -107,7 +107,7 @@ class Reader {
 export const make = (
   pages: Pages,
   waiters: LogWaiters,
-  draining: Context.Tag.Service<Draining>,
+  draining: Context.Tag.Service<DrainingSignal>,
   slots: FollowerSlots,
   query: ChangeQuery,
   first: Page

@@ -1,6 +1,6 @@
 import { Effect, Schedule, type Scope } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
-import type { Draining } from "../../Http/Draining.ts"
+import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as WebSocket from "../../Http/WebSocket.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as Supervision from "../../Supervision.ts"
@@ -30,7 +30,7 @@ export const make = (
   pages: Pages,
   slots: FollowerSlots,
   unsentBytes: number
-): Effect.Effect<WebSockets, never, ChangeLog | Draining | Scope.Scope> =>
+): Effect.Effect<WebSockets, never, ChangeLog | DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
     const log = yield* ChangeLog
     const work = Effect.unsafeMakeLatch(false)

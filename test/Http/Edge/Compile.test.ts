@@ -5,7 +5,7 @@ import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import { Effect } from "effect"
 import { describe, expect, it } from "vitest"
 import { Api } from "../../../src/Api.ts"
-import * as AuthHttp from "../../../src/Auth/Http.ts"
+import * as Auth from "../../../src/Auth/Auth.ts"
 import { endpoints } from "../../../src/Endpoints.ts"
 import { compile } from "../../../src/Http/Edge/Compile.ts"
 import type { AnyHandlers } from "../../../src/Http/Endpoints.ts"
@@ -13,7 +13,7 @@ import { empty } from "../../../src/Http/Reply.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { auth, services } from "../../Harness.ts"
 
-const guards = Effect.runSync(Effect.provide(AuthHttp.guards, auth))
+const guards = Effect.runSync(Effect.provide(Auth.guards, auth))
 
 const all: Readonly<Record<string, AnyHandlers>> = await Effect.runPromise(
   Effect.provide(Effect.scoped(Effect.all(endpoints)), services(Memory.layer))

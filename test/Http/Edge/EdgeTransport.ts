@@ -1,6 +1,6 @@
 import { Context, Effect, Layer } from "effect"
 import { Api } from "../../../src/Api.ts"
-import * as AuthHttp from "../../../src/Auth/Http.ts"
+import * as Auth from "../../../src/Auth/Auth.ts"
 import { endpoints } from "../../../src/Endpoints.ts"
 import * as Edge from "../../../src/Http/Edge/Edge.ts"
 import * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
@@ -12,7 +12,7 @@ const serving = (name: string, tracing: Layer.Layer<never>): Transport => ({
   serve: store =>
     Effect.gen(function* () {
       const server = NodeServer.layer({ host: "127.0.0.1", port: 0, gracePeriod: 0 })
-      const app = NodeServer.serve(Edge.make(Api, endpoints, AuthHttp.guards)).pipe(Layer.provideMerge(server))
+      const app = NodeServer.serve(Edge.make(Api, endpoints, Auth.guards)).pipe(Layer.provideMerge(server))
       const context = yield* Layer.build(Layer.provide(Layer.provide(app, services(store)), tracing))
       const { address } = Context.get(context, NodeServer.NodeServer)
       const port = address._tag === "TcpAddress" ? address.port : 0

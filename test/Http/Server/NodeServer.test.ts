@@ -7,7 +7,7 @@ import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { assert, describe, it } from "@effect/vitest"
 import { Chunk, Context, Deferred, Effect, Exit, Fiber, Layer, Scope, Stream, TestClock } from "effect"
-import * as Draining from "../../../src/Http/Draining.ts"
+import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
 import * as PlatformServer from "../../../src/Http/Platform/PlatformServer.ts"
 import { Gate, timing } from "../../../src/Http/Server/Gate.ts"
 import type * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
@@ -20,7 +20,7 @@ const start = (app: HttpRouter.HttpRouter | undefined, given: Partial<NodeServer
   Effect.gen(function* () {
     const scope = yield* Scope.make()
     yield* Effect.addFinalizer(exit => Scope.close(scope, exit))
-    const server = PlatformServer.layer({ ...options, ...given }).pipe(Layer.provideMerge(Draining.layer))
+    const server = PlatformServer.layer({ ...options, ...given }).pipe(Layer.provideMerge(DrainingSignal.layer))
     const layer =
       app === undefined
         ? server
@@ -28,7 +28,7 @@ const start = (app: HttpRouter.HttpRouter | undefined, given: Partial<NodeServer
     const context = yield* Layer.buildWithScope(layer, scope)
     const { address } = Context.get(context, HttpServer.HttpServer)
     const port = address._tag === "TcpAddress" ? address.port : 0
-    return { port, draining: Context.get(context, Draining.Draining), stop: Scope.close(scope, Exit.void) }
+    return { port, draining: Context.get(context, DrainingSignal.DrainingSignal), stop: Scope.close(scope, Exit.void) }
   })
 
 /** A connection, and what came on it until it was closed. */

@@ -1,8 +1,8 @@
 import { Context, Deferred, Effect, FiberId, Layer } from "effect"
 
 /** Whether the service is shutting down, which ends what has no end of its own: polls, streams and WebSockets. */
-export class Draining extends Context.Tag("causeway/Draining")<
-  Draining,
+export class DrainingSignal extends Context.Tag("causeway/DrainingSignal")<
+  DrainingSignal,
   {
     /** Begins to drain; idempotent. */
     readonly begin: Effect.Effect<void>
@@ -13,7 +13,7 @@ export class Draining extends Context.Tag("causeway/Draining")<
 >() {}
 
 /** One latch for all. */
-export const layer: Layer.Layer<Draining> = Layer.sync(Draining, () => {
+export const layer: Layer.Layer<DrainingSignal> = Layer.sync(DrainingSignal, () => {
   const latch = Deferred.unsafeMake<void>(FiberId.none)
   let begun = false
   return {
