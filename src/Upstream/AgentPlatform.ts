@@ -8,7 +8,7 @@ import * as BaseUrl from "./BaseUrl.ts"
 import type { InvalidFileRequest } from "./FilePath.ts"
 import type { Health } from "./HealthProbe.ts"
 import type { InstanceConnection } from "./InstanceConnection.ts"
-import { Reason } from "./UpstreamFailure.ts"
+import { Reason } from "./Resilience/UpstreamFailure.ts"
 import type { FileContent, FileEntry, FileIteration } from "./Workspace.ts"
 
 /** The agent platform could not be reached, failed, or did not do what it was asked. */

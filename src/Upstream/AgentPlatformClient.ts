@@ -22,17 +22,17 @@ import {
   type Scope
 } from "effect"
 import * as AgentPlatform from "./AgentPlatform.ts"
-import * as Exchange from "./Exchange.ts"
 import * as FileLists from "./FileLists.ts"
 import * as FilePath from "./FilePath.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import { identifierChars } from "./Identifier.ts"
-import * as InstanceBreakers from "./InstanceBreakers.ts"
 import * as InstanceConnection from "./InstanceConnection.ts"
 import { PlatformSocket, type SocketRefused } from "./PlatformSocket.ts"
+import * as KeyedBreakers from "./Resilience/KeyedBreakers.ts"
+import { parseRetryAfter } from "./Resilience/RetryPolicy.ts"
+import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as Resilience from "./Resilience.ts"
-import { parseRetryAfter } from "./RetryPolicy.ts"
-import { UpstreamFailure } from "./UpstreamFailure.ts"
+import * as UpstreamHttp from "./UpstreamHttp.ts"
 import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 import * as Workspace from "./Workspace.ts"
 
@@ -76,7 +76,7 @@ const InstanceId = Schema.String.pipe(
 /** The answer to `create`, with either name. */
 const Created = Schema.Union(Schema.Struct({ instanceId: InstanceId }), Schema.Struct({ id: InstanceId }))
 
-const content = Exchange.readBy(Workspace.FileContent)
+const content = UpstreamHttp.readBy(Workspace.FileContent)
 
 const instances = "/api/v1/instances"
 
@@ -142,7 +142,7 @@ const make = (
   apiKey: Option.Option<Redacted.Redacted>
 ): Effect.Effect<Service, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const exchange = Exchange.make(client, { service: "agent platform", baseUrl, apiKey })
+    const http = UpstreamHttp.make(client, { service: "agent platform", baseUrl, apiKey })
     const resilience = yield* Resilience.make({
       upstream: "agent_platform",
       durations: UpstreamMetrics.agentPlatform,
@@ -154,10 +154,10 @@ const make = (
       durations: UpstreamMetrics.agentPlatform,
       operations: [create.operation, stop.operation]
     })
-    const breakers = InstanceBreakers.make()
-    const cleanups = InstanceBreakers.make(InstanceBreakers.cleanups)
-    const creations = InstanceBreakers.make(InstanceBreakers.creations)
-    const probe = yield* HealthProbe.make(exchange)
+    const breakers = KeyedBreakers.make()
+    const cleanups = KeyedBreakers.make(KeyedBreakers.cleanups)
+    const creations = KeyedBreakers.make(KeyedBreakers.creations)
+    const probe = yield* HealthProbe.make(http)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
       onNone: () => ({}),
       onSome: key => ({ authorization: `Bearer ${Redacted.value(key)}` })
@@ -167,12 +167,12 @@ const make = (
       operation: (typeof fileOperations)[number],
       instanceId: string,
       path: Either.Either<string, FilePath.InvalidFileRequest>,
-      read: Exchange.Read<A>,
+      read: UpstreamHttp.Read<A>,
       maxBytes: number
     ): Effect.Effect<A, AgentPlatform.FileCallError> =>
       Effect.flatMap(path, path => {
         const request = HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`)
-        const attempt = exchange.jsonBy(operation, request, read, maxBytes)
+        const attempt = http.jsonBy(operation, request, read, maxBytes)
         return Effect.mapError(
           resilience.call({ ...fileCall(operation), part: breakers.of(instanceId) }, attempt),
           toError
@@ -208,7 +208,7 @@ const make = (
           )
           return Effect.suspend(() => {
             let isInDoubt = false
-            const attempt = exchange.json(create.operation, request, Created, largest.creation).pipe(
+            const attempt = http.json(create.operation, request, Created, largest.creation).pipe(
               Effect.onExit(exit =>
                 Effect.sync(() => {
                   isInDoubt ||= !isRefused(exit)
@@ -234,7 +234,7 @@ const make = (
           .call(
             { ...stop, repeatable: !isBackground, part: cleanups.of(instanceId) },
             Effect.catchIf(
-              exchange.done(stop.operation, HttpClientRequest.del(pathOf(instanceId))),
+              http.done(stop.operation, HttpClientRequest.del(pathOf(instanceId))),
               failure => failure.statusCode === 404,
               () => Effect.void
             )

@@ -4,7 +4,7 @@
  */
 import { Effect } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
-import * as Exchange from "./Exchange.ts"
+import * as UpstreamHttp from "./UpstreamHttp.ts"
 import type { FileEntry, FileIteration } from "./Workspace.ts"
 
 /** Most entries of a list; a longer one is refused. */
@@ -58,14 +58,14 @@ export const fileIteration = (value: unknown): Checked<FileIteration> => {
 
 /** Reads a list, which is the answer itself or its member `name`. */
 export const listOf =
-  <A>(name: string, check: (value: unknown) => Checked<A>): Exchange.Read<ReadonlyArray<A>> =>
+  <A>(name: string, check: (value: unknown) => Checked<A>): UpstreamHttp.Read<ReadonlyArray<A>> =>
   data =>
     Effect.gen(function* () {
       const isBare = Array.isArray(data)
       const list: unknown = isBare ? data : isObject(data) ? data[name] : undefined
-      if (!Array.isArray(list)) return yield* Exchange.unexpectedShape(isObject(data) ? name : "")
+      if (!Array.isArray(list)) return yield* UpstreamHttp.unexpectedShape(isObject(data) ? name : "")
       if (list.length > mostEntries) {
-        return yield* new Exchange.Unexpected({
+        return yield* new UpstreamHttp.Unexpected({
           reason: "too_large",
           message: `has ${list.length} entries; the limit is ${mostEntries}`
         })
@@ -76,7 +76,7 @@ export const listOf =
         const checked = check(list[index])
         if ("wrong" in checked) {
           const path = [...(isBare ? [] : [name]), index, ...(checked.wrong === "" ? [] : [checked.wrong])]
-          return yield* Exchange.unexpectedShape(path.join("."))
+          return yield* UpstreamHttp.unexpectedShape(path.join("."))
         }
         entries.push(checked.entry)
       }

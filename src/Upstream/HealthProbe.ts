@@ -5,8 +5,8 @@
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { Deferred, Duration, Effect, FiberId, type Scope } from "effect"
 import * as Monotonic from "../Monotonic.ts"
-import type { Exchange } from "./Exchange.ts"
-import { UpstreamFailure } from "./UpstreamFailure.ts"
+import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
+import type { UpstreamHttp } from "./UpstreamHttp.ts"
 
 /** The health of an upstream. */
 export interface Health {
@@ -57,10 +57,10 @@ export const shared = <A, R>(
   })
 
 /** A probe that is {@link shared}. */
-export const make = (exchange: Exchange): Effect.Effect<Effect.Effect<Health>, never, Scope.Scope> =>
+export const make = (http: UpstreamHttp): Effect.Effect<Effect.Effect<Health>, never, Scope.Scope> =>
   Effect.suspend(() => {
     // The body is not read: it may stall.
-    const probe = exchange.status(operation, HttpClientRequest.get("/health")).pipe(
+    const probe = http.status(operation, HttpClientRequest.get("/health")).pipe(
       Effect.timeoutFail({
         duration: limit,
         onTimeout: () =>

@@ -4,12 +4,12 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { type Context, Effect, Layer, Option, type Redacted, type Scope, Stream } from "effect"
-import * as Exchange from "./Exchange.ts"
-import * as Generation from "./Generation.ts"
+import * as GeneratedText from "./GeneratedText.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import * as Inference from "./Inference.ts"
+import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as Resilience from "./Resilience.ts"
-import { UpstreamFailure } from "./UpstreamFailure.ts"
+import * as UpstreamHttp from "./UpstreamHttp.ts"
 import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 type Service = Context.Tag.Service<Inference.Inference>
@@ -31,13 +31,13 @@ const make = (
   apiKey: Redacted.Redacted
 ): Effect.Effect<Service, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const exchange = Exchange.make(client, { service: "inference proxy", baseUrl, apiKey: Option.some(apiKey) })
+    const http = UpstreamHttp.make(client, { service: "inference proxy", baseUrl, apiKey: Option.some(apiKey) })
     const resilience = yield* Resilience.make({
       upstream: "inference",
       durations: UpstreamMetrics.inference,
       operations: [policy.operation]
     })
-    const probe = yield* HealthProbe.make(exchange)
+    const probe = yield* HealthProbe.make(http)
 
     const open = ({ prompt, maxTokens, model }: Inference.Prompt) =>
       Effect.gen(function* () {
@@ -45,8 +45,8 @@ const make = (
           HttpClientRequest.accept("text/event-stream, text/plain"),
           HttpClientRequest.bodyUnsafeJson({ prompt, maxTokens, model })
         )
-        const { body, headers } = yield* exchange.openStream(policy.operation, request)
-        const format = Generation.formatOf(headers["content-type"])
+        const { body, headers } = yield* http.openStream(policy.operation, request)
+        const format = GeneratedText.formatOf(headers["content-type"])
         if (Option.isNone(format)) {
           return yield* new UpstreamFailure({
             operation: policy.operation,
@@ -54,14 +54,14 @@ const make = (
             message: "The inference proxy's answer is neither Server-Sent Events nor plain text"
           })
         }
-        return Generation.texts(format.value, body)
+        return GeneratedText.texts(format.value, body)
       })
 
     const generateStream: Service["generateStream"] = prompt =>
       Stream.mapError(resilience.stream(policy, open(prompt)), toError)
 
     return {
-      generate: prompt => Generation.collect(generateStream(prompt)),
+      generate: prompt => GeneratedText.collect(generateStream(prompt)),
       generateStream,
       health: Effect.map(probe, ({ status }) => status === "ok"),
       probe: Effect.asSome(probe)

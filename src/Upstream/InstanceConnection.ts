@@ -18,10 +18,10 @@ import {
 import * as Monotonic from "../Monotonic.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
-import * as RetryPolicy from "./RetryPolicy.ts"
+import * as RetryPolicy from "./Resilience/RetryPolicy.ts"
+import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as Sending from "./Sending.ts"
 import { SpscQueue, type Taken } from "./SpscQueue.ts"
-import { UpstreamFailure } from "./UpstreamFailure.ts"
 import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 /** `closed` is final: the instance is gone, the platform refuses the connection, or the scope has ended. */

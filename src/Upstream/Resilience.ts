@@ -6,11 +6,10 @@
  */
 import { Duration, Effect, Metric, Ref, type Scope, Stream } from "effect"
 import * as Monotonic from "../Monotonic.ts"
-import * as Breaker from "./CircuitBreaker.ts"
-import * as CircuitBreakerState from "./CircuitBreakerState.ts"
-import * as ResilientStream from "./ResilientStream.ts"
-import * as RetryBudget from "./RetryBudget.ts"
-import * as RetryPolicy from "./RetryPolicy.ts"
+import * as Breaker from "./Resilience/CircuitBreaker.ts"
+import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"
+import * as RetryBudget from "./Resilience/RetryBudget.ts"
+import * as RetryPolicy from "./Resilience/RetryPolicy.ts"
 import {
   measuredOutcomes,
   type Outcome,
@@ -19,7 +18,8 @@ import {
   verdictOf,
   verdictOnPart,
   verdictOnWhole
-} from "./UpstreamFailure.ts"
+} from "./Resilience/UpstreamFailure.ts"
+import * as ResilientStream from "./ResilientStream.ts"
 
 export { durations } from "./UpstreamMetrics.ts"
 

@@ -3,8 +3,8 @@
  */
 import { type Chunk, Effect, ExecutionStrategy, Exit, Option, Scope, Stream } from "effect"
 import * as Monotonic from "../Monotonic.ts"
-import type { Permit } from "./CircuitBreakerState.ts"
-import { isFault, type Outcome, outcomeOf, type UpstreamFailure } from "./UpstreamFailure.ts"
+import type { Permit } from "./Resilience/CircuitBreakerState.ts"
+import { isFault, type Outcome, outcomeOf, type UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 
 export interface Parts<A> {
   readonly limitMillis: number

@@ -5,7 +5,7 @@ import { Duration, Effect, type Scope } from "effect"
 import * as Monotonic from "../Monotonic.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket } from "./PlatformSocket.ts"
-import { UpstreamFailure } from "./UpstreamFailure.ts"
+import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 
 /** A socket, and the turns whose messages were sent by it and not yet read by the platform. */
 export interface TrackedSocket {

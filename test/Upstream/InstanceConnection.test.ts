@@ -17,8 +17,8 @@ import {
 } from "effect"
 import * as InstanceConnection from "../../src/Upstream/InstanceConnection.ts"
 import { type OpenSocket, SocketClosed } from "../../src/Upstream/PlatformSocket.ts"
+import { UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
 import { SpscQueue } from "../../src/Upstream/SpscQueue.ts"
-import { UpstreamFailure } from "../../src/Upstream/UpstreamFailure.ts"
 import * as Interleaving from "./Interleaving.ts"
 import { eventsOf, stateOf } from "./Platform.ts"
 

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Clock, Effect, Either, Exit, Fiber, Metric, Random, Ref, TestClock } from "effect"
-import * as CircuitBreakerState from "../../src/Upstream/CircuitBreakerState.ts"
+import * as CircuitBreakerState from "../../src/Upstream/Resilience/CircuitBreakerState.ts"
+import { parseRetryAfter } from "../../src/Upstream/Resilience/RetryPolicy.ts"
+import { UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
 import * as Resilience from "../../src/Upstream/Resilience.ts"
-import { parseRetryAfter } from "../../src/Upstream/RetryPolicy.ts"
-import { UpstreamFailure } from "../../src/Upstream/UpstreamFailure.ts"
 import * as VirtualClock from "./VirtualClock.ts"
 
 const durations = Resilience.durations("test_request_duration_ms", "Requests of tests")

@@ -31,7 +31,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Process/ShutdownDeadline.ts": 1,
   // Dates in `Retry-After`.
   "Upstream/AgentPlatformClient.ts": 1,
-  "Upstream/Exchange.ts": 1
+  "Upstream/UpstreamHttp.ts": 1
 }
 
 const root = new URL("../../src", import.meta.url).pathname

@@ -7,7 +7,7 @@ import { Deferred, Duration, Effect, FiberId, Option, Schema, type Scope } from 
 import type { createLocalJWKSet, JSONWebKeySet } from "jose"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
-import * as Exchange from "../../Upstream/Exchange.ts"
+import * as UpstreamHttp from "../../Upstream/UpstreamHttp.ts"
 
 /** The library that verifies tokens, loaded when the first one arrives. */
 export const jose = Effect.promise(() => import("jose"))
@@ -105,7 +105,7 @@ const firstOf = <A, E>(
 /** The keys at a URL. Known ones stay in use while they cannot be fetched again. */
 export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClient | Scope.Scope> =>
   Effect.gen(function* () {
-    const exchange = Exchange.make(yield* HttpClient.HttpClient, {
+    const http = UpstreamHttp.make(yield* HttpClient.HttpClient, {
       service: "key set",
       baseUrl: url.origin,
       apiKey: Option.none()
@@ -119,7 +119,7 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
     let flight: Deferred.Deferred<void> | undefined
 
     const request = HttpClientRequest.get(`${url.pathname}${url.search}`)
-    const fetch = exchange.json("keys", request, Answer, limits.bytes).pipe(
+    const fetch = http.json("keys", request, Answer, limits.bytes).pipe(
       // A request that cannot be interrupted at once does not delay those that wait for it.
       Effect.disconnect,
       Effect.timeoutFail({ duration: timeLimit, onTimeout: () => ({ message: "No answer in time" }) }),

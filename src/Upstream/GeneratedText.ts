@@ -3,8 +3,8 @@
  */
 import { Chunk, Effect, Option, Schema, Stream } from "effect"
 import { excessOfLarge } from "../Json/Shape.ts"
+import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as ServerSentEvents from "./ServerSentEvents.ts"
-import { UpstreamFailure } from "./UpstreamFailure.ts"
 
 /** The format of a body. */
 export type Format = "events" | "plain"

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Array as Arr, Deferred, Effect, Either, Exit, Fiber, Logger, Metric, Ref, TestClock } from "effect"
-import * as Breaker from "../../src/Upstream/CircuitBreaker.ts"
+import * as Breaker from "../../../src/Upstream/Resilience/CircuitBreaker.ts"
 
 const verdict = (exit: Exit.Exit<unknown, unknown>) =>
   Exit.isSuccess(exit) ? "success" : Exit.isInterrupted(exit) ? "abandoned" : "failure"

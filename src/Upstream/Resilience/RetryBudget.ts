@@ -3,7 +3,7 @@
  * that they cannot multiply the load of a failing service.
  */
 import { Effect } from "effect"
-import * as Monotonic from "../Monotonic.ts"
+import * as Monotonic from "../../Monotonic.ts"
 import * as CallWindow from "./CallWindow.ts"
 
 export interface Settings {

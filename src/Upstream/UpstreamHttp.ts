@@ -11,8 +11,8 @@ import { Clock, Duration, Effect, Either, Option, ParseResult, type Redacted, Sc
 import { GrowingBytes } from "../GrowingBytes.ts"
 import { parseWellFormed } from "../Json/Unicode.ts"
 import { isUnreached, reasonOf, toldOf } from "./ConnectionReason.ts"
-import { parseRetryAfter } from "./RetryPolicy.ts"
-import { UpstreamFailure } from "./UpstreamFailure.ts"
+import { parseRetryAfter } from "./Resilience/RetryPolicy.ts"
+import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 
 /** Bytes of a failed answer's body that are searched for a reason. */
 const errorBodyBytes = 16 * 1024
@@ -24,7 +24,7 @@ const longestReason = 300
 const optionalBodyLimit = Duration.seconds(1)
 
 /** Requests to one upstream service. */
-export interface Exchange {
+export interface UpstreamHttp {
   /** Sends a request and returns the status of its answer. The body is not read. */
   readonly status: (
     operation: string,
@@ -125,7 +125,7 @@ export const readBy = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
 }
 
 /** Requests by an `HttpClient`, which adds W3C `traceparent` if tracing is on. */
-export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }: Options): Exchange => {
+export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }: Options): UpstreamHttp => {
   const scoped = HttpClient.withScope(client)
 
   /** A failure without addresses. The error's own message is for the log. */
@@ -222,7 +222,7 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
       })
     })
 
-  const status: Exchange["status"] = (operation, request) =>
+  const status: UpstreamHttp["status"] = (operation, request) =>
     Effect.scoped(Effect.map(execute(operation, request), response => response.status))
 
   /** Succeeds with a 2xx answer. The end of the scope aborts the request. */
@@ -231,13 +231,13 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
       response.status >= 200 && response.status < 300 ? Effect.succeed(response) : statusFailure(operation, response)
     )
 
-  const openStream: Exchange["openStream"] = (operation, request) =>
+  const openStream: UpstreamHttp["openStream"] = (operation, request) =>
     Effect.map(open(operation, request), response => ({
       headers: response.headers,
       body: bodyOf(operation, response)
     }))
 
-  const jsonBy: Exchange["jsonBy"] = (operation, request, expect, maxBytes) =>
+  const jsonBy: UpstreamHttp["jsonBy"] = (operation, request, expect, maxBytes) =>
     Effect.gen(function* () {
       const response = yield* open(operation, HttpClientRequest.acceptJson(request))
       const body = yield* read(operation, response, maxBytes)
@@ -249,10 +249,10 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
       )
     }).pipe(Effect.scoped)
 
-  const json: Exchange["json"] = (operation, request, schema, maxBytes) =>
+  const json: UpstreamHttp["json"] = (operation, request, schema, maxBytes) =>
     jsonBy(operation, request, readBy(schema), maxBytes)
 
-  const done: Exchange["done"] = (operation, request) =>
+  const done: UpstreamHttp["done"] = (operation, request) =>
     Effect.flatMap(open(operation, request), response => readBriefly(operation, response)).pipe(Effect.scoped)
 
   return { status, openStream, json, jsonBy, done }

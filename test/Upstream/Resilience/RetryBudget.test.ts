@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import * as RetryBudget from "../../src/Upstream/RetryBudget.ts"
+import * as RetryBudget from "../../../src/Upstream/Resilience/RetryBudget.ts"
 
 const settings = RetryBudget.defaults
 const numRuns = 300 * Number(process.env.SOAK ?? 1)

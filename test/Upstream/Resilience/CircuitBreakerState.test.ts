@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
-import * as CircuitBreakerState from "../../src/Upstream/CircuitBreakerState.ts"
+import * as CircuitBreakerState from "../../../src/Upstream/Resilience/CircuitBreakerState.ts"
 
 const settings = CircuitBreakerState.defaults
 const numRuns = 300 * Number(process.env.SOAK ?? 1)

@@ -33,7 +33,7 @@ const settings: CircuitBreakerState.Settings = {
 }
 
 /** Breakers by id. */
-export interface InstanceBreakers {
+export interface KeyedBreakers {
   readonly of: (id: string) => Breaker.Breaker
   /** Number of states that are kept. */
   readonly size: () => number
@@ -42,7 +42,7 @@ export interface InstanceBreakers {
 const isInitial = (state: CircuitBreakerState.State): boolean => state._tag === "closed" && state.failuresInRow === 0
 
 /** Breakers that are all closed. */
-export const make = ({ label, upstream }: Kind = calls, limit: number = most): InstanceBreakers => {
+export const make = ({ label, upstream }: Kind = calls, limit: number = most): KeyedBreakers => {
   const states = new Map<string, CircuitBreakerState.State>()
   const count = Breaker.countTransitions(upstream)
 

@@ -3,8 +3,8 @@ import { describe, expect, it } from "@effect/vitest"
 import { Array as Arr, Duration, Effect, Either, Fiber, Layer, TestClock } from "effect"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
-import * as InstanceBreakers from "../../src/Upstream/InstanceBreakers.ts"
 import { PlatformSocket, SocketRefused } from "../../src/Upstream/PlatformSocket.ts"
+import * as KeyedBreakers from "../../src/Upstream/Resilience/KeyedBreakers.ts"
 import { content, instance, settings } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
@@ -190,12 +190,12 @@ describe("a tenant's stops and creations that fail", () => {
 })
 
 describe("breakers of instances", () => {
-  const fail = (breakers: InstanceBreakers.InstanceBreakers, id: string) =>
+  const fail = (breakers: KeyedBreakers.KeyedBreakers, id: string) =>
     Effect.either(breakers.of(id).protect(Effect.fail("broken"), () => "failure"))
 
   it.effect("are remembered for instances that fail alone, and no more than so many", () =>
     Effect.gen(function* () {
-      const breakers = InstanceBreakers.make(InstanceBreakers.calls, 3)
+      const breakers = KeyedBreakers.make(KeyedBreakers.calls, 3)
       for (const id of ["a", "b", "c", "d", "e"]) yield* Effect.replicateEffect(fail(breakers, id), 5)
       expect(breakers.size()).toBe(3)
       expect(yield* breakers.of("a").state).toBe("closed")
