@@ -1,7 +1,9 @@
 /**
- * Checks of the header fields of a request: that none was dropped, and that none is repeated that must not be.
+ * The header fields that are read of every request: whether any was dropped or repeated, its credential, and its id.
  */
-import type { IncomingMessage } from "node:http"
+import { IncomingMessage } from "node:http"
+import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import { Array as Arr, Effect, Random } from "effect"
 
 /** Header lines that a request may have. The limit on their bytes would allow more, which only an attacker sends. */
 export const mostFields = 2000
@@ -67,3 +69,43 @@ export const problemOfFields = (request: IncomingMessage): FieldsProblem | undef
   }
   return undefined
 }
+
+/**
+ * The value of `Authorization`, or `undefined` where the request has several (RFC 9110, 11.6.2): node keeps the first,
+ * while a proxy may have checked another one.
+ */
+export const authorizationOf = (request: IncomingMessage): string | undefined => {
+  const { authorization } = request.headers
+  if (authorization === undefined) return undefined
+  return request.headersDistinct.authorization?.length === 1 ? authorization : undefined
+}
+
+/** The same for a request of @effect/platform. */
+export const authorizationOfPlatform = ({
+  headers,
+  source
+}: HttpServerRequest.HttpServerRequest): string | undefined =>
+  source instanceof IncomingMessage ? authorizationOf(source) : headers.authorization
+
+/** The header that identifies a request, for its client and in logs; the response has it too. */
+export const requestIdHeader = "x-request-id"
+
+/** The annotation of log lines that shows it. */
+export const requestIdAnnotation = "requestId"
+
+/** What proxies and clients commonly send: UUIDs, ULIDs, trace ids, paths of such. It cannot forge a log line. */
+const requestIdPattern = /^[A-Za-z0-9][A-Za-z0-9._~:/+=@-]{0,127}$/
+
+/** The id that a client has sent, if it is fit for headers and logs. */
+export const requestIdOf = (value: string | ReadonlyArray<string> | undefined): string | undefined =>
+  typeof value === "string" && requestIdPattern.test(value) ? value : undefined
+
+/** Makes ids that are unique: a random prefix for this process, and a counter. */
+export const requestIds: Effect.Effect<() => string> = Effect.map(
+  Effect.all(Arr.makeBy(2, () => Random.nextIntBetween(0, 2 ** 32))),
+  words => {
+    const prefix = words.map(word => word.toString(16).padStart(8, "0")).join("")
+    let count = 0
+    return () => `${prefix}-${++count}`
+  }
+)

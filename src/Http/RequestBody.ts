@@ -11,8 +11,7 @@ import * as ObjectReader from "../Json/ObjectReader.ts"
 import { nestedDeeper } from "../Json/Scanner.ts"
 import { ShapeCounter } from "../Json/Shape.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
-import { JsonBody } from "./JsonBody.ts"
-import * as ParseQueue from "./ParseQueue.ts"
+import { JsonBody } from "./Contract.ts"
 import { receiptOf } from "./Server/BodyBudget.ts"
 
 /** What bodies may hold. */
@@ -195,6 +194,48 @@ const parse = (body: Buffer, { shape, limits }: Format): Either.Either<unknown, 
   )
 }
 
+/** Bytes up to which a body is parsed without queueing, which would take as long. */
+const parsedAtOnce = 32 * 1024
+
+/** Bytes that are parsed in one iteration of the event loop, so that other requests are served in between, unless a single body has more. */
+const parsedAtMost = 1024 * 1024
+
+interface Waiting {
+  readonly bytes: number
+  readonly parse: () => void
+}
+
+const waiting: Array<Waiting> = []
+/** Bytes that were parsed in this iteration. */
+let parsed = 0
+let isScheduled = false
+
+/** Parses a body: at once if this iteration has room for its bytes, else behind those that wait. */
+const enqueue = (bytes: number, parse: () => void): void => {
+  if (waiting.length > 0 || (parsed > 0 && parsed + bytes > parsedAtMost)) {
+    waiting.push({ bytes, parse })
+    return
+  }
+  parsed += bytes
+  if (!isScheduled) {
+    isScheduled = true
+    setImmediate(onIteration)
+  }
+  parse()
+}
+
+const onIteration = (): void => {
+  parsed = 0
+  isScheduled = waiting.length > 0
+  // First, so that the queue goes on if a parse throws.
+  if (isScheduled) setImmediate(onIteration)
+  while (waiting.length > 0 && (parsed === 0 || parsed + waiting[0]!.bytes <= parsedAtMost)) {
+    const { bytes, parse } = waiting.shift()!
+    parsed += bytes
+    parse()
+  }
+}
+
 /** Parses a body once the queue comes to it. If its client disconnects before that, the body is released. */
 const parseQueued = (
   bytes: Buffer,
@@ -208,7 +249,7 @@ const parseQueued = (
     held = undefined
   }
   socket.once("close", forget)
-  ParseQueue.add(length, () => {
+  enqueue(length, () => {
     socket.off("close", forget)
     done(held === undefined || socket.destroyed ? Either.left(cutShort()) : parse(held, format))
   })
@@ -230,7 +271,7 @@ export const read = (
       if (Either.isLeft(bytes)) return done(Either.left(bytes.left))
       const { length } = bytes.right
       arrived(length)
-      if (length <= ParseQueue.small) done(parse(bytes.right, format))
+      if (length <= parsedAtOnce) done(parse(bytes.right, format))
       else parseQueued(bytes.right, source.socket, format, done)
     })
   }

@@ -12,7 +12,7 @@ import {
   PreconditionFailed,
   ServiceUnavailable
 } from "../Http/ApiError.ts"
-import { JsonBody } from "../Http/JsonBody.ts"
+import { JsonBody } from "../Http/Contract.ts"
 import { Change } from "./Change.ts"
 import * as Description from "./Description.ts"
 import { Entry } from "./Entry.ts"

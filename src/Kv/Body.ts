@@ -1,5 +1,5 @@
 import { Effect, Layer } from "effect"
-import type { JsonBody } from "../Http/JsonBody.ts"
+import type { JsonBody } from "../Http/Contract.ts"
 import * as RequestBody from "../Http/RequestBody.ts"
 import * as ObjectReader from "../Json/ObjectReader.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"

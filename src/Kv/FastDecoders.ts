@@ -1,7 +1,7 @@
 /**
  * Fast decoders of the key-value group's most common requests: no preconditions, and bodies without an expiry.
  */
-import type { FastDecoder } from "../Http/FastDecoder.ts"
+import type { FastDecoder } from "../Http/Contract.ts"
 import { RawJson } from "../Json/JsonText.ts"
 
 type Members = Readonly<Record<string, unknown>>

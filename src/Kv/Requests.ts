@@ -2,7 +2,7 @@
  * What requests to the key-value group hold: paths, queries, headers and bodies.
  */
 import { Schema } from "effect"
-import * as FastDecoder from "../Http/FastDecoder.ts"
+import { withFastDecoder } from "../Http/Contract.ts"
 import * as FastDecoders from "./FastDecoders.ts"
 
 /** The most entries in a page of a list, and the most changes in a page of the log. */
@@ -128,7 +128,7 @@ export const SetPayload = Schema.Struct({
   actor: Actor,
   ...Expiry,
   ifVersion: Misplaced("use the header If-Match, or If-None-Match: * for an entry that must be absent")
-}).annotations({ identifier: "SetRequest", ...strict, ...FastDecoder.annotation(FastDecoders.setPayload) })
+}).annotations({ identifier: "SetRequest", ...strict, ...withFastDecoder(FastDecoders.setPayload) })
 
 const IfVersion = Schema.optionalWith(
   Whole({
@@ -163,13 +163,13 @@ export const BatchPayload = Schema.Struct({
   operations: Schema.Array(BatchOperation),
   actor: Actor,
   ifVersion: Misplaced("use ifVersion of an operation")
-}).annotations({ identifier: "BatchRequest", ...strict, ...FastDecoder.annotation(FastDecoders.batchPayload) })
+}).annotations({ identifier: "BatchRequest", ...strict, ...withFastDecoder(FastDecoders.batchPayload) })
 
 /** The headers of a batch, whose operations have preconditions of their own. */
 export const BatchHeaders = Schema.Struct({
   "if-match": Misplaced("use ifVersion of an operation"),
   "if-none-match": Misplaced("use ifVersion of an operation, 0 for an entry that must be absent")
-}).annotations(FastDecoder.annotation(FastDecoders.headersWithout("if-match", "if-none-match")))
+}).annotations(withFastDecoder(FastDecoders.headersWithout("if-match", "if-none-match")))
 
 /** RFC 9110 preconditions; what they may hold is checked by the handler, which knows how to say what is wrong. */
 export const Preconditions = Schema.Struct({
@@ -180,7 +180,7 @@ export const Preconditions = Schema.Struct({
     Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }),
     { exact: true }
   )
-}).annotations(FastDecoder.annotation(FastDecoders.headersWithout("if-match", "if-none-match")))
+}).annotations(withFastDecoder(FastDecoders.headersWithout("if-match", "if-none-match")))
 
 export const ListParams = Schema.Struct({
   prefix: Schema.optionalWith(
@@ -254,5 +254,5 @@ export const NamespacePath = Schema.Struct({ namespace: Namespace })
 
 /** The path of an entry. */
 export const EntryPath = Schema.Struct({ namespace: Namespace, key: Key }).annotations(
-  FastDecoder.annotation(FastDecoders.path("namespace", "key"))
+  withFastDecoder(FastDecoders.path("namespace", "key"))
 )

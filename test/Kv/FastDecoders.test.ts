@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc, ParseResult, type Schema } from "effect"
-import * as FastDecoder from "../../src/Http/FastDecoder.ts"
+import { fastDecoderOf } from "../../src/Http/Contract.ts"
 import { JsonText, RawJson } from "../../src/Json/JsonText.ts"
 import { BatchHeaders, BatchPayload, EntryPath, Preconditions, SetPayload } from "../../src/Kv/Requests.ts"
 
@@ -58,7 +58,7 @@ const cases: ReadonlyArray<readonly [string, Schema.Schema.All, fc.Arbitrary<unk
 
 describe("the fastDecoder past the schema of", () => {
   it.each(cases)("%s gives what the schema would, or nothing", (_, schema, input) => {
-    const fastDecoder = FastDecoder.of(schema)!
+    const fastDecoder = fastDecoderOf(schema)!
     const decode = ParseResult.decodeUnknownEither(schema as Schema.Schema<unknown>)
     let taken = 0
     fc.assert(

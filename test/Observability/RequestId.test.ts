@@ -1,28 +1,27 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, HashMap, Layer, Logger, LogLevel, Random } from "effect"
-import * as RequestId from "../../src/Http/RequestId.ts"
+import { requestIdAnnotation, requestIdOf, requestIds } from "../../src/Http/HeaderFields.ts"
 import { keys, stock } from "../Harness.ts"
 import { edge } from "../Http/Edge/EdgeTransport.ts"
 import * as Outage from "../suites/Http/Outage.ts"
 
 describe("a request's id", () => {
   it("is the client's where that is fit for headers and logs", () => {
-    const { accepted } = RequestId
     for (const id of [
       "a",
       "7b0c1d2e-11aa-4bcd-8e9f-0123456789ab",
       "Root=1-67891233-abcdef012345678912345678",
       "a/b:c"
     ]) {
-      assert.strictEqual(accepted(id), id)
+      assert.strictEqual(requestIdOf(id), id)
     }
     for (const id of [undefined, "", " ", "a b", "a,b", 'a"', "a\nb", "é", "-a", "<script>", "x".repeat(129)]) {
-      assert.isUndefined(accepted(id), String(id))
+      assert.isUndefined(requestIdOf(id), String(id))
     }
-    assert.isUndefined(accepted(["a", "b"]))
+    assert.isUndefined(requestIdOf(["a", "b"]))
     fc.assert(
       fc.property(fc.fullUnicodeString(), text => {
-        const id = accepted(text)
+        const id = requestIdOf(text)
         assert.isTrue(id === undefined || (id === text && /^[!-~]{1,128}$/.test(id)))
       })
     )
@@ -30,11 +29,11 @@ describe("a request's id", () => {
 
   it.effect("is given once by a process, and by no other", () =>
     Effect.gen(function* () {
-      const generator = (seed: string) => Effect.withRandom(RequestId.generator, Random.make(seed))
+      const generator = (seed: string) => Effect.withRandom(requestIds, Random.make(seed))
       const [one, other] = [yield* generator("one"), yield* generator("other")]
       const ids = new Set([one(), one(), one(), other(), other()])
       assert.strictEqual(ids.size, 5)
-      for (const id of ids) assert.strictEqual(RequestId.accepted(id), id)
+      for (const id of ids) assert.strictEqual(requestIdOf(id), id)
     })
   )
 })
@@ -48,7 +47,7 @@ interface Line {
 const collector = () => {
   const lines: Array<Line> = []
   const logger = Logger.make(({ annotations, message }) => {
-    const id = HashMap.get(annotations, RequestId.annotation)
+    const id = HashMap.get(annotations, requestIdAnnotation)
     lines.push({ message: String(message), id: id._tag === "Some" ? id.value : undefined })
   })
   return { lines, layer: Layer.fresh(Logger.replace(Logger.defaultLogger, logger)) }

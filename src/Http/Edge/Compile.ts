@@ -6,10 +6,9 @@ import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { type Effect, Either, Option, ParseResult, type Schema } from "effect"
 import { type ApiError, BadRequest } from "../ApiError.ts"
+import { fastDecoderOf, JsonBody } from "../Contract.ts"
 import type { AnyHandlers, Guard, Incoming } from "../Endpoints.ts"
-import * as FastDecoder from "../FastDecoder.ts"
 import { describe } from "../Issues.ts"
-import { JsonBody } from "../JsonBody.ts"
 import type { Reply } from "../Reply.ts"
 import { label } from "../Routes.ts"
 import { Router } from "./Router.ts"
@@ -47,7 +46,7 @@ const decoder = (
 ): ReadonlyArray<Decoder> => {
   if (Option.isNone(schema)) return []
   const decode = ParseResult.decodeUnknownEither(schema.value as Schema.Schema<unknown>)
-  const fastDecoder = FastDecoder.of(schema.value)
+  const fastDecoder = fastDecoderOf(schema.value)
   return [
     (parts, into) => {
       const plain = fastDecoder?.(select(parts))

@@ -3,7 +3,7 @@ import type * as HttpApp from "@effect/platform/HttpApp"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { Effect, type Layer } from "effect"
-import { accepted, annotation, generator, header } from "../RequestId.ts"
+import { requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
 
 /**
  * Names the requests to an api that @effect/platform serves. Provide it before `ErrorMiddleware`, so that what that
@@ -11,12 +11,15 @@ import { accepted, annotation, generator, header } from "../RequestId.ts"
  */
 export const layer: Layer.Layer<never> = HttpApiBuilder.middleware(
   Effect.map(
-    generator,
+    requestIds,
     next =>
       (app: HttpApp.Default): HttpApp.Default =>
         Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
-          const id = accepted(request.headers[header]) ?? next()
-          return Effect.map(Effect.annotateLogs(app, annotation, id), HttpServerResponse.setHeader(header, id))
+          const id = requestIdOf(request.headers[requestIdHeader]) ?? next()
+          return Effect.map(
+            Effect.annotateLogs(app, requestIdAnnotation, id),
+            HttpServerResponse.setHeader(requestIdHeader, id)
+          )
         })
   )
 )

@@ -9,9 +9,8 @@ import { problemOfFields } from "../HeaderFields.ts"
 import { BodyBudget, receiptOf } from "./BodyBudget.ts"
 import { type ConnectionLimits, defaults } from "./ConnectionLimits.ts"
 import { Connections } from "./Connections.ts"
-import { closeGracefully, closeUpgraded, destroyWithin } from "./GracefulClose.ts"
+import { closeGracefully, closeUpgraded, destroyWithin, problemOf, refuse } from "./GracefulClose.ts"
 import { continueWhenRead, parseRest, requestClass, type Upgradable } from "./NodeInternals.ts"
-import * as RawResponse from "./RawResponse.ts"
 import { type Account, UnsentBudget } from "./UnsentBudget.ts"
 
 /** What serves the requests of a `node:http` server. */
@@ -118,7 +117,7 @@ export class Gate extends Http.Server {
       const outcome = this.#connections.add(socket)
       if (outcome === "refused") {
         ConnectionMetrics.cut.increment("refused")
-        RawResponse.refuse(socket, 503, tooMany)
+        refuse(socket, 503, tooMany)
         socket.destroySoon()
         return
       }
@@ -238,7 +237,7 @@ export class Gate extends Http.Server {
   #upgrade(request: Http.IncomingMessage, socket: Duplex, head: Buffer): void {
     closeUpgraded(socket, this.timing)
     const refusal = this.#refusal(request)
-    if (refusal !== undefined) return RawResponse.refuse(socket, refusal.status, refusal.error)
+    if (refusal !== undefined) return refuse(socket, refusal.status, refusal.error)
     super.emit("upgrade", request, socket, head)
   }
 
@@ -263,14 +262,14 @@ export class Gate extends Http.Server {
       socket.destroy()
       return
     }
-    const { status, error: text } = RawResponse.problemOf(error.code)
-    const refuse = () => {
+    const { status, error: text } = problemOf(error.code)
+    const refuseOnce = () => {
       if (socket.writableEnded) return
-      RawResponse.refuse(socket, status, text)
+      refuse(socket, status, text)
       destroyWithin(socket, linger)
     }
-    if (socket instanceof Socket) this.#connections.end(socket, refuse)
-    else refuse()
+    if (socket instanceof Socket) this.#connections.end(socket, refuseOnce)
+    else refuseOnce()
   }
 }
 

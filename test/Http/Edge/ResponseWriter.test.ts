@@ -1,7 +1,7 @@
 import { createServer, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
-import { ResponseBatcher } from "../../../src/Http/Server/ResponseBatcher.ts"
+import { ResponseBatcher } from "../../../src/Http/Edge/ResponseWriter.ts"
 
 const turn = () => new Promise<void>(resolve => setImmediate(resolve))
 

@@ -1,0 +1,35 @@
+/**
+ * What contracts of this service say beyond `HttpApi`: which endpoints take a JSON body, and which schemas have a decoder
+ * written by hand.
+ */
+import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import { Schema } from "effect"
+import { PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
+
+/**
+ * Marks an endpoint with a JSON body, which is read within limits and may keep members as text.
+ *
+ * The body is read only when the decoder asks for it, so that unauthorized requests are refused first.
+ */
+export class JsonBody extends HttpApiMiddleware.Tag<JsonBody>()("causeway/JsonBody", {
+  provides: HttpServerRequest.HttpServerRequest,
+  failure: Schema.Union(PayloadTooLarge.Wire, UnsupportedMediaType.Wire, ServiceUnavailable.Wire)
+}) {}
+
+/**
+ * Decodes the most common inputs of a schema in a tenth of its time. Returns what the schema would, or `undefined` where
+ * the schema has to decide: it words the errors.
+ */
+export type FastDecoder<A> = (input: unknown) => A | undefined
+
+const fastDecoder = Symbol.for("causeway/FastDecoder")
+
+/** Annotates a schema with its fast decoder. */
+export const withFastDecoder = <A>(decoder: FastDecoder<A>): Readonly<Record<symbol, unknown>> => ({
+  [fastDecoder]: decoder
+})
+
+/** The fast decoder of a schema, if it has one. */
+export const fastDecoderOf = (schema: Schema.Schema.All): FastDecoder<unknown> | undefined =>
+  schema.ast.annotations[fastDecoder] as FastDecoder<unknown> | undefined
