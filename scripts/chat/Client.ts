@@ -12,7 +12,7 @@ import {
   ErrorAnswer,
   type Event,
   Event as EventSchema,
-  encodeRequest,
+  encode,
   type RequestFrame,
   type RequestType
 } from "../../src/Gateway/Protocol.ts"
@@ -118,7 +118,7 @@ class Correspondence {
         onAnswer(right)
         resume(Effect.succeed(right))
       })
-      connection.send(encodeRequest(frame))
+      connection.send(encode(frame))
       return Effect.sync(() => this.waiting.delete(id))
     })
   }

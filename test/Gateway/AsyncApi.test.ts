@@ -6,6 +6,7 @@ import { describe, expect, it } from "vitest"
 import * as AsyncApi from "../../src/Gateway/AsyncApi.ts"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
+import { decodeRequest } from "../../src/Gateway/Socket/RequestDecoder.ts"
 import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
 import { version } from "../../src/Version.ts"
 
@@ -111,7 +112,7 @@ describe("the AsyncAPI document", () => {
         }),
         ([name, example, field, value]) => {
           const text = JSON.stringify({ ...example, [field]: value })
-          const byGateway = Either.isRight(Protocol.decodeRequest(text))
+          const byGateway = Either.isRight(decodeRequest(text))
           expect(checkers.get(name)!(JSON.parse(text)), text).toBe(byGateway)
         }
       ),

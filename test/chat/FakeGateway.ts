@@ -5,7 +5,6 @@ import { Effect, Option, type Scope } from "effect"
 import { type WebSocket, WebSocketServer } from "ws"
 import {
   type Answer,
-  decodeRequest,
   type ErrorCode,
   type Event,
   type EventBody,
@@ -15,6 +14,7 @@ import {
   type Request,
   type Session
 } from "../../src/Gateway/Protocol.ts"
+import { decodeRequest } from "../../src/Gateway/Socket/RequestDecoder.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 
 /** What the agent does on a message or an answer, in order. */

@@ -2,7 +2,7 @@
 import { Effect, type Scope } from "effect"
 import { SignJWT } from "jose"
 import { WebSocket } from "ws"
-import { type Answer, type Event, encodeRequest, type RequestFrame } from "../../../src/Gateway/Protocol.ts"
+import { type Answer, type Event, encode, type RequestFrame } from "../../../src/Gateway/Protocol.ts"
 import { BenchFailed } from "../BenchFailed.ts"
 
 /** The secret that the gateway verifies tokens with. */
@@ -76,7 +76,7 @@ class Client {
           answer.type === "error" ? problem(`${answer.error.code}: ${answer.error.message}`) : Effect.succeed(answer)
         )
       )
-      this.socket.send(encodeRequest(request(id)))
+      this.socket.send(encode(request(id)))
     })
   }
 

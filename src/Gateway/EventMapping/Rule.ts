@@ -1,6 +1,6 @@
 /** Maps one platform event to one client event, field by field, checked by the schema of the client event. */
 import { Option, Schema, SchemaAST } from "effect"
-import type { EventBody } from "../Protocol/Event.ts"
+import { EventBody, type EventBodyOf, type EventType } from "../Protocol/Event.ts"
 
 /** The fields of a platform event, as parsed from JSON. */
 export type Payload = Readonly<Record<string, unknown>>
@@ -90,17 +90,15 @@ const read = ({ paths, accepts }: Field, payload: Payload): { readonly value: un
  * The rule that makes one client event. A field is taken from the member of its own name, then as `sources` says. One
  * that does not fit is left out where it is optional; else the payload is malformed.
  */
-export const to = <Body extends EventBody, Encoded, Name extends string>(
-  body: Schema.Schema<Body, Encoded> & {
-    readonly fields: Readonly<Record<Name, unknown>> & { readonly type: Schema.Literal<[Body["type"]]> }
-  },
-  sources: { readonly [K in Exclude<Name, "type">]?: Source } = {}
+export const to = <Type extends EventType>(
+  type: Type,
+  sources: { readonly [Name in Exclude<keyof EventBodyOf<Type>, "type">]?: Source } = {}
 ): Rule => {
-  const isBody = Schema.is(body)
+  const body = EventBody.members.find(({ fields }) => fields.type.literals[0] === type)!
+  const isBody = Schema.is(Schema.make<EventBody>(body.ast))
   // Without a filter on the whole struct, checking the fields is enough.
   const isPlain = body.ast._tag === "TypeLiteral"
-  const accepts = (event: unknown): event is Body => isPlain || isBody(event)
-  const [type] = body.fields.type.literals
+  const accepts = (event: unknown): event is EventBody => isPlain || isBody(event)
   const fields = SchemaAST.getPropertySignatures(body.ast).map(fieldOf({ ...sources, type: always(type) }))
   return (payload, { turnId }) => {
     const event: Record<string, unknown> = {}

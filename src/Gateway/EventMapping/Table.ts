@@ -1,6 +1,5 @@
 /** Which client events each type of platform event becomes. */
 import { Option } from "effect"
-import * as Events from "../Protocol/EventBodies.ts"
 import { all, always, from, never, nothing, orElse, type Payload, type Rule, to } from "./Rule.ts"
 
 const text = from("delta", "content")
@@ -14,7 +13,7 @@ const problem = (code: string, message: string) => ({
   retryable: orElse(false, "error.retryable")
 })
 
-const figures = to(Events.UsageUpdate, {
+const figures = to("usage_update", {
   inputTokens: from("promptTokens"),
   outputTokens: from("completionTokens"),
   costUsd: from("cost")
@@ -28,7 +27,7 @@ const update: Rule = (payload, situation) =>
     events.some(event => Object.keys(event).some(name => !envelope.has(name)))
   )
 
-const measured = to(Events.UsageContext, {
+const measured = to("usage_context", {
   used: from("contextUsed", "context.used"),
   limit: from("contextLimit", "context.limit"),
   // Computed again, so that it agrees with `used` and `limit`.
@@ -66,68 +65,68 @@ const usage: Rule = (payload, situation) => {
 }
 
 const rules = {
-  "instance.starting": to(Events.SessionState, { state: always("activating"), reason }),
-  "instance.ready": to(Events.SessionState, { state: always("active"), reason }),
-  "instance.stopping": to(Events.SessionState, { state: always("deactivating"), reason }),
-  "instance.stopped": to(Events.SessionState, { state: always("inactive"), reason }),
+  "instance.starting": to("session_state", { state: always("activating"), reason }),
+  "instance.ready": to("session_state", { state: always("active"), reason }),
+  "instance.stopping": to("session_state", { state: always("deactivating"), reason }),
+  "instance.stopped": to("session_state", { state: always("inactive"), reason }),
   "instance.failed": all(
-    to(Events.SessionState, { state: always("error"), reason: from("message", "error.message", "error") }),
-    to(Events.ErrorEvent, problem("instance_failed", "The agent instance failed"))
+    to("session_state", { state: always("error"), reason: from("message", "error.message", "error") }),
+    to("error", problem("instance_failed", "The agent instance failed"))
   ),
   heartbeat: nothing,
   log: nothing,
 
   // The author and the content of a message are known to the gateway only.
-  "turn.started": to(Events.TurnStarted, { content: never, sub: never, clientMessageId: never }),
-  "turn.completed": to(Events.TurnCompleted),
-  "turn.failed": to(Events.TurnErrored, problem("turn_failed", "The turn failed")),
-  "turn.cancelled": to(Events.TurnInterrupted, { reason }),
+  "turn.started": to("turn_started", { content: never, sub: never, clientMessageId: never }),
+  "turn.completed": to("turn_completed"),
+  "turn.failed": to("turn_errored", problem("turn_failed", "The turn failed")),
+  "turn.cancelled": to("turn_interrupted", { reason }),
 
-  "message.start": to(Events.TextStart),
-  "message.delta": to(Events.TextDelta, { text }),
-  "message.complete": to(Events.TextEnd, { text: from("content") }),
-  "thinking.start": to(Events.ThinkingStart),
-  "thinking.delta": to(Events.ThinkingDelta, { text }),
-  "thinking.complete": to(Events.ThinkingEnd, { text: from("content") }),
+  "message.start": to("text_start"),
+  "message.delta": to("text_delta", { text }),
+  "message.complete": to("text_end", { text: from("content") }),
+  "thinking.start": to("thinking_start"),
+  "thinking.delta": to("thinking_delta", { text }),
+  "thinking.complete": to("thinking_end", { text: from("content") }),
 
-  "tool.call.start": to(Events.ToolCallStart, { callId }),
-  "tool.call.delta": to(Events.ToolCallDelta, { callId, text }),
-  "tool.call": to(Events.ToolCall, { callId, args: from("input", "arguments") }),
-  "tool.progress": to(Events.ToolProgress, { callId }),
-  "tool.result": to(Events.ToolResult, { callId, result: from("output", "content") }),
-  "tool.error": to(Events.ToolError, {
+  "tool.call.start": to("tool_call_start", { callId }),
+  "tool.call.delta": to("tool_call_delta", { callId, text }),
+  "tool.call": to("tool_call", { callId, args: from("input", "arguments") }),
+  "tool.progress": to("tool_progress", { callId }),
+  "tool.result": to("tool_result", { callId, result: from("output", "content") }),
+  "tool.error": to("tool_error", {
     callId,
     code: from("error.code"),
     message: orElse("The tool failed", "error.message", "error")
   }),
 
-  "question.asked": to(Events.QuestionRequested),
-  "question.answered": to(Events.QuestionResolved),
-  "approval.requested": to(Events.ApprovalRequested, { details: from("input") }),
-  "approval.resolved": to(Events.ApprovalResolved),
+  "question.asked": to("question_requested"),
+  "question.answered": to("question_resolved"),
+  "approval.requested": to("approval_requested", { details: from("input") }),
+  "approval.resolved": to("approval_resolved"),
 
-  "terminal.opened": to(Events.TerminalOpened),
-  "terminal.output": to(Events.TerminalOutput, { text: from("data", "output", "delta", "content") }),
-  "terminal.exited": to(Events.TerminalExited),
+  "terminal.opened": to("terminal_opened"),
+  "terminal.output": to("terminal_output", { text: from("data", "output", "delta", "content") }),
+  "terminal.exited": to("terminal_exited"),
 
-  "file.created": to(Events.FileChanged, { change: always("created") }),
-  "file.modified": to(Events.FileChanged, { change: always("modified") }),
-  "file.deleted": to(Events.FileChanged, { change: always("deleted") }),
-  "file.renamed": to(Events.FileChanged, { change: always("renamed"), path: from("to"), previousPath: from("from") }),
+  "file.created": to("file_changed", { change: always("created") }),
+  "file.modified": to("file_changed", { change: always("modified") }),
+  "file.deleted": to("file_changed", { change: always("deleted") }),
+  "file.renamed": to("file_changed", { change: always("renamed"), path: from("to"), previousPath: from("from") }),
 
-  "plan.updated": to(Events.PlanUpdated, { plan: from("steps") }),
-  "step.started": to(Events.StepStarted),
-  "step.completed": to(Events.StepCompleted),
-  "subagent.started": to(Events.SubagentStarted),
-  "subagent.completed": to(Events.SubagentCompleted),
-  "artifact.created": to(Events.ArtifactCreated),
-  "checkpoint.created": to(Events.CheckpointCreated),
-  "state.snapshot": to(Events.StateSnapshot, { state: from("snapshot") }),
-  "state.delta": to(Events.StateDelta, { patch: from("delta") }),
+  "plan.updated": to("plan_updated", { plan: from("steps") }),
+  "step.started": to("step_started"),
+  "step.completed": to("step_completed"),
+  "subagent.started": to("subagent_started"),
+  "subagent.completed": to("subagent_completed"),
+  "artifact.created": to("artifact_created"),
+  "checkpoint.created": to("checkpoint_created"),
+  "state.snapshot": to("state_snapshot", { state: from("snapshot") }),
+  "state.delta": to("state_delta", { patch: from("delta") }),
 
   usage,
-  rate_limited: to(Events.RateLimited),
-  error: to(Events.ErrorEvent, problem("agent_error", "The agent met an error"))
+  rate_limited: to("rate_limited"),
+  error: to("error", problem("agent_error", "The agent met an error"))
 } satisfies Record<string, Rule>
 
 /** By platform type. A map, since a type may be called `constructor`. */

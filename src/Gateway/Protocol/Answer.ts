@@ -28,50 +28,6 @@ const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
     description
   })
 
-export const SessionCreated = answer("session_created", "Answers `create_session`.", { session: Session })
-
-export const SessionList = answer("session_list", "Answers `list_sessions`, newest first by `createdAt`, then `id`.", {
-  sessions: Schema.Array(Session),
-  cursor: optional(described(Cursor, "Asks for the next page; absent on the last one."))
-})
-
-export const SessionAnswer = answer("session", "Answers `get_session`, `start_session` and `stop_session`.", {
-  session: Session
-})
-
-export const SessionDeleted = answer("session_deleted", "Answers `delete_session`.", { sessionId: SessionId })
-
-export const Subscribed = answer("subscribed", "Answers `subscribe`; the missed events follow, then those to come.", {
-  session: Session,
-  epoch: Epoch,
-  headSeq: described(Count, "The newest `seq` at this moment: events up to it are missed ones."),
-  recovered: described(Schema.Boolean, "Whether events go on right after `afterSeq`; else all that is kept follows.")
-})
-
-export const Unsubscribed = answer("unsubscribed", "Answers `unsubscribe`.", { sessionId: SessionId })
-
-export const Accepted = answer("accepted", "Answers `send_message`, `interrupt_turn` and `answer`.", {
-  turnId: optional(described(Identifier, "The turn that a message started, or that is interrupted."))
-})
-
-export const FileList = answer("file_list", "Answers `list_files`.", { entries: Schema.Array(FileEntry) })
-
-export const FileContent = answer("file_content", "Answers `read_file` and `file_at_iteration`.", {
-  path: Schema.String,
-  content: Schema.String,
-  encoding: described(Schema.Literal("utf-8", "base64"), "How `content` stands for the file's bytes."),
-  iteration: optional(Count),
-  size: optional(described(Count, "Bytes of the content.")),
-  hash: optional(Schema.String)
-})
-
-export const FileHistoryList = answer("file_history_list", "Answers `file_history`, the oldest iteration first.", {
-  path: Schema.String,
-  iterations: Schema.Array(FileIteration)
-})
-
-export const Pong = answer("pong", "Answers `ping`.", { timestamp: Timestamp })
-
 export const ErrorAnswer = Schema.Struct({
   type: Schema.Literal("error"),
   id: optional(described(RequestId, "Absent where the frame's id could not be read.")),
@@ -90,17 +46,39 @@ export const ErrorAnswer = Schema.Struct({
 export type ErrorAnswer = (typeof ErrorAnswer)["Type"]
 
 export const Answer = Schema.Union(
-  SessionCreated,
-  SessionList,
-  SessionAnswer,
-  SessionDeleted,
-  Subscribed,
-  Unsubscribed,
-  Accepted,
-  FileList,
-  FileContent,
-  FileHistoryList,
-  Pong,
+  answer("session_created", "Answers `create_session`.", { session: Session }),
+  answer("session_list", "Answers `list_sessions`, newest first by `createdAt`, then `id`.", {
+    sessions: Schema.Array(Session),
+    cursor: optional(described(Cursor, "Asks for the next page; absent on the last one."))
+  }),
+  answer("session", "Answers `get_session`, `start_session` and `stop_session`.", {
+    session: Session
+  }),
+  answer("session_deleted", "Answers `delete_session`.", { sessionId: SessionId }),
+  answer("subscribed", "Answers `subscribe`; the missed events follow, then those to come.", {
+    session: Session,
+    epoch: Epoch,
+    headSeq: described(Count, "The newest `seq` at this moment: events up to it are missed ones."),
+    recovered: described(Schema.Boolean, "Whether events go on right after `afterSeq`; else all that is kept follows.")
+  }),
+  answer("unsubscribed", "Answers `unsubscribe`.", { sessionId: SessionId }),
+  answer("accepted", "Answers `send_message`, `interrupt_turn` and `answer`.", {
+    turnId: optional(described(Identifier, "The turn that a message started, or that is interrupted."))
+  }),
+  answer("file_list", "Answers `list_files`.", { entries: Schema.Array(FileEntry) }),
+  answer("file_content", "Answers `read_file` and `file_at_iteration`.", {
+    path: Schema.String,
+    content: Schema.String,
+    encoding: described(Schema.Literal("utf-8", "base64"), "How `content` stands for the file's bytes."),
+    iteration: optional(Count),
+    size: optional(described(Count, "Bytes of the content.")),
+    hash: optional(Schema.String)
+  }),
+  answer("file_history_list", "Answers `file_history`, the oldest iteration first.", {
+    path: Schema.String,
+    iterations: Schema.Array(FileIteration)
+  }),
+  answer("pong", "Answers `ping`.", { timestamp: Timestamp }),
   ErrorAnswer
 )
 

@@ -1,5 +1,4 @@
 /** How a connection ends, as WebSocket close codes (RFC 6455, 7.4). */
-import { Schema } from "effect"
 
 /** One way for a connection to end. */
 export interface CloseCode {
@@ -71,22 +70,12 @@ export const closeCodes = {
   }
 } as const satisfies Record<string, CloseCode>
 
-/** The codes as a schema. */
-export const CloseCode = Schema.Literal(...Object.values(closeCodes).map(({ code }): number => code)).annotations({
-  identifier: "CloseCode",
-  description: "Why the server closed a connection."
-})
+const finalCodes: ReadonlySet<number> = new Set(
+  Object.values<CloseCode>(closeCodes).flatMap(({ code, reconnect }) => (reconnect ? [] : [code]))
+)
 
 /**
- * Whether a client should connect again after a close code, one that this version does not know included.
- *
- * 4500 to 4999 are final, and so are 1002, 1007 and 1009: the same would happen again. Whatever else ends a connection
- * is worth another try.
+ * Whether a client should connect again after a close code. For a code that is unknown here its range decides: 4500 to
+ * 4999 are final, after any other a new attempt may succeed.
  */
-export const shouldReconnect = (code: number): boolean => !brokenRules.has(code) && !(code >= 4500 && code <= 4999)
-
-const brokenRules: ReadonlySet<number> = new Set([
-  closeCodes.protocolError.code,
-  closeCodes.invalidText.code,
-  closeCodes.messageTooBig.code
-])
+export const shouldReconnect = (code: number): boolean => !finalCodes.has(code) && !(code >= 4500 && code <= 4999)

@@ -5,11 +5,12 @@ import type { LogValue } from "../../Observability/LogValue.ts"
 import type { Claim } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { type CloseCode, closeCodes } from "../Protocol/CloseCode.ts"
-import { decodeRequest, encode, ProtocolError } from "../Protocol/Codec.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
 import type { Request } from "../Protocol/Request.ts"
+import { encode } from "../Protocol.ts"
 import { defect, type Failure, failureOf, Refused, type RequestError } from "./Failures.ts"
 import { fileCalls, warnings } from "./Limits.ts"
+import { decodeRequest, smallFrame } from "./RequestDecoder.ts"
 import { type Call, carryOut } from "./Requests.ts"
 import { type Client, Responder, type Shared } from "./Responder.ts"
 import { SerialQueues } from "./SerialQueues.ts"
@@ -32,8 +33,7 @@ const isInOrder = (request: Call): boolean => {
 const stopping: ReadonlySet<Request["type"]> = new Set(["stop_session", "delete_session"])
 const filing: ReadonlySet<Request["type"]> = new Set(["list_files", "read_file", "file_history", "file_at_iteration"])
 
-/** Characters of a frame beyond the rate limit that is still decoded for its id. */
-const smallFrame = 16_384
+const tooMany = { code: "rate_limited", message: `More than ${messagesPerSecond} messages in a second` } as const
 
 const stopped: Failure = { code: "session_not_active", message: "The session was stopped meanwhile", retryable: true }
 
@@ -112,15 +112,10 @@ export class ClientConnection implements Handler {
     const text = data.toString("utf8")
     // A large frame beyond the limit is not worth decoding for its id.
     const decoded =
-      taken.taken || text.length <= smallFrame
-        ? decodeRequest(text)
-        : Either.left(new ProtocolError({ code: "rate_limited", message: "" }))
+      taken.taken || text.length <= smallFrame ? decodeRequest(text) : Either.left({ id: undefined, ...tooMany })
     GatewayMetrics.received.increment(Either.isRight(decoded) ? decoded.right.type : GatewayMetrics.invalid)
     const frame = this.shared.debug === undefined ? undefined : FrameSummary.ofText(text)
-    if (!taken.taken) {
-      const message = `More than ${messagesPerSecond} messages in a second`
-      return this.responder.refuse(Either.merge(decoded).id, { code: "rate_limited", message }, frame)
-    }
+    if (!taken.taken) return this.responder.refuse(Either.merge(decoded).id, tooMany, frame)
     if (Either.isRight(decoded)) this.onRequest(decoded.right, frame)
     else this.responder.refuse(decoded.left.id, decoded.left, frame)
   }

@@ -1,27 +1,25 @@
-/** Frames from text and to text. */
+/** Reads the requests of clients. */
 import { Either, Option, ParseResult, Schema } from "effect"
 import { describe } from "../../Http/Issues.ts"
 import { excess } from "../../Json/Shape.ts"
 import { illFormedAt, mayBeIllFormed } from "../../Json/Unicode.ts"
-import type { Answer } from "./Answer.ts"
-import { ErrorCode } from "./ErrorCode.ts"
-import type { Event } from "./Event.ts"
-import { RequestId } from "./Fields.ts"
-import { frameBytes, jsonDepth, jsonMembers } from "./Limits.ts"
-import { Request, type RequestFrame, requestTypes } from "./Request.ts"
+import type { ErrorCode } from "../Protocol/ErrorCode.ts"
+import { RequestId } from "../Protocol/Fields.ts"
+import { frameBytes, jsonDepth, jsonMembers } from "../Protocol/Limits.ts"
+import { Request, requestTypes } from "../Protocol/Request.ts"
 
-/** A frame that is not a request; `message` is for the client. */
-export class ProtocolError extends Schema.TaggedError<ProtocolError>()("ProtocolError", {
+/** Why a frame is not a request. The message is for the client. */
+export interface InvalidRequest {
   /** The frame's id, where it could be read. */
-  id: Schema.optional(RequestId),
-  code: ErrorCode,
-  message: Schema.String
-}) {}
+  readonly id: string | undefined
+  readonly code: ErrorCode
+  readonly message: string
+}
 
 const frameShape = { levels: jsonDepth + 1, members: jsonMembers }
 
 /** Characters of a frame that is parsed for its id alone. */
-const smallFrame = 16 * 1024
+export const smallFrame = 16 * 1024
 
 const knownTypes: ReadonlySet<unknown> = new Set(requestTypes)
 
@@ -40,8 +38,8 @@ const problemOfType = (type: unknown): string | undefined => {
 const isObject = (u: unknown): u is Readonly<Record<string, unknown>> =>
   typeof u === "object" && u !== null && !Array.isArray(u)
 
-const refuse = (message: string, id?: string, code: ErrorCode = "bad_request") =>
-  Either.left(new ProtocolError({ code, message, ...(id === undefined ? {} : { id }) }))
+const refuse = (message: string, id?: string, code: ErrorCode = "bad_request"): Either.Either<never, InvalidRequest> =>
+  Either.left({ id, code, message })
 
 /** The parser's message is dropped: it repeats a piece of the frame, which may contain secrets. */
 const parse = Option.liftThrowable((text: string): unknown => JSON.parse(text))
@@ -52,7 +50,7 @@ const parse = Option.liftThrowable((text: string): unknown => JSON.parse(text))
  * The id of a frame that is wrong elsewhere is kept, so that the answer finds its request, unless the frame is large
  * and beyond the limits of its shape.
  */
-export const decodeRequest = (text: string): Either.Either<Request, ProtocolError> => {
+export const decodeRequest = (text: string): Either.Either<Request, InvalidRequest> => {
   // UTF-8 has at least one byte for each UTF-16 code unit.
   if (text.length > frameBytes) {
     return refuse(`The frame has at least ${text.length} bytes; the limit is ${frameBytes}`, undefined, "too_large")
@@ -80,9 +78,3 @@ export const decodeRequest = (text: string): Either.Either<Request, ProtocolErro
     ? Either.right(decoded.right)
     : refuse(describe(ParseResult.ArrayFormatter.formatErrorSync(decoded.left)), id)
 }
-
-/** A request as text, for clients and tests. */
-export const encodeRequest = (request: RequestFrame): string => JSON.stringify(request)
-
-/** A frame for a client as text. Answers and events travel as they are, so that nothing has to be encoded. */
-export const encode = (frame: Answer | Event): string => JSON.stringify(frame)
