@@ -22,10 +22,9 @@ export * as PlatformServer from "./Http/Platform/PlatformServer.ts"
 export { routerConfig } from "./Http/Routes.ts"
 export * as NodeServer from "./Http/Server/NodeServer.ts"
 export * as Json from "./Json/JsonText.ts"
-export { KvGroup } from "./Kv/Api.ts"
+export { Change, Entry, KvGroup } from "./Kv/Api.ts"
 export * as Body from "./Kv/Body.ts"
 export {
-  Change,
   decode as decodeChange,
   type EncodedChange,
   encode as encodeChange,
@@ -33,7 +32,7 @@ export {
 } from "./Kv/Change.ts"
 export * as ChangeFeed from "./Kv/ChangeFeed.ts"
 export * as ChangeLog from "./Kv/ChangeLog.ts"
-export { decode as decodeEntry, type EncodedEntry, Entry, encode as encodeEntry, type StoredEntry } from "./Kv/Entry.ts"
+export { decode as decodeEntry, type EncodedEntry, encode as encodeEntry, type StoredEntry } from "./Kv/Entry.ts"
 export * as KvHttp from "./Kv/Http.ts"
 export * as Store from "./Kv/Store.ts"
 export * as Write from "./Kv/Write.ts"

@@ -4,7 +4,7 @@
 import type * as HttpClient from "@effect/platform/HttpClient"
 import { Clock, Config, Context, Effect, Layer, Option, Redacted, Schema, type Scope } from "effect"
 import type { JWTPayload, jwtVerify } from "jose"
-import * as Names from "../Kv/Names.ts"
+import { problemOfActor } from "../Kv/Entry.ts"
 import * as Setting from "../Setting.ts"
 import * as KeySet from "./Authentication/KeySet.ts"
 import * as Origin from "./Authentication/Origin.ts"
@@ -114,7 +114,7 @@ const identityOf = (claims: JWTPayload, now: number): Effect.Effect<Identity, Un
   if (typeof tenant !== "string" || !tenantPattern.test(tenant)) {
     return unauthorized("The token's claim tenant is missing or is not made of letters, digits, '.', '_' and '-'")
   }
-  if (typeof sub !== "string" || sub === "" || Names.problemOfActor(sub, actorBytes) !== undefined) {
+  if (typeof sub !== "string" || sub === "" || problemOfActor(sub, actorBytes) !== undefined) {
     return unauthorized("The token's claim sub is missing or cannot be an actor's name")
   }
   if (iat !== undefined && iat * 1000 > now + skewSeconds * 1000) {
@@ -206,7 +206,7 @@ export const warnings = ({ audience, issuer, keySetUrl, secret }: Settings): Rea
   ...(Option.isNone(secret) && Option.isNone(keySetUrl)
     ? ["Neither GATEWAY_JWT_SECRET nor GATEWAY_JWKS_URL is set: no client can open the WebSocket"]
     : []),
-  ...(Option.exists(secret, secret => Names.byteLength(Redacted.value(secret)) < secretBytes)
+  ...(Option.exists(secret, secret => Buffer.byteLength(Redacted.value(secret)) < secretBytes)
     ? [`GATEWAY_JWT_SECRET has fewer than ${secretBytes} bytes and may be guessed`]
     : []),
   ...(Option.exists(secret, secret => Redacted.value(secret).trim() !== Redacted.value(secret))

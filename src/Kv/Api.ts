@@ -13,9 +13,7 @@ import {
   ServiceUnavailable
 } from "../Http/ApiError.ts"
 import { JsonBody } from "../Http/Contract.ts"
-import { Change } from "./Change.ts"
 import * as Description from "./Description.ts"
-import { Entry } from "./Entry.ts"
 import {
   BatchHeaders,
   BatchPayload,
@@ -29,6 +27,44 @@ import {
   ResumeHeaders,
   SetPayload
 } from "./Requests.ts"
+
+const Millis = Schema.Int.annotations({ description: "Epoch milliseconds." })
+
+/** An entry as clients see it. */
+export const Entry = Schema.Struct({
+  namespace: Schema.String,
+  key: Schema.String,
+  value: Schema.Unknown.annotations({ description: "Any JSON value." }),
+  version: Schema.Int.annotations({
+    description: "1 for a new key, then one more with every set and delete of it; never used twice."
+  }),
+  updatedBy: Schema.String.annotations({ description: "The actor that last wrote the entry." }),
+  updatedAt: Millis,
+  expiresAt: Schema.NullOr(Millis).annotations({
+    description: "Epoch milliseconds, or null when the entry does not expire."
+  })
+}).annotations({
+  identifier: "Entry",
+  description: "A versioned JSON value, addressed by namespace and key.",
+  examples: [Description.entry]
+})
+
+/** A change record as clients see it. */
+export const Change = Schema.Struct({
+  seq: Schema.Int.annotations({ description: "Position in the log: dense, increasing, global." }),
+  op: Schema.Literal("set", "delete"),
+  namespace: Schema.String,
+  key: Schema.String,
+  value: Schema.Unknown.annotations({ description: "The value that was set, or null for a delete." }),
+  version: Schema.Int.annotations({ description: "The version that the entry got by this write." }),
+  actor: Schema.String.annotations({ description: "Who wrote; `expiry` where an entry ran out." }),
+  timestamp: Schema.Int.annotations({ description: "Epoch milliseconds; never falls as seq rises." }),
+  tenantId: Schema.String.annotations({ description: "The tenant of the namespace, or the empty string." })
+}).annotations({
+  identifier: "Change",
+  description: "One set or delete.",
+  examples: [Description.change]
+})
 
 const changesSuccess = Schema.Struct({
   changes: Schema.Array(Change),

@@ -1,7 +1,5 @@
-import { Schema } from "effect"
 import type { JsonText } from "../Json/JsonText.ts"
-import * as Entry from "./Entry.ts"
-import { tenantOf } from "./Tenant.ts"
+import { splitAtValue, tenantOf } from "./Entry.ts"
 
 /** A change record as the log keeps it. Records are dense in `seq`, and `timestamp` never falls as `seq` rises. */
 export interface StoredChange {
@@ -16,36 +14,6 @@ export interface StoredChange {
   /** Epoch milliseconds. */
   readonly timestamp: number
 }
-
-/** The change record that descriptions show: that of the {@link Entry.example} entry. */
-export const example = {
-  seq: 42,
-  op: "set",
-  namespace: Entry.example.namespace,
-  key: Entry.example.key,
-  value: Entry.example.value,
-  version: Entry.example.version,
-  actor: Entry.example.updatedBy,
-  timestamp: Entry.example.updatedAt,
-  tenantId: tenantOf(Entry.example.namespace)
-} as const
-
-/** A change record as clients see it. */
-export const Change = Schema.Struct({
-  seq: Schema.Int.annotations({ description: "Position in the log: dense, increasing, global." }),
-  op: Schema.Literal("set", "delete"),
-  namespace: Schema.String,
-  key: Schema.String,
-  value: Schema.Unknown.annotations({ description: "The value that was set, or null for a delete." }),
-  version: Schema.Int.annotations({ description: "The version that the entry got by this write." }),
-  actor: Schema.String.annotations({ description: "Who wrote; `expiry` where an entry ran out." }),
-  timestamp: Schema.Int.annotations({ description: "Epoch milliseconds; never falls as seq rises." }),
-  tenantId: Schema.String.annotations({ description: "The tenant of the namespace, or the empty string." })
-}).annotations({
-  identifier: "Change",
-  description: "One set or delete.",
-  examples: [example]
-})
 
 /** A change record as the JSON text that clients get of it. */
 export interface EncodedChange {
@@ -84,7 +52,7 @@ export const encode = (change: StoredChange): EncodedChange =>
 
 /** The record that was encoded. */
 export const decode = ({ json }: EncodedChange): StoredChange => {
-  const [head, value, tail] = Entry.splitAtValue(json)
+  const [head, value, tail] = splitAtValue(json)
   const { tenantId: _, ...fields } = JSON.parse(`${head}null${tail}`)
   return { ...fields, value: fields.op === "set" ? value : null }
 }

@@ -2,8 +2,30 @@
  * What the description of the key-value endpoints says beyond their types: names for generated clients, headers and examples.
  */
 import { etag, type Header, operation } from "../OpenApi/Describe.ts"
-import { example as change } from "./Change.ts"
-import { example as entry } from "./Entry.ts"
+
+/** The entry that descriptions show. */
+export const entry = {
+  namespace: "tenant:acme/settings",
+  key: "theme",
+  value: { dark: true },
+  version: 3,
+  updatedBy: "api",
+  updatedAt: 1767225600000,
+  expiresAt: null
+} as const
+
+/** The change record that descriptions show: that of the {@link entry}. */
+export const change = {
+  seq: 42,
+  op: "set",
+  namespace: entry.namespace,
+  key: entry.key,
+  value: entry.value,
+  version: entry.version,
+  actor: entry.updatedBy,
+  timestamp: entry.updatedAt,
+  tenantId: "acme"
+} as const
 
 const lastSeq: Header = {
   description: "The position in the change log that the list was read at.",

@@ -1,17 +1,177 @@
-import { Effect } from "effect"
+/**
+ * The handlers of the `kv` group. Those of entries and batches are here; none of them needs a fiber.
+ */
+import { type Clock, type Context, Effect, Either, Exit, Option } from "effect"
+import * as Direct from "../Direct.ts"
+import { type ApiError, NotFound } from "../Http/ApiError.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
-import { Limits } from "../Limits.ts"
+import * as Reply from "../Http/Reply.ts"
+import { Limits, type LimitsShape } from "../Limits.ts"
 import { KvGroup } from "./Api.ts"
 import { ChangeFeed } from "./ChangeFeed.ts"
-import * as Handlers from "./Handlers.ts"
-import { Store } from "./Store.ts"
-import * as WriteHandlers from "./WriteHandlers.ts"
+import { etag, type StoredEntry, toJson } from "./Entry.ts"
+import * as Errors from "./Errors.ts"
+import * as FeedHandlers from "./FeedHandlers.ts"
+import * as ListHandler from "./ListHandler.ts"
+import * as Operations from "./Operations.ts"
+import type { BatchPayload, SetPayload } from "./Requests.ts"
+import { type PreconditionFailed, Store, type StoreBusy, type StoreUnavailable } from "./Store.ts"
+import { holds, type Operation, type OperationResult, type Precondition, type Write } from "./Write.ts"
+
+interface Services {
+  readonly store: Context.Tag.Service<Store>
+  readonly limits: LimitsShape
+  readonly clock: Clock.Clock
+}
+
+/** The address of an entry and the preconditions of the request. */
+interface EntryRequest {
+  readonly path: Operations.Address
+  readonly headers: Operations.ConditionHeaders
+}
+
+const entryReply = (entry: StoredEntry): Reply.Reply => Reply.tagged(toJson(entry), etag(entry.version))
+
+/** The entry, 304 where the client has that version, 404 where there is none. */
+const answerGet = (
+  found: Option.Option<StoredEntry>,
+  precondition: Precondition | undefined
+): Exit.Exit<Reply.Reply, ApiError> => {
+  if (Option.isNone(found)) return Exit.fail(new NotFound({ error: "Not found" }))
+  const { version } = found.value
+  if (precondition === undefined || holds(precondition, version)) return Exit.succeed(entryReply(found.value))
+  return precondition.match !== undefined && !holds({ match: precondition.match }, version)
+    ? Exit.fail(Errors.entryRefused(version))
+    : Exit.succeed(Reply.empty(304, { etag: etag(version) }))
+}
+
+const get =
+  ({ limits, store }: Services) =>
+  ({ path, headers }: EntryRequest): Effect.Effect<Reply.Reply, ApiError> =>
+    Direct.suspend((): Effect.Effect<Reply.Reply, ApiError> => {
+      const address = Operations.address(path, limits)
+      if (Either.isLeft(address)) return Exit.fail(address.left)
+      const precondition = Operations.precondition(headers)
+      if (Either.isLeft(precondition)) return Exit.fail(precondition.left)
+      return Direct.matchEffect(store.get(path.namespace, path.key), {
+        onFailure: Errors.unavailable,
+        onSuccess: found => answerGet(found, precondition.right)
+      })
+    })
+
+/** How one endpoint makes a write of a request, and an answer of its results. */
+interface Writing<Request> {
+  /** `now` is in epoch milliseconds. */
+  readonly check: (request: Request, limits: LimitsShape, now: number) => Either.Either<Write, ApiError>
+  readonly done: (results: ReadonlyArray<OperationResult>) => Reply.Reply
+  readonly refused: (error: PreconditionFailed) => ApiError
+}
+
+/** The handler of an endpoint that writes. A write without operations is not committed. */
+const writing =
+  <Request>({ check, done, refused }: Writing<Request>, { clock, limits, store }: Services) =>
+  (request: Request): Effect.Effect<Reply.Reply, ApiError> =>
+    Direct.suspend(() => {
+      const write = check(request, limits, clock.unsafeCurrentTimeMillis())
+      if (Either.isLeft(write)) return Exit.fail(write.left)
+      if (write.right.operations.length === 0) return Exit.succeed(done([]))
+      return Direct.matchEffect(store.commit(write.right), {
+        onFailure: (error): Effect.Effect<never, ApiError> => failed(error, refused),
+        onSuccess: ({ results }) => Exit.succeed(done(results))
+      })
+    })
+
+const failed = (
+  error: PreconditionFailed | StoreBusy | StoreUnavailable,
+  refused: (error: PreconditionFailed) => ApiError
+): Effect.Effect<never, ApiError> => {
+  switch (error._tag) {
+    case "PreconditionFailed":
+      return Exit.fail(refused(error))
+    case "StoreBusy":
+      return Exit.fail(Errors.busy(error))
+    case "StoreUnavailable":
+      return Errors.unavailable(error)
+  }
+}
+
+/** A write of one operation. */
+const single = (
+  actor: Operations.Checked<string>,
+  operation: Operations.Checked<Operation>
+): Operations.Checked<Write> => {
+  if (Either.isLeft(actor)) return Either.left(actor.left)
+  if (Either.isLeft(operation)) return Either.left(operation.left)
+  return Either.right({ operations: [operation.right], actor: actor.right })
+}
+
+const entryRefused = ({ currentVersion }: PreconditionFailed): ApiError => Errors.entryRefused(currentVersion)
+
+/** Sets an entry and answers it as stored. */
+const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> = {
+  check: ({ path, headers, payload }, limits, now) => {
+    const precondition = Operations.precondition(headers)
+    if (Either.isLeft(precondition)) return Either.left(precondition.left)
+    return single(
+      Operations.actor(payload.actor, limits),
+      Operations.set({ ...payload, ...path }, precondition.right, limits, now)
+    )
+  },
+  done: ([result]) => {
+    if (result?.op !== "set") throw new Error("The store returns no entry for a set")
+    return entryReply(result.entry)
+  },
+  refused: entryRefused
+}
+
+/** Deletes an entry, if there is one. */
+const remove: Writing<EntryRequest & { readonly urlParams: { readonly actor?: string } }> = {
+  check: ({ path, headers, urlParams }, limits) => {
+    const precondition = Operations.precondition(headers)
+    if (Either.isLeft(precondition)) return Either.left(precondition.left)
+    return single(Operations.actor(urlParams.actor, limits), Operations.remove(path, precondition.right, limits))
+  },
+  done: ([result]) => Reply.json(resultJson(result!)),
+  refused: entryRefused
+}
+
+const resultJson = (result: OperationResult): string =>
+  result.op === "set" ? `{"version":${result.version}}` : `{"deleted":${result.deleted}}`
+
+/** Applies operations atomically, in order. */
+const batch: Writing<{ readonly payload: typeof BatchPayload.Type }> = {
+  check: ({ payload }, limits, now) => {
+    const count = payload.operations.length
+    if (count > limits.batchOperations) {
+      return Either.left(Errors.tooLarge(`operations has ${count} elements; the limit is ${limits.batchOperations}`))
+    }
+    const actor = Operations.actor(payload.actor, limits)
+    if (Either.isLeft(actor)) return Either.left(actor.left)
+    const operations: Array<Operation> = []
+    for (let index = 0; index < count; index++) {
+      const operation = Operations.ofBatch(payload.operations[index]!, index, limits, now)
+      if (Either.isLeft(operation)) return Either.left(operation.left)
+      operations.push(operation.right)
+    }
+    return Either.right({ operations, actor: actor.right })
+  },
+  done: results => Reply.json(`{"ok":true,"results":[${results.map(resultJson).join(",")}]}`),
+  refused: Errors.batchRefused
+}
 
 /** The handlers of the `kv` group. */
 export const endpoints = Endpoints.of(
   KvGroup,
   Effect.gen(function* () {
-    const services = { store: yield* Store, feed: yield* ChangeFeed, limits: yield* Limits, clock: yield* Effect.clock }
-    return { ...Handlers.make(services), ...WriteHandlers.make(services) }
+    const limits = yield* Limits
+    const services = { store: yield* Store, limits, clock: yield* Effect.clock }
+    return {
+      get: get(services),
+      list: ListHandler.make(services),
+      set: writing(set, services),
+      delete: writing(remove, services),
+      batch: writing(batch, services),
+      ...FeedHandlers.make(yield* ChangeFeed)
+    }
   })
 )

@@ -1,7 +1,10 @@
-import { Schema } from "effect"
-import { JsonText } from "../Json/JsonText.ts"
+/**
+ * Entries as the store keeps them: the rules for their names, and their JSON text.
+ */
+// Types only: the writer's thread imports this file, and the index of effect alone would take it 40 MB.
+import type { JsonText } from "../Json/JsonText.ts"
 
-/** A present entry as the store keeps it; times are epoch milliseconds. */
+/** A present entry; times are epoch milliseconds. */
 export interface StoredEntry {
   readonly namespace: string
   readonly key: string
@@ -13,37 +16,43 @@ export interface StoredEntry {
   readonly expiresAt: number | null
 }
 
-const Millis = Schema.Int.annotations({ description: "Epoch milliseconds." })
+/** The actor of the deletes that expiry makes. */
+export const expiryActor = "expiry"
 
-/** The entry that descriptions show. */
-export const example = {
-  namespace: "tenant:acme/settings",
-  key: "theme",
-  value: { dark: true },
-  version: 3,
-  updatedBy: "api",
-  updatedAt: 1767225600000,
-  expiresAt: null
-} as const
+const tenantPrefix = "tenant:"
 
-/** An entry as clients see it. */
-export const Entry = Schema.Struct({
-  namespace: Schema.String,
-  key: Schema.String,
-  value: Schema.Unknown.annotations({ description: "Any JSON value." }),
-  version: Schema.Int.annotations({
-    description: "1 for a new key, then one more with every set and delete of it; never used twice."
-  }),
-  updatedBy: Schema.String.annotations({ description: "The actor that last wrote the entry." }),
-  updatedAt: Millis,
-  expiresAt: Schema.NullOr(Millis).annotations({
-    description: "Epoch milliseconds, or null when the entry does not expire."
-  })
-}).annotations({
-  identifier: "Entry",
-  description: "A versioned JSON value, addressed by namespace and key.",
-  examples: [example]
-})
+/** The part of a namespace between `tenant:` and the first `/` or the end; `""` without that prefix. */
+export const tenantOf = (namespace: string): string => {
+  if (!namespace.startsWith(tenantPrefix)) return ""
+  const end = namespace.indexOf("/", tenantPrefix.length)
+  return namespace.slice(tenantPrefix.length, end === -1 ? undefined : end)
+}
+
+/** The entity tag (RFC 9110) of a version. */
+export const etag = (version: number): string => `"${version}"`
+
+/** What makes a name unusable, in words for the client, or `undefined` when nothing does. */
+export const problemOfName = (kind: "namespace" | "key", name: string, maxBytes: number): string | undefined => {
+  if (name === "") return `${kind} is empty; it takes 1 to ${maxBytes} bytes of UTF-8`
+  // URL parsers fold these segments away, so an entry of this name could not be read back.
+  if (name === "." || name === "..") return `${kind} must not be "${name}"`
+  return problemOfText(kind, name) ?? problemOfLength(kind, name, maxBytes)
+}
+
+/** What keeps a text from being stored or compared by every backend, or `undefined`. */
+export const problemOfText = (kind: string, text: string): string | undefined => {
+  if (text.includes("\u0000")) return `${kind} must not contain U+0000`
+  return text.isWellFormed() ? undefined : `${kind} must not contain a lone surrogate`
+}
+
+const problemOfLength = (kind: string, text: string, maxBytes: number): string | undefined => {
+  const bytes = Buffer.byteLength(text)
+  return bytes > maxBytes ? `${kind} has ${bytes} bytes of UTF-8; the limit is ${maxBytes}` : undefined
+}
+
+/** What makes an actor unusable, or `undefined`. An empty actor is as good as none. */
+export const problemOfActor = (actor: string, maxBytes: number): string | undefined =>
+  problemOfText("actor", actor) ?? problemOfLength("actor", actor, maxBytes)
 
 /** The JSON text of an entry, with its value spliced in as it is stored. */
 export const toJson = (entry: StoredEntry): string =>
@@ -64,7 +73,7 @@ export interface EncodedEntry {
 export const splitAtValue = (json: string): readonly [head: string, value: JsonText, tail: string] => {
   const start = json.indexOf(',"value":') + ',"value":'.length
   const end = json.lastIndexOf(',"version":')
-  return [json.slice(0, start), JsonText(json.slice(start, end)), json.slice(end)]
+  return [json.slice(0, start), json.slice(start, end) as JsonText, json.slice(end)]
 }
 
 class Encoded implements EncodedEntry {

@@ -5,7 +5,7 @@ import { Effect } from "effect"
 import { BadRequest, Gone, PayloadTooLarge, PreconditionFailed, ServiceUnavailable } from "../Http/ApiError.ts"
 import type { FeedBusy } from "./ChangeFeed.ts"
 import type { HistoryTrimmed } from "./ChangeLog.ts"
-import { etag } from "./Preconditions.ts"
+import { etag } from "./Entry.ts"
 import type * as Store from "./Store.ts"
 
 export const badRequest = (error: string): BadRequest => new BadRequest({ error })

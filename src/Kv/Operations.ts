@@ -1,28 +1,26 @@
 /**
- * From what a client asked to what the store is told: names, values and expiry checked against the limits.
+ * Makes operations of the store from requests: names, values, expiry and preconditions are checked and converted.
  */
 import { Either } from "effect"
 import type { BadRequest, PayloadTooLarge } from "../Http/ApiError.ts"
 import * as Json from "../Json/JsonText.ts"
 import type { LimitsShape } from "../Limits.ts"
+import { problemOfActor, problemOfName, problemOfText } from "./Entry.ts"
 import { badRequest, tooLarge } from "./Errors.ts"
-import { byteLength, problemOfActor, problemOfName, problemOfText } from "./Names.ts"
 import { type BatchOperation, defaultActor, endOfTime } from "./Requests.ts"
 import { type DeleteOperation, ifVersion, type Operation, type Precondition, type SetOperation } from "./Write.ts"
 
-type Checked<A> = Either.Either<A, BadRequest | PayloadTooLarge>
+/** A checked part of a request, or the answer to a bad one. */
+export type Checked<A> = Either.Either<A, BadRequest | PayloadTooLarge>
 
-const refuseIf = (problem: string | undefined): Checked<void> =>
-  problem === undefined ? Either.void : Either.left(badRequest(problem))
+/** `at` is the path of the checked part in the request, as in `operations[3].`. */
+const refuseIf = (problem: string | undefined, at = ""): Checked<void> =>
+  problem === undefined ? Either.void : Either.left(badRequest(at + problem))
 
-/** `at` says where in the request the checked part stands, as in `operations[3].`. */
 export const namespace = (name: string, limits: LimitsShape, at = ""): Checked<void> =>
-  refuseIf(prefixed(at, problemOfName("namespace", name, limits.namespaceBytes)))
+  refuseIf(problemOfName("namespace", name, limits.namespaceBytes), at)
 
-export const key = (name: string, limits: LimitsShape, at = ""): Checked<void> =>
-  refuseIf(prefixed(at, problemOfName("key", name, limits.keyBytes)))
-
-/** Where an entry is. */
+/** The address of an entry. */
 export interface Address {
   readonly namespace: string
   readonly key: string
@@ -31,13 +29,10 @@ export interface Address {
 /** Checks both names of an entry. */
 export const address = (given: Address, limits: LimitsShape, at = ""): Checked<void> => {
   const space = namespace(given.namespace, limits, at)
-  return Either.isLeft(space) ? space : key(given.key, limits, at)
+  return Either.isLeft(space) ? space : refuseIf(problemOfName("key", given.key, limits.keyBytes), at)
 }
 
-const prefixed = (at: string, problem: string | undefined): string | undefined =>
-  problem === undefined ? undefined : at + problem
-
-/** A query text that is compared with names; it needs no length, as nothing longer than a name can match. */
+/** A query parameter that is compared with names. Its length is not limited, since a longer text matches nothing. */
 export const text = (name: string, given: string): Checked<void> => refuseIf(problemOfText(name, given))
 
 /** The writer to record. */
@@ -46,18 +41,18 @@ export const actor = (given: string | undefined, limits: LimitsShape): Checked<s
     ? Either.right(defaultActor)
     : Either.map(refuseIf(problemOfActor(given, limits.actorBytes)), () => given)
 
-/** The text of a value, no longer than the limit. */
+/** The JSON text of a value within the limits. */
 export const value = (given: unknown, limits: LimitsShape, at = ""): Checked<Json.JsonText> => {
   if (given === undefined) return Either.left(badRequest(`${at}value is missing`))
   const json = Json.fromUnknown(given, limits.jsonDepth)
   if (Either.isLeft(json)) return Either.left(badRequest(`${at}value: ${json.left.message}`))
-  const bytes = byteLength(json.right)
+  const bytes = Buffer.byteLength(json.right)
   return bytes <= limits.valueBytes
     ? Either.right(json.right)
     : Either.left(tooLarge(`${at}value has ${bytes} bytes of JSON; the limit is ${limits.valueBytes}`))
 }
 
-/** How long an entry is to live, as a client says it. */
+/** The lifetime of an entry as requests state it. */
 export interface Expiry {
   readonly ttlMs?: number
   readonly expiresAt?: number
@@ -79,7 +74,47 @@ export const expiresAt = (given: Expiry, now: number, at = ""): Checked<number |
     : Either.left(badRequest(`${at}ttlMs reaches past the end of time, ${endOfTime}`))
 }
 
-/** A set as the store is told of it. */
+/** The request headers with preconditions (RFC 9110, section 13). The entity tag of an entry is its version in quotes. */
+export interface ConditionHeaders {
+  readonly "if-match"?: string
+  readonly "if-none-match"?: string
+}
+
+const tagList = /^(?:\s*,)*\s*(?:W\/)?"[^"]*"(?:\s*,(?:\s*(?:W\/)?"[^"]*")?)*\s*$/
+const tag = /(W\/)?"([^"]*)"/g
+
+/** The versions in a list of entity tags. A tag that is not a version matches nothing. */
+const versionsIn = (header: string, weakToo: boolean): ReadonlyArray<number> => {
+  const versions: Array<number> = []
+  for (const [, weak, opaque] of header.matchAll(tag)) {
+    if ((weak === undefined || weakToo) && /^[1-9]\d{0,15}$/.test(opaque!)) versions.push(Number(opaque))
+  }
+  return versions
+}
+
+const parseTags = (name: string, header: string, weakToo: boolean): Checked<"any" | ReadonlyArray<number>> => {
+  if (header.trim() === "*") return Either.right("any")
+  return tagList.test(header)
+    ? Either.right(versionsIn(header, weakToo))
+    : Either.left(badRequest(`${name} must be * or versions in quotes, such as "3", not ${header.slice(0, 64)}`))
+}
+
+/**
+ * The precondition of a request. Weak tags never match in If-Match and do in If-None-Match (RFC 9110, 8.8.3.2).
+ */
+export const precondition = (headers: ConditionHeaders): Checked<Precondition | undefined> => {
+  const ifMatch = headers["if-match"]
+  const ifNoneMatch = headers["if-none-match"]
+  if (ifMatch === undefined && ifNoneMatch === undefined) return Either.right(undefined)
+  return Either.gen(function* () {
+    return {
+      ...(ifMatch === undefined ? {} : { match: yield* parseTags("If-Match", ifMatch, false) }),
+      ...(ifNoneMatch === undefined ? {} : { noneMatch: yield* parseTags("If-None-Match", ifNoneMatch, true) })
+    }
+  })
+}
+
+/** The operation of a set. */
 export const set = (
   given: Address & Expiry & { readonly value: unknown },
   precondition: Precondition | undefined,
@@ -98,7 +133,7 @@ export const set = (
   return Either.right(precondition === undefined ? operation : { ...operation, precondition })
 }
 
-/** A delete as the store is told of it. */
+/** The operation of a delete. */
 export const remove = (
   given: Address,
   precondition: Precondition | undefined,
@@ -112,7 +147,7 @@ export const remove = (
   return Either.right(precondition === undefined ? operation : { ...operation, precondition })
 }
 
-/** An operation of a batch, which stands there at `index`. */
+/** The operation at `index` of a batch. */
 export const ofBatch = (
   given: typeof BatchOperation.Type,
   index: number,

@@ -66,7 +66,7 @@ export interface ListStream {
  * Versioned JSON values addressed by namespace and key.
  *
  * An entry and its change record commit together: `Store` and `ChangeLog` are two views of one thing. Names and values
- * are taken as valid; the transport checks them (`Names`, `JsonText`, `Limits`). Each member may be replaced by itself,
+ * are taken as valid; the transport checks them (`Operations`). Each member may be replaced by itself,
  * as in `{ ...store, get }`. A backend makes its effects by `Direct` where it can, so that they run without a fiber.
  */
 export class Store extends Context.Tag("causeway/Store")<

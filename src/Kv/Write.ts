@@ -5,8 +5,7 @@
 // By its own path, as backends run this in a thread that the whole of effect would cost 40 MB.
 import * as Either from "effect/Either"
 import type { JsonText } from "../Json/JsonText.ts"
-import type { StoredEntry } from "./Entry.ts"
-import { expiryActor } from "./Names.ts"
+import { expiryActor, type StoredEntry } from "./Entry.ts"
 
 /** What an entry must be for an operation to go ahead: RFC 9110 `If-Match` and `If-None-Match`. */
 export interface Precondition {

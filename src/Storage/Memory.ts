@@ -7,9 +7,7 @@ import * as Direct from "../Direct.ts"
 import * as Change from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import * as Entry from "../Kv/Entry.ts"
-import { byteLength, expiryActor } from "../Kv/Names.ts"
 import { type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
-import { tenantOf } from "../Kv/Tenant.ts"
 import { type Committed, committed, isLive, type KeyState, plan, type Step, type Write } from "../Kv/Write.ts"
 import { Signal } from "./Signal.ts"
 
@@ -67,7 +65,7 @@ const takePage = <A extends { readonly value: string | null }>(
   const page: Array<A> = []
   let bytes = 0
   for (const item of items) {
-    bytes += item.value === null ? 0 : byteLength(item.value)
+    bytes += item.value === null ? 0 : Buffer.byteLength(item.value)
     if (page.length > 0 && (page.length >= limit || bytes > pageBytes)) return { page, more: true }
     page.push(item)
   }
@@ -149,7 +147,7 @@ class State {
         namespace,
         key,
         version: version + 1,
-        actor: expiryActor
+        actor: Entry.expiryActor
       })),
       now
     )
@@ -187,7 +185,7 @@ class State {
   private *changesAfter(index: number, tenant: string): Generator<Change.StoredChange> {
     for (let i = index; i < this.changes.length; i++) {
       const change = this.changes[i]!
-      if (tenant === "" || tenantOf(change.namespace) === tenant) yield change
+      if (tenant === "" || Entry.tenantOf(change.namespace) === tenant) yield change
     }
   }
 

@@ -21,7 +21,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Simulator/Instance.ts": 1,
   "Simulator/Platform.ts": 1,
   // Expiry and timestamps of entries.
-  "Kv/WriteHandlers.ts": 1,
+  "Kv/Endpoints.ts": 1,
   "Storage/GroupCommit.ts": 1,
   "Storage/Memory.ts": 1,
   "Storage/Sqlite.ts": 3,

@@ -5,8 +5,7 @@ import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Effect, Layer, Schema, Stream } from "effect"
-import { Change } from "../../src/Kv/Change.ts"
-import { Entry } from "../../src/Kv/Entry.ts"
+import { Change, Entry } from "../../src/Kv/Api.ts"
 import { key } from "./Service.ts"
 
 /** The service answered with an error. */

@@ -1,6 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import type { Change } from "../../src/Kv/Change.ts"
-import type { Entry } from "../../src/Kv/Entry.ts"
+import type { Change, Entry } from "../../src/Kv/Api.ts"
 import { contradictions, History } from "./History.ts"
 
 type Record = typeof Change.Type

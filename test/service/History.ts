@@ -3,8 +3,7 @@
  *
  * Every write has an actor of its own, so that a change record identifies its write.
  */
-import type { Change } from "../../src/Kv/Change.ts"
-import type { Entry } from "../../src/Kv/Entry.ts"
+import type { Change, Entry } from "../../src/Kv/Api.ts"
 import type { Operation, Result } from "./Client.ts"
 
 type Results = ReadonlyArray<typeof Result.Type>

@@ -1,7 +1,7 @@
 /** Several clients that write, read and follow at once, until the service ends. */
 import type { HttpClient } from "@effect/platform/HttpClient"
 import { Deferred, Effect, Fiber, Random, Stream } from "effect"
-import type { Change } from "../../src/Kv/Change.ts"
+import type { Change } from "../../src/Kv/Api.ts"
 import type { Client, Operation, Result } from "./Client.ts"
 import * as ClientOf from "./Client.ts"
 import { contradictions, type History } from "./History.ts"

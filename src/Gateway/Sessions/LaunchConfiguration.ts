@@ -3,7 +3,6 @@
  * kept in memory.
  */
 import { Effect, Equal, Redacted, Schema } from "effect"
-import { byteLength } from "../../Kv/Names.ts"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { type Claim, FairPool } from "../FairPool.ts"
 import { deploymentBytes, environmentBytes } from "../Protocol/Limits.ts"
@@ -49,7 +48,7 @@ export const storedParts = ({ deployment, environment }: Stored): ReadonlyArray<
   partsOf(environment !== null, deployment !== null)
 
 const bytesOf = (texts: Readonly<Record<string, string>>): number =>
-  Object.entries(texts).reduce((sum, [name, value]) => sum + byteLength(name) + byteLength(value), 0)
+  Object.entries(texts).reduce((sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value), 0)
 
 /** Fails where a limit is exceeded. Environment and secrets count with their names, the deployment as JSON. */
 export const check = ({ deployment, environment }: Stored, secrets: Secrets): Effect.Effect<void, SessionTooLarge> =>
@@ -61,7 +60,7 @@ export const check = ({ deployment, environment }: Stored, secrets: Secrets): Ef
         message: `environment and secrets have ${bytes} bytes together; the limit is ${environmentBytes}`
       })
     }
-    const size = deployment === null ? 0 : byteLength(deployment)
+    const size = deployment === null ? 0 : Buffer.byteLength(deployment)
     return size > deploymentBytes
       ? new SessionTooLarge({ message: `deployment has ${size} bytes; the limit is ${deploymentBytes}` })
       : Effect.void

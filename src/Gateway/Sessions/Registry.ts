@@ -3,7 +3,6 @@
  */
 import { Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
 import { Subscriptions } from "../../Health/Health.ts"
-import { byteLength } from "../../Kv/Names.ts"
 import { Store } from "../../Kv/Store.ts"
 import * as Limits from "../../Limits.ts"
 import * as Monotonic from "../../Monotonic.ts"
@@ -116,7 +115,7 @@ const make = (settings: Settings) =>
           titled: title !== ""
         }
         const text = Records.encodeRecord(record)
-        const bytes = byteLength(text)
+        const bytes = Buffer.byteLength(text)
         if (bytes > limits.valueBytes) {
           return yield* new SessionTooLarge({
             message: `The session has ${bytes} bytes without its secrets; the limit is ${limits.valueBytes}`

@@ -1,6 +1,6 @@
 import type Database from "better-sqlite3"
 import type { StoredChange } from "../../../Kv/Change.ts"
-import { tenantOf } from "../../../Kv/Tenant.ts"
+import { tenantOf } from "../../../Kv/Entry.ts"
 
 /** Rows that one statement inserts; more of them gain nothing. */
 const rowsAtOnce = 8

@@ -3,7 +3,7 @@
  */
 import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
-import { expiryActor } from "../../../Kv/Names.ts"
+import { expiryActor } from "../../../Kv/Entry.ts"
 import { type Applied, type KeyState, plan, type Refused, type Step, type Write } from "../../../Kv/Write.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 import { ChangeRows } from "./ChangeRows.ts"

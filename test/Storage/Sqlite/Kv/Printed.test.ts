@@ -6,7 +6,6 @@ import * as Change from "../../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
 import * as Entry from "../../../../src/Kv/Entry.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { tenantOf } from "../../../../src/Kv/Tenant.ts"
 import { mebibyte, put, remove, set, start, trimAll, write } from "../../../suites/Store/Fixture.ts"
 import { temporaryLayer } from "../../SqliteFixture.ts"
 
@@ -41,7 +40,7 @@ const expectSame = Effect.gen(function* () {
         for (const change of page.right.changes) {
           const decoded = Change.decode(change)
           expect(Change.encode(decoded).json).toBe(change.json)
-          expect([change.seq, change.tenant]).toEqual([decoded.seq, tenantOf(decoded.namespace)])
+          expect([change.seq, change.tenant]).toEqual([decoded.seq, Entry.tenantOf(decoded.namespace)])
         }
       }
     }
