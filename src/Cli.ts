@@ -2,12 +2,23 @@
  * The command `causeway`.
  */
 import type { Teardown } from "@effect/platform/Runtime"
-import { Cause, Console, Effect, Exit, Layer, Option, Runtime, RuntimeFlags, RuntimeFlagsPatch, Schema } from "effect"
+import {
+  Cause,
+  ConfigProvider,
+  Console,
+  Effect,
+  Exit,
+  Layer,
+  Option,
+  Runtime,
+  RuntimeFlags,
+  RuntimeFlagsPatch,
+  Schema
+} from "effect"
 import * as Configuration from "./Configuration.ts"
 import * as Logging from "./Observability/Logging.ts"
 import * as LogOutput from "./Observability/LogOutput.ts"
 import * as ShutdownDeadline from "./Process/ShutdownDeadline.ts"
-import * as Server from "./Server.ts"
 import * as Setting from "./Setting.ts"
 import { version } from "./Version.ts"
 
@@ -17,7 +28,7 @@ export class CommandFailed extends Schema.TaggedError<CommandFailed>()("CommandF
   exitCode: Schema.Int
 }) {}
 
-const usage = "Usage: causeway [--help | --version]"
+const usage = "Usage: causeway [dev | --help | --version]"
 
 const column = 32
 
@@ -28,8 +39,8 @@ export const help = (): string =>
     "",
     usage,
     "",
-    "Without an option it serves until SIGTERM or SIGINT, then finishes what is in flight; a second signal ends it at",
-    "once.",
+    "Without an argument it serves until SIGTERM or SIGINT, then finishes what is in flight; a second signal ends it at",
+    "once. causeway dev serves with DEV_MODE=true: development keys, and simulated upstream services.",
     "All configuration is by environment variables; an empty one counts as unset.",
     "",
     ...Setting.all().flatMap(({ name, description, allowed, default: shown }) => [
@@ -37,7 +48,7 @@ export const help = (): string =>
       `  ${"".padEnd(column)}${allowed}${shown === "" ? "" : `; default ${shown}`}`
     ]),
     "",
-    "To try it: DEV_MODE=true causeway"
+    "To try it: causeway dev"
   ].join("\n")
 
 const startFailed = ({ message }: { readonly message: string }) =>
@@ -59,6 +70,8 @@ const serve = Effect.gen(function* () {
   const logging = Logging.layer({ level: configuration.logLevel, format: configuration.devMode ? "pretty" : "json" })
   yield* ignoreClosedPipes
   const limit = { limit: configuration.shutdownTimeout, isJson: !configuration.devMode }
+  // Loaded here, so that `--help` needs no native module, which an older Node cannot load.
+  const Server = yield* Effect.promise(() => import("./Server.ts"))
   return yield* Effect.zipRight(limitShutdown(limit), Layer.launch(Server.layer(configuration))).pipe(
     Effect.mapError(startFailed),
     Effect.ensuring(ShutdownDeadline.settled(limit)),
@@ -70,6 +83,16 @@ const serve = Effect.gen(function* () {
   Effect.withRuntimeFlagsPatch(RuntimeFlagsPatch.disable(RuntimeFlags.RuntimeMetrics))
 )
 
+const devMode = ConfigProvider.fromMap(new Map([["DEV_MODE", "true"]]))
+
+/** Serves in dev mode, whatever the variable says. */
+const develop = Effect.configProviderWith(variables =>
+  Effect.withConfigProvider(
+    serve,
+    ConfigProvider.orElse(devMode, () => variables)
+  )
+)
+
 /** Runs the command with its arguments. */
 export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> => {
   const [option, ...rest] = args
@@ -77,6 +100,7 @@ export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFai
   if (rest.length === 0) {
     if (option === "--help" || option === "-h") return Console.log(help())
     if (option === "--version") return Console.log(version)
+    if (option === "dev") return develop
   }
   return new CommandFailed({
     message: `causeway does not take ${JSON.stringify(args.join(" "))}.\n${usage}`,

@@ -1,7 +1,10 @@
 #!/usr/bin/env node
+const args = process.argv.slice(2)
+const isQuestion = args.some(argument => ["--help", "-h", "--version"].includes(argument))
+
 // Before anything else is loaded: the native module of SQLite crashes an older Node.
 const oldestNode = 22
-if (Number.parseInt(process.versions.node, 10) < oldestNode) {
+if (Number.parseInt(process.versions.node, 10) < oldestNode && !isQuestion) {
   console.error(
     `causeway cannot start. It needs Node ${oldestNode} or later, and this is Node ${process.versions.node}.`
   )
@@ -16,4 +19,4 @@ const [{ runMain }, { main, teardown }] = await Promise.all([
   import("./Cli.ts")
 ])
 YoungGeneration.release()
-runMain(main(process.argv.slice(2)), { disableErrorReporting: true, disablePrettyLogger: true, teardown })
+runMain(main(args), { disableErrorReporting: true, disablePrettyLogger: true, teardown })

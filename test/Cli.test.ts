@@ -79,19 +79,28 @@ describe("Cli", () => {
       const { code, stdout, stderr } = yield* runToEnd({}, ["serve"])
       assert.strictEqual(code, 2)
       assert.strictEqual(stdout, "")
-      assert.strictEqual(stderr, 'causeway does not take "serve".\nUsage: causeway [--help | --version]\n')
+      assert.strictEqual(stderr, 'causeway does not take "serve".\nUsage: causeway [dev | --help | --version]\n')
     })
   )
 
+  const onNode20 = `
+    Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.20.2" } })
+    process.dlopen = () => process.abort()
+  `
+  const olderNode = { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(onNode20)}` }
+
   it.scoped("refuses a Node that is too old, before anything native is loaded", () =>
     Effect.gen(function* () {
-      const older = `
-        Object.defineProperty(process, "versions", { value: { ...process.versions, node: "20.20.2" } })
-        process.dlopen = () => process.abort()
-      `
-      const NODE_OPTIONS = `--import data:text/javascript,${encodeURIComponent(older)}`
-      const message = assertFailedStart(yield* runToEnd({ ...key, NODE_OPTIONS }))
+      const message = assertFailedStart(yield* runToEnd({ ...key, ...olderNode }))
       assert.strictEqual(message, "causeway cannot start. It needs Node 22 or later, and this is Node 20.20.2.\n")
+    })
+  )
+
+  it.scoped("shows its help on a Node that is too old", () =>
+    Effect.gen(function* () {
+      const { code, stdout } = yield* runToEnd(olderNode, ["--help"])
+      assert.strictEqual(code, 0)
+      assert.include(stdout, "Usage: causeway")
     })
   )
 

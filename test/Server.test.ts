@@ -80,7 +80,7 @@ describe("Server", () => {
 
   it.scoped("leaves a key of one's own to the shell", () =>
     Effect.gen(function* () {
-      const server = yield* launch({ DEV_MODE: "true", KV_API_KEY: "sesame" })
+      const server = yield* launch({ KV_API_KEY: "sesame" }, ["dev"])
       yield* server.shows(/(?: {2}curl.*\n){3}/)
       const [set] = server.output.stdout.split("\n").filter(line => line.startsWith("  curl"))
       assert.notInclude(server.output.stdout, "sesame")

@@ -6,6 +6,9 @@ import * as SqlClient from "@effect/sql/SqlClient"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import { Effect } from "effect"
 
+// The package bundles this file with the migrator: what migrations use of it is the one that is in the bundle.
+export { SqlClient }
+
 /** The table of a database that lists the migrations that have run. */
 export const migrationsTable = "effect_sql_migrations"
 

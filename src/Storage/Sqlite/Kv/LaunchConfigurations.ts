@@ -3,11 +3,10 @@
  * they must not be readable by all who may read the store.
  */
 import { dirname } from "node:path"
-import * as SqlClient from "@effect/sql/SqlClient"
 import { Context, Effect, Scope } from "effect"
 import { openForWriting } from "../Database/Connection.ts"
 import { fileOf } from "../Database/Format.ts"
-import type { Migration } from "../Database/Migrations.ts"
+import { type Migration, SqlClient } from "../Database/Migrations.ts"
 import { open } from "../Database/Opening.ts"
 import { format } from "../SessionEvents/Format.ts"
 
