@@ -97,6 +97,9 @@ export interface Upgrade {
   readonly accept: (connect: Connect) => ApiError | undefined
 }
 
+/** Why an ordinary request cannot become a WebSocket. */
+export const noHandshake = "the request is no WebSocket handshake"
+
 /** A failed handshake: 500, whatever the reason. */
 export const upgradeFailed = (reason: string): InternalServerError =>
   new InternalServerError({ error: `WebSocket upgrade failed: ${reason}` })

@@ -10,8 +10,7 @@ import { fastDecoderOf, JsonBody } from "../Contract.ts"
 import type { AnyHandlers, Guard, Incoming } from "../Endpoints.ts"
 import { describe } from "../Issues.ts"
 import type { Reply } from "../Reply.ts"
-import { label } from "../Routes.ts"
-import { Router } from "./Router.ts"
+import { label, Router } from "../Router.ts"
 
 /** A request's parts before they are decoded. */
 export interface Parts {

@@ -26,12 +26,12 @@ import type { AnyHandlers, Guard } from "../Endpoints.ts"
 import { authorizationOf, requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
 import { fromError, type Reply } from "../Reply.ts"
 import * as Body from "../RequestBody.ts"
-import { allowedMethods, note, pathOf, problemOfTarget, unrouted } from "../Routes.ts"
+import { type Match, note, parseQuery, pathOf, problemOfTarget, unrouted } from "../Router.ts"
 import type { Listeners } from "../Server/Gate.ts"
 import { type Handshake, problemOf, upgrading } from "../WebSocket/Handshake.ts"
+import { noHandshake } from "../WebSocket.ts"
 import { compile, type Endpoint } from "./Compile.ts"
 import { ResponseBatcher, send } from "./ResponseWriter.ts"
-import { type Match, parseQuery } from "./Router.ts"
 import { inServerSpan } from "./Span.ts"
 
 /** Decodes parameters in place; that the target can be decoded has been checked. */
@@ -78,7 +78,6 @@ export const make = <
     type Needs = Effect.Effect.Context<Handlers[keyof Handlers]>
     const handlers = Effect.all(groups as Readonly<Record<string, Effect.Effect<AnyHandlers, never, Needs>>>)
     const router = compile(api, yield* handlers, yield* guards)
-    const allowed = allowedMethods(api)
     const bodyFormat = yield* Body.BodyFormat
     // A handler that fails is an answer like any other; what is a defect is logged as one.
     const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
@@ -154,7 +153,7 @@ export const make = <
       const problem = problemOfTarget(url)
       if (problem !== undefined) return refuse(new BadRequest({ error: problem }))
       const match: Match<Endpoint> | undefined = router.find(request.method!, target)
-      if (match === undefined) return refuse(unrouted(url, allowed))
+      if (match === undefined) return refuse(unrouted(url, router))
       const endpoint = match.value
       note(request, endpoint.label)
       // Of a plain request there is one at most: the server has refused a second.
@@ -171,7 +170,7 @@ export const make = <
             headers: request.headers,
             payload
           },
-          { target, authorization, upgradeProblem: problemOf(handshake) }
+          { target, authorization, upgradeProblem: handshake === undefined ? noHandshake : problemOf(handshake) }
         )
         if (Either.isLeft(decoded)) return refuse(decoded.left, endpoint.label)
         const { label, name } = endpoint

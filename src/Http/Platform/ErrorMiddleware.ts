@@ -16,13 +16,13 @@ import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
 import { problemOfFields } from "../HeaderFields.ts"
 import { describe } from "../Issues.ts"
 import { fromError, refusal, toResponse } from "../Reply.ts"
-import { type AllowedMethods, allowedMethods, problemOfTarget, routable, unrouted } from "../Routes.ts"
+import { problemOfTarget, type Router, routable, routesOf, unrouted } from "../Router.ts"
 
 /** What a failure looks like to the client, or `undefined` where it is a defect. */
-const recognize = (error: unknown, allowed: AllowedMethods): ApiError | undefined => {
+const recognize = (error: unknown, routes: Router<string>): ApiError | undefined => {
   if (isApiError(error)) return error
   if (error instanceof HttpApiDecodeError) return new BadRequest({ error: describe(error.issues) })
-  if (error instanceof HttpServerError.RouteNotFound) return unrouted(error.request.originalUrl, allowed)
+  if (error instanceof HttpServerError.RouteNotFound) return unrouted(error.request.originalUrl, routes)
   if (error instanceof HttpServerError.RequestError) return new BadRequest({ error: "The request cannot be read" })
   return undefined
 }
@@ -42,11 +42,11 @@ const readTarget = <E, R>(app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
   })
 
 const answering =
-  (allowed: AllowedMethods) =>
+  (routes: Router<string>) =>
   <E, R>(app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
     Effect.catchAllCause(readTarget(app), cause => {
       if (Cause.isInterruptedOnly(cause)) return Effect.failCause(cause)
-      const error = recognize(Cause.squash(cause), allowed)
+      const error = recognize(Cause.squash(cause), routes)
       if (error !== undefined) return Effect.succeed(toResponse(fromError(error)))
       return Cause.isDie(cause)
         ? Effect.as(Effect.logError("Defect while serving a request", cause), toResponse(fromError(defect())))
@@ -61,7 +61,7 @@ const answering =
  */
 export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
-) => HttpApiBuilder.middleware(answering(allowedMethods(api)))
+) => HttpApiBuilder.middleware(answering(routesOf(api)))
 
 /**
  * The same for a host that adds the api to an `HttpLayerRouter`, over all routes of that router.
@@ -70,4 +70,4 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
  */
 export const layerRouter = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
-) => HttpLayerRouter.middleware(answering(allowedMethods(api)), { global: true })
+) => HttpLayerRouter.middleware(answering(routesOf(api)), { global: true })

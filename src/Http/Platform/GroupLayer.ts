@@ -9,8 +9,9 @@ import type { ApiError } from "../ApiError.ts"
 import type { AnyHandlers, Incoming } from "../Endpoints.ts"
 import { authorizationOfPlatform } from "../HeaderFields.ts"
 import { type Reply, respond } from "../Reply.ts"
-import { label, pathOf } from "../Routes.ts"
+import { label, pathOf } from "../Router.ts"
 import { closed, type Handshake, handshakeOf, problemOf, upgrading } from "../WebSocket/Handshake.ts"
+import { noHandshake } from "../WebSocket.ts"
 
 type AnyGroup = HttpApiGroup.HttpApiGroup.Any
 
@@ -25,7 +26,7 @@ export type ApiWith<Group, Id extends string, Groups extends AnyGroup, E, R> = H
 const incomingOf = (request: HttpServerRequest.HttpServerRequest, handshake: Handshake | undefined): Incoming => ({
   target: pathOf(request.originalUrl),
   authorization: authorizationOfPlatform(request),
-  upgradeProblem: problemOf(handshake)
+  upgradeProblem: handshake === undefined ? noHandshake : problemOf(handshake)
 })
 
 /**

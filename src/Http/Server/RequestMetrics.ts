@@ -1,12 +1,11 @@
 /**
- * Counts and times of HTTP requests, by route template: paths never become labels, so that strangers cannot
- * make series.
+ * Counts and times of HTTP requests, by route template. Paths never become labels, so that clients cannot create series.
  */
 import type { ServerResponse } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Metric, MetricBoundaries, MetricLabel } from "effect"
-import * as Routes from "../Routes.ts"
+import * as Router from "../Router.ts"
 import type { Observe } from "./Gate.ts"
 
 /** The label of a path that no route has. */
@@ -27,35 +26,15 @@ const durations = Metric.histogram(
   "Milliseconds from the head of an HTTP request to the end of its answer, by route and method."
 )
 
-interface Template {
-  readonly segments: ReadonlyArray<string>
-  readonly label: string
-}
-
-/** Finds the route template of a request target, with parameters as in `{key}`. */
+/** Finds the route label of a request target, whatever the method. */
 export const routeLabels = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): ((target: string) => string) => {
-  const byLength = new Map<number, Array<Template>>()
-  const seen = new Set<string>()
-  HttpApi.reflect(api, {
-    onGroup: () => undefined,
-    onEndpoint: ({ endpoint: { path } }) => {
-      if (seen.has(path)) return
-      seen.add(path)
-      const segments = path.split("/")
-      const sameLength = byLength.get(segments.length) ?? []
-      byLength.set(segments.length, sameLength)
-      sameLength.push({ segments, label: Routes.label(path) })
-    }
-  })
+  const routes = Router.routesOf(api)
   return target => {
-    const query = target.indexOf("?")
-    const segments = (query === -1 ? target : target.slice(0, query)).split("/")
-    const found = byLength
-      .get(segments.length)
-      ?.find(template => template.segments.every((part, index) => part.startsWith(":") || part === segments[index]))
-    return found?.label ?? unknownRoute
+    const path = Router.pathOf(target)
+    const [method = ""] = routes.methodsOf(path)
+    return routes.find(method, path)?.value ?? unknownRoute
   }
 }
 
@@ -80,7 +59,7 @@ export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiG
       return () => {
         const { method = "" } = request
         const series = seriesOf(
-          Routes.noted(request) ?? routeOf(request.url ?? ""),
+          Router.noted(request) ?? routeOf(request.url ?? ""),
           methods.has(method) ? method : "other"
         )
         inFlight.unsafeModify(-1, [])
@@ -101,7 +80,7 @@ const registerDeclared = <Id extends string, Groups extends HttpApiGroup.HttpApi
   HttpApi.reflect(api, {
     onGroup: () => undefined,
     onEndpoint: ({ endpoint, successes, errors }) => {
-      const series = seriesOf(Routes.label(endpoint.path), endpoint.method)
+      const series = seriesOf(Router.label(endpoint.path), endpoint.method)
       series.time.register()
       for (const status of [...successes.keys(), ...errors.keys()]) series.countOf(status).register()
     }

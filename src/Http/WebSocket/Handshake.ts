@@ -8,7 +8,7 @@ import { Effect } from "effect"
 import { WebSocketServer } from "ws"
 import type { ApiError } from "../ApiError.ts"
 import type { Reply } from "../Reply.ts"
-import { type Endpoint, type Upgrade, upgradeFailed } from "../WebSocket.ts"
+import { type Endpoint, noHandshake, type Upgrade, upgradeFailed } from "../WebSocket.ts"
 import { Connection, Socket } from "./Connection.ts"
 
 /** A request to become a WebSocket, as the event `upgrade` of `node:http` has it. */
@@ -36,12 +36,9 @@ const key = /^[+/0-9A-Za-z]{22}==$/
 const hasToken = (header: string, token: string): boolean =>
   header.split(",").some(part => part.trim().toLowerCase() === token)
 
-const noHandshake = "the request is no WebSocket handshake"
-
-/** Why a request cannot become a WebSocket, or `undefined`. */
-export const problemOf = (handshake: Handshake | undefined): string | undefined => {
-  if (handshake === undefined) return noHandshake
-  const { headers, httpVersion, httpVersionMajor, httpVersionMinor, method } = handshake.request
+/** Why a handshake fails, or `undefined`. */
+export const problemOf = ({ request }: Handshake): string | undefined => {
+  const { headers, httpVersion, httpVersionMajor, httpVersionMinor, method } = request
   if (method !== "GET") return `the method must be GET, not ${method}`
   if (httpVersionMajor !== 1 || httpVersionMinor < 1) return `HTTP/1.1 is required, not HTTP/${httpVersion}`
   if (!hasToken(headers.connection ?? "", "upgrade")) return "the Connection header must contain Upgrade"

@@ -1,6 +1,6 @@
 import { FastCheck as fc } from "effect"
 import { describe, expect, it } from "vitest"
-import { Router } from "../../../src/Http/Edge/Router.ts"
+import { Router } from "../../src/Http/Router.ts"
 
 const router = new Router<string>()
 for (const [method, template] of [

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest"
-import { parseQuery } from "../../../src/Http/Edge/Router.ts"
+import { parseQuery } from "../../src/Http/Router.ts"
 
 it("reads a parameter once, and all texts of one that is repeated", () => {
   expect(parseQuery("")).toEqual({})

@@ -3,10 +3,10 @@ import { Socket } from "node:net"
 import * as HttpApi from "@effect/platform/HttpApi"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Metric, TestClock } from "effect"
-import { Api } from "../../src/Api.ts"
-import type { Observe } from "../../src/Http/Server/Gate.ts"
-import * as RequestMetrics from "../../src/Http/Server/RequestMetrics.ts"
-import * as Samples from "../../src/Observability/Samples.ts"
+import { Api } from "../../../src/Api.ts"
+import type { Observe } from "../../../src/Http/Server/Gate.ts"
+import * as RequestMetrics from "../../../src/Http/Server/RequestMetrics.ts"
+import * as Samples from "../../../src/Observability/Samples.ts"
 
 const series = Effect.map(Metric.snapshot, pairs =>
   Samples.fromSnapshot(pairs).filter(({ name }) => name.startsWith("http_"))

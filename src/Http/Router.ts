@@ -1,0 +1,193 @@
+/**
+ * Routes of requests: how targets are read, which route takes one, and what is answered where none does.
+ */
+import type { IncomingMessage } from "node:http"
+import * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import { type ApiError, MethodNotAllowed, NotFound } from "./ApiError.ts"
+
+const route = Symbol("causeway/route")
+
+interface Routed extends IncomingMessage {
+  [route]?: string
+}
+
+/** A route template as metrics and spans show it: with parameters as in `{key}`, as the document of the api has them. */
+export const label = (template: string): string =>
+  template
+    .split("/")
+    .map(segment => (segment.startsWith(":") ? `{${segment.slice(1)}}` : segment))
+    .join("/")
+
+/** Notes the label of the route that takes a request. */
+export const note = (request: Routed, label: string): void => {
+  request[route] = label
+}
+
+/** The noted label, if any. */
+export const noted = (request: Routed): string | undefined => request[route]
+
+/**
+ * The configuration of the platform's router by which names of entries are read right: of any length, with case, and
+ * with every slash.
+ */
+export const routerConfig = {
+  maxParamLength: 65_536,
+  caseSensitive: true,
+  ignoreDuplicateSlashes: false,
+  ignoreTrailingSlash: false
+} as const
+
+/** Decodes percent-encoded UTF-8. Returns `undefined` where it is malformed. */
+const decode = (text: string): string | undefined => {
+  if (!text.includes("%")) return text
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** What is wrong with a request's target, or `undefined`. */
+export const problemOfTarget = (target: string): string | undefined => {
+  if (target.includes("#")) return "The request target must not have a fragment; a # in a name is written %23"
+  if (decode(target) !== undefined) return undefined
+  return decode(target.split("?", 1)[0]!) === undefined
+    ? "The path is not percent-encoded UTF-8"
+    : "The query is not percent-encoded UTF-8"
+}
+
+/** The target as the platform's router needs it, to which a `;` would begin the query. */
+export const routable = (target: string): string => {
+  if (!target.includes(";")) return target
+  const query = target.indexOf("?")
+  return query === -1
+    ? target.replaceAll(";", "%3B")
+    : target.slice(0, query).replaceAll(";", "%3B") + target.slice(query)
+}
+
+/** What precedes the path in a target in absolute form (RFC 9112, 3.2.2). */
+const origin = /^https?:\/\/[^/?]*/i
+
+/** The path of a request's target. */
+export const pathOf = (target: string): string => {
+  const query = target.indexOf("?")
+  const path = query === -1 ? target : target.slice(0, query)
+  return path.startsWith("/") ? path : path.replace(origin, "")
+}
+
+interface Node<A> {
+  readonly statics: Map<string, Node<A>>
+  parameter: Node<A> | undefined
+  readonly methods: Map<string, Route<A>>
+}
+
+interface Route<A> {
+  readonly names: ReadonlyArray<string>
+  readonly value: A
+}
+
+/** A route that took a path, and the path's parameters as the client wrote them. */
+export interface Match<A> {
+  readonly value: A
+  readonly params: Record<string, string>
+}
+
+const node = <A>(): Node<A> => ({ statics: new Map(), parameter: undefined, methods: new Map() })
+
+/**
+ * Routes by method and path template, as in `/kv/:namespace/:key`: a tree of segments, static ones before parameters.
+ * HEAD goes wherever GET does.
+ */
+export class Router<A> {
+  readonly #root = node<A>()
+  readonly #methods = new Set<string>()
+
+  add(method: string, template: string, value: A): void {
+    this.#methods.add(method)
+    if (method === "GET") this.#methods.add("HEAD")
+    const names: Array<string> = []
+    let at = this.#root
+    for (const segment of template.split("/").slice(1)) {
+      if (segment.startsWith(":")) {
+        names.push(segment.slice(1))
+        at.parameter ??= node()
+        at = at.parameter
+      } else {
+        const next = at.statics.get(segment) ?? node<A>()
+        at.statics.set(segment, next)
+        at = next
+      }
+    }
+    at.methods.set(method, { names, value })
+  }
+
+  /** The route that takes a path. */
+  find(method: string, path: string): Match<A> | undefined {
+    if (path.charCodeAt(0) !== 0x2f) return undefined
+    const values: Array<string> = []
+    const route = this.#walk(this.#root, path, 1, method, values)
+    if (route === undefined) return undefined
+    const params: Record<string, string> = {}
+    for (let index = 0; index < route.names.length; index++) params[route.names[index]!] = values[index]!
+    return { value: route.value, params }
+  }
+
+  /** The methods that a path takes, in alphabetical order. */
+  methodsOf(path: string): ReadonlyArray<string> {
+    return [...this.#methods].filter(method => this.find(method, path) !== undefined).sort()
+  }
+
+  #walk(at: Node<A>, path: string, from: number, method: string, values: Array<string>): Route<A> | undefined {
+    const slash = path.indexOf("/", from)
+    const segment = slash === -1 ? path.slice(from) : path.slice(from, slash)
+    const next = at.statics.get(decode(segment) ?? segment)
+    if (next !== undefined) {
+      const found = slash === -1 ? routeOf(next, method) : this.#walk(next, path, slash + 1, method, values)
+      if (found !== undefined) return found
+    }
+    if (at.parameter === undefined) return undefined
+    const depth = values.push(segment)
+    const found =
+      slash === -1 ? routeOf(at.parameter, method) : this.#walk(at.parameter, path, slash + 1, method, values)
+    if (found === undefined) values.length = depth - 1
+    return found
+  }
+}
+
+const routeOf = <A>(at: Node<A>, method: string): Route<A> | undefined =>
+  at.methods.get(method) ?? (method === "HEAD" ? at.methods.get("GET") : undefined)
+
+/** The parameters of a query string: a text each, or all texts of one that is repeated. */
+export const parseQuery = (query: string): Record<string, string | Array<string>> => {
+  const params: Record<string, string | Array<string>> = {}
+  if (query === "") return params
+  for (const [name, value] of new URLSearchParams(query)) {
+    const before = Object.hasOwn(params, name) ? params[name] : undefined
+    if (before === undefined) {
+      Object.defineProperty(params, name, { value, enumerable: true, writable: true, configurable: true })
+    } else if (typeof before === "string") params[name] = [before, value]
+    else before.push(value)
+  }
+  return params
+}
+
+/** The routes of an api, with their labels. */
+export const routesOf = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+): Router<string> => {
+  const router = new Router<string>()
+  HttpApi.reflect(api, {
+    onGroup: () => undefined,
+    onEndpoint: ({ endpoint: { method, path } }) => router.add(method, path, label(path))
+  })
+  return router
+}
+
+/** The answer to a request that no route takes. */
+export const unrouted = (target: string, router: Router<unknown>): ApiError => {
+  const allow = router.methodsOf(pathOf(target)).join(", ")
+  return allow === ""
+    ? new NotFound({ error: "Not found" })
+    : new MethodNotAllowed({ error: `Method not allowed; this path takes ${allow}`, headers: { allow } })
+}
