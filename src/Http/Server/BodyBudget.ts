@@ -7,6 +7,7 @@
  */
 import type { Socket } from "node:net"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+import * as IndexedArray from "./IndexedArray.ts"
 
 const receipt = Symbol("causeway/Receipt")
 
@@ -77,9 +78,8 @@ export class BodyBudget {
 
   add(to: Receipt, bytes: number): void {
     if (to.index === -1) {
-      to.index = this.#holding.length
       to.begunAt = this.#now
-      this.#holding.push(to)
+      IndexedArray.append(this.#holding, to)
     }
     to.heardAt = this.#now
     to.bytes += bytes
@@ -90,12 +90,7 @@ export class BodyBudget {
   release(of: Receipt): void {
     this.#total -= of.bytes
     of.bytes = 0
-    const last = this.#holding.pop()!
-    if (last !== of) {
-      this.#holding[of.index] = last
-      last.index = of.index
-    }
-    of.index = -1
+    IndexedArray.remove(this.#holding, of)
   }
 
   /** Refuses a little more than it must, so that this is not done for each piece. */

@@ -1,7 +1,10 @@
+/**
+ * Limits of connections: how many there are, what they hold in memory, and how long a client may take.
+ */
 import { Config } from "effect"
 import * as Setting from "../../Setting.ts"
 
-/** What connections may cost at most, all together. */
+/** Limits of all connections together. */
 export interface ConnectionLimits {
   /** Connections at a time, WebSockets included. */
   readonly connections: number
@@ -41,3 +44,40 @@ export const config: Config.Config<ConnectionLimits> = Config.all({
     max: 64 * 1024 * 1024 * 1024
   })
 })
+
+/** Time limits of connections, in milliseconds. */
+export interface Timing {
+  /** From the first byte of a request to the end of its headers. */
+  readonly headers: number
+  /** From the first byte of a request to the end of its body. */
+  readonly request: number
+  /** How long a connection may stay idle between two requests. */
+  readonly keepAlive: number
+  /** How often the limits above are checked. */
+  readonly check: number
+  /**
+   * How long a refused connection is read from, so that the client gets to read the answer; the interval of checks
+   * where the body of a request is still arriving.
+   */
+  readonly linger: number
+  /** How long a client may read nothing of an answer. */
+  readonly readTimeout: number
+  /** How long a half-closed connection is served. */
+  readonly halfOpen: number
+}
+
+/**
+ * A client has 15 s to send its headers, so that slow ones cannot hold connections. A body of 16 MiB takes 10
+ * minutes on a link of 0.25 Mbit/s. Idle connections outlive the 60 s that load balancers commonly keep theirs.
+ * A half-closed connection is served for 10 s, which is enough for every write. Answers have no limit as long as they
+ * are read: polls take a minute, and streams do not end.
+ */
+export const timing: Timing = {
+  headers: 15_000,
+  request: 600_000,
+  keepAlive: 65_000,
+  check: 5_000,
+  linger: 1_000,
+  readTimeout: 60_000,
+  halfOpen: 10_000
+}

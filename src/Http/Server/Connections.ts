@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
-import { IdleConnections, type Member } from "./IdleConnections.ts"
+import * as IndexedArray from "./IndexedArray.ts"
 import { type HttpSocket, pause, resume } from "./NodeInternals.ts"
 import type { Account, UnsentBudget } from "./UnsentBudget.ts"
 
@@ -13,14 +13,21 @@ export interface Exchange {
   readonly serve: () => void
 }
 
-/** A connection with the exchange that is served, and those that wait for it. */
-interface Connection extends Member {
+/** A remote network, and how many connections come from it. */
+interface Network {
+  readonly name: string
+  count: number
+}
+
+/** A connection with the exchange that is served, and those that wait for it. It is idle while it serves none. */
+interface Connection extends IndexedArray.Indexed {
   readonly socket: Socket
   readonly account: Account
   /** It came beyond the limit of connections, and is served nothing but probes of the service's health. */
   readonly isSurplus: boolean
-  /** Its index among all. */
-  index: number
+  readonly network: Network
+  /** The position in the order in which connections became idle. */
+  idleSince: number
   serving: Exchange | undefined
   /** The bytes that are counted for the head of the request that is served. */
   headBytes: number
@@ -60,6 +67,18 @@ const weightOf = ({ request }: Exchange): number => {
   return weight
 }
 
+/** What connections are counted by: the remote address, or of IPv6 its first 64 bits, which one client commonly has. */
+const networkOf = (address: string | undefined): string => {
+  if (address === undefined) return ""
+  if (!address.includes(":")) return address
+  if (address.startsWith("::ffff:") && address.includes(".")) return address.slice(7)
+  const [head = "", tail] = address.split("%", 1)[0]!.split("::")
+  const before = head === "" ? [] : head.split(":")
+  const after = tail === undefined || tail === "" ? [] : tail.split(":")
+  const zeros = tail === undefined ? 0 : 8 - before.length - after.length
+  return [...before, ...Array.from({ length: zeros }, () => "0"), ...after].slice(0, 4).join(":")
+}
+
 /** Connections beyond the limit, so that probes of health can reach the service. */
 const reserve = 16
 
@@ -75,8 +94,14 @@ const reserve = 16
  */
 export class Connections {
   readonly #all: Array<Connection> = []
-  readonly #idle = new IdleConnections<Connection>()
+  readonly #networks = new Map<string, Network>()
   #answers = 0
+  /** The last position in the order in which connections became idle. */
+  #lastIdle = 0
+  /** Idle connections that are closed next where there are too many, the last one first. */
+  #candidates: Array<Connection> = []
+  /** The last position when the candidates were chosen. */
+  #chosenAt = 0
 
   /**
    * @param budget counts what waits for clients
@@ -100,7 +125,7 @@ export class Connections {
   /** Adds a connection, unless it is refused. Where there are too many an idle one is closed in its place. */
   add(socket: Known): "added" | "displacing" | "refused" {
     if (socket[connection] !== undefined) return "added"
-    const displaced = this.size >= this.limit ? this.#idle.displaced() : undefined
+    const displaced = this.size >= this.limit ? this.#displaced() : undefined
     if (displaced !== undefined) {
       this.remove(displaced.socket)
       displaced.socket.destroy()
@@ -110,18 +135,16 @@ export class Connections {
       socket,
       account: this.budget.open(socket),
       isSurplus: this.size >= this.limit,
-      index: this.#all.length,
+      network: this.#network(socket.remoteAddress),
+      idleSince: ++this.#lastIdle,
+      index: -1,
       serving: undefined,
       headBytes: 0,
-      waiting: [],
-      holder: undefined,
-      isIdle: false,
-      older: undefined,
-      newer: undefined
+      waiting: []
     }
+    added.network.count++
     socket[connection] = added
-    this.#all.push(added)
-    this.#idle.add(added, socket.remoteAddress)
+    IndexedArray.append(this.#all, added)
     socket.on("drain", stayPaused)
     return displaced === undefined ? "added" : "displacing"
   }
@@ -133,16 +156,15 @@ export class Connections {
 
   remove(socket: Known): void {
     const removed = socket[connection]
-    const last = this.#all.at(-1)
-    if (removed === undefined || last === undefined || this.#all[removed.index] !== removed) return
-    this.#all[removed.index] = last
-    last.index = removed.index
-    this.#all.pop()
-    this.#idle.remove(removed)
+    if (removed === undefined || removed.index === -1) return
+    IndexedArray.remove(this.#all, removed)
+    if (--removed.network.count === 0) this.#networks.delete(removed.network.name)
   }
 
-  /** Updates what is counted as unsent on each connection. */
+  /** Updates what is counted as unsent on each connection. To be called once a second. */
   settle(): void {
+    // They must not keep connections in memory that are gone.
+    this.#candidates = []
     for (const { account, socket } of this.#all) if (socket.writableLength > 0) account.settle()
   }
 
@@ -200,7 +222,7 @@ export class Connections {
     const next = socket.destroyed ? undefined : of.waiting.shift()
     if (next === undefined) {
       of.waiting.length = 0
-      this.#idle.rest(of)
+      of.idleSince = ++this.#lastIdle
       return
     }
     of.account.hold(-waitingBytes - weightOf(next))
@@ -210,7 +232,6 @@ export class Connections {
 
   #begin(of: Connection, exchange: Exchange): void {
     of.serving = exchange
-    this.#idle.wake(of)
     if (exchange.answer !== undefined) {
       this.#answers++
       // Polls, streams and slow bodies keep the head in memory; a WebSocket does not.
@@ -221,5 +242,38 @@ export class Connections {
       }
     }
     exchange.serve()
+  }
+
+  #network(address: string | undefined): Network {
+    const name = networkOf(address)
+    const known = this.#networks.get(name)
+    if (known !== undefined) return known
+    const network = { name, count: 0 }
+    this.#networks.set(name, network)
+    return network
+  }
+
+  /**
+   * The connection to close when there are too many; none where all are busy. Of the network that has most, it is the one
+   * that has been idle for longest: a client that opens many connections displaces its own.
+   *
+   * To search all connections takes long, so that a tenth of a network's connections are chosen at once.
+   */
+  #displaced(): Connection | undefined {
+    while (this.#candidates.length > 0) {
+      const next = this.#candidates.pop()!
+      // It may be gone or busy, or have been busy meanwhile.
+      if (next.index !== -1 && next.serving === undefined && next.idleSince <= this.#chosenAt) return next
+    }
+    let largest: Network | undefined
+    for (const { network, serving } of this.#all) {
+      if (serving === undefined && network.count > (largest?.count ?? 0)) largest = network
+    }
+    if (largest === undefined) return undefined
+    const idle = this.#all.filter(({ network, serving }) => network === largest && serving === undefined)
+    idle.sort((a, b) => b.idleSince - a.idleSince)
+    this.#candidates = idle.slice(-Math.ceil(largest.count / 10))
+    this.#chosenAt = this.#lastIdle
+    return this.#candidates.pop()
   }
 }

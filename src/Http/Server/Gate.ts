@@ -7,11 +7,14 @@ import { Duplex } from "node:stream"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { problemOfFields } from "../HeaderFields.ts"
 import { BodyBudget, receiptOf } from "./BodyBudget.ts"
-import { type ConnectionLimits, defaults } from "./ConnectionLimits.ts"
+import { type ConnectionLimits, defaults, type Timing } from "./ConnectionLimits.ts"
 import { Connections } from "./Connections.ts"
 import { closeGracefully, closeUpgraded, destroyWithin, problemOf, refuse } from "./GracefulClose.ts"
-import { continueWhenRead, parseRest, requestClass, type Upgradable } from "./NodeInternals.ts"
+import { continueWhenRead, parseRest } from "./NodeInternals.ts"
 import { type Account, UnsentBudget } from "./UnsentBudget.ts"
+
+/** Says whether connections can become WebSockets at a request's target. */
+export type Upgradable = (target: string) => boolean
 
 /** What serves the requests of a `node:http` server. */
 export interface Listeners {
@@ -19,43 +22,6 @@ export interface Listeners {
   readonly upgrade: (request: Http.IncomingMessage, socket: Duplex, head: Buffer) => void
   /** A handshake at any other target is an ordinary request. */
   readonly upgradable: Upgradable
-}
-
-/** Time limits of connections, in milliseconds. */
-export interface Timing {
-  /** From the first byte of a request to the end of its headers. */
-  readonly headers: number
-  /** From the first byte of a request to the end of its body. */
-  readonly request: number
-  /** How long a connection may stay idle between two requests. */
-  readonly keepAlive: number
-  /** How often the limits above are checked. */
-  readonly check: number
-  /**
-   * How long a refused connection is read from, so that the client gets to read the answer; the interval of checks
-   * where the body of a request is still arriving.
-   */
-  readonly linger: number
-  /** How long a client may read nothing of an answer. */
-  readonly readTimeout: number
-  /** How long a half-closed connection is served. */
-  readonly halfOpen: number
-}
-
-/**
- * A client has 15 s to send its headers, so that slow ones cannot hold connections. A body of 16 MiB takes 10
- * minutes on a link of 0.25 Mbit/s. Idle connections outlive the 60 s that load balancers commonly keep theirs.
- * A half-closed connection is served for 10 s, which is enough for every write. Answers have no limit as long as they
- * are read: polls take a minute, and streams do not end.
- */
-export const timing: Timing = {
-  headers: 15_000,
-  request: 600_000,
-  keepAlive: 65_000,
-  check: 5_000,
-  linger: 1_000,
-  readTimeout: 60_000,
-  halfOpen: 10_000
 }
 
 /** Bytes of the request line and all headers: node's default of 16 KiB is little for long keys and cursors. */
@@ -71,6 +37,34 @@ interface Refusal {
   readonly status: number
   readonly error: string
   readonly headers?: Readonly<Record<string, string>>
+}
+
+const hasBody = ({ headers }: Http.IncomingMessage): boolean =>
+  headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0
+
+/**
+ * Requests of which only a WebSocket handshake at an upgradable target is an upgrade. RFC 9110 lets a server ignore any
+ * other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body. A handshake has no
+ * body: node before 26 would drop it, and later ones would hand out a stream in the place of the socket.
+ */
+const requestClass = (policy: { readonly upgradable: Upgradable }): typeof Http.IncomingMessage => {
+  // Node's constructor assigns the property before a private field would be there.
+  const offered = new WeakSet<Http.IncomingMessage>()
+  return class Request extends Http.IncomingMessage {
+    get upgrade(): boolean {
+      return (
+        offered.has(this) &&
+        this.method === "GET" &&
+        !hasBody(this) &&
+        /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.headers.upgrade ?? "") &&
+        policy.upgradable(this.url ?? "")
+      )
+    }
+
+    set upgrade(isOffered: boolean | null) {
+      if (isOffered === true) offered.add(this)
+    }
+  }
 }
 
 /** Passes requests on while it is open, and answers those that it refuses. */

@@ -1,39 +1,8 @@
 /**
  * What reaches into the inside of `node:http` (`_http_server`, `node_http_parser.cc`).
  */
-import { IncomingMessage, type ServerResponse } from "node:http"
+import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
-
-/** Says whether connections can become WebSockets at a request's target. */
-export type Upgradable = (target: string) => boolean
-
-const hasBody = ({ headers }: IncomingMessage): boolean =>
-  headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0
-
-/**
- * Requests of which only a WebSocket handshake at an upgradable target is an upgrade. RFC 9110 lets a server ignore any
- * other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body. A handshake has no
- * body: node before 26 would drop it, and later ones would hand out a stream in the place of the socket.
- */
-export const requestClass = (policy: { readonly upgradable: Upgradable }): typeof IncomingMessage => {
-  // Node's constructor assigns the property before a private field would be there.
-  const offered = new WeakSet<IncomingMessage>()
-  return class Request extends IncomingMessage {
-    get upgrade(): boolean {
-      return (
-        offered.has(this) &&
-        this.method === "GET" &&
-        !hasBody(this) &&
-        /(?:^|,)\s*websocket\s*(?:,|$)/i.test(this.headers.upgrade ?? "") &&
-        policy.upgradable(this.url ?? "")
-      )
-    }
-
-    set upgrade(isOffered: boolean | null) {
-      if (isOffered === true) offered.add(this)
-    }
-  }
-}
 
 /**
  * Sends `100 Continue` when something begins to read the body of a request that waits for it, and not before: an answer

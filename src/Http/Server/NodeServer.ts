@@ -8,10 +8,9 @@ import * as Setting from "../../Setting.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { DrainingSignal } from "../DrainingSignal.ts"
-import type { ConnectionLimits } from "./ConnectionLimits.ts"
-import { Gate, type Listeners, type Observe, type Timing, timing } from "./Gate.ts"
+import { type ConnectionLimits, type Timing, timing } from "./ConnectionLimits.ts"
+import { Gate, type Listeners, type Observe, type Upgradable } from "./Gate.ts"
 import * as KernelQueues from "./KernelQueues.ts"
-import type { Upgradable } from "./NodeInternals.ts"
 import type { Account } from "./UnsentBudget.ts"
 
 /** The server cannot listen at its address. */

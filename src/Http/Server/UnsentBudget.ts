@@ -6,6 +6,7 @@
  */
 import type { Duplex } from "node:stream"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+import * as IndexedArray from "./IndexedArray.ts"
 
 /** The counters of node's TCP handle (`stream_base`): bytes that libuv was given, and those of them that it still has. */
 interface Counting {
@@ -277,17 +278,9 @@ export class UnsentBudget {
     const holds = of.bytes > 0
     if (holds === of.index >= 0) return
     if (holds) {
-      of.index = this.#holding.length
-      this.#holding.push(of)
+      IndexedArray.append(this.#holding, of)
       of.noteRead(this.#now)
-      return
-    }
-    const last = this.#holding.pop()!
-    if (last !== of) {
-      this.#holding[of.index] = last
-      last.index = of.index
-    }
-    of.index = -1
+    } else IndexedArray.remove(this.#holding, of)
   }
 
   #check(): void {

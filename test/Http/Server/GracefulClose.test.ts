@@ -1,7 +1,8 @@
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
-import { Gate, type Timing, timing } from "../../../src/Http/Server/Gate.ts"
+import { type Timing, timing } from "../../../src/Http/Server/ConnectionLimits.ts"
+import { Gate } from "../../../src/Http/Server/Gate.ts"
 
 const closing: Array<() => void> = []
 

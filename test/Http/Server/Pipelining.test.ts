@@ -1,8 +1,8 @@
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
-import { Gate, timing } from "../../../src/Http/Server/Gate.ts"
-import type { Upgradable } from "../../../src/Http/Server/NodeInternals.ts"
+import { timing } from "../../../src/Http/Server/ConnectionLimits.ts"
+import { Gate, type Upgradable } from "../../../src/Http/Server/Gate.ts"
 
 /** The server's ends of its connections. */
 const sockets = (gate: Gate): ReadonlyArray<Net.Socket> => connections.get(gate) ?? []

@@ -2,8 +2,8 @@ import { once } from "node:events"
 import type { ServerResponse } from "node:http"
 import * as Net from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
-import { type ConnectionLimits, defaults } from "../../../src/Http/Server/ConnectionLimits.ts"
-import { Gate, timing } from "../../../src/Http/Server/Gate.ts"
+import { type ConnectionLimits, defaults, timing } from "../../../src/Http/Server/ConnectionLimits.ts"
+import { Gate } from "../../../src/Http/Server/Gate.ts"
 import * as KernelQueues from "../../../src/Http/Server/KernelQueues.ts"
 import { accountOf } from "../../../src/Http/Server/UnsentBudget.ts"
 
@@ -213,6 +213,23 @@ describe("a limit of connections", () => {
     expect(gate.connected).toBe(3)
     idle.socket.resume()
     await until(idle.isClosed)
+  })
+
+  it("closes those of a client with many in the order in which they became idle", async () => {
+    const { gate, port, sockets } = await serve({ connections: 30 })
+    const clients: Array<Awaited<ReturnType<typeof connect>>> = []
+    const another = async () => {
+      const count = clients.push(await connect(port, get("/0")))
+      await until(() => sockets.length === count && sockets[count - 1]!.bytesWritten > 0)
+    }
+    for (let count = 0; count < 31; count++) await another()
+    const before = sockets[1]!.bytesWritten
+    clients[1]!.socket.write(get("/0"))
+    await until(() => sockets[1]!.bytesWritten > before)
+    for (let count = 0; count < 5; count++) await another()
+    const closed = sockets.flatMap(({ destroyed }, index) => (destroyed ? [index] : []))
+    expect(closed).toEqual([0, 2, 3, 4, 5, 6])
+    expect(gate.connected).toBe(30)
   })
 
   it("answers 503 where all are busy, and serves probes", async () => {
