@@ -20,16 +20,16 @@ import * as Outage from "./Outage.ts"
 import { Signal } from "./Signal.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
 import type { WriteFailure } from "./Sqlite/Database/Messages.ts"
+import type { StoreRefused } from "./Sqlite/Database/Opening.ts"
 import type { Reader } from "./Sqlite/Database/Reader.ts"
-import type { StoreRefused } from "./Sqlite/Database/StoreRefused.ts"
 import { codec } from "./Sqlite/Kv/Packing.ts"
 import { Queries } from "./Sqlite/Kv/Queries.ts"
-import { type Outcome, writer } from "./Sqlite/Kv/Tables.ts"
+import { type Outcome, writer } from "./Sqlite/Kv/Writer.ts"
 import type { ThreadData } from "./Sqlite/WriterThread.ts"
 import * as StoreMetrics from "./StoreMetrics.ts"
 
 export type { Options } from "./Sqlite/Database/Database.ts"
-export { StoreRefused } from "./Sqlite/Database/StoreRefused.ts"
+export { StoreRefused } from "./Sqlite/Database/Opening.ts"
 
 /** Entries that one transaction expires, and records that one removes. */
 const expiryPortion = 2000

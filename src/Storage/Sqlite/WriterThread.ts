@@ -4,12 +4,12 @@
  */
 import { parentPort, workerData } from "node:worker_threads"
 import type { Retention } from "../../Gateway/SessionEvents.ts"
-import { type Codec, type PackedRequest, packReply, unpackRequest } from "./Database/Packing.ts"
+import { type Codec, type PackedRequest, packReply, unpackRequest } from "./Database/Messages.ts"
 import { Writer, type WriterPlugin } from "./Database/Writer.ts"
 import { codec as kvCodec } from "./Kv/Packing.ts"
-import { writer as kvWriter } from "./Kv/Tables.ts"
+import { writer as kvWriter } from "./Kv/Writer.ts"
 import { codec as sessionCodec } from "./SessionEvents/Packing.ts"
-import { writer as sessionWriter } from "./SessionEvents/Tables.ts"
+import { writer as sessionWriter } from "./SessionEvents/Writer.ts"
 
 /** Which database the thread writes. */
 export type ThreadData = { readonly database: "kv" } | { readonly database: "sessions"; readonly retention: Retention }

@@ -8,14 +8,11 @@ import { Limits } from "../../../Limits.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import * as DebugLog from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "./CommandLog.ts"
-import { hasRoom } from "./Directory.ts"
-import type { Done, Reply, Request, Task, Unavailable, WriteFailure } from "./Messages.ts"
-import { open } from "./Opening.ts"
-import type { Codec } from "./Packing.ts"
+import { hasRoom } from "./Files.ts"
+import type { Codec, Done, Reply, Request, Task, Unavailable, WriteFailure } from "./Messages.ts"
+import { open, StoreRefused } from "./Opening.ts"
 import type { ReadConnection } from "./ReadConnection.ts"
 import { Reader } from "./Reader.ts"
-import { StoreRefused } from "./StoreRefused.ts"
-import { StuckLocks } from "./StuckLocks.ts"
 import { Writer, type WriterPlugin } from "./Writer.ts"
 import * as WriterPort from "./WriterPort.ts"
 
@@ -257,3 +254,43 @@ const probeOnce = <W, O>(file: string, plugin: WriterPlugin<W, O>): Reply<O> => 
 
 const failureOf = ({ cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
   cause === "Defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })
+
+/** A lock that cannot be taken for this long is not one that another program holds in passing; in milliseconds. */
+const stuckAfter = 500
+
+/** The least time between two attempts to drop it, in milliseconds: each of them ends all snapshots. */
+const retryEvery = 5000
+
+/**
+ * Notices locks that are never released.
+ *
+ * SQLite keeps the locks of a process in tables of its own. Where the operating system fails to release a lock, it stays
+ * in the table, and every later attempt to take it fails with SQLITE_BUSY, even by the connection that has it. The table
+ * is dropped when the last connection of the process to the file is closed.
+ */
+export class StuckLocks {
+  private since: number | undefined
+  private triedAt = Number.NEGATIVE_INFINITY
+
+  constructor(
+    /** Monotonic time in milliseconds. */
+    private readonly now: () => number
+  ) {}
+
+  /**
+   * A read or a write failed because of a lock, after SQLite itself tried for so many milliseconds. Returns whether all
+   * connections to the file must be closed.
+   */
+  onLocked(tried = 0): boolean {
+    const now = this.now()
+    this.since ??= now
+    if (now - this.since + tried < stuckAfter || now - this.triedAt < retryEvery) return false
+    this.triedAt = now
+    return true
+  }
+
+  /** A write took all its locks. */
+  onWritten(): void {
+    this.since = undefined
+  }
+}

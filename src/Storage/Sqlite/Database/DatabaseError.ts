@@ -1,9 +1,7 @@
 /**
  * What errors of SQLite and of the file system mean for the writer and for its callers.
  */
-import { dirname } from "node:path"
 import Database from "better-sqlite3"
-import { hasRoom } from "./Directory.ts"
 
 /** Why a database cannot be used. */
 export type UnavailableCause =
@@ -65,14 +63,15 @@ export const leavesConnectionSound = (error: unknown): boolean =>
   hasCode(error, /^SQLITE_(BUSY|BUSY_SNAPSHOT|NOMEM|INTERRUPT)$/) ||
   (error instanceof Database.SqliteError && concernsOneWrite(error))
 
-export const unavailableCause = (error: unknown, file: string): UnavailableCause => {
+/** Why an error makes a database unavailable. `hasRoom` tells whether the disk has room. */
+export const unavailableCause = (error: unknown, hasRoom: () => boolean): UnavailableCause => {
   if (error instanceof DatabaseUnavailable) return error.unavailable
   if (isDefect(error)) return "Defect"
   if (isLocked(error)) return "Locked"
   const isOfDisk =
     isSystemError(error) ||
     hasCode(error, /^SQLITE_(IOERR|FULL|CORRUPT)/) ||
-    (hasCode(error, /^SQLITE_CANTOPEN/) && !hasRoom(dirname(file)))
+    (hasCode(error, /^SQLITE_CANTOPEN/) && !hasRoom())
   return isOfDisk ? "DiskError" : "Error"
 }
 

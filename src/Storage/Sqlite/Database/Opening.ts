@@ -1,12 +1,24 @@
+/**
+ * Opens a database: takes its lock, creates the file where there is none, and migrates it.
+ */
 import { accessSync, closeSync, constants, fsyncSync, openSync, readSync, renameSync, rmSync, statSync } from "node:fs"
 import { dirname } from "node:path"
-import type { Database } from "better-sqlite3"
-import { Cause, Effect, type Scope } from "effect"
-import { openExclusive, openForReading } from "./Connection.ts"
-import { hasRoom, makeDirectory, makeFile, realFile } from "./Directory.ts"
-import { type Format, fileOf } from "./Format.ts"
-import * as Lock from "./Lock.ts"
-import { StoreRefused } from "./StoreRefused.ts"
+import { type Database, SqliteError } from "better-sqlite3"
+import { Cause, Effect, Schema, type Scope } from "effect"
+import { type Format, fileOf, openExclusive, openForReading } from "./Connection.ts"
+import { hasRoom, Lock, makeDirectory, makeFile, realFile } from "./Files.ts"
+
+/** The database cannot be opened; it was not changed. */
+export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", {
+  /** The file or directory that prevents it. */
+  file: Schema.String,
+  /** Why, as the end of a sentence that begins with the file's name. */
+  reason: Schema.String
+}) {
+  override get message(): string {
+    return `${this.file} ${this.reason}`
+  }
+}
 
 const headerBytes = 100
 const magic = "SQLite format 3\u0000"
@@ -28,7 +40,7 @@ const parseHeader = (bytes: Buffer): Header =>
 export interface Opened {
   /** The database file itself, where the one in the directory is a symbolic link. */
   readonly file: string
-  readonly lock: Lock.Lock
+  readonly lock: Lock
 }
 
 /**
@@ -45,12 +57,30 @@ export const open = (directory: string, format: Format): Effect.Effect<Opened, S
       accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
     })
     const file = yield* attempt(path, "leads to no file", () => realFile(path))
-    const lock = yield* Lock.acquire(`${file.replace(/\.db$/, "")}.lock`)
+    const lock = yield* acquireLock(`${file.replace(/\.db$/, "")}.lock`)
     const version = yield* versionOf(file, format)
     if (version === undefined) yield* create(file, format)
     else if (version < format.schemaVersion) yield* migrating(file, file, format)
     return { file, lock }
   })
+
+/** Owns a database until the scope closes or the process ends. */
+const acquireLock = (file: string): Effect.Effect<Lock, StoreRefused, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.try({
+      try: () => new Lock(file),
+      catch: error => new StoreRefused({ file, reason: lockRefusal(error) })
+    }),
+    lock => Effect.sync(() => lock.close())
+  )
+
+const lockRefusal = (error: unknown): string => {
+  const code = error instanceof SqliteError ? error.code : ""
+  if (code.startsWith("SQLITE_BUSY")) {
+    return "is locked: another process has this store open, and a store belongs to one process at a time"
+  }
+  return code === "SQLITE_NOTADB" ? "is not the lock of a store" : `cannot be locked (${messageOf(error)})`
+}
 
 /** The schema version of a database, or `undefined` where there is none. Refuses files that are not ours. */
 const versionOf = (file: string, format: Format): Effect.Effect<number | undefined, StoreRefused> =>

@@ -3,7 +3,7 @@ import type Database from "better-sqlite3"
 import type { DebugLog } from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "./CommandLog.ts"
 import { clearCache, openExclusive, openForReading } from "./Connection.ts"
-import { hasRoom } from "./Directory.ts"
+import { hasRoom } from "./Files.ts"
 
 /** Memory of the connection for short reads. */
 const cacheKiB = 8192

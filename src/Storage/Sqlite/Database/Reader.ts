@@ -4,9 +4,8 @@ import * as Direct from "../../../Direct.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import { DatabaseUnavailable, describe, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
-import { idOf } from "./FileIdentity.ts"
+import { idOf } from "./Files.ts"
 import { type Opened, ReadConnection, type Source } from "./ReadConnection.ts"
-import { SharedSnapshot } from "./SharedSnapshot.ts"
 import { Snapshots } from "./Snapshots.ts"
 
 /** After an unreadable page, caches are emptied at most this often, in milliseconds. */
@@ -175,5 +174,55 @@ export class Reader<Q> {
     this.clearedAt = now
     this.snapshots.clearCaches()
     this.main?.connection.clearCache()
+  }
+}
+
+/**
+ * One snapshot for the reads of an iteration of the event loop: to begin and end a read transaction costs more than a
+ * look-up in it.
+ *
+ * The first read of an iteration has a snapshot of its own, so that a single read pays nothing for others. The second
+ * begins one that lasts until the iteration ends, so that none is held while the process is idle. There is none while
+ * the writer has a request. As nobody else writes, the database does not change while such a snapshot is held: each read
+ * from it finds what it would find by itself, and it does not delay a checkpoint.
+ */
+export class SharedSnapshot {
+  private hasRead = false
+  private isHeld = false
+
+  constructor(
+    /** Its `release` never throws, as it is called where nobody would catch it. */
+    private readonly connection: Pick<ReadConnection, "hold" | "release">,
+    private isWriting: boolean
+  ) {}
+
+  /** To be called before each read. */
+  enter(): void {
+    if (this.isHeld || this.isWriting) return
+    if (this.hasRead) {
+      this.connection.hold()
+      this.isHeld = true
+    } else {
+      this.hasRead = true
+      setImmediate(this.endIteration)
+    }
+  }
+
+  /** To be called before the writer gets a request, and when it has answered all. */
+  writing(isWriting: boolean): void {
+    this.isWriting = isWriting
+    if (isWriting) this.end()
+  }
+
+  /** Releases the snapshot, if there is one. */
+  end(): void {
+    if (!this.isHeld) return
+    this.isHeld = false
+    this.connection.release()
+  }
+
+  private readonly endIteration = (): void => {
+    this.hasRead = false
+    this.end()
   }
 }

@@ -1,5 +1,6 @@
+import { dirname } from "node:path"
 import type Database from "better-sqlite3"
-import { checkpoint, clearCache, closeLast, openForWriting } from "./Connection.ts"
+import { checkpoint, clearCache, closeLast, type Format, openForWriting } from "./Connection.ts"
 import {
   concernsOneWrite,
   DatabaseUnavailable,
@@ -9,8 +10,7 @@ import {
   leavesConnectionSound,
   unavailableCause
 } from "./DatabaseError.ts"
-import * as FileIdentity from "./FileIdentity.ts"
-import type { Format } from "./Format.ts"
+import * as Files from "./Files.ts"
 import type { Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
 
 /** How a task is done: what is due is read first, and then changed in one transaction or several. */
@@ -40,7 +40,7 @@ export interface WriterPlugin<W, O> {
 class Connection<W, O> {
   readonly db: Database.Database
   readonly tables: Tables<W, O>
-  readonly identity: FileIdentity.FileIdentity
+  readonly identity: Files.FileIdentity
   private readonly statements: Readonly<Record<"begin" | "commit" | "rollback", Database.Statement>>
 
   constructor(file: string, { format, tables }: WriterPlugin<W, O>) {
@@ -52,7 +52,7 @@ class Connection<W, O> {
         rollback: this.db.prepare("ROLLBACK")
       }
       this.tables = tables(this.db)
-      this.identity = FileIdentity.identify(file)
+      this.identity = Files.identify(file)
     } catch (error) {
       this.db.close()
       throw error
@@ -118,7 +118,11 @@ export class Writer<W, O> {
       return this.serve(connection, request)
     } catch (error) {
       this.recoverFrom(error)
-      return { _tag: "Unavailable", cause: unavailableCause(error, this.file), reason: describe(error) }
+      return {
+        _tag: "Unavailable",
+        cause: unavailableCause(error, () => Files.hasRoom(dirname(this.file))),
+        reason: describe(error)
+      }
     }
   }
 
@@ -199,7 +203,7 @@ export class Writer<W, O> {
   /** The connection, ready for a transaction. */
   private ready(): Connection<W, O> {
     const connection = this.connection ?? this.open()
-    FileIdentity.verify(this.file, connection.identity)
+    Files.verify(this.file, connection.identity)
     if (!this.isSuspect) return connection
     this.connection = undefined
     connection.db.close()
@@ -213,14 +217,14 @@ export class Writer<W, O> {
 
   /** Opens the file that was open before, and no other: readers may still have it. */
   private open(): Connection<W, O> {
-    FileIdentity.verifyDatabase(this.file, this.databaseId)
+    Files.verifyDatabase(this.file, this.databaseId)
     this.connection = new Connection(this.file, this.plugin)
     this.databaseId = this.connection.identity.databaseId
     return this.connection
   }
 
   private reopen(): Connection<W, O> {
-    FileIdentity.verifyDatabase(this.file, undefined)
+    Files.verifyDatabase(this.file, undefined)
     const old = this.connection
     this.connection = undefined
     this.databaseId = undefined
@@ -233,7 +237,7 @@ export class Writer<W, O> {
         // The old file cannot be reached any more.
       }
       old.db.close()
-      FileIdentity.setAsideLog(this.file, old.identity)
+      Files.setAsideLog(this.file, old.identity)
     }
     return this.ready()
   }
@@ -261,7 +265,7 @@ export class Writer<W, O> {
       outcomes,
       count,
       lastSeq: connection.tables.lastSeq(),
-      logBytes: FileIdentity.verify(this.file, connection.identity),
+      logBytes: Files.verify(this.file, connection.identity),
       databaseId: connection.identity.databaseId
     }
   }

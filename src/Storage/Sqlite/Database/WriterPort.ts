@@ -6,8 +6,15 @@ import { Deferred, Duration, Effect, Schedule, type Scope } from "effect"
 import * as Monotonic from "../../../Monotonic.ts"
 import * as Threads from "../../../Process/Threads.ts"
 import * as Supervision from "../../../Supervision.ts"
-import type { Reply, Request, Unavailable } from "./Messages.ts"
-import { type Codec, type PackedReply, packRequest, unpackReply } from "./Packing.ts"
+import {
+  type Codec,
+  type PackedReply,
+  packRequest,
+  type Reply,
+  type Request,
+  type Unavailable,
+  unpackReply
+} from "./Messages.ts"
 import type { Writer } from "./Writer.ts"
 
 type Respond<O> = (reply: Reply<O>) => void

@@ -1,8 +1,8 @@
 import type { JsonText } from "../../../Json/JsonText.ts"
 import type { Operation, PlannedResult, Precondition, Write } from "../../../Kv/Write.ts"
 import type { WriteFailure } from "../Database/Messages.ts"
-import { type Codec, type Packed, Packer, Unpacker } from "../Database/Packing.ts"
-import type { Outcome } from "./Tables.ts"
+import { type Codec, type Packed, Packer, Unpacker } from "../Database/Messages.ts"
+import type { Outcome } from "./Writer.ts"
 
 /**
  * A group of writes. For each the packed text has its actor and the number of its operations; for each of these the

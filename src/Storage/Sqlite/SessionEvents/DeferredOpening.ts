@@ -1,8 +1,8 @@
 import { type Context, Effect, ExecutionStrategy, Exit, Scope } from "effect"
 import type { SessionEvents } from "../../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
-import { hasRoom } from "../Database/Directory.ts"
-import type { StoreRefused } from "../Database/StoreRefused.ts"
+import { hasRoom } from "../Database/Files.ts"
+import type { StoreRefused } from "../Database/Opening.ts"
 
 type Service = Context.Tag.Service<SessionEvents>
 

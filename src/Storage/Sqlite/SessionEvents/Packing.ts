@@ -1,6 +1,6 @@
 import type { WriteFailure } from "../Database/Messages.ts"
-import { type Codec, type Packed, Packer, Unpacker } from "../Database/Packing.ts"
-import type { EventOutcome, EventWrite } from "./Tables.ts"
+import { type Codec, type Packed, Packer, Unpacker } from "../Database/Messages.ts"
+import type { EventOutcome, EventWrite } from "./Writer.ts"
 
 /**
  * A group of writes. For each append the packed text has its session, epoch and recovery state (with a length of -1 for

@@ -4,15 +4,15 @@ import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Either } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
-import { fileOf } from "../../../../src/Storage/Sqlite/Database/Format.ts"
+import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
 import {
   fromStatements,
   type Migration,
   migrate,
   migrationsTable
 } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
-import { format as storeFormat } from "../../../../src/Storage/Sqlite/Kv/Format.ts"
-import { format as sessionFormat } from "../../../../src/Storage/Sqlite/SessionEvents/Format.ts"
+import { format as storeFormat } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
+import { format as sessionFormat } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
 

@@ -3,9 +3,9 @@ import { FastCheck as fc } from "effect"
 import { JsonText } from "../../../../src/Json/JsonText.ts"
 import type { Operation, Write } from "../../../../src/Kv/Write.ts"
 import type { Reply, Request } from "../../../../src/Storage/Sqlite/Database/Messages.ts"
-import { packReply, packRequest, unpackReply, unpackRequest } from "../../../../src/Storage/Sqlite/Database/Packing.ts"
+import { packReply, packRequest, unpackReply, unpackRequest } from "../../../../src/Storage/Sqlite/Database/Messages.ts"
 import { codec } from "../../../../src/Storage/Sqlite/Kv/Packing.ts"
-import type { Outcome } from "../../../../src/Storage/Sqlite/Kv/Tables.ts"
+import type { Outcome } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 
 const runs = { numRuns: 200 * Number(process.env.SOAK ?? 1) }
 

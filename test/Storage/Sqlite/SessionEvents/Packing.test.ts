@@ -1,9 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import type { Reply, Request } from "../../../../src/Storage/Sqlite/Database/Messages.ts"
-import { packReply, packRequest, unpackReply, unpackRequest } from "../../../../src/Storage/Sqlite/Database/Packing.ts"
+import { packReply, packRequest, unpackReply, unpackRequest } from "../../../../src/Storage/Sqlite/Database/Messages.ts"
 import { codec } from "../../../../src/Storage/Sqlite/SessionEvents/Packing.ts"
-import type { EventOutcome, EventWrite } from "../../../../src/Storage/Sqlite/SessionEvents/Tables.ts"
+import type { EventOutcome, EventWrite } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
 
 const runs = { numRuns: 200 * Number(process.env.SOAK ?? 1) }
 
