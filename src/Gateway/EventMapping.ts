@@ -3,12 +3,149 @@
  */
 import { Option, Schema } from "effect"
 import type { PlatformEvent } from "../Upstream/PlatformEvent.ts"
-import type { Payload, Situation } from "./EventMapping/Rule.ts"
-import { table } from "./EventMapping/Table.ts"
+import {
+  all,
+  always,
+  from,
+  joined,
+  never,
+  nothing,
+  orElse,
+  type Payload,
+  type Rule,
+  type Situation,
+  to
+} from "./EventMapping/Rule.ts"
 import type { EventBody, EventBodyOf } from "./Protocol/Event.ts"
 import { Identifier } from "./Protocol/Fields.ts"
 
 export type { Situation } from "./EventMapping/Rule.ts"
+
+const text = from("delta", "content")
+const callId = from("toolCallId")
+const reason = from("message")
+
+/** The fields of an error, at the top or within `error`. */
+const problem = (code: string, message: string) => ({
+  code: orElse(code, "error.code"),
+  message: orElse(message, "error.message", "error", "reason"),
+  retryable: orElse(false, "error.retryable")
+})
+
+const figures = to("usage_update", {
+  inputTokens: from("promptTokens"),
+  outputTokens: from("completionTokens"),
+  costUsd: from("cost")
+})
+
+const envelope: ReadonlySet<string> = new Set(["type", "turnId"])
+
+/** Token counts and costs, where there are any. */
+const update: Rule = (payload, situation) =>
+  Option.filter(figures(payload, situation), ({ events }) =>
+    events.some(event => Object.keys(event).some(name => !envelope.has(name)))
+  )
+
+const measured = to("usage_context", {
+  used: from("contextUsed", "context.used"),
+  limit: from("contextLimit", "context.limit"),
+  // Computed again, so that it agrees with `used` and `limit`.
+  percent: orElse(0)
+})
+
+const percentOf = (used: number, limit: number): number => Math.round((used / limit) * 10_000) / 100
+
+const context: Rule = (payload, situation) =>
+  Option.map(measured(payload, situation), ({ events, isWhole }) => ({
+    events: events.map(event =>
+      event.type === "usage_context" ? { ...event, percent: percentOf(event.used, event.limit) } : event
+    ),
+    isWhole
+  }))
+
+const contextNames = ["used", "limit", "contextUsed", "contextLimit", "context"]
+
+/** Whether the payload is about the context window at all. */
+const saysContext = (payload: Payload): boolean =>
+  contextNames.some(name => Object.hasOwn(payload, name) && payload[name] !== null)
+
+/** Usage, how full the context window is, or both. */
+const usage: Rule = (payload, situation) => {
+  const spent = update(payload, situation)
+  const full = context(payload, situation)
+  if (Option.isNone(full)) {
+    return Option.map(spent, ({ events, isWhole }) => ({ events, isWhole: isWhole && !saysContext(payload) }))
+  }
+  return Option.isNone(spent) ? full : Option.some(joined([spent.value, full.value]))
+}
+
+const rules = {
+  "instance.starting": to("session_state", { state: always("activating"), reason }),
+  "instance.ready": to("session_state", { state: always("active"), reason }),
+  "instance.stopping": to("session_state", { state: always("deactivating"), reason }),
+  "instance.stopped": to("session_state", { state: always("inactive"), reason }),
+  "instance.failed": all(
+    to("session_state", { state: always("error"), reason: from("message", "error.message", "error") }),
+    to("error", problem("instance_failed", "The agent instance failed"))
+  ),
+  heartbeat: nothing,
+  log: nothing,
+
+  // The author and the content of a message are known to the gateway only.
+  "turn.started": to("turn_started", { content: never, sub: never, clientMessageId: never }),
+  "turn.completed": to("turn_completed"),
+  "turn.failed": to("turn_errored", problem("turn_failed", "The turn failed")),
+  "turn.cancelled": to("turn_interrupted", { reason }),
+
+  "message.start": to("text_start"),
+  "message.delta": to("text_delta", { text }),
+  "message.complete": to("text_end", { text: from("content") }),
+  "thinking.start": to("thinking_start"),
+  "thinking.delta": to("thinking_delta", { text }),
+  "thinking.complete": to("thinking_end", { text: from("content") }),
+
+  "tool.call.start": to("tool_call_start", { callId }),
+  "tool.call.delta": to("tool_call_delta", { callId, text }),
+  "tool.call": to("tool_call", { callId, args: from("input", "arguments") }),
+  "tool.progress": to("tool_progress", { callId }),
+  "tool.result": to("tool_result", { callId, result: from("output", "content") }),
+  "tool.error": to("tool_error", {
+    callId,
+    code: from("error.code"),
+    message: orElse("The tool failed", "error.message", "error")
+  }),
+
+  "question.asked": to("question_requested"),
+  "question.answered": to("question_resolved"),
+  "approval.requested": to("approval_requested", { details: from("input") }),
+  "approval.resolved": to("approval_resolved"),
+
+  "terminal.opened": to("terminal_opened"),
+  "terminal.output": to("terminal_output", { text: from("data", "output", "delta", "content") }),
+  "terminal.exited": to("terminal_exited"),
+
+  "file.created": to("file_changed", { change: always("created") }),
+  "file.modified": to("file_changed", { change: always("modified") }),
+  "file.deleted": to("file_changed", { change: always("deleted") }),
+  "file.renamed": to("file_changed", { change: always("renamed"), path: from("to"), previousPath: from("from") }),
+
+  "plan.updated": to("plan_updated", { plan: from("steps") }),
+  "step.started": to("step_started"),
+  "step.completed": to("step_completed"),
+  "subagent.started": to("subagent_started"),
+  "subagent.completed": to("subagent_completed"),
+  "artifact.created": to("artifact_created"),
+  "checkpoint.created": to("checkpoint_created"),
+  "state.snapshot": to("state_snapshot", { state: from("snapshot") }),
+  "state.delta": to("state_delta", { patch: from("delta") }),
+
+  usage,
+  rate_limited: to("rate_limited"),
+  error: to("error", problem("agent_error", "The agent met an error"))
+} satisfies Record<string, Rule>
+
+/** By platform type. A map, since a type may be called `constructor`. */
+const table: ReadonlyMap<string, Rule> = new Map(Object.entries(rules))
 
 /** The client events of a platform event. */
 export interface Mapped {

@@ -124,7 +124,8 @@ export const all =
   (payload, situation) =>
     Option.map(Option.all(rules.map(rule => rule(payload, situation))), joined)
 
-const joined = (outcomes: ReadonlyArray<Outcome>): Outcome => ({
+/** Several outcomes as one. */
+export const joined = (outcomes: ReadonlyArray<Outcome>): Outcome => ({
   events: outcomes.flatMap(({ events }) => events),
   isWhole: outcomes.every(({ isWhole }) => isWhole)
 })

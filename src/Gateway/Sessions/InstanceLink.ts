@@ -6,14 +6,12 @@ import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream
 import { type Received, Undelivered } from "../../Upstream/InstanceConnection.ts"
 import type { PlatformEvent } from "../../Upstream/PlatformEvent.ts"
 import type { Send } from "../../Upstream/Sending.ts"
-import * as Turns from "../EventMapping/Turns.ts"
 import * as EventMapping from "../EventMapping.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { EventBody } from "../Protocol/Event.ts"
 import type { Journal } from "./Journal.ts"
 import * as State from "./SessionState.ts"
 import { longestReconnection } from "./Settings.ts"
-import { isRunning } from "./StateMachine.ts"
 
 /** An update made of platform events, and what needs attention beside it. */
 export interface Ingested {
@@ -36,14 +34,11 @@ const ends: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"
 const applyBody = (state: State.SessionState, body: EventBody, { payload, type }: PlatformEvent): State.Update => {
   // The platform's word on its instance is passed on and does not move the session, which takes messages all the same.
   if (body.type === "session_state") return { state, events: ends.has(type) ? [] : [body] }
-  const { turns, events } = Turns.apply(state.turns, body)
-  const update: State.Update = { state: turns === state.turns ? state : { ...state, turns }, events }
+  const update = State.applyEvent(state, body)
   // An error that names a pending turn refuses its message, and nothing else would end the turn.
   if (body.type !== "error" || body.turnId === undefined || payload.turnId !== body.turnId) return update
-  if (!Turns.isPending(turns, body.turnId)) return update
   const { turnId, code, message, retryable } = body
-  const ended = Turns.apply(turns, { type: "turn_errored", turnId, code, message, retryable })
-  return { state: { ...state, turns: ended.turns }, events: [...events, ...ended.events] }
+  return State.andThen(update, state => State.endPendingTurns(state, [turnId], State.errored(code, message, retryable)))
 }
 
 /** What the end of an instance does to its session. */
@@ -84,14 +79,13 @@ export const ingest = (before: State.SessionState, received: ReadonlyArray<Recei
     events.push(...update.events)
   }
   for (const platformEvent of received) {
-    if (!isRunning(state.lifecycle)) break
+    if (!State.isRunning(state)) break
     if (platformEvent instanceof Undelivered) {
-      const { turns } = state
-      lost.push(...platformEvent.turnIds.filter(turnId => Turns.isPending(turns, turnId)))
+      lost.push(...platformEvent.turnIds.filter(turnId => State.isPending(state, turnId)))
       add(State.endPendingTurns(state, platformEvent.turnIds, deliveryUnknown))
       continue
     }
-    const mapped = EventMapping.map(platformEvent, { turnId: Turns.current(state.turns) })
+    const mapped = EventMapping.map(platformEvent, { turnId: State.currentTurn(state) })
     if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
     if (mapped.malformed !== undefined) malformed.push(mapped.malformed)
     for (const body of mapped.events) {
@@ -180,7 +174,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
     const interruptBelated = (result: Ingested): Effect.Effect<void> =>
       Effect.suspend(() => {
         for (const turnId of result.lost) lost.add(turnId)
-        while (lost.size > Turns.most) lost.delete(lost.values().next().value!)
+        while (lost.size > State.mostTurns) lost.delete(lost.values().next().value!)
         return Effect.forEach(
           result.belated.filter(turnId => lost.delete(turnId)),
           turnId => Effect.forkIn(Effect.ignore(connection.send({ type: "interrupt", turnId })), scope),
@@ -245,7 +239,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
     const lose = (event: "ended" | "failed", reason: string) =>
       journal.updateWithRetry(
         ifOurs(state =>
-          isRunning(state.lifecycle)
+          State.isRunning(state)
             ? State.andThen(
                 State.endTurns(state, State.errored("instance_lost", `The instance was lost: ${reason}`)),
                 state => State.transition(state, event, reason)

@@ -1,10 +1,10 @@
 import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import type { Turns } from "../EventMapping/Turns.ts"
 import { type EventBody, event } from "../Protocol/Event.ts"
 import type { Append, History, OutOfStep, SessionEvents } from "../SessionEvents.ts"
 import type { Frame } from "../Sessions.ts"
-import { encodeRecoveryState, type SessionState, type Update } from "./SessionState.ts"
+import * as RecoveryState from "./RecoveryState.ts"
+import type { SessionState, Turns, Update } from "./SessionState.ts"
 
 /**
  * The state of a session and the log of its events, which change together or not at all.
@@ -111,7 +111,7 @@ export const make = (options: Options): Journal => {
   /** Most updates, such as a text delta, leave the recovery state as it is. */
   const encodedState = (state: SessionState): string | null => {
     if (encoded === undefined || !isRecoveredAlike(encoded.state, state)) {
-      encoded = { state, recoveryState: encodeRecoveryState(state) }
+      encoded = { state, recoveryState: RecoveryState.encode(state) }
     }
     return encoded.recoveryState
   }

@@ -10,6 +10,7 @@ import type { History } from "../SessionEvents.ts"
 import { type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
 import { Entity } from "./Entity.ts"
 import { type SecretPool, storedParts } from "./LaunchConfiguration.ts"
+import * as RecoveryState from "./RecoveryState.ts"
 import { openHistory, type Shared } from "./SessionCore.ts"
 import { isSessionId, keyOf, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
@@ -34,7 +35,7 @@ export interface SessionCache {
 
 /** The state of a session that was not in memory: no instance of it can be running. */
 const storedState = (record: SessionRecord, { recoveryState }: History): State.SessionState => {
-  const state = Either.getOrElse(State.decodeRecoveryState(record.state, recoveryState), () => ({
+  const state = Either.getOrElse(RecoveryState.decode(record.state, recoveryState), () => ({
     ...State.initial,
     lifecycle: record.state
   }))
@@ -175,7 +176,7 @@ export const make = (shared: Shared, records: SessionRecords, secrets: SecretPoo
       const found = yield* shared.events.find(key)
       if (Option.isNone(found)) return
       const history = found.value
-      const state = yield* State.decodeRecoveryState("inactive", recoveryState)
+      const state = yield* RecoveryState.decode("inactive", recoveryState)
       const { pendingStops, request } = State.releaseInstance(state)
       const lost = request === undefined ? pendingStops.filter(({ instanceId }) => instanceId === null) : []
       for (const { key: idempotencyKey } of lost) {

@@ -9,6 +9,7 @@ import type { Session } from "../Protocol/Session.ts"
 import type { History, SessionEvents } from "../SessionEvents.ts"
 import type { Frame, Subscriber } from "../Sessions.ts"
 import * as Journal from "./Journal.ts"
+import * as RecoveryState from "./RecoveryState.ts"
 import {
   type Losses,
   type Recorded,
@@ -19,7 +20,6 @@ import {
 } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 import type { Settings } from "./Settings.ts"
-import { isRunning } from "./StateMachine.ts"
 
 /** What all sessions share. */
 export interface Shared {
@@ -116,7 +116,7 @@ export class SessionCore implements Recorded {
   }
 
   get isRunning(): boolean {
-    return isRunning(this.state.lifecycle)
+    return State.isRunning(this.state)
   }
 
   /** Changes the state without an event. */
@@ -219,7 +219,7 @@ export class SessionCore implements Recorded {
     return Effect.gen(this, function* () {
       const history = yield* openHistory(this.shared, this.key, this.toRecord())
       const found = State.releaseInstance(
-        Either.getOrElse(State.decodeRecoveryState("inactive", history.recoveryState), () => State.initial)
+        Either.getOrElse(RecoveryState.decode("inactive", history.recoveryState), () => State.initial)
       )
       const { pendingStops, request } = State.releaseInstance(this.state)
       const known = new Set(pendingStops.map(({ key }) => key))

@@ -1,12 +1,11 @@
 /**
- * The durable state of a session and its updates, without effects: lifecycle, instances and open turns.
+ * The durable state of a session and its updates, without effects: lifecycle, instances and turns. Each turn has one
+ * start and exactly one end, whatever the platform sends.
  */
-import { Either, Option, Schema } from "effect"
-import type { ParseError } from "effect/ParseResult"
-import * as Turns from "../EventMapping/Turns.ts"
-import type { EventBody, TurnEnd } from "../Protocol/Event.ts"
+import { Either } from "effect"
+import type { EventBody, EventBodyOf, TurnEnd } from "../Protocol/Event.ts"
 import type { Receipt } from "../SessionEvents.ts"
-import { isRunning, type LifecycleEvent, type LifecycleState, next } from "./StateMachine.ts"
+import { type LifecycleEvent, type LifecycleState, next } from "./StateMachine.ts"
 
 /**
  * An instance at the platform, which may exist although its id is not known yet.
@@ -33,12 +32,29 @@ export interface InstanceRequest {
   readonly environment?: Readonly<Record<string, string>>
 }
 
+/**
+ * `announced`: the message is stored and clients were told of the start. `started`: the agent has started as well.
+ * `accepted`: stored by an earlier version, which told clients when the agent started.
+ */
+export type TurnStatus = "accepted" | "announced" | "started"
+
+/** The turns of a session. */
+export interface Turns {
+  /** Turns that have not ended, oldest first. */
+  readonly open: ReadonlyMap<string, TurnStatus>
+  /** The newest turns that have ended: they cannot start or end again. */
+  readonly ended: ReadonlySet<string>
+}
+
+/** Turns that may be open at once, and ended turns that are remembered. */
+export const mostTurns = 256
+
 /** All that an update of a session depends on. */
 export interface SessionState {
   readonly lifecycle: LifecycleState
   readonly instance: Instance | null
   readonly pendingStops: ReadonlyArray<PendingStop>
-  readonly turns: Turns.Turns
+  readonly turns: Turns
   /** Kept after a deletion while a creation is unanswered: it cannot be repeated without. */
   readonly request?: InstanceRequest
 }
@@ -54,7 +70,12 @@ export interface Update {
 }
 
 /** A new session. */
-export const initial: SessionState = { lifecycle: "inactive", instance: null, pendingStops: [], turns: Turns.none }
+export const initial: SessionState = {
+  lifecycle: "inactive",
+  instance: null,
+  pendingStops: [],
+  turns: { open: new Map(), ended: new Set() }
+}
 
 /** A state that is set without an event. */
 export const withoutEvents = (state: SessionState): Update => ({ state, events: [] })
@@ -76,21 +97,90 @@ export const andThen = (update: Update, f: (state: SessionState) => Update): Upd
   return { ...update, state, events: [...update.events, ...events] }
 }
 
-/** Ends all open turns. */
-export const endTurns = (session: SessionState, endOf: (turnId: string) => TurnEnd): Update => {
-  const { events, turns } = Turns.endAll(session.turns, endOf)
-  return { state: { ...session, turns }, events }
+/** Whether a session has an instance that takes messages, possibly after a reconnection. */
+export const isRunning = ({ lifecycle }: Pick<SessionState, "lifecycle">): boolean =>
+  lifecycle === "active" || lifecycle === "reconnecting"
+
+/** The turn in progress: the one that started last, or else the oldest pending one. */
+export const currentTurn = ({ turns: { open } }: SessionState): string | undefined => {
+  const started = [...open].filter(([, status]) => status === "started").at(-1)
+  return started === undefined ? open.keys().next().value : started[0]
 }
+
+/** Whether a turn is open and the agent has not started it. */
+export const isPending = ({ turns: { open } }: SessionState, turnId: string): boolean => {
+  const status = open.get(turnId)
+  return status !== undefined && status !== "started"
+}
+
+const setTurn = (session: SessionState, turnId: string, status: TurnStatus): SessionState => ({
+  ...session,
+  turns: { ...session.turns, open: new Map([...session.turns.open, [turnId, status]]) }
+})
+
+/** The agent starts a turn. Clients are told unless they were told of its message. */
+const startTurn = (session: SessionState, body: EventBodyOf<"turn_started">): Update => {
+  const { ended, open } = session.turns
+  const status = open.get(body.turnId)
+  const isRefused = status === undefined && (ended.has(body.turnId) || open.size >= mostTurns)
+  return status === "started" || isRefused
+    ? withoutEvents(session)
+    : { state: setTurn(session, body.turnId, "started"), events: status === "announced" ? [] : [body] }
+}
+
+const endTurn = (session: SessionState, body: TurnEnd): Update => {
+  const { turnId } = body
+  const { ended, open } = session.turns
+  const status = open.get(turnId)
+  if (status === undefined) return withoutEvents(session)
+  const turns = {
+    open: new Map([...open].filter(([other]) => other !== turnId)),
+    ended: new Set([...ended, turnId].slice(-mostTurns))
+  }
+  return {
+    state: { ...session, turns },
+    events: status === "accepted" ? [{ type: "turn_started", turnId }, body] : [body]
+  }
+}
+
+/**
+ * Applies an event of the agent to the turns.
+ *
+ * A second start is dropped, and so is an end of a turn that is not open. Other events are passed on even after the end
+ * of their turn: a late result is still true.
+ */
+export const applyEvent = (session: SessionState, body: EventBody): Update => {
+  switch (body.type) {
+    case "turn_started":
+      return startTurn(session, body)
+    case "turn_completed":
+    case "turn_errored":
+    case "turn_interrupted":
+      return endTurn(session, body)
+    default:
+      return { state: session, events: [body] }
+  }
+}
+
+/** Ends turns, by default all that are open, oldest first. */
+export const endTurns = (
+  session: SessionState,
+  endOf: (turnId: string) => TurnEnd,
+  turnIds: ReadonlyArray<string> = [...session.turns.open.keys()]
+): Update =>
+  turnIds.reduce((update, turnId) => andThen(update, state => endTurn(state, endOf(turnId))), withoutEvents(session))
 
 /** Ends those of some turns that the agent has not started, as when their messages were not sent. */
 export const endPendingTurns = (
   session: SessionState,
   turnIds: ReadonlyArray<string>,
   endOf: (turnId: string) => TurnEnd
-): Update => {
-  const { events, turns } = Turns.endPending(session.turns, turnIds, endOf)
-  return events.length === 0 ? withoutEvents(session) : { state: { ...session, turns }, events }
-}
+): Update =>
+  endTurns(
+    session,
+    endOf,
+    turnIds.filter(turnId => isPending(session, turnId))
+  )
 
 /** Ends a turn as failed. */
 export const errored =
@@ -120,23 +210,15 @@ export const acceptMessage = (
   { content, receipt, sub, turnId }: Message,
   mostOpen: number
 ): Either.Either<Update, Refusal> => {
-  if (!isRunning(session.lifecycle)) return Either.left({ is: "not_running" })
-  const { size } = session.turns.open
-  const started = {
-    type: "turn_started",
-    turnId,
-    content,
-    sub,
-    ...(receipt === undefined ? {} : { clientMessageId: receipt.id })
-  } as const
-  return Option.match(size < mostOpen ? Turns.accept(session.turns, started) : Option.none(), {
-    onNone: () => Either.left({ is: "full" as const, open: size }),
-    onSome: ({ events, turns }) =>
-      Either.right({
-        state: { ...session, turns },
-        events,
-        ...(receipt === undefined ? {} : { receipt: { ...receipt, turnId } })
-      })
+  if (!isRunning(session)) return Either.left({ is: "not_running" })
+  const { ended, open } = session.turns
+  if (open.size >= mostOpen || open.has(turnId) || ended.has(turnId))
+    return Either.left({ is: "full", open: open.size })
+  const clientMessageId = receipt === undefined ? {} : { clientMessageId: receipt.id }
+  return Either.right({
+    state: setTurn(session, turnId, "announced"),
+    events: [{ type: "turn_started", turnId, content, sub, ...clientMessageId }],
+    ...(receipt === undefined ? {} : { receipt: { ...receipt, turnId } })
   })
 }
 
@@ -185,58 +267,3 @@ export const recover = (session: SessionState): Update =>
     endTurns(releaseInstance(session), errored("gateway_restarted", "The gateway was restarted during the turn")),
     state => transition(state, "recovered", "the gateway was restarted")
   )
-
-const InstanceFields = { key: Schema.String, instanceId: Schema.NullOr(Schema.String) }
-
-/** What is stored to recover a session after a crash, in the member names of the first version. */
-const RecoveryState = Schema.parseJson(
-  Schema.Struct({
-    lease: Schema.NullOr(Schema.Struct(InstanceFields)),
-    /** Pending stops. Earlier versions stored instance ids alone. */
-    debts: Schema.optionalWith(
-      Schema.Array(Schema.Union(Schema.String, Schema.Struct({ ...InstanceFields, refusals: Schema.Int }))),
-      { exact: true }
-    ),
-    /** Open turns, and whether clients were told that they have started. */
-    turns: Schema.Array(Schema.Tuple(Schema.String, Schema.Literal("accepted", "started"))),
-    request: Schema.optionalWith(
-      Schema.Struct({
-        agentType: Schema.String,
-        deployment: Schema.optionalWith(Schema.Unknown, { exact: true }),
-        environment: Schema.optionalWith(Schema.Record({ key: Schema.String, value: Schema.String }), { exact: true })
-      }),
-      { exact: true }
-    )
-  })
-)
-
-const encode = Schema.encodeSync(RecoveryState)
-const decode = Schema.decodeUnknownEither(RecoveryState)
-
-/** What must outlive the process, as JSON text; null where there is nothing to recover. */
-export const encodeRecoveryState = ({ instance, pendingStops, turns, request }: SessionState): string | null =>
-  instance === null && pendingStops.length === 0 && turns.open.size === 0
-    ? null
-    : encode({
-        lease: instance,
-        ...(pendingStops.length === 0 ? {} : { debts: pendingStops }),
-        turns: [...turns.open].map(([id, status]) => [id, status === "accepted" ? status : "started"] as const),
-        ...(request === undefined ? {} : { request })
-      })
-
-/** The state of a session whose gateway has ended, as far as it was stored. */
-export const decodeRecoveryState = (
-  lifecycle: LifecycleState,
-  stored: string | null
-): Either.Either<SessionState, ParseError> =>
-  stored === null
-    ? Either.right({ ...initial, lifecycle })
-    : Either.map(decode(stored), ({ lease, debts = [], turns, request }) => ({
-        lifecycle,
-        instance: lease,
-        pendingStops: debts.map(stop =>
-          typeof stop === "string" ? { key: stop, instanceId: stop, refusals: 0 } : stop
-        ),
-        turns: { open: new Map(turns), ended: Turns.none.ended },
-        ...(request === undefined ? {} : { request })
-      }))

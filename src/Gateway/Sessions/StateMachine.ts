@@ -56,6 +56,3 @@ export const transitions: Readonly<Record<LifecycleState, { readonly [E in Lifec
 /** The state after an event; `undefined` where the event is ignored. */
 export const next = (state: LifecycleState, event: LifecycleEvent): LifecycleState | undefined =>
   transitions[state][event]
-
-/** Whether a session in this state has an instance that takes messages, possibly after a reconnection. */
-export const isRunning = (state: LifecycleState): boolean => state === "active" || state === "reconnecting"

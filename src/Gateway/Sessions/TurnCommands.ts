@@ -8,7 +8,6 @@ import { createHash } from "node:crypto"
 import { Deferred, Duration, Effect, Either, Option } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
-import * as Turns from "../EventMapping/Turns.ts"
 import type { TurnEnd } from "../Protocol/Event.ts"
 import { type ActivationError, SessionConflict, SessionNotActive, SessionsBusy } from "../Sessions.ts"
 import { type Command, CommandQueue, type StoreError } from "./CommandQueue.ts"
@@ -145,10 +144,10 @@ export class TurnCommands {
   ): Effect.Effect<string, SessionNotActive | SessionConflict | AgentPlatformConnectionError> {
     return Effect.gen(this, function* () {
       const link = yield* this.running()
-      const { turns } = this.session.state
-      const wanted = turnId ?? Turns.current(turns)
+      const { state } = this.session
+      const wanted = turnId ?? State.currentTurn(state)
       if (wanted === undefined) return yield* new SessionConflict({ message: "No turn is open" })
-      if (!turns.open.has(wanted)) {
+      if (!state.turns.open.has(wanted)) {
         return yield* new SessionConflict({ message: `Turn ${JSON.stringify(wanted)} is not open` })
       }
       if (this.unsent?.turnId === wanted && this.unsent.withdraw()) return wanted

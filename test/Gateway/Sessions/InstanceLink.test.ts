@@ -1,16 +1,14 @@
 /** What platform events make of a session. */
 import { describe, expect, it } from "@effect/vitest"
-import * as Turns from "../../../src/Gateway/EventMapping/Turns.ts"
 import type { EventBody } from "../../../src/Gateway/Protocol/Event.ts"
 import { ingest, RecentIds } from "../../../src/Gateway/Sessions/InstanceLink.ts"
-import type * as State from "../../../src/Gateway/Sessions/SessionState.ts"
+import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
 import { Undelivered } from "../../../src/Upstream/InstanceConnection.ts"
 
 const running: State.SessionState = {
+  ...State.initial,
   lifecycle: "active",
-  instance: { key: "k", instanceId: "i" },
-  pendingStops: [],
-  turns: Turns.none
+  instance: { key: "k", instanceId: "i" }
 }
 
 const platform = (type: string, payload: Record<string, unknown> = {}, id?: string) => ({
@@ -22,7 +20,7 @@ const platform = (type: string, payload: Record<string, unknown> = {}, id?: stri
 
 const accepted = (...turnIds: ReadonlyArray<string>): State.SessionState => ({
   ...running,
-  turns: { ...Turns.none, open: new Map(turnIds.map(turnId => [turnId, "announced"])) }
+  turns: { ...State.initial.turns, open: new Map(turnIds.map(turnId => [turnId, "announced"])) }
 })
 
 const typesOf = (events: ReadonlyArray<EventBody>) => events.map(({ type }) => type)

@@ -1,7 +1,6 @@
 /** The journal of a session on a store that fails. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, FastCheck as fc, Option, Random, TestClock, TestContext } from "effect"
-import * as Turns from "../../../src/Gateway/EventMapping/Turns.ts"
 import type { EventBody } from "../../../src/Gateway/Protocol/Event.ts"
 import * as Memory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
@@ -13,10 +12,9 @@ import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 const numRuns = 100 * Number(process.env.SOAK ?? 1)
 
 const running: State.SessionState = {
+  ...State.initial,
   lifecycle: "active",
-  instance: { key: "k", instanceId: "i" },
-  pendingStops: [],
-  turns: Turns.none
+  instance: { key: "k", instanceId: "i" }
 }
 
 const now = Effect.clockWith(clock => Effect.succeed(() => clock.unsafeCurrentTimeMillis()))
@@ -87,10 +85,8 @@ describe("A journal", () => {
         state: running,
         onUpdate: () => {}
       })
-      const begin = (state: State.SessionState): State.Update => {
-        const { turns, events } = Turns.apply(state.turns, { type: "turn_started", turnId: "turn" })
-        return { state: { ...state, turns }, events }
-      }
+      const begin = (state: State.SessionState): State.Update =>
+        State.applyEvent(state, { type: "turn_started", turnId: "turn" })
       yield* journal.update(state => State.transition(state, "disconnected"))
       isHanging = true
       yield* Effect.flip(journal.update(begin))

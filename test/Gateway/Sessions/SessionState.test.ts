@@ -1,17 +1,16 @@
 /** Updates of a session's state, and what is stored of it. */
 import { describe, expect, it } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
-import * as Turns from "../../../src/Gateway/EventMapping/Turns.ts"
 import type { EventBody } from "../../../src/Gateway/Protocol/Event.ts"
+import * as RecoveryState from "../../../src/Gateway/Sessions/RecoveryState.ts"
 import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
 
 const numRuns = 100 * Number(process.env.SOAK ?? 1)
 
 const running: State.SessionState = {
+  ...State.initial,
   lifecycle: "active",
-  instance: { key: "k", instanceId: "i" },
-  pendingStops: [],
-  turns: Turns.none
+  instance: { key: "k", instanceId: "i" }
 }
 
 const stop: State.PendingStop = { key: "i", instanceId: "i", refusals: 0 }
@@ -25,7 +24,7 @@ const texts = fc.dictionary(
 
 const accepted = (...turnIds: ReadonlyArray<string>): State.SessionState => ({
   ...running,
-  turns: { ...Turns.none, open: new Map(turnIds.map(turnId => [turnId, "announced"])) }
+  turns: { ...State.initial.turns, open: new Map(turnIds.map(turnId => [turnId, "announced"])) }
 })
 
 const typesOf = (events: ReadonlyArray<EventBody>) => events.map(({ type }) => type)
@@ -45,7 +44,7 @@ describe("The state of a session", () => {
             refusals: index
           }))
           const before = { ...accepted(...turnIds), lifecycle, pendingStops, ...(request === null ? {} : { request }) }
-          const kept = Either.getOrThrow(State.decodeRecoveryState(lifecycle, State.encodeRecoveryState(before)))
+          const kept = Either.getOrThrow(RecoveryState.decode(lifecycle, RecoveryState.encode(before)))
           expect(kept.instance).toEqual(before.instance)
           expect(kept.pendingStops).toEqual(pendingStops)
           expect(kept.request).toEqual(before.request)
@@ -72,21 +71,21 @@ describe("The state of a session", () => {
     expect(State.acceptMessage({ ...running, lifecycle: "error" }, message, 1)).toEqual(
       Either.left({ is: "not_running" })
     )
-    const kept = Either.getOrThrow(State.decodeRecoveryState("active", State.encodeRecoveryState(update.state)))
+    const kept = Either.getOrThrow(RecoveryState.decode("active", RecoveryState.encode(update.state)))
     expect(typesOf(State.recover(kept).events)).toEqual(["turn_errored", "session_state"])
     // An earlier version told of a turn when the agent began it.
-    const early = Either.getOrThrow(State.decodeRecoveryState("active", '{"lease":null,"turns":[["t","accepted"]]}'))
+    const early = Either.getOrThrow(RecoveryState.decode("active", '{"lease":null,"turns":[["t","accepted"]]}'))
     expect(typesOf(State.recover(early).events)).toEqual(["turn_started", "turn_errored", "session_state"])
   })
 
   it("stores nothing where there is nothing to recover", () => {
-    expect(State.encodeRecoveryState(State.initial)).toBeNull()
-    expect(State.encodeRecoveryState(running)).not.toBeNull()
-    expect(State.encodeRecoveryState({ ...accepted("t"), instance: null })).not.toBeNull()
-    expect(State.encodeRecoveryState({ ...State.initial, pendingStops: [stop] })).not.toBeNull()
+    expect(RecoveryState.encode(State.initial)).toBeNull()
+    expect(RecoveryState.encode(running)).not.toBeNull()
+    expect(RecoveryState.encode({ ...accepted("t"), instance: null })).not.toBeNull()
+    expect(RecoveryState.encode({ ...State.initial, pendingStops: [stop] })).not.toBeNull()
     // As earlier versions have written it.
-    const early = State.decodeRecoveryState("inactive", '{"lease":null,"debts":["i"],"turns":[]}')
+    const early = RecoveryState.decode("inactive", '{"lease":null,"debts":["i"],"turns":[]}')
     expect(Either.getOrThrow(early).pendingStops).toEqual([stop])
-    expect(Either.isLeft(State.decodeRecoveryState("active", "{}"))).toBe(true)
+    expect(Either.isLeft(RecoveryState.decode("active", "{}"))).toBe(true)
   })
 })

@@ -1,8 +1,8 @@
-import { FastCheck as fc, Option } from "effect"
+import { Either, FastCheck as fc } from "effect"
 import { describe, expect, it } from "vitest"
-import * as Turns from "../../../src/Gateway/EventMapping/Turns.ts"
 import type { EventBody, TurnEnd } from "../../../src/Gateway/Protocol/Event.ts"
 import { turnEnds } from "../../../src/Gateway/Protocol/Event.ts"
+import * as State from "../../../src/Gateway/Sessions/SessionState.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
 
@@ -18,29 +18,32 @@ const errored = (turnId: string): TurnEnd => ({
 const text: EventBody = { type: "text_delta", turnId: "a", text: "x" }
 
 /** Takes in events one after another, and gathers what clients get. */
-const run = (turns: Turns.Turns, ...bodies: ReadonlyArray<EventBody>): Turns.Update =>
-  bodies.reduce<Turns.Update>(
-    (before, body) => {
-      const { turns, events } = Turns.apply(before.turns, body)
-      return { turns, events: [...before.events, ...events] }
-    },
-    { turns, events: [] }
+const run = (session: State.SessionState, ...bodies: ReadonlyArray<EventBody>): State.Update =>
+  bodies.reduce(
+    (update, body) => State.andThen(update, state => State.applyEvent(state, body)),
+    State.withoutEvents(session)
   )
+
+const running: State.SessionState = { ...State.initial, lifecycle: "active" }
 
 const message = (turnId: string) =>
   ({ type: "turn_started", turnId, content: `message ${turnId}`, sub: "alice" }) as const
 
-const accept = (turns: Turns.Turns, turnId: string) => Turns.accept(turns, message(turnId))
+const accept = (session: State.SessionState, turnId: string) =>
+  State.acceptMessage(session, { turnId, content: `message ${turnId}`, sub: "alice" }, State.mostTurns)
 
-const accepted = (...turnIds: ReadonlyArray<string>): Turns.Turns =>
-  turnIds.reduce((turns, turnId) => Option.getOrThrow(accept(turns, turnId)).turns, Turns.none)
+const accepted = (...turnIds: ReadonlyArray<string>): State.SessionState =>
+  turnIds.reduce((session, turnId) => Either.getOrThrow(accept(session, turnId)).state, running)
 
 /** As an earlier version has left it: its start is not told yet. */
-const early = (turnId: string): Turns.Turns => ({ ...Turns.none, open: new Map([[turnId, "accepted"]]) })
+const early = (turnId: string): State.SessionState => ({
+  ...running,
+  turns: { ...running.turns, open: new Map([[turnId, "accepted"]]) }
+})
 
 describe("turns", () => {
   it("begin and end once", () => {
-    const { turns, events } = run(
+    const { state, events } = run(
       accepted("a"),
       started("a"),
       started("a"),
@@ -51,31 +54,31 @@ describe("turns", () => {
       completed("a")
     )
     expect(events).toStrictEqual([text, completed("a")])
-    expect(turns.open.size).toBe(0)
+    expect(state.turns.open.size).toBe(0)
   })
 
   it("of a client's message are told with what was written, and not again when the agent begins", () => {
-    const { turns, events } = Option.getOrThrow(accept(Turns.none, "a"))
+    const { state, events } = Either.getOrThrow(accept(running, "a"))
     expect(events).toStrictEqual([message("a")])
-    expect(Turns.isPending(turns, "a")).toBe(true)
-    const begun = Turns.apply(turns, started("a"))
+    expect(State.isPending(state, "a")).toBe(true)
+    const begun = State.applyEvent(state, started("a"))
     expect(begun.events).toStrictEqual([])
-    expect(Turns.isPending(begun.turns, "a")).toBe(false)
+    expect(State.isPending(begun.state, "a")).toBe(false)
   })
 
   it("that the agent has not begun end by themselves", () => {
-    const { turns } = run(accepted("a", "b", "c"), started("a"))
-    const ended = Turns.endPending(turns, ["a", "b", "x"], errored)
+    const { state } = run(accepted("a", "b", "c"), started("a"))
+    const ended = State.endPendingTurns(state, ["a", "b", "x"], errored)
     expect(ended.events).toStrictEqual([errored("b")])
-    expect([...ended.turns.open.keys()]).toStrictEqual(["a", "c"])
+    expect([...ended.state.turns.open.keys()]).toStrictEqual(["a", "c"])
   })
 
   it("of the agent's own accord begin and end as well", () => {
-    expect(run(Turns.none, started("a"), completed("a")).events).toStrictEqual([started("a"), completed("a")])
+    expect(run(running, started("a"), completed("a")).events).toStrictEqual([started("a"), completed("a")])
   })
 
   it("that nobody knows do not end", () => {
-    expect(run(Turns.none, completed("a"), errored("a"))).toStrictEqual({ turns: Turns.none, events: [] })
+    expect(run(running, completed("a"), errored("a"))).toStrictEqual({ state: running, events: [] })
   })
 
   it("that end before their start was told have it told", () => {
@@ -84,49 +87,45 @@ describe("turns", () => {
   })
 
   it("let pass what comes after their end", () => {
-    expect(run(Turns.none, started("a"), completed("a"), text).events).toStrictEqual([
-      started("a"),
-      completed("a"),
-      text
-    ])
+    expect(run(running, started("a"), completed("a"), text).events).toStrictEqual([started("a"), completed("a"), text])
   })
 
   it("end all together, in the order in which they came", () => {
-    const { turns } = run(accepted("a", "b", "c"), started("b"), started("c"), completed("c"))
-    const ended = Turns.endAll(turns, errored)
+    const { state } = run(accepted("a", "b", "c"), started("b"), started("c"), completed("c"))
+    const ended = State.endTurns(state, errored)
     expect(ended.events).toStrictEqual([errored("a"), errored("b")])
-    expect(ended.turns.open.size).toBe(0)
-    expect(Turns.endAll(ended.turns, errored).events).toStrictEqual([])
+    expect(ended.state.turns.open.size).toBe(0)
+    expect(State.endTurns(ended.state, errored).events).toStrictEqual([])
   })
 
   it("are not taken up twice", () => {
-    expect(accept(accepted("a"), "a")).toStrictEqual(Option.none())
-    expect(accept(run(accepted("a"), completed("a")).turns, "a")).toStrictEqual(Option.none())
+    expect(accept(accepted("a"), "a")).toMatchObject({ left: { is: "full" } })
+    expect(accept(run(accepted("a"), completed("a")).state, "a")).toMatchObject({ left: { is: "full" } })
   })
 
   it("are worked at in the order in which they came", () => {
     const waiting = accepted("a", "b")
-    expect(Turns.current(Turns.none)).toBeUndefined()
-    expect(Turns.current(waiting)).toBe("a")
-    expect(Turns.current(run(waiting, started("b")).turns)).toBe("b")
-    expect(Turns.current(run(waiting, started("a"), started("c")).turns)).toBe("c")
-    expect(Turns.current(run(waiting, started("a"), completed("a")).turns)).toBe("b")
+    expect(State.currentTurn(running)).toBeUndefined()
+    expect(State.currentTurn(waiting)).toBe("a")
+    expect(State.currentTurn(run(waiting, started("b")).state)).toBe("b")
+    expect(State.currentTurn(run(waiting, started("a"), started("c")).state)).toBe("c")
+    expect(State.currentTurn(run(waiting, started("a"), completed("a")).state)).toBe("b")
   })
 
   it("keep within their bounds", () => {
-    const ids = Array.from({ length: Turns.most }, (_, i) => `t${i}`)
+    const ids = Array.from({ length: State.mostTurns }, (_, i) => `t${i}`)
     const full = accepted(...ids)
-    expect(accept(full, "more")).toStrictEqual(Option.none())
+    expect(accept(full, "more")).toMatchObject({ left: { is: "full" } })
     expect(run(full, started("more"), completed("more")).events).toStrictEqual([])
-    const after = run(Turns.none, ...[...ids, "more"].flatMap(id => [started(id), completed(id)])).turns
-    expect(after.ended.size).toBe(Turns.most)
-    expect(after.ended.has("more")).toBe(true)
+    const after = run(running, ...[...ids, "more"].flatMap(id => [started(id), completed(id)])).state
+    expect(after.turns.ended.size).toBe(State.mostTurns)
+    expect(after.turns.ended.has("more")).toBe(true)
   })
 
   it("are known again from what was stored", () => {
     const bodies = [started("a"), started("b"), completed("a"), text]
-    const { turns } = run(Turns.none, ...bodies)
-    expect([...turns.open.keys()]).toStrictEqual(["b"])
+    const { state } = run(running, ...bodies)
+    expect([...state.turns.open.keys()]).toStrictEqual(["b"])
   })
 
   it("have one start and then one end each, whatever comes and whenever all ends", () => {
@@ -141,23 +140,23 @@ describe("turns", () => {
     )
     fc.assert(
       fc.property(fc.array(action, { maxLength: 60 }), actions => {
-        let turns = Turns.none
+        let state = running
         const told: Array<EventBody> = []
         const known = new Set<string>()
-        const take = (update: Turns.Update) => {
-          turns = update.turns
+        const take = (update: State.Update) => {
+          state = update.state
           told.push(...update.events)
         }
         for (const { do: what, id } of actions) {
           if (what === "accept" || what === "start") known.add(id)
-          if (what === "accept") Option.map(accept(turns, id), take)
-          else if (what === "unsent") take(Turns.endPending(turns, [id], errored))
-          else if (what === "start") take(Turns.apply(turns, started(id)))
-          else if (what === "complete") take(Turns.apply(turns, completed(id)))
-          else if (what === "fail") take(Turns.apply(turns, errored(id)))
-          else take(Turns.endAll(turns, errored))
+          if (what === "accept") Either.map(accept(state, id), take)
+          else if (what === "unsent") take(State.endPendingTurns(state, [id], errored))
+          else if (what === "start") take(State.applyEvent(state, started(id)))
+          else if (what === "complete") take(State.applyEvent(state, completed(id)))
+          else if (what === "fail") take(State.applyEvent(state, errored(id)))
+          else take(State.endTurns(state, errored))
         }
-        take(Turns.endAll(turns, errored))
+        take(State.endTurns(state, errored))
         const ends: ReadonlyArray<string> = turnEnds
         for (const id of known) {
           const kinds = told.filter(body => "turnId" in body && body.turnId === id).map(({ type }) => type)
