@@ -28,12 +28,13 @@ import {
   ChangeLog,
   DrainingSignal,
   ErrorMiddleware,
+  GroupLayer,
   Health,
   HealthGroup,
-  HealthHttp,
+  healthEndpoints,
   Json,
   KvGroup,
-  KvHttp,
+  kvEndpoints,
   Memory,
   routerConfig,
   Store
@@ -140,7 +141,11 @@ const server = NodeHttpServer.layer(createServer, { host: "127.0.0.1", port: 0 }
 const shop = HttpApiBuilder.serve().pipe(
   Layer.provide(ErrorMiddleware.layer(Shop)),
   Layer.provide(HttpApiBuilder.api(Shop)),
-  Layer.provide([ordersLayer, KvHttp.layer(Shop), HealthHttp.layer(Shop)]),
+  Layer.provide([
+    ordersLayer,
+    GroupLayer.layer(Shop, KvGroup, kvEndpoints),
+    GroupLayer.layer(Shop, HealthGroup, healthEndpoints)
+  ]),
   Layer.provide([sessionLayer, storeServices]),
   // The platform's router would refuse long names, and take keys that differ in case for the same.
   Layer.provide(HttpRouter.setRouterConfig(routerConfig)),
@@ -290,7 +295,7 @@ describe("one group alone", () => {
   const probes = HttpApiBuilder.serve().pipe(
     Layer.provide(ErrorMiddleware.layer(Probes)),
     Layer.provide(HttpApiBuilder.api(Probes)),
-    Layer.provide(HealthHttp.layer(Probes)),
+    Layer.provide(GroupLayer.layer(Probes, HealthGroup, healthEndpoints)),
     Layer.provide([Memory.layer, Health.layerAlone]),
     Layer.provideMerge(server)
   )
@@ -308,7 +313,7 @@ describe("on a router with other routes", () => {
   const Data = HttpApi.make("data").add(KvGroup).add(HealthGroup).prefix("/data")
 
   const dataLayer = HttpLayerRouter.addHttpApi(Data).pipe(
-    Layer.provide([KvHttp.layer(Data), HealthHttp.layer(Data)]),
+    Layer.provide([GroupLayer.layer(Data, KvGroup, kvEndpoints), GroupLayer.layer(Data, HealthGroup, healthEndpoints)]),
     Layer.provide(storeServices)
   )
   const hello = HttpLayerRouter.add("GET", "/hello", HttpServerResponse.text("hello"))

@@ -7,23 +7,24 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Effect, Layer, Option, Redacted, type Scope } from "effect"
 import { Api } from "../src/Api.ts"
 import * as Auth from "../src/Auth/Auth.ts"
-import * as ClusterHttp from "../src/Cluster/Http.ts"
-import * as AsyncApi from "../src/Gateway/AsyncApi.ts"
+import { ClusterGroup } from "../src/Cluster/Api.ts"
+import { endpoints } from "../src/Endpoints.ts"
+import { HealthGroup } from "../src/Health/Api.ts"
 import * as Health from "../src/Health/Health.ts"
-import * as HealthHttp from "../src/Health/Http.ts"
 import * as DrainingSignal from "../src/Http/DrainingSignal.ts"
 import * as ErrorMiddleware from "../src/Http/Platform/ErrorMiddleware.ts"
+import * as GroupLayer from "../src/Http/Platform/GroupLayer.ts"
 import * as RequestIdMiddleware from "../src/Http/Platform/RequestIdMiddleware.ts"
 import { routerConfig } from "../src/Http/Router.ts"
 import { remember } from "../src/Http/WebSocket/Handshake.ts"
+import { KvGroup } from "../src/Kv/Api.ts"
 import * as Body from "../src/Kv/Body.ts"
 import * as ChangeFeed from "../src/Kv/ChangeFeed.ts"
 import type { ChangeLog } from "../src/Kv/ChangeLog.ts"
-import * as KvHttp from "../src/Kv/Http.ts"
 import type { Store } from "../src/Kv/Store.ts"
-import * as MetricsHttp from "../src/Observability/Http.ts"
+import { MetricsGroup } from "../src/Observability/Api.ts"
 import * as Metrics from "../src/Observability/Metrics.ts"
-import * as OpenApiHttp from "../src/OpenApi/Http.ts"
+import { DescriptionGroup } from "../src/OpenApi/Api.ts"
 
 /** Where a service listens. */
 export interface Served {
@@ -55,11 +56,11 @@ export const services = (store: Layer.Layer<Store | ChangeLog, unknown>) =>
   )
 
 const groups = Layer.mergeAll(
-  KvHttp.layer(Api),
-  ClusterHttp.layer(Api),
-  HealthHttp.layer(Api),
-  MetricsHttp.layer(Api),
-  OpenApiHttp.layer(Api, Effect.sync(AsyncApi.text))
+  GroupLayer.layer(Api, KvGroup, endpoints.kv),
+  GroupLayer.layer(Api, ClusterGroup, endpoints.cluster),
+  GroupLayer.layer(Api, HealthGroup, endpoints.health),
+  GroupLayer.layer(Api, MetricsGroup, endpoints.metrics),
+  GroupLayer.layer(Api, DescriptionGroup, endpoints.description)
 ).pipe(Layer.provide(Auth.middlewares))
 
 /** The API as @effect/platform serves it, without a server. */

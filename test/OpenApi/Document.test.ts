@@ -12,10 +12,11 @@ import { Effect, Layer, Schema } from "effect"
 import { describe, expect, it } from "vitest"
 import { Api } from "../../src/Api.ts"
 import { ReadAccess } from "../../src/Auth/Api.ts"
+import * as GroupLayer from "../../src/Http/Platform/GroupLayer.ts"
 import { KvGroup } from "../../src/Kv/Api.ts"
 import { DescriptionGroup } from "../../src/OpenApi/Api.ts"
 import * as Document from "../../src/OpenApi/Document.ts"
-import * as DescriptionHttp from "../../src/OpenApi/Http.ts"
+import { endpoints } from "../../src/OpenApi/Endpoints.ts"
 import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
 
 const document = Document.fromApi(Api)
@@ -293,7 +294,7 @@ describe("the document of a host", () => {
     const { handler, dispose } = HttpApiBuilder.toWebHandler(
       Layer.mergeAll(
         HttpApiBuilder.api(small).pipe(
-          Layer.provide(DescriptionHttp.layer(small, Effect.succeed("{}"))),
+          Layer.provide(GroupLayer.layer(small, DescriptionGroup, endpoints(small, Effect.succeed("{}")))),
           Layer.provide(Layer.succeed(ReadAccess, { bearer: () => Effect.void }))
         ),
         HttpServer.layerContext

@@ -6,7 +6,7 @@ import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect, type Layer, Option, type Scope, Tracer } from "effect"
 import type { ApiError } from "../ApiError.ts"
-import type { AnyHandlers, Incoming } from "../Endpoints.ts"
+import type { AnyHandlers, Handlers, Incoming } from "../Endpoints.ts"
 import { authorizationOfPlatform } from "../HeaderFields.ts"
 import { type Reply, respond } from "../Reply.ts"
 import { label, pathOf } from "../Router.ts"
@@ -65,27 +65,22 @@ interface Builder {
  * Middlewares that the host put before the group appear among the requirements. Each handler runs in a span
  * `<group>.<endpoint>`.
  */
-export const make = <
-  Id extends string,
-  Groups extends AnyGroup,
-  E,
-  R,
-  Group extends AnyGroup,
-  const Name extends HttpApiGroup.HttpApiGroup.Name<Group>,
-  Needs
->(
+export const layer = <Id extends string, Groups extends AnyGroup, E, R, Group extends AnyGroup, Needs>(
   api: ApiWith<Group, Id, Groups, E, R>,
-  _group: Group,
-  name: Name,
-  endpoints: Effect.Effect<AnyHandlers, never, Needs>
+  group: Group,
+  endpoints: Effect.Effect<Handlers<Group>, never, Needs>
 ): Layer.Layer<
-  HttpApiGroup.ApiGroup<Id, Name>,
+  HttpApiGroup.ApiGroup<Id, HttpApiGroup.HttpApiGroup.Name<Group>>,
   never,
-  Needs | Exclude<HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, Name>, Scope.Scope>
+  | Needs
+  | Exclude<
+      HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, HttpApiGroup.HttpApiGroup.Name<Group>>,
+      Scope.Scope
+    >
 > => {
   const build = (builder: Builder): Effect.Effect<Builder, never, Needs> =>
     Effect.map(endpoints, handlers =>
-      Object.entries(handlers).reduce(
+      Object.entries<AnyHandlers[string]>(handlers).reduce(
         (built, [endpoint, handler]) =>
           built.handle(endpoint, ({ request, ...decoded }) => {
             const handshake = handshakeOf(request)
@@ -93,7 +88,7 @@ export const make = <
             return Effect.zipRight(
               spellRoute,
               respond(handshake === undefined ? handled : upgraded(handled, handshake), cutOff(request)).pipe(
-                Effect.withSpan(`${name}.${endpoint}`, { captureStackTrace: false })
+                Effect.withSpan(`${group.identifier}.${endpoint}`, { captureStackTrace: false })
               )
             )
           }),
@@ -101,10 +96,10 @@ export const make = <
       )
     )
   // The builder's own types follow the handlers of a group known by name; this group is known by its handlers only.
-  const group: (
+  const implement: (
     api: HttpApi.HttpApi<Id, Groups, E, R>,
-    name: Name,
+    name: string,
     build: (builder: Builder) => Effect.Effect<Builder, never, Needs>
-  ) => ReturnType<typeof make<Id, Groups, E, R, Group, Name, Needs>> = HttpApiBuilder.group as never
-  return group(api, name, build)
+  ) => ReturnType<typeof layer<Id, Groups, E, R, Group, Needs>> = HttpApiBuilder.group as never
+  return implement(api, group.identifier, build)
 }
