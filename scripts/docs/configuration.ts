@@ -1,33 +1,29 @@
-/**
- * Writes the table of variables into docs/configuration.md from the settings themselves. With `--check` it only
- * says whether the page is up to date.
- */
+/** Writes the table of variables in docs/configuration.md. With `--check` it only checks whether it is up to date. */
 import { readFileSync, writeFileSync } from "node:fs"
 import { help } from "../../src/Cli.ts"
 import * as Setting from "../../src/Setting.ts"
+import { replaceSection, table } from "./Markdown.ts"
 
 const page = new URL("../../docs/configuration.md", import.meta.url)
-const begin = "<!-- variables -->"
-const end = "<!-- /variables -->"
 
-const cell = (text: string): string => text.replaceAll("|", "\\|")
-
-/** The variables as a Markdown table. */
-export const table = (): string => {
+const variables = (): string => {
+  // Declares the settings.
   help()
-  const rows = Setting.all().map(
-    ({ name, description, allowed, default: shown }) =>
-      `| \`${name}\` | ${shown === "" ? "" : `\`${cell(shown)}\``} | ${cell(description)} | ${cell(allowed)} |`
+  return table(
+    ["variable", "default", "meaning", "allowed"],
+    Setting.all().map(({ name, description, allowed, default: shown }) => [
+      `\`${name}\``,
+      shown === "" ? "" : `\`${shown}\``,
+      description,
+      allowed
+    ])
   )
-  return ["| variable | default | meaning | allowed |", "|---|---|---|---|", ...rows].join("\n")
 }
 
-/** The page as it is, and as it should be. */
+/** The page as it is and as it should be. */
 export const pages = (): { readonly current: string; readonly wanted: string } => {
   const current = readFileSync(page, "utf8")
-  const [head, rest = ""] = current.split(begin)
-  const tail = rest.split(end)[1] ?? "\n"
-  return { current, wanted: `${head}${begin}\n${table()}\n${end}${tail}` }
+  return { current, wanted: replaceSection(current, "variables", variables()) }
 }
 
 if (process.argv[1] === import.meta.filename) {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
-import { render } from "../../scripts/protocol/Tables.ts"
+import { render } from "../../scripts/docs/protocol.ts"
 import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
 
@@ -8,7 +8,7 @@ const page = readFileSync(new URL("../../docs/protocol.md", import.meta.url), "u
 
 describe("docs/protocol.md", () => {
   it("is up to date", () => {
-    expect(page, "Write it anew with: npx tsx scripts/generate-protocol.ts").toBe(render(page))
+    expect(page, "Run: npm run docs").toBe(render(page))
   })
 
   it("names every request, answer, event and code", () => {

@@ -1,39 +1,24 @@
-/** WebSockets on which nothing happens: what each costs in memory. */
-import { fileURLToPath } from "node:url"
+/** The memory of idle WebSockets. */
 import { Console, Effect } from "effect"
 import type { Case } from "../Case.ts"
 import { type Contender, causeway, key, ws } from "../Contender.ts"
 import { none } from "../Findings.ts"
 import * as Watchers from "../load/Watchers.ts"
+import * as Memory from "../Memory.ts"
 import { Plan } from "../Plan.ts"
-import { residentBytes } from "../Process.ts"
 import { start } from "../Server.ts"
 import { scratch } from "../Stores.ts"
 
 const watchers = 2000
 
-const collect = fileURLToPath(new URL("../peers/collect.cjs", import.meta.url))
-
-/** Resident memory after garbage was collected twice, so that what is left is in use. */
-const settledBytes = (pid: number) =>
-  Effect.gen(function* () {
-    for (let time = 0; time < 2; time++) {
-      yield* Effect.sleep("1 second")
-      yield* Effect.sync(() => process.kill(pid, "SIGUSR2"))
-    }
-    yield* Effect.sleep("1 second")
-    return yield* residentBytes(pid)
-  })
-
 const perWatcher = (contender: Contender, path: string) =>
   Effect.gen(function* () {
-    const nodeArgs = ["--expose-gc", "--require", collect]
-    const { pid, port } = yield* start(contender, { directory: yield* scratch, nodeArgs })
-    // What the first connection alone brings in is not a watcher's.
+    const { pid, port } = yield* start(contender, { directory: yield* scratch, nodeArgs: Memory.nodeArgs })
+    // The first connection has costs of its own, such as modules.
     yield* Effect.scoped(Watchers.make({ port, path, key, count: 1 }))
-    const before = yield* settledBytes(pid)
+    const before = yield* Memory.settledBytes(pid)
     yield* Watchers.make({ port, path, key, count: watchers })
-    const after = yield* settledBytes(pid)
+    const after = yield* Memory.settledBytes(pid)
     return (after - before) / watchers / 1024
   }).pipe(Effect.scoped)
 

@@ -1,41 +1,25 @@
-/** Clients to which nothing happens: what each costs in memory. */
-import { fileURLToPath } from "node:url"
+/** The memory of idle clients. */
 import { Console, Effect, type Scope } from "effect"
 import type { BenchFailed } from "../BenchFailed.ts"
 import { key, ws } from "../Contender.ts"
 import * as Watchers from "../load/Watchers.ts"
+import * as Memory from "../Memory.ts"
 import type { Plan } from "../Plan.ts"
-import { residentBytes } from "../Process.ts"
 import { type Running, start } from "../Server.ts"
 import { scratch } from "../Stores.ts"
 import * as Clients from "./Clients.ts"
 import { launch } from "./Gateway.ts"
 import * as Platform from "./Platform.ts"
 
-/** KiB of each client. */
+/** KiB per client. */
 export interface Idle {
   readonly clients: number
   readonly connected: number
-  /** Of each that has a session and follows it. */
+  /** With a session that the client follows. */
   readonly following: number
-  /** Of a WebSocket of `ws` alone. */
+  /** A WebSocket of `ws` alone. */
   readonly peer: number
 }
-
-const collect = fileURLToPath(new URL("../peers/collect.cjs", import.meta.url))
-
-const nodeArgs = ["--expose-gc", "--require", collect]
-
-/** Resident memory after garbage was collected twice, so that what is left is in use. */
-const settledBytes = (pid: number) =>
-  Effect.gen(function* () {
-    for (let time = 0; time < 2; time++) {
-      yield* Effect.sleep("1 second")
-      yield* Effect.sync(() => process.kill(pid, "SIGUSR2"))
-    }
-    yield* Effect.sleep("1 second")
-    return yield* residentBytes(pid)
-  })
 
 const each = <R extends Running>(
   server: Effect.Effect<R, BenchFailed, Plan | Scope.Scope>,
@@ -44,19 +28,21 @@ const each = <R extends Running>(
 ) =>
   Effect.gen(function* () {
     const running = yield* server
-    // What the first of them alone bring in is not a client's.
+    // The first connections have costs of their own, such as modules.
     yield* Effect.scoped(connect(running, 50))
-    const before = yield* settledBytes(running.pid)
+    const before = yield* Memory.settledBytes(running.pid)
     yield* connect(running, count)
-    return ((yield* settledBytes(running.pid)) - before) / count / 1024
+    return ((yield* Memory.settledBytes(running.pid)) - before) / count / 1024
   }).pipe(Effect.scoped)
 
-/** Measures so many clients, each kind on a server of its own. */
+/** Measures the given number of clients, each kind on its own server. */
 export const run = (count: number) =>
   Effect.gen(function* () {
     yield* Console.error(`memory of ${count} idle clients …`)
     const platform = yield* Platform.make
-    const gateway = Effect.flatMap(scratch, directory => launch(platform.url, "one", { directory, nodeArgs }))
+    const gateway = Effect.flatMap(scratch, directory =>
+      launch(platform.url, "one", { directory, nodeArgs: Memory.nodeArgs })
+    )
     const clientsOf =
       (withSessions: boolean) =>
       ({ url }: { readonly url: string }, count: number) =>
@@ -66,7 +52,7 @@ export const run = (count: number) =>
       connected: yield* each(gateway, clientsOf(false), count),
       following: yield* each(gateway, clientsOf(true), count),
       peer: yield* each(
-        Effect.flatMap(scratch, directory => start(ws, { directory, nodeArgs })),
+        Effect.flatMap(scratch, directory => start(ws, { directory, nodeArgs: Memory.nodeArgs })),
         ({ port }, count) => Watchers.make({ port, path: "/", key, count }),
         count
       )

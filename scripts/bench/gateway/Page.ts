@@ -1,29 +1,25 @@
-/** The page in docs/ into which the findings go. */
+/** The findings in docs/performance-gateway.md. */
 import { readFileSync, writeFileSync } from "node:fs"
+import { replaceSection, table } from "../../docs/Markdown.ts"
 import { milliseconds, percent, plain } from "../report/Numbers.ts"
 import type { Idle } from "./Idle.ts"
 import type { Streamed } from "./Streaming.ts"
 
 /** All that was measured in a run. */
 export interface Findings {
-  /** Machine, versions and what else a reader must know. */
+  /** Machine, versions and other conditions. */
   readonly conditions: ReadonlyArray<string>
   readonly streamed: ReadonlyArray<Streamed>
   readonly idle: Idle
 }
 
 const page = new URL("../../../docs/performance-gateway.md", import.meta.url)
-const begin = "<!-- findings -->"
-const end = "<!-- /findings -->"
 
 /** Milliseconds that the 99th percentile may take at half the load. */
 const latencyGoal = 100
 
 /** KiB that an idle client may cost. */
 const memoryGoal = 40
-
-const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string =>
-  [head, head.map(() => "---"), ...rows].map(cells => `| ${cells.join(" | ")} |`).join("\n")
 
 const whole = (value: number): string => Math.round(value).toLocaleString("en")
 
@@ -123,9 +119,7 @@ export const print = (findings: Findings, date: string): string => {
   ].join("\n\n")
 }
 
-/** Puts the findings into the page. */
+/** Writes the findings into the page. */
 export const write = (findings: Findings, date: string): void => {
-  const [before, rest = ""] = readFileSync(page, "utf8").split(begin)
-  const after = rest.split(end)[1] ?? "\n"
-  writeFileSync(page, `${before}${begin}\n${print(findings, date)}\n${end}${after}`)
+  writeFileSync(page, replaceSection(readFileSync(page, "utf8"), "findings", print(findings, date)))
 }

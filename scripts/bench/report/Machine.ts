@@ -1,14 +1,14 @@
-/** On what it was measured. */
+/** The machine that the benchmark runs on. */
 import { closeSync, fdatasyncSync, openSync, readFileSync, rmSync, writeSync } from "node:fs"
 import { createRequire } from "node:module"
-import { cpus, release, totalmem } from "node:os"
+import { cpus, loadavg, release, totalmem } from "node:os"
 import { join } from "node:path"
 import Database from "better-sqlite3"
 import { median } from "../Findings.ts"
 import { isPinned } from "../Process.ts"
 import { milliseconds } from "./Numbers.ts"
 
-/** How long the disk takes to make 4 KiB durable, in milliseconds: the median of 200 appends. */
+/** The median time of 200 durable appends of 4 KiB, in milliseconds. */
 const flushMillis = (directory: string): number => {
   const file = join(directory, "flush")
   const descriptor = openSync(file, "w")
@@ -28,7 +28,7 @@ const flushMillis = (directory: string): number => {
   }
 }
 
-/** The type of the file system on which a directory lies, by the longest mount point that leads to it. */
+/** The type of a directory's file system, by its longest mount point. */
 const fileSystemOf = (directory: string): string => {
   const mounts = readFileSync("/proc/mounts", "utf8")
     .split("\n")
@@ -52,7 +52,15 @@ const sqliteVersion = (): string => {
   }
 }
 
-/** Machine, versions and durability mode, a line each. */
+/** Other load on the machine falsifies figures, so it is reported with them. */
+const otherLoad = (): ReadonlyArray<string> => {
+  const [, load = 0] = loadavg()
+  return load < 0.5
+    ? []
+    : [`The machine was not idle: its load average over the five minutes before was ${load.toFixed(1)}.`]
+}
+
+/** One line each on the machine, versions and durability, and on other load. To be called before the measurements. */
 export const describe = (directory: string): ReadonlyArray<string> => {
   const all = cpus()
   const packages = ["effect", "@effect/platform", "better-sqlite3", "ws", "fastify"]
@@ -62,6 +70,7 @@ export const describe = (directory: string): ReadonlyArray<string> => {
       ? "Servers have one processor to themselves, all their threads together; the load generator has another."
       : "Servers and the load generator share all processors: the machine has one, or taskset is missing.",
     `Versions: Node ${process.versions.node}, SQLite ${sqliteVersion()}, ${packages.map(name => `${name} ${versionOf(name)}`).join(", ")}.`,
-    `Durability: SQLite in WAL mode with \`synchronous = FULL\` on ${fileSystemOf(directory)}, which makes 4 KiB durable in ${milliseconds(flushMillis(directory))} (median of 200).`
+    `Durability: SQLite in WAL mode with \`synchronous = FULL\` on ${fileSystemOf(directory)}, which makes 4 KiB durable in ${milliseconds(flushMillis(directory))} (median of 200).`,
+    ...otherLoad()
   ]
 }

@@ -1,5 +1,6 @@
-/** The page in docs/ into which the findings go. */
+/** The findings in docs/performance.md. */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { replaceSection } from "../../docs/Markdown.ts"
 import type { Findings } from "../Findings.ts"
 import type { PlanShape } from "../Plan.ts"
 import * as Plot from "./Plot.ts"
@@ -7,8 +8,6 @@ import * as Tables from "./Tables.ts"
 
 const page = new URL("../../../docs/performance.md", import.meta.url)
 const drawings = new URL("../../../docs/performance/", import.meta.url)
-const begin = "<!-- findings -->"
-const end = "<!-- /findings -->"
 
 const isGrowth = ({ name }: { readonly name: string }): boolean => name.startsWith("growth-")
 
@@ -35,11 +34,9 @@ export const print = (findings: Findings, plan: PlanShape, date: string, withPlo
   ].join("\n\n")
 }
 
-/** Puts the findings of a full run into the page, and draws the plots. */
+/** Writes the findings of a full run into the page, and draws the plots. */
 export const write = (findings: Findings, plan: PlanShape, date: string): void => {
-  const [head, rest = ""] = readFileSync(page, "utf8").split(begin)
-  const tail = rest.split(end)[1] ?? "\n"
-  writeFileSync(page, `${head}${begin}\n${print(findings, plan, date, true)}\n${end}${tail}`)
+  writeFileSync(page, replaceSection(readFileSync(page, "utf8"), "findings", print(findings, plan, date, true)))
   mkdirSync(drawings, { recursive: true })
   const draw = (file: string, heading: string, growth: boolean) =>
     writeFileSync(

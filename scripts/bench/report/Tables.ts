@@ -1,9 +1,7 @@
+import { table } from "../../docs/Markdown.ts"
 import { type Comparison, type Findings, median, of, type Quantity, ratios } from "../Findings.ts"
 import { judge } from "./Goals.ts"
 import { micros, milliseconds, percent, plain, range } from "./Numbers.ts"
-
-const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string =>
-  [head, head.map(() => "---"), ...rows].map(cells => `| ${cells.join(" | ")} |`).join("\n")
 
 const rowsOf = (comparison: Comparison): ReadonlyArray<ReadonlyArray<string>> =>
   comparison.series.map((series, index) => {

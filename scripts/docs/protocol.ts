@@ -1,22 +1,20 @@
-/** The generated parts of docs/protocol.md, made of the protocol's schemas. */
+/** Writes the generated parts of docs/protocol.md from the schemas of the protocol. */
+import { readFileSync, writeFileSync } from "node:fs"
 import * as AsyncApi from "../../src/Gateway/AsyncApi.ts"
 import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import { schemaName } from "../../src/Gateway/Protocol/Fields.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
 import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
+import { table } from "./Markdown.ts"
 
-const row = (...cells: ReadonlyArray<string>): string =>
-  `| ${cells.map(cell => cell.replaceAll("|", "\\|").replaceAll("\n", " ")).join(" | ")} |`
-
-const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string =>
-  [row(...head), row(...head.map(() => "---")), ...rows.map(cells => row(...cells))].join("\n")
+const page = new URL("../../docs/protocol.md", import.meta.url)
 
 const code = (text: string): string => `\`${text}\``
 
 const count = (figure: number): string => figure.toLocaleString("en-US")
 
-/** Descriptions that say no more than the type or the name does. */
+/** Descriptions that add nothing to the type or the name. */
 const generic: ReadonlySet<unknown> = new Set([
   "An id.",
   "A name.",
@@ -160,7 +158,7 @@ const parts: Readonly<Record<string, () => string>> = {
   limits
 }
 
-/** A page whose generated parts may be out of date, with all of them made anew. */
+/** The page with all generated parts rewritten. */
 export const render = (page: string): string => {
   const seen = new Set<string>()
   const rendered = page.replace(
@@ -176,3 +174,5 @@ export const render = (page: string): string => {
   if (missing.length > 0) throw new Error(`The page has no place for: ${missing.join(", ")}`)
   return rendered
 }
+
+if (process.argv[1] === import.meta.filename) writeFileSync(page, render(readFileSync(page, "utf8")))
