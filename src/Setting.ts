@@ -101,6 +101,24 @@ export const optionalDuration = (
       )
   )
 
+/** The base address of a service, without slashes at its end. */
+export const baseUrl = <A>(
+  name: string,
+  options: { readonly description: string; readonly default: A; readonly shown: string }
+): Config.Config<string | A> =>
+  declare<string | A>(
+    name,
+    { ...options, allowed: "an http or https URL without credentials, query or fragment" },
+    text => {
+      if (!URL.canParse(text)) return Option.none()
+      const { hash, origin, password, pathname, protocol, search, username } = new URL(text)
+      const isPlain = username === "" && password === "" && search === "" && hash === ""
+      return isPlain && /^https?:$/.test(protocol)
+        ? Option.some(`${origin}${pathname.replace(/\/+$/, "")}`)
+        : Option.none()
+    }
+  )
+
 /**
  * A secret for an `Authorization` header; nothing when it is not set. A value that a header cannot carry as one token
  * (RFC 9110, 5.5 and RFC 6750, 2.1) is refused, since it could never match.

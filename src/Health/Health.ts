@@ -1,8 +1,8 @@
 import { Array as Arr, Clock, Context, Effect, Layer, Option } from "effect"
 import { AgentPlatform } from "../Upstream/AgentPlatform.ts"
-import { codeIn } from "../Upstream/ConnectionReason.ts"
 import * as HealthProbe from "../Upstream/HealthProbe.ts"
 import { Inference } from "../Upstream/Inference.ts"
+import { codeIn } from "../Upstream/Resilience/UpstreamFailure.ts"
 import { version } from "../Version.ts"
 import { critical, type Dependency, overall, type Report } from "./Report.ts"
 

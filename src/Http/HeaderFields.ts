@@ -3,7 +3,8 @@
  */
 import { IncomingMessage } from "node:http"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import { Array as Arr, Effect, Random } from "effect"
+import { Effect } from "effect"
+import { randomHex } from "../RandomHex.ts"
 
 /** Header lines that a request may have. The limit on their bytes would allow more, which only an attacker sends. */
 export const mostFields = 2000
@@ -101,11 +102,7 @@ export const requestIdOf = (value: string | ReadonlyArray<string> | undefined): 
   typeof value === "string" && requestIdPattern.test(value) ? value : undefined
 
 /** Makes ids that are unique: a random prefix for this process, and a counter. */
-export const requestIds: Effect.Effect<() => string> = Effect.map(
-  Effect.all(Arr.makeBy(2, () => Random.nextIntBetween(0, 2 ** 32))),
-  words => {
-    const prefix = words.map(word => word.toString(16).padStart(8, "0")).join("")
-    let count = 0
-    return () => `${prefix}-${++count}`
-  }
-)
+export const requestIds: Effect.Effect<() => string> = Effect.map(randomHex(2), prefix => {
+  let count = 0
+  return () => `${prefix}-${++count}`
+})

@@ -2,7 +2,8 @@
  * Tracing by OpenTelemetry. It is off unless an endpoint is set and the optional packages are installed.
  */
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
-import { Cause, Config, Context, Effect, Tracer as EffectTracer, Exit, Layer, Option, Random } from "effect"
+import { Cause, Config, Context, Effect, Tracer as EffectTracer, Exit, Layer, Option } from "effect"
+import { randomHex } from "../RandomHex.ts"
 import * as Setting from "../Setting.ts"
 import { version } from "../Version.ts"
 import * as CurrentSpan from "./CurrentSpan.ts"
@@ -38,10 +39,6 @@ export const config: Config.Config<Option.Option<Collector>> = Config.all({
   serviceName: Setting.string("OTEL_SERVICE_NAME", { description: "Service name in traces", default: "causeway" })
 }).pipe(Config.map(({ endpoint, serviceName }) => Option.map(endpoint, endpoint => ({ endpoint, serviceName }))))
 
-const randomWord = Effect.map(Random.nextIntBetween(0, 2 ** 32), word => word.toString(16).padStart(8, "0"))
-const randomHalf = Effect.flatMap(randomWord, left => Effect.map(randomWord, right => left + right))
-const randomTraceId = Effect.flatMap(randomHalf, left => Effect.map(randomHalf, right => left + right))
-
 /** The span of the fiber; `Effect.currentSpan` fails where there is none. */
 const currentSpan = Effect.map(Effect.context<never>(), context => {
   const span = Context.getOption(context, EffectTracer.ParentSpan)
@@ -52,7 +49,7 @@ const currentSpan = Effect.map(Effect.context<never>(), context => {
 export const layer: Layer.Layer<Tracer> = Layer.succeed(Tracer, {
   currentTraceId: Effect.flatMap(currentSpan, span =>
     // While tracing is off, spans have no valid trace id.
-    span !== undefined && CurrentSpan.isTraced(span) ? Effect.succeed(span.traceId) : randomTraceId
+    span !== undefined && CurrentSpan.isTraced(span) ? Effect.succeed(span.traceId) : randomHex(4)
   )
 })
 

@@ -4,8 +4,6 @@
  */
 import { Config, Context, type Effect, Option, Redacted, Schema, type Scope } from "effect"
 import * as Setting from "../Setting.ts"
-import * as BaseUrl from "./BaseUrl.ts"
-import type { InvalidFileRequest } from "./FilePath.ts"
 import type { Health } from "./HealthProbe.ts"
 import type { InstanceConnection } from "./InstanceConnection.ts"
 import { Reason } from "./Resilience/UpstreamFailure.ts"
@@ -49,7 +47,11 @@ export interface StopInstance {
   readonly isBackground?: boolean
 }
 
-/** What file calls fail with. An invalid request is refused before anything is sent. */
+/** A request for a file was refused before anything was sent. */
+export class InvalidFileRequest extends Schema.TaggedError<InvalidFileRequest>()("InvalidFileRequest", {
+  message: Schema.String
+}) {}
+
 export type FileCallError = AgentPlatformConnectionError | InvalidFileRequest
 
 /** The agent platform. */
@@ -102,10 +104,11 @@ export interface Settings {
 
 /** The settings as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
-  url: BaseUrl.optional("AGENT_PLATFORM_URL", {
+  url: Setting.baseUrl("AGENT_PLATFORM_URL", {
     description: "Base address of the agent platform; sessions cannot be activated without it",
+    default: undefined,
     shown: "none"
-  }),
+  }).pipe(Config.map(Option.fromNullable)),
   apiKey: Setting.optionalCredential("AGENT_PLATFORM_API_KEY", {
     description: "Bearer credential for the agent platform",
     shown: "none"

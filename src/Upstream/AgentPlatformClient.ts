@@ -7,64 +7,41 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import {
-  Array as Arr,
-  Clock,
-  type Context,
-  Effect,
-  Either,
-  Exit,
-  Layer,
-  Option,
-  Random,
-  Redacted,
-  Schema,
-  type Scope
-} from "effect"
+import { type Context, type Duration, Effect, Exit, Layer, Metric, Option, Redacted, Schema, type Scope } from "effect"
+import { randomHex } from "../RandomHex.ts"
 import * as AgentPlatform from "./AgentPlatform.ts"
-import * as FileLists from "./FileLists.ts"
-import * as FilePath from "./FilePath.ts"
+import * as FileCalls from "./FileCalls.ts"
 import * as HealthProbe from "./HealthProbe.ts"
-import { identifierChars } from "./Identifier.ts"
 import * as InstanceConnection from "./InstanceConnection.ts"
-import { PlatformSocket, type SocketRefused } from "./PlatformSocket.ts"
+import { identifierChars } from "./PlatformEvent.ts"
+import { PlatformSocket } from "./PlatformSocket.ts"
 import * as KeyedBreakers from "./Resilience/KeyedBreakers.ts"
-import { parseRetryAfter } from "./Resilience/RetryPolicy.ts"
-import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
+import type { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as Resilience from "./Resilience.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
-import * as UpstreamMetrics from "./UpstreamMetrics.ts"
-import * as Workspace from "./Workspace.ts"
 
 type Service = Context.Tag.Service<AgentPlatform.AgentPlatform>
 
 const ConnectionError = AgentPlatform.AgentPlatformConnectionError
 
-const create: Resilience.Policy = {
-  operation: "create",
-  repeatable: true,
-  tryLimit: "30 seconds",
-  totalLimit: "60 seconds"
-}
-const stop: Resilience.Policy = { operation: "stop", repeatable: true, tryLimit: "5 seconds", totalLimit: "15 seconds" }
-const connect: Resilience.Policy = {
-  operation: "connect",
-  repeatable: true,
-  tryLimit: "10 seconds",
-  totalLimit: "30 seconds"
-}
+const idempotent = (
+  operation: string,
+  tryLimit: Duration.DurationInput,
+  totalLimit: Duration.DurationInput
+): Resilience.Policy => ({ operation, repeatable: true, tryLimit, totalLimit })
 
-const fileOperations = ["list_files", "read_file", "file_history", "file_at_iteration"] as const
+const create = idempotent("create", "30 seconds", "60 seconds")
+const stop = idempotent("stop", "5 seconds", "15 seconds")
+const connect = idempotent("connect", "10 seconds", "30 seconds")
 
-const fileCall = (operation: (typeof fileOperations)[number]): Resilience.Policy => ({
-  operation,
-  repeatable: true,
-  tryLimit: "15 seconds",
-  totalLimit: "15 seconds"
-})
+/** Bytes of the longest answer to `create`. */
+const creationBytes = 64 * 1024
 
-/** Largest answers in bytes. The event loop is blocked while one is parsed. */
-const largest = { creation: 64 * 1024, list: 4 * 1024 * 1024, content: 8 * 1024 * 1024 }
+/** Requests to the agent platform. */
+const durations = Resilience.durations(
+  "agent_platform_request_duration_ms",
+  "Requests to the agent platform, in milliseconds"
+)
 
 const InstanceId = Schema.String.pipe(
   Schema.minLength(1),
@@ -74,9 +51,9 @@ const InstanceId = Schema.String.pipe(
 )
 
 /** The answer to `create`, with either name. */
-const Created = Schema.Union(Schema.Struct({ instanceId: InstanceId }), Schema.Struct({ id: InstanceId }))
-
-const content = UpstreamHttp.readBy(Workspace.FileContent)
+const readCreated = UpstreamHttp.readBy(
+  Schema.Union(Schema.Struct({ instanceId: InstanceId }), Schema.Struct({ id: InstanceId }))
+)
 
 const instances = "/api/v1/instances"
 
@@ -99,11 +76,6 @@ const isRefused = <A>(exit: Exit.Exit<A, UpstreamFailure>): boolean =>
   exit.cause.error.statusCode >= 400 &&
   exit.cause.error.statusCode < 500
 
-const randomKey: Effect.Effect<string> = Effect.map(
-  Effect.all(Arr.makeBy(4, () => Random.nextIntBetween(0, 2 ** 32))),
-  words => words.map(word => word.toString(16).padStart(8, "0")).join("")
-)
-
 const webSocketUrl = (baseUrl: string, instanceId: string, after: string | undefined): string => {
   const query = after === undefined ? "" : `?after=${encodeURIComponent(after.toWellFormed())}`
   return `${baseUrl.replace(/^http/, "ws")}${pathOf(instanceId)}/connect${query}`
@@ -119,22 +91,6 @@ const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.mat
   }
 })
 
-const refusal = ({
-  statusCode,
-  retryAfter,
-  isUnreached,
-  message
-}: SocketRefused): Effect.Effect<never, UpstreamFailure> =>
-  Effect.flatMap(Clock.currentTimeMillis, now => {
-    const retryAfterMillis = parseRetryAfter(retryAfter, now)
-    return new UpstreamFailure({
-      operation: connect.operation,
-      message,
-      ...(statusCode === undefined ? { reason: "connection", isUnreached } : { reason: "status", statusCode }),
-      ...(retryAfterMillis === undefined ? {} : { retryAfterMillis })
-    })
-  })
-
 const make = (
   client: HttpClient.HttpClient,
   sockets: Context.Tag.Service<PlatformSocket>,
@@ -145,55 +101,43 @@ const make = (
     const http = UpstreamHttp.make(client, { service: "agent platform", baseUrl, apiKey })
     const resilience = yield* Resilience.make({
       upstream: "agent_platform",
-      durations: UpstreamMetrics.agentPlatform,
-      operations: [create.operation, connect.operation, ...fileOperations]
+      durations,
+      operations: [create.operation, connect.operation, ...FileCalls.operations]
     })
     // Failing stops are no reason to block calls to instances that work.
     const cleanup = yield* Resilience.make({
       upstream: "agent_platform_cleanup",
-      durations: UpstreamMetrics.agentPlatform,
+      durations,
       operations: [create.operation, stop.operation]
     })
-    const breakers = KeyedBreakers.make()
-    const cleanups = KeyedBreakers.make(KeyedBreakers.cleanups)
-    const creations = KeyedBreakers.make(KeyedBreakers.creations)
+    const breakers = KeyedBreakers.make({ upstream: "agent_instance", label: "instanceId" })
+    // An instance that cannot be called can still be stopped.
+    const cleanups = KeyedBreakers.make({ upstream: "agent_instance_cleanup", label: "instanceId" })
+    const creations = KeyedBreakers.make({ upstream: "agent_creation", label: "tenant" })
     const probe = yield* HealthProbe.make(http)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
       onNone: () => ({}),
       onSome: key => ({ authorization: `Bearer ${Redacted.value(key)}` })
     })
 
-    const askForFile = <A>(
-      operation: (typeof fileOperations)[number],
-      instanceId: string,
-      path: Either.Either<string, FilePath.InvalidFileRequest>,
-      read: UpstreamHttp.Read<A>,
-      maxBytes: number
-    ): Effect.Effect<A, AgentPlatform.FileCallError> =>
-      Effect.flatMap(path, path => {
-        const request = HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`)
-        const attempt = http.jsonBy(operation, request, read, maxBytes)
-        return Effect.mapError(
-          resilience.call({ ...fileCall(operation), part: breakers.of(instanceId) }, attempt),
-          toError
-        )
-      })
+    const files = FileCalls.make((operation, instanceId, path, read, maxBytes) => {
+      const request = HttpClientRequest.get(`${pathOf(instanceId)}/files${path}`)
+      const policy = { ...idempotent(operation, "15 seconds", "15 seconds"), part: breakers.of(instanceId) }
+      return Effect.mapError(resilience.call(policy, http.json(operation, request, read, maxBytes)), toError)
+    })
 
     const dial = (instanceId: string) => (after: string | undefined, again: boolean) =>
       resilience.call(
         // InstanceConnection has its own retries for a connection that was lost.
         { ...connect, repeatable: !again, part: breakers.of(instanceId), isBackground: again },
         Effect.flatMap(traceHeaders, trace =>
-          Effect.catchAll(
-            sockets.open(webSocketUrl(baseUrl, instanceId, after), { ...authorization, ...trace }),
-            refusal
-          )
+          sockets.open(webSocketUrl(baseUrl, instanceId, after), { ...authorization, ...trace })
         )
       )
 
     return {
       create: ({ idempotencyKey, agentType, tenant, deployment, environment, secrets, isBackground = false }) =>
-        Effect.flatMap(idempotencyKey === undefined ? randomKey : Effect.succeed(idempotencyKey), key => {
+        Effect.flatMap(idempotencyKey === undefined ? randomHex(4) : Effect.succeed(idempotencyKey), key => {
           const body = {
             agentType,
             deployment,
@@ -208,7 +152,7 @@ const make = (
           )
           return Effect.suspend(() => {
             let isInDoubt = false
-            const attempt = http.json(create.operation, request, Created, largest.creation).pipe(
+            const attempt = http.json(create.operation, request, readCreated, creationBytes).pipe(
               Effect.onExit(exit =>
                 Effect.sync(() => {
                   isInDoubt ||= !isRefused(exit)
@@ -252,30 +196,7 @@ const make = (
             })
           })
         ),
-      listFiles: (instanceId, { path = ".", depth = 1 } = {}) => {
-        const query = Either.gen(function* () {
-          const directory = encodeURIComponent(yield* FilePath.check(path))
-          return `?path=${directory}&depth=${yield* FilePath.checkCount("depth", depth)}`
-        })
-        return askForFile("list_files", instanceId, query, FileLists.files, largest.list)
-      },
-      readFile: (instanceId, path) => {
-        const segment = Either.map(FilePath.toSegment(path), path => `/${path}`)
-        return askForFile("read_file", instanceId, segment, content, largest.content)
-      },
-      fileHistory: (instanceId, path) => {
-        const segment = Either.map(FilePath.toSegment(path), path => `/${path}/history`)
-        return Effect.map(
-          askForFile("file_history", instanceId, segment, FileLists.history, largest.list),
-          Arr.sort(Workspace.byIteration)
-        )
-      },
-      fileAtIteration: (instanceId, path, iteration) => {
-        const segments = Either.gen(function* () {
-          return `/${yield* FilePath.toSegment(path)}/at/${yield* FilePath.checkCount("iteration", iteration)}`
-        })
-        return askForFile("file_at_iteration", instanceId, segments, content, largest.content)
-      },
+      ...files,
       probe: Effect.asSome(probe)
     }
   })
@@ -298,7 +219,7 @@ const unavailable: Service = {
   probe: Effect.succeedNone
 }
 
-/** The platform at an address. */
+/** The platform at an address. Its metrics are registered with 0 even if there is none. */
 export const layer = (
   settings: AgentPlatform.Settings
 ): Layer.Layer<AgentPlatform.AgentPlatform, never, HttpClient.HttpClient | PlatformSocket> =>
@@ -307,6 +228,8 @@ export const layer = (
     Effect.gen(function* () {
       const client = yield* HttpClient.HttpClient
       const sockets = yield* PlatformSocket
+      durations.pipe(Metric.tagged("operation", create.operation), Metric.tagged("outcome", "ok")).register()
+      InstanceConnection.register()
       if (Option.isNone(settings.url)) return unavailable
       return yield* make(client, sockets, settings.url.value, settings.apiKey)
     })

@@ -1,7 +1,7 @@
 /**
  * Decodes the body of a streaming generation into pieces of text.
  */
-import { Chunk, Effect, Option, Schema, Stream } from "effect"
+import { Effect, Option, Schema, Stream } from "effect"
 import { excessOfLarge } from "../Json/Shape.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as ServerSentEvents from "./ServerSentEvents.ts"
@@ -133,7 +133,3 @@ export const texts = (
     bounded
   )
 }
-
-/** Collects a whole text. */
-export const collect = <E>(text: Stream.Stream<string, E>): Effect.Effect<string, E> =>
-  Effect.map(Stream.runCollect(text), pieces => Chunk.toReadonlyArray(pieces).join(""))

@@ -4,7 +4,6 @@
  */
 import { Config, Context, type Effect, Option, Redacted, Schema, type Stream } from "effect"
 import * as Setting from "../Setting.ts"
-import * as BaseUrl from "./BaseUrl.ts"
 import type { Health } from "./HealthProbe.ts"
 
 /**
@@ -55,9 +54,10 @@ export interface Settings {
 
 /** The settings as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
-  url: BaseUrl.withDefault("INFERENCE_URL", {
+  url: Setting.baseUrl("INFERENCE_URL", {
     description: "Base address of the inference proxy",
-    default: defaultUrl
+    default: defaultUrl,
+    shown: defaultUrl
   }),
   apiKey: Setting.optionalCredential("INFERENCE_API_KEY", {
     description: "Bearer credential for the inference proxy; there is no inference without it",

@@ -3,18 +3,23 @@
  */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import { type Context, Effect, Layer, Option, type Redacted, type Scope, Stream } from "effect"
+import { type Context, Effect, Layer, Metric, Option, type Redacted, type Scope, Stream } from "effect"
 import * as GeneratedText from "./GeneratedText.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import * as Inference from "./Inference.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 import * as Resilience from "./Resilience.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
-import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 type Service = Context.Tag.Service<Inference.Inference>
 
 const policy: Resilience.StreamPolicy = { operation: "generate_stream", totalLimit: "120 seconds" }
+
+/** Requests to the inference proxy. */
+const durations = Resilience.durations(
+  "inference_request_duration_ms",
+  "Requests to the inference proxy, in milliseconds; a stream's lasts until its end"
+)
 
 const statusOf = ({ reason, statusCode }: UpstreamFailure): number => {
   if (reason === "circuit_open") return 503
@@ -34,7 +39,7 @@ const make = (
     const http = UpstreamHttp.make(client, { service: "inference proxy", baseUrl, apiKey: Option.some(apiKey) })
     const resilience = yield* Resilience.make({
       upstream: "inference",
-      durations: UpstreamMetrics.inference,
+      durations,
       operations: [policy.operation]
     })
     const probe = yield* HealthProbe.make(http)
@@ -61,7 +66,7 @@ const make = (
       Stream.mapError(resilience.stream(policy, open(prompt)), toError)
 
     return {
-      generate: prompt => GeneratedText.collect(generateStream(prompt)),
+      generate: prompt => Stream.mkString(generateStream(prompt)),
       generateStream,
       health: Effect.map(probe, ({ status }) => status === "ok"),
       probe: Effect.asSome(probe)
@@ -80,12 +85,13 @@ const unavailable: Service = {
   probe: Effect.succeedNone
 }
 
-/** The client; it warns if a URL is set and no key. */
+/** The client; it warns if a URL is set and no key. Its metrics are registered with 0 in any case. */
 export const layer = (settings: Inference.Settings): Layer.Layer<Inference.Inference, never, HttpClient.HttpClient> =>
   Layer.scoped(
     Inference.Inference,
     Effect.gen(function* () {
       const client = yield* HttpClient.HttpClient
+      durations.pipe(Metric.tagged("operation", policy.operation), Metric.tagged("outcome", "ok")).register()
       if (Option.isSome(settings.apiKey)) return yield* make(client, settings.url, settings.apiKey.value)
       if (settings.url !== Inference.defaultUrl) {
         yield* Effect.logWarning(

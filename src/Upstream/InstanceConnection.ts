@@ -16,13 +16,12 @@ import {
   Stream
 } from "effect"
 import * as Monotonic from "../Monotonic.ts"
+import * as FrameSender from "./FrameSender.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
 import type { OpenSocket, SocketClosed } from "./PlatformSocket.ts"
-import * as RetryPolicy from "./Resilience/RetryPolicy.ts"
+import * as Retries from "./Resilience/Retries.ts"
 import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
-import * as Sending from "./Sending.ts"
 import { SpscQueue, type Taken } from "./SpscQueue.ts"
-import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 /** `closed` is final: the instance is gone, the platform refuses the connection, or the scope has ended. */
 export type ConnectionState = "connected" | "reconnecting" | "closed"
@@ -45,7 +44,7 @@ export interface InstanceConnection<E> {
    * If it fails, the frame was not sent. After success it may still be lost with the connection; lost messages are
    * reported as {@link Undelivered}.
    */
-  readonly send: Sending.Send<E>
+  readonly send: FrameSender.Send<E>
   /** Waits until it is connected. It fails once it is closed. */
   readonly ready: Effect.Effect<void, E>
   /**
@@ -64,6 +63,21 @@ export interface Options {
   readonly after: string | undefined
   /** For logs. */
   readonly instanceId: string
+}
+
+const reconnects = Metric.counter("agent_platform_reconnects_total", {
+  description: "Connections to agent instances that were re-established",
+  incremental: true
+})
+
+const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
+  description: "Frames from agent instances that are no events",
+  incremental: true
+})
+
+/** Registers the metrics with 0. */
+export const register = (): void => {
+  for (const counter of [reconnects, rejectedFrames]) counter.register()
 }
 
 /** Events that wait to be consumed, beside frames that wait in the socket. */
@@ -89,7 +103,7 @@ const isFinal = (refusal: UpstreamFailure): boolean =>
   refusal.statusCode !== undefined &&
   refusal.statusCode >= 400 &&
   refusal.statusCode < 500 &&
-  !RetryPolicy.isTransient(refusal)
+  !Retries.isTransient(refusal)
 
 interface Progress {
   /** Whether it has brought an event. */
@@ -98,7 +112,7 @@ interface Progress {
   isOffering: boolean
 }
 
-interface Dialed extends Sending.TrackedSocket {
+interface Dialed extends FrameSender.TrackedSocket {
   readonly close: Effect.Effect<void>
 }
 
@@ -122,7 +136,7 @@ export const make = (
     // A slow consumer loses the oldest states first.
     const changes = yield* PubSub.sliding<ConnectionState>(8)
     const connected = yield* Effect.makeLatch(true)
-    const delays = yield* Schedule.driver(RetryPolicy.backoff)
+    const delays = yield* Schedule.driver(Retries.backoff)
 
     let state: ConnectionState = "connected"
     let lastId = options.after
@@ -159,7 +173,7 @@ export const make = (
     let warned = false
     const onRejected = (problem: string) =>
       Effect.gen(function* () {
-        yield* Metric.increment(UpstreamMetrics.rejectedFrames)
+        yield* Metric.increment(rejectedFrames)
         if (warned) return
         warned = true
         yield* Effect.logWarning(
@@ -249,7 +263,7 @@ export const make = (
           Effect.annotateLogs({ instanceId, reason: ended?.message ?? "no sign of life" })
         )
         current = yield* redial
-        yield* Metric.increment(UpstreamMetrics.reconnects)
+        yield* Metric.increment(reconnects)
         yield* setState("connected")
         yield* Effect.logInfo("Connected to an agent instance again").pipe(Effect.annotateLogs({ instanceId }))
       }
@@ -261,7 +275,7 @@ export const make = (
     const annotations = HashMap.make(["instanceId", instanceId] as const)
     yield* Effect.forkScoped(Effect.locally(Effect.ignore(supervise), FiberRef.currentLogAnnotations, annotations))
 
-    const whenConnected = <A>(f: (socket: Sending.TrackedSocket) => A): Effect.Effect<A, UpstreamFailure> =>
+    const whenConnected = <A>(f: (socket: FrameSender.TrackedSocket) => A): Effect.Effect<A, UpstreamFailure> =>
       Effect.suspend(() => {
         if (state === "closed") return failure("connection", "The connection to the instance is closed")
         if (state === "connected" && !current.socket.isClosed()) return Effect.succeed(f(current))
@@ -269,7 +283,7 @@ export const make = (
         return Effect.zipRight(Effect.zipRight(setState("reconnecting"), connected.await), whenConnected(f))
       })
 
-    const send = yield* Sending.make(whenConnected, sockets)
+    const send = yield* FrameSender.make(whenConnected, sockets)
 
     return {
       send,

@@ -3,7 +3,13 @@
  */
 import { Either, Schema } from "effect"
 import { parseWellFormed } from "../Json/Unicode.ts"
-import { identifierChars } from "./Identifier.ts"
+
+/**
+ * Most characters (UTF-16 code units) of an id of the agent platform: of instances, turns, messages, events. The
+ * platform's client, the records of sessions and the clients' protocol share this limit, so that none of them refuses
+ * an id that another accepted.
+ */
+export const identifierChars = 512
 
 /**
  * An event of the agent platform.

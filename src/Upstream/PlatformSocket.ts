@@ -6,18 +6,14 @@ import { Context, Duration, Effect, Exit, Layer, Schema, type Scope } from "effe
 import WebSocket from "ws"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import * as FrameSummary from "../Observability/FrameSummary.ts"
-import { codeIn, isUnreached, reasonOf, toldOf } from "./ConnectionReason.ts"
+import {
+  codeIn,
+  connectionFailure,
+  failWithStatus,
+  reasonOf,
+  type UpstreamFailure
+} from "./Resilience/UpstreamFailure.ts"
 import { SpscQueue } from "./SpscQueue.ts"
-
-/** The connection could not be opened. */
-export class SocketRefused extends Schema.TaggedError<SocketRefused>()("SocketRefused", {
-  /** The HTTP status, if the handshake was answered. */
-  statusCode: Schema.optional(Schema.Int),
-  retryAfter: Schema.optional(Schema.String),
-  /** Whether no connection was opened. */
-  isUnreached: Schema.optional(Schema.Boolean),
-  message: Schema.String
-}) {}
 
 /** The connection has ended. */
 export class SocketClosed extends Schema.TaggedError<SocketClosed>()("SocketClosed", {
@@ -51,7 +47,7 @@ export class PlatformSocket extends Context.Tag("causeway/PlatformSocket")<
     readonly open: (
       url: string,
       headers: Readonly<Record<string, string>>
-    ) => Effect.Effect<OpenSocket, SocketRefused, Scope.Scope>
+    ) => Effect.Effect<OpenSocket, UpstreamFailure, Scope.Scope>
   }
 >() {}
 
@@ -154,36 +150,14 @@ const acknowledgments = (socket: WebSocket): Effect.Effect<void, SocketClosed> =
 }
 
 /** Waits until the handshake has been answered. */
-const opened = (socket: WebSocket): Effect.Effect<void, SocketRefused> =>
+const opened = (socket: WebSocket): Effect.Effect<void, UpstreamFailure> =>
   Effect.async(resume => {
-    const onOpen = (): void => {
-      leave()
-      resume(Effect.void)
-    }
-    const onError = (error: Error): void => {
-      leave()
-      const reason = reasonOf(error)
-      resume(new SocketRefused({ isUnreached: isUnreached(reason), message: toldOf("agent platform", reason) }))
-    }
-    const onResponse = (_request: ClientRequest, response: IncomingMessage): void => {
-      leave()
-      resume(
-        new SocketRefused({
-          statusCode: response.statusCode,
-          retryAfter: response.headers["retry-after"],
-          message: `The agent platform answered ${response.statusCode} to connect`
-        })
-      )
-    }
-    const leave = (): void => {
-      socket.off("open", onOpen)
-      socket.off("error", onError)
-      socket.off("unexpected-response", onResponse)
-    }
-    socket.on("open", onOpen)
-    socket.on("error", onError)
-    socket.on("unexpected-response", onResponse)
-    return Effect.sync(leave)
+    socket.once("open", () => resume(Effect.void))
+    socket.once("error", error => resume(connectionFailure("connect", "agent platform", reasonOf(error))))
+    socket.once("unexpected-response", (_request: ClientRequest, { headers, statusCode }: IncomingMessage) => {
+      const message = `The agent platform answered ${statusCode} to connect`
+      resume(failWithStatus("connect", statusCode, headers["retry-after"], message))
+    })
   })
 
 /** Closes a socket with 1001, and terminates it if the peer does not answer in time. */

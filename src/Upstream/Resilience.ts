@@ -4,13 +4,13 @@
  * The breaker is inside the retries, so that it admits and counts each try. A rejected try is not retried, and no retry
  * is awaited once the breaker is open.
  */
-import { Duration, Effect, Metric, Ref, type Scope, Stream } from "effect"
+import { Duration, Effect, ExecutionStrategy, Exit, Metric, MetricBoundaries, Option, Scope, Stream } from "effect"
 import * as Monotonic from "../Monotonic.ts"
 import * as Breaker from "./Resilience/CircuitBreaker.ts"
 import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"
-import * as RetryBudget from "./Resilience/RetryBudget.ts"
-import * as RetryPolicy from "./Resilience/RetryPolicy.ts"
+import * as Retries from "./Resilience/Retries.ts"
 import {
+  isFault,
   measuredOutcomes,
   type Outcome,
   outcomeOf,
@@ -19,9 +19,6 @@ import {
   verdictOnPart,
   verdictOnWhole
 } from "./Resilience/UpstreamFailure.ts"
-import * as ResilientStream from "./ResilientStream.ts"
-
-export { durations } from "./UpstreamMetrics.ts"
 
 export interface Policy {
   /** The call's name in metrics and spans. */
@@ -81,8 +78,18 @@ export interface Options {
   /** Operations whose series are registered with 0. */
   readonly operations?: ReadonlyArray<string>
   readonly breaker?: CircuitBreakerState.Settings
-  readonly budget?: RetryBudget.Settings
+  readonly budget?: Retries.BudgetSettings
 }
+
+/** A histogram of request durations in milliseconds; gets the labels `operation` and `outcome`. */
+export const durations = (name: string, description: string): Metric.Metric.Histogram<number> =>
+  Metric.histogram(
+    name,
+    MetricBoundaries.fromIterable([
+      5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 15_000, 30_000, 60_000, 120_000
+    ]),
+    description
+  )
 
 const retryCounter = Metric.counter("upstream_retries_total", {
   description: "Retries of calls to an upstream",
@@ -99,7 +106,7 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
     const { upstream } = options
     const settings = options.breaker ?? CircuitBreakerState.defaults
     const breaker = yield* Breaker.make(upstream, settings)
-    const budget = RetryBudget.make(options.budget ?? RetryBudget.defaults)
+    const budget = Retries.makeBudget(options.budget)
     const retried = Metric.tagged(retryCounter, "upstream", upstream)
     const rejected = Metric.tagged(rejectedCounter, "upstream", upstream)
     /** Callers whose failure has counted since the last success. Once there are enough to open, all failures count. */
@@ -141,11 +148,6 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
         )
       })
 
-    const measured = <A, R>(operation: string, request: Effect.Effect<A, UpstreamFailure, R>) =>
-      Effect.flatMap(Monotonic.millis, start =>
-        Effect.onExit(request, exit => measure(operation, start, outcomeOf(exit)))
-      )
-
     const timeout = (operation: string, limit: Duration.DurationInput) => () =>
       new UpstreamFailure({
         operation,
@@ -164,31 +166,23 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
         })
       )
 
+    const spanned = (operation: string) =>
+      [`${upstream}.${operation}`, { attributes: { upstream, operation }, captureStackTrace: false }] as const
+
     const call: Resilience["call"] = (policy, attempt) => {
-      const { caller, isBackground = false, operation, part } = policy
-      const protectBy = (guard: Breaker.Breaker) => (isBackground ? guard.protectBackground : guard.protect)
+      const { caller, isBackground, operation, part } = policy
       /** The part comes first, so that its rejections take no permit of the upstream. */
       const guard = <B, R2>(request: Effect.Effect<B, UpstreamFailure, R2>) =>
         part === undefined
-          ? protectBy(breaker)(request, onCall)
-          : protectBy(part)(
-              protectBy(breaker)(request, caller === undefined ? onPart : clearing(verdictOfCaller(caller))),
-              verdictOnPart
+          ? breaker.protect(request, onCall, isBackground)
+          : part.protect(
+              breaker.protect(request, caller === undefined ? onPart : clearing(verdictOfCaller(caller)), isBackground),
+              verdictOnPart,
+              isBackground
             )
-      const totalMillis = Duration.toMillis(policy.totalLimit)
       const tryMillis = Duration.toMillis(policy.tryLimit)
 
-      const oneTry = (deadline: number, isFirst: Ref.Ref<boolean>) =>
-        Effect.gen(function* () {
-          if (yield* Ref.getAndSet(isFirst, false)) yield* budget.deposit
-          const limit = Math.min(tryMillis, deadline - (yield* Monotonic.millis))
-          return yield* attempt.pipe(
-            Effect.timeoutFail({ duration: limit, onTimeout: timeout(operation, limit) }),
-            request => measured(operation, request)
-          )
-        }).pipe(guard, Effect.catchTag("CircuitOpen", onRejected(operation)))
-
-      const allowed = (deadline: number) => (failure: UpstreamFailure, delay: number) =>
+      const mayRetry = (deadline: number) => (failure: UpstreamFailure, delay: number) =>
         Effect.gen(function* () {
           if ((yield* Monotonic.millis) + delay >= deadline) return false
           if ((yield* breaker.state) === "open") return false
@@ -202,26 +196,84 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
         })
 
       return Effect.gen(function* () {
-        const deadline = (yield* Monotonic.millis) + totalMillis
-        const attempts = oneTry(deadline, yield* Ref.make(true))
-        return yield* policy.repeatable ? Effect.retry(attempts, RetryPolicy.retries(allowed(deadline))) : attempts
-      }).pipe(
-        Effect.withSpan(`${upstream}.${operation}`, { attributes: { upstream, operation }, captureStackTrace: false })
-      )
+        const deadline = (yield* Monotonic.millis) + Duration.toMillis(policy.totalLimit)
+        let isFirst = true
+        const oneTry = Effect.gen(function* () {
+          if (isFirst) yield* budget.deposit
+          isFirst = false
+          const start = yield* Monotonic.millis
+          const limit = Math.min(tryMillis, deadline - start)
+          return yield* attempt.pipe(
+            Effect.timeoutFail({ duration: limit, onTimeout: timeout(operation, limit) }),
+            Effect.onExit(exit => measure(operation, start, outcomeOf(exit)))
+          )
+        }).pipe(guard, Effect.catchTag("CircuitOpen", onRejected(operation)))
+        return yield* policy.repeatable ? Effect.retry(oneTry, Retries.schedule(mayRetry(deadline))) : oneTry
+      }).pipe(Effect.withSpan(...spanned(operation)))
     }
 
     const stream: Resilience["stream"] = ({ operation, totalLimit }, open) =>
-      ResilientStream.make({
-        limitMillis: Duration.toMillis(totalLimit),
-        onTimeout: timeout(operation, totalLimit),
-        open: Effect.zipRight(budget.deposit, open),
-        protect: request =>
-          Effect.catchTag(breaker.protectWithPermit(request, verdictOf), "CircuitOpen", onRejected(operation)),
-        onBroken: permit => breaker.settle(permit, "failure"),
-        onEnd: (start, outcome) => measure(operation, start, outcome)
-      }).pipe(
-        Stream.withSpan(`${upstream}.${operation}`, { attributes: { upstream, operation }, captureStackTrace: false })
-      )
+      Effect.gen(function* () {
+        const onTimeout = timeout(operation, totalLimit)
+        const limitMillis = Duration.toMillis(totalLimit)
+        const start = yield* Monotonic.millis
+        const deadline = start + limitMillis
+        const scope = yield* Effect.scope
+        let sent = false
+        let outcome: Outcome = "interrupted"
+        yield* Effect.addFinalizer(() => (sent ? measure(operation, start, outcome) : Effect.void))
+
+        // Its own scope ends the request at the limit even if the consumer does not pull.
+        const request = yield* Scope.fork(scope, ExecutionStrategy.sequential)
+        yield* Effect.forkScoped(Effect.delay(Scope.close(request, Exit.void), limitMillis))
+
+        // Any failure at the limit is a timeout.
+        const inTime = <B>(step: Effect.Effect<B, Option.Option<UpstreamFailure>>) =>
+          Effect.flatMap(Monotonic.millis, now =>
+            step.pipe(
+              Effect.timeoutFail({ duration: Math.max(0, deadline - now), onTimeout: () => Option.some(onTimeout()) }),
+              Effect.catchAll(error =>
+                Effect.flatMap(Monotonic.millis, later =>
+                  Effect.fail(later >= deadline ? Option.some(onTimeout()) : error)
+                )
+              )
+            )
+          )
+
+        /** Lasts until the first elements arrive; `undefined` if there are none. */
+        const begin = Effect.suspend(() => {
+          sent = true
+          return Scope.extend(Effect.zipRight(budget.deposit, open), request)
+        }).pipe(
+          Effect.flatMap(body => Scope.extend(Stream.toPull(body), scope)),
+          Effect.mapError(Option.some),
+          Effect.flatMap(pull => Effect.map(pull, first => ({ pull, first }))),
+          inTime,
+          Effect.catchAll(Option.match({ onNone: () => Effect.succeed(undefined), onSome: Effect.fail })),
+          Effect.onExit(exit =>
+            Effect.sync(() => {
+              if (Exit.isFailure(exit)) outcome = outcomeOf(exit)
+            })
+          )
+        )
+
+        const [begun, permit] = yield* Effect.catchTag(
+          breaker.protectWithPermit(begin, verdictOf),
+          "CircuitOpen",
+          onRejected(operation)
+        )
+        if (begun === undefined) {
+          outcome = "ok"
+          return Stream.empty
+        }
+        const rest = Effect.tapError(inTime(begun.pull), end => {
+          outcome = Option.isNone(end) ? "ok" : outcomeOf(Exit.fail(end.value))
+          return Option.isSome(end) && end.value.reason !== "timeout" && isFault(end.value)
+            ? breaker.settle(permit, "failure")
+            : Effect.void
+        })
+        return Stream.concat(Stream.fromChunk(begun.first), Stream.repeatEffectChunkOption(rest))
+      }).pipe(Stream.unwrapScoped, Stream.withSpan(...spanned(operation)))
 
     return { breaker, call, stream }
   })

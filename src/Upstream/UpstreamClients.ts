@@ -2,13 +2,12 @@
  * The clients of all upstream services, over the `HttpClient` in the context.
  */
 import type * as HttpClient from "@effect/platform/HttpClient"
-import { Effect, Layer } from "effect"
+import { Layer } from "effect"
 import type * as AgentPlatform from "./AgentPlatform.ts"
 import * as AgentPlatformClient from "./AgentPlatformClient.ts"
 import type * as Inference from "./Inference.ts"
 import * as InferenceClient from "./InferenceClient.ts"
 import * as PlatformSocket from "./PlatformSocket.ts"
-import * as UpstreamMetrics from "./UpstreamMetrics.ts"
 
 export const layer = (settings: {
   readonly agentPlatform: AgentPlatform.Settings
@@ -16,6 +15,5 @@ export const layer = (settings: {
 }): Layer.Layer<AgentPlatform.AgentPlatform | Inference.Inference, never, HttpClient.HttpClient> =>
   Layer.mergeAll(
     Layer.provide(AgentPlatformClient.layer(settings.agentPlatform), PlatformSocket.layer),
-    InferenceClient.layer(settings.inference),
-    Layer.effectDiscard(Effect.sync(UpstreamMetrics.register))
+    InferenceClient.layer(settings.inference)
   )

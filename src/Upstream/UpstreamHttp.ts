@@ -7,12 +7,10 @@ import * as HttpClient from "@effect/platform/HttpClient"
 import type { HttpClientError } from "@effect/platform/HttpClientError"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
-import { Clock, Duration, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
+import { Duration, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
 import { parseWellFormed } from "../Json/Unicode.ts"
-import { isUnreached, reasonOf, toldOf } from "./ConnectionReason.ts"
-import { parseRetryAfter } from "./Resilience/RetryPolicy.ts"
-import { UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
+import { connectionFailure, failWithStatus, reasonOf, UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 
 /** Bytes of a failed answer's body that are searched for a reason. */
 const errorBodyBytes = 16 * 1024
@@ -39,15 +37,8 @@ export interface UpstreamHttp {
     UpstreamFailure,
     Scope.Scope
   >
-  /** Sends a request and takes a JSON answer of at most `maxBytes`. */
-  readonly json: <A, I>(
-    operation: string,
-    request: HttpClientRequest.HttpClientRequest,
-    schema: Schema.Schema<A, I>,
-    maxBytes: number
-  ) => Effect.Effect<A, UpstreamFailure>
-  /** `json` with a function in place of a schema, for large answers. */
-  readonly jsonBy: <A>(
+  /** Sends a request and reads a JSON answer of at most `maxBytes`. */
+  readonly json: <A>(
     operation: string,
     request: HttpClientRequest.HttpClientRequest,
     read: Read<A>,
@@ -128,33 +119,17 @@ export const readBy = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
 export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }: Options): UpstreamHttp => {
   const scoped = HttpClient.withScope(client)
 
-  /** A failure without addresses. The error's own message is for the log. */
+  /** The error's own message is for the log. */
   const broken = (operation: string, error: unknown): Effect.Effect<never, UpstreamFailure> => {
     const reason = reasonOf(error)
     return Effect.zipRight(
       Effect.annotateLogs(Effect.logDebug(`No connection to the ${service}`), { operation, reason }),
-      new UpstreamFailure({
-        operation,
-        reason: "connection",
-        isUnreached: isUnreached(reason),
-        message: toldOf(service, reason)
-      })
+      connectionFailure(operation, service, reason)
     )
   }
 
-  const tooLarge = (operation: string, maxBytes: number): UpstreamFailure =>
-    new UpstreamFailure({
-      operation,
-      reason: "too_large",
-      message: `The ${service}'s answer to ${operation} is longer than ${maxBytes} bytes`
-    })
-
-  const malformed = (operation: string, problem: string): UpstreamFailure =>
-    new UpstreamFailure({
-      operation,
-      reason: "malformed",
-      message: `The ${service}'s answer to ${operation} ${problem}`
-    })
+  const unexpected = (operation: string, reason: Unexpected["reason"], message: string): UpstreamFailure =>
+    new UpstreamFailure({ operation, reason, message: `The ${service}'s answer to ${operation} ${message}` })
 
   const execute = (operation: string, request: HttpClientRequest.HttpClientRequest) =>
     scoped
@@ -178,13 +153,14 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
         : Stream.fromEffect(broken(operation, error))
     )
 
-  const read = (operation: string, response: HttpClientResponse, maxBytes: number) =>
+  const readBytes = (operation: string, response: HttpClientResponse, maxBytes: number) =>
     Effect.suspend((): Effect.Effect<Buffer, UpstreamFailure> => {
-      if (Number(response.headers["content-length"] ?? 0) > maxBytes) return Effect.fail(tooLarge(operation, maxBytes))
+      const tooLarge = Effect.fail(unexpected(operation, "too_large", `is longer than ${maxBytes} bytes`))
+      if (Number(response.headers["content-length"] ?? 0) > maxBytes) return tooLarge
       const bytes = new GrowingBytes(maxBytes)
       return bodyOf(operation, response).pipe(
         Stream.runForEach(chunk => {
-          if (bytes.length + chunk.length > maxBytes) return Effect.fail(tooLarge(operation, maxBytes))
+          if (bytes.length + chunk.length > maxBytes) return tooLarge
           bytes.add(chunk)
           return Effect.void
         }),
@@ -195,7 +171,7 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
   /** Reads an optional body: empty if it is not complete within a second. */
   const readBriefly = (operation: string, response: HttpClientResponse): Effect.Effect<Buffer> =>
     Effect.timeoutTo(
-      Effect.orElseSucceed(read(operation, response, errorBodyBytes), () => Buffer.alloc(0)),
+      Effect.orElseSucceed(readBytes(operation, response, errorBodyBytes), () => Buffer.alloc(0)),
       { duration: optionalBodyLimit, onSuccess: body => body, onTimeout: () => Buffer.alloc(0) }
     )
 
@@ -212,14 +188,8 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
           operation
         })
       }
-      const retryAfterMillis = parseRetryAfter(response.headers["retry-after"], yield* Clock.currentTimeMillis)
-      return yield* new UpstreamFailure({
-        operation,
-        reason: "status",
-        statusCode: response.status,
-        ...(retryAfterMillis === undefined ? {} : { retryAfterMillis }),
-        message: `The ${service} answered ${response.status} to ${operation}${isForClient ? reason : ""}`
-      })
+      const message = `The ${service} answered ${response.status} to ${operation}${isForClient ? reason : ""}`
+      return yield* failWithStatus(operation, response.status, response.headers["retry-after"], message)
     })
 
   const status: UpstreamHttp["status"] = (operation, request) =>
@@ -237,23 +207,16 @@ export const make = (client: HttpClient.HttpClient, { service, baseUrl, apiKey }
       body: bodyOf(operation, response)
     }))
 
-  const jsonBy: UpstreamHttp["jsonBy"] = (operation, request, expect, maxBytes) =>
+  const json: UpstreamHttp["json"] = (operation, request, read, maxBytes) =>
     Effect.gen(function* () {
       const response = yield* open(operation, HttpClientRequest.acceptJson(request))
-      const body = yield* read(operation, response, maxBytes)
-      const data = yield* Either.mapLeft(parseJson(body), problem => malformed(operation, problem))
-      return yield* Effect.mapError(
-        expect(data),
-        ({ reason, message }) =>
-          new UpstreamFailure({ operation, reason, message: `The ${service}'s answer to ${operation} ${message}` })
-      )
+      const body = yield* readBytes(operation, response, maxBytes)
+      const data = yield* Either.mapLeft(parseJson(body), problem => unexpected(operation, "malformed", problem))
+      return yield* Effect.mapError(read(data), ({ reason, message }) => unexpected(operation, reason, message))
     }).pipe(Effect.scoped)
-
-  const json: UpstreamHttp["json"] = (operation, request, schema, maxBytes) =>
-    jsonBy(operation, request, readBy(schema), maxBytes)
 
   const done: UpstreamHttp["done"] = (operation, request) =>
     Effect.flatMap(open(operation, request), response => readBriefly(operation, response)).pipe(Effect.scoped)
 
-  return { status, openStream, json, jsonBy, done }
+  return { status, openStream, json, done }
 }

@@ -3,8 +3,8 @@ import { describe, expect, it } from "@effect/vitest"
 import { Array as Arr, Duration, Effect, Either, Fiber, Layer, TestClock } from "effect"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
-import { PlatformSocket, SocketRefused } from "../../src/Upstream/PlatformSocket.ts"
-import * as KeyedBreakers from "../../src/Upstream/Resilience/KeyedBreakers.ts"
+import { PlatformSocket } from "../../src/Upstream/PlatformSocket.ts"
+import { connectionFailure, UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
 import { content, instance, settings } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
@@ -16,7 +16,7 @@ const bad = Arr.makeBy(12, index => `bad-${index}`)
 /** A platform whose bad instances answer and connect as they like; all others are well. */
 const withInstances = <A, E>(
   answer: Answer,
-  refused: SocketRefused,
+  refused: UpstreamFailure,
   use: (platform: typeof AgentPlatform.Service) => Effect.Effect<A, E>,
   elsewhere: Answer = request =>
     Stub.status(200, request.url.endsWith("/instances") ? { instanceId: "i" } : content)(request)
@@ -42,10 +42,11 @@ const within = <A, E>(time: "2 seconds" | "15 seconds", effect: Effect.Effect<A,
     return yield* Fiber.join(fiber)
   })
 
-const refused = (statusCode: number) => new SocketRefused({ statusCode, message: "no" })
+const refused = (statusCode: number) =>
+  new UpstreamFailure({ operation: "connect", reason: "status", statusCode, message: "no" })
 
 describe("instances that fail", () => {
-  const reset = new SocketRefused({ message: "No connection to the agent platform (ECONNRESET)" })
+  const reset = connectionFailure("connect", "agent platform", "ECONNRESET")
   const answers = [
     ["refuse with 503", Stub.status(503), refused(503), "2 seconds"],
     ["answer 500", Stub.status(500), refused(500), "2 seconds"],
@@ -101,7 +102,7 @@ describe("instances that fail", () => {
   it.effect("are told from a platform that is away, which shuts all calls out", () =>
     withInstances(
       Stub.unreachable,
-      new SocketRefused({ isUnreached: true, message: "No connection to the agent platform (ECONNREFUSED)" }),
+      connectionFailure("connect", "agent platform", "ECONNREFUSED"),
       platform =>
         Effect.gen(function* () {
           yield* within(
@@ -186,24 +187,5 @@ describe("a tenant's stops and creations that fail", () => {
         }),
       Stub.status(500)
     )
-  )
-})
-
-describe("breakers of instances", () => {
-  const fail = (breakers: KeyedBreakers.KeyedBreakers, id: string) =>
-    Effect.either(breakers.of(id).protect(Effect.fail("broken"), () => "failure"))
-
-  it.effect("are remembered for instances that fail alone, and no more than so many", () =>
-    Effect.gen(function* () {
-      const breakers = KeyedBreakers.make(KeyedBreakers.calls, 3)
-      for (const id of ["a", "b", "c", "d", "e"]) yield* Effect.replicateEffect(fail(breakers, id), 5)
-      expect(breakers.size()).toBe(3)
-      expect(yield* breakers.of("a").state).toBe("closed")
-      expect(yield* breakers.of("e").state).toBe("open")
-      yield* TestClock.adjust("10 seconds")
-      yield* breakers.of("e").protect(Effect.void, () => "success")
-      yield* breakers.of("f").protect(Effect.void, () => "success")
-      expect(breakers.size()).toBe(2)
-    })
   )
 })

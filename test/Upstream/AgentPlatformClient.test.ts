@@ -3,6 +3,7 @@ import { Effect, Either, Fiber, Layer, Option, TestClock } from "effect"
 import { AgentPlatform } from "../../src/Upstream/AgentPlatform.ts"
 import * as AgentPlatformClient from "../../src/Upstream/AgentPlatformClient.ts"
 import * as PlatformSocket from "../../src/Upstream/PlatformSocket.ts"
+import { UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
 import { finish, instance, settings, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
@@ -105,7 +106,7 @@ describe("stop", () => {
 
 describe("connect", () => {
   /** Sockets that are refused, and the handshakes that were asked for. */
-  const refusing = (refused: PlatformSocket.SocketRefused) => {
+  const refusing = (refused: UpstreamFailure) => {
     const seen: Array<{ readonly url: string; readonly headers: Readonly<Record<string, string>> }> = []
     const layer = Layer.succeed(PlatformSocket.PlatformSocket, {
       open: (url, headers) =>
@@ -124,7 +125,9 @@ describe("connect", () => {
 
   it.effect("dials the instance with the bearer, the trace and the event to resume after", () =>
     Effect.gen(function* () {
-      const { connect, seen } = refusing(new PlatformSocket.SocketRefused({ statusCode: 404, message: "gone" }))
+      const { connect, seen } = refusing(
+        new UpstreamFailure({ operation: "connect", reason: "status", statusCode: 404, message: "gone" })
+      )
       yield* connect(platform =>
         Effect.gen(function* () {
           const call = Effect.flip(Effect.scoped(platform.connect("i/1", { after: "e&1" })))
@@ -147,7 +150,9 @@ describe("connect", () => {
 
   it.effect("retries the first connection like any call, and an open breaker keeps it from being tried", () =>
     Effect.gen(function* () {
-      const { connect, seen } = refusing(new PlatformSocket.SocketRefused({ message: "ECONNREFUSED" }))
+      const { connect, seen } = refusing(
+        new UpstreamFailure({ operation: "connect", reason: "connection", message: "ECONNREFUSED" })
+      )
       yield* connect(platform =>
         Effect.gen(function* () {
           const call = Effect.scoped(platform.connect("i"))

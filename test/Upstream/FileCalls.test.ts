@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber, FastCheck as fc, Metric, Option, TestClock } from "effect"
 import type { FileCallError } from "../../src/Upstream/AgentPlatform.ts"
-import * as FilePath from "../../src/Upstream/FilePath.ts"
+import * as FileCalls from "../../src/Upstream/FileCalls.ts"
 import { content, finish, withPlatform } from "./Platform.ts"
 import * as Stub from "./Stub.ts"
 
@@ -90,7 +90,7 @@ describe("file calls", () => {
     const path = fc.oneof(fc.string({ unit: "binary" }), fc.stringMatching(/^[a./\\%?#:]{0,8}$/))
     fc.assert(
       fc.property(path, path => {
-        const segment = FilePath.toSegment(path)
+        const segment = FileCalls.toSegment(path)
         if (Either.isLeft(segment)) return
         const url = new URL(`http://platform.test/files/${segment.right}/history`)
         const parts = url.pathname.split("/")

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Fiber, FastCheck as fc, Schema, Stream, TestClock } from "effect"
 import { parseWellFormed } from "../../src/Json/Unicode.ts"
-import * as FileLists from "../../src/Upstream/FileLists.ts"
+import * as FileCalls from "../../src/Upstream/FileCalls.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 import { FileEntry, FileIteration } from "../../src/Upstream/Workspace.ts"
 import { content, finish, withPlatform } from "./Platform.ts"
@@ -26,10 +26,10 @@ describe("long lists", () => {
           })
         )
       )
-      const list = entries(FileLists.mostEntries)
-      expect(yield* FileLists.files({ entries: list })).toEqual(list)
+      const list = entries(FileCalls.mostEntries)
+      expect(yield* FileCalls.files({ entries: list })).toEqual(list)
       yield* Fiber.interrupt(others)
-      expect(turns).toBeGreaterThanOrEqual(FileLists.mostEntries / 1000 / 2)
+      expect(turns).toBeGreaterThanOrEqual(FileCalls.mostEntries / 1000 / 2)
     })
   )
 
@@ -80,8 +80,8 @@ describe("long lists", () => {
       hash: fc.string()
     })
     const pairs = [
-      [FileLists.fileEntry, Schema.decodeUnknownEither(FileEntry)],
-      [FileLists.fileIteration, Schema.decodeUnknownEither(FileIteration)]
+      [FileCalls.fileEntry, Schema.decodeUnknownEither(FileEntry)],
+      [FileCalls.fileIteration, Schema.decodeUnknownEither(FileIteration)]
     ] as const
     fc.assert(
       fc.property(fc.oneof(value, likely), value => {
@@ -101,7 +101,7 @@ describe("long lists", () => {
     Effect.gen(function* () {
       const messages = yield* Effect.forEach(
         [{ entries: [{ path: "a" }, { path: "b", size: -1 }] }, [{}], [5], { files: [] }, "x", { entries: {} }],
-        answer => Effect.map(Effect.flip(FileLists.files(answer)), ({ message }) => message)
+        answer => Effect.map(Effect.flip(FileCalls.files(answer)), ({ message }) => message)
       )
       expect(messages).toEqual([
         "has not the expected shape at entries.1.size",

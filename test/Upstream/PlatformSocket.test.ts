@@ -80,7 +80,7 @@ describe("PlatformSocket", () => {
         )
       )
       const url = yield* listen(server)
-      expect(yield* Effect.flip(open(url, {}))).toMatchObject({ statusCode: 503, retryAfter: "7" })
+      expect(yield* Effect.flip(open(url, {}))).toMatchObject({ statusCode: 503, retryAfterMillis: 7000 })
     })
   )
 
@@ -96,7 +96,7 @@ describe("PlatformSocket", () => {
             .end("hello\r\n\r\n")
         )
       )
-      expect(yield* Effect.flip(open(url, {}))).toMatchObject({ _tag: "SocketRefused" })
+      expect(yield* Effect.flip(open(url, {}))).toMatchObject({ _tag: "UpstreamFailure", reason: "connection" })
     })
   )
 

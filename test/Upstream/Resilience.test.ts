@@ -1,8 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Clock, Effect, Either, Exit, Fiber, Metric, Random, Ref, TestClock } from "effect"
 import * as CircuitBreakerState from "../../src/Upstream/Resilience/CircuitBreakerState.ts"
-import { parseRetryAfter } from "../../src/Upstream/Resilience/RetryPolicy.ts"
-import { UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
+import { parseRetryAfter, UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
 import * as Resilience from "../../src/Upstream/Resilience.ts"
 import * as VirtualClock from "./VirtualClock.ts"
 

@@ -30,8 +30,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Observability/LogOutput.ts": 1,
   "Process/ShutdownDeadline.ts": 1,
   // Dates in `Retry-After`.
-  "Upstream/AgentPlatformClient.ts": 1,
-  "Upstream/UpstreamHttp.ts": 1
+  "Upstream/Resilience/UpstreamFailure.ts": 1
 }
 
 const root = new URL("../../src", import.meta.url).pathname

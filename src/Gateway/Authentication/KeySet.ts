@@ -66,7 +66,7 @@ const limits = { bytes: 1024 * 1024, keys: 64 }
 const isKey = (value: unknown): value is Jwk =>
   typeof value === "object" && value !== null && "kty" in value && ["RSA", "EC", "OKP"].includes(String(value.kty))
 
-const Answer = Schema.Struct({ keys: Schema.Array(Schema.Unknown) })
+const readAnswer = UpstreamHttp.readBy(Schema.Struct({ keys: Schema.Array(Schema.Unknown) }))
 
 /** A key, and how `jose` imports it for an algorithm, which it caches. */
 interface Entry {
@@ -119,7 +119,7 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
     let flight: Deferred.Deferred<void> | undefined
 
     const request = HttpClientRequest.get(`${url.pathname}${url.search}`)
-    const fetch = http.json("keys", request, Answer, limits.bytes).pipe(
+    const fetch = http.json("keys", request, readAnswer, limits.bytes).pipe(
       // A request that cannot be interrupted at once does not delay those that wait for it.
       Effect.disconnect,
       Effect.timeoutFail({ duration: timeLimit, onTimeout: () => ({ message: "No answer in time" }) }),

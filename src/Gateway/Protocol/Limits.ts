@@ -18,7 +18,7 @@ export const requestIdChars = 128
 /** Characters of a session's id. */
 export const sessionIdChars = 128
 
-export { identifierChars } from "../../Upstream/Identifier.ts"
+export { identifierChars } from "../../Upstream/PlatformEvent.ts"
 
 /** Characters of names: agent types, tools, titles of sessions. */
 export const nameChars = 256

@@ -3,9 +3,9 @@
  */
 import { type Context, Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
+import type { Send } from "../../Upstream/FrameSender.ts"
 import { type Received, Undelivered } from "../../Upstream/InstanceConnection.ts"
 import type { PlatformEvent } from "../../Upstream/PlatformEvent.ts"
-import type { Send } from "../../Upstream/Sending.ts"
 import * as EventMapping from "../EventMapping.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { EventBody } from "../Protocol/Event.ts"

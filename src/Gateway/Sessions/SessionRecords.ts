@@ -1,36 +1,20 @@
 /**
  * The records of sessions in the key-value store, one entry for each.
  */
-import {
-  Array as Arr,
-  Cause,
-  Clock,
-  type Context,
-  Effect,
-  Either,
-  Option,
-  Random,
-  Schema,
-  type Scope,
-  Struct
-} from "effect"
+import { Cause, Clock, type Context, Effect, Either, Option, Schema, type Scope, Struct } from "effect"
 import { JsonText } from "../../Json/JsonText.ts"
 import type { PreconditionFailed, Store, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import { randomHex } from "../../RandomHex.ts"
 import * as Supervision from "../../Supervision.ts"
 import { LostPart, Session } from "../Protocol/Session.ts"
 
-const randomWords = (count: number): Effect.Effect<string> =>
-  Effect.map(Effect.all(Arr.makeBy(count, () => Random.nextIntBetween(0, 2 ** 32))), words =>
-    words.map(word => word.toString(16).padStart(8, "0")).join("")
-  )
-
 /** 32 random hexadecimal digits. */
-export const randomId: Effect.Effect<string> = randomWords(4)
+export const randomId: Effect.Effect<string> = randomHex(4)
 
 /** An id for a session: 12 hexadecimal digits of its creation time, so that ids sort by it, and 24 random ones. */
 export const sessionId: Effect.Effect<string> = Effect.zipWith(
   Clock.currentTimeMillis,
-  randomWords(3),
+  randomHex(3),
   (now, random) => `${Math.trunc(now).toString(16).padStart(12, "0")}${random}`
 )
 

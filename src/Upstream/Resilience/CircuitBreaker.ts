@@ -18,20 +18,21 @@ export interface Breaker {
   /** The current state. */
   readonly state: Effect.Effect<CircuitBreakerState.State["_tag"]>
   /**
-   * Runs a call if the breaker admits it, and counts its verdict.
+   * Runs a call if the breaker admits it, and counts its verdict. A background call, such as a reconnection, is never
+   * the probe of a half-open breaker.
    *
    * The permit is always returned. An interrupted call says nothing about the upstream.
    */
   readonly protect: <A, E, R>(
     call: Effect.Effect<A, E, R>,
-    verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreakerState.Verdict
+    verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreakerState.Verdict,
+    isBackground?: boolean
   ) => Effect.Effect<A, E | CircuitOpen, R>
-  /** `protect` for a call that is never the probe of a half-open breaker, such as a reconnection. */
-  readonly protectBackground: Breaker["protect"]
   /** `protect` that also returns the permit, for a verdict on what follows the call, such as the rest of a stream. */
   readonly protectWithPermit: <A, E, R>(
     call: Effect.Effect<A, E, R>,
-    verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreakerState.Verdict
+    verdictOf: (exit: Exit.Exit<A, E>) => CircuitBreakerState.Verdict,
+    isBackground?: boolean
   ) => Effect.Effect<readonly [result: A, permit: CircuitBreakerState.Permit], E | CircuitOpen, R>
   /** Counts a verdict on a permit. */
   readonly settle: (permit: CircuitBreakerState.Permit, verdict: CircuitBreakerState.Verdict) => Effect.Effect<void>
@@ -57,18 +58,20 @@ const possible = [
 
 const figures = { closed: 0, half_open: 1, open: 2 } as const
 
-/** Where a breaker keeps its state, and what is run after each transition. */
-export interface Cell {
+/** Where the state of a breaker is kept. */
+export interface StateRef {
   readonly get: () => CircuitBreakerState.State
   readonly set: (state: CircuitBreakerState.State) => void
-  readonly report: (from: CircuitBreakerState.State, to: CircuitBreakerState.State) => Effect.Effect<void>
 }
 
-/** A breaker whose state is kept elsewhere. */
-export const fromCell = (
+type OnTransition = (from: CircuitBreakerState.State, to: CircuitBreakerState.State) => Effect.Effect<void>
+
+/** A breaker whose state is kept elsewhere. `onTransition` is run after each transition. */
+export const fromRef = (
   upstream: string,
   settings: CircuitBreakerState.Settings,
-  { get, set, report }: Cell
+  { get, set }: StateRef,
+  onTransition: OnTransition
 ): Breaker => {
   /** Updates the state synchronously, so that no two calls see the same one, and reports transitions afterwards. */
   const modify = <A>(
@@ -88,59 +91,50 @@ export const fromCell = (
       if (after._tag !== passed.at(-1)?._tag) passed.push(after)
       if (passed.length === 1) return Effect.succeed(result)
       return Effect.as(
-        Effect.forEach(passed.slice(1), (to, index) => report(passed[index]!, to), { discard: true }),
+        Effect.forEach(passed.slice(1), (to, index) => onTransition(passed[index]!, to), { discard: true }),
         result
       )
     })
 
-  const admitBy = (admit: typeof CircuitBreakerState.admit) =>
+  const admit = (isBackground = false) =>
     Effect.flatMap(
-      modify((state, now) => admit(state, now, settings)),
+      modify((state, now) => CircuitBreakerState.admit(state, now, settings, isBackground)),
       admission =>
         admission._tag === "admitted"
           ? Effect.succeed(admission.permit)
           : new CircuitOpen({ upstream, retryAfterMillis: admission.retryAfterMillis })
     )
 
-  const settleBy =
-    (settle: typeof CircuitBreakerState.settle): Breaker["settle"] =>
-    (permit, verdict) =>
-      modify((state, now) => [undefined, settle(state, permit, verdict, now, settings)])
+  const settle: Breaker["settle"] = (permit, verdict) =>
+    modify((state, now) => [undefined, CircuitBreakerState.settle(state, permit, verdict, now, settings)])
 
-  const protectBy =
-    (admit: ReturnType<typeof admitBy>, settle: Breaker["settle"]): Breaker["protectWithPermit"] =>
-    (call, verdictOf) =>
-      Effect.uninterruptibleMask(restore =>
-        Effect.flatMap(admit, permit =>
-          restore(call).pipe(
-            Effect.onExit(exit => settle(permit, verdictOf(exit))),
-            Effect.map(result => [result, permit] as const)
-          )
+  const protectWithPermit: Breaker["protectWithPermit"] = (call, verdictOf, isBackground) =>
+    Effect.uninterruptibleMask(restore =>
+      Effect.flatMap(admit(isBackground), permit =>
+        restore(call).pipe(
+          Effect.onExit(exit => settle(permit, verdictOf(exit))),
+          Effect.map(result => [result, permit] as const)
         )
       )
-
-  const settle = settleBy(CircuitBreakerState.settle)
-  const protectWithPermit = protectBy(admitBy(CircuitBreakerState.admit), settle)
-  const protectBackground = protectBy(
-    admitBy(CircuitBreakerState.admitBackground),
-    settleBy(CircuitBreakerState.settleBackground)
-  )
+    )
 
   return {
     state: modify(state => [state._tag, state]),
-    protect: (call, verdictOf) => Effect.map(protectWithPermit(call, verdictOf), ([result]) => result),
-    protectBackground: (call, verdictOf) => Effect.map(protectBackground(call, verdictOf), ([result]) => result),
+    protect: (...call) => Effect.map(protectWithPermit(...call), ([result]) => result),
     protectWithPermit,
     settle
   }
 }
 
-/** Registers the transitions of an upstream's breakers with 0, and returns how to count one. */
-export const countTransitions = (upstream: string) => {
+/** Registers the transitions of an upstream's breakers with 0, and returns how to log and count one. */
+export const reportTransitions = (upstream: string) => {
   const transitions = Metric.tagged(transitionCounter, "upstream", upstream)
   for (const [from, to] of possible) Metric.tagged(Metric.tagged(transitions, "from", from), "to", to).register()
-  return (from: CircuitBreakerState.State, to: CircuitBreakerState.State): Effect.Effect<void> =>
-    Metric.update(Metric.tagged(Metric.tagged(transitions, "from", from._tag), "to", to._tag), 1)
+  return (annotations: Readonly<Record<string, unknown>>, ...[from, to]: Parameters<OnTransition>) =>
+    Effect.logInfo(`Circuit breaker ${from._tag} → ${to._tag}`).pipe(
+      Effect.annotateLogs({ upstream, ...annotations }),
+      Effect.zipRight(Metric.update(Metric.tagged(Metric.tagged(transitions, "from", from._tag), "to", to._tag), 1))
+    )
 }
 
 /** A closed breaker, with the upstream's name in metrics and logs. Transitions that are due by time are made in time. */
@@ -152,23 +146,23 @@ export const make = (
     let state: CircuitBreakerState.State = CircuitBreakerState.initial
     const gauge = Metric.tagged(stateGauge, "upstream", upstream)
     yield* Metric.set(gauge, figures.closed)
-    const count = countTransitions(upstream)
+    const report = reportTransitions(upstream)
     const rescheduled = yield* Effect.makeLatch(false)
 
-    const breaker = fromCell(upstream, settings, {
+    const ref: StateRef = {
       get: () => state,
       set: next => {
         const changes = CircuitBreakerState.nextChange(next) !== CircuitBreakerState.nextChange(state)
         state = next
         if (changes) rescheduled.unsafeOpen()
-      },
-      report: (from, to) =>
-        Effect.logInfo(`Circuit breaker ${from._tag} → ${to._tag}`).pipe(
-          Effect.annotateLogs({ upstream, ...(to._tag === "open" ? { cooldownMs: to.cooldownMillis } : {}) }),
-          Effect.zipRight(Metric.set(gauge, figures[to._tag])),
-          Effect.zipRight(count(from, to))
-        )
-    })
+      }
+    }
+    const breaker = fromRef(upstream, settings, ref, (from, to) =>
+      Effect.zipRight(
+        Metric.set(gauge, figures[to._tag]),
+        report(to._tag === "open" ? { cooldownMs: to.cooldownMillis } : {}, from, to)
+      )
+    )
 
     /** Waits until the next transition is due, or until its time changes. */
     const nextTransition = Effect.gen(function* () {

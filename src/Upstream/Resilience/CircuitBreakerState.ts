@@ -38,6 +38,7 @@ export const defaults: Settings = {
  */
 export interface Permit {
   readonly epoch: number
+  readonly isBackground: boolean
 }
 
 /** Calls are admitted and counted. */
@@ -116,8 +117,6 @@ export type Admission =
   | { readonly _tag: "admitted"; readonly permit: Permit }
   | { readonly _tag: "rejected"; readonly retryAfterMillis: number }
 
-const admitted = (state: State): Admission => ({ _tag: "admitted", permit: { epoch: state.epoch } })
-
 const rejected = (until: number, now: number): Admission => ({
   _tag: "rejected",
   retryAfterMillis: Math.max(0, until - now)
@@ -129,30 +128,24 @@ export const nextChange = (state: State): number | undefined => {
   return state._tag === "half_open" ? state.probeDeadline : undefined
 }
 
-/**
- * Admits a background call, which is never the probe of a half-open breaker. Its permit is for `settleBackground`.
- */
-export const admitBackground = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
+/** Admits or rejects a call. A background call is never the probe of a half-open breaker. */
+export const admit = (
+  before: State,
+  now: number,
+  settings: Settings,
+  isBackground = false
+): readonly [Admission, State] => {
+  const admitted = (state: State): readonly [Admission, State] => [
+    { _tag: "admitted", permit: { epoch: state.epoch, isBackground } },
+    state
+  ]
   const state = at(before, now, settings)
-  return [state._tag === "open" ? rejected(state.until, now) : admitted(state), state]
-}
-
-/** Admits or rejects a call. */
-export const admit = (before: State, now: number, settings: Settings): readonly [Admission, State] => {
-  const state = at(before, now, settings)
-  switch (state._tag) {
-    case "closed":
-      return [admitted(state), state]
-    case "open":
-      return [rejected(state.until, now), state]
-    case "half_open": {
-      if (state.probeDeadline !== undefined) {
-        return [rejected(Math.min(state.probeDeadline, now + settings.askAgainMillis), now), state]
-      }
-      const probing = { ...state, epoch: state.epoch + 1, probeDeadline: now + settings.probeMillis }
-      return [admitted(probing), probing]
-    }
+  if (state._tag === "open") return [rejected(state.until, now), state]
+  if (state._tag === "closed" || isBackground) return admitted(state)
+  if (state.probeDeadline !== undefined) {
+    return [rejected(Math.min(state.probeDeadline, now + settings.askAgainMillis), now), state]
   }
+  return admitted({ ...state, epoch: state.epoch + 1, probeDeadline: now + settings.probeMillis })
 }
 
 const settleClosed = (state: Closed, failed: boolean, now: number, settings: Settings): Closed | Open => {
@@ -165,36 +158,16 @@ const settleClosed = (state: Closed, failed: boolean, now: number, settings: Set
   return tripped ? open(state, now, settings.cooldownMillis) : { ...state, calls, failuresInRow }
 }
 
-/** Returns a permit with the verdict on its call. */
+/** Returns a permit with the verdict on its call. During a probe, only a success of a background call counts. */
 export const settle = (before: State, permit: Permit, verdict: Verdict, now: number, settings: Settings): State => {
   const state = at(before, now, settings)
-  if (permit.epoch !== state.epoch) return state
-  switch (state._tag) {
-    case "closed":
-      return verdict === "abandoned" ? state : settleClosed(state, verdict === "failure", now, settings)
-    case "open":
-      return state
-    case "half_open":
-      if (verdict === "success") return close(state)
-      return verdict === "failure"
-        ? openLonger(state, now, settings)
-        : { ...state, epoch: state.epoch + 1, probeDeadline: undefined }
+  if (permit.epoch !== state.epoch || state._tag === "open") return state
+  if (state._tag === "closed") {
+    return verdict === "abandoned" ? state : settleClosed(state, verdict === "failure", now, settings)
   }
-}
-
-/**
- * Returns the permit of a background call.
- *
- * It counts like any other, except that during a probe only a success counts.
- */
-export const settleBackground = (
-  before: State,
-  permit: Permit,
-  verdict: Verdict,
-  now: number,
-  settings: Settings
-): State => {
-  const state = at(before, now, settings)
-  const isCounted = state._tag !== "half_open" || verdict === "success" || state.probeDeadline === undefined
-  return isCounted && verdict !== "abandoned" ? settle(state, permit, verdict, now, settings) : state
+  if (verdict === "success") return close(state)
+  if (permit.isBackground && (verdict === "abandoned" || state.probeDeadline !== undefined)) return state
+  return verdict === "failure"
+    ? openLonger(state, now, settings)
+    : { ...state, epoch: state.epoch + 1, probeDeadline: undefined }
 }

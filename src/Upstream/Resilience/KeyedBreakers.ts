@@ -1,40 +1,28 @@
 /**
- * A circuit breaker for each agent instance that fails, and for each tenant whose creations fail, so that failures for
- * one tenant do not block others.
+ * A circuit breaker for each key that fails, such as an instance or a tenant, so that failures of one do not block
+ * others.
  */
-import { Effect } from "effect"
-import * as Breaker from "./CircuitBreaker.ts"
+import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as CircuitBreakerState from "./CircuitBreakerState.ts"
 
-/** The calls that breakers protect. */
-export interface Kind {
-  /** Name in metrics, logs and answers. Metrics have no label for the id. */
+export interface Options {
+  /** Name in metrics, logs and answers. Metrics have no label for the key. */
   readonly upstream: string
-  /** The name of an id in logs. */
+  /** The name of a key in logs. */
   readonly label: string
+  /** Most states that are kept, by default 10,000; of more, the least recently used one is dropped. */
+  readonly most?: number
 }
 
-/** Calls to an instance. */
-export const calls: Kind = { upstream: "agent_instance", label: "instanceId" }
-
-/** Stopping an instance, which goes on if it cannot be called. */
-export const cleanups: Kind = { upstream: "agent_instance_cleanup", label: "instanceId" }
-
-/** Creations of a tenant. */
-export const creations: Kind = { upstream: "agent_creation", label: "tenant" }
-
-/** Most states that are kept; of more, the least recently used one is dropped. */
-const most = 10_000
-
-/** Only consecutive failures open them, so that nothing is kept for ids that work. */
+/** Only consecutive failures open them, so that nothing is kept for keys that work. */
 const settings: CircuitBreakerState.Settings = {
   ...CircuitBreakerState.defaults,
   minimumCalls: Number.POSITIVE_INFINITY
 }
 
-/** Breakers by id. */
+/** Breakers by key. */
 export interface KeyedBreakers {
-  readonly of: (id: string) => Breaker.Breaker
+  readonly of: (key: string) => CircuitBreaker.Breaker
   /** Number of states that are kept. */
   readonly size: () => number
 }
@@ -42,29 +30,23 @@ export interface KeyedBreakers {
 const isInitial = (state: CircuitBreakerState.State): boolean => state._tag === "closed" && state.failuresInRow === 0
 
 /** Breakers that are all closed. */
-export const make = ({ label, upstream }: Kind = calls, limit: number = most): KeyedBreakers => {
+export const make = ({ label, most = 10_000, upstream }: Options): KeyedBreakers => {
   const states = new Map<string, CircuitBreakerState.State>()
-  const count = Breaker.countTransitions(upstream)
+  const report = CircuitBreaker.reportTransitions(upstream)
 
-  const set = (id: string, state: CircuitBreakerState.State): void => {
+  const set = (key: string, state: CircuitBreakerState.State): void => {
     // A map is in order of insertion.
-    states.delete(id)
+    states.delete(key)
     if (isInitial(state)) return
-    states.set(id, state._tag === "closed" ? { ...state, calls: [] } : state)
-    if (states.size > limit) states.delete(states.keys().next().value!)
+    states.set(key, state._tag === "closed" ? { ...state, calls: [] } : state)
+    if (states.size > most) states.delete(states.keys().next().value!)
   }
 
   return {
-    of: id =>
-      Breaker.fromCell(upstream, settings, {
-        get: () => states.get(id) ?? CircuitBreakerState.initial,
-        set: state => set(id, state),
-        report: (from, to) =>
-          Effect.zipRight(
-            Effect.annotateLogs(Effect.logInfo(`Circuit breaker ${from._tag} → ${to._tag}`), { upstream, [label]: id }),
-            count(from, to)
-          )
-      }),
+    of: key => {
+      const ref = { get: () => states.get(key) ?? CircuitBreakerState.initial, set: set.bind(undefined, key) }
+      return CircuitBreaker.fromRef(upstream, settings, ref, (from, to) => report({ [label]: key }, from, to))
+    },
     size: () => states.size
   }
 }

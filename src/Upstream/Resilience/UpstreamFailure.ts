@@ -1,4 +1,7 @@
-import { Cause, Exit, Option, Schema } from "effect"
+/**
+ * The failure of a call to an upstream service: how it is made, what is told of it, and what it says about the service.
+ */
+import { Cause, Clock, Effect, Exit, Option, Schema } from "effect"
 import type { Verdict } from "./CircuitBreakerState.ts"
 
 /**
@@ -20,6 +23,69 @@ export class UpstreamFailure extends Schema.TaggedError<UpstreamFailure>()("Upst
   retryAfterMillis: Schema.optional(Schema.Number),
   message: Schema.String
 }) {}
+
+/** The message of an error's innermost cause, for logs. */
+export const reasonOf = (error: unknown, depth = 0): string => {
+  if (typeof error !== "object" || error === null) return String(error)
+  if ("cause" in error && error.cause !== undefined && depth < 5) return reasonOf(error.cause, depth + 1)
+  const code = "code" in error && typeof error.code === "string" ? error.code : ""
+  const message = "message" in error && typeof error.message === "string" ? error.message : ""
+  return (message.includes(code) ? message : `${code} ${message}`).trim() || "no reason given"
+}
+
+/**
+ * Codes by which Node, undici and OpenSSL name what went wrong. None of them has a lower-case letter. Each alternative
+ * has a single way to match, so that a text is read in linear time.
+ */
+const code = /(?<![\w.-])(?:E[A-Z]{3}[A-Z_]*|(?:UND_ERR|ERR|CERT|DEPTH|UNABLE|SELF|HOSTNAME)_[A-Z_]+)(?![\w.-])/
+
+/** Characters of a text that are searched for a code. */
+const searched = 1000
+
+/** The code in an error's message, if there is one. */
+export const codeIn = (text: string): string | undefined => code.exec(text.slice(0, searched))?.[0]
+
+/** Codes of a connection that could not be opened. */
+const unreached =
+  /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EAI_FAIL|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENETDOWN|EADDRNOTAVAIL|EPROTO|UND_ERR_CONNECT_TIMEOUT|ERR_TLS_[A-Z_]+|ERR_SSL_[A-Z_]+|(?:CERT|DEPTH|UNABLE|SELF|HOSTNAME)_[A-Z_]+)$/
+
+/** Whether an error says that no connection was opened, as opposed to one that was lost. */
+const isUnreached = (reason: string): boolean =>
+  unreached.test(codeIn(reason) ?? "") || reason.startsWith("connect ETIMEDOUT")
+
+/**
+ * The failure of a connection. Clients are told at most a code: the error's message may name hosts and ports of the
+ * internal network.
+ */
+export const connectionFailure = (operation: string, service: string, reason: string): UpstreamFailure => {
+  const code = codeIn(reason)
+  return new UpstreamFailure({
+    operation,
+    reason: "connection",
+    isUnreached: isUnreached(reason),
+    message: `No connection to the ${service}${code === undefined ? "" : ` (${code})`}`
+  })
+}
+
+/** The delay of a `Retry-After` header (RFC 9110, 10.2.3), in milliseconds, if it is valid. */
+export const parseRetryAfter = (header: string | undefined, now: number): number | undefined => {
+  const text = header?.trim() ?? ""
+  if (/^\d{1,9}$/.test(text)) return Number(text) * 1000
+  const date = /^[A-Za-z]{3,9},? /.test(text) ? Date.parse(text) : Number.NaN
+  return Number.isNaN(date) ? undefined : Math.max(0, date - now)
+}
+
+/** Fails with an answer's status, and its `Retry-After` header. */
+export const failWithStatus = (
+  operation: string,
+  statusCode: number | undefined,
+  retryAfter: string | undefined,
+  message: string
+): Effect.Effect<never, UpstreamFailure> =>
+  Effect.flatMap(Clock.currentTimeMillis, now => {
+    const retryAfterMillis = parseRetryAfter(retryAfter, now)
+    return new UpstreamFailure({ operation, reason: "status", statusCode, retryAfterMillis, message })
+  })
 
 const isClientError = (status: number): boolean => status >= 400 && status < 500
 

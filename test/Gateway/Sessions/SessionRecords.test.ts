@@ -7,7 +7,7 @@ import { JsonText } from "../../../src/Json/JsonText.ts"
 import type { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
-import { identifierChars } from "../../../src/Upstream/Identifier.ts"
+import { identifierChars } from "../../../src/Upstream/PlatformEvent.ts"
 import { alice, make, type Stored } from "../Fixture.ts"
 
 type StoreService = Context.Tag.Service<Store>

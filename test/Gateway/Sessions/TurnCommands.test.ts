@@ -5,9 +5,9 @@ import type { Event } from "../../../src/Gateway/Protocol.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { type AgentPlatform, AgentPlatformConnectionError } from "../../../src/Upstream/AgentPlatform.ts"
+import type { SendOptions } from "../../../src/Upstream/FrameSender.ts"
 import { type Received, Undelivered } from "../../../src/Upstream/InstanceConnection.ts"
 import type { PlatformFrame } from "../../../src/Upstream/PlatformEvent.ts"
-import type { SendOptions } from "../../../src/Upstream/Sending.ts"
 import { alice, breathe, endsOf, history, inMemory, listen, make, pass, typesOf } from "../Fixture.ts"
 
 type Platform = Context.Tag.Service<AgentPlatform>

@@ -127,7 +127,7 @@ describe("Breaker", () => {
         const breaker = yield* Breaker.make("moment")
         yield* open(breaker)
         yield* TestClock.adjust("10 seconds")
-        const background = yield* Effect.fork(breaker.protectBackground(Effect.never, verdict))
+        const background = yield* Effect.fork(breaker.protect(Effect.never, verdict, true))
         yield* Effect.yieldNow()
         const gate = yield* Deferred.make<void>()
         const probe = yield* Effect.fork(breaker.protect(Deferred.await(gate), verdict))

@@ -44,17 +44,17 @@ describe("CircuitBreaker", () => {
 
   it("lets background calls through when half open, which take no permit and disturb no probe", () => {
     const background = (state: State, now: number, verdict: CircuitBreakerState.Verdict): State => {
-      const [admission, after] = CircuitBreakerState.admitBackground(state, now, settings)
+      const [admission, after] = CircuitBreakerState.admit(state, now, settings, true)
       return admission._tag === "admitted"
-        ? CircuitBreakerState.settleBackground(after, admission.permit, verdict, now, settings)
+        ? CircuitBreakerState.settle(after, admission.permit, verdict, now, settings)
         : after
     }
-    expect(CircuitBreakerState.admitBackground(opened(), 9000, settings)[0]).toEqual({
+    expect(CircuitBreakerState.admit(opened(), 9000, settings, true)[0]).toEqual({
       _tag: "rejected",
       retryAfterMillis: 1000
     })
     const idle = CircuitBreakerState.at(opened(), 10_000, settings)
-    expect(CircuitBreakerState.admitBackground(idle, 10_000, settings)[1]).toEqual(idle)
+    expect(CircuitBreakerState.admit(idle, 10_000, settings, true)[1]).toEqual(idle)
     expect(background(idle, 10_000, "success")._tag).toBe("closed")
     expect(background(idle, 10_000, "failure")).toMatchObject({ _tag: "open", until: 30_000 })
     expect(background(idle, 10_000, "abandoned")).toEqual(idle)

@@ -1,0 +1,101 @@
+/**
+ * Which failures are retried, after what delay, and how many in all: as in Finagle and Envoy, a budget limits retries to
+ * a share of the recent calls and a small allowance, so that they cannot multiply the load of a failing service.
+ */
+import { Duration, Effect, Schedule } from "effect"
+import * as Monotonic from "../../Monotonic.ts"
+import * as CallWindow from "./CallWindow.ts"
+import type { UpstreamFailure } from "./UpstreamFailure.ts"
+
+/** Tries of one call, with the first. */
+const tries = 3
+
+const firstDelay = Duration.millis(200)
+
+/** The longest delay, of ours or by `Retry-After`. */
+const longestDelay = Duration.seconds(10)
+
+const transientStatuses: ReadonlySet<number> = new Set([408, 429, 502, 503, 504])
+
+export const isTransient = ({ reason, statusCode }: UpstreamFailure): boolean =>
+  reason === "connection" ||
+  reason === "timeout" ||
+  (reason === "status" && statusCode !== undefined && transientStatuses.has(statusCode))
+
+/** Exponential delays from 200 ms to 10 s, with full jitter from Effect's Random. */
+export const backoff: Schedule.Schedule<Duration.Duration> = Schedule.exponential(firstDelay, 2).pipe(
+  Schedule.modifyDelay((_, delay) => Duration.min(delay, longestDelay)),
+  Schedule.jitteredWith({ min: 0, max: 1 })
+)
+
+/** Whether the upstream asks for a longer delay than ours. */
+const asksTooMuch = ({ retryAfterMillis }: UpstreamFailure): boolean =>
+  retryAfterMillis !== undefined && retryAfterMillis > Duration.toMillis(longestDelay)
+
+/**
+ * The retries of one call.
+ *
+ * A delay by `Retry-After` is added to the jittered one, so that callers do not return all at once; one of more than
+ * 10 s ends the call. `mayRetry` is the last condition, and run once for each retry.
+ */
+export const schedule = (
+  mayRetry: (failure: UpstreamFailure, delayMillis: number) => Effect.Effect<boolean>
+): Schedule.Schedule<unknown, UpstreamFailure> =>
+  backoff.pipe(
+    Schedule.intersect(Schedule.identity<UpstreamFailure>()),
+    Schedule.addDelay(([, failure]) => Duration.millis(failure.retryAfterMillis ?? 0)),
+    Schedule.delays,
+    Schedule.intersect(Schedule.recurs(tries - 1)),
+    Schedule.checkEffect((failure, [delay]) =>
+      isTransient(failure) && !asksTooMuch(failure)
+        ? mayRetry(failure, Duration.toMillis(delay))
+        : Effect.succeed(false)
+    )
+  )
+
+export interface BudgetSettings {
+  /** Retries for each call in the window. */
+  readonly ratio: number
+  /** Retries per second that are allowed in any case. */
+  readonly perSecond: number
+  readonly window: CallWindow.WindowSettings
+}
+
+/** The allowance may be used at once: 30 in a window of 10 seconds. */
+export const budgetDefaults: BudgetSettings = { ratio: 0.2, perSecond: 3, window: { slotMillis: 1000, slots: 10 } }
+
+/** The calls in the window. Retries are the marked ones. */
+export type BudgetState = CallWindow.CallWindow
+
+/** Counts a call that is not a retry. */
+export const deposit = (budget: BudgetState, now: number, settings: BudgetSettings): BudgetState =>
+  CallWindow.add(budget, settings.window, now, { total: 1, marked: 0 })
+
+/** Takes one retry, if one is left. */
+export const withdraw = (
+  budget: BudgetState,
+  now: number,
+  settings: BudgetSettings
+): readonly [boolean, BudgetState] => {
+  const { total, marked } = CallWindow.sum(budget, settings.window, now)
+  const allowance = (settings.perSecond * settings.window.slots * settings.window.slotMillis) / 1000
+  return marked + 1 <= total * settings.ratio + allowance
+    ? [true, CallWindow.add(budget, settings.window, now, { total: 0, marked: 1 })]
+    : [false, budget]
+}
+
+/** A budget that all calls to an upstream share. */
+export const makeBudget = (settings: BudgetSettings = budgetDefaults) => {
+  let budget: BudgetState = CallWindow.empty
+  return {
+    deposit: Effect.map(Monotonic.millis, now => {
+      budget = deposit(budget, now, settings)
+    }),
+    /** Takes a retry; `false` if none is left. */
+    withdraw: Effect.map(Monotonic.millis, now => {
+      const [granted, after] = withdraw(budget, now, settings)
+      budget = after
+      return granted
+    })
+  }
+}
