@@ -3,10 +3,13 @@ import * as Direct from "../Direct.ts"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
-import { GroupQueue, Waiting, type Weight } from "./GroupQueue.ts"
 import type { Outage } from "./Outage.ts"
 
-export type { Weight } from "./GroupQueue.ts"
+/** What a write weighs against the bounds of a group and of the queue. */
+export interface Weight {
+  readonly operations: number
+  readonly bytes: number
+}
 
 export interface Options<A, B, E> {
   /**
@@ -73,8 +76,10 @@ export const make = <A, B, E = never>(
     // What a caller throws on its answer must not keep others from theirs.
     const faults: Array<Cause.Cause<never>> = []
     const tell = (item: Waiting<A, B, E>, exit: Exit.Exit<B, E | StoreUnavailable>): void => {
+      const { resume } = item
+      item.resume = undefined
       try {
-        item.complete(exit)
+        resume?.(exit)
       } catch (error) {
         faults.push(Cause.die(error))
       }
@@ -178,7 +183,7 @@ export const make = <A, B, E = never>(
             resume(Exit.fail(new StoreBusy({ retryAfterSeconds: 1 })))
             return nothing
           }
-          const item = new Waiting<A, B, E>(write, weight, resume)
+          const item: Waiting<A, B, E> = { write, weight, resume, isQueued: true }
           queue.add(item)
           return () => queue.remove(item)
         }),
@@ -195,7 +200,8 @@ const refusalOf = (queue: { readonly closing: boolean; readonly stuck: boolean }
 }
 
 const outcomeOf = <B, E>(outcome: Either.Either<B, E> | undefined): Exit.Exit<B, E | StoreUnavailable> => {
-  if (outcome === undefined) return Exit.fail(new StoreUnavailable({ reason: "the commit lost sight of a write" }))
+  if (outcome === undefined)
+    return Exit.fail(new StoreUnavailable({ reason: "the commit returned no outcome for a write" }))
   return Either.isRight(outcome) ? Exit.succeed(outcome.right) : Exit.fail(outcome.left)
 }
 
@@ -208,4 +214,128 @@ const failureOf = <B, E>(
     if (Either.isLeft(outcome) && outcome.left instanceof StoreUnavailable) return Cause.fail(outcome.left)
   }
   return undefined
+}
+
+/**
+ * A write and the callback of its caller, which is dropped with the answer or when the caller leaves: else this caller,
+ * whose cancellation refers to the write, would be kept alive by itself until memory is collected in full.
+ */
+interface Waiting<A, B, E> {
+  /** Nothing once the write was withdrawn, as what it holds may be large. */
+  write: A | undefined
+  readonly weight: Weight
+  resume: ((exit: Exit.Exit<B, E | StoreUnavailable>) => void) | undefined
+  /** Whether no group has taken it yet. */
+  isQueued: boolean
+}
+
+/** A group that is being committed. */
+interface Flight<A, B, E> {
+  readonly group: ReadonlyArray<Waiting<A, B, E>>
+  /** Monotonic milliseconds. */
+  readonly startedAt: number
+}
+
+/**
+ * The writes that wait and the group in flight: state that only synchronous steps change.
+ *
+ * An array rather than a set: with members that come and go, each table that a set outgrows or cleans up lives on
+ * in V8's old space and keeps what was in it from being collected young.
+ */
+class GroupQueue<A, B, E> {
+  private items: Array<Waiting<A, B, E>> = []
+  private count = 0
+  private bytes = 0
+  private listeners: Array<() => void> = []
+  flight: Flight<A, B, E> | undefined
+  stuck = false
+  closing = false
+
+  constructor(
+    private readonly maxGroup: Weight,
+    private readonly maxWaiting: number,
+    private readonly maxWaitingBytes: number
+  ) {}
+
+  /** How many writes wait, those in flight left out. */
+  get size(): number {
+    return this.count
+  }
+
+  isFullFor(weight: Weight): boolean {
+    return this.count >= this.maxWaiting || (this.count > 0 && this.bytes + weight.bytes > this.maxWaitingBytes)
+  }
+
+  add(item: Waiting<A, B, E>): void {
+    this.items.push(item)
+    this.count++
+    this.bytes += item.weight.bytes
+    this.changed()
+  }
+
+  /** Withdraws a write while it waits. In flight it goes on, and its outcome is dropped. */
+  remove(item: Waiting<A, B, E>): void {
+    item.resume = undefined
+    if (!item.isQueued) return
+    this.leave(item)
+    item.write = undefined
+    // Amortized: removing an item costs no more than adding it did.
+    if (this.items.length > 2 * this.count) this.items = this.items.filter(({ isQueued }) => isQueued)
+    this.changed()
+  }
+
+  /** The writes at the front, as many as make up a group. */
+  takeGroup(): ReadonlyArray<Waiting<A, B, E>> {
+    const { items, maxGroup } = this
+    const group: Array<Waiting<A, B, E>> = []
+    let operations = 0
+    let bytes = 0
+    let at = 0
+    for (; at < items.length; at++) {
+      const item = items[at]!
+      if (!item.isQueued) continue
+      operations += item.weight.operations
+      bytes += item.weight.bytes
+      if (group.length > 0 && (operations > maxGroup.operations || bytes > maxGroup.bytes)) break
+      group.push(item)
+      this.leave(item)
+    }
+    this.items = items.slice(at)
+    return group
+  }
+
+  /** Returns all writes, whose callers are to be told that they failed. The group stays in flight until its answer. */
+  giveUp(): ReadonlyArray<Waiting<A, B, E>> {
+    this.stuck = true
+    const all = [...this.flight!.group, ...this.items]
+    for (const item of this.items) item.isQueued = false
+    this.items = []
+    this.count = 0
+    this.bytes = 0
+    return all
+  }
+
+  changed(): void {
+    const listeners = this.listeners
+    if (listeners.length === 0) return
+    this.listeners = []
+    for (const listener of listeners) listener()
+  }
+
+  /** Waits until a condition on the queue is true. It is checked after each change. */
+  until(condition: () => boolean): Effect.Effect<void> {
+    return Effect.async(resume => {
+      const check = (): void => {
+        if (condition()) resume(Effect.void)
+        else this.listeners.push(check)
+      }
+      check()
+    })
+  }
+
+  private leave(item: Waiting<A, B, E>): void {
+    item.isQueued = false
+    this.count--
+    this.bytes -= item.weight.bytes
+  }
 }

@@ -22,7 +22,6 @@ import * as Database from "./Sqlite/Database/Database.ts"
 import type { WriteFailure } from "./Sqlite/Database/Messages.ts"
 import type { StoreRefused } from "./Sqlite/Database/Opening.ts"
 import type { Reader } from "./Sqlite/Database/Reader.ts"
-import { codec } from "./Sqlite/Kv/Packing.ts"
 import { Queries } from "./Sqlite/Kv/Queries.ts"
 import { type Outcome, writer } from "./Sqlite/Kv/Writer.ts"
 import type { ThreadData } from "./Sqlite/WriterThread.ts"
@@ -49,7 +48,6 @@ export const make = (
     const signal = new Signal(0)
     const { commit, isWritable, reader, run } = yield* Database.make(options, {
       ...writer,
-      codec,
       threadData,
       queries: connection => new Queries(connection),
       maxSnapshots: wholeLists,

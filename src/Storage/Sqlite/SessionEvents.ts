@@ -18,7 +18,6 @@ import type { WriteFailure } from "./Database/Messages.ts"
 import type { StoreRefused } from "./Database/Opening.ts"
 import * as Damage from "./SessionEvents/Damage.ts"
 import { openOrDefer } from "./SessionEvents/DeferredOpening.ts"
-import { codec } from "./SessionEvents/Packing.ts"
 import { Queries } from "./SessionEvents/Queries.ts"
 import { type EventOutcome, type EventWrite, writer } from "./SessionEvents/Writer.ts"
 import type { ThreadData } from "./WriterThread.ts"
@@ -68,7 +67,6 @@ const open = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents
     const threadData: ThreadData = { database: "sessions", retention }
     const { commit, reader, run } = yield* Database.make(options, {
       ...writer(retention),
-      codec,
       threadData,
       queries: connection => new Queries(connection),
       maxSnapshots: 0,

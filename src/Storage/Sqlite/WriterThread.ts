@@ -4,11 +4,9 @@
  */
 import { parentPort, workerData } from "node:worker_threads"
 import type { Retention } from "../../Gateway/SessionEvents.ts"
-import { type Codec, type PackedRequest, packReply, unpackRequest } from "./Database/Messages.ts"
+import { type PackedRequest, packReply, unpackRequest } from "./Database/Messages.ts"
 import { Writer, type WriterPlugin } from "./Database/Writer.ts"
-import { codec as kvCodec } from "./Kv/Packing.ts"
 import { writer as kvWriter } from "./Kv/Writer.ts"
-import { codec as sessionCodec } from "./SessionEvents/Packing.ts"
 import { writer as sessionWriter } from "./SessionEvents/Writer.ts"
 
 /** Which database the thread writes. */
@@ -16,13 +14,13 @@ export type ThreadData = { readonly database: "kv" } | { readonly database: "ses
 
 const data = workerData as ThreadData & { readonly file: string }
 
-const serve = <W, O>(plugin: WriterPlugin<W, O>, codec: Codec<W, O>): void => {
+const serve = <W, O>(plugin: WriterPlugin<W, O>): void => {
   const writer = new Writer(data.file, plugin)
   parentPort?.on("message", (request: PackedRequest<W>) => {
-    const reply = packReply(codec, writer.handle(unpackRequest(codec, request)))
+    const reply = packReply(plugin.codec, writer.handle(unpackRequest(plugin.codec, request)))
     parentPort?.postMessage({ kind: request.kind, reply })
   })
 }
 
-if (data.database === "kv") serve(kvWriter, kvCodec)
-else serve(sessionWriter(data.retention), sessionCodec)
+if (data.database === "kv") serve(kvWriter)
+else serve(sessionWriter(data.retention))

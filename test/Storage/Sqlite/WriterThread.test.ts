@@ -7,8 +7,7 @@ import { Effect, Exit, Logger, Schedule, Scope } from "effect"
 import type { Write } from "../../../src/Kv/Write.ts"
 import type { Request as AnyRequest, Reply } from "../../../src/Storage/Sqlite/Database/Messages.ts"
 import * as WriterPort from "../../../src/Storage/Sqlite/Database/WriterPort.ts"
-import { codec } from "../../../src/Storage/Sqlite/Kv/Packing.ts"
-import type { Outcome } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
+import { type Outcome, writer } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
 import type { ThreadData } from "../../../src/Storage/Sqlite/WriterThread.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { lastSeq, set } from "../../suites/Store/Fixture.ts"
@@ -42,7 +41,7 @@ const setup = (start: (data: Data, attempt: number) => Worker) =>
         return worker
       },
       reply => replies.push(reply),
-      codec
+      writer.codec
     )
     return { directory, port, workers, replies }
   }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
@@ -185,8 +184,7 @@ describe("the writing thread", () => {
 
   it.scopedLive("what cannot be packed or posted is a defect, and the next of its kind is served", () =>
     Effect.gen(function* () {
-      const packings = [() => "x".repeat(2 ** 30), () => () => {}, (writes: ReadonlyArray<string>) => writes]
-      const port = yield* WriterPort.thread<string, string>(
+      const port = yield* WriterPort.thread<string | (() => void), string>(
         () =>
           new Worker(
             "const { parentPort } = require('node:worker_threads')\n" +
@@ -195,20 +193,23 @@ describe("the writing thread", () => {
           ),
         () => {},
         {
-          pack: writes => packings.shift()!(writes),
-          unpack: () => [],
-          packOutcomes: outcomes => outcomes,
-          unpackOutcomes: () => ["served"]
+          packWrite: (_, write) => write === "too long" && "x".repeat(2 ** 30) === "",
+          unpackWrite: () => "",
+          packOutcome: () => false,
+          unpackOutcome: () => ""
         }
       )
-      const ask = send(port, { kind: "commit", writes: ["a"], now: 1 })
-      expect(yield* ask).toMatchObject({
+      const ask = (write: string | (() => void)) => send(port, { kind: "commit", writes: [write], now: 1 })
+      expect(yield* ask("too long")).toMatchObject({
         _tag: "Unavailable",
         cause: "Defect",
         reason: expect.stringMatching(/RangeError: Invalid string length\n +at /)
       })
-      expect(yield* ask).toMatchObject({ cause: "Defect", reason: expect.stringContaining("could not be cloned") })
-      expect(yield* ask).toMatchObject({ _tag: "Done", outcomes: ["served"] })
+      expect(yield* ask(() => {})).toMatchObject({
+        cause: "Defect",
+        reason: expect.stringContaining("could not be cloned")
+      })
+      expect(yield* ask("a")).toMatchObject({ _tag: "Done", outcomes: ["served"] })
     })
   )
 })

@@ -9,7 +9,7 @@ import * as Monotonic from "../../../Monotonic.ts"
 import * as DebugLog from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "./CommandLog.ts"
 import { hasRoom } from "./Files.ts"
-import type { Codec, Done, Reply, Request, Task, Unavailable, WriteFailure } from "./Messages.ts"
+import type { Done, Reply, Request, Task, Unavailable, WriteFailure } from "./Messages.ts"
 import { open, StoreRefused } from "./Opening.ts"
 import type { ReadConnection } from "./ReadConnection.ts"
 import { Reader } from "./Reader.ts"
@@ -29,7 +29,6 @@ export interface Options {
 
 /** What is particular to a database. */
 export interface Plugin<W, O, Q> extends WriterPlugin<W, O> {
-  readonly codec: Codec<W, O>
   /** Tells the writer's thread which database this is. */
   readonly threadData: object
   readonly queries: (connection: ReadConnection) => Q

@@ -51,60 +51,96 @@ export interface Unavailable {
 
 export type Reply<O> = Done<O> | Unavailable
 
-/** How the writes and outcomes of a database are packed. What cannot be packed stays an array. */
-export interface Codec<W, O, PackedWrites = unknown, PackedOutcomes = unknown> {
-  pack(writes: ReadonlyArray<W>): PackedWrites | ReadonlyArray<W>
-  unpack(packed: PackedWrites): ReadonlyArray<W>
-  packOutcomes(outcomes: ReadonlyArray<O | WriteFailure>): PackedOutcomes
-  unpackOutcomes(packed: PackedOutcomes): ReadonlyArray<O | WriteFailure>
+/** How the writes and outcomes of a database are packed, one by one. */
+export interface Codec<W, O> {
+  /** Returns false, having added nothing, for a write that is to be cloned as it is. A packed one begins with a number that is not negative. */
+  readonly packWrite: (packer: Packer, write: W) => boolean
+  readonly unpackWrite: (unpacker: Unpacker) => W
+  /** The same for outcomes. */
+  readonly packOutcome: (packer: Packer, outcome: O | WriteFailure) => boolean
+  readonly unpackOutcome: (unpacker: Unpacker) => O
 }
 
 /** A request as it is posted. */
 export type PackedRequest<W> =
   | Exclude<Request<W>, { kind: "commit" }>
-  | { readonly kind: "commit"; readonly now: number; readonly packed: unknown }
+  | { readonly kind: "commit"; readonly now: number; readonly packed: Packed<W> | ReadonlyArray<W> }
 
 /** A reply as it is posted. */
-export type PackedReply = Unavailable | (Omit<Done<never>, "outcomes"> & { readonly packed: unknown })
+export type PackedReply<O> =
+  | Unavailable
+  | (Omit<Done<O>, "outcomes"> & { readonly packed: Packed<O | WriteFailure> | ReadonlyArray<O | WriteFailure> })
 
 export const packRequest = <W, O>(codec: Codec<W, O>, request: Request<W>): PackedRequest<W> =>
-  request.kind === "commit" ? { kind: "commit", now: request.now, packed: codec.pack(request.writes) } : request
+  request.kind === "commit"
+    ? { kind: "commit", now: request.now, packed: pack(request.writes, codec.packWrite) }
+    : request
 
-export const unpackRequest = <W, O>(codec: Codec<W, O>, request: PackedRequest<W>): Request<W> => {
-  if (request.kind !== "commit") return request
-  const { now, packed } = request
-  return { kind: "commit", now, writes: Array.isArray(packed) ? packed : codec.unpack(packed) }
-}
+export const unpackRequest = <W, O>(codec: Codec<W, O>, request: PackedRequest<W>): Request<W> =>
+  request.kind === "commit"
+    ? { kind: "commit", now: request.now, writes: unpack(request.packed, codec.unpackWrite) }
+    : request
 
-export const packReply = <W, O>(codec: Codec<W, O>, reply: Reply<O>): PackedReply => {
+export const packReply = <W, O>(codec: Codec<W, O>, reply: Reply<O>): PackedReply<O> => {
   if (reply._tag === "Unavailable") return reply
   const { outcomes, ...rest } = reply
   // What is spread comes last: a literal that adds to it leaves a hidden class behind in V8's old space each time.
-  return { packed: codec.packOutcomes(outcomes), ...rest }
+  return { packed: pack(outcomes, codec.packOutcome), ...rest }
 }
 
-export const unpackReply = <W, O>(codec: Codec<W, O>, reply: PackedReply): Reply<O> => {
+export const unpackReply = <W, O>(codec: Codec<W, O>, reply: PackedReply<O>): Reply<O> => {
   if (reply._tag === "Unavailable") return reply
   const { packed, ...rest } = reply
-  return { outcomes: codec.unpackOutcomes(packed), ...rest }
+  return { outcomes: unpack<O | WriteFailure>(packed, codec.unpackOutcome), ...rest }
 }
+
+/** Items as texts end to end, and numbers, which include the lengths of the texts. */
+interface Packed<A> {
+  readonly text: string
+  readonly numbers: Float64Array
+  /** The items that are cloned as they are, in order. */
+  readonly others: ReadonlyArray<A>
+}
+
+/** Stands among the numbers for an item of `others`. */
+const other = -1
 
 /** A longer text is not packed: V8 limits the length of strings to about four times this. */
 const maxTextLength = 128 * 1024 * 1024
 
-/** Texts end to end, and numbers, which include the lengths of the texts. */
-export interface Packed {
-  readonly text: string
-  readonly numbers: Float64Array
+/** Packs items, or returns them as they are where they do not have their types, or their texts are too long. */
+const pack = <A>(
+  items: ReadonlyArray<A>,
+  packItem: (packer: Packer, item: A) => boolean
+): Packed<A> | ReadonlyArray<A> => {
+  const packer = new Packer()
+  const others: Array<A> = []
+  for (const item of items) {
+    if (packItem(packer, item)) continue
+    packer.number(other)
+    others.push(item)
+  }
+  if (!packer.isPackable || packer.length > maxTextLength) return items
+  return { text: packer.texts.join(""), numbers: new Float64Array(packer.numbers), others }
 }
 
-export class Packer {
-  private readonly texts: Array<string> = []
-  private readonly numbers: Array<number> = []
-  private length = 0
-  private isPackable = true
+const unpack = <A>(packed: Packed<A> | ReadonlyArray<A>, unpackItem: (unpacker: Unpacker) => A): ReadonlyArray<A> => {
+  if (!("numbers" in packed)) return packed
+  const unpacker = new Unpacker(packed)
+  const items: Array<A> = []
+  let next = 0
+  while (unpacker.hasMore) items.push(unpacker.skip(other) ? packed.others[next++]! : unpackItem(unpacker))
+  return items
+}
 
-  /** Adds a text and its length. A value of another type makes the group unpackable. */
+/** Collects the texts and the numbers of items. */
+export class Packer {
+  readonly texts: Array<string> = []
+  readonly numbers: Array<number> = []
+  length = 0
+  isPackable = true
+
+  /** Adds a text and its length. A value of another type makes the items unpackable. */
   text(text: string): void {
     if (typeof text !== "string") {
       this.isPackable = false
@@ -123,12 +159,6 @@ export class Packer {
   check(isValid: boolean): void {
     this.isPackable &&= isValid
   }
-
-  /** The packed group; nothing where its values do not have their types, or are too long together. */
-  finish(): Packed | undefined {
-    if (!this.isPackable || this.length > maxTextLength) return undefined
-    return { text: this.texts.join(""), numbers: new Float64Array(this.numbers) }
-  }
 }
 
 /** Reads what a `Packer` was given, in the same order. */
@@ -136,7 +166,7 @@ export class Unpacker {
   private next = 0
   private start = 0
 
-  constructor(private readonly packed: Packed) {}
+  constructor(private readonly packed: { readonly text: string; readonly numbers: Float64Array }) {}
 
   get hasMore(): boolean {
     return this.next < this.packed.numbers.length
@@ -146,7 +176,15 @@ export class Unpacker {
     return this.packed.numbers[this.next++]!
   }
 
-  text(length = this.number()): string {
+  /** Reads the next number if it is this one. Returns whether it is. */
+  skip(number: number): boolean {
+    if (this.packed.numbers[this.next] !== number) return false
+    this.next++
+    return true
+  }
+
+  text(): string {
+    const length = this.number()
     this.start += length
     return this.packed.text.slice(this.start - length, this.start)
   }

@@ -11,7 +11,7 @@ import {
   unavailableCause
 } from "./DatabaseError.ts"
 import * as Files from "./Files.ts"
-import type { Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
+import type { Codec, Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
 
 /** How a task is done: what is due is read first, and then changed in one transaction or several. */
 export interface TaskSteps<A> {
@@ -34,6 +34,7 @@ export interface WriterPlugin<W, O> {
   readonly format: Format
   /** Prepares statements on the connection that writes. */
   readonly tables: (db: Database.Database) => Tables<W, O>
+  readonly codec: Codec<W, O>
 }
 
 /** The connection that writes. */

@@ -122,7 +122,7 @@ export const thread = <W, O>(
       }
       let reason = "it ended"
       Threads.track(worker, "writing thread")
-      worker.on("message", (posted: { readonly kind: string; readonly reply: PackedReply }) => {
+      worker.on("message", (posted: { readonly kind: string; readonly reply: PackedReply<O> }) => {
         // Whatever fails here, the caller gets an answer and the process goes on.
         let reply: Reply<O>
         try {

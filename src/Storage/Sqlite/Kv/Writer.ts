@@ -1,12 +1,24 @@
 /**
- * What the writer does with the tables of the key-value store.
+ * The writer of the key-value store: what it does with the tables, and how writes and outcomes are packed.
  */
 import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
+import type { JsonText } from "../../../Json/JsonText.ts"
 import type { StoredChange } from "../../../Kv/Change.ts"
 import { expiryActor, tenantOf } from "../../../Kv/Entry.ts"
-import { type Applied, type KeyState, plan, type Refused, type Step, type Write } from "../../../Kv/Write.ts"
+import {
+  type Applied,
+  type KeyState,
+  type Operation,
+  type PlannedResult,
+  type Precondition,
+  plan,
+  type Refused,
+  type Step,
+  type Write
+} from "../../../Kv/Write.ts"
 import type { Format } from "../Database/Connection.ts"
+import type { Codec, Packer, Unpacker } from "../Database/Messages.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 
 /** The database of the key-value store; its application id is `CWKV`. */
@@ -233,5 +245,93 @@ const pushRow = (parameters: Array<unknown>, change: StoredChange): Array<unknow
   return parameters
 }
 
+/** Stands for a value, a tag or a precondition that is absent, and for the tag `"any"`. */
+const absent = -1
+const anyVersion = -2
+
+const packVersions = (packer: Packer, versions: Precondition["match"]): void => {
+  if (versions === undefined) packer.number(absent)
+  else if (versions === "any") packer.number(anyVersion)
+  else {
+    packer.number(versions.length)
+    for (const version of versions) packer.number(version)
+  }
+}
+
+const unpackVersions = (unpacker: Unpacker): Precondition["match"] => {
+  const length = unpacker.number()
+  if (length === absent) return undefined
+  return length === anyVersion ? "any" : Array.from({ length }, () => unpacker.number())
+}
+
+/** A group is packed by its operations, whose values are texts. Outcomes are packed where the write was committed. */
+const codec: Codec<Write, Outcome> = {
+  packWrite: (packer, { actor, operations }) => {
+    packer.text(actor)
+    packer.number(operations.length)
+    for (const operation of operations) {
+      const { key, namespace, precondition } = operation
+      packer.text(namespace)
+      packer.text(key)
+      if (operation.op === "delete") packer.number(absent)
+      else {
+        packer.text(operation.value)
+        packer.check(operation.expiresAt === null || Number.isFinite(operation.expiresAt))
+        packer.number(operation.expiresAt ?? Number.NaN)
+      }
+      if (precondition === undefined) packer.number(absent)
+      else {
+        packer.number(0)
+        packVersions(packer, precondition.match)
+        packVersions(packer, precondition.noneMatch)
+      }
+    }
+    return true
+  },
+  unpackWrite: unpacker => {
+    const actor = unpacker.text()
+    const operations: Array<Operation> = []
+    for (let left = unpacker.number(); left > 0; left--) operations.push(unpackOperation(unpacker))
+    return { operations, actor }
+  },
+  packOutcome: (packer, outcome) => {
+    if (outcome._tag !== "Committed") return false
+    const { lastSeq, results, timestamp } = outcome.committed
+    packer.number(timestamp)
+    packer.number(lastSeq)
+    packer.number(results.length)
+    // The version of a set, 0 for a delete, and -1 for a delete of what was absent.
+    for (const result of results) packer.number(result.op === "set" ? result.version : result.deleted ? 0 : absent)
+    return true
+  },
+  unpackOutcome: unpacker => {
+    const timestamp = unpacker.number()
+    const lastSeq = unpacker.number()
+    const results: Array<PlannedResult> = []
+    for (let left = unpacker.number(); left > 0; left--) {
+      const result = unpacker.number()
+      results.push(result > 0 ? { op: "set", version: result } : { op: "delete", deleted: result !== absent })
+    }
+    return { _tag: "Committed", committed: { results, timestamp, lastSeq } }
+  }
+}
+
+const unpackOperation = (unpacker: Unpacker): Operation => {
+  const namespace = unpacker.text()
+  const key = unpacker.text()
+  if (unpacker.skip(absent)) return { op: "delete", namespace, key, ...unpackPrecondition(unpacker) }
+  const value = unpacker.text() as JsonText
+  const expiry = unpacker.number()
+  const expiresAt = Number.isNaN(expiry) ? null : expiry
+  return { op: "set", namespace, key, value, expiresAt, ...unpackPrecondition(unpacker) }
+}
+
+const unpackPrecondition = (unpacker: Unpacker): { readonly precondition: Precondition } | undefined => {
+  if (unpacker.number() === absent) return undefined
+  const match = unpackVersions(unpacker)
+  const noneMatch = unpackVersions(unpacker)
+  return { precondition: { ...(match && { match }), ...(noneMatch && { noneMatch }) } }
+}
+
 /** The writer of the key-value store. */
-export const writer: WriterPlugin<Write, Outcome> = { format, tables: db => new Tables(db) }
+export const writer: WriterPlugin<Write, Outcome> = { format, tables: db => new Tables(db), codec }
