@@ -21,36 +21,28 @@ export interface Options {
   readonly reclaim?: (holder: string) => boolean
 }
 
-/** A part of a pool that a holder has, or waits for. */
-export interface Claim {
-  readonly holder: string
-  readonly size: number
-  readonly isHeld: boolean
-  /** Makes a held claim smaller, or larger where the pool allows; tells whether it has the size now. */
-  readonly resize: (size: number) => boolean
-  /** Releases what is held, or stops waiting. Idempotent. */
-  readonly release: () => void
-  /** Moves what is held to another claim, which the end of `use` does not release. */
-  readonly detach: () => Claim
-}
-
 interface Holder {
   readonly name: string
   held: number
-  readonly waiting: Array<PoolClaim>
+  readonly waiting: Array<Claim>
   /** The number of the last grant. */
   servedAt: number
 }
 
 const nobody = (): void => {}
 
-class PoolClaim implements Claim {
+/** A part of a pool that a holder has, or waits for. */
+export class Claim {
+  /** @internal */
   state: "waiting" | "held" | "over" = "waiting"
 
+  /** @internal */
   constructor(
     private readonly pool: FairPool,
     readonly holder: string,
+    /** @internal */
     public size: number,
+    /** @internal */
     readonly onDecided: (isGranted: boolean) => void
   ) {}
 
@@ -58,16 +50,19 @@ class PoolClaim implements Claim {
     return this.state === "held"
   }
 
+  /** Makes a held claim smaller, or larger where the pool allows; tells whether it has the size now. */
   resize(size: number): boolean {
     return this.pool.resize(this, size)
   }
 
+  /** Releases what is held, or stops waiting. Idempotent. */
   release(): void {
     this.pool.release(this)
   }
 
+  /** Moves what is held to another claim, which the end of `use` does not release. */
   detach(): Claim {
-    const next = new PoolClaim(this.pool, this.holder, this.size, nobody)
+    const next = new Claim(this.pool, this.holder, this.size, nobody)
     next.state = this.state
     this.state = "over"
     return next
@@ -117,7 +112,7 @@ export class FairPool {
 
   /** Claims without waiting. */
   take(holder: string, size: number): Claim | undefined {
-    const claim = new PoolClaim(this, holder, size, nobody)
+    const claim = new Claim(this, holder, size, nobody)
     const isGranted = this.makeRoom(holder, size)
     if (isGranted) this.grant(this.holderOf(holder), claim)
     // More may have been reclaimed than was needed.
@@ -128,7 +123,7 @@ export class FairPool {
   /** Claims, waiting if need be. `onDecided` is called unless the claim is held or refused on return. */
   request(holder: string, size: number, onDecided: (isGranted: boolean) => void): Claim {
     let isReturned = false
-    const claim = new PoolClaim(this, holder, size, isGranted => {
+    const claim = new Claim(this, holder, size, isGranted => {
       if (isReturned) onDecided(isGranted)
     })
     if (size > this.mostOfOne) claim.state = "over"
@@ -154,7 +149,7 @@ export class FairPool {
       const claim = this.request(holder, size, isGranted =>
         Deferred.unsafeDone(decided, isGranted ? Effect.void : Effect.fail(this.refusal()))
       )
-      if (!claim.isHeld && !this.isWaiting(claim)) return Effect.fail(this.refusal())
+      if (claim.state === "over") return Effect.fail(this.refusal())
       const held = claim.isHeld
         ? Effect.void
         : timeout === undefined
@@ -172,7 +167,7 @@ export class FairPool {
   }
 
   /** @internal */
-  resize(claim: PoolClaim, size: number): boolean {
+  resize(claim: Claim, size: number): boolean {
     if (claim.state !== "held") return false
     const growth = size - claim.size
     if (growth > 0 && !this.makeRoom(claim.holder, growth)) return false
@@ -186,7 +181,7 @@ export class FairPool {
   }
 
   /** @internal */
-  release(claim: PoolClaim): void {
+  release(claim: Claim): void {
     const { state } = claim
     if (state === "over") return
     claim.state = "over"
@@ -202,10 +197,6 @@ export class FairPool {
     this.serve()
   }
 
-  private isWaiting(claim: Claim): boolean {
-    return claim instanceof PoolClaim && claim.state === "waiting"
-  }
-
   private holderOf(name: string): Holder {
     const known = this.holders.get(name)
     if (known !== undefined) return known
@@ -218,7 +209,7 @@ export class FairPool {
     if (holder.held === 0 && holder.waiting.length === 0) this.holders.delete(holder.name)
   }
 
-  private grant(holder: Holder, claim: PoolClaim): void {
+  private grant(holder: Holder, claim: Claim): void {
     holder.held += claim.size
     holder.servedAt = ++this.grants
     this.usedSize += claim.size

@@ -32,18 +32,15 @@ export const dropped = LabelValues.counter("platform_events_dropped_total", {
   most: 50
 })
 
-/** Turns begun. */
-export const turnsStarted = total("turns_started_total", "Turns initiated.")
-
-/** Turns that came to their end. */
-export const turnsCompleted = total("turns_completed_total", "Turns completed.")
-
-/** Turns that failed. */
-export const turnsErrored = total("turns_errored_total", "Turns that errored.")
+export const turns = {
+  started: total("turns_started_total", "Turns initiated."),
+  completed: total("turns_completed_total", "Turns completed."),
+  errored: total("turns_errored_total", "Turns that errored.")
+}
 
 /** Registers every series with the value 0. */
 export const register = (): void => {
-  for (const metric of [turnsStarted, turnsCompleted, turnsErrored]) metric.register()
+  for (const metric of Object.values(turns)) metric.register()
   received.register([...requestTypes, invalid])
   sent.register([...Answer.members.map(({ fields }) => fields.type.literals[0]), ...eventTypes])
   dropped.register()

@@ -1,10 +1,12 @@
 /**
  * The sessions of all tenants. This is the port; `Sessions/Registry.ts` implements it.
  */
-import { Context, type Effect, type Redacted, Schema, type Scope } from "effect"
+import { Context, type Effect, Schema, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
 import type { FileContent, FileEntry, FileIteration } from "../Upstream/Workspace.ts"
+import type { AnswerOf } from "./Protocol/Answer.ts"
+import type { RequestOf } from "./Protocol/Request.ts"
 import type { Session } from "./Protocol/Session.ts"
 import type { SessionUnreadable } from "./SessionEvents.ts"
 
@@ -15,30 +17,15 @@ export interface Caller {
   readonly actor: string
 }
 
-export interface CreateSession {
-  readonly agentType: string
-  readonly title?: string | undefined
-  readonly deployment?: unknown
-  readonly environment?: Readonly<Record<string, string>> | undefined
-  readonly secrets?: Readonly<Record<string, Redacted.Redacted>> | undefined
-}
+export interface CreateSession extends Omit<RequestOf<"create_session">, "type" | "id"> {}
 
 /** What a start replaces of the session. */
 export interface StartSession extends Pick<CreateSession, "deployment" | "environment" | "secrets"> {}
 
-export interface ListSessions {
-  /** 1 to 200; 200 where absent. */
-  readonly limit?: number | undefined
-  /** That of the previous page; absent for the first. */
-  readonly cursor?: string | undefined
-}
+export type ListSessions = { readonly [Name in "limit" | "cursor"]?: RequestOf<"list_sessions">[Name] | undefined }
 
 /** A page of a tenant's sessions, the newest first by `createdAt`, then `id`. */
-export interface SessionPage {
-  readonly sessions: ReadonlyArray<Session>
-  /** Of the next page; absent on the last one. */
-  readonly cursor?: string
-}
+export interface SessionPage extends Omit<AnswerOf<"session_list">, "type" | "id"> {}
 
 /** The cursor is not that of any page. */
 export class InvalidCursor extends Schema.TaggedError<InvalidCursor>()("InvalidCursor", {}) {

@@ -2,6 +2,7 @@
  * Histories in memory, for tests and examples.
  */
 import { Clock, type Context, Duration, Effect, Layer, Option } from "effect"
+import { mostReceipts } from "../Protocol/Limits.ts"
 import {
   type Append,
   type History,
@@ -13,7 +14,6 @@ import {
   SessionEvents,
   type StoredEvent
 } from "../SessionEvents.ts"
-import { mostReceipts } from "./Limits.ts"
 import { defaults } from "./Retention.ts"
 
 interface Kept extends StoredEvent {
@@ -123,14 +123,10 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
         configurations.delete(session)
       }),
     unfinished: Effect.sync(() =>
-      [...histories].flatMap(
-        ([
-          session,
-          {
-            history: { recoveryState }
-          }
-        ]) => (recoveryState === null ? [] : [{ session, recoveryState }])
-      )
+      [...histories].flatMap(([session, { history }]) => {
+        const { recoveryState } = history
+        return recoveryState === null ? [] : [{ session, recoveryState }]
+      })
     ),
     trim: age =>
       Effect.map(Clock.currentTimeMillis, now => {

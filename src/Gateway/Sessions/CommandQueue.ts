@@ -11,7 +11,7 @@ export interface Command<Prepared, Result, E> {
   readonly wait: (prepared: Prepared, before: Effect.Effect<void, StoreError>) => Effect.Effect<void, E>
   /**
    * Carries it out and completes `done`; it may go on after that. Once begun it is not interrupted when the caller is.
-   * `block` fails the commands that wait until it has ended.
+   * `block` fails the commands that wait until it has ended; it must not be called after that.
    */
   readonly run: (
     prepared: Prepared,
@@ -33,19 +33,15 @@ export class CommandQueue {
 
   /** Runs a command after those before it. One whose caller is interrupted before it has begun is not run. */
   run<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {
+    const block = (reason: StoreError): void => this.block(reason)
     const begin = (
       prepared: Prepared,
       done: Deferred.Deferred<Result, E>,
       entry: Deferred.Deferred<void, StoreError>
-    ) => {
-      let isOver = false
-      const block = (reason: StoreError): void => {
-        if (!isOver) this.block(reason)
-      }
-      return Effect.forkIn(
+    ) =>
+      Effect.forkIn(
         Effect.onExit(Effect.interruptible(Effect.suspend(() => run(prepared, done, block))), exit =>
           Effect.suspend(() => {
-            isOver = true
             this.blockedBy = undefined
             this.leave(entry)
             return Exit.isFailure(exit) ? Deferred.failCause(done, exit.cause) : Deferred.die(done, unanswered)
@@ -53,7 +49,6 @@ export class CommandQueue {
         ),
         this.scope
       )
-    }
     return Effect.acquireUseRelease(
       Effect.sync(() => ({ entry: this.join(), isBegun: false })),
       place =>

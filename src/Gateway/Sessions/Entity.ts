@@ -88,16 +88,16 @@ export class Entity extends SessionCore {
         if (!this.isRunning) this.commands.closeRequests()
         return
       case "turn_started":
-        GatewayMetrics.turnsStarted.unsafeUpdate(1, [])
+        GatewayMetrics.turns.started.unsafeUpdate(1, [])
         return
       case "turn_completed":
         this.touch()
-        GatewayMetrics.turnsCompleted.unsafeUpdate(1, [])
+        GatewayMetrics.turns.completed.unsafeUpdate(1, [])
         if (!this.record.titled) this.commands.finishTitle()
         return
       case "turn_errored":
         this.touch()
-        GatewayMetrics.turnsErrored.unsafeUpdate(1, [])
+        GatewayMetrics.turns.errored.unsafeUpdate(1, [])
         return
       case "turn_interrupted":
         this.touch()

@@ -1,7 +1,7 @@
 /**
  * Starting, stopping and recovering a session's instance. A session is in one transition at a time.
  */
-import { Cause, Deferred, Duration, Effect, Exit, Fiber, FiberId, Scope } from "effect"
+import { Cause, Duration, Effect, Exit, Fiber, Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../Sessions.ts"
 import { delayAfter, type InstanceCleanup } from "./InstanceCleanup.ts"
@@ -176,22 +176,20 @@ export class InstanceLifecycle {
     work: Effect.Effect<void, ActivationError>
   ): Effect.Effect<LifecycleTransition> {
     return Effect.gen(this, function* () {
-      const done = Deferred.unsafeMake<void, ActivationError>(FiberId.none)
       const begun = yield* Effect.makeLatch(false)
-      const end = (exit: Exit.Exit<void, ActivationError>) =>
-        Effect.suspend(() => {
-          this.transition = undefined
-          this.session.touch()
-          return Deferred.done(done, resultOf(exit))
-        })
+      const end = Effect.sync(() => {
+        this.transition = undefined
+        this.session.touch()
+      })
       const fiber = yield* Effect.forkIn(
-        Effect.zipRight(begun.await, Effect.flatMap(Effect.exit(Effect.interruptible(work)), end)),
+        Effect.zipRight(begun.await, Effect.ensuring(Effect.interruptible(work), end)),
         this.session.shared.scope
       )
+      const exit = Fiber.await(fiber)
       const transition: LifecycleTransition = {
         kind,
-        done: Deferred.await(done),
-        ended: Effect.asVoid(Effect.exit(Deferred.await(done))),
+        done: Effect.flatMap(exit, resultOf),
+        ended: Effect.asVoid(exit),
         cancel: Effect.asVoid(Fiber.interrupt(fiber))
       }
       this.transition = transition

@@ -113,16 +113,12 @@ export const make = (shared: Shared, records: SessionRecords, secrets: SecretPoo
 
   const claim = (tenant: string): Effect.Effect<Claim, SessionsBusy> =>
     Effect.gen(function* () {
-      const immediate = take(tenant)
-      if (immediate !== undefined) return immediate
       // A dirty record alone keeps a session in memory.
-      yield* records.flush
-      const flushed = take(tenant)
-      if (flushed !== undefined) return flushed
-      yield* stopIdle(tenant)
-      yield* records.flush
-      const stopped = take(tenant)
-      if (stopped !== undefined) return stopped
+      for (const makeRoom of [Effect.void, records.flush, Effect.zipRight(stopIdle(tenant), records.flush)]) {
+        yield* makeRoom
+        const claim = take(tenant)
+        if (claim !== undefined) return claim
+      }
       return yield* new SessionsBusy({ message: `${entities.size} sessions are in use; the limit is ${inMemory}` })
     })
 

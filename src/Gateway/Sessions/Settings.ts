@@ -2,32 +2,24 @@ import { Config, Duration, Option } from "effect"
 import * as Setting from "../../Setting.ts"
 import { FairPool } from "../FairPool.ts"
 
-export interface Settings {
+export const defaults = {
   /** After which a running session without subscribers and turns is stopped. */
-  readonly idleTimeout: Duration.Duration
-  /** The time limit of an activation. */
-  readonly activationTimeout: Duration.Duration
-  /** Sessions of one tenant; one more is refused. */
-  readonly perTenant: number
-  /** Sessions in memory, over all tenants; beyond, those of the tenant that has the most are evicted. */
-  readonly inMemory: number
-  /** Bytes of secrets in memory, over all tenants. */
-  readonly secretBytes: number
-  /** Concurrent activations, over all tenants; more wait. */
-  readonly activations: number
-  /** How long all instances together may take to stop when the gateway shuts down. */
-  readonly stopping: Duration.Duration
-}
-
-export const defaults: Settings = {
   idleTimeout: Duration.minutes(30),
+  /** The time limit of an activation. */
   activationTimeout: Duration.minutes(1),
+  /** Sessions of one tenant; one more is refused. */
   perTenant: 10_000,
+  /** Sessions in memory, over all tenants; beyond, those of the tenant that has the most are evicted. */
   inMemory: 10_000,
+  /** Bytes of secrets in memory, over all tenants. */
   secretBytes: 256 * 1024 * 1024,
+  /** Concurrent activations, over all tenants; more wait. */
   activations: 256,
+  /** How long all instances together may take to stop when the gateway shuts down. */
   stopping: Duration.millis(4500)
 }
+
+export interface Settings extends Readonly<typeof defaults> {}
 
 const duration = (name: string, description: string, shown: string, otherwise: Duration.Duration) =>
   Setting.optionalDuration(name, { description, shown }).pipe(Config.map(Option.getOrElse(() => otherwise)))

@@ -59,8 +59,7 @@ type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionE
 /** A message that is recorded and not sent yet. */
 interface Unsent {
   readonly turnId: string
-  /** Keeps it from being sent, unless it was sent already. */
-  readonly withdraw: () => boolean
+  readonly withdrawn: Deferred.Deferred<void>
 }
 
 /** Questions and approvals remembered as open; beyond, the oldest are forgotten, and answers to them refused. */
@@ -109,11 +108,11 @@ export class TurnCommands {
       run: (connected, done, block) =>
         Effect.gen(this, function* () {
           const turnId = `turn-${yield* randomId}`
-          const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean) =>
+          const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean, onAway = block) =>
             session.journal.updateWithRetry(
               state =>
                 State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : clientId),
-              block
+              onAway
             )
           const recorded = yield* Effect.either(this.record({ turnId, content, sub, receipt: clientId }))
           if (Either.isLeft(recorded)) {
@@ -124,7 +123,12 @@ export class TurnCommands {
             const notRecorded = State.errored("not_recorded", "The message could not be recorded, and was not sent")
             if (clientId !== undefined) return yield* end(notRecorded, false)
             // Only a message of the same id has to wait until the store is back.
-            return yield* Effect.asVoid(Effect.forkIn(end(notRecorded, false), session.shared.scope))
+            return yield* Effect.asVoid(
+              Effect.forkIn(
+                end(notRecorded, false, () => {}),
+                session.shared.scope
+              )
+            )
           }
           this.setTitle(content)
           const sent = yield* Effect.either(this.sendUnlessWithdrawn(connected, turnId, content))
@@ -150,7 +154,12 @@ export class TurnCommands {
       if (!state.turns.open.has(wanted)) {
         return yield* new SessionConflict({ message: `Turn ${JSON.stringify(wanted)} is not open` })
       }
-      if (this.unsent?.turnId === wanted && this.unsent.withdraw()) return wanted
+      const { unsent } = this
+      if (unsent?.turnId === wanted) {
+        this.unsent = undefined
+        yield* Deferred.succeed(unsent.withdrawn, undefined)
+        return wanted
+      }
       const sending = link.send({ type: "interrupt", turnId: wanted }, { within: sendLimit })
       yield* Effect.mapError(sending, error => this.orNotActive(error, false))
       return wanted
@@ -269,20 +278,13 @@ export class TurnCommands {
   private record(message: State.Message) {
     return Effect.suspend(() => {
       let refusal: State.Refusal | undefined
-      return Effect.flatMap(
-        this.session.journal.update(state =>
-          Either.match(State.acceptMessage(state, message, openTurns), {
-            onLeft: why => {
-              refusal = why
-              return State.withoutEvents(state)
-            },
-            onRight: update => {
-              refusal = undefined
-              return update
-            }
-          })
-        ),
-        () => (refusal === undefined ? Effect.void : Effect.fail(refused(refusal)))
+      const accept = (state: State.SessionState): State.Update => {
+        const accepted = State.acceptMessage(state, message, openTurns)
+        refusal = Either.isLeft(accepted) ? accepted.left : undefined
+        return Either.getOrElse(accepted, () => State.withoutEvents(state))
+      }
+      return Effect.flatMap(this.session.journal.update(accept), () =>
+        refusal === undefined ? Effect.void : Effect.fail(refused(refusal))
       )
     })
   }
@@ -290,26 +292,17 @@ export class TurnCommands {
   /** Sends a recorded message unless it is withdrawn before, and tells whether it was sent. */
   private sendUnlessWithdrawn({ deadline, link }: Connected, turnId: string, content: string) {
     return Effect.gen(this, function* () {
-      const withdrawn = yield* Deferred.make<void>()
-      const outcome: { is: "pending" | "sent" | "withdrawn" } = { is: "pending" }
-      const decide = (is: "sent" | "withdrawn") => (): boolean => {
-        if (outcome.is !== "pending") return false
-        outcome.is = is
+      const unsent: Unsent = { turnId, withdrawn: yield* Deferred.make<void>() }
+      this.unsent = unsent
+      /** Decides that it is sent, unless that is decided already. */
+      const claim = (): boolean => {
+        if (this.unsent !== unsent) return false
         this.unsent = undefined
-        if (is === "withdrawn") Deferred.unsafeDone(withdrawn, Effect.void)
         return true
       }
-      const unsent: Unsent = { turnId, withdraw: decide("withdrawn") }
-      this.unsent = unsent
-      const options = { within: this.millisUntil(deadline), claim: decide("sent") }
-      yield* Effect.raceFirst(link.send({ type: "message", content, turnId }, options), Deferred.await(withdrawn)).pipe(
-        Effect.ensuring(
-          Effect.sync(() => {
-            if (this.unsent === unsent) this.unsent = undefined
-          })
-        )
-      )
-      return outcome.is === "sent"
+      const sending = link.send({ type: "message", content, turnId }, { within: this.millisUntil(deadline), claim })
+      yield* Effect.ensuring(Effect.raceFirst(sending, Deferred.await(unsent.withdrawn)), Effect.sync(claim))
+      return !(yield* Deferred.isDone(unsent.withdrawn))
     })
   }
 
