@@ -2,11 +2,12 @@
 import type { Teardown } from "@effect/platform/Runtime"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit, Option } from "effect"
+import { WrongArguments } from "./CommandLine.ts"
 import * as Arguments from "./chat/Arguments.ts"
 import * as Chat from "./chat/Chat.ts"
 import * as Terminal from "./chat/Terminal.ts"
 
-type Failure = Arguments.WrongArguments | Effect.Effect.Error<ReturnType<typeof Chat.run>>
+type Failure = WrongArguments | Effect.Effect.Error<ReturnType<typeof Chat.run>>
 
 const main: Effect.Effect<void, Failure> = Arguments.read(process.argv.slice(2), process.env).pipe(
   Effect.flatMap(given =>
@@ -26,7 +27,7 @@ const teardown: Teardown = (exit, onExit) => {
   if (Cause.isInterruptedOnly(exit.cause)) return onExit(130)
   const error = Option.getOrUndefined(Cause.failureOption(exit.cause))
   if (error instanceof Chat.Interrupted) return onExit(130)
-  onExit(error instanceof Arguments.WrongArguments ? 2 : 1)
+  onExit(error instanceof WrongArguments ? 2 : 1)
 }
 
 NodeRuntime.runMain(main, { disableErrorReporting: true, disablePrettyLogger: true, teardown })

@@ -4,6 +4,7 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit, Layer, Option, Ref } from "effect"
+import { WrongArguments } from "./CommandLine.ts"
 import * as Arguments from "./load/Arguments.ts"
 import * as Cities from "./load/Cities.ts"
 import * as Load from "./load/Load.ts"
@@ -52,7 +53,7 @@ const teardown: Teardown = (exit, onExit) => {
   if (Exit.isSuccess(exit)) return onExit(0)
   if (Cause.isInterruptedOnly(exit.cause)) return onExit(130)
   const error = Option.getOrUndefined(Cause.failureOption(exit.cause))
-  onExit(error instanceof Arguments.WrongArguments ? 2 : 1)
+  onExit(error instanceof WrongArguments ? 2 : 1)
 }
 
 NodeRuntime.runMain(main, { disableErrorReporting: true, disablePrettyLogger: true, teardown })

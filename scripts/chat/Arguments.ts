@@ -1,9 +1,9 @@
-import { parseArgs } from "node:util"
-import { Config, type ConfigError, ConfigProvider, Effect, Option, type Redacted, Schema } from "effect"
+import { Config, type Effect, Option, type Redacted } from "effect"
 import { sessionIdChars } from "../../src/Gateway/Protocol/Limits.ts"
 import * as Setting from "../../src/Setting.ts"
+import * as CommandLine from "../CommandLine.ts"
 
-/** What the client is told to do. */
+/** The arguments of the client. */
 export interface Arguments {
   readonly url: string
   readonly token: Option.Option<Redacted.Redacted>
@@ -11,7 +11,7 @@ export interface Arguments {
   readonly agentType: string
 }
 
-/** Each argument, and the variable that stands for it where it is not given. */
+/** The environment variable of each argument. */
 const variables = {
   url: "CHAT_URL",
   token: "CHAT_TOKEN",
@@ -19,7 +19,7 @@ const variables = {
   agent: "CHAT_AGENT"
 } as const
 
-/** The WebSocket's address, also from that of the service. */
+/** The address of the WebSocket; an address of the service is accepted too. */
 const parseUrl = (text: string): Option.Option<string> => {
   if (!URL.canParse(text)) return Option.none()
   const url = new URL(text)
@@ -45,13 +45,13 @@ const config: Config.Config<Arguments> = Config.all({
     parseUrl
   ),
   token: Setting.optionalSecret(variables.token, {
-    description: "Token that tells who you are; as an argument others on this machine can see it",
-    shown: "none, which dev mode is content with"
+    description: "Token that identifies you; others on this machine can see it if it is given as an argument",
+    shown: "none, which is enough in dev mode"
   }),
   session: Setting.declare<Option.Option<string>>(
     variables.session,
     {
-      description: "Session to go on with",
+      description: "Session to continue",
       allowed: "the id of a session",
       default: Option.none(),
       shown: "a new one"
@@ -64,80 +64,24 @@ const config: Config.Config<Arguments> = Config.all({
   })
 })
 
-/** What `--help` prints. */
-export const help = (): string => {
-  const lines = Object.entries(variables).flatMap(([name, variable]) => {
-    const setting = Setting.all().find(({ name }) => name === variable)
-    return [
-      `  --${name.padEnd(14)}${setting?.description}`,
-      `${"".padEnd(18)}or ${variable}; default ${setting?.default}`
-    ]
-  })
-  return [
-    "Talks with an agent through the gateway: each line is sent to it, and what it does is printed as it happens.",
+/** The text of `--help`. */
+export const help = (): string =>
+  [
+    "Talks with an agent through the gateway. Each line is sent to it, and its events are printed.",
     "",
     "Usage: npm run chat -- [options]",
     "",
-    ...lines,
-    `  ${"--help".padEnd(16)}Says this`,
+    ...CommandLine.describe(variables),
     "",
-    ":help lists what can be asked of the client. Lines may also come from a file or a pipe: then each waits for the end",
-    "of the turn before it, and the last one ends the client.",
+    ":help lists the commands. Lines can also come from a file or a pipe: then each waits for the end of the turn",
+    "before it, and the client ends after the last one.",
     "",
-    "It ends with 0 in the end, 1 when something failed, 2 for wrong arguments, 130 after Ctrl-C."
+    "Exit status: 0 at the end, 1 after a failure, 2 for invalid arguments, 130 after Ctrl-C."
   ].join("\n")
-}
 
-/** The findings of a configuration error, by the argument's name where it was given. */
-const problemsOf = (error: ConfigError.ConfigError, given: ReadonlySet<string>): ReadonlyArray<string> => {
-  if (error._op === "And" || error._op === "Or") {
-    return [...problemsOf(error.left, given), ...problemsOf(error.right, given)]
-  }
-  const variable = error.path.join("_")
-  const name = Object.entries(variables).find(([name, of]) => of === variable && given.has(name))?.[0]
-  return [`${name === undefined ? variable : `--${name}`}: ${error.message}`]
-}
-
-/** The arguments cannot be followed; the message names each that is wrong. */
-export class WrongArguments extends Schema.TaggedError<WrongArguments>()("WrongArguments", {
-  problems: Schema.Array(Schema.String)
-}) {
-  override get message(): string {
-    return [...this.problems, "--help lists all arguments."].join("\n")
-  }
-}
-
-const text = { type: "string" } as const
-
-const parse = (args: ReadonlyArray<string>) =>
-  Effect.try({
-    try: () =>
-      parseArgs({
-        args: [...args],
-        strict: true,
-        options: { help: { type: "boolean", short: "h" }, url: text, token: text, session: text, agent: text }
-      }).values,
-    catch: error => new WrongArguments({ problems: [error instanceof Error ? error.message : String(error)] })
-  })
-
-const isSet = (entry: readonly [string, string | undefined]): entry is readonly [string, string] =>
-  entry[1] !== undefined && entry[1].trim() !== ""
-
-/** Reads the arguments, and the environment for those that are not given; `"help"` where that is what is wanted. */
+/** Reads the arguments, and the environment for those that are not given. Returns `"help"` for `--help`. */
 export const read = (
   args: ReadonlyArray<string>,
   environment: Readonly<Record<string, string | undefined>>
-): Effect.Effect<Arguments | "help", WrongArguments> =>
-  Effect.gen(function* () {
-    const { help: wantsHelp, ...given } = yield* parse(args)
-    if (wantsHelp === true) return "help"
-    const byVariable = Object.entries(variables).map(([name, variable]): readonly [string, string | undefined] => [
-      variable,
-      given[name as keyof typeof variables]
-    ])
-    const provider = ConfigProvider.fromMap(new Map([...Object.entries(environment), ...byVariable].filter(isSet)))
-    return yield* Effect.mapError(
-      provider.load(config),
-      error => new WrongArguments({ problems: problemsOf(error, new Set(Object.keys(given))) })
-    )
-  })
+): Effect.Effect<Arguments | "help", CommandLine.WrongArguments> =>
+  CommandLine.read(variables, config, args, environment)

