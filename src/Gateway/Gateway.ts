@@ -7,7 +7,6 @@ import * as GatewayMetrics from "./GatewayMetrics.ts"
 import * as Retention from "./SessionEvents/Retention.ts"
 import * as Registry from "./Sessions/Registry.ts"
 import * as SessionSettings from "./Sessions/Settings.ts"
-import * as SocketLimits from "./Socket/Limits.ts"
 import * as Socket from "./Socket.ts"
 
 /** The gateway's settings. */
@@ -15,7 +14,7 @@ export interface Settings {
   readonly authentication: Authentication.Settings
   readonly sessions: SessionSettings.Settings
   readonly history: Retention.Settings
-  readonly socket: SocketLimits.Settings
+  readonly socket: Socket.Settings
 }
 
 /** The settings as configuration variables. */
@@ -23,7 +22,7 @@ export const config: Config.Config<Settings> = Config.all({
   authentication: Authentication.config,
   sessions: SessionSettings.config,
   history: Retention.config,
-  socket: SocketLimits.config
+  socket: Socket.config
 })
 
 /**

@@ -3,7 +3,7 @@
  */
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import { Context, Duration, Effect, FiberSet, Layer, Option, Schedule, Scope } from "effect"
+import { Config, Context, Duration, Effect, Either, FiberSet, Layer, Option, Redacted, Schedule, Scope } from "effect"
 import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } from "../Http/ApiError.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
@@ -11,19 +11,55 @@ import * as Reply from "../Http/Reply.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import { Tracer } from "../Observability/Tracer.ts"
+import * as Setting from "../Setting.ts"
 import * as Supervision from "../Supervision.ts"
 import { GatewayGroup, type HandshakeHeaders } from "./Api.ts"
 import { Authentication, type Identity } from "./Authentication.ts"
 import { type CloseCode, closeCodes } from "./Protocol/CloseCode.ts"
 import { frameBytes } from "./Protocol/Limits.ts"
 import { Sessions } from "./Sessions.ts"
-import { ClientConnection } from "./Socket/ClientConnection.ts"
+import { ClientConnection, type Shared } from "./Socket/ClientConnection.ts"
 import { ConnectionSlots } from "./Socket/ConnectionSlots.ts"
-import { speaks, subprotocol, tokenOf } from "./Socket/Credentials.ts"
 import { FileCalls } from "./Socket/FileCalls.ts"
-import { handshake as handshakeLimit, type Settings, timing } from "./Socket/Limits.ts"
 import * as Replays from "./Socket/Replays.ts"
-import type { Shared } from "./Socket/Responder.ts"
+
+/** The limits of connections. */
+export interface Settings {
+  /** Connections at a time; beyond, a request is refused with 503. */
+  readonly connections: number
+  /**
+   * Bytes that may lie unsent for one connection before it is sent no more events and its requests are not read.
+   * The memory of a client is bounded by this and one answer.
+   */
+  readonly unsentBytes: number
+  /** Bytes of the answers of file calls, until they are sent. */
+  readonly fileBytes: number
+}
+
+export const defaults: Settings = { connections: 10_000, unsentBytes: 1024 * 1024, fileBytes: 512 * 1024 * 1024 }
+
+/** The limits as configuration variables. */
+export const config: Config.Config<Settings> = Config.all({
+  connections: Setting.integer("LIMIT_CONNECTIONS", {
+    description: "Most WebSocket connections of clients at a time",
+    default: defaults.connections,
+    min: 1,
+    max: 1_000_000
+  }),
+  unsentBytes: Setting.integer("LIMIT_CLIENT_UNSENT_BYTES", {
+    description: "Bytes that may lie unsent for a client before it gets nothing more",
+    default: defaults.unsentBytes,
+    min: 1024,
+    max: 64 * 1024 * 1024
+  }),
+  fileBytes: Setting.integer("LIMIT_FILE_BYTES", {
+    description:
+      "Bytes of files on their way to all clients together; a call takes 32 MiB of them until it is answered",
+    default: defaults.fileBytes,
+    min: 64 * 1024 * 1024,
+    max: 1024 ** 4
+  })
+})
 
 /** A request to become a client's connection. */
 interface Handshake {
@@ -50,6 +86,17 @@ export const endpoints = Endpoints.of(
   }))
 )
 
+/** How long the authentication of a client may take. */
+const handshakeLimit = Duration.seconds(10)
+
+/** In milliseconds. */
+export const timing = {
+  pingInterval: 25_000,
+  pongTimeout: 10_000,
+  /** As the service drains its clients are closed over this interval, so that they do not all reconnect at once. */
+  drainInterval: 2_000
+} as const
+
 /** How long requests may take to end once they are interrupted. */
 const interruption = Duration.seconds(1)
 
@@ -57,6 +104,55 @@ const interruption = Duration.seconds(1)
 const work = Effect.acquireRelease(Scope.make(), (scope, exit) =>
   Supervision.within(interruption, Scope.close(scope, exit))
 )
+
+/** The subprotocol that is spoken here; a client that names others must name it too. */
+const subprotocol = "causeway.v1"
+
+/** Precedes a token that a browser, which cannot set headers, sends as a subprotocol. */
+const bearerPrefix = "bearer."
+
+const bearer = /^bearer +([^\s]+) *$/i
+
+const subprotocolsOf = (headers: HandshakeHeaders): ReadonlyArray<string> =>
+  (headers["sec-websocket-protocol"] ?? "")
+    .split(",")
+    .map(part => part.trim())
+    .filter(part => part !== "")
+
+/** Whether a client that names subprotocols names the one that is spoken here. */
+const speaks = (headers: HandshakeHeaders): boolean => {
+  const offered = subprotocolsOf(headers)
+  return offered.length === 0 || offered.includes(subprotocol)
+}
+
+/**
+ * The one token of a request, or why it is refused. Two tokens are refused even if they are equal: whatever checks a
+ * request on its way, such as a proxy, must look at the token that is used here.
+ *
+ * @param authorization the header's value; `undefined` where it is repeated
+ */
+const tokenOf = (
+  headers: HandshakeHeaders,
+  authorization: string | undefined
+): Either.Either<Option.Option<Redacted.Redacted>, string> => {
+  const offered = subprotocolsOf(headers)
+  const named = offered.filter(part => part.startsWith(bearerPrefix)).map(part => part.slice(bearerPrefix.length))
+  if (named.length > 0 && !offered.includes(subprotocol)) {
+    return Either.left(`A bearer subprotocol comes together with ${subprotocol}`)
+  }
+  if (headers.authorization === undefined && named.length === 0) return Either.right(Option.none())
+  if (headers.authorization !== undefined && authorization === undefined) {
+    return Either.left("The Authorization header is repeated")
+  }
+  const headed = authorization === undefined ? undefined : bearer.exec(authorization)?.[1]
+  if (authorization !== undefined && headed === undefined) {
+    return Either.left("The Authorization header must be a bearer token")
+  }
+  const tokens = headed === undefined ? named : [headed, ...named]
+  return tokens.length === 1 && tokens[0] !== ""
+    ? Either.right(Option.some(Redacted.make(tokens[0]!)))
+    : Either.left("There must be one bearer token, and no more")
+}
 
 const closeOf = ({ code, name }: CloseCode): WebSocket.Close => ({ code, reason: name })
 

@@ -10,7 +10,6 @@ import * as Authentication from "../../src/Gateway/Authentication.ts"
 import type { Answer, AnswerOf, Event, RequestFrame } from "../../src/Gateway/Protocol.ts"
 import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
 import * as SessionSettings from "../../src/Gateway/Sessions/Settings.ts"
-import * as SocketLimits from "../../src/Gateway/Socket/Limits.ts"
 import * as Socket from "../../src/Gateway/Socket.ts"
 import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import * as Edge from "../../src/Http/Edge/Edge.ts"
@@ -23,7 +22,7 @@ import { type Options as FixtureOptions, inMemory, type Life, mortalLayer, upstr
 
 export interface Options extends FixtureOptions {
   readonly authentication?: Partial<Authentication.Settings>
-  readonly socket?: Partial<SocketLimits.Settings>
+  readonly socket?: Partial<Socket.Settings>
 }
 
 const listen = (listeners: Listeners) =>
@@ -72,7 +71,7 @@ export const make = (options: Options = {}) =>
       yield* Effect.addFinalizer(() => (life.isOver ? Effect.void : Scope.close(scope, Exit.void)))
       const clients = yield* Layer.buildWithScope(upstreams(simulator, options.inference), scope)
       const context = yield* Layer.buildWithScope(
-        Socket.layer({ ...SocketLimits.defaults, ...options.socket }).pipe(
+        Socket.layer({ ...Socket.defaults, ...options.socket }).pipe(
           Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...options.settings })),
           Layer.provide(mortalLayer(Context.merge(stored, clients), life)),
           Layer.provide(authentication),

@@ -4,7 +4,6 @@ import { Effect, TestClock } from "effect"
 import { SessionUnreadable } from "../../src/Gateway/SessionEvents.ts"
 import type { Frame, Subscription } from "../../src/Gateway/Sessions.ts"
 import { Feed } from "../../src/Gateway/Socket/Feed.ts"
-import type { Outbox } from "../../src/Gateway/Socket/Outbox.ts"
 import * as Replays from "../../src/Gateway/Socket/Replays.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import { breathe } from "./Fixture.ts"
@@ -25,17 +24,19 @@ const feedOf = (replays: Replays.Replays, head: number, read: Subscription["read
     send: () => {
       sent.push(sent.length + 1)
     },
-    whenRoom: (callback: () => void) => callback()
+    whenRoom: (callback: () => void) => {
+      callback()
+      return () => {}
+    }
   }
-  const feed = new Feed(
-    outbox as unknown as Outbox,
-    feed => replays.add("t", feed, () => {}),
-    () => {},
-    () => {},
-    () => {
+  const feed = new Feed(outbox, {
+    onBehind: feed => replays.add("t", feed),
+    onDeleted: () => {},
+    onLost: () => {},
+    onUnreadable: () => {
       failures++
     }
-  )
+  })
   const subscription = { headSeq: head, trimmedSeq: 0, toldSeq: () => head, read } as unknown as Subscription
   feed.begin(subscription, 0, false)
   return { sent, failures: () => failures }

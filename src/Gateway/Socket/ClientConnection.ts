@@ -8,13 +8,12 @@ import { type CloseCode, closeCodes } from "../Protocol/CloseCode.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
 import type { Request } from "../Protocol/Request.ts"
 import { encode } from "../Protocol.ts"
-import { defect, type Failure, failureOf, Refused, type RequestError } from "./Failures.ts"
-import { fileCalls, warnings } from "./Limits.ts"
+import type { ConnectionSlots } from "./ConnectionSlots.ts"
 import { decodeRequest, smallFrame } from "./RequestDecoder.ts"
-import { type Call, carryOut } from "./Requests.ts"
-import { type Client, Responder, type Shared } from "./Responder.ts"
+import { type Call, carryOut, defect, type Failure, failureOf, Refused, type RequestError } from "./Requests.ts"
+import { type Client, Responder } from "./Responder.ts"
 import { SerialQueues } from "./SerialQueues.ts"
-import { Subscriptions } from "./Subscriptions.ts"
+import { type Shared as SharedBySubscriptions, Subscriptions } from "./Subscriptions.ts"
 import { TokenBucket } from "./TokenBucket.ts"
 
 /** Whether a request is carried out after what the client has said to the session before. */
@@ -33,9 +32,22 @@ const isInOrder = (request: Call): boolean => {
 const stopping: ReadonlySet<Request["type"]> = new Set(["stop_session", "delete_session"])
 const filing: ReadonlySet<Request["type"]> = new Set(["list_files", "read_file", "file_history", "file_at_iteration"])
 
+/** Messages beyond the rate limit that are answered with an error before the connection is closed. */
+const warnings = 100
+
+/** File calls of one connection at a time, as their answers may be large. Others wait. */
+const fileCalls = 4
+
 const tooMany = { code: "rate_limited", message: `More than ${messagesPerSecond} messages in a second` } as const
 
 const stopped: Failure = { code: "session_not_active", message: "The session was stopped meanwhile", retryable: true }
+
+/** What all connections share. */
+export interface Shared extends SharedBySubscriptions {
+  readonly slots: ConnectionSlots
+  /** Epoch milliseconds, for timestamps and the expiry of credentials. */
+  readonly now: () => number
+}
 
 /** One client's connection. It has no fiber of its own; each request has one while it is carried out. */
 export class ClientConnection implements Handler {
@@ -54,12 +66,8 @@ export class ClientConnection implements Handler {
   ) {
     this.messages = new TokenBucket(messagesPerSecond, messagesPerSecond, shared.monotonic())
     this.responder = new Responder(connection, client, shared)
-    this.subscriptions = new Subscriptions(
-      this.responder.outbox,
-      client.identity,
-      shared,
-      (answer, onSent) => this.responder.answer(answer, onSent),
-      () => this.close(closeCodes.slowConsumer)
+    this.subscriptions = new Subscriptions(this.responder, client.identity, shared, () =>
+      this.close(closeCodes.slowConsumer)
     )
   }
 
@@ -80,7 +88,7 @@ export class ClientConnection implements Handler {
 
   onRoom(): void {
     this.connection.resume()
-    this.responder.outbox.onRoom()
+    this.responder.onRoom()
   }
 
   onTick(): void {
@@ -137,7 +145,7 @@ export class ClientConnection implements Handler {
     switch (request.type) {
       case "ping": {
         const pong = () => ({ type: "pong", id, timestamp: this.shared.now() }) as const
-        if (frame === undefined) return this.responder.outbox.send("pong", encode(pong()))
+        if (frame === undefined) return this.responder.send("pong", encode(pong()))
         return this.start(
           request,
           Effect.suspend(() => this.responder.answer(pong())),

@@ -1,10 +1,22 @@
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
-import type { Outbox } from "./Outbox.ts"
+import type { Responder } from "./Responder.ts"
 
 /** A feed has not begun, reads missed events from the store, is sent events as they come, or has ended. */
 type FeedState = "new" | "behind" | "live" | "ended"
+
+/** What a feed calls. */
+export interface FeedOwner {
+  /** Called when there is something to read from the store and room for it. */
+  readonly onBehind: (feed: Feed) => void
+  /** Called when the session was deleted. */
+  readonly onDeleted: () => void
+  /** Called when events were removed before they could be sent. */
+  readonly onLost: () => void
+  /** Called when the events cannot be read. */
+  readonly onUnreadable: (feed: Feed) => void
+}
 
 /**
  * One session's events on their way to one client.
@@ -16,22 +28,12 @@ type FeedState = "new" | "behind" | "live" | "ended"
 export class Feed implements Subscriber {
   private state: FeedState = "new"
   private cursor = 0
-  private mayJump = false
+  private maySkip = false
   private subscription: Subscription | undefined
 
-  /**
-   * @param onBehind called when there is something to read from the store and room for it
-   * @param onEnd called when the session was deleted
-   * @param onLoss called when its history was lost
-   * @param onFailure called when its history cannot be read
-   * @param debug logs frames, where `LOG_LEVEL` is debug
-   */
   constructor(
-    private readonly outbox: Outbox,
-    private readonly onBehind: (feed: Feed) => void,
-    private readonly onEnd: () => void,
-    private readonly onLoss: () => void,
-    private readonly onFailure: () => void,
+    private readonly outbox: Pick<Responder, "hasRoom" | "send" | "whenRoom">,
+    private readonly owner: FeedOwner,
     private readonly debug?: DebugLog
   ) {}
 
@@ -45,12 +47,12 @@ export class Feed implements Subscriber {
     return this.outbox.hasRoom
   }
 
-  /** Begins after an event. With `mayJump` it skips events that are no longer kept when it begins to read. */
-  begin(subscription: Subscription, after: number, mayJump: boolean): void {
+  /** Begins after an event. With `maySkip` it skips events that are no longer kept when it begins to read. */
+  begin(subscription: Subscription, after: number, maySkip: boolean): void {
     if (this.state !== "new") return
     this.subscription = subscription
     this.cursor = after
-    this.mayJump = mayJump
+    this.maySkip = maySkip
     this.fallBehind()
   }
 
@@ -64,19 +66,19 @@ export class Feed implements Subscriber {
 
   onDeleted(): void {
     this.end()
-    this.onEnd()
+    this.owner.onDeleted()
   }
 
   onLost(): void {
     this.end()
-    this.onLoss()
+    this.owner.onLost()
   }
 
   /** Ends the feed, as its events cannot be read. */
   fail(): void {
     if (this.state === "ended") return
     this.end()
-    this.onFailure()
+    this.owner.onUnreadable(this)
   }
 
   /** What to read from next, if the feed is behind. */
@@ -84,18 +86,17 @@ export class Feed implements Subscriber {
     return this.state === "behind" ? this.subscription : undefined
   }
 
-  /** Takes events that were read after `after`. Returns false where events were removed before they could be sent. */
-  onPage(after: number, frames: ReadonlyArray<Frame>, trimmedSeq: number): boolean {
-    if (this.state !== "behind" || after !== this.cursor) return true
+  /** Takes events that were read after `after`. */
+  onPage(after: number, frames: ReadonlyArray<Frame>, trimmedSeq: number): void {
+    if (this.state !== "behind" || after !== this.cursor) return
     if (trimmedSeq > this.cursor) {
-      if (!this.mayJump) return false
+      if (!this.maySkip) return this.onLost()
       this.cursor = trimmedSeq
     }
-    this.mayJump = false
+    this.maySkip = false
     const isAllSent = this.send(frames.filter(({ seq }) => seq > this.cursor))
     if (isAllSent && this.cursor >= this.subscription!.toldSeq()) this.state = "live"
     else this.fallBehind()
-    return true
   }
 
   /** Reads on once there is room again. */
@@ -120,6 +121,6 @@ export class Feed implements Subscriber {
 
   private fallBehind(): void {
     this.state = "behind"
-    this.outbox.whenRoom(() => this.onBehind(this))
+    this.outbox.whenRoom(() => this.owner.onBehind(this))
   }
 }

@@ -2,7 +2,11 @@ import type { Effect } from "effect"
 import { type Claim, FairPool } from "../FairPool.ts"
 import type { Request } from "../Protocol/Request.ts"
 import type { SessionsBusy } from "../Sessions.ts"
-import { fileBytes } from "./Limits.ts"
+
+const MiB = 1024 * 1024
+
+/** Most bytes in the answer to a file call: the platform's client takes no more. */
+const fileBytes = { list: 8 * MiB, content: 32 * MiB } as const
 
 /** An answer that is held for a client until it is sent. */
 export interface UnsentAnswer {

@@ -10,14 +10,13 @@ import type { Feed } from "./Feed.ts"
  * that a tenant with thousands of feeds delays only itself.
  */
 export interface Replays {
-  /** Reads on for a feed of a tenant. `onLost` is called where its events were removed before they could be sent. */
-  readonly add: (tenant: string, feed: Feed, onLost: () => void) => void
+  /** Reads on for a feed of a tenant. */
+  readonly add: (tenant: string, feed: Feed) => void
 }
 
 interface Replay {
   readonly tenant: string
   readonly feed: Feed
-  readonly onLost: () => void
 }
 
 /** Events of one session that are read at once. */
@@ -72,7 +71,7 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
 
   const advance = (replay: Replay) =>
     Effect.suspend(() => {
-      const { feed, onLost } = replay
+      const { feed } = replay
       queued.delete(feed)
       const before = postponed.get(feed)
       postponed.delete(feed)
@@ -80,9 +79,7 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
       if (wanted === undefined) return Effect.void
       if (!feed.hasRoom) return Effect.sync(() => feed.wait())
       return wanted.read(position, pageEvents).pipe(
-        Effect.flatMap(({ frames, trimmedSeq }) =>
-          feed.onPage(position, frames, trimmedSeq) ? Effect.void : Effect.sync(onLost)
-        ),
+        Effect.map(({ frames, trimmedSeq }) => feed.onPage(position, frames, trimmedSeq)),
         Effect.catchTags({
           SessionUnreadable: () => Effect.sync(() => feed.fail()),
           StoreUnavailable: () => postpone(replay, before)
@@ -126,8 +123,8 @@ export const make: Effect.Effect<Replays, never, Scope.Scope> = Effect.gen(funct
   yield* Supervision.forkScoped("replay of session events that could not be read", Effect.forever(check))
 
   return {
-    add: (tenant, feed, onLost) => {
-      add({ tenant, feed, onLost })
+    add: (tenant, feed) => {
+      add({ tenant, feed })
       hasQueued.unsafeOpen()
     }
   }

@@ -1,4 +1,4 @@
-import { type Context, Effect, type Fiber, type Tracer } from "effect"
+import { Effect, type Fiber, type Tracer } from "effect"
 import type { Connection } from "../../Http/WebSocket.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as FrameSummary from "../../Observability/FrameSummary.ts"
@@ -8,23 +8,13 @@ import type { Claim } from "../FairPool.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
 import { encode } from "../Protocol.ts"
-import type { Sessions } from "../Sessions.ts"
-import type { ConnectionSlots } from "./ConnectionSlots.ts"
-import { type Failure, Refused } from "./Failures.ts"
 import type { FileCalls } from "./FileCalls.ts"
-import { stall } from "./Limits.ts"
-import { Outbox } from "./Outbox.ts"
-import type { Replays } from "./Replays.ts"
+import { type Failure, Refused } from "./Requests.ts"
 import { TokenBucket } from "./TokenBucket.ts"
 
-/** What all connections share. */
+/** What the responders of all connections share. */
 export interface Shared {
-  readonly sessions: Context.Tag.Service<Sessions>
   readonly traceId: Effect.Effect<string>
-  readonly slots: ConnectionSlots
-  readonly replays: Replays
-  /** Epoch milliseconds, for timestamps and the expiry of credentials. */
-  readonly now: () => number
   /** Monotonic milliseconds, for all that waits or is measured. */
   readonly monotonic: () => number
   readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
@@ -46,30 +36,64 @@ export interface Client {
  */
 const reported = { atOnce: 20, perSecond: 1 }
 
+/** A client that has read nothing for so many milliseconds loses the memory of its files where others need it. */
+const stall = 1_000
+
 const unsendable = new Refused({
   code: "rate_limited",
   message: "The answer was given up, as others needed the memory of what this tenant's clients do not read"
 })
 
-/** Answers one client, in spans and log lines of its requests. */
+/**
+ * Sends events and answers to one client; the answers in spans and log lines of its requests. Frames are queued in the
+ * connection alone: whoever has more to send than fits waits until there is room.
+ */
 export class Responder {
-  readonly outbox: Outbox
   private readonly reports: TokenBucket
+  private waiting: Array<() => void> = []
 
   constructor(
     private readonly connection: Connection,
     private readonly client: Client,
     private readonly shared: Shared
   ) {
-    this.outbox = new Outbox(connection)
     this.reports = new TokenBucket(reported.atOnce, reported.perSecond, shared.monotonic())
+  }
+
+  /** Whether there is room for more. */
+  get hasRoom(): boolean {
+    return this.connection.hasRoom
+  }
+
+  /** Sends a frame. The caller has made sure that there is room, or sends no more than a little. */
+  send(type: string, data: string | Buffer, onSent?: () => void): void {
+    if (!this.connection.isOpen) return
+    GatewayMetrics.sent.increment(type)
+    this.connection.send(data, onSent)
+  }
+
+  /** Calls back once there is room; never where the connection ends before. Returns how to stop waiting. */
+  whenRoom(callback: () => void): () => void {
+    if (this.hasRoom) {
+      callback()
+      return () => {}
+    }
+    this.waiting.push(callback)
+    return () => {
+      this.waiting = this.waiting.filter(other => other !== callback)
+    }
+  }
+
+  /** To be called when there is room again. */
+  onRoom(): void {
+    while (this.waiting.length > 0 && this.hasRoom) this.waiting.shift()!()
   }
 
   /** Sends an answer once there is room, and waits until the operating system has taken it. */
   answer(answer: Answer, onSent: () => void = () => {}): Effect.Effect<void> {
     const sent = Effect.async<void>(resume => {
-      const leave = this.outbox.whenRoom(() => {
-        this.outbox.send(answer.type, encode(answer), () => resume(Effect.void))
+      const leave = this.whenRoom(() => {
+        this.send(answer.type, encode(answer), () => resume(Effect.void))
         onSent()
       })
       return Effect.sync(leave)
@@ -95,14 +119,14 @@ export class Responder {
         forget()
         leave()
       }
-      leave = this.outbox.whenRoom(() => {
+      leave = this.whenRoom(() => {
         forget()
         const kept = claim.detach()
         const sent = files.hold(kept, {
           isStalled: () => this.isStalled(),
           giveUp: () => this.connection.terminate()
         })
-        this.outbox.send(answer.type, text, () => {
+        this.send(answer.type, text, () => {
           sent()
           kept.release()
           resume(Effect.void)
@@ -126,7 +150,7 @@ export class Responder {
       const answer = errorAnswer({ id, code, message, traceId, retryable })
       return this.logged(
         answer,
-        Effect.sync(() => this.outbox.send("error", encode(answer)))
+        Effect.sync(() => this.send("error", encode(answer)))
       )
     })
     this.shared.run(this.inSpan(GatewayMetrics.invalid, answered, frame))

@@ -1,20 +1,17 @@
-import { type Context, Effect, Exit, type Fiber, Scope } from "effect"
-import type { DebugLog } from "../../Observability/DebugLog.ts"
-import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
+import { type Context, Effect, Exit, Scope } from "effect"
+import { errorAnswer } from "../Protocol/Answer.ts"
 import { subscriptions as most } from "../Protocol/Limits.ts"
 import type { RequestOf } from "../Protocol/Request.ts"
 import type { Caller, LookupError, Sessions } from "../Sessions.ts"
-import { Refused } from "./Failures.ts"
 import { Feed } from "./Feed.ts"
-import type { Outbox } from "./Outbox.ts"
 import type { Replays } from "./Replays.ts"
+import { Refused } from "./Requests.ts"
+import type * as Responder from "./Responder.ts"
 
-interface Shared {
+/** What the subscriptions of all connections share. */
+export interface Shared extends Responder.Shared {
   readonly sessions: Context.Tag.Service<Sessions>
   readonly replays: Replays
-  readonly run: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
-  readonly debug: DebugLog | undefined
-  readonly traceId: Effect.Effect<string>
 }
 
 /** The subscriptions of one client: one feed for each session. */
@@ -23,15 +20,11 @@ export class Subscriptions {
   private beginning = 0
   private isEnded = false
 
-  /**
-   * @param answer sends an answer once there is room, and calls back as it is sent
-   * @param onLost called when events were removed before they could be sent: the client has to connect again
-   */
+  /** @param onLost called when events were removed before they could be sent: the client has to connect again */
   constructor(
-    private readonly outbox: Outbox,
+    private readonly responder: Responder.Responder,
     private readonly caller: Caller,
     private readonly shared: Shared,
-    private readonly answer: (answer: Answer, onSent?: () => void) => Effect.Effect<void>,
     private readonly onLost: () => void
   ) {}
 
@@ -49,14 +42,13 @@ export class Subscriptions {
           return yield* Effect.fail(new Refused({ code: "rate_limited", message }))
         }
         const scope = yield* Scope.make()
-        const feed = new Feed(
-          this.outbox,
-          feed => this.shared.replays.add(this.caller.tenant, feed, this.onLost),
-          () => this.leave(sessionId),
-          this.onLost,
-          () => this.abandon(sessionId, feed),
-          this.shared.debug
-        )
+        const owner = {
+          onBehind: (feed: Feed) => this.shared.replays.add(this.caller.tenant, feed),
+          onDeleted: () => this.leave(sessionId),
+          onLost: this.onLost,
+          onUnreadable: (feed: Feed) => this.abandon(sessionId, feed)
+        }
+        const feed = new Feed(this.responder, owner, this.shared.debug)
         this.beginning++
         const subscription = yield* restore(
           this.shared.sessions.subscribe(this.caller, sessionId, feed).pipe(Scope.extend(scope))
@@ -80,8 +72,9 @@ export class Subscriptions {
         this.feeds.set(sessionId, { feed, scope })
         const recovered = isSame && afterSeq >= trimmedSeq
         yield* restore(
-          this.answer({ type: "subscribed", id, session, epoch: subscription.epoch, headSeq, recovered }, () =>
-            feed.begin(subscription, recovered ? afterSeq : trimmedSeq, !recovered)
+          this.responder.answer(
+            { type: "subscribed", id, session, epoch: subscription.epoch, headSeq, recovered },
+            () => feed.begin(subscription, recovered ? afterSeq : trimmedSeq, !recovered)
           )
         )
       })
@@ -92,7 +85,7 @@ export class Subscriptions {
   unsubscribe({ id, sessionId }: RequestOf<"unsubscribe">): Effect.Effect<void, LookupError> {
     return Effect.gen(this, function* () {
       if (!this.leave(sessionId)) yield* this.shared.sessions.get(this.caller, sessionId)
-      yield* this.answer({ type: "unsubscribed", id, sessionId })
+      yield* this.responder.answer({ type: "unsubscribed", id, sessionId })
     })
   }
 
@@ -113,7 +106,9 @@ export class Subscriptions {
           Effect.logWarning("A subscription ended as its events cannot be read").pipe(
             Effect.annotateLogs({ tenant: this.caller.tenant, sessionId, traceId })
           ),
-          this.answer(errorAnswer({ id: undefined, sessionId, code: "internal", message, traceId, retryable: true }))
+          this.responder.answer(
+            errorAnswer({ id: undefined, sessionId, code: "internal", message, traceId, retryable: true })
+          )
         )
       )
     )
