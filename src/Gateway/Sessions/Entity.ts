@@ -5,9 +5,9 @@ import type { History } from "../SessionEvents.ts"
 import { InstanceCleanup } from "./InstanceCleanup.ts"
 import { InstanceCreation } from "./InstanceCreation.ts"
 import { InstanceLifecycle } from "./InstanceLifecycle.ts"
-import { LaunchConfiguration, type Secrets } from "./LaunchConfiguration.ts"
+import { LaunchConfiguration } from "./LaunchConfiguration.ts"
 import { SessionCore, type Shared } from "./SessionCore.ts"
-import type { SessionRecord } from "./SessionRecords.ts"
+import { type SessionRecord, toView } from "./SessionRecords.ts"
 import type { InstanceRequest, SessionState, Update } from "./SessionState.ts"
 import { TurnCommands } from "./TurnCommands.ts"
 
@@ -17,7 +17,6 @@ export interface Options {
   readonly record: SessionRecord
   readonly history: History
   readonly state: SessionState
-  readonly secrets?: Secrets
   /** The parts of the launch configuration that are stored. */
   readonly parts?: ReadonlyArray<LostPart>
   /** What a deleted session of an earlier run has left to create its instance with. */
@@ -32,9 +31,9 @@ export class Entity extends SessionCore {
   readonly commands: TurnCommands
   private readonly creation: InstanceCreation
 
-  constructor(shared: Shared, { history, key, parts, record, request, secrets, state }: Options) {
+  constructor(shared: Shared, { history, key, parts, record, request, state }: Options) {
     super(key, record, shared, history, state)
-    this.configuration = new LaunchConfiguration(this, secrets, parts, request)
+    this.configuration = new LaunchConfiguration(this, parts, request)
     this.creation = new InstanceCreation(this, this.configuration)
     this.cleanup = new InstanceCleanup(this, this.creation)
     this.lifecycle = new InstanceLifecycle(this, this.configuration, this.creation, this.cleanup)
@@ -43,11 +42,14 @@ export class Entity extends SessionCore {
 
   /** What clients see. */
   view(): Session {
-    return this.viewWith(this.configuration.losses)
+    return toView(this.toRecord(), this.configuration.losses)
+  }
+
+  get needsSecrets(): boolean {
+    return this.lifecycle.isActivating
   }
 
   loseSecrets(): void {
-    this.configuration.loseSecrets()
     this.creation.loseSecrets()
   }
 

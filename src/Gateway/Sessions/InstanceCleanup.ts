@@ -102,16 +102,13 @@ export class InstanceCleanup {
   private stop(pending: State.PendingStop, isBackground: boolean): Effect.Effect<boolean> {
     const { key } = pending
     const { platform } = this.session.shared
-    return Effect.flatMap(this.instanceId(pending, isBackground), id =>
-      this.throttled(isBackground, platform.stop(id, { isBackground }))
-    ).pipe(
-      Effect.zipRight(this.session.setState(state => State.removeInstance(state, key))),
-      Effect.zipRight(
-        Effect.sync(() => {
-          this.creation.forget(key)
-          return true
-        })
-      ),
+    return Effect.gen(this, function* () {
+      const id = yield* this.instanceId(pending, isBackground)
+      yield* this.throttled(isBackground, platform.stop(id, { isBackground }))
+      yield* this.session.setState(state => State.removeInstance(state, key))
+      this.creation.forget(key)
+      return true
+    }).pipe(
       Effect.catchAll(error =>
         // The creation may have ended with the certainty that there is no instance.
         !this.pending.some(stop => stop.key === key)

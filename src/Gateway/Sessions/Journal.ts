@@ -58,9 +58,8 @@ const noTrace = Effect.succeed("")
 
 const firstDelay = Duration.millis(100)
 
-const backoff = Schedule.exponential(firstDelay).pipe(
-  Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(2)))
-)
+/** Doubling delays, of two seconds at most. */
+const backoff = Schedule.union(Schedule.exponential(firstDelay), Schedule.spaced("2 seconds"))
 
 const hasReceipt = ({ receipt, revoked }: Update): boolean => receipt !== undefined || revoked !== undefined
 

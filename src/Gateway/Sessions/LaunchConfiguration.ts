@@ -2,19 +2,16 @@
  * What a session's instances are created with: environment and deployment, kept in the session database, and secrets,
  * kept in memory.
  */
-import { Effect, Equal, Redacted, Schema } from "effect"
+import { Effect, Redacted, Schema } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import { type Claim, FairPool } from "../FairPool.ts"
 import { deploymentBytes, environmentBytes } from "../Protocol/Limits.ts"
 import type { LostPart } from "../Protocol/Session.ts"
 import type * as SessionEvents from "../SessionEvents.ts"
 import { SessionConflict, type SessionsBusy, SessionTooLarge, type StartSession } from "../Sessions.ts"
+import type { Secrets } from "./SecretPool.ts"
 import type { SessionCore } from "./SessionCore.ts"
 import { type Losses, lossesOf } from "./SessionRecords.ts"
 import type { InstanceRequest } from "./SessionState.ts"
-
-/** Secrets of a session, by name. */
-export type Secrets = Readonly<Record<string, Redacted.Redacted>>
 
 /** Environment and deployment, as the platform gets them. */
 export interface Launch {
@@ -104,7 +101,6 @@ export class LaunchConfiguration {
 
   constructor(
     private readonly session: SessionCore,
-    private currentSecrets: Secrets = {},
     /** Which parts the session database has. */
     private parts: ReadonlyArray<LostPart> = [],
     /** What a deleted session of an earlier run has left of it. */
@@ -112,7 +108,7 @@ export class LaunchConfiguration {
   ) {}
 
   get secrets(): Secrets {
-    return this.currentSecrets
+    return this.session.shared.secrets.get(this.session.key)
   }
 
   /** Changes whenever environment or deployment do. */
@@ -121,16 +117,12 @@ export class LaunchConfiguration {
   }
 
   get losses(): Losses {
-    return lossesOf(this.session.record, this.currentSecrets, this.parts)
+    return lossesOf(this.session.record, this.secrets, this.parts)
   }
 
   /** Why no instance can be created, where something was lost. */
   get error(): SessionConflict | undefined {
     return errorOf(this.losses)
-  }
-
-  loseSecrets(): void {
-    this.currentSecrets = {}
   }
 
   /** Finds out what is stored, after the session database may have been replaced. */
@@ -153,11 +145,11 @@ export class LaunchConfiguration {
     })
   }
 
-  /** Stores what a start gives, for the next instance. `putSecrets` keeps the secrets in memory. */
-  give<E>(
-    { secrets, ...given }: StartSession,
-    putSecrets: (secrets: Secrets) => Effect.Effect<void, E>
-  ): Effect.Effect<void, E | SessionTooLarge | StoreBusy | StoreUnavailable> {
+  /** Stores what a start gives, for the next instance. */
+  give({
+    secrets,
+    ...given
+  }: StartSession): Effect.Effect<void, SessionsBusy | SessionTooLarge | StoreBusy | StoreUnavailable> {
     const { session } = this
     const { events } = session.shared
     return this.mutex.withPermits(1)(
@@ -165,7 +157,7 @@ export class LaunchConfiguration {
         // Nobody would ever remove it.
         if (session.isDeleting) return
         const configuration = merge(yield* events.configuration(session.key), given)
-        yield* check(configuration, secrets ?? this.currentSecrets)
+        yield* check(configuration, secrets ?? this.secrets)
         if (given.environment !== undefined || given.deployment !== undefined) {
           yield* events.configure(session.key, configuration)
           this.parts = storedParts(configuration)
@@ -175,8 +167,7 @@ export class LaunchConfiguration {
           session.amend({ configured: [...others, ...this.parts.filter(isGiven)] })
         }
         if (secrets === undefined) return
-        yield* putSecrets(secrets)
-        this.currentSecrets = secrets
+        yield* session.shared.secrets.put(session.key, secrets)
         session.amend({ secretNames: Object.keys(secrets) })
       })
     )
@@ -185,113 +176,5 @@ export class LaunchConfiguration {
   /** Removes all that the session database has of the session. */
   remove(): Effect.Effect<void, StoreBusy | StoreUnavailable> {
     return this.mutex.withPermits(1)(this.session.shared.events.remove(this.session.key))
-  }
-}
-
-/** Whether two sets of secrets are the same, each by name and value. */
-export const isSame = (a: Secrets, b: Secrets): boolean => {
-  const names = Object.keys(a)
-  return (
-    names.length === Object.keys(b).length &&
-    names.every(name => Object.hasOwn(b, name) && Equal.equals(a[name], b[name]))
-  )
-}
-
-/** Memory that a secret takes beside its name and its value, about. */
-const overhead = 64
-
-const sizeOf = (secrets: Secrets): number =>
-  Object.entries(secrets).reduce(
-    (sum, [name, secret]) => sum + overhead + Buffer.byteLength(name) + Buffer.byteLength(Redacted.value(secret)),
-    0
-  )
-
-/** The sessions whose secrets are pooled. Neither method may throw. */
-export interface SecretHolders {
-  /** Whether a session's secrets are about to be used, and cannot be taken. */
-  readonly needsSecrets: (session: string) => boolean
-  readonly loseSecrets: (session: string) => void
-}
-
-/**
- * The secrets of all sessions, in memory and nowhere else, from a session's creation to its deletion. Keys are those of
- * the sessions, `<tenant>/<id>`.
- *
- * Where the memory is full, the oldest secrets of the tenant that has the most are dropped for another tenant's. Their
- * sessions lack them then as after a restart.
- */
-export class SecretPool {
-  private readonly bySession = new Map<string, { readonly secrets: Secrets; readonly claim: Claim }>()
-  /** The sessions of each tenant that have secrets, oldest first. */
-  private readonly byTenant = new Map<string, Set<string>>()
-  private readonly pool: FairPool
-  private dropped = 0
-
-  constructor(
-    /** In bytes. */
-    capacity: number,
-    private readonly holders: SecretHolders
-  ) {
-    this.pool = new FairPool({ name: "memory for secrets", capacity, reclaim: tenant => this.dropOldest(tenant) })
-  }
-
-  get(session: string): Secrets {
-    return this.bySession.get(session)?.secrets ?? {}
-  }
-
-  /** Replaces the secrets of a session. */
-  put(session: string, secrets: Secrets): Effect.Effect<void, SessionsBusy> {
-    return Effect.suspend(() => {
-      const size = sizeOf(secrets)
-      if (size === 0) {
-        this.forget(session)
-        return Effect.void
-      }
-      const claim = this.claim(session, size)
-      if (claim === undefined) return Effect.fail(this.pool.refusal())
-      const sessions = this.byTenant.get(claim.holder) ?? new Set()
-      sessions.delete(session)
-      this.byTenant.set(claim.holder, sessions.add(session))
-      this.bySession.set(session, { secrets, claim })
-      return this.logDropped()
-    })
-  }
-
-  forget(session: string): void {
-    const known = this.bySession.get(session)
-    if (known === undefined) return
-    this.bySession.delete(session)
-    const { holder } = known.claim
-    const sessions = this.byTenant.get(holder)
-    sessions?.delete(session)
-    if (sessions?.size === 0) this.byTenant.delete(holder)
-    known.claim.release()
-  }
-
-  private dropOldest(tenant: string): boolean {
-    for (const session of this.byTenant.get(tenant) ?? []) {
-      if (this.holders.needsSecrets(session)) continue
-      this.forget(session)
-      this.holders.loseSecrets(session)
-      this.dropped++
-      return true
-    }
-    return false
-  }
-
-  private claim(session: string, size: number): Claim | undefined {
-    const known = this.bySession.get(session)
-    if (known === undefined) return this.pool.take(session.slice(0, session.indexOf("/")), size)
-    return known.claim.resize(size) ? known.claim : undefined
-  }
-
-  private logDropped(): Effect.Effect<void> {
-    const sessions = this.dropped
-    this.dropped = 0
-    return sessions === 0
-      ? Effect.void
-      : Effect.logWarning("Secrets of the tenant that has the most were given up, as others needed the memory").pipe(
-          Effect.annotateLogs({ sessions })
-        )
   }
 }

@@ -24,19 +24,13 @@ import {
 } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
 import { toFrames } from "./Journal.ts"
-import { check, empty, merge, SecretPool, storedParts } from "./LaunchConfiguration.ts"
+import { check, empty, merge, storedParts } from "./LaunchConfiguration.ts"
+import { SecretPool } from "./SecretPool.ts"
 import * as SessionCache from "./SessionCache.ts"
 import type { Shared } from "./SessionCore.ts"
 import * as SessionReaper from "./SessionReaper.ts"
 import * as Records from "./SessionRecords.ts"
-import {
-  backgroundCleanups,
-  concurrentLists,
-  concurrentListsOfOne,
-  type Settings,
-  sharedPool,
-  waitingActivations
-} from "./Settings.ts"
+import { backgroundCleanups, concurrentLists, concurrentListsOfOne, type Settings, sharedPool } from "./Settings.ts"
 import * as TenantSessions from "./TenantSessions.ts"
 import * as Titles from "./Titles.ts"
 
@@ -60,10 +54,7 @@ const make = (settings: Settings) =>
     const records = yield* Records.make(store)
     const quota = TenantSessions.makeQuota(store, settings.perTenant, monotonic)
     const generateTitle = yield* Titles.make(yield* Inference)
-    const secrets = new SecretPool(settings.secretBytes, {
-      needsSecrets: key => cache.needsSecrets(key),
-      loseSecrets: key => cache.loseSecrets(key)
-    })
+    const secrets = new SecretPool(settings.secretBytes, key => cache.peek(key))
     let isClosing = false
     let subscriptions = 0
 
@@ -72,6 +63,7 @@ const make = (settings: Settings) =>
       platform,
       events,
       records,
+      secrets,
       scope: yield* backgroundScope,
       // A clock may have fractions of a millisecond.
       now: () => Math.trunc(clock.unsafeCurrentTimeMillis()),
@@ -79,10 +71,10 @@ const make = (settings: Settings) =>
       generateTitle,
       isClosing: () => isClosing,
       cleanups: sharedPool("capacity for stops", backgroundCleanups, Number.POSITIVE_INFINITY),
-      activations: sharedPool("activations", settings.activations, waitingActivations),
+      activations: sharedPool("activations", settings.activations),
       traceId: tracer.currentTraceId
     }
-    const cache: SessionCache.SessionCache = SessionCache.make(shared, records, secrets)
+    const cache: SessionCache.SessionCache = SessionCache.make(shared, records)
 
     /** Finds a session, which counts as used while `f` runs. */
     const withSession = <A, E, R>(
@@ -146,13 +138,13 @@ const make = (settings: Settings) =>
       capacity: concurrentLists,
       mostOfOne: concurrentListsOfOne
     })
-    const list = TenantSessions.makeList({ store, events, peek: cache.peek, secretsOf: key => secrets.get(key) })
+    const list = TenantSessions.makeList({ store, events, peek: cache.peek, secrets })
 
     const start = (caller: Caller, sessionId: string, given: StartSession = {}) =>
       withSession(caller, sessionId, entity =>
         Effect.gen(function* () {
           if (given.secrets !== undefined || given.environment !== undefined || given.deployment !== undefined) {
-            yield* entity.configuration.give(given, given => secrets.put(entity.key, given))
+            yield* entity.configuration.give(given)
           }
           yield* entity.lifecycle.activate()
           return entity.view()

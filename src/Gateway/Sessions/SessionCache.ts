@@ -9,7 +9,7 @@ import { type Claim, FairPool } from "../FairPool.ts"
 import type { History } from "../SessionEvents.ts"
 import { type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
 import { Entity } from "./Entity.ts"
-import { type SecretPool, storedParts } from "./LaunchConfiguration.ts"
+import { storedParts } from "./LaunchConfiguration.ts"
 import * as RecoveryState from "./RecoveryState.ts"
 import { openHistory, type Shared } from "./SessionCore.ts"
 import { isSessionId, keyOf, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
@@ -25,12 +25,9 @@ export interface SessionCache {
     recoveryState: string
   ) => Effect.Effect<void, ParseError | SessionsBusy | StoreBusy | StoreUnavailable>
   /** The session, if it is in memory. */
-  readonly peek: (tenant: string, id: string) => Entity | undefined
+  readonly peek: (key: string) => Entity | undefined
   readonly all: () => Iterable<Entity>
   readonly evict: (entity: Entity) => void
-  /** Whether the secrets of a session are about to be used. */
-  readonly needsSecrets: (key: string) => boolean
-  readonly loseSecrets: (key: string) => void
 }
 
 /** The state of a session that was not in memory: no instance of it can be running. */
@@ -53,7 +50,7 @@ const deletedRecord = (tenant: string, id: string, epoch: string, agentType: str
 /** How long a load waits for an idle session to be stopped and evicted. */
 const stopLimit = Duration.seconds(5)
 
-export const make = (shared: Shared, records: SessionRecords, secrets: SecretPool): SessionCache => {
+export const make = (shared: Shared, records: SessionRecords): SessionCache => {
   const entities = new Map<string, Entity>()
   const loading = new Map<string, Deferred.Deferred<Entity, LookupError>>()
   const claims = new Map<Entity, Claim>()
@@ -142,10 +139,9 @@ export const make = (shared: Shared, records: SessionRecords, secrets: SecretPoo
       if (Option.isNone(found)) return yield* new SessionNotFound({ sessionId: id })
       const record = found.value
       const history = yield* openHistory(shared, key, record)
-      const sessionSecrets = secrets.get(key)
       const parts = storedParts(yield* shared.events.configuration(key))
       const state = storedState(record, history)
-      const entity = new Entity(shared, { key, record, history, state, secrets: sessionSecrets, parts })
+      const entity = new Entity(shared, { key, record, history, state, parts })
       const { events } = yield* entity.journal.update(State.recover)
       if (events.length > 0 || history.epoch !== record.epoch) records.save(entity)
       return entity
@@ -211,10 +207,8 @@ export const make = (shared: Shared, records: SessionRecords, secrets: SecretPoo
   return {
     get,
     loadDeleted,
-    peek: (tenant, id) => entities.get(keyOf(tenant, id)),
+    peek: key => entities.get(key),
     all: () => entities.values(),
-    evict,
-    needsSecrets: key => entities.get(key)?.lifecycle.isActivating === true,
-    loseSecrets: key => entities.get(key)?.loseSecrets()
+    evict
   }
 }

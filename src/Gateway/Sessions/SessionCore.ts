@@ -5,19 +5,12 @@ import { type Context, Effect, Either, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { FairPool } from "../FairPool.ts"
-import type { Session } from "../Protocol/Session.ts"
 import type { History, SessionEvents } from "../SessionEvents.ts"
 import type { Frame, Subscriber } from "../Sessions.ts"
 import * as Journal from "./Journal.ts"
 import * as RecoveryState from "./RecoveryState.ts"
-import {
-  type Losses,
-  type Recorded,
-  randomId,
-  type SessionRecord,
-  type SessionRecords,
-  toView
-} from "./SessionRecords.ts"
+import type { SecretPool } from "./SecretPool.ts"
+import { type Recorded, randomId, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 import type { Settings } from "./Settings.ts"
 
@@ -27,6 +20,7 @@ export interface Shared {
   readonly platform: Context.Tag.Service<AgentPlatform>
   readonly events: Context.Tag.Service<SessionEvents>
   readonly records: Pick<SessionRecords, "save" | "isDirty">
+  readonly secrets: SecretPool
   /** Of everything that outlives the call that started it. */
   readonly scope: Scope.Scope
   /** Whole epoch milliseconds, for timestamps. */
@@ -57,8 +51,6 @@ export const openHistory = (
     )
     return yield* events.restart(key, yield* randomId)
   })
-
-const noLosses: Losses = { secrets: [], configuration: [] }
 
 export class SessionCore implements Recorded {
   private currentRecord: SessionRecord
@@ -124,16 +116,11 @@ export class SessionCore implements Recorded {
     return this.currentJournal.update(state => State.withoutEvents(f(state)))
   }
 
-  /** What clients see, with what the session lacks. */
-  protected viewWith(losses: Losses): Session {
+  toRecord(): SessionRecord {
     const { lifecycle: state, instance } = this.state
     // Clients cannot use an instance that is only to be stopped.
     const instanceId = state === "inactive" || state === "error" ? null : (instance?.instanceId ?? null)
-    return toView({ ...this.record, state, instanceId, ...this.currentJournal.history() }, losses)
-  }
-
-  toRecord(): SessionRecord {
-    return { ...this.record, ...this.viewWith(noLosses) }
+    return { ...this.record, state, instanceId, ...this.currentJournal.history() }
   }
 
   /** Changes the record and has it saved. */

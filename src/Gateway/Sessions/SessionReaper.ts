@@ -65,26 +65,25 @@ export const start = (
       const { recoveryState, session } = unfinished
       const slash = session.indexOf("/")
       const [tenant, id] = [session.slice(0, slash), session.slice(slash + 1)]
-      if (sessions.peek(tenant, id) !== undefined) return Effect.succeed([])
+      if (sessions.peek(session) !== undefined) return Effect.succeed([])
       return sessions.get(tenant, id).pipe(
         Effect.catchTag("SessionNotFound", () => sessions.loadDeleted(tenant, id, recoveryState)),
         Effect.zipRight(
           Effect.suspend(() => {
-            const entity = sessions.peek(tenant, id)
+            const entity = sessions.peek(session)
             if (entity === undefined) return Effect.void
             if (isAway) entity.cleanup.postpone()
             return entity.lifecycle.reconcile()
           })
         ),
         Effect.as([]),
-        Effect.sandbox,
-        Effect.mapError(Cause.squash),
-        Effect.catchAll(error =>
-          Effect.logWarning("A session of the gateway's last run could not be recovered yet").pipe(
+        Effect.catchAllCause(cause => {
+          const error = Cause.squash(cause)
+          return Effect.logWarning("A session of the gateway's last run could not be recovered yet").pipe(
             Effect.annotateLogs({ session, reason: error instanceof Error ? error.message : String(error) }),
             Effect.as([unfinished])
           )
-        )
+        })
       )
     }
 

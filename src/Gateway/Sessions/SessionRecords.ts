@@ -1,7 +1,7 @@
 /**
  * The records of sessions in the key-value store, one entry for each.
  */
-import { Cause, Clock, type Context, Effect, Either, Option, Schema, type Scope, Struct } from "effect"
+import { Cause, Clock, type Context, Effect, Option, Schema, type Scope, Struct } from "effect"
 import { JsonText } from "../../Json/JsonText.ts"
 import type { PreconditionFailed, Store, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { randomHex } from "../../RandomHex.ts"
@@ -51,43 +51,11 @@ const RecordText = Schema.parseJson(SessionRecord)
 /** A record as JSON text. */
 export const encodeRecord = Schema.encodeSync(RecordText)
 
-const decodeRecord = Schema.decodeUnknownEither(RecordText)
+const decodeRecord = Schema.decodeOption(RecordText)
 
-/** What a list needs of a record. */
-export type ListedRecord = Omit<SessionRecord, "titled">
-
-const isText = (value: unknown): value is string => typeof value === "string"
-const isTexts = (value: unknown): value is ReadonlyArray<string> => Array.isArray(value) && value.every(isText)
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0
-const isState = Schema.is(Session.fields.state)
-const areParts = Schema.is(SessionRecord.fields.configured)
-
-/**
- * A record of a tenant's session as a list needs it, or nothing where it is none. Lists read hundreds of records, and
- * checking the members by hand takes a tenth of the time that the schema takes.
- */
-export const listedRecord = (tenant: string, key: string, text: string): ListedRecord | undefined => {
-  let record: Partial<Record<keyof SessionRecord, unknown>> | null
-  try {
-    record = JSON.parse(text)
-  } catch {
-    return undefined
-  }
-  if (typeof record !== "object" || record === null) return undefined
-  const { agentType, configured, createdAt, epoch, headSeq, id, instanceId, secretNames, state, title, updatedAt } =
-    record
-  if (id !== key || record.tenant !== tenant || !isState(state)) return undefined
-  if (!(isText(agentType) && isText(title) && isText(epoch) && (instanceId === null || isText(instanceId)))) {
-    return undefined
-  }
-  if (!(isCount(createdAt) && isCount(updatedAt) && isCount(headSeq))) return undefined
-  if (!(isTexts(secretNames) && areParts(configured))) return undefined
-  return {
-    ...{ id: key, tenant, agentType, title, state, instanceId, createdAt, updatedAt, epoch, headSeq },
-    secretNames,
-    configured
-  }
-}
+/** The record of a tenant's session; none where the text is none, as somebody else may have changed it. */
+export const readRecord = (tenant: string, id: string, text: string): Option.Option<SessionRecord> =>
+  Option.filter(decodeRecord(text), record => record.id === id && record.tenant === tenant)
 
 /** What a session lacks that it was given. */
 export interface Losses {
@@ -152,18 +120,10 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRe
     const inFlight = new Set<Recorded>()
     const work = yield* Effect.makeLatch(false)
 
-    const decode = (tenant: string, id: string, text: string): Effect.Effect<Option.Option<SessionRecord>> => {
-      const decoded = decodeRecord(text)
-      if (Either.isRight(decoded) && decoded.right.id === id && decoded.right.tenant === tenant) {
-        return Effect.succeedSome(decoded.right)
-      }
-      return Effect.as(
-        Effect.logWarning("The record of a session was changed by somebody else and cannot be read").pipe(
-          Effect.annotateLogs({ tenant, id })
-        ),
-        Option.none()
+    const warnUnreadable = (tenant: string, id: string) =>
+      Effect.logWarning("The record of a session was changed by somebody else and cannot be read").pipe(
+        Effect.annotateLogs({ tenant, id })
       )
-    }
 
     const write = (session: Recorded): Effect.Effect<void> =>
       Effect.suspend(() => {
@@ -220,10 +180,12 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRe
 
     return {
       find: (tenant, id) =>
-        Effect.flatMap(
-          store.get(namespaceOf(tenant), id),
-          Option.match({ onNone: () => Effect.succeedNone, onSome: ({ value }) => decode(tenant, id, value) })
-        ),
+        Effect.gen(function* () {
+          const found = yield* store.get(namespaceOf(tenant), id)
+          const record = Option.flatMap(found, ({ value }) => readRecord(tenant, id, value))
+          if (Option.isSome(found) && Option.isNone(record)) yield* warnUnreadable(tenant, id)
+          return record
+        }),
       create: (text, { tenant, id }, actor) => {
         const target = { namespace: namespaceOf(tenant), key: id, value: JsonText(text), expiresAt: null }
         return Effect.asVoid(

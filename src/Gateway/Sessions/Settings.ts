@@ -88,13 +88,5 @@ export const backgroundCleanups = 4
 export const unusedTtl = Duration.minutes(1)
 
 /** A pool of which one tenant may have three quarters, so that others find some free: nothing of it can be reclaimed. */
-export const sharedPool = (name: string, capacity: number, mostWaiting?: number): FairPool =>
-  new FairPool({
-    name,
-    capacity,
-    mostOfOne: Math.ceil(0.75 * capacity),
-    ...(mostWaiting === undefined ? {} : { mostWaiting })
-  })
-
-/** Activations that may wait, over all tenants. */
-export const waitingActivations = 10_000
+export const sharedPool = (name: string, capacity: number, mostWaiting = 10_000): FairPool =>
+  new FairPool({ name, capacity, mostOfOne: Math.ceil(0.75 * capacity), mostWaiting })

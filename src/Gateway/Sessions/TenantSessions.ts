@@ -1,7 +1,7 @@
 /**
  * The sessions of a tenant in the key-value store: how many there may be, and lists of them.
  */
-import { type Context, Duration, Effect, Exit } from "effect"
+import { type Context, Duration, Effect, Exit, Option } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import { decode } from "../../Kv/Entry.ts"
 import type { Store, StoreUnavailable } from "../../Kv/Store.ts"
@@ -10,16 +10,16 @@ import type { Session } from "../Protocol/Session.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
 import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
-import { isSessionId, keyOf, type ListedRecord, listedRecord, lossesOf, namespaceOf, toView } from "./SessionRecords.ts"
+import type { SecretPool } from "./SecretPool.ts"
+import { isSessionId, keyOf, lossesOf, namespaceOf, readRecord, type SessionRecord, toView } from "./SessionRecords.ts"
 
 /** Where lists of sessions come from. */
 export interface Sources {
   readonly store: Context.Tag.Service<Store>
   readonly events: Context.Tag.Service<SessionEvents>
   /** The session, if it is in memory. */
-  readonly peek: (tenant: string, id: string) => { readonly view: () => Session } | undefined
-  /** The secrets of a session, by name. */
-  readonly secretsOf: (key: string) => Readonly<Record<string, unknown>>
+  readonly peek: (key: string) => { readonly view: () => Session } | undefined
+  readonly secrets: SecretPool
 }
 
 /** A page ends early at this many characters of records. */
@@ -43,16 +43,17 @@ const keyOfCursor = (cursor: string): Effect.Effect<string, InvalidCursor> =>
  * Lists the sessions of a tenant, the newest first: an id begins with the time of its creation. Entries that are no
  * sessions are left out.
  */
-export const makeList = ({ events, peek, secretsOf, store }: Sources) => {
-  const viewsOf = (tenant: string, records: ReadonlyArray<ListedRecord>) =>
+export const makeList = ({ events, peek, secrets, store }: Sources) => {
+  const viewsOf = (tenant: string, records: ReadonlyArray<SessionRecord>) =>
     Effect.map(events.summaries(records.map(({ id }) => keyOf(tenant, id))), summaries =>
       records.map((record, index): Session => {
-        const known = peek(tenant, record.id)
+        const key = keyOf(tenant, record.id)
+        const known = peek(key)
         if (known !== undefined) return known.view()
         const summary = summaries[index]
         // Where the summary cannot be read, nothing counts as lost.
         const parts = summary ? partsOf(summary.hasEnvironment, summary.hasDeployment) : record.configured
-        const view = toView(record, lossesOf(record, secretsOf(keyOf(tenant, record.id)), parts))
+        const view = toView(record, lossesOf(record, secrets.get(key), parts))
         return { ...view, headSeq: summary?.headSeq ?? record.headSeq }
       })
     )
@@ -64,7 +65,7 @@ export const makeList = ({ events, peek, secretsOf, store }: Sources) => {
     Effect.gen(function* () {
       yield* yieldToEventLoop
       const namespace = namespaceOf(tenant)
-      const records: Array<ListedRecord> = []
+      const records: Array<SessionRecord> = []
       let after = cursor === undefined ? "" : yield* keyOfCursor(cursor)
       let more = true
       let chars = 0
@@ -79,9 +80,9 @@ export const makeList = ({ events, peek, secretsOf, store }: Sources) => {
             break
           }
           after = key
-          const record = isSessionId(key) ? listedRecord(tenant, key, value) : undefined
-          if (record === undefined) continue
-          records.push(record)
+          const record = isSessionId(key) ? readRecord(tenant, key, value) : Option.none()
+          if (Option.isNone(record)) continue
+          records.push(record.value)
           chars += value.length
         }
       }

@@ -5,7 +5,7 @@ import { FairPool } from "../../../src/Gateway/FairPool.ts"
 import * as Memory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import type { Entity } from "../../../src/Gateway/Sessions/Entity.ts"
-import { SecretPool } from "../../../src/Gateway/Sessions/LaunchConfiguration.ts"
+import { SecretPool } from "../../../src/Gateway/Sessions/SecretPool.ts"
 import * as SessionCache from "../../../src/Gateway/Sessions/SessionCache.ts"
 import type { Shared } from "../../../src/Gateway/Sessions/SessionCore.ts"
 import type { SessionRecord, SessionRecords } from "../../../src/Gateway/Sessions/SessionRecords.ts"
@@ -29,8 +29,6 @@ const recordOf = (id: string): SessionRecord => ({
   titled: false
 })
 
-const nobody = { needsSecrets: () => false, loseSecrets: () => {} }
-
 /** Uses sessions until it is interrupted. */
 const use = (entities: ReadonlyArray<Entity>) =>
   Effect.zipLeft(
@@ -51,6 +49,7 @@ const make = Effect.gen(function* () {
   }
   const shared: Shared = {
     records,
+    secrets: new SecretPool(1024, () => undefined),
     settings: { ...defaults, inMemory: 2 },
     events: yield* SessionEvents,
     scope: yield* Effect.scope,
@@ -63,7 +62,7 @@ const make = Effect.gen(function* () {
     generateTitle: () => {},
     isClosing: () => false
   }
-  return { gate, loaded: SessionCache.make(shared, records, new SecretPool(1024, nobody)) }
+  return { gate, loaded: SessionCache.make(shared, records) }
 })
 
 describe("Sessions in memory", () => {
@@ -79,7 +78,7 @@ describe("Sessions in memory", () => {
       yield* gate.open
       const entities = yield* Effect.forEach(fibers, Fiber.join)
       expect(new Set(entities).size).toBe(1)
-      expect(loaded.peek("t", idOf(3))).toBe(entities[0])
+      expect(loaded.peek(`t/${idOf(3)}`)).toBe(entities[0])
       expect([...loaded.all()]).toHaveLength(2)
     }).pipe(Effect.provide(Memory.layer()))
   )

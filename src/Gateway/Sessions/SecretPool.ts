@@ -1,0 +1,116 @@
+import { Effect, Equal, Redacted } from "effect"
+import { type Claim, FairPool } from "../FairPool.ts"
+import type { SessionsBusy } from "../Sessions.ts"
+
+/** Secrets of a session, by name. */
+export type Secrets = Readonly<Record<string, Redacted.Redacted>>
+
+/** Whether two sets of secrets are the same, each by name and value. */
+export const isSame = (a: Secrets, b: Secrets): boolean => {
+  const names = Object.keys(a)
+  return (
+    names.length === Object.keys(b).length &&
+    names.every(name => Object.hasOwn(b, name) && Equal.equals(a[name], b[name]))
+  )
+}
+
+/** Memory that a secret takes beside its name and its value, about. */
+const overhead = 64
+
+const sizeOf = (secrets: Secrets): number =>
+  Object.entries(secrets).reduce(
+    (sum, [name, secret]) => sum + overhead + Buffer.byteLength(name) + Buffer.byteLength(Redacted.value(secret)),
+    0
+  )
+
+/** A session in memory. */
+interface Holder {
+  /** Whether its secrets are about to be used, and cannot be taken. */
+  readonly needsSecrets: boolean
+  /** Forgets secrets that it has beside those in the pool. It must not throw. */
+  readonly loseSecrets: () => void
+}
+
+/**
+ * The secrets of all sessions, in memory and nowhere else, from a session's creation to its deletion. Keys are those of
+ * the sessions, `<tenant>/<id>`.
+ *
+ * Where the memory is full, the oldest secrets of the tenant that has the most are dropped for another tenant's. Their
+ * sessions lack them then as after a restart.
+ */
+export class SecretPool {
+  private readonly bySession = new Map<string, { readonly secrets: Secrets; readonly claim: Claim }>()
+  /** The sessions of each tenant that have secrets, oldest first. */
+  private readonly byTenant = new Map<string, Set<string>>()
+  private readonly pool: FairPool
+  private dropped = 0
+
+  constructor(
+    /** In bytes. */
+    capacity: number,
+    private readonly holderOf: (session: string) => Holder | undefined
+  ) {
+    this.pool = new FairPool({ name: "memory for secrets", capacity, reclaim: tenant => this.dropOldest(tenant) })
+  }
+
+  get(session: string): Secrets {
+    return this.bySession.get(session)?.secrets ?? {}
+  }
+
+  /** Replaces the secrets of a session. */
+  put(session: string, secrets: Secrets): Effect.Effect<void, SessionsBusy> {
+    return Effect.suspend(() => {
+      const size = sizeOf(secrets)
+      if (size === 0) {
+        this.forget(session)
+        return Effect.void
+      }
+      const claim = this.claim(session, size)
+      if (claim === undefined) return Effect.fail(this.pool.refusal())
+      const sessions = this.byTenant.get(claim.holder) ?? new Set()
+      sessions.delete(session)
+      this.byTenant.set(claim.holder, sessions.add(session))
+      this.bySession.set(session, { secrets, claim })
+      return this.logDropped()
+    })
+  }
+
+  forget(session: string): void {
+    const known = this.bySession.get(session)
+    if (known === undefined) return
+    this.bySession.delete(session)
+    const { holder } = known.claim
+    const sessions = this.byTenant.get(holder)
+    sessions?.delete(session)
+    if (sessions?.size === 0) this.byTenant.delete(holder)
+    known.claim.release()
+  }
+
+  private dropOldest(tenant: string): boolean {
+    for (const session of this.byTenant.get(tenant) ?? []) {
+      const holder = this.holderOf(session)
+      if (holder?.needsSecrets) continue
+      this.forget(session)
+      holder?.loseSecrets()
+      this.dropped++
+      return true
+    }
+    return false
+  }
+
+  private claim(session: string, size: number): Claim | undefined {
+    const known = this.bySession.get(session)
+    if (known === undefined) return this.pool.take(session.slice(0, session.indexOf("/")), size)
+    return known.claim.resize(size) ? known.claim : undefined
+  }
+
+  private logDropped(): Effect.Effect<void> {
+    const sessions = this.dropped
+    this.dropped = 0
+    return sessions === 0
+      ? Effect.void
+      : Effect.logWarning("Secrets of the tenant that has the most were given up, as others needed the memory").pipe(
+          Effect.annotateLogs({ sessions })
+        )
+  }
+}
