@@ -7,7 +7,7 @@ import * as Authentication from "./Gateway/Authentication.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
 import * as ConnectionLimits from "./Http/Server/ConnectionLimits.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
-import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
+import * as ChangeFeed from "./Kv/ChangeFeed.ts"
 import * as Limits from "./Limits.ts"
 import * as Logging from "./Observability/Logging.ts"
 import * as MetricsRoutes from "./Observability/MetricsRoutes.ts"
@@ -83,7 +83,7 @@ const settings = Config.all({
   collector: Tracer.config,
   metrics: MetricsRoutes.config,
   limits: Limits.config,
-  followLimits: FollowLimits.config,
+  followLimits: ChangeFeed.config,
   retention: Housekeeping.config,
   agentPlatform: AgentPlatform.config,
   inference: Inference.config,

@@ -19,9 +19,7 @@ import { pathOf } from "./Http/Router.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
 import * as RequestMetrics from "./Http/Server/RequestMetrics.ts"
 import * as KvBody from "./Kv/Body.ts"
-import * as FollowLimits from "./Kv/ChangeFeed/FollowLimits.ts"
 import * as ChangeFeed from "./Kv/ChangeFeed.ts"
-import * as FeedMetrics from "./Kv/FeedMetrics.ts"
 import * as Limits from "./Limits.ts"
 import * as Metrics from "./Observability/Metrics.ts"
 import { MetricsRoutes } from "./Observability/MetricsRoutes.ts"
@@ -62,7 +60,7 @@ const services = (configuration: Configuration) => {
   }
   return Layer.mergeAll(
     KvBody.layer,
-    FeedMetrics.layer,
+    ChangeFeed.layerMetrics,
     Housekeeping.layer(retention),
     Health.layer({ replication: Option.map(replication, Replication.check) })
   ).pipe(
@@ -80,7 +78,7 @@ const services = (configuration: Configuration) => {
         Metrics.layer,
         Layer.succeed(MetricsRoutes, { ...metrics, json: devMode }),
         Layer.succeed(Limits.Limits, limits),
-        Layer.succeed(FollowLimits.FollowLimits, followLimits)
+        Layer.succeed(ChangeFeed.FollowLimits, followLimits)
       )
     )
   )

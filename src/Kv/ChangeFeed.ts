@@ -1,15 +1,15 @@
 /**
  * Followers of the change log: polls that wait, Server-Sent Events and WebSockets.
  */
-import { Context, Duration, Effect, Layer, type Stream } from "effect"
+import { Config, Context, Duration, Effect, Layer, Metric, Option, type Stream } from "effect"
 import * as Direct from "../Direct.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import type { Upgrade } from "../Http/WebSocket.ts"
+import { Metrics } from "../Observability/Metrics.ts"
+import * as Setting from "../Setting.ts"
 import { type FeedBusy, FollowerSlots } from "./ChangeFeed/FollowerSlots.ts"
-import * as Limits from "./ChangeFeed/FollowLimits.ts"
 import * as LogWaiters from "./ChangeFeed/LogWaiters.ts"
-import * as LongPoll from "./ChangeFeed/LongPoll.ts"
-import type { Page } from "./ChangeFeed/Page.ts"
+import { Page } from "./ChangeFeed/Page.ts"
 import * as Pages from "./ChangeFeed/Pages.ts"
 import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
 import * as WebSockets from "./ChangeFeed/WebSockets.ts"
@@ -17,7 +17,6 @@ import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "./ChangeLog.ts
 import type { StoreUnavailable } from "./Store.ts"
 
 export { FeedBusy } from "./ChangeFeed/FollowerSlots.ts"
-export { FollowLimits, type FollowLimitsShape } from "./ChangeFeed/FollowLimits.ts"
 export type { Page } from "./ChangeFeed/Page.ts"
 
 /** Follows the change log for clients. A follower sees every matching change once and in order. */
@@ -43,20 +42,81 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
     /** Makes a WebSocket of a request that follows from `query.after` on. */
     readonly webSocket: (query: ChangeQuery) => Effect.Effect<Upgrade, StoreUnavailable | HistoryTrimmed | FeedBusy>
     /** Followers at present: polls that wait, event streams and WebSockets. */
-    readonly watchers: Effect.Effect<number>
+    readonly followers: Effect.Effect<number>
     /** Changes between the WebSocket furthest behind and the end of the log, as far as that is known. */
     readonly lag: Effect.Effect<number>
   }
 >() {}
 
-/** A feed of the log, within {@link Limits.FollowLimits}. */
+/** The limits of followers of the change log. */
+export interface FollowLimitsShape {
+  /** Concurrent followers: waiting polls, event streams and WebSockets together. */
+  readonly followers: number
+  /**
+   * Unsent bytes of one WebSocket above which nothing more is sent to it. The memory for a client is bounded by this
+   * and one page of the log.
+   */
+  readonly unsentBytes: number
+}
+
+const defaults: FollowLimitsShape = { followers: 10_000, unsentBytes: 1024 * 1024 }
+
+/** The current limits; the defaults, unless a layer provides others. */
+export class FollowLimits extends Context.Reference<FollowLimits>()("causeway/FollowLimits", {
+  defaultValue: (): FollowLimitsShape => defaults
+}) {}
+
+/** Each limit as a configuration variable. */
+export const config: Config.Config<FollowLimitsShape> = Config.all({
+  followers: Setting.integer("LIMIT_WATCHERS", {
+    description: "Most followers of the change log at a time: waiting polls, event streams and WebSockets",
+    default: defaults.followers,
+    min: 1,
+    max: 1_000_000
+  }),
+  unsentBytes: Setting.integer("LIMIT_UNSENT_BYTES", {
+    description: "Bytes that may lie unsent for a WebSocket that follows the change log before it gets nothing more",
+    default: defaults.unsentBytes,
+    min: 1024,
+    max: 64 * 1024 * 1024
+  })
+})
+
+/**
+ * Waits for a page beyond `query.after`. After `duration`, or when the service drains, it returns an empty page that says
+ * how far the log was scanned.
+ */
+const waitForPage = (
+  pages: Pages.Pages,
+  waiters: LogWaiters.LogWaiters,
+  query: ChangeQuery,
+  duration: Duration.Duration
+): Effect.Effect<Page, Pages.ReadFailure> =>
+  Effect.suspend(() => {
+    let after = query.after
+    const found = Effect.gen(function* () {
+      while ((yield* waiters.wait(after, Number.POSITIVE_INFINITY)) !== "draining") {
+        const page = yield* pages.next({ ...query, after })
+        if (page.count > 0 || page.lastSeq < after) return page
+        if (page.lastSeq === after) yield* Effect.sleep(LogWaiters.spuriousWakeupPause)
+        after = page.lastSeq
+      }
+      return Page.empty(after)
+    })
+    return Effect.map(
+      Effect.timeoutOption(found, duration),
+      Option.getOrElse(() => Page.empty(after))
+    )
+  })
+
+/** A feed of the log, within {@link FollowLimits}. */
 export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> = Layer.scoped(
   ChangeFeed,
   Effect.gen(function* () {
     const draining = yield* DrainingSignal
     const log = yield* ChangeLog
-    const limits = yield* Limits.FollowLimits
-    const slots = new FollowerSlots(limits.watchers, draining.hasBegun)
+    const limits = yield* FollowLimits
+    const slots = new FollowerSlots(limits.followers, draining.hasBegun)
     const pages = yield* Pages.make
     const waiters = yield* LogWaiters.make(pages)
     const webSockets = yield* WebSockets.make(pages, slots, limits.unsentBytes)
@@ -65,7 +125,7 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
       (rest: ChangeQuery, wait: Duration.Duration): Effect.Effect<Page, Pages.ReadFailure | FeedBusy> =>
         Effect.acquireUseRelease(
           slots.acquire,
-          () => LongPoll.wait(pages, waiters, rest, wait),
+          () => waitForPage(pages, waiters, rest, wait),
           () => Effect.sync(() => slots.release())
         )
     )
@@ -93,12 +153,34 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
         return webSockets.upgrade(query, first)
       }),
 
-      watchers: Effect.sync(() => slots.count),
+      followers: Effect.sync(() => slots.count),
 
       lag: Effect.map(
         Effect.catchAll(log.lastSeq, () => Effect.sync(pages.end)),
         end => Math.max(0, end - (webSockets.lowest() ?? end))
       )
     }
+  })
+)
+
+const followersGauge = Metric.gauge("change_feed_watchers", {
+  description: "Followers of the change log: polls that wait, event streams and WebSockets."
+})
+
+const lagGauge = Metric.gauge("change_feed_lag_changes", {
+  description: "Changes that the WebSocket furthest behind has yet to be sent."
+})
+
+/** Updates the gauges of the change feed before each snapshot of the metrics. */
+export const layerMetrics: Layer.Layer<never, never, ChangeFeed | Metrics> = Layer.scopedDiscard(
+  Effect.gen(function* () {
+    const feed = yield* ChangeFeed
+    const metrics = yield* Metrics
+    yield* metrics.measure(
+      Effect.zipRight(
+        Effect.flatMap(feed.followers, count => Metric.set(followersGauge, count)),
+        Effect.flatMap(feed.lag, count => Metric.set(lagGauge, count))
+      )
+    )
   })
 )

@@ -127,7 +127,7 @@ describe("ChangeFeed.events", () => {
       expect(yield* Stream.runCount(two)).toBe(1)
       yield* Fiber.interrupt(first)
       yield* untilWatchers(0)
-    }).pipe(Effect.provide(layer({ watchers: 1 })))
+    }).pipe(Effect.provide(layer({ followers: 1 })))
   )
 
   it.scoped("reads only as fast as the client takes", () =>

@@ -84,7 +84,7 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
 /** A feed and the services under it, new for each test. */
 export const layer = (limits?: Partial<ChangeFeed.FollowLimitsShape>) =>
   ChangeFeed.layer.pipe(
-    Layer.provide(Layer.succeed(ChangeFeed.FollowLimits, { watchers: 10_000, unsentBytes: 1024 * 1024, ...limits })),
+    Layer.provide(Layer.succeed(ChangeFeed.FollowLimits, { followers: 10_000, unsentBytes: 1024 * 1024, ...limits })),
     Layer.provideMerge(Layer.merge(Layer.fresh(log), DrainingSignal.layer))
   )
 
@@ -128,7 +128,7 @@ export const until = (condition: () => boolean): Effect.Effect<void> =>
 export const untilWatchers = (count: number) =>
   Effect.gen(function* () {
     const feed = yield* ChangeFeed.ChangeFeed
-    yield* until(() => Effect.runSync(feed.watchers) === count)
+    yield* until(() => Effect.runSync(feed.followers) === count)
   })
 
 export interface Served {

@@ -111,7 +111,7 @@ describe("ChangeFeed.poll", () => {
       expect(yield* poll(0)).toEqual({ changes: [], lastSeq: 0 })
       yield* Fiber.interrupt(waiting)
       yield* untilWatchers(0)
-    }).pipe(Effect.provide(layer({ watchers: 1 })))
+    }).pipe(Effect.provide(layer({ followers: 1 })))
   )
 
   it.effect("costs the store one read for all who wait at the same place, whatever their tenants", () =>

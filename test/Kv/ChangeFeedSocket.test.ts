@@ -398,7 +398,7 @@ describe("ChangeFeed.webSocket", () => {
       yield* connect(served, "after=2")
       expect(served.refusals).toEqual(["HistoryTrimmed", "StoreUnavailable", "FeedBusy"])
       yield* untilWatchers(1)
-    }).pipe(Effect.provide(layer({ watchers: 1 })))
+    }).pipe(Effect.provide(layer({ followers: 1 })))
   )
 
   it.scoped("closes a reader that falls out of the history with 4010", () =>

@@ -14,7 +14,6 @@ import * as NodeServer from "../../src/Http/Server/NodeServer.ts"
 import * as RequestMetrics from "../../src/Http/Server/RequestMetrics.ts"
 import * as Body from "../../src/Kv/Body.ts"
 import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
-import * as FeedMetrics from "../../src/Kv/FeedMetrics.ts"
 import * as Metrics from "../../src/Observability/Metrics.ts"
 import { MetricsRoutes } from "../../src/Observability/MetricsRoutes.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
@@ -43,7 +42,11 @@ export const serve = (options: { readonly platform?: string; readonly tracing?: 
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
     const gateway = yield* Effect.withConfigProvider(Gateway.config, ConfigProvider.fromMap(new Map()))
-    const services = Layer.mergeAll(Body.layer, FeedMetrics.layer, Health.layer({ replication: Option.none() })).pipe(
+    const services = Layer.mergeAll(
+      Body.layer,
+      ChangeFeed.layerMetrics,
+      Health.layer({ replication: Option.none() })
+    ).pipe(
       Layer.provideMerge(Layer.merge(ChangeFeed.layer, Gateway.layer(gateway, { devMode: true }))),
       Layer.provideMerge(SessionEvents.layer({ directory, retention: gateway.history })),
       Layer.provideMerge(Sqlite.layer({ directory })),

@@ -252,8 +252,8 @@ export class Followers {
     for (const { connection } of this.waiting()) connection.close(close)
   }
 
-  /** Reads on for each of those that wait for what comes after the position. */
-  scatter(): void {
+  /** Leaves the position: each of its followers is read for on its own. */
+  fallBehind(): void {
     for (const follower of this.waiting()) {
       if (follower.state === "live") follower.cursor = this.shared
       this.leave(follower)

@@ -21,7 +21,7 @@ export interface LogWaiters {
 }
 
 /** The pause after a spurious wake-up. */
-export const pauseAfterNothing = "20 millis"
+export const spuriousWakeupPause = "20 millis"
 
 interface Waiter {
   readonly after: number

@@ -4,7 +4,6 @@ import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.t
 import { maxPage } from "../Requests.ts"
 import type { StoreUnavailable } from "../Store.ts"
 import { Page } from "./Page.ts"
-import { PageCache } from "./PageCache.ts"
 
 export type ReadFailure = StoreUnavailable | HistoryTrimmed
 
@@ -32,6 +31,47 @@ const keyOf = ({ after, limit, tenant }: ChangeQuery): string => `${after} ${lim
 
 const MiB = 1024 * 1024
 
+/** The pages that were used last, within two bounds: the least recently used page is evicted first. */
+class PageCache {
+  private readonly pages = new Map<string, Page>()
+  private bytes = 0
+
+  constructor(
+    private readonly maxPages: number,
+    private readonly maxBytes: number
+  ) {}
+
+  get(key: string): Page | undefined {
+    const page = this.pages.get(key)
+    if (page !== undefined) {
+      this.pages.delete(key)
+      this.pages.set(key, page)
+    }
+    return page
+  }
+
+  put(key: string, page: Page): void {
+    if (page.weight > this.maxBytes) return
+    this.drop(key)
+    this.pages.set(key, page)
+    this.bytes += page.weight
+    for (const oldest of this.pages.keys()) {
+      if (this.pages.size <= this.maxPages && this.bytes <= this.maxBytes) return
+      this.drop(oldest)
+    }
+  }
+
+  clear(): void {
+    this.pages.clear()
+    this.bytes = 0
+  }
+
+  private drop(key: string): void {
+    this.bytes -= this.pages.get(key)?.weight ?? 0
+    this.pages.delete(key)
+  }
+}
+
 /** What all who stand at the log's end read together: each picks its own tenant's changes out of it. */
 export const tail = (after: number): ChangeQuery => ({ after, limit: maxPage, tenant: "" })
 
@@ -46,7 +86,7 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   // Whoever waits for a read learns of its failure.
   const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
   const runFork = Runtime.runFork(runtime)
-  const cache = new PageCache<Page>(192, 24 * MiB)
+  const cache = new PageCache(192, 24 * MiB)
   const running = new Map<string, Flight>()
   const queued = new Map<string, Flight>()
   let end = 0

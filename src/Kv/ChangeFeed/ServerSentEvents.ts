@@ -3,7 +3,7 @@ import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
-import { type LogWaiters, pauseAfterNothing } from "./LogWaiters.ts"
+import { type LogWaiters, spuriousWakeupPause } from "./LogWaiters.ts"
 import type { Page } from "./Page.ts"
 import type { Pages } from "./Pages.ts"
 
@@ -65,7 +65,7 @@ class Reader {
           const from = self.after
           const bytes = self.tell(read.right)
           if (bytes !== undefined) return bytes
-          if (!self.polling && self.after === from) yield* Effect.sleep(pauseAfterNothing)
+          if (!self.polling && self.after === from) yield* Effect.sleep(spuriousWakeupPause)
           self.polling = false
           self.pause = firstPause
         } else {

@@ -7,7 +7,7 @@ import * as Supervision from "../../Supervision.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
 import type { FollowerSlots } from "./FollowerSlots.ts"
 import { closes, Followers, type Group, heartbeatInterval } from "./Followers.ts"
-import { pauseAfterNothing } from "./LogWaiters.ts"
+import { spuriousWakeupPause } from "./LogWaiters.ts"
 import type { Page } from "./Page.ts"
 import { isUnreadable, type Pages, tail } from "./Pages.ts"
 
@@ -99,7 +99,7 @@ export const make = (
         // Each reads on for its own tenant, so that only those are closed that need what cannot be read.
         Effect.catchIf(isUnreadable, () =>
           Effect.sync(() => {
-            followers.scatter()
+            followers.fallBehind()
             return true
           })
         )
@@ -122,7 +122,7 @@ export const make = (
       if (why !== "woken" || polling) {
         polling = false
         const moved = yield* serveEnd
-        if (why === "grown" && !moved) yield* Effect.sleep(pauseAfterNothing)
+        if (why === "grown" && !moved) yield* Effect.sleep(spuriousWakeupPause)
       }
       pause = firstPause
     })
