@@ -4,7 +4,7 @@ import * as HealthProbe from "../Upstream/HealthProbe.ts"
 import { Inference } from "../Upstream/Inference.ts"
 import { codeIn } from "../Upstream/Resilience/UpstreamFailure.ts"
 import { version } from "../Version.ts"
-import { critical, type Dependency, overall, type Report } from "./Report.ts"
+import { critical, type Dependency, overall, type Report } from "./Api.ts"
 
 /** The health of the gateway and of everything that it depends on. */
 export class Health extends Context.Tag("causeway/Health")<

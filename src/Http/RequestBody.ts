@@ -6,10 +6,9 @@ import type { Socket } from "node:net"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Context, Effect, Either, Layer } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
-import { isSpace, openBracket } from "../Json/Codes.ts"
 import * as ObjectReader from "../Json/ObjectReader.ts"
-import { nestedDeeper } from "../Json/Scanner.ts"
-import { ShapeCounter } from "../Json/Shape.ts"
+import { StructureCounter } from "../Json/Parsing.ts"
+import { isSpace, nestedDeeper, openBracket } from "../Json/Scanner.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 import { JsonBody } from "./Contract.ts"
 import { receiptOf } from "./Server/BodyBudget.ts"
@@ -91,7 +90,7 @@ const headLength = ({ rawHeaders, url = "" }: IncomingMessage): number => {
   return length
 }
 
-/** The bytes as a string for {@link ShapeCounter}. */
+/** The bytes as a string for {@link StructureCounter}. */
 const latin1 = ({ buffer, byteOffset, length }: Uint8Array): string =>
   Buffer.from(buffer, byteOffset, length).toString("latin1")
 
@@ -118,7 +117,7 @@ const readBytes = (
   const receipt = receiptOf(source.socket)
   let isOver = false
   // A body of one piece is parsed at once, which checks the same.
-  let counter: ShapeCounter | undefined
+  let counter: StructureCounter | undefined
   const stop = (): void => {
     isOver = true
     source.off("data", onData)
@@ -138,7 +137,7 @@ const readBytes = (
     if (bytes.length === 0) return undefined
     if (counter === undefined) {
       if (bytes.view.find(code => !isSpace(code)) === openBracket) return ObjectReader.noArray
-      counter = new ShapeCounter({ levels: depth + ObjectReader.outerLevels, members: Number.POSITIVE_INFINITY })
+      counter = new StructureCounter({ levels: depth + ObjectReader.outerLevels, members: Number.POSITIVE_INFINITY })
       if (counter.add(latin1(bytes.view)) !== undefined) return nestedDeeper(depth)
     }
     return counter.add(latin1(chunk)) === undefined ? undefined : nestedDeeper(depth)

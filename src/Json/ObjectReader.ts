@@ -1,4 +1,5 @@
 import { Either } from "effect"
+import { JsonProblem, problemOf, RawJson } from "./JsonText.ts"
 import {
   backslash,
   closeBrace,
@@ -9,10 +10,10 @@ import {
   openBrace,
   openBracket,
   quote,
+  Scanner,
+  shorten,
   spell
-} from "./Codes.ts"
-import { JsonProblem, problemOf, RawJson } from "./JsonText.ts"
-import { Scanner, shorten } from "./Scanner.ts"
+} from "./Scanner.ts"
 
 /** What a member holds: a value whose text is kept, a scalar, or a list of objects with a shape. */
 type Kind = "json" | "scalar" | ObjectShape

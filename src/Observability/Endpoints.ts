@@ -1,11 +1,38 @@
-import { Effect, Option } from "effect"
+import { Config, Context, Effect, Option, type Redacted } from "effect"
 import * as Auth from "../Auth/Auth.ts"
 import { NotFound, Unauthorized } from "../Http/ApiError.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { json } from "../Http/Reply.ts"
+import * as Setting from "../Setting.ts"
 import { MetricsGroup, prometheusType } from "./Api.ts"
 import { Metrics } from "./Metrics.ts"
-import { MetricsRoutes } from "./MetricsRoutes.ts"
+
+/** Which routes show metrics, and who may read them. */
+export interface MetricsRoutesShape {
+  /** Whether `/api/metrics` answers. */
+  readonly json: boolean
+  /** Whether `/metrics` answers. */
+  readonly prometheus: boolean
+  /** The bearer token that `/metrics` requires; without one it is open. */
+  readonly token: Option.Option<Redacted.Redacted>
+}
+
+/** The routes that are served: none by default. */
+export class MetricsRoutes extends Context.Reference<MetricsRoutes>()("causeway/MetricsRoutes", {
+  defaultValue: (): MetricsRoutesShape => ({ json: false, prometheus: false, token: Option.none() })
+}) {}
+
+/** `/metrics` as configuration variables. */
+export const config: Config.Config<Pick<MetricsRoutesShape, "prometheus" | "token">> = Config.all({
+  prometheus: Setting.boolean("METRICS_PROMETHEUS", {
+    description: "Whether /metrics answers, in the Prometheus text format",
+    default: false
+  }),
+  token: Setting.optionalCredential("METRICS_TOKEN", {
+    description: "Bearer token that /metrics wants; without one it is open",
+    shown: "none"
+  })
+})
 
 /** The handlers of the `metrics` group. */
 export const endpoints = Endpoints.of(

@@ -5,18 +5,22 @@ import {
   Array as Arr,
   Cause,
   type Config,
+  Context,
   FiberId,
+  FiberRef,
+  FiberRefs,
   HashMap,
   Inspectable,
   Layer,
   List,
   Logger,
   LogLevel,
-  Option
+  Option,
+  Tracer
 } from "effect"
 import * as Setting from "../Setting.ts"
-import * as CurrentSpan from "./CurrentSpan.ts"
 import * as LogValue from "./LogValue.ts"
+import { isTraced } from "./Tracer.ts"
 
 /** The values of `LOG_LEVEL`. */
 const levels = {
@@ -55,10 +59,19 @@ const messageOf = ({ message, cause }: Options): string => {
   return Cause.isEmpty(cause) ? text : [text, LogValue.toText(cause)].filter(part => part !== "").join("\n")
 }
 
+/** The annotations of log lines within a traced span. */
+const spanAnnotations = (refs: FiberRefs.FiberRefs): Readonly<Record<string, string>> => {
+  const context = FiberRefs.getOrDefault(refs, FiberRef.currentContext)
+  const span = Option.getOrUndefined(Context.getOption(context, Tracer.ParentSpan))
+  if (span === undefined || !isTraced(span)) return {}
+  const { traceId, spanId } = span
+  return span._tag === "Span" ? { traceId, spanId, span: span.name } : { traceId, spanId }
+}
+
 /** The annotations of the fiber, and those of its span where it is traced. */
 const annotationsOf = ({ annotations, context }: Options): HashMap.HashMap<string, LogValue.LogValue> =>
   HashMap.union(
-    HashMap.fromIterable(Object.entries(CurrentSpan.annotationsOf(context))),
+    HashMap.fromIterable(Object.entries(spanAnnotations(context))),
     HashMap.map(annotations, LogValue.fromUnknown)
   )
 

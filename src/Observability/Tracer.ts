@@ -6,7 +6,6 @@ import { Cause, Config, Context, Effect, Tracer as EffectTracer, Exit, Layer, Op
 import { randomHex } from "../RandomHex.ts"
 import * as Setting from "../Setting.ts"
 import { version } from "../Version.ts"
-import * as CurrentSpan from "./CurrentSpan.ts"
 
 /** The trace of the current fiber. */
 export class Tracer extends Context.Tag("causeway/Tracer")<
@@ -39,6 +38,12 @@ export const config: Config.Config<Option.Option<Collector>> = Config.all({
   serviceName: Setting.string("OTEL_SERVICE_NAME", { description: "Service name in traces", default: "causeway" })
 }).pipe(Config.map(({ endpoint, serviceName }) => Option.map(endpoint, endpoint => ({ endpoint, serviceName }))))
 
+/** A valid trace id of W3C Trace Context. While tracing is off, spans have none. */
+const traceIdPattern = /^(?!0{32})[0-9a-f]{32}$/
+
+/** Whether a span belongs to a trace. */
+export const isTraced = ({ traceId }: EffectTracer.AnySpan): boolean => traceIdPattern.test(traceId)
+
 /** The span of the fiber; `Effect.currentSpan` fails where there is none. */
 const currentSpan = Effect.map(Effect.context<never>(), context => {
   const span = Context.getOption(context, EffectTracer.ParentSpan)
@@ -49,7 +54,7 @@ const currentSpan = Effect.map(Effect.context<never>(), context => {
 export const layer: Layer.Layer<Tracer> = Layer.succeed(Tracer, {
   currentTraceId: Effect.flatMap(currentSpan, span =>
     // While tracing is off, spans have no valid trace id.
-    span !== undefined && CurrentSpan.isTraced(span) ? Effect.succeed(span.traceId) : randomHex(4)
+    span !== undefined && isTraced(span) ? Effect.succeed(span.traceId) : randomHex(4)
   )
 })
 

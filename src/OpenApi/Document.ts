@@ -1,12 +1,11 @@
 /**
  * The OpenAPI 3.0.3 document of an api, this service's or a host's.
  */
-import type * as HttpApi from "@effect/platform/HttpApi"
+import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
-import { Context, Option } from "effect"
+import { Context, Option, SchemaAST } from "effect"
 import { version as packageVersion } from "../Version.ts"
-import { closedSchemas } from "./ClosedSchemas.ts"
 import { isJsonObject, type JsonObject, mapMembers, project, withoutUndefined } from "./SchemaProjection.ts"
 
 /** An OpenAPI 3.0.3 document, as far as this module reads it. */
@@ -22,6 +21,46 @@ export interface OpenApiDocument {
     readonly securitySchemes: Readonly<Record<string, JsonObject>>
   }
   readonly security?: ReadonlyArray<JsonObject>
+}
+
+const isClosed = (ast: SchemaAST.AST): boolean =>
+  Option.exists(SchemaAST.getParseOptionsAnnotation(ast), ({ onExcessProperty }) => onExcessProperty === "error")
+
+const partsOf = (ast: SchemaAST.AST): ReadonlyArray<SchemaAST.AST> => {
+  switch (ast._tag) {
+    case "TypeLiteral":
+      return ast.propertySignatures.map(({ type }) => type)
+    case "TupleType":
+      return [...ast.elements, ...ast.rest].map(({ type }) => type)
+    case "Union":
+      return ast.types
+    case "Refinement":
+    case "Transformation":
+      return [ast.from]
+    default:
+      return []
+  }
+}
+
+/**
+ * The identifiers of objects in request bodies that refuse unknown members. The platform's document says so of every
+ * object, also of those that ignore unknown members.
+ */
+const closedSchemas = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>
+): ReadonlySet<string> => {
+  const closed = new Set<string>()
+  const visit = (ast: SchemaAST.AST): void => {
+    if (isClosed(ast)) Option.map(SchemaAST.getIdentifierAnnotation(ast), name => closed.add(name))
+    partsOf(ast).forEach(visit)
+  }
+  HttpApi.reflect(api, {
+    onGroup: () => undefined,
+    onEndpoint: ({ endpoint }) => {
+      Option.map(endpoint.payloadSchema, ({ ast }) => visit(ast))
+    }
+  })
+  return closed
 }
 
 interface Made {

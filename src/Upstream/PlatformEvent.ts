@@ -2,7 +2,7 @@
  * The frames of the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
-import { parseWellFormed } from "../Json/Unicode.ts"
+import { parseWellFormed } from "../Json/Parsing.ts"
 
 /**
  * Most characters (UTF-16 code units) of an id of the agent platform: of instances, turns, messages, events. The

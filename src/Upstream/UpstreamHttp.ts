@@ -9,7 +9,7 @@ import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type { HttpClientResponse } from "@effect/platform/HttpClientResponse"
 import { Duration, Effect, Either, Option, ParseResult, type Redacted, Schema, type Scope, Stream } from "effect"
 import { GrowingBytes } from "../GrowingBytes.ts"
-import { parseWellFormed } from "../Json/Unicode.ts"
+import { parseWellFormed } from "../Json/Parsing.ts"
 import { connectionFailure, failWithStatus, reasonOf, UpstreamFailure } from "./Resilience/UpstreamFailure.ts"
 
 /** Bytes of a failed answer's body that are searched for a reason. */

@@ -5,7 +5,7 @@
 import { join } from "node:path"
 import * as FileSystem from "@effect/platform/FileSystem"
 import { Array as Arr, Config, Duration, Effect, Option } from "effect"
-import type { Dependency } from "../../Health/Report.ts"
+import type { Dependency } from "../../Health/Api.ts"
 import * as Setting from "../../Setting.ts"
 import { dataDirectory } from "../StoreUrl.ts"
 

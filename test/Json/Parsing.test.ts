@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "@effect/vitest"
 import { Either, FastCheck as fc } from "effect"
-import { excess, excessOfLarge, type Shape, ShapeCounter } from "../../src/Json/Shape.ts"
+import { excess, excessOfLarge, StructureCounter, type StructureLimits } from "../../src/Json/Parsing.ts"
 import * as PlatformEvent from "../../src/Upstream/PlatformEvent.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
@@ -26,9 +26,9 @@ const { value } = fc.letrec(tie => ({
 const sizes = fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1, maxLength: 5 })
 
 /** {@link excess} of a text that comes as UTF-8 in pieces of these sizes in turn. */
-const excessOfPieces = (text: string, shape: Shape, sizes: ReadonlyArray<number>): string | undefined => {
+const excessOfPieces = (text: string, shape: StructureLimits, sizes: ReadonlyArray<number>): string | undefined => {
   const bytes = Buffer.from(text)
-  const counter = new ShapeCounter(shape)
+  const counter = new StructureCounter(shape)
   for (let at = 0, turn = 0; at < bytes.length; turn++) {
     const size = sizes[turn % sizes.length]!
     const problem = counter.add(bytes.toString("latin1", at, at + size))
@@ -44,7 +44,7 @@ describe("the shape of a JSON text", () => {
       fc.property(value, fc.boolean(), sizes, (value, spaced, sizes) => {
         const { levels, members } = shapeOf(value)
         const json = JSON.stringify(value, null, spaced ? 1 : 0)
-        for (const of of [excess, (json: string, shape: Shape) => excessOfPieces(json, shape, sizes)]) {
+        for (const of of [excess, (json: string, shape: StructureLimits) => excessOfPieces(json, shape, sizes)]) {
           expect(of(json, { levels, members })).toBeUndefined()
           if (levels === 0) continue
           expect(of(json, { levels: levels - 1, members })).toBe(`is nested more than ${levels - 1} levels deep`)

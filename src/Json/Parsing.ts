@@ -1,0 +1,119 @@
+/**
+ * Parsing of JSON text from outside: its structure is limited before it is parsed, and lone surrogates are replaced.
+ */
+import { Either } from "effect"
+import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from "./Scanner.ts"
+
+/** The most that a text may hold. */
+export interface StructureLimits {
+  /** Levels of arrays and objects. */
+  readonly levels: number
+  /** Members of all objects and elements of all arrays together. */
+  readonly members: number
+}
+
+/** Whether the character at `end` follows an odd number of backslashes, counted from `from` on. */
+const isEscaped = (text: string, from: number, end: number): boolean => {
+  let before = end
+  while (before > from && text.charCodeAt(before - 1) === backslash) before--
+  return (end - before) % 2 === 1
+}
+
+/**
+ * Counts the levels and members of JSON text before it is parsed, or while it arrives in pieces.
+ *
+ * A megabyte of brackets takes `JSON.parse` a hundred times as long as a megabyte of string, and the value may be nested
+ * too deep for recursion. Counting takes a fraction of that. It looks at strings, brackets and commas only; the parser
+ * checks the rest of the grammar.
+ */
+export class StructureCounter {
+  #depth = 0
+  #count = 0
+  #isInString = false
+  #isEscaped = false
+
+  constructor(private readonly limits: StructureLimits) {}
+
+  /**
+   * How the text exceeds the limits with its next piece, as the predicate of a sentence, or `undefined`. A piece of UTF-8
+   * may be passed as Latin-1, since the characters that count are ASCII.
+   */
+  add(piece: string): string | undefined {
+    const { levels, members } = this.limits
+    let depth = this.#depth
+    let count = this.#count
+    for (let at = this.#isInString ? this.#skipString(piece, this.#isEscaped ? 1 : 0) : 0; at < piece.length; ) {
+      const code = piece.charCodeAt(at++)
+      if (code === quote) at = this.#skipString(piece, at)
+      else if (code === comma) count++
+      else if (code === closeBracket || code === closeBrace) depth--
+      else if (code === openBracket || code === openBrace) {
+        if (++depth > levels) return `is nested more than ${levels} levels deep`
+        // Its first member; an empty one counts as if it had one.
+        count++
+      } else continue
+      if (count > members) return `has more than ${members} members and elements`
+    }
+    this.#depth = depth
+    this.#count = count
+    return undefined
+  }
+
+  /** The index after the end of a string that continues at `from`. */
+  #skipString(piece: string, from: number): number {
+    this.#isInString = false
+    for (let end = piece.indexOf('"', from); end !== -1; end = piece.indexOf('"', end + 1)) {
+      if (!isEscaped(piece, from, end)) return end + 1
+    }
+    this.#isInString = true
+    this.#isEscaped = isEscaped(piece, from, piece.length)
+    return piece.length
+  }
+}
+
+/** How a text exceeds the limits, as the predicate of a sentence, or `undefined`. */
+export const excess = (text: string, limits: StructureLimits): string | undefined =>
+  new StructureCounter(limits).add(text)
+
+/** A text of so many characters is parsed within a few milliseconds, whatever it holds. */
+const small = 16 * 1024
+
+/** {@link excess} of a large text; `undefined` for a small one. */
+export const excessOfLarge = (text: string, limits: StructureLimits): string | undefined =>
+  text.length <= small ? undefined : excess(text, limits)
+
+/** The path of member names to a lone surrogate in a value; `undefined` if there is none. */
+export const illFormedAt = (value: unknown): ReadonlyArray<string> | undefined => {
+  if (typeof value === "string") return value.isWellFormed() ? undefined : []
+  if (typeof value !== "object" || value === null) return undefined
+  for (const [name, member] of Object.entries(value)) {
+    const place = name.isWellFormed() ? illFormedAt(member) : []
+    if (place !== undefined) return [name.toWellFormed(), ...place]
+  }
+  return undefined
+}
+
+/** Whether a value parsed from this text may have lone surrogates: escapes can express them, UTF-8 cannot. */
+export const mayBeIllFormed = (text: string): boolean => /\\u[dD][89a-fA-F]/.test(text)
+
+/** The value with U+FFFD in place of lone surrogates, in names too. */
+const toWellFormed = (value: unknown): unknown => {
+  if (typeof value === "string") return value.toWellFormed()
+  if (typeof value !== "object" || value === null) return value
+  if (Array.isArray(value)) return value.map(toWellFormed)
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name.toWellFormed(), toWellFormed(member)]))
+}
+
+/** Parses a text within the limits and replaces lone surrogates. Fails with the predicate of a sentence. */
+export const parseWellFormed = (text: string, limits: StructureLimits): Either.Either<unknown, string> => {
+  const isSuspect = mayBeIllFormed(text)
+  // toWellFormed recurses as deep as the value is nested.
+  const problem = isSuspect ? excess(text, limits) : excessOfLarge(text, limits)
+  if (problem !== undefined) return Either.left(problem)
+  try {
+    const value: unknown = JSON.parse(text)
+    return Either.right(isSuspect ? toWellFormed(value) : value)
+  } catch {
+    return Either.left("is not JSON")
+  }
+}
