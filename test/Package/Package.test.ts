@@ -1,0 +1,127 @@
+/**
+ * The package as a host installs it: packed, unpacked beside the packages that it depends on, and used by its name.
+ */
+import { execFile } from "node:child_process"
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
+import { tmpdir } from "node:os"
+import { dirname, join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { promisify } from "node:util"
+import { publint } from "publint"
+import { formatMessage } from "publint/utils"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+
+const root = fileURLToPath(new URL("../..", import.meta.url))
+const modules = join(root, "node_modules")
+const host = mkdtempSync(join(tmpdir(), "causeway-host-"))
+const installed = join(host, "node_modules", "causeway")
+
+const run = async (file: string, args: ReadonlyArray<string>, cwd: string) => {
+  const { stdout } = await promisify(execFile)(file, [...args], { cwd, maxBuffer: 16 * 1024 * 1024 })
+  return stdout
+}
+
+/** Links all packages of a scope or of `node_modules`, as if they were installed beside ours. */
+const link = (from: string, to: string): void => {
+  mkdirSync(to, { recursive: true })
+  for (const name of readdirSync(from)) {
+    if (name.startsWith(".") || name === "causeway") continue
+    if (name.startsWith("@")) link(join(from, name), join(to, name))
+    else symlinkSync(join(from, name), join(to, name))
+  }
+}
+
+interface Manifest {
+  readonly version: string
+  readonly dependencies: Readonly<Record<string, string>>
+  readonly exports: Readonly<Record<string, unknown>>
+  readonly peerDependencies: Readonly<Record<string, string>>
+}
+
+const manifest = (): Manifest => JSON.parse(readFileSync(join(installed, "package.json"), "utf8"))
+
+beforeAll(async () => {
+  const packed = JSON.parse(await run("npm", ["pack", "--json", "--silent", "--pack-destination", host], root))
+  link(modules, join(host, "node_modules"))
+  mkdirSync(installed)
+  await run("tar", ["-xzf", join(host, packed[0].filename), "--strip-components=1", "-C", installed], host)
+  writeFileSync(join(host, "package.json"), JSON.stringify({ name: "host", type: "module", private: true }))
+}, 300_000)
+
+afterAll(() => rmSync(host, { recursive: true, force: true }))
+
+describe("the package", () => {
+  it("has no fault that publint knows", async () => {
+    const { messages, pkg } = await publint({ pkgDir: installed, strict: true })
+    expect(messages.map(message => formatMessage(message, pkg, { color: false }))).toEqual([])
+  })
+
+  it("has types for each way of importing it", async () => {
+    const tarball = readdirSync(host).find(name => name.endsWith(".tgz"))!
+    await run(join(modules, ".bin", "attw"), [tarball, "--profile", "esm-only"], host)
+  }, 120_000)
+
+  it("depends on no package that brings a second Effect or SQLite", () => {
+    const { dependencies, peerDependencies } = manifest()
+    expect(Object.keys(peerDependencies).sort()).toEqual(["@effect/platform", "@effect/platform-node", "effect"])
+    expect(Object.keys(dependencies).filter(name => name.startsWith("@effect/"))).toEqual([])
+  })
+
+  it("brings the source of each file and a license", () => {
+    expect(readFileSync(join(installed, "LICENSE"), "utf8")).toMatch(/^MIT License/)
+    const maps = readdirSync(join(installed, "dist"), { recursive: true, encoding: "utf8" }).filter(name =>
+      name.endsWith(".map")
+    )
+    expect(maps.length).toBeGreaterThan(100)
+    for (const map of maps) {
+      const at = join(installed, "dist", map)
+      const { sources, sourcesContent } = JSON.parse(readFileSync(at, "utf8"))
+      for (const [index, source] of sources.entries()) {
+        const isThere = sourcesContent?.[index] !== undefined || existsSync(join(dirname(at), source))
+        expect(isThere, `${map} names ${source}`).toBe(true)
+      }
+    }
+  })
+
+  it("can be imported by each of its names", async () => {
+    const names = Object.keys(manifest().exports).filter(name => name !== "./package.json")
+    const imports = names.map(name => `await import("causeway${name.slice(1)}")`)
+    await run(process.execPath, ["--input-type=module", "--eval", imports.join("\n")], host)
+  }, 120_000)
+
+  // The second is attw's, by an override: 5.7, the oldest that Effect's own declarations allow.
+  it.each(["typescript", "@arethetypeswrong/core/node_modules/typescript"])(
+    "has declarations that %s accepts",
+    async compiler => {
+      const names = Object.keys(manifest().exports).filter(name => name !== "./package.json")
+      const lines = names.map((name, index) => `export * as name${index} from "causeway${name.slice(1)}"`)
+      writeFileSync(join(host, "names.ts"), lines.join("\n"))
+      const options = {
+        ...{ target: "ES2022", module: "NodeNext", moduleResolution: "NodeNext", types: ["node"] },
+        ...{ strict: true, exactOptionalPropertyTypes: true, noEmit: true, skipLibCheck: false }
+      }
+      writeFileSync(join(host, "tsconfig.json"), JSON.stringify({ compilerOptions: options, files: ["names.ts"] }))
+      const tsc = join(modules, compiler, "bin", "tsc")
+      const errors = await run(process.execPath, [tsc, "-p", host], host).catch(
+        ({ stdout, message }) => stdout || message
+      )
+      expect(errors).toBe("")
+    },
+    300_000
+  )
+
+  it("starts by its command", async () => {
+    const command = join(installed, "dist", "main.js")
+    expect((await run(process.execPath, [command, "--version"], host)).trim()).toBe(manifest().version)
+    expect(await run(process.execPath, [command, "--help"], host)).toContain("Usage: causeway")
+  }, 120_000)
+})
