@@ -21,7 +21,7 @@ const main: Effect.Effect<void, Failure> = Arguments.read(process.argv.slice(2),
   )
 )
 
-/** 2 for wrong arguments, 130 after Ctrl-C or a signal (128 + SIGINT, as shells count), 1 for any other failure. */
+/** 2 for invalid arguments, 130 after Ctrl-C or a signal (128 + SIGINT), 1 for any other failure. */
 const teardown: Teardown = (exit, onExit) => {
   if (Exit.isSuccess(exit)) return onExit(0)
   if (Cause.isInterruptedOnly(exit.cause)) return onExit(130)

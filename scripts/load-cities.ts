@@ -1,4 +1,4 @@
-/** Fills a running service with the cities of the world: `npm run load:cities -- --help`. */
+/** Loads the cities of the world into a running service: `npm run load:cities -- --help`. */
 import type { Teardown } from "@effect/platform/Runtime"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
@@ -26,7 +26,7 @@ const fill = ({ url, key, namespace, concurrency, batch, count }: Arguments.Argu
       concurrency,
       bounds: { operations: batch },
       onProgress: by => Effect.zipRight(Ref.set(isAway, false), bar.advance(by)),
-      // One line for each absence, however many batches meet it.
+      // One line for each outage, not for each batch.
       onAway: ({ message }) =>
         Effect.flatMap(Ref.getAndSet(isAway, true), wasAway =>
           wasAway ? Effect.void : Console.error(`${message}. Trying again for up to a minute.`)
@@ -48,7 +48,7 @@ const main = Arguments.read(process.argv.slice(2), process.env).pipe(
   )
 )
 
-/** 2 for wrong arguments, 130 after a signal (128 + SIGINT, as shells count), 1 for any other failure. */
+/** 2 for invalid arguments, 130 after a signal (128 + SIGINT), 1 for any other failure. */
 const teardown: Teardown = (exit, onExit) => {
   if (Exit.isSuccess(exit)) return onExit(0)
   if (Cause.isInterruptedOnly(exit.cause)) return onExit(130)

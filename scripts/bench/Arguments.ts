@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { BenchFailed } from "./BenchFailed.ts"
 import type { Case } from "./Case.ts"
 
-/** What the benchmark is told to do. */
+/** The arguments of the benchmark. */
 export interface Arguments {
   readonly names: ReadonlyArray<string>
   readonly rounds: number
@@ -13,36 +13,36 @@ export interface Arguments {
   readonly service: string | undefined
   readonly store: string | undefined
   readonly profiles: string | undefined
-  /** Whether the findings go into the page: only those of a full run do. */
+  /** Whether this is a full run, whose findings are written into the page. */
   readonly isFull: boolean
 }
 
 const usual = { rounds: 5, duration: 5, "warm-up": 5, entries: 1_000_000 } as const
 const quick = { rounds: 3, duration: 1, "warm-up": 2, entries: 100_000 } as const
 
-/** What `--help` prints. */
+/** The text of `--help`. */
 export const help = (cases: ReadonlyArray<Case>): string =>
   [
-    "Measures the service beside its peers.",
+    "Benchmarks the service and its peers.",
     "",
     "Usage: npm run bench -- [options] [case …]",
     "",
-    `  --quick             ${quick.rounds} rounds of ${quick.duration} s, ${quick.entries.toLocaleString("en")} entries: for a look, not for figures`,
+    `  --quick             ${quick.rounds} rounds of ${quick.duration} s, ${quick.entries.toLocaleString("en")} entries: for a quick check`,
     `  --rounds n          rounds of each comparison; default ${usual.rounds}`,
     `  --duration s        seconds of each measurement; default ${usual.duration}`,
     `  --warm-up s         seconds of load before the first; default ${usual["warm-up"]}`,
     `  --entries n         entries of the large store; default ${usual.entries.toLocaleString("en")}`,
-    "  --store directory   keeps the large store there for the next run",
+    "  --store directory   keeps the large store in this directory for the next run",
     "  --service file      the compiled service; default dist/main.js, which is built first",
-    "  --profile directory has the service write processor profiles there, when it ends",
-    "  --help              says this",
+    "  --profile directory writes CPU profiles of the service into this directory",
+    "  --help              prints this text",
     "",
     "Cases:",
     ...cases.map(({ about, name }) => `  ${name.padEnd(20)}${about}`),
     "",
-    "The gateway has a benchmark of its own: npm run bench -- gateway --help.",
+    "The gateway has its own benchmark: npm run bench -- gateway --help.",
     "",
-    "A run of all cases that is not quick writes docs/performance.md; others only print."
+    "A run of all cases without --quick and --profile writes docs/performance.md; other runs only print."
   ].join("\n")
 
 const parse = (args: ReadonlyArray<string>) =>
@@ -85,7 +85,7 @@ const number = (name: keyof typeof bounds, text: string | undefined, otherwise: 
       })
 }
 
-/** Reads the arguments; `"help"` where that is what is wanted. */
+/** Reads the arguments. Returns `"help"` for `--help`. */
 export const read = (
   args: ReadonlyArray<string>,
   cases: ReadonlyArray<Case>

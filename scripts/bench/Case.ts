@@ -5,15 +5,15 @@ import type { Findings } from "./Findings.ts"
 import type { Plan } from "./Plan.ts"
 import { ask, type Running } from "./Server.ts"
 
-/** Something that is measured, by a name under which it can be asked for. */
+/** A measurement that can be selected by name. */
 export interface Case {
   readonly name: string
-  /** In words, for `--help`. */
+  /** A description for `--help`. */
   readonly about: string
   readonly run: Effect.Effect<Findings, BenchFailed, Plan | Scope.Scope>
 }
 
-/** The contenders that can take part, and a remark on each that cannot. */
+/** The contenders that can be started, and a remark on each that cannot. */
 export const present = (
   contenders: ReadonlyArray<Contender>
 ): Effect.Effect<{ readonly present: ReadonlyArray<Contender>; readonly remarks: ReadonlyArray<string> }> =>
@@ -25,7 +25,7 @@ export const present = (
     return { present: contenders.filter(({ absence }) => absence === undefined), remarks }
   })
 
-/** Makes sure that a server answers what the case is about, before it is measured. */
+/** Checks, before the measurement, that a server gives the right answer. */
 export const expectCount = (
   running: Running,
   path: string,

@@ -6,7 +6,7 @@ import { Plan } from "./Plan.ts"
 import { processorSeconds } from "./Process.ts"
 import type { Running } from "./Server.ts"
 
-/** Work of one contender in a round: what was done, and how long the answers took where that was looked at. */
+/** The work of one contender in a round, with latencies if they were measured. */
 export interface Work {
   readonly done: number
   readonly seconds: number
@@ -22,7 +22,7 @@ export interface Entrant<R> {
   readonly work: (seconds: number) => Effect.Effect<Work, BenchFailed, R>
 }
 
-/** A load of requests as work. */
+/** A closed loop of requests as work. */
 export const underLoad = (
   running: Running,
   connections: number,
@@ -65,8 +65,8 @@ const sample = <R>({ pid, work }: Entrant<R>, seconds: number): Effect.Effect<Sa
   })
 
 /**
- * Has contenders do the same work in rounds, one at a time, each round beginning with another of them: what the
- * machine does beside strikes all alike.
+ * Measures contenders in rounds, one at a time. Each round begins with another contender, so that other load on the
+ * machine affects all of them alike.
  */
 export const compare = <R>(
   about: Pick<Comparison, "name" | "title" | "unit">,

@@ -1,4 +1,4 @@
-/** What is compared: how each server is started. */
+/** The servers that are compared, and how each is started. */
 import { existsSync } from "node:fs"
 import { delimiter, join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -15,12 +15,12 @@ export interface Command {
 /** A server that can be measured. */
 export interface Contender {
   readonly name: string
-  /** What is asked to learn whether it is up: anything that is answered 2xx. */
+  /** A path that is answered 2xx when the server is up. */
   readonly probe: string
   readonly command: (directory: string, port: number) => Effect.Effect<Command, never, Plan>
-  /** Whether it wants the credential; etcd takes any for one of its own. */
+  /** Whether requests carry the credential; etcd takes any credential for one of its own. */
   readonly takesKey: boolean
-  /** Why it cannot take part, where it cannot. */
+  /** Why it cannot be started, if so. */
   readonly absence?: string
 }
 
@@ -29,7 +29,7 @@ export const key = "bench-key"
 
 const inherited = { PATH: process.env.PATH ?? "", NODE_ENV: "production" }
 
-/** The service, compiled, in production mode. */
+/** The compiled service in production mode. */
 export const causeway: Contender = {
   name: "causeway",
   probe: "/api/v1/changes?limit=1",
@@ -64,7 +64,7 @@ const peer = (name: string, script: string, probe: string): Contender => ({
 /** fastify and better-sqlite3. */
 export const fastify = peer("fastify + SQLite", "fastify.ts", "/api/v1/changes?limit=1")
 
-/** node:http with a fixed body. */
+/** `node:http` with a fixed body. */
 export const raw = peer("raw node:http", "raw.ts", "/")
 
 /** `ws` alone. */
@@ -84,7 +84,7 @@ export const etcd: Contender = {
   takesKey: false,
   command: (directory, port) => {
     const address = `http://127.0.0.1:${port}`
-    // A port of 0 for other members: there are none.
+    // There are no other members, so any port will do.
     const peers = "http://127.0.0.1:0"
     return Effect.succeed({
       file: etcdFile ?? "etcd",

@@ -1,28 +1,28 @@
-/** What was measured. */
+/** The results of a run. */
 
 /** One measurement of a server under load. */
 export interface Sample {
-  /** What was done a second, in the comparison's unit. */
+  /** Requests or frames per second. */
   readonly perSecond: number
-  /** Time until the answer, in milliseconds; absent where nothing is asked. */
+  /** Latency in milliseconds; absent without requests. */
   readonly p50?: number
   readonly p99?: number
-  /** Processor time of the server for each, in microseconds. */
+  /** The server's CPU per request or frame, in microseconds. */
   readonly cpuMicros: number
-  /** The share of a processor that the server used, and that the load generator did. */
+  /** The share of a processor that the server and the load generator used. */
   readonly serverShare: number
   readonly generatorShare: number
   /** Answers other than 2xx. */
   readonly failures: number
 }
 
-/** The measurements of one contender, one a round. */
+/** The measurements of one contender, one per round. */
 export interface Series {
   readonly contender: string
   readonly samples: ReadonlyArray<Sample>
 }
 
-/** Contenders under the same load, round by round. */
+/** Contenders under the same load. */
 export interface Comparison {
   readonly name: string
   readonly title: string
@@ -30,7 +30,7 @@ export interface Comparison {
   readonly series: ReadonlyArray<Series>
 }
 
-/** A quantity that was measured by itself, some times over. */
+/** A quantity that was measured several times. */
 export interface Quantity {
   readonly name: string
   readonly title: string
@@ -42,7 +42,7 @@ export interface Quantity {
 export interface Findings {
   readonly comparisons: ReadonlyArray<Comparison>
   readonly quantities: ReadonlyArray<Quantity>
-  /** What a reader must know beside, such as who could not take part. */
+  /** Remarks for the reader, such as a contender that could not be started. */
   readonly remarks: ReadonlyArray<string>
 }
 
@@ -54,7 +54,7 @@ export const merge = (a: Findings, b: Findings): Findings => ({
   remarks: [...new Set([...a.remarks, ...b.remarks])]
 })
 
-/** The middle of some numbers; `NaN` of none. */
+/** The median; `NaN` without numbers. */
 export const median = (values: ReadonlyArray<number>): number => {
   const sorted = [...values].sort((a, b) => a - b)
   const middle = Math.floor(sorted.length / 2)
@@ -65,7 +65,7 @@ export const median = (values: ReadonlyArray<number>): number => {
 /** The median over the rounds of one figure of a series. */
 export const of = (series: Series, figure: (sample: Sample) => number): number => median(series.samples.map(figure))
 
-/** How one contender did relative to another in each round; what disturbs a round disturbs both. */
+/** The ratio of two contenders in each round; other load in a round affects both. */
 export const ratios = (
   comparison: Comparison,
   contender: string,

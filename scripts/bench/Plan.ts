@@ -12,9 +12,9 @@ export interface PlanShape {
   readonly entries: number
   /** The compiled service. */
   readonly service: string
-  /** Where databases lie; they are on the disk that is measured. */
+  /** The directory of the databases, on the disk that is measured. */
   readonly directory: string
-  /** A profile of the service is written here, where it is wanted. */
+  /** The directory for CPU profiles of the service, if any. */
   readonly profiles: string | undefined
 }
 

@@ -1,4 +1,4 @@
-/** Processes as the kernel sees them: where they run, what they use (proc(5)). */
+/** The processors that processes run on, and what they use (proc(5)). */
 import { execFileSync, type SpawnOptions, spawn } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { cpus } from "node:os"
@@ -13,16 +13,16 @@ const output = (file: string, args: ReadonlyArray<string>): string | undefined =
   }
 }
 
-/** Clock ticks a second, in which the kernel counts processor time. */
+/** The clock ticks per second in which the kernel counts CPU time. */
 const ticks = Number(output("getconf", ["CLK_TCK"]) ?? 100)
 
-/** Whether servers and the load generator can have a processor each. */
+/** Whether servers and the load generator run on different processors. */
 export const isPinned = cpus().length > 1 && output("taskset", ["--version"]) !== undefined
 
 const serverProcessor = "0"
 const generatorProcessor = "1"
 
-/** Keeps this process, with all its threads, off the processor of the servers. */
+/** Keeps all threads of this process off the processor of the servers. */
 export const pinGenerator = Effect.sync(() => {
   if (isPinned) output("taskset", ["-a", "-c", "-p", generatorProcessor, String(process.pid)])
 })
@@ -37,10 +37,10 @@ const read = <A>(pid: number, file: string, parse: (text: string) => A): Effect.
     catch: () => new BenchFailed({ reason: `process ${pid} is gone` })
   })
 
-/** Processor time that a process has used so far, with all its threads, user and system together; in seconds. */
+/** User and system CPU time of all threads of a process, in seconds. */
 export const processorSeconds = (pid: number): Effect.Effect<number, BenchFailed> =>
   read(pid, "stat", text => {
-    // The name in parentheses may hold spaces; fields 14 and 15 are the 12th and 13th after it.
+    // The name in parentheses may contain spaces; fields 14 and 15 are the 12th and 13th after it.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ")
     return (Number(fields[11]) + Number(fields[12])) / ticks
   })

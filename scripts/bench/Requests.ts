@@ -1,13 +1,13 @@
-/** What is asked, as it goes over the wire, and what is stored. */
+/** The bytes of requests, and the stored entries. */
 import { key } from "./Contender.ts"
 
-/** Entries a namespace. */
+/** Entries per namespace. */
 export const areaSize = 1000
 
-/** The namespace of the entry with a number. */
+/** The namespace of an entry by its number. */
 export const namespaceOf = (entry: number): string => `tenant:bench/area-${Math.floor(entry / areaSize)}`
 
-/** The key of the entry with a number. */
+/** The key of an entry by its number. */
 export const keyOf = (entry: number): string => `item-${String(entry % areaSize).padStart(3, "0")}`
 
 /** A value of about 120 bytes, as text. */
@@ -35,11 +35,11 @@ export const get = (path: string): string => `GET ${path} ${authorized}\r\n`
 export const send = (method: "PUT" | "POST", path: string, body: string): string =>
   withBody(method, path, authorized, body)
 
-/** The path of the entry with a number. */
+/** The path of an entry by its number. */
 export const entryPath = (entry: number): string =>
   `/api/v1/kv/tenant%3Abench%2Farea-${Math.floor(entry / areaSize)}/${keyOf(entry)}`
 
-/** The path of the namespace in which the entry with a number lies. */
+/** The path of the namespace of an entry by its number. */
 export const listPath = (entry: number): string => `/api/v1/kv/tenant%3Abench%2Farea-${Math.floor(entry / areaSize)}`
 
 const base64 = (text: string): string => Buffer.from(text).toString("base64")

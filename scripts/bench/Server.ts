@@ -6,14 +6,14 @@ import { type Command, type Contender, key } from "./Contender.ts"
 import type { Plan } from "./Plan.ts"
 import { spawnServer } from "./Process.ts"
 
-/** A server that runs. */
+/** A running server. */
 export interface Running {
   readonly name: string
   readonly port: number
   readonly pid: number
-  /** What every request to it carries. */
+  /** Headers of every request. */
   readonly headers: Readonly<Record<string, string>>
-  /** From the start of the process to the first good answer, in milliseconds. */
+  /** From the start of the process to the first 2xx answer, in milliseconds. */
   readonly startMillis: number
 }
 
@@ -67,7 +67,7 @@ const spawned = (name: string, { args, env, file }: Command) =>
 
 const headersOf = ({ takesKey }: Contender): Running["headers"] => (takesKey ? { authorization: `Bearer ${key}` } : {})
 
-/** Asks once; fails on anything but 2xx. */
+/** Sends a GET; fails unless the answer is 2xx. */
 export const ask = (
   { headers, port }: Pick<Running, "headers" | "port">,
   path: string
@@ -82,7 +82,7 @@ export const ask = (
     catch: error => new BenchFailed({ reason: `GET ${path} on port ${port}: ${String(error)}` })
   })
 
-/** Sends JSON once; fails on anything but 2xx. */
+/** Posts JSON; fails unless the answer is 2xx. */
 export const post = ({ headers, port }: Running, path: string, body: string): Effect.Effect<string, BenchFailed> =>
   Effect.tryPromise({
     try: async signal => {
@@ -98,13 +98,13 @@ export const post = ({ headers, port }: Running, path: string, body: string): Ef
 /** How a server is started. */
 export interface StartOptions {
   readonly directory: string
-  /** Arguments for node before those of the server. */
+  /** Arguments for node. */
   readonly nodeArgs?: ReadonlyArray<string>
-  /** What the first answer is asked for; the contender's probe where absent. */
+  /** The path of the first request; default the contender's probe. */
   readonly path?: string
 }
 
-/** Starts a server on a directory of its own and waits for its first answer. The end of the scope ends it. */
+/** Starts a server on its own directory and waits for its first answer. It runs until the scope closes. */
 export const start = (
   contender: Contender,
   { directory, nodeArgs = [], path = contender.probe }: StartOptions

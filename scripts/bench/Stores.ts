@@ -1,4 +1,4 @@
-/** Directories for servers, and stores filled through the servers' own interface. */
+/** Directories for servers, and stores that are filled over HTTP. */
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Console, Effect, type Scope } from "effect"
@@ -8,10 +8,10 @@ import { Plan } from "./Plan.ts"
 import * as Requests from "./Requests.ts"
 import { post, type Running, start } from "./Server.ts"
 
-/** Posts at a time while a store is filled. */
+/** Concurrent requests while a store is filled. */
 const concurrency = 4
 
-/** A directory that goes with the scope. */
+/** A directory that is removed with the scope. */
 export const scratch: Effect.Effect<string, never, Plan | Scope.Scope> = Effect.flatMap(Plan, ({ directory }) =>
   Effect.acquireRelease(
     Effect.sync(() => mkdtempSync(join(directory, "store-"))),
@@ -28,7 +28,7 @@ interface Filling {
 const byBatch: Filling = { path: "/api/v1/batch", size: 1000, body: Requests.batchOf }
 const byTransaction: Filling = { path: "/v3/kv/txn", size: 100, body: Requests.etcd.batch }
 
-/** Sets so many entries, each once. */
+/** Sets the given number of entries, each once. */
 export const fill = (running: Running, entries: number): Effect.Effect<void, BenchFailed> => {
   const { body, path, size } = running.name === "etcd" ? byTransaction : byBatch
   return Effect.forEach(
@@ -42,7 +42,7 @@ export const fill = (running: Running, entries: number): Effect.Effect<void, Ben
   )
 }
 
-/** A server on a fresh store with so many entries. */
+/** A server on a new store with the given number of entries. */
 export const startFilled = (contender: Contender, entries: number) =>
   Effect.gen(function* () {
     const directory = yield* scratch
@@ -51,7 +51,7 @@ export const startFilled = (contender: Contender, entries: number) =>
     return running
   })
 
-/** The large store of the service, which is filled once. */
+/** The service's large store, which is filled once and then reused. */
 export const large: Effect.Effect<string, BenchFailed, Plan> = Effect.gen(function* () {
   const { directory, entries } = yield* Plan
   const store = join(directory, `large-${entries}`)

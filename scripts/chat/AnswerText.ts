@@ -1,4 +1,4 @@
-/** Answers to the client's own commands, in lines. */
+/** Answers to commands as text. */
 import type { Answer, Session } from "../../src/Gateway/Protocol.ts"
 import { clean, count } from "./Text.ts"
 
@@ -7,13 +7,13 @@ const time = (millis: number): string => new Date(millis).toISOString()
 const sessionLine = ({ id, state, title, headSeq }: Session): string =>
   `${id}  ${state}  ${title === "" ? "(no title)" : clean(title)}  ${count(headSeq)} events`
 
-/** A file as far as it is text; of others it is said how large they are. */
+/** The content of a text file, or the size of any other file. */
 const fileText = (content: string, encoding: "utf-8" | "base64"): string =>
   encoding === "base64"
     ? `(${count(Buffer.byteLength(content, "base64"))} bytes that are no text)`
     : clean(content).replace(/\n$/, "")
 
-/** An answer for people to read, without the last line's end. */
+/** An answer as text, without a final line break. */
 export const textOf = (answer: Answer): string => {
   switch (answer.type) {
     case "session_list":

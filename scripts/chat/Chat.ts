@@ -1,4 +1,4 @@
-/** A conversation with an agent: lines go to it, and what it does comes back. */
+/** A conversation with an agent: sends lines to it, and prints its events. */
 import { randomUUID } from "node:crypto"
 import { Effect, Either, Option, type Schedule, Schema, type Scope } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
@@ -12,15 +12,15 @@ import * as Screen from "./Screen.ts"
 import { Terminal } from "./Terminal.ts"
 import { clean, coloured, type Paint, plain } from "./Text.ts"
 
-/** Which session, and where. */
+/** The session and the gateway. */
 export interface Options extends Target {
-  /** The session to go on with; a new one where there is none. */
+  /** The session to continue; default a new one. */
   readonly session: Option.Option<string>
   readonly agentType: string
   readonly backOff?: Schedule.Schedule<unknown>
 }
 
-/** The conversation could not be had, or not as it was meant. */
+/** The conversation failed, or part of it did. */
 export class ChatFailed extends Schema.TaggedError<ChatFailed>()("ChatFailed", { message: Schema.String }) {}
 
 /** The user ended the conversation by a signal. */
@@ -37,10 +37,10 @@ const noticeText = (notice: Client.Notice, { red, yellow }: Paint): string => {
   return notice.is === "complaint" ? red(`✗ ${clean(notice.message)}`) : yellow(notices[notice.is])
 }
 
-/** How often a request is repeated whose answer was lost. */
+/** How often a request is repeated if its answer is lost. */
 const mostRepetitions = 5
 
-/** Whether a user may have a prompt. */
+/** Whether to show a prompt. */
 type Mood = "idle" | "busy"
 
 const make = (options: Options) =>
@@ -48,13 +48,13 @@ const make = (options: Options) =>
     const terminal = yield* Terminal
     const paint = terminal.hasColours ? coloured : plain
     const changes = new Changes()
-    /** What is written goes out in order, piece by piece. */
+    /** Output is written in order. */
     const pen = yield* Effect.makeSemaphore(1)
     let screen = Screen.empty
     let standing = Requests.nothing
     let mood: Mood = "busy"
     let failures = 0
-    /** What was written here, and stands on the screen already. */
+    /** Messages of this client, which are on the screen already. */
     const own = new Set<string>()
 
     const isPromptWanted = () =>
@@ -71,7 +71,7 @@ const make = (options: Options) =>
 
     const tell = (line: string) => put(screen => Screen.drawLine(screen, line))
 
-    /** Something went wrong that scripts should learn of from the exit code. */
+    /** A failure that the exit code must show. */
     const fail = (message: string) =>
       Effect.suspend(() => {
         failures++
@@ -110,11 +110,11 @@ const make = (options: Options) =>
     yield* Effect.mapError(client.follow(session), failed)
     yield* client.caughtUp
 
-    /** Asks again where the answer was lost with the connection: what has an id of its own is carried out once. */
+    /** Repeats a request if the answer was lost with the connection. A request with a `clientMessageId` is idempotent. */
     const surely = <A, E>(request: Effect.Effect<A, E | Client.AnswerLost>) =>
       Effect.retry(request, { while: error => error instanceof Client.AnswerLost, times: mostRepetitions })
 
-    /** Sends a message; answers the turn that it starts. */
+    /** Sends a message. Returns the turn that it starts. */
     const say = (content: string) =>
       Effect.suspend(() => {
         const clientMessageId = randomUUID()
@@ -195,7 +195,7 @@ const make = (options: Options) =>
       }
     }
 
-    /** Does what a line asks for; answers the turn to wait for, where it has begun one. */
+    /** Executes a line. Returns the turn to wait for, if it has started one. */
     const perform = (command: Exclude<Command.Command, { readonly do: "quit" }>) => {
       if (command.do !== "say") return Effect.as(follow(command), undefined)
       const open = standing.open[0]
@@ -210,7 +210,7 @@ const make = (options: Options) =>
         })
       )
 
-    /** One line after the other, each when all of the one before has been done. */
+    /** Executes lines one after the other, each after the end of the one before. */
     const byItself: Effect.Effect<void, ChatFailed> = Effect.gen(function* () {
       for (;;) {
         const input = yield* terminal.next
@@ -232,7 +232,7 @@ const make = (options: Options) =>
       }
     })
 
-    /** Lines as they are typed; what they ask for may take its time meanwhile, in order of the lines. */
+    /** Reads lines as they are typed, and executes them in order in the background. */
     const withPerson: Effect.Effect<void, Interrupted, Scope.Scope> = Effect.gen(function* () {
       const room = yield* Effect.makeSemaphore(16)
       for (;;) {
@@ -271,7 +271,7 @@ const make = (options: Options) =>
     )
   })
 
-/** Holds a conversation until the input or the user ends it. */
+/** Runs a conversation until the input or the user ends it. */
 export const run = (options: Options): Effect.Effect<void, ChatFailed | Interrupted, Terminal> =>
   Effect.scoped(make(options)).pipe(
     Effect.catchTag("Disconnected", ({ reason }) => new ChatFailed({ message: `${options.url}: ${reason}` }))

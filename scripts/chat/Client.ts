@@ -1,6 +1,6 @@
 /**
- * A client of the gateway that outlives its connections: it connects again where that may help, and goes on in the
- * session's history where it was.
+ * A client of the gateway that survives its connections: it reconnects if that may help, and resumes the session's
+ * history at its position.
  */
 import { Deferred, Duration, Effect, Either, Exit, Option, Schedule, Schema, type Scope } from "effect"
 import {
@@ -29,7 +29,7 @@ export class RequestFailed extends Schema.TaggedError<RequestFailed>()("RequestF
   }
 }
 
-/** The connection was lost before the answer came: whether the request was carried out is not known. */
+/** The connection was lost before the answer arrived. It is unknown whether the request was carried out. */
 export class AnswerLost extends Schema.TaggedError<AnswerLost>()("AnswerLost", {
   reason: Schema.String
 }) {
@@ -38,39 +38,39 @@ export class AnswerLost extends Schema.TaggedError<AnswerLost>()("AnswerLost", {
   }
 }
 
-/** What happens to the connection and the place in the history. */
+/** What happens to the connection and to the position in the history. */
 export type Notice =
   | { readonly is: "lost"; readonly reason: string }
   | { readonly is: "back" | "gap" | "reset" }
   /** An error that answers no request. */
   | { readonly is: "complaint"; readonly message: string }
 
-/** Makes a request of the id that it is given. */
+/** Makes a request with the given id. */
 export type Ask = <Frame extends RequestFrame>(
   request: (id: string) => Frame
 ) => Effect.Effect<AnswerTo<Frame["type"]>, RequestFailed | AnswerLost>
 
 /** See {@link make}. */
 export interface Client {
-  /** Asks once connected, and waits for the answer. */
+  /** Sends a request when connected, and waits for the answer. */
   readonly ask: Ask
-  /** Follows a session from its first event on, in place of the one before. */
+  /** Follows a session from its first event on, instead of the previous session. */
   readonly follow: (sessionId: string) => Effect.Effect<void, RequestFailed>
-  /** Waits until it is connected and has all that happened until it was. */
+  /** Waits until it is connected and has received all missed events. */
   readonly caughtUp: Effect.Effect<void>
-  /** Fails when there is no use in connecting again. */
+  /** Fails when the client gives up reconnecting. */
   readonly ended: Effect.Effect<never, Connection.Disconnected>
 }
 
-/** How to be told, and how patient to be. */
+/** Callbacks and time limits. */
 export interface Options extends Connection.Target {
   readonly onEvent: (event: Event) => Effect.Effect<void>
   readonly onNotice: (notice: Notice) => Effect.Effect<void>
-  /** The waits before the tries to connect again. */
+  /** The delays before attempts to reconnect. */
   readonly backOff?: Schedule.Schedule<unknown>
 }
 
-/** Ever longer, up to 10 s and never as long as others, from anew after 30 s of peace; given up after 10 minutes. */
+/** Exponential backoff with jitter up to 10 s. It is reset after 30 s of connection, and gives up after 10 minutes. */
 const patience: Schedule.Schedule<unknown> = Schedule.exponential("200 millis").pipe(
   Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(10))),
   Schedule.jitteredWith({ min: 0.5, max: 1.5 }),
@@ -78,10 +78,10 @@ const patience: Schedule.Schedule<unknown> = Schedule.exponential("200 millis").
   Schedule.resetAfter("30 seconds")
 )
 
-/** How often the client looks whether the gateway is still there, and how long it waits for the answer. */
+/** The interval of pings to the gateway, and the time limit of their answers. */
 const heartbeat = { every: "30 seconds", within: "10 seconds" } as const
 
-/** How long missed events may take to come before they are no longer waited for. */
+/** The time limit for missed events. */
 const catchUpWithin = "30 seconds"
 
 const readAnswer = Schema.decodeUnknownOption(AnswerSchema)
@@ -99,7 +99,7 @@ class Correspondence {
   private last = 0
   connection: Connection.Connection | undefined
 
-  /** Asks, and has the answer handed over before any frame behind it is looked at. */
+  /** Sends a request. The answer is handled before any later frame. */
   ask<Frame extends RequestFrame>(
     request: (id: string) => Frame,
     onAnswer: (answer: AnswerTo<Frame["type"]>) => void = () => {}
@@ -123,7 +123,7 @@ class Correspondence {
     })
   }
 
-  /** Gives an answer to whoever waits for it; `false` where nobody does. */
+  /** Passes an answer to the request that waits for it. Returns `false` if there is none. */
   answer(answer: Answer): boolean {
     const respond = answer.id === undefined ? undefined : this.waiting.get(answer.id)
     if (answer.id !== undefined) this.waiting.delete(answer.id)
@@ -131,7 +131,7 @@ class Correspondence {
     return respond !== undefined
   }
 
-  /** Nobody will be answered any more. */
+  /** Fails all requests that wait for an answer. */
   breakOff(reason: string): void {
     this.connection = undefined
     const waiting = [...this.waiting.values()]
@@ -140,7 +140,7 @@ class Correspondence {
   }
 }
 
-/** Connects, and fails where the first connection cannot be made. The scope ends the client. */
+/** Connects, and fails if the first connection fails. The client ends with the scope. */
 export const make = (options: Options): Effect.Effect<Client, Connection.Disconnected, Scope.Scope> =>
   Effect.gen(function* () {
     const { onEvent, onNotice } = options
@@ -154,7 +154,7 @@ export const make = (options: Options): Effect.Effect<Client, Connection.Disconn
 
     const ready = changes.until(() => (isReady ? Option.some(undefined) : Option.none()))
 
-    /** The place is moved as soon as the answer is there: the events that follow it count from there. */
+    /** Sets the position with the answer, because the next events count from there. */
     const subscribe = ({ sessionId, seq, epoch }: Place.Place) =>
       correspondence.ask(
         id => ({ type: "subscribe", id, sessionId, ...(epoch === undefined ? {} : { afterSeq: seq, epoch }) }),
@@ -167,7 +167,7 @@ export const make = (options: Options): Effect.Effect<Client, Connection.Disconn
         }
       )
 
-    /** A place that the history has not come to is of one that was put back: it is followed from its first event on. */
+    /** A position after the end of the history means that the history was restored: it is followed from its first event. */
     const resume = (from: Place.Place) =>
       Effect.catchIf(
         subscribe(from),
@@ -195,7 +195,7 @@ export const make = (options: Options): Effect.Effect<Client, Connection.Disconn
       const next = place === undefined ? undefined : Place.accept(place, envelope)
       if (next === undefined) return Effect.void
       place = next
-      // Events of types that this client does not know count all the same.
+      // Events of unknown types count too.
       const event = Option.getOrUndefined(readEvent(frame))
       return Effect.tap(event === undefined ? Effect.void : onEvent(event), () => Effect.sync(() => changes.notify()))
     }
@@ -217,7 +217,7 @@ export const make = (options: Options): Effect.Effect<Client, Connection.Disconn
 
     const explain = (error: RequestFailed | AnswerLost | Connection.Disconnected) => {
       if (error._tag === "Disconnected") return error
-      // A session that cannot be followed any more was deleted.
+      // A session that cannot be followed has been deleted.
       const isFinal = error._tag === "RequestFailed" && !error.answer.error.retryable
       return new Connection.Disconnected({ reason: error.message, isFinal })
     }
@@ -269,7 +269,7 @@ export const make = (options: Options): Effect.Effect<Client, Connection.Disconn
             ready,
             Effect.suspend(() => subscribe(from))
           ).pipe(
-            // Whoever connects again subscribes again.
+            // A subscription ends with its connection.
             Effect.catchTag("AnswerLost", () => ready),
             Effect.asVoid
           )

@@ -1,4 +1,4 @@
-/** What a line of input means. */
+/** Parses lines of input. */
 import { Either, Schema } from "effect"
 
 /** A line that begins with a colon, or a message. */
@@ -10,7 +10,7 @@ export type Command =
   | { readonly do: "at"; readonly path: string; readonly iteration: number }
   | { readonly do: "say"; readonly content: string }
 
-/** A command that cannot be followed; the message says what is wrong. */
+/** An invalid command; the message says what is wrong. */
 export class WrongCommand extends Schema.TaggedError<WrongCommand>()("WrongCommand", { message: Schema.String }) {}
 
 /** The commands, as `:help` lists them. */
@@ -27,7 +27,7 @@ export const commands: Readonly<Record<string, string>> = {
   ":help": "lists the commands"
 }
 
-/** What `:help` prints. */
+/** The text of `:help`. */
 export const help: string = [
   ...Object.entries(commands).map(([usage, meaning]) => `${usage.padEnd(26)}${meaning}`),
   `${"anything else".padEnd(26)}is sent to the agent, or answers its question; a first colon is doubled to be sent`
@@ -35,7 +35,7 @@ export const help: string = [
 
 const refuse = (message: string) => Either.left(new WrongCommand({ message: `${message} :help lists all commands.` }))
 
-/** Understands a line. A message that is to begin with a colon begins with two. */
+/** Parses a line. Two colons at the start stand for a message that begins with one. */
 export const parse = (line: string): Either.Either<Command, WrongCommand> => {
   if (line.trim() === "") return Either.right({ do: "nothing" })
   if (line.startsWith("::")) return Either.right({ do: "say", content: line.slice(1) })

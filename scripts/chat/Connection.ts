@@ -2,10 +2,10 @@ import { Effect, Exit, Mailbox, Option, Redacted, Schema, type Scope } from "eff
 import { WebSocket } from "ws"
 import { shouldReconnect } from "../../src/Gateway/Protocol.ts"
 
-/** The connection ended or could not be made. */
+/** The connection ended or failed. */
 export class Disconnected extends Schema.TaggedError<Disconnected>()("Disconnected", {
   reason: Schema.String,
-  /** Whether another try is in vain. */
+  /** Whether to reconnect is useless. */
   isFinal: Schema.Boolean
 }) {
   override get message(): string {
@@ -15,27 +15,27 @@ export class Disconnected extends Schema.TaggedError<Disconnected>()("Disconnect
 
 /** An open WebSocket. */
 export interface Connection {
-  /** Sends a frame; after the end it goes nowhere. */
+  /** Sends a frame; does nothing after the end. */
   readonly send: (frame: string) => void
-  /** The next frame. Where frames wait to be taken, the server is made to wait. */
+  /** The next frame. Reading from the server pauses while frames are waiting here. */
   readonly next: Effect.Effect<string, Disconnected>
 }
 
-/** Where the gateway is, and the credential for it. */
+/** The address of the gateway, and the credential. */
 export interface Target {
   readonly url: string
   readonly token: Option.Option<Redacted.Redacted>
 }
 
-/** With so many frames waiting no more are read, beside those that have arrived with the last of them. */
+/** The number of waiting frames at which reading pauses. Frames that arrived in the same packet are added. */
 const enough = 256
 
-/** What stands in for a status when a connection broke without a close frame (RFC 6455, 7.1.5). */
+/** The code of a connection that ended without a close frame (RFC 6455, 7.1.5). */
 const abnormal = 1006
 
 const ErrorBody = Schema.parseJson(Schema.Struct({ error: Schema.String }))
 
-/** 4xx will be the same next time, but for 408 and 429. */
+/** A 4xx other than 408 and 429 will be the same next time. */
 const isFinalStatus = (status: number): boolean => status < 500 && status !== 408 && status !== 429
 
 const refusal = (status: number, body: string): Disconnected => {
@@ -54,7 +54,7 @@ const closed = (code: number, reason: string): Disconnected => {
   })
 }
 
-/** The socket while its handshake is under way. */
+/** The socket during its handshake. */
 const handshake = ({ url, token }: Target) => {
   const headers = Option.match(token, {
     onNone: () => ({}),
@@ -88,7 +88,7 @@ export const open = (target: Target): Effect.Effect<Connection, Disconnected, Sc
     const socket = yield* Effect.acquireRelease(
       Effect.sync(() => {
         const socket = handshake(target)
-        // What goes wrong ends the connection, which is told below.
+        // An error ends the connection, which is handled below.
         socket.on("error", () => {})
         socket.on("message", data => {
           mailbox.unsafeOffer(String(data))
@@ -101,7 +101,7 @@ export const open = (target: Target): Effect.Effect<Connection, Disconnected, Sc
       }),
       socket =>
         Effect.sync(() => {
-          // A close frame for a gateway that listens; its own is not waited for.
+          // The gateway's close frame is not waited for.
           socket.close(1000)
           setImmediate(() => socket.terminate())
         })

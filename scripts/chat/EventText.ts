@@ -1,8 +1,8 @@
-/** Events that are told in lines of their own. */
+/** Events as lines of text. */
 import type { EventBody, EventBodyOf } from "../../src/Gateway/Protocol.ts"
 import { clean, count, indent, type Paint, show } from "./Text.ts"
 
-/** A part of a sentence that may be missing. */
+/** An optional part of a sentence. */
 const given = (value: unknown, say: (text: string) => string): string => (value === undefined ? "" : say(show(value)))
 
 const because = (reason: unknown): string => given(reason, text => ` (${text})`)
@@ -105,7 +105,7 @@ const textOf = (event: EventBody, { bold, cyan, dim, green, red, yellow }: Paint
     }
     case "error":
       return red(`✗ ${show(event.message)} (${show(event.code)})`)
-    // What these begin or bring is told piece by piece, or as a whole when it is there.
+    // Their text is shown as deltas, or as a whole at the end.
     case "turn_completed":
     case "text_start":
     case "text_delta":
@@ -120,7 +120,7 @@ const textOf = (event: EventBody, { bold, cyan, dim, green, red, yellow }: Paint
   }
 }
 
-/** An event in a line or a few, without the last line's end; `undefined` where there is nothing to tell people. */
+/** An event as text without a final line break; `undefined` if it is not shown. */
 export const lineOf = (event: EventBody, paint: Paint): string | undefined => {
   const text = textOf(event, paint)
   return text === undefined ? undefined : indent(text)

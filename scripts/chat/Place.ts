@@ -1,27 +1,27 @@
-/** Where a follower of a session is in its history, so that nothing is shown twice and no loss goes unnoticed. */
+/** The position of a client in the history of a session, so that nothing is shown twice and losses are noticed. */
 
-/** A place in a session's history. */
+/** A position in a session's history. */
 export interface Place {
   readonly sessionId: string
-  /** The last event that was shown; 0 where none was. */
+  /** The last event that was shown, or 0. */
   readonly seq: number
-  /** The life of the history that `seq` belongs to, as far as it is known. */
+  /** The epoch of `seq`, if known. */
   readonly epoch: string | undefined
-  /** Where the missed events end, as told at the last subscription. */
+  /** The last missed event at the last subscription. */
   readonly headSeq: number
 }
 
 /** Before the first event. */
 export const start = (sessionId: string): Place => ({ sessionId, seq: 0, epoch: undefined, headSeq: 0 })
 
-/** What a subscription was answered. */
+/** The answer to a subscription. */
 export interface Subscribed {
   readonly epoch: string
   readonly headSeq: number
   readonly recovered: boolean
 }
 
-/** The place after a subscription, and what is to be said of it: events are gone, or all of them are others now. */
+/** The position after a subscription, and a message if events were trimmed or the history was replaced. */
 export const resume = (
   place: Place,
   { epoch, headSeq, recovered }: Subscribed
@@ -31,11 +31,11 @@ export const resume = (
   return [{ ...place, epoch, headSeq }, recovered || place.seq === 0 ? undefined : "gap"]
 }
 
-/** The place after an event; `undefined` where it has been seen or is of another session. */
+/** The position after an event; `undefined` if it is a repeated one or belongs to another session. */
 export const accept = (
   place: Place,
   { sessionId, seq }: { readonly sessionId: string; readonly seq: number }
 ): Place | undefined => (sessionId === place.sessionId && seq > place.seq ? { ...place, seq } : undefined)
 
-/** Whether all that was missed is there. */
+/** Whether all missed events have arrived. */
 export const isCaughtUp = ({ seq, headSeq }: Place): boolean => seq >= headSeq

@@ -1,9 +1,9 @@
-/** Turns that are under way and what the agent wants to know, followed through events. */
+/** Turns in progress and open questions of the agent, derived from events. */
 import { Either } from "effect"
 import { type EventBody, turnEnds } from "../../src/Gateway/Protocol.ts"
 import { WrongCommand } from "./Command.ts"
 
-/** Something that the agent waits for. */
+/** A question or a request for approval. */
 export interface Open {
   readonly kind: "question" | "approval"
   readonly requestId: string
@@ -11,17 +11,17 @@ export interface Open {
   readonly options: ReadonlyArray<unknown>
 }
 
-/** How the conversation stands. */
+/** The state of the conversation. */
 export interface Standing {
-  /** Turns that have begun and not ended. */
+  /** Turns in progress. */
   readonly running: ReadonlySet<string>
-  /** The newest turns that have ended, each with how; at most {@link mostEnded}. */
+  /** The newest turns that have ended, with their results; at most {@link mostEnded}. */
   readonly ended: ReadonlyMap<string, EventBody["type"]>
-  /** What the agent waits for, oldest first; at most {@link mostOpen}, the newest. */
+  /** Open requests, oldest first; at most the newest {@link mostOpen}. */
   readonly open: ReadonlyArray<Open>
 }
 
-/** Nothing has happened. */
+/** The initial state. */
 export const nothing: Standing = { running: new Set(), ended: new Map(), open: [] }
 
 const mostEnded = 256
@@ -31,7 +31,7 @@ const ends: ReadonlySet<string> = new Set(turnEnds)
 
 const without = <A>(set: ReadonlySet<A>, item: A): ReadonlySet<A> => new Set([...set].filter(other => other !== item))
 
-/** The standing after an event. */
+/** The state after an event. */
 export const advance = (standing: Standing, event: EventBody): Standing => {
   switch (event.type) {
     case "turn_started":
@@ -59,13 +59,13 @@ export const advance = (standing: Standing, event: EventBody): Standing => {
   }
 }
 
-/** The standing when a request has been answered from here. */
+/** The state after a request was answered by this client. */
 export const settle = (standing: Standing, requestId: string): Standing => ({
   ...standing,
   open: standing.open.filter(open => open.requestId !== requestId)
 })
 
-/** The standing when an answer did not get through: the request waits again, ahead of others. */
+/** The state after an answer failed: the request is open again, before all others. */
 export const reopen = (standing: Standing, open: Open): Standing => ({
   ...standing,
   open: [open, ...standing.open.filter(({ requestId }) => requestId !== open.requestId)]
@@ -77,7 +77,7 @@ export const isEnd = ({ type }: EventBody): boolean => ends.has(type)
 const yes = /^(?:y|yes|ok|approve|approved|allow)$/iu
 const no = /^(?:n|no|deny|denied)$/iu
 
-/** The answer that a line gives: of a question with options their number will do. */
+/** The answer in a line. An option can be given by its number. */
 export const answerOf = ({ kind, options }: Open, line: string): Either.Either<unknown, WrongCommand> => {
   const text = line.trim()
   if (kind === "approval") {

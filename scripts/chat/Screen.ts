@@ -1,24 +1,24 @@
 /**
- * What is on the screen, as far as the next event must know: text that comes piece by piece goes on where it was, and
- * everything else gets lines of its own.
+ * The state of the screen: deltas continue the text that they belong to, and everything else
+ * gets its own lines.
  */
 import type { EventBody } from "../../src/Gateway/Protocol.ts"
 import { lineOf } from "./EventText.ts"
 import { clean, type Paint } from "./Text.ts"
 
-/** What the next event must know. */
+/** The state of the screen. */
 export interface Screen {
-  /** The text that the last piece belonged to. */
+  /** The text of the last delta. */
   readonly block: string | undefined
   readonly isAtLineStart: boolean
-  /** Texts of which pieces were shown, until they end; at most {@link mostBegun}, the oldest are forgotten. */
+  /** Unfinished texts with deltas that were shown; at most the newest {@link mostBegun}. */
   readonly begun: ReadonlySet<string>
 }
 
-/** The screen afterwards, and what to write. */
+/** The new state, and the output. */
 export type Drawn = readonly [screen: Screen, text: string]
 
-/** A fresh screen. */
+/** An empty screen. */
 export const empty: Screen = { block: undefined, isAtLineStart: true, begun: new Set() }
 
 const mostBegun = 256
@@ -29,13 +29,13 @@ const remember = (begun: ReadonlySet<string>, block: string): ReadonlySet<string
 const forget = (begun: ReadonlySet<string>, block: string): ReadonlySet<string> =>
   begun.has(block) ? new Set([...begun].filter(other => other !== block)) : begun
 
-/** Ends the line that something is in the middle of. */
+/** Ends an unfinished line. */
 export const breakLine = (screen: Screen): Drawn => [
   { ...screen, block: undefined, isAtLineStart: true },
   screen.isAtLineStart ? "" : "\n"
 ]
 
-/** Lines of their own. */
+/** Output in its own lines. */
 export const drawLine = (screen: Screen, line: string): Drawn => {
   const [next, lineEnd] = breakLine(screen)
   return [next, `${lineEnd}${line}\n`]
@@ -53,7 +53,7 @@ const drawPiece = (screen: Screen, block: string, piece: string, style: (text: s
   return [next, `${lineEnd}${style(text)}`]
 }
 
-/** The end of a text: shown as a whole where no piece of it was. */
+/** The end of a text, which is shown as a whole if no delta was. */
 const drawEnd = (screen: Screen, block: string, whole: string | undefined, style: (text: string) => string): Drawn => {
   const isKnown = screen.begun.has(block)
   const [shown, text] = isKnown ? ([screen, ""] as const) : drawPiece(screen, block, whole ?? "", style)
@@ -63,7 +63,7 @@ const drawEnd = (screen: Screen, block: string, whole: string | undefined, style
 
 const asItIs = (text: string): string => text
 
-/** What an event adds to the screen. */
+/** The output of an event. */
 export const draw = (screen: Screen, event: EventBody, paint: Paint): Drawn => {
   switch (event.type) {
     case "text_delta":

@@ -1,29 +1,29 @@
-/** Where lines come from and text goes to. */
+/** Input and output of the client. */
 import * as readline from "node:readline"
 import { Context, Effect, Layer, Mailbox, Option } from "effect"
 
-/** What comes from the keyboard, or from a file. */
+/** Input from the keyboard or a file. */
 export type Input = { readonly is: "line"; readonly text: string } | { readonly is: "interrupt" }
 
-/** Where lines come from and text goes to. */
+/** Input and output of the client. */
 export class Terminal extends Context.Tag("causeway/chat/Terminal")<
   Terminal,
   {
-    /** Whether a person types; else lines come from a file or a pipe. */
+    /** Whether input is typed; otherwise it comes from a file or a pipe. */
     readonly isInteractive: boolean
     readonly hasColours: boolean
-    /** The next input; nothing at the end of all input. */
+    /** The next input; `None` at the end. */
     readonly next: Effect.Effect<Option.Option<Input>>
-    /** Writes text; waits where the reader of a pipe is slow. */
+    /** Writes text; waits for the reader of a pipe if it is slow. */
     readonly write: (text: string) => Effect.Effect<void>
-    /** Says what does not belong to the conversation, with a line's end. */
+    /** Writes a line that does not belong to the conversation. */
     readonly complain: (text: string) => Effect.Effect<void>
-    /** Shows a prompt in the line in which the cursor is, until something is written. */
+    /** Shows a prompt in the current line until something is written. */
     readonly prompt: (text: string) => Effect.Effect<void>
   }
 >() {}
 
-/** With so many lines waiting no more are read. */
+/** The number of waiting lines at which reading pauses. */
 const enough = 64
 
 const drained = (stream: NodeJS.WriteStream): Effect.Effect<void> =>
@@ -41,7 +41,7 @@ const drained = (stream: NodeJS.WriteStream): Effect.Effect<void> =>
     })
   })
 
-/** Standard input and output. A reader of the output that goes away ends the input. */
+/** Standard input and output. Input ends if the reader of the output is gone. */
 export const layer: Layer.Layer<Terminal> = Layer.scoped(
   Terminal,
   Effect.gen(function* () {
@@ -72,7 +72,7 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
       lines => Effect.sync(() => lines.close())
     )
     let isPrompted = false
-    /** Makes room for text where the prompt is, which comes back with what was typed so far. */
+    /** Removes the prompt to write text, and shows it again with the typed text. */
     const clear = (): void => {
       if (!isPrompted) return
       readline.cursorTo(stdout, 0)
@@ -83,7 +83,7 @@ export const layer: Layer.Layer<Terminal> = Layer.scoped(
       isInteractive,
       hasColours: stdout.isTTY && stdout.hasColors(),
       next: Effect.suspend(() => {
-        // Lines may wait that were read before the input ended, and a closed reader refuses to be resumed.
+        // Lines may be waiting after the end of input, and a closed reader cannot be resumed.
         if (isOpen) lines.resume()
         return Effect.option(mailbox.take)
       }),

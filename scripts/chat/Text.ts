@@ -1,6 +1,6 @@
-/** Text from elsewhere, made fit for a terminal. */
+/** Sanitizes untrusted text for a terminal. */
 
-/** Functions that colour text, or leave it as it is. */
+/** Functions that color text, or return it unchanged. */
 export interface Paint {
   readonly dim: (text: string) => string
   readonly bold: (text: string) => string
@@ -12,7 +12,7 @@ export interface Paint {
 
 const asItIs = (text: string): string => text
 
-/** For files, pipes and terminals that show no colours. */
+/** For files, pipes and terminals without colors. */
 export const plain: Paint = {
   dim: asItIs,
   bold: asItIs,
@@ -37,7 +37,7 @@ export const coloured: Paint = {
   cyan: style(36, 39)
 }
 
-/** Control characters but for tab and line feed, and what turns the direction of writing. */
+/** Control characters except tab and line feed, and bidirectional controls. */
 const unsafe = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g
 
 const visible = (character: string): string => {
@@ -48,30 +48,30 @@ const visible = (character: string): string => {
 }
 
 /**
- * Makes what an agent says harmless: what would move the cursor, change the terminal or hide text is shown instead of
- * obeyed. Pieces of a text may be cleaned one by one.
+ * Makes text of an agent harmless: characters that would move the cursor, change the terminal or hide text become
+ * visible. Parts of a text may be sanitized separately.
  */
 export const clean = (text: string): string => text.replace(unsafe, visible)
 
-/** Characters and lines of one thing that are shown. */
+/** The most characters and lines of one text that are shown. */
 const most = { characters: 2000, lines: 20 }
 
-/** A text that is shown in part where it is long, and says so. */
+/** Truncates a long text and says so. */
 export const clip = (text: string): string => {
   const lines = text.split("\n")
   if (text.length <= most.characters && lines.length <= most.lines) return text
   const shown = lines.slice(0, most.lines).join("\n").slice(0, most.characters)
-  // A surrogate without its other half is no character.
+  // Do not split a surrogate pair.
   const whole = /[\ud800-\udbff]$/.test(shown) ? shown.slice(0, -1) : shown
   return `${whole}… (${count(text.length)} characters)`
 }
 
-/** Any value in a line or a few: texts as they are, all else as JSON. */
+/** Any value as text: strings as they are, others as JSON. */
 export const show = (value: unknown): string =>
   clip(clean(typeof value === "string" ? value : (JSON.stringify(value) ?? "")))
 
-/** A whole number as readers like it. */
+/** A whole number with separators. */
 export const count = (number: number): string => number.toLocaleString("en")
 
-/** Lines behind the first are moved to the right. */
+/** Indents all lines but the first. */
 export const indent = (text: string): string => text.replace(/\n(?=.)/g, "\n  ")

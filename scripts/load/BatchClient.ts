@@ -4,7 +4,7 @@ import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import type * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import { Clock, Duration, Effect, Option, type Redacted, Schedule, Schema } from "effect"
 
-/** The service will not take a batch, however often it is sent. */
+/** The service refused a batch; a retry is useless. */
 export class Refused extends Schema.TaggedError<Refused>()("Refused", {
   status: Schema.Int,
   reason: Schema.String
@@ -14,10 +14,10 @@ export class Refused extends Schema.TaggedError<Refused>()("Refused", {
   }
 }
 
-/** The service cannot be reached, or has no time or no store at the moment. */
+/** The service is unreachable, overloaded or has no store. */
 export class Away extends Schema.TaggedError<Away>()("Away", {
   reason: Schema.String,
-  /** How long the service wants to be left alone, where it says so. */
+  /** The delay that the service asks for, if any. */
   retryAfter: Schema.OptionFromSelf(Schema.DurationFromSelf)
 }) {
   override get message(): string {
@@ -25,21 +25,21 @@ export class Away extends Schema.TaggedError<Away>()("Away", {
   }
 }
 
-/** Where the service is, and how patient to be with it. */
+/** The address of the service, and time limits. */
 export interface Options {
   /** The base address, without a slash at the end. */
   readonly url: string
   readonly key: Redacted.Redacted
-  /** How long a batch is tried again while the service is away; a minute by default. */
+  /** How long a batch is retried while the service is unavailable; a minute by default. */
   readonly giveUpAfter?: Duration.DurationInput
-  /** Told of each attempt that failed and may be made again. */
+  /** Called for each failed attempt that may be retried. */
   readonly onAway?: (error: Away) => Effect.Effect<void>
 }
 
-/** Answers that pass by themselves: too many requests, a gateway before the service, the store away. */
+/** Transient statuses: too many requests, a failing proxy, the store is unavailable. */
 const passing = new Set([429, 502, 503, 504])
 
-/** An answer that takes longer than this counts as lost. */
+/** The time limit of an answer. */
 const answerWithin = Duration.seconds(30)
 
 const ErrorBody = Schema.parseJson(Schema.Struct({ error: Schema.String }))
@@ -72,7 +72,7 @@ const lost = (cause: unknown): string => {
   return inner instanceof Error ? inner.message || inner.name : String(inner)
 }
 
-/** Ever longer pauses of up to 5 s, or as long as the service asks for, until patience ends. */
+/** Exponential backoff up to 5 s, or the delay that the service asks for, until the time limit. */
 const comesBack = (giveUpAfter: Duration.DurationInput) =>
   Schedule.exponential("100 millis").pipe(
     Schedule.jittered,
@@ -89,12 +89,12 @@ const comesBack = (giveUpAfter: Duration.DurationInput) =>
     Schedule.upTo(giveUpAfter)
   )
 
-/** Sends batches of which every operation is a set; the answer is the versions, in order of the operations. */
+/** Sends batches of sets. Returns the versions in the order of the operations. */
 export type BatchClient = (body: string) => Effect.Effect<ReadonlyArray<{ readonly version: number }>, Refused | Away>
 
 /**
- * A client that sends a batch again while the service is away. An answer that got lost may be that of a batch which
- * was written: sent again, it sets the same values once more, and its entries are a version further.
+ * A client that retries batches while the service is unavailable. If the answer of a committed batch is lost, the retry
+ * sets the same values again and increments their versions.
  */
 export const make = (options: Options): Effect.Effect<BatchClient, never, HttpClient.HttpClient> =>
   Effect.map(HttpClient.HttpClient, client => {

@@ -4,10 +4,10 @@ export interface Entry {
   readonly value: unknown
 }
 
-/** Where a batch ends; both are also limits of the service. */
+/** The limits of a batch. */
 export interface Bounds {
   readonly operations: number
-  /** Of the request body, in bytes of UTF-8; a single entry may be larger. */
+  /** The size of the request body in bytes of UTF-8. A single entry may exceed it. */
   readonly bytes: number
 }
 
@@ -17,7 +17,7 @@ export interface Batch {
   readonly body: string
 }
 
-/** Cuts entries into batches, in their order and as late as possible, so that few bodies are in memory at once. */
+/** Splits entries into batches, in order and lazily, so that few bodies are in memory. */
 export function* inBatches(
   entries: Iterable<Entry>,
   options: Bounds & { readonly namespace: string; readonly actor: string }

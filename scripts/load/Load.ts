@@ -3,32 +3,32 @@ import { Duration, Effect, Stream } from "effect"
 import * as BatchClient from "./BatchClient.ts"
 import { type Bounds, type Entry, inBatches } from "./Batches.ts"
 
-/** What to write, and how. */
+/** The entries and how to write them. */
 export interface Options extends BatchClient.Options {
-  /** Each key at most once: batches in flight may overtake one another. */
+  /** Each key occurs once, because concurrent batches are not ordered. */
   readonly entries: Iterable<Entry>
   readonly namespace: string
   readonly actor: string
   /** Batches in flight at once. */
   readonly concurrency: number
   readonly bounds?: Partial<Bounds>
-  /** Told after each batch how many entries it held. */
+  /** Called after each batch with the number of its entries. */
   readonly onProgress?: (entries: number) => Effect.Effect<void>
 }
 
-/** What was written, and in what time. */
+/** The number of entries written and the time taken. */
 export interface Summary {
   readonly entries: number
   readonly batches: number
   readonly elapsed: Duration.Duration
 }
 
-/** Well within the service's limits of 1,000 operations and 16 MiB. */
+/** Within the service's limits of 1,000 operations and 16 MiB. */
 export const defaultBounds: Bounds = { operations: 1000, bytes: 4 * 1024 * 1024 }
 
 /**
- * Fills a namespace with entries, in batches of which a few are in flight. It ends with the first batch that is
- * refused, or for which the service stays away too long; what was written until then stays.
+ * Fills a namespace with entries by concurrent batches. It fails with the first batch that is refused, or for which the
+ * service stays unavailable; entries already written remain.
  */
 export const load = (
   options: Options
@@ -56,7 +56,7 @@ export const load = (
     return { ...written, elapsed }
   })
 
-/** One line for people. */
+/** The summary in one line. */
 export const describe = ({ entries, batches, elapsed }: Summary): string => {
   const seconds = Duration.toSeconds(elapsed)
   const rate = seconds > 0 ? `, ${Math.round(entries / seconds).toLocaleString("en")} entries/s` : ""

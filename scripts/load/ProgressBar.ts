@@ -1,12 +1,12 @@
 import Progress from "cli-progress"
 import { Effect, type Scope } from "effect"
 
-/** Shows how far something is. */
+/** Shows progress. */
 export interface ProgressBar {
   readonly advance: (by: number) => Effect.Effect<void>
 }
 
-/** A bar on standard error until the scope closes; nothing is drawn where that is no terminal. */
+/** A bar on standard error until the scope closes; nothing is drawn without a terminal. */
 export const make = (total: number): Effect.Effect<ProgressBar, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
@@ -16,7 +16,7 @@ export const make = (total: number): Effect.Effect<ProgressBar, never, Scope.Sco
           barCompleteChar: "#",
           barIncompleteChar: "-",
           hideCursor: true,
-          // The scope takes the bar down, after a signal too.
+          // The scope removes the bar, also after a signal.
           gracefulExit: false
         })
         bar.start(total, 0)

@@ -1,8 +1,8 @@
-/** The files of a process whose functions run, by V8's precise coverage, over Chrome's DevTools Protocol. */
+/** The files of a process with functions that run, by V8's precise coverage over the Chrome DevTools Protocol. */
 import { Effect, Schema, type Scope } from "effect"
 import { WebSocket } from "ws"
 
-/** The inspector did not do what it was asked for. */
+/** A request to the inspector failed. */
 export class InspectorFailed extends Schema.TaggedError<InspectorFailed>()("InspectorFailed", {
   reason: Schema.String
 }) {
@@ -59,9 +59,9 @@ class Session {
   }
 }
 
-/** What has run in all threads of a process. */
+/** The coverage of all threads of a process. */
 export interface Coverage {
-  /** The files, by their URLs, of which a function was called since it was asked the last time. */
+  /** The URLs of the files with a function that was called since the last call. */
   readonly take: Effect.Effect<ReadonlySet<string>, InspectorFailed>
 }
 
@@ -75,7 +75,7 @@ const socketTo = (url: string) =>
     socket => Effect.sync(() => socket.terminate())
   )
 
-/** Counts the calls of the main thread and of the worker threads that there are, until the scope closes. */
+/** Counts calls in the main thread and the existing worker threads until the scope closes. */
 export const start = (url: string): Effect.Effect<Coverage, InspectorFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const socket = yield* socketTo(url)
@@ -95,7 +95,7 @@ export const start = (url: string): Effect.Effect<Coverage, InspectorFailed, Sco
       }
     )
     socket.on("message", data => main.receive(String(data)))
-    // Answered once each worker that runs is attached.
+    // The answer arrives when all running workers are attached.
     yield* main.call("NodeWorker.enable", { waitForDebuggerOnStart: false })
     const threads = [main, ...workers.values()]
     yield* Effect.forEach(threads, thread =>

@@ -1,4 +1,4 @@
-/** The requests whose way through the service is shown. */
+/** The requests to trace. */
 import { Agent, request } from "node:http"
 import { Effect, Schema, type Scope } from "effect"
 import { SignJWT } from "jose"
@@ -7,17 +7,17 @@ import type { RequestFrame } from "../../src/Gateway/Protocol.ts"
 import type { Simulator } from "../../src/Simulator/Simulator.ts"
 import { key, type Service } from "./Service.ts"
 
-/** A request was answered otherwise than by success. */
+/** A request was not answered 2xx. */
 export class Refused extends Schema.TaggedError<Refused>()("Refused", { answer: Schema.String }) {
   override get message(): string {
     return `A request was answered ${this.answer}`
   }
 }
 
-/** One request; it is done when its answer is there. */
+/** One request; it completes with its answer. */
 export type Request = Effect.Effect<void, Refused>
 
-/** The secret that clients' tokens are signed with. */
+/** The secret of clients' tokens. */
 export const secret = "a secret of at least thirty-two bytes"
 
 const agent = new Agent({ keepAlive: true, maxSockets: 1 })
@@ -96,7 +96,7 @@ const connect = ({ port }: Service) =>
     return { ask, next }
   })
 
-/** An event of the platform on its way to the socket of a client: one of the text that an agent says in a turn. */
+/** A text event of the platform, until a client has received it. */
 export const event = (
   service: Service,
   simulator: typeof Simulator.Service

@@ -1,16 +1,16 @@
-/** The compiled service as a process of its own, with its inspector. */
+/** The compiled service as a separate process with its inspector. */
 import { spawn } from "node:child_process"
 import { createInterface } from "node:readline"
 import { Effect, Schema, type Scope } from "effect"
 
-/** The service ended before it served. */
+/** The service ended before it was ready. */
 export class NotServing extends Schema.TaggedError<NotServing>()("NotServing", { output: Schema.String }) {
   override get message(): string {
     return `The service does not serve: ${this.output}`
   }
 }
 
-/** Where a running service is reached. */
+/** The addresses of a running service. */
 export interface Service {
   readonly port: number
   /** Address of the inspector. */

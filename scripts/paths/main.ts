@@ -1,4 +1,4 @@
-/** Prints the files of `src` on the way of a request: `npm run paths`. */
+/** Prints the files of `src` with functions that run for a request: `npm run paths`. */
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
@@ -12,16 +12,16 @@ import * as Service from "./Service.ts"
 
 const dist = fileURLToPath(new URL("../../dist/", import.meta.url))
 
-/** What is not on the way in each of these runs is something else that ran meanwhile. */
+/** The number of runs. A file counts if it was used in all of them; others were used by background work. */
 const runs = 5
 
-/** Requests before the first run: whatever is done once has been done. */
+/** Requests before the first run, for all one-time work. */
 const warmUp = 50
 
-/** Some work is done after the answer. */
+/** The time for work after the answer. */
 const afterwards = "100 millis"
 
-/** The source files of which a function runs for each of some requests. */
+/** The source files with a function that runs in each run of a request. */
 const filesOf = (coverage: Inspector.Coverage, request: Requests.Request) =>
   Effect.gen(function* () {
     yield* Effect.repeatN(request, warmUp)
@@ -57,7 +57,7 @@ const main = Effect.gen(function* () {
     AGENT_PLATFORM_URL: simulator.platformUrl,
     GATEWAY_JWT_SECRET: Requests.secret
   })
-  // A disk that is busy with something else can take longer than the service waits.
+  // A busy disk can exceed the service's time limit for writes.
   const event = yield* Effect.retry(Requests.event(service, simulator), { times: 5 })
   const coverage = yield* Inspector.start(service.inspector)
   const requests = { ...Requests.store(service), "event of the platform": event }

@@ -1,4 +1,4 @@
-/** One entry at a time: read, and written durably. */
+/** Reads and durable writes of single entries. */
 import { Effect } from "effect"
 import { type Case, present } from "../Case.ts"
 import { compare, underLoad } from "../Compare.ts"

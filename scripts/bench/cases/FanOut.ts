@@ -1,4 +1,4 @@
-/** WebSockets: each change to many watchers. */
+/** Each change is sent to many WebSockets. */
 import { Effect } from "effect"
 import { BenchFailed } from "../BenchFailed.ts"
 import type { Case } from "../Case.ts"
@@ -14,13 +14,13 @@ import { scratch } from "../Stores.ts"
 
 const watchers = 500
 
-/** Connections that write: while one group of writes is sent, the next is on its way to the disk. */
+/** Connections that write, so that one group of writes is sent while the next is being synced. */
 const writers = 8
 
-/** One at a time, as the service sends one frame at a time. */
+/** One frame at a time, as the service does. */
 const publishers = 1
 
-/** Where a follower of the change log begins that wants nothing but what is new. */
+/** The position of a follower that wants new changes only. */
 const endOfLog = (running: Running): Effect.Effect<string, BenchFailed> =>
   Effect.map(ask(running, `/api/v1/changes?after=${Number.MAX_SAFE_INTEGER}`), body => {
     const { lastSeq }: { readonly lastSeq: number } = JSON.parse(body)
@@ -64,7 +64,7 @@ export const fanOut: Case = {
       const entry = random(Requests.areaSize)
       return Requests.send("PUT", Requests.entryPath(entry), `{"value":${Requests.valueOf(entry)}}`)
     }
-    // The peer is given the very frames that the service sent in its warm-up, which comes first.
+    // The peer sends the frames that the service sent in its warm-up, which runs first.
     let frames: ReadonlyArray<string> = []
     let next = 0
     const publish = () => Requests.send("POST", "/", frames[next++ % frames.length]!)

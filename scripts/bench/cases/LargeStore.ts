@@ -1,4 +1,4 @@
-/** A store of a million entries: how soon it is up, what it holds in memory, and what growth costs. */
+/** A store with a million entries: start-up time, memory, and throughput compared with a small store. */
 import { Console, Effect, Fiber, Schedule } from "effect"
 import type { Case } from "../Case.ts"
 import { compare, underLoad } from "../Compare.ts"
@@ -41,7 +41,7 @@ const following: MakeRequest = (entries, seed) => {
   return () => Requests.get(`/api/v1/changes?after=${random(entries - page)}&limit=${page}`)
 }
 
-/** Mostly reads, as most services see it, with lists and writes among them. */
+/** Mostly reads, with some lists and writes. */
 const mixed: MakeRequest = (entries, seed) => {
   const random = Random.make(seed)
   const [read, write, follow, list] = [reading, writing, following, listing].map((make, index) =>
@@ -82,7 +82,7 @@ const idleBytes = Effect.gen(function* () {
   return (yield* residentBytes(pid)) / MiB
 }).pipe(Effect.scoped)
 
-/** The most resident memory that is seen while a load lasts. */
+/** The peak resident memory during a load, by sampling. */
 const loadedBytes = Effect.gen(function* () {
   const { entries, rounds, seconds, warmUpSeconds } = yield* Plan
   const { pid, port } = yield* start(causeway, { directory: yield* large })

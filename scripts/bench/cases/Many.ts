@@ -1,4 +1,4 @@
-/** Many things in one request: batches, pages of changes, lists. */
+/** Requests for many entries: batches, pages of changes, lists. */
 import { Effect } from "effect"
 import { type Case, expectCount } from "../Case.ts"
 import { compare, underLoad } from "../Compare.ts"
@@ -51,7 +51,7 @@ export const changes: Case = {
     64,
     () => {
       const random = Random.make(4)
-      // Readers that keep up stand at different places, and not far from the end.
+      // Readers that keep up are at different positions near the end.
       return () => Requests.get(changesPath(smallStore - size * (1 + random(32))))
     },
     running => expectCount(running, changesPath(smallStore - size), "changes", size)

@@ -2,7 +2,7 @@ import { parseArgs } from "node:util"
 import { Effect } from "effect"
 import { BenchFailed } from "../BenchFailed.ts"
 
-/** What the benchmark of the gateway is told to do. */
+/** The arguments of the gateway's benchmark. */
 export interface Arguments {
   readonly clients: number
   readonly turns: number
@@ -11,30 +11,30 @@ export interface Arguments {
   readonly warmUpSeconds: number
   readonly service: string | undefined
   readonly profiles: string | undefined
-  /** Whether the findings go into the page. */
+  /** Whether the findings are written into the page. */
   readonly writes: boolean
 }
 
 const usual = { clients: 2000, turns: 500, rate: 20, duration: 60, "warm-up": 15 } as const
 const quick = { clients: 200, turns: 50, rate: 20, duration: 5, "warm-up": 3 } as const
 
-/** What `--help` prints. */
+/** The text of `--help`. */
 export const help = (): string =>
   [
-    "Measures the gateway between a platform that does next to nothing and many clients.",
+    "Benchmarks the gateway between a minimal platform and many clients.",
     "",
     "Usage: npm run bench -- gateway [options]",
     "",
-    `  --quick             ${quick.clients} clients, ${quick.turns} turns, ${quick.duration} s: for a look, not for figures`,
+    `  --quick             ${quick.clients} clients, ${quick.turns} turns, ${quick.duration} s: for a quick check`,
     `  --clients n         connected clients, each with a session; default ${usual.clients}`,
-    `  --turns n           turns under way, half of them in the smaller load; default ${usual.turns}`,
+    `  --turns n           turns in progress, half of them in the smaller load; default ${usual.turns}`,
     `  --rate n            deltas of each turn in a second; default ${usual.rate}`,
     `  --duration s        seconds of each measurement; default ${usual.duration}`,
     `  --warm-up s         seconds of load before it; default ${usual["warm-up"]}`,
     "  --service file      the compiled service; default dist/main.js, which is built first",
-    "  --profile directory has the service write processor profiles there, when it ends",
-    "  --print             only prints, and leaves docs/performance-gateway.md as it is; so does --quick",
-    "  --help              says this"
+    "  --profile directory writes CPU profiles of the service into this directory",
+    "  --print             prints and does not write docs/performance-gateway.md; --quick implies it",
+    "  --help              prints this text"
   ].join("\n")
 
 const text = { type: "string" } as const
@@ -69,7 +69,7 @@ const number = (name: keyof typeof usual, given: string | undefined, otherwise: 
     : new BenchFailed({ reason: `--${name} must be a whole number from 1 to ${most}, not ${given}` })
 }
 
-/** Reads the arguments; `"help"` where that is what is wanted. */
+/** Reads the arguments. Returns `"help"` for `--help`. */
 export const read = (args: ReadonlyArray<string>): Effect.Effect<Arguments | "help", BenchFailed> =>
   Effect.gen(function* () {
     const values = yield* parse(args)

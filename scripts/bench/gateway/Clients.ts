@@ -1,4 +1,4 @@
-/** Many clients of a gateway, each with a session of its own, in one process. */
+/** Many clients of a gateway in one process, each with its own session. */
 import { Effect, type Scope } from "effect"
 import { SignJWT } from "jose"
 import { WebSocket } from "ws"
@@ -8,22 +8,22 @@ import { BenchFailed } from "../BenchFailed.ts"
 /** The secret that the gateway verifies tokens with. */
 export const secret = "a secret for the benchmark, 32 bytes and more"
 
-/** So many handshakes are under way at a time. */
+/** Concurrent handshakes. */
 const concurrency = 32
 
-/** Sessions of one tenant at most. */
+/** The most sessions of one tenant. */
 const perTenant = 5000
 
-/** Told of what comes to the clients. */
+/** Called for what clients receive. */
 export interface Listener {
-  /** A delta arrived that was sent at a time (`performance.now`). */
+  /** A delta arrived; `sentAt` is by `performance.now`. */
   readonly onDelta: (sentAt: number) => void
 }
 
-/** What the clients have found so far. */
+/** The faults so far. */
 export interface Tally {
   deltas: number
-  /** Events that came out of order, twice or not at all, in words; at most {@link mostFaults} are kept. */
+  /** Events that were lost, repeated or out of order, in words; at most {@link mostFaults}. */
   readonly faults: Array<string>
   ended: number
   closed: number
@@ -31,10 +31,10 @@ export interface Tally {
 
 const mostFaults = 10
 
-/** Clients that are connected. */
+/** Connected clients. */
 export interface Clients {
   readonly tally: Tally
-  /** Has the first of them send a message each. */
+  /** Sends a message from each of the first clients. */
   readonly begin: (count: number) => Effect.Effect<void, BenchFailed>
 }
 
@@ -48,7 +48,7 @@ const tokenOf = (tenant: string) =>
       .sign(new TextEncoder().encode(secret))
   )
 
-/** One client. Its checks are those of a client that resumes: each event is the one behind the last. */
+/** One client. It checks that each event has the `seq` after the last one. */
 class Client {
   private readonly waiting = new Map<string, (answer: Answer) => void>()
   private lastId = 0
@@ -104,7 +104,7 @@ class Client {
   }
 }
 
-/** The number and the time of a delta; what is none is `NaN`, which counts as out of order. */
+/** The number and the time of a delta. If there is none it is `NaN`, which counts as out of order. */
 const readDelta = (text: string): readonly [index: number, sentAt: number] => {
   const space = text.indexOf(" ")
   return [Number(text.slice(0, space)), Number(text.slice(space + 1))]
@@ -121,7 +121,7 @@ const connect = (url: string, token: string) =>
     socket.on("error", error => resume(problem(`a client cannot connect: ${error.message}`)))
   })
 
-/** How many clients there are, and whether each has a session that it follows. */
+/** The number of clients, and whether each follows a session. */
 export interface Options {
   readonly url: string
   readonly count: number
@@ -131,7 +131,7 @@ export interface Options {
 
 const deaf: Listener = { onDelta: () => {} }
 
-/** Connects clients, which stay until the scope closes. */
+/** Connects clients until the scope closes. */
 export const make = ({
   url,
   count,

@@ -6,7 +6,7 @@ import { isPinned } from "../Process.ts"
 import { type Running, type StartOptions, start } from "../Server.ts"
 import { secret } from "./Clients.ts"
 
-/** Which processors the gateway may use: one to itself, or both, of which the load generator has one too. */
+/** The processors of the gateway: its own one, or both, one of which it shares with the load generator. */
 export type Processors = "one" | "both"
 
 const environment = (platformUrl: string) => ({
@@ -16,21 +16,21 @@ const environment = (platformUrl: string) => ({
   SESSION_HISTORY_EVENTS: "1000000"
 })
 
-/** The service as a gateway to a platform. */
+/** The service with an agent platform. */
 const contender = (platformUrl: string, processors: Processors): Contender => ({
   ...causeway,
   name: "gateway",
   command: (directory, port) =>
     Effect.map(causeway.command(directory, port), ({ args, env, file }) => {
       const all = { ...env, ...environment(platformUrl) }
-      // What starts it has one processor; this gives it the other one back.
+      // The process that starts it is pinned to one processor.
       return processors === "both" && isPinned
         ? { file: "taskset", args: ["-c", "0,1", file, ...args], env: all }
         : { file, args, env: all }
     })
 })
 
-/** A gateway that runs, and its WebSocket's address. */
+/** A running gateway and the address of its WebSocket. */
 export interface Gateway extends Running {
   readonly url: string
 }

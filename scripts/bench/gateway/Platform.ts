@@ -1,4 +1,4 @@
-/** An agent platform that does next to nothing, so that the gateway is what is measured. */
+/** A minimal agent platform, so that the gateway is what is measured. */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { Effect, Schema, type Scope } from "effect"
@@ -10,7 +10,7 @@ const Frame = Schema.parseJson(
 
 const decodeFrame = Schema.decodeUnknownSync(Frame)
 
-/** One instance, in whose only turn one delta follows the other. */
+/** One instance with a single endless turn of deltas. */
 class Instance {
   private events = 0
   private turnId = ""
@@ -32,7 +32,7 @@ class Instance {
     this.emit(`"type":"message.start","turnId":"${turnId}","messageId":"m"`)
   }
 
-  /** A delta that says which it is and when it was sent, about as long as a word or two. */
+  /** A delta with its number and the time it was sent, about as long as two words. */
   delta(now: number): void {
     this.deltas++
     const text = `${this.deltas} ${now.toFixed(3)} `
@@ -51,22 +51,22 @@ class Instance {
   }
 }
 
-/** The platform as the load sees it. */
+/** The platform. */
 export interface Platform {
   readonly url: string
-  /** Turns under way. */
+  /** Turns in progress. */
   readonly turns: () => number
   /** Deltas sent in all turns so far. */
   readonly deltas: () => number
-  /** How late the worst of the deltas was sent, in milliseconds; it begins anew with each look. */
+  /** The largest delay of a delta since the last call, in milliseconds. */
   readonly lateness: () => number
-  /** Lets each turn say so many deltas a second, evenly spread, until the scope closes. */
+  /** Sends evenly spread deltas in each turn until the scope closes; the rate is per second. */
   readonly speak: (perSecond: number) => Effect.Effect<void, never, Scope.Scope>
   /** Ends all turns. */
   readonly finish: Effect.Effect<void>
 }
 
-/** Milliseconds between two looks at what is due. */
+/** Milliseconds between two checks for due deltas. */
 const tick = 2
 
 /** Serves on a free port until the scope closes. */

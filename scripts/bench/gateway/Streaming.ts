@@ -1,4 +1,4 @@
-/** Turns under way at once, at a steady rate: what arrives, and when. */
+/** Latency of deltas in concurrent turns at a constant rate. */
 import { Console, Effect, Schedule } from "effect"
 import { BenchFailed } from "../BenchFailed.ts"
 import { Histogram } from "../load/Histogram.ts"
@@ -11,48 +11,48 @@ import * as Platform from "./Platform.ts"
 /** The load. */
 export interface Load {
   readonly clients: number
-  /** How many of them have a turn under way. */
+  /** Clients with a turn in progress. */
   readonly turns: number
-  /** Deltas of each turn in a second. */
+  /** Deltas per second of each turn. */
   readonly rate: number
   readonly seconds: number
   readonly warmUpSeconds: number
   readonly processors: Processors
 }
 
-/** What was found. */
+/** The results. */
 export interface Streamed {
   readonly load: Load
-  /** Milliseconds from when the platform sent a delta to when its client has read it. */
+  /** Milliseconds from the sending of a delta by the platform to its arrival at the client. */
   readonly p50: number
   readonly p99: number
   readonly p999: number
   readonly max: number
-  /** Deltas sent and received in all, warm-up included. */
+  /** All deltas sent and received, including the warm-up. */
   readonly sent: number
   readonly received: number
   readonly faults: ReadonlyArray<string>
-  /** Deltas that arrived in a second of the measurement. */
+  /** Deltas received per second of the measurement. */
   readonly perSecond: number
   readonly cpuMicros: number
   readonly gatewayShare: number
   readonly generatorShare: number
-  /** How late the load generator was at worst with a delta, in milliseconds. */
+  /** The largest delay of the load generator, in milliseconds. */
   readonly lateness: number
   readonly residentMiB: number
 }
 
-/** How long what was sent may take to arrive once nothing more is sent, in seconds. */
+/** The most seconds to wait for deltas in flight at the end. */
 const drainSeconds = 60
 
-/** Looks again and again until something is so; tells whether it came to be. */
+/** Polls until a condition holds. Returns whether it did. */
 const comesTrue = (holds: () => boolean, seconds: number): Effect.Effect<boolean> =>
   Effect.sync(holds).pipe(
     Effect.repeat(Schedule.spaced("50 millis").pipe(Schedule.untilInput((is: boolean) => is))),
     Effect.timeoutTo({ duration: `${seconds} seconds`, onSuccess: () => true, onTimeout: () => false })
   )
 
-/** Runs one load on a gateway of its own. */
+/** Runs one load on a new gateway. */
 export const run = (load: Load) =>
   Effect.gen(function* () {
     const { clients: count, processors, rate, seconds, turns, warmUpSeconds } = load

@@ -9,23 +9,23 @@ export interface Load {
   readonly port: number
   readonly connections: number
   readonly seconds: number
-  /** Makes the next request, whole, as it goes over the wire. */
+  /** Returns the bytes of the next request. */
   readonly request: () => string
 }
 
-/** What a load came to. */
+/** The results of a load. */
 export interface Outcome {
   readonly requests: number
-  /** Answers other than 2xx; they are among the requests. */
+  /** Answers other than 2xx, which also count as requests. */
   readonly failures: number
   readonly seconds: number
   readonly latency: Histogram
 }
 
-/** How long answers may take after the end; the load fails beyond it. */
+/** The most time for answers after the end; then the load fails. */
 const patience = 10_000
 
-/** One connection, with one request under way at a time. */
+/** One connection with one request at a time. */
 class Client {
   readonly socket: Socket
   private sentAt = 0
@@ -43,7 +43,7 @@ class Client {
       port,
       host: "127.0.0.1",
       noDelay: true,
-      // A buffer of its own that is used again spares each read a copy and an event.
+      // Reusing one buffer avoids a copy and an event for each read.
       onread: {
         buffer: Buffer.allocUnsafe(64 * 1024),
         callback: (length, buffer) => {
@@ -63,11 +63,11 @@ class Client {
 }
 
 /**
- * Puts a load on a server: each connection sends its next request when it has the answer to the last one. Requests
- * are counted and timed whose answer comes within the time; connecting is not part of it.
+ * Loads a server. Each connection sends its next request when it has the answer to the last one. Requests count if their
+ * answer arrives within the time; connecting does not count.
  *
- * In a closed loop a server that stalls is not asked meanwhile, so that quantiles say what clients that wait for
- * their answers see, and nothing about requests that would have come in at a fixed rate.
+ * In a closed loop a server that stalls gets fewer requests. The quantiles are what clients that wait for their answers
+ * see; they say nothing about requests at a fixed rate.
  */
 export const run = ({ connections, port, request, seconds }: Load): Effect.Effect<Outcome, BenchFailed> =>
   Effect.async(resume => {

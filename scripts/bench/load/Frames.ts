@@ -1,7 +1,7 @@
 const text = 0x1
 const ping = 0x9
 
-/** Finds the text messages in what a WebSocket server sends (RFC 6455, 5.2): whole frames, which are not masked. */
+/** Parses the text messages of a WebSocket server (RFC 6455, 5.2), which are unfragmented and not masked. */
 export class Frames {
   private left = 0
   private opcode = 0

@@ -1,8 +1,8 @@
-/** Each power of two is divided into so many steps, so that a quantile is off by less than 1 %. */
+/** Each power of two has `steps` buckets, so that the error of a quantile is less than 1 %. */
 const stepBits = 7
 const steps = 1 << stepBits
 
-/** Longer times are counted as this one, in microseconds: about 19 hours. */
+/** The longest time that is counted, in microseconds: about 19 hours. */
 const longest = 2 ** 36
 
 const indexOf = (micros: number): number => {
@@ -11,14 +11,14 @@ const indexOf = (micros: number): number => {
   return exponent * steps + Math.floor(micros / 2 ** exponent)
 }
 
-/** The middle of the times that are counted at an index. */
+/** The middle of a bucket. */
 const valueAt = (index: number): number => {
   if (index < 2 * steps) return index
   const exponent = Math.floor(index / steps) - 1
   return (index - exponent * steps + 0.5) * 2 ** exponent
 }
 
-/** Times, counted in logarithmic steps as HdrHistogram does: constant space, whatever the number of times. */
+/** A histogram with logarithmic buckets, like HdrHistogram. Its size is constant. */
 export class Histogram {
   private readonly counts = new Float64Array(indexOf(longest) + 1)
   private total = 0
@@ -30,7 +30,7 @@ export class Histogram {
     this.total++
   }
 
-  /** The time, in milliseconds, that a share of all times (0 to 1) does not exceed; `NaN` where there are none. */
+  /** A quantile (0 to 1) in milliseconds; `NaN` without times. */
   quantile(share: number): number {
     if (this.total === 0) return Number.NaN
     let left = Math.max(1, Math.ceil(share * this.total))

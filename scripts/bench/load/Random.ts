@@ -1,6 +1,6 @@
 /**
- * A generator of numbers from 0 (inclusive) to a bound (exclusive), the same for the same seed: all contenders are
- * asked the same. It is mulberry32, as the choice of a key must cost next to nothing.
+ * A generator of numbers from 0 (inclusive) to a bound (exclusive). The same seed gives the same numbers, so that all
+ * contenders get the same requests. It is mulberry32, because choosing a key must be cheap.
  */
 export const make = (seed: number): ((bound: number) => number) => {
   let state = seed | 0

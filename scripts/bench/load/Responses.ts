@@ -4,16 +4,16 @@ const lineEnd = Buffer.from("\r\n")
 type Phase = "head" | "body" | "chunkSize" | "chunk" | "trailer"
 
 /**
- * Finds where HTTP/1.1 responses end in what comes from a connection, and looks at their status; bodies are skipped.
+ * Finds the ends of HTTP/1.1 responses in the bytes of a connection, and reads their status. Bodies are skipped.
  *
- * It knows as much of the protocol as servers under test use: `content-length` and `transfer-encoding: chunked`.
+ * It supports what the servers under test use: `content-length` and `transfer-encoding: chunked`.
  */
 export class Responses {
   private phase: Phase = "head"
   private status = 0
-  /** Bytes of the body or chunk that are still to come. */
+  /** Bytes of the body or chunk that have not arrived. */
   private left = 0
-  /** The start of a head or line that is not whole yet. */
+  /** The start of an incomplete head or line. */
   private kept: Buffer | undefined
 
   constructor(private readonly onResponse: (status: number) => void) {}
@@ -46,7 +46,7 @@ export class Responses {
     if (this.phase === "head") this.head(text)
     else if (this.phase === "chunkSize") {
       const size = Number.parseInt(text, 16)
-      // The line end after a chunk is taken as a part of it.
+      // The line break after a chunk counts as part of it.
       this.left = size + 2
       this.phase = size === 0 ? "trailer" : "chunk"
     } else if (text === "") this.done()

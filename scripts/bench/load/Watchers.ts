@@ -3,19 +3,19 @@ import { Effect, type Scope } from "effect"
 import { BenchFailed } from "../BenchFailed.ts"
 import { Frames } from "./Frames.ts"
 
-/** Many WebSocket clients that only listen. */
+/** Many WebSocket clients that only receive. */
 export interface Watchers {
-  /** Text messages that all of them together have got so far. */
+  /** Text messages received by all of them. */
   readonly messages: () => number
-  /** The messages of the first of them, kept up to a bound; none after `stopKeeping`. */
+  /** The messages of the first client, up to a limit; none after `stopKeeping`. */
   readonly kept: () => ReadonlyArray<string>
   readonly stopKeeping: () => void
 }
 
-/** Messages that are kept at most. */
+/** The most messages that are kept. */
 const mostKept = 2000
 
-/** So many handshakes are under way at a time. */
+/** Concurrent handshakes. */
 const concurrency = 50
 
 /** A pong without payload, masked with zeros as a client must mask. */
@@ -33,7 +33,7 @@ const handshake = (path: string, key: string): string =>
     "\r\n"
   ].join("\r\n")
 
-/** Where the watchers connect to. */
+/** The address of the WebSocket. */
 export interface Place {
   readonly port: number
   readonly path: string
@@ -41,7 +41,7 @@ export interface Place {
   readonly count: number
 }
 
-/** Opens a connection and is done when the handshake is. */
+/** Opens a connection and waits for the handshake. */
 const open = ({ key, path, port }: Place, frames: Frames, socketOf: (socket: Socket) => void) =>
   Effect.async<void, BenchFailed>(resume => {
     let head: string | undefined = ""
@@ -77,7 +77,7 @@ const open = ({ key, path, port }: Place, frames: Frames, socketOf: (socket: Soc
     socket.on("connect", () => socket.write(handshake(path, key)))
   })
 
-/** Connects watchers, which stay until the scope closes. A server that closes one of them fails the count. */
+/** Connects watchers until the scope closes. The count fails if the server closes one of them. */
 export const make = (place: Place): Effect.Effect<Watchers, BenchFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const sockets: Array<Socket> = []

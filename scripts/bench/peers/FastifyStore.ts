@@ -1,4 +1,4 @@
-/** The data of the fastify peer: versions, tombstones and a change log in SQLite, one transaction a write. */
+/** The data of the fastify peer: versions, tombstones and a change log in SQLite, one transaction per write. */
 import Database from "better-sqlite3"
 
 export interface Entry {

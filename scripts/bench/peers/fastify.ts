@@ -1,6 +1,6 @@
 /**
- * The same interface as a competent engineer writes it in a day: fastify with schemas for what comes in and goes out,
- * and better-sqlite3 with a transaction for each write, in WAL mode and with `synchronous = FULL`.
+ * The same interface as a competent engineer writes it in a day: fastify with schemas for requests and answers, and
+ * better-sqlite3 with a transaction for each write, in WAL mode and with `synchronous = FULL`.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
 import { join } from "node:path"

@@ -1,4 +1,4 @@
-/** The least that node:http can do: the same entry for every request, from memory. */
+/** `node:http` alone: the same entry for every request, from memory. */
 import { createServer } from "node:http"
 
 const body = JSON.stringify({

@@ -1,4 +1,4 @@
-/** `ws` alone: what is posted to it goes to every WebSocket that is connected. */
+/** `ws` alone: a posted body is sent to every connected WebSocket. */
 import { createServer } from "node:http"
 import { WebSocketServer } from "ws"
 

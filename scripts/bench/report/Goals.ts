@@ -1,7 +1,7 @@
 import { type Comparison, type Findings, median, type Quantity, ratios, type Sample } from "../Findings.ts"
 import { plain, range } from "./Numbers.ts"
 
-/** A goal beside what was measured. */
+/** A goal and its measurement. */
 export interface Verdict {
   readonly goal: string
   readonly measured: string
@@ -23,7 +23,7 @@ const quantityOf = ({ quantities }: Findings, name: string, contender = "causewa
 
 const throughput = (sample: Sample): number => sample.perSecond
 
-/** Reaches at least so many times what the peer does, in the middle of the rounds. */
+/** The median ratio to the peer is at least `factor`. */
 const atLeast =
   (name: string, factor: number, peer: string, figure = throughput, contender = "causeway"): Judge =>
   findings => {
@@ -34,7 +34,7 @@ const atLeast =
     return { measured: range(middle, values), isMet: middle >= factor }
   }
 
-/** Stays within so many times what the peer needs. */
+/** The median ratio to the peer is at most `factor`. */
 const atMost =
   (name: string, factor: number, peer: string, figure: (sample: Sample) => number): Judge =>
   findings => {
@@ -65,7 +65,7 @@ const perWatcher: Judge = findings => {
   }
 }
 
-/** The two contenders of a growth comparison are one service on two stores, the small one first. */
+/** The contenders of a growth comparison are the service on the small and on the large store. */
 const growth =
   (name: string): Judge =>
   findings => {
@@ -92,7 +92,7 @@ const goals: ReadonlyArray<Goal> = [
   { goal: "resident memory, large store under load: at most 300 MiB", judge: within("memory-loaded", 300) }
 ]
 
-/** The goals on which there are measurements. */
+/** The goals that were measured. */
 export const judge = (findings: Findings): ReadonlyArray<Verdict> =>
   goals.flatMap(({ goal, judge }) => {
     const verdict = judge(findings)

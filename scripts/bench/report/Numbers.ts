@@ -1,4 +1,4 @@
-/** Numbers as readers like them: no more digits than were measured. */
+/** Formats numbers with the digits that were measured. */
 
 const significant = (value: number, digits: number): string =>
   Number.isFinite(value)
@@ -13,7 +13,7 @@ export const micros = (value: number): string => `${plain(value)} µs`
 
 export const percent = (share: number): string => `${Math.round(share * 100)} %`
 
-/** The middle of some ratios, with the least and the greatest. */
+/** A median ratio with the minimum and the maximum. */
 export const range = (middle: number, values: ReadonlyArray<number>): string =>
   values.length < 2
     ? `${middle.toFixed(2)} ×`

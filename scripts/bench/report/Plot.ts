@@ -1,4 +1,4 @@
-/** Bars as SVG: one panel for each comparison, as their scales have nothing in common. */
+/** Bar charts as SVG, one panel per comparison, each with its own scale. */
 import { type Comparison, of } from "../Findings.ts"
 import { micros, plain } from "./Numbers.ts"
 
@@ -9,7 +9,7 @@ const barHeight = 18
 const titleHeight = 30
 const gap = 12
 
-/** Told apart also by those who see few colours (Okabe and Ito). */
+/** Colors for the color-blind (Okabe and Ito). */
 const colours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00"]
 
 const escapes: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" }
@@ -38,7 +38,7 @@ const panel = (comparison: Comparison, top: number, colourOf: (contender: string
   return [text(0, top + 20, title, 'font-weight="bold"'), ...bars].join("\n")
 }
 
-/** A drawing of what each contender does a second. */
+/** A chart of each contender's throughput. */
 export const draw = (comparisons: ReadonlyArray<Comparison>, heading: string): string => {
   const names = [...new Set(comparisons.flatMap(({ series }) => series.map(({ contender }) => contender)))]
   const colourOf = (contender: string): string => colours[names.indexOf(contender) % colours.length]!

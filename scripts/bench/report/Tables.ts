@@ -40,7 +40,7 @@ const comparisonHead = [
   "not 2xx"
 ]
 
-/** Requests, or frames where the case is about those, of each contender. */
+/** The measurements of each contender. */
 export const comparisons = (all: ReadonlyArray<Comparison>): string => table(comparisonHead, all.flatMap(rowsOf))
 
 const quantityRow = ({ contender, title, unit, values }: Quantity): ReadonlyArray<string> => [
@@ -53,7 +53,7 @@ const quantityRow = ({ contender, title, unit, values }: Quantity): ReadonlyArra
 export const quantities = (all: ReadonlyArray<Quantity>): string =>
   table(["quantity", "server", "median", "least to most"], all.map(quantityRow))
 
-/** The goals and how they were met. */
+/** The goals and whether they were met. */
 export const goals = (findings: Findings): string =>
   table(
     ["goal", "measured", "met"],
