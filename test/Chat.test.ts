@@ -17,8 +17,8 @@ const echo = (content: string, turnId: string) => saying(turnId, "echo: ", conte
 
 const greeting = "· session s_1; :help lists the commands\n"
 
-describe("a conversation by itself", () => {
-  it.scopedLive("sends a line when the turn of the one before has ended, and prints what comes of it", () =>
+describe("a conversation from a file or a pipe", () => {
+  it.scopedLive("sends each line after the end of the previous turn, and prints the events", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({ onMessage: echo })
       const token = Option.some(Redacted.make("me"))
@@ -29,7 +29,7 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("goes on where it was when the connection is lost, and prints nothing twice", () =>
+  it.scopedLive("resumes after a lost connection, and prints nothing twice", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
         onMessage: (_, turnId) => {
@@ -56,7 +56,7 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("says where events are missing, and where the history is another one", () =>
+  it.scopedLive("reports missing events and a new history", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
         onMessage: (content, turnId) =>
@@ -83,7 +83,7 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("begins anew where the history is an older one, of a backup", () =>
+  it.scopedLive("starts over if the history was restored from a backup", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
         onMessage: (content, turnId) =>
@@ -109,7 +109,7 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("sends a message again whose answer was lost, under the same id, so that it is taken in once", () =>
+  it.scopedLive("repeats a message with a lost answer under the same id, so that it is accepted once", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
         loseAnswers: true,
@@ -131,7 +131,7 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("answers questions by the next line, and fails where none is left", () =>
+  it.scopedLive("answers questions by the next line, and fails at the end of input", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
         onMessage: (content, turnId) => [
@@ -161,7 +161,7 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("asks for files and sessions", () =>
+  it.scopedLive("lists files and sessions", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({ onMessage: echo })
       const lines = [
@@ -182,7 +182,7 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("ends with a failure after failed turns, refused requests and wrong commands, having gone on", () =>
+  it.scopedLive("continues after failed turns, refused requests and invalid commands, and exits with a failure", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
         refusals: { read_file: "not_found" },
@@ -199,7 +199,7 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("takes frames that it does not know for what they are: of no concern", () =>
+  it.scopedLive("ignores unknown frames", () =>
     Effect.gen(function* () {
       const unknown = { type: "poem_recited", sessionId: "s_1", seq: 1, timestamp: 0, traceId: "0".repeat(32) }
       const gateway = yield* FakeGateway.make({
@@ -216,22 +216,24 @@ describe("a conversation by itself", () => {
     })
   )
 
-  it.scopedLive("fails at once where the gateway refuses, is not there, has no such session or closes for good", () =>
-    Effect.gen(function* () {
-      const refusing = yield* FakeGateway.make({ onMessage: echo, status: () => 401 })
-      assert.include(failureOf(yield* hold({ url: refusing.url }, ["hello"])), "the gateway answers 401: not you")
-      const gone = yield* Effect.scoped(FakeGateway.make({ onMessage: echo }))
-      assert.include(failureOf(yield* hold({ url: gone.url }, ["hello"])), "ECONNREFUSED")
-      const strange = yield* FakeGateway.make({ onMessage: echo, refusals: { subscribe: "not_found" } })
-      const held = yield* hold({ url: strange.url, session: Option.some("s_9") }, ["hello"])
-      assert.strictEqual(failureOf(held), "no subscribe")
-      const closing = yield* FakeGateway.make({ onMessage: () => [{ close: closeCodes.tokenExpired.code }] })
-      assert.include(failureOf(yield* hold({ url: closing.url }, ["hello"])), "closed the connection (4501)")
-      assert.strictEqual(closing.connections(), 1)
-    })
+  it.scopedLive(
+    "fails at once if the gateway refuses, is absent, has no such session, or closes with a final code",
+    () =>
+      Effect.gen(function* () {
+        const refusing = yield* FakeGateway.make({ onMessage: echo, status: () => 401 })
+        assert.include(failureOf(yield* hold({ url: refusing.url }, ["hello"])), "the gateway answers 401: not you")
+        const gone = yield* Effect.scoped(FakeGateway.make({ onMessage: echo }))
+        assert.include(failureOf(yield* hold({ url: gone.url }, ["hello"])), "ECONNREFUSED")
+        const strange = yield* FakeGateway.make({ onMessage: echo, refusals: { subscribe: "not_found" } })
+        const held = yield* hold({ url: strange.url, session: Option.some("s_9") }, ["hello"])
+        assert.strictEqual(failureOf(held), "no subscribe")
+        const closing = yield* FakeGateway.make({ onMessage: () => [{ close: closeCodes.tokenExpired.code }] })
+        assert.include(failureOf(yield* hold({ url: closing.url }, ["hello"])), "closed the connection (4501)")
+        assert.strictEqual(closing.connections(), 1)
+      })
   )
 
-  it.scopedLive("gives up when the gateway stays away", () =>
+  it.scopedLive("gives up if the gateway stays unavailable", () =>
     Effect.gen(function* () {
       let status: number | undefined
       const gateway = yield* FakeGateway.make({
@@ -250,8 +252,8 @@ describe("a conversation by itself", () => {
 
 const interrupt = { is: "interrupt" } as const
 
-describe("a conversation with a person", () => {
-  it.scopedLive("goes on taking lines during a turn, which Ctrl-C interrupts; without one it ends the client", () =>
+describe("an interactive conversation", () => {
+  it.scopedLive("accepts lines during a turn; Ctrl-C interrupts a turn, and otherwise ends the client", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({
         onMessage: (content, turnId) =>

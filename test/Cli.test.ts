@@ -43,7 +43,7 @@ const assertFailedStart = (ended: { code: number | null; stdout: string; stderr:
 const key = { KV_API_KEY: "sesame" }
 
 describe("Cli", () => {
-  it.effect("tells every variable", () =>
+  it.effect("lists every variable", () =>
     Effect.gen(function* () {
       const help = yield* printed(["--help"])
       assert.strictEqual(yield* printed(["-h"]), help)
@@ -53,7 +53,7 @@ describe("Cli", () => {
     })
   )
 
-  it.effect("tells its version, which is the package's", () =>
+  it.effect("prints the version of the package", () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* printed(["--version"]), version)
       const manifest = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"))
@@ -96,7 +96,7 @@ describe("Cli", () => {
     })
   )
 
-  it.scoped("shows its help on a Node that is too old", () =>
+  it.scoped("prints the help on a Node that is too old", () =>
     Effect.gen(function* () {
       const { code, stdout } = yield* runToEnd(olderNode, ["--help"])
       assert.strictEqual(code, 0)
@@ -104,7 +104,7 @@ describe("Cli", () => {
     })
   )
 
-  it.scoped("names all wrong variables at once", () =>
+  it.scoped("names all invalid variables at once", () =>
     Effect.gen(function* () {
       const message = assertFailedStart(
         yield* runToEnd({ PORT: "99999", LOG_LEVEL: "VERBOSE", STORE_URL: "postgres://u:sesame@db/kv", KV_API_KEY: "" })
@@ -156,7 +156,7 @@ describe("Cli", () => {
     })
   )
 
-  it.scoped("warns of what is hardly meant", () =>
+  it.scoped("warns of likely mistakes", () =>
     Effect.gen(function* () {
       const dev = yield* launch({ DEV_MODE: "yes", HOST: "0.0.0.0", METRICS_TOKEN: "t" })
       yield* dev.shows(/curl/)

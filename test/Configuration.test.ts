@@ -33,7 +33,7 @@ describe("Configuration", () => {
     })
   )
 
-  it.effect("takes an empty variable for one that is not set", () =>
+  it.effect("treats an empty variable as unset", () =>
     Effect.gen(function* () {
       const empty = { PORT: "", HOST: " ", LOG_LEVEL: "", METRICS_TOKEN: "  ", OTEL_EXPORTER_OTLP_ENDPOINT: "" }
       assert.deepStrictEqual(yield* load({ ...production, ...empty }), yield* load(production))
@@ -42,7 +42,7 @@ describe("Configuration", () => {
     })
   )
 
-  it.effect("is in dev mode only where DEV_MODE is true and NODE_ENV is not production", () =>
+  it.effect("is in dev mode only if DEV_MODE is true and NODE_ENV is not production", () =>
     Effect.gen(function* () {
       const { devMode, keys } = yield* load(dev)
       assert.isTrue(devMode)
@@ -55,7 +55,7 @@ describe("Configuration", () => {
     })
   )
 
-  it.effect("reports everything that is wrong, once", () =>
+  it.effect("reports every problem once", () =>
     Effect.gen(function* () {
       const wrong = {
         DEV_MODE: "maybe",
@@ -81,7 +81,7 @@ describe("Configuration", () => {
     })
   )
 
-  it.effect("keeps secrets out of sight", () =>
+  it.effect("prints no secrets", () =>
     Effect.gen(function* () {
       const configuration = yield* load({ KV_API_KEY: "sesame", KV_AGENT_API_KEY: "sesame2", METRICS_TOKEN: "sesame3" })
       assert.notInclude(Inspectable.toStringUnknown(configuration), "sesame")
@@ -106,7 +106,7 @@ describe("Configuration", () => {
     })
   )
 
-  it.effect("warns of what is hardly meant", () =>
+  it.effect("warns of likely mistakes", () =>
     Effect.gen(function* () {
       const warnings = (variables: Readonly<Record<string, string>>) =>
         Effect.map(load(variables), ({ warnings }) => warnings.join("\n"))
@@ -126,7 +126,7 @@ describe("Configuration", () => {
     })
   )
 
-  it.effect("understands durations and addresses", () =>
+  it.effect("parses durations and addresses", () =>
     Effect.gen(function* () {
       const { collector, retention } = yield* load({
         ...production,
@@ -141,7 +141,7 @@ describe("Configuration", () => {
     })
   )
 
-  it("takes any whole number in bounds for a port, and nothing else", () => {
+  it("accepts any whole number in bounds as a port, and nothing else", () => {
     const accepts = (port: string) => Effect.runSync(Effect.isSuccess(load({ ...production, PORT: port })))
     fc.assert(
       fc.property(fc.integer({ min: -70_000, max: 140_000 }), port => {
@@ -151,7 +151,7 @@ describe("Configuration", () => {
     for (const port of ["0x50", "80.0", "8e1", "80 81", "Infinity", "NaN", "٨٠"]) assert.isFalse(accepts(port), port)
   })
 
-  it("knows the addresses of stores", () => {
+  it("parses the addresses of stores", () => {
     const parsed = (text: string) => Option.getOrUndefined(StoreUrl.parse(text))
     assert.strictEqual(parsed("sqlite:"), "")
     assert.strictEqual(parsed("sqlite:data"), "data")

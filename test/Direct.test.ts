@@ -107,7 +107,7 @@ const shown = (exit: Exit.Exit<number, string>) =>
   Exit.isSuccess(exit) ? exit.value : [...Cause.failures(exit.cause), "defects", ...Cause.defects(exit.cause)]
 
 describe("Direct", () => {
-  it.live("comes to what Effect's own functions come to, in a fiber and without one", () =>
+  it.live("gives the results of Effect's own functions, with and without a fiber", () =>
     Effect.promise(() =>
       fc.assert(
         fc.asyncProperty(programs(3), async program => {
@@ -124,7 +124,7 @@ describe("Direct", () => {
     )
   )
 
-  it.effect("forks nothing for what needs no fiber, and is computed with each run", () =>
+  it.effect("forks no fiber for a direct effect, which is computed with each run", () =>
     Effect.gen(function* () {
       let runs = 0
       const counted = Direct.map(
@@ -149,7 +149,7 @@ describe("Direct", () => {
     })
   )
 
-  it("interrupts what ends by a callback: its callback does nothing then", () => {
+  it("interrupts an effect that waits for a callback, which then does nothing", () => {
     const told: Array<string> = []
     let resume: ((exit: Exit.Exit<string>) => void) | undefined
     const waiting = Direct.async<string>(callback => {
@@ -165,7 +165,7 @@ describe("Direct", () => {
     expect(told).toEqual(["canceled", "interrupted"])
   })
 
-  it("ends once, whatever calls back again, and is not interrupted after its end", () => {
+  it("completes once in spite of repeated callbacks, and is not interrupted after that", () => {
     const told: Array<string> = []
     const twice = Direct.async<string>(callback => {
       callback(Exit.succeed("first"))
@@ -177,7 +177,7 @@ describe("Direct", () => {
     expect(told).toEqual(["first"])
   })
 
-  it.effect("interrupts the fiber of what goes on in one", () =>
+  it.effect("interrupts the fiber of an effect that was forked", () =>
     Effect.gen(function* () {
       const fibers: Array<Fiber.RuntimeFiber<unknown, unknown>> = []
       const exits: Array<Exit.Exit<unknown, unknown>> = []

@@ -46,7 +46,7 @@ const killed = (service: Service.Running) => Effect.asVoid(service.end("SIGKILL"
 
 layer(Environment.layer, { excludeTestServices: true })("the service", it => {
   it.scoped(
-    "keeps what it acknowledged, in whole batches and a log without holes, whenever it is killed",
+    "keeps all acknowledged writes, in atomic batches and a gapless log, whenever it is killed",
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory
@@ -83,7 +83,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     120_000 * soak
   )
 
-  it.scoped("keeps what it acknowledged, and ends with 0, when it is told to end under load", () =>
+  it.scoped("keeps all acknowledged writes and exits with 0 when it is terminated under load", () =>
     Effect.gen(function* () {
       const directory = yield* Environment.temporaryDirectory
       const history = new History()
@@ -111,7 +111,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
   )
 
   it.scoped(
-    "has a batch of 15 MiB whole or not at all, wherever in its writing it is killed",
+    "has a batch of 15 MiB entirely or not at all, whenever it is killed",
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory
@@ -171,7 +171,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
   const step = (random: Random.Random) => (soak > 1 ? Effect.succeed(1) : random.nextIntBetween(5, 12))
 
   it.scoped(
-    "leaves nothing that keeps the next from making the store",
+    "leaves nothing that prevents the next process from creating the store",
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory
@@ -194,7 +194,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
   )
 
   it.scoped(
-    "takes nothing from a store that was killed under load before",
+    "loses nothing of a store that was killed under load before",
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory
@@ -222,32 +222,30 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
     120_000 * soak
   )
 
-  it.scoped(
-    "is refused to a second process while the first lives, which it does not disturb, and takes over when that was killed",
-    () =>
-      Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
-        yield* withService(directory, first =>
-          Effect.gen(function* () {
-            const client = yield* Client.make(first.url)
-            yield* client.put("n", "k", { value: "before" })
-            const refused = yield* Effect.flip(Service.start({ directory }))
-            assert.strictEqual(refused.code, 1)
-            assert.include(refused.stderr, join(directory, "kv.lock"))
-            assert.include(refused.stderr, "another process has this store open")
-            assert.strictEqual(refused.stderr.trim().split("\n").length, 1)
-            assert.strictEqual((yield* client.put("n", "k", { value: "after" })).version, 2)
-            yield* killed(first)
-          })
-        )
-        yield* withService(directory, second =>
-          Effect.gen(function* () {
-            const client = yield* Client.make(second.url)
-            const { value, version } = yield* client.get("n", "k")
-            assert.deepStrictEqual({ value, version }, { value: "after", version: 2 })
-            assert.strictEqual((yield* client.put("n", "k", { value: "on" })).version, 3)
-          })
-        )
-      })
+  it.scoped("refuses a second process while the first runs undisturbed, and admits it after the first was killed", () =>
+    Effect.gen(function* () {
+      const directory = yield* Environment.temporaryDirectory
+      yield* withService(directory, first =>
+        Effect.gen(function* () {
+          const client = yield* Client.make(first.url)
+          yield* client.put("n", "k", { value: "before" })
+          const refused = yield* Effect.flip(Service.start({ directory }))
+          assert.strictEqual(refused.code, 1)
+          assert.include(refused.stderr, join(directory, "kv.lock"))
+          assert.include(refused.stderr, "another process has this store open")
+          assert.strictEqual(refused.stderr.trim().split("\n").length, 1)
+          assert.strictEqual((yield* client.put("n", "k", { value: "after" })).version, 2)
+          yield* killed(first)
+        })
+      )
+      yield* withService(directory, second =>
+        Effect.gen(function* () {
+          const client = yield* Client.make(second.url)
+          const { value, version } = yield* client.get("n", "k")
+          assert.deepStrictEqual({ value, version }, { value: "after", version: 2 })
+          assert.strictEqual((yield* client.put("n", "k", { value: "on" })).version, 3)
+        })
+      )
+    })
   )
 })

@@ -180,7 +180,7 @@ const ask = (path: string, init: RequestInit = {}) =>
 const quiet = Logger.remove(Logger.defaultLogger)
 const client = NodeHttpClient.layerUndici
 
-describe("in a host's own api", () => {
+describe("in the API of a host", () => {
   it.scopedLive("the typed client writes, reads, lists, deletes and follows, whatever the names hold", () =>
     Effect.gen(function* () {
       const { health, kv } = yield* shopClient("store-key", "open")
@@ -233,7 +233,7 @@ describe("in a host's own api", () => {
     }).pipe(Effect.provide([shop, client]))
   )
 
-  it.scopedLive("each side keeps its own authentication", () =>
+  it.scopedLive("the host and the store each have their own authentication", () =>
     Effect.gen(function* () {
       const stranger = yield* shopClient("nobody", "closed")
       expect(yield* Effect.flip(stranger.orders.order({ path: { sku: "tea" } }))).toEqual(new NoSession())
@@ -247,7 +247,7 @@ describe("in a host's own api", () => {
     }).pipe(Effect.provide([shop, client]))
   )
 
-  it.scopedLive("every failure is {error}, but those that the host declared keep their own shape", () =>
+  it.scopedLive("every failure is {error}, except the errors that the host declared", () =>
     Effect.gen(function* () {
       const authorization = "Bearer store-key"
       const session = { "x-session": "open" }
@@ -300,7 +300,7 @@ describe("one group alone", () => {
     Layer.provideMerge(server)
   )
 
-  it.scopedLive("needs only what it uses, and its routes are all there are", () =>
+  it.scopedLive("needs only its own services, and serves only its own routes", () =>
     Effect.gen(function* () {
       const { health } = yield* Effect.flatMap(url, baseUrl => HttpApiClient.make(Probes, { baseUrl }))
       expect(yield* health.ready({})).toEqual({ ok: true })
@@ -324,7 +324,7 @@ describe("on a router with other routes", () => {
     disableListenLog: true
   }).pipe(Layer.provide(Memory.layer), Layer.provideMerge(server))
 
-  it.scopedLive("our groups stand beside the host's routes", () =>
+  it.scopedLive("our groups are served beside the host's routes", () =>
     Effect.gen(function* () {
       const authorization = "Bearer store-key"
       const path = "/data/api/v1/kv/tenant%3Aa/x%2Fy;z"

@@ -233,7 +233,7 @@ const given = (text: string): Case => {
 
 layer(Environment.layer, { excludeTestServices: true })("a service whose disk fails", it => {
   it.scoped.skipIf(!Disk.isPossible)(
-    "lives, loses nothing that it acknowledged, and comes back",
+    "survives, loses no acknowledged write, and recovers",
     () =>
       Effect.gen(function* () {
         const random = Random.make(seed)

@@ -7,12 +7,12 @@ const key = (text: string) => Option.some(Redacted.make(text))
 const both = Auth.make({ write: key("writer"), read: key("reader") })
 
 describe("accessOf", () => {
-  it("tells the two credentials apart", () => {
+  it("distinguishes the two credentials", () => {
     expect(both.accessOf("Bearer writer")).toBe("write")
     expect(both.accessOf("Bearer reader")).toBe("read")
   })
 
-  it("takes the scheme in any case and spaces around the token", () => {
+  it("accepts the scheme in any case and spaces around the token", () => {
     for (const header of ["bearer writer", "BEARER writer", "Bearer    writer", "Bearer writer   "]) {
       expect([header, both.accessOf(header)]).toEqual([header, "write"])
     }
@@ -33,7 +33,7 @@ describe("accessOf", () => {
     for (const header of [...headers, undefined]) expect([header, both.accessOf(header)]).toEqual([header, undefined])
   })
 
-  it("admits nobody by a credential that is absent or empty", () => {
+  it("refuses an absent or empty credential", () => {
     for (const none of [Option.none(), key("")]) {
       const auth = Auth.make({ write: none, read: none })
       for (const header of [
@@ -51,7 +51,7 @@ describe("accessOf", () => {
     }
   })
 
-  it("gives a token that is both the greater right", () => {
+  it("grants a token that is both credentials the right to write", () => {
     expect(Auth.make({ write: key("same"), read: key("same") }).accessOf("Bearer same")).toBe("write")
   })
 
@@ -83,7 +83,7 @@ describe("config", () => {
   const load = (entries: ReadonlyArray<readonly [string, string]>) =>
     Effect.withConfigProvider(Auth.config, ConfigProvider.fromMap(new Map(entries)))
 
-  it.effect("reads both credentials and shows neither", () =>
+  it.effect("reads both credentials and prints neither", () =>
     Effect.gen(function* () {
       const keys = yield* load([
         ["KV_API_KEY", "secret-one"],
@@ -95,7 +95,7 @@ describe("config", () => {
     })
   )
 
-  it.effect("takes an empty credential for none", () =>
+  it.effect("treats an empty credential as none", () =>
     Effect.gen(function* () {
       expect(yield* load([])).toEqual({ write: Option.none(), read: Option.none() })
       const keys = yield* load([

@@ -95,7 +95,7 @@ describe("published keys", () => {
     })
   )
 
-  it.scoped("an unknown key is looked for once in half a minute, and found after a rotation", () =>
+  it.scoped("an unknown key is fetched at most once in 30 seconds, and found after a rotation", () =>
     Effect.gen(function* () {
       const [old, young] = [yield* pair("ES256", "old"), yield* pair("ES256", "young")]
       const server = keyServer([old.jwk])
@@ -111,7 +111,7 @@ describe("published keys", () => {
     })
   )
 
-  it.scoped("a server that fails leaves the keys as they were, and one that recovers is asked again", () =>
+  it.scoped("a failing server leaves the keys unchanged, and is asked again when it recovers", () =>
     Effect.gen(function* () {
       const [known, next] = [yield* pair("RS256", "known"), yield* pair("RS256", "next")]
       const server = keyServer([known.jwk])
@@ -131,7 +131,7 @@ describe("published keys", () => {
     })
   )
 
-  it.scoped("the set is fetched anew every ten minutes, so that a key that was withdrawn goes", () =>
+  it.scoped("the set is fetched again every ten minutes, so that a revoked key is removed", () =>
     Effect.gen(function* () {
       const [withdrawn, other] = [yield* pair("ES256", "withdrawn"), yield* pair("ES256", "other")]
       const server = keyServer([withdrawn.jwk])
@@ -147,7 +147,7 @@ describe("published keys", () => {
     })
   )
 
-  it.scoped("a clock that is set back holds no refresh up", () =>
+  it.scoped("a clock that is set back does not delay a refresh", () =>
     Effect.gen(function* () {
       const [old, young] = [yield* pair("ES256", "old"), yield* pair("ES256", "young")]
       const server = keyServer([old.jwk])
@@ -202,7 +202,7 @@ describe("published keys", () => {
     })
   )
 
-  it.scoped("what is no key spoils no other, and no more keys are used than have a place", () =>
+  it.scoped("invalid keys do not affect others, and the number of keys is limited", () =>
     Effect.gen(function* () {
       const [known, late] = [yield* pair("ES256", "known"), yield* pair("ES256", "late")]
       const odd = [null, 5, { kty: "RSA" }, { kty: "EC", crv: "P-256", x: 7, kid: "known" }, { kty: "oct", k: "AA" }]
@@ -214,7 +214,7 @@ describe("published keys", () => {
     })
   )
 
-  it.scoped("a caller that leaves takes nobody else's keys along", () =>
+  it.scoped("a caller that is interrupted does not cancel the fetch for others", () =>
     Effect.gen(function* () {
       const known = yield* pair("ES256", "known")
       const server = keyServer([])
@@ -237,7 +237,7 @@ const withSecret = { secret: Option.some(Redacted.make(text)) }
 const secretKey = { alg: "HS256", privateKey: new TextEncoder().encode(text) }
 
 describe("claims", () => {
-  it.scoped("audience and issuer are checked where they are set", () =>
+  it.scoped("audience and issuer are checked if they are configured", () =>
     Effect.gen(function* () {
       const known = yield* pair("ES256", "known")
       const server = keyServer([known.jwk])
@@ -272,7 +272,7 @@ describe("claims", () => {
     })
   )
 
-  it.scoped("the secret is used as it is", () =>
+  it.scoped("the secret is used byte for byte", () =>
     Effect.gen(function* () {
       for (const secret of [` ${text} `, `${text}\n`, "ä".repeat(16), Buffer.from(text).toString("base64")]) {
         const identify = yield* make({ secret: Option.some(Redacted.make(secret)) })
@@ -290,7 +290,7 @@ describe("claims", () => {
     })
   )
 
-  it("production is warned of what is not checked, and of secrets that are short or begin or end with blanks", () => {
+  it("production warns of missing checks, and of secrets that are short or begin or end with white space", () => {
     const warnings = (settings: Partial<Authentication.Settings>) =>
       Authentication.warnings({ ...defaults, ...settings }).join("\n")
     assert.include(warnings(withSecret), "GATEWAY_JWT_AUDIENCE is not set")

@@ -47,7 +47,7 @@ layer(Environment.layer, { excludeTestServices: true })(
   it => {
     const test = it.scoped.skipIf(absence !== undefined)
 
-    test("has a turn with an agent, and comes back to it after a reload", () =>
+    test("has a turn with an agent, and resumes after a reload", () =>
       Effect.gen(function* () {
         const { browser, gateway, origin } = yield* setting
         const page = yield* Browser.visit(browser, origin)
@@ -75,7 +75,7 @@ layer(Environment.layer, { excludeTestServices: true })(
         assert.deepStrictEqual(resumed.events.slice(0, held.events.length - after), held.events.slice(after))
       }))
 
-    test("is refused without a good token, and on a page of another origin whatever its token", () =>
+    test("is refused without a valid token, and on a page of another origin with any token", () =>
       Effect.gen(function* () {
         const { browser, gateway, origin } = yield* setting
         const bearer = yield* token("acme", "alice")

@@ -6,7 +6,7 @@ import { cases, malformed, map } from "./EventMapping/Cases.ts"
 const neverMalformed = new Set(["heartbeat", "log", "rate_limited", "error"])
 
 describe("the mapping", () => {
-  it("knows the types that are tried here, and no others", () => {
+  it("has exactly the types that are tested here", () => {
     const tried = cases.map(([type]) => type)
     expect(tried).toStrictEqual([...EventMapping.platformTypes])
     const maybeMalformed = tried.filter(type => !neverMalformed.has(type) && !type.startsWith("instance."))
@@ -17,7 +17,7 @@ describe("the mapping", () => {
     expect(map(type, payload)).toStrictEqual({ events })
   })
 
-  it("makes every event that clients know of", () => {
+  it("can produce every client event", () => {
     const made = new Set(cases.flatMap(([, , events]) => events.map(event => event.type)))
     expect([...made].sort()).toStrictEqual([...Protocol.eventTypes].sort())
   })
@@ -48,7 +48,7 @@ describe("the mapping", () => {
   })
 
   it.each(["poem.recited", "constructor", "__proto__", "toString", "Message.delta", "text_delta"])(
-    "drops %s without text and tells so",
+    "drops %s without text and reports it",
     type => {
       for (const payload of [
         {},
@@ -62,7 +62,7 @@ describe("the mapping", () => {
     }
   )
 
-  it("does not take a name from the prototype for text", () => {
+  it("does not read text from the prototype", () => {
     const payload: unknown = JSON.parse('{"type":"poem","__proto__":{"content":"inherited"}}')
     expect(EventMapping.map({ type: "poem", payload: Object(payload) })).toStrictEqual({ events: [], dropped: "poem" })
   })

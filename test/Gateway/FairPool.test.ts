@@ -51,7 +51,7 @@ const command = FastCheck.oneof(
 )
 
 describe("FairPool", () => {
-  it("is never held above its capacity, nor by one above what one may have, and nothing is lost of it", () => {
+  it("never exceeds its capacity or a tenant's limit, and loses no permits", () => {
     FastCheck.assert(
       FastCheck.property(
         FastCheck.array(command, { maxLength: 60 }),
@@ -107,7 +107,7 @@ describe("FairPool", () => {
     )
   })
 
-  it("gives a tenant that stays within its fair share what it asks for, at the cost of the largest", () => {
+  it("grants a tenant within its fair share at the cost of the largest holder", () => {
     FastCheck.assert(
       FastCheck.property(
         FastCheck.array(FastCheck.tuple(tenant, FastCheck.integer({ min: 1, max: 6 })), { maxLength: 40 }),
@@ -131,7 +131,7 @@ describe("FairPool", () => {
     )
   })
 
-  it("takes nothing from those who have no more than who asks, nor for a request that is its tenant's own fault", () => {
+  it("reclaims nothing from holders with no more than the requester, nor for a tenant that caused the shortage itself", () => {
     const { pool, take } = pooled({ capacity: 4 }, true)
     for (const tenant of ["a", "a", "b", "b"]) expect(take(tenant, 1)?.isHeld).toBe(true)
     expect(take("a", 1)).toBeUndefined()
@@ -140,7 +140,7 @@ describe("FairPool", () => {
     expect(take("c", 2)).toBeUndefined()
   })
 
-  it("gives what comes back to those who have the least, and those who have as little in turns", () => {
+  it("grants released permits to the tenant with the least, and to equal ones in turn", () => {
     const { order, request } = pooled({ capacity: 2 }, false)
     const [first, second] = [request("a", 1), request("a", 1)]
     for (const tenant of ["a", "a", "b", "b", "c", "c"]) request(tenant, 1)
@@ -151,7 +151,7 @@ describe("FairPool", () => {
     expect(order.slice(4).map(({ holder }) => holder)).toEqual(["a", "b", "c", "a"])
   })
 
-  it("refuses the newest request of the longest queue where too many wait", () => {
+  it("refuses the newest request of the longest queue if too many wait", () => {
     const { order, refused, request } = pooled({ capacity: 1, mostWaiting: 3 }, false)
     const first = request("a", 1)
     const [, , last] = [request("a", 1), request("a", 1), request("a", 1)]
@@ -161,7 +161,7 @@ describe("FairPool", () => {
     expect(order.at(-1)).toBe(other)
   })
 
-  it.effect("loses nothing to interruptions, whenever they come", () =>
+  it.effect("loses no permits to interruptions", () =>
     Effect.gen(function* () {
       const { pool } = pooled({ capacity: 3 }, false)
       for (let round = 0; round < 30 * soak; round++) {
@@ -180,7 +180,7 @@ describe("FairPool", () => {
     })
   )
 
-  it.effect("lets nobody wait longer than they want to", () =>
+  it.effect("respects the time limit of each waiter", () =>
     Effect.gen(function* () {
       const { pool } = pooled({ capacity: 1 }, false)
       const holding = yield* Effect.fork(pool.use("a", 1, () => Effect.never))
@@ -196,7 +196,7 @@ describe("FairPool", () => {
 })
 
 describe("RoundRobin", () => {
-  it("serves tenants one after the other, each in order, and everything once", () => {
+  it("serves tenants in turn, each in order, and each item once", () => {
     const turns = new RoundRobin<string>()
     for (const item of ["a1", "a2", "a3", "b1", "a1", "c1", "b2"]) turns.add(item[0]!, item)
     const served: Array<string | undefined> = []

@@ -211,9 +211,9 @@ const operations = [
   fc.record({ op: fc.constantFrom("restart", "kill", "reclaim", "disconnect") })
 ] as ReadonlyArray<fc.Arbitrary<Operation>>
 
-describe("A gateway, its clients and its platform, whatever they do", () => {
+describe("a gateway with random clients and a random platform", () => {
   it.live(
-    "nothing is lost, nothing comes twice, each turn ends once, and no session has two instances",
+    "loses and duplicates no event, ends each turn once, and gives no session two instances",
     () =>
       Effect.promise(() =>
         fc.assert(

@@ -45,18 +45,18 @@ const wrongValues: Readonly<Record<string, unknown>> = {
 const anyValue = new Set(["deployment", "answer"])
 
 describe("requests", () => {
-  it.each(requests)("$type is read as it was written", frame => {
+  it.each(requests)("$type is decoded", frame => {
     const request = Either.getOrThrow(decodeRequest(Protocol.encode(frame)))
     expect(Schema.encodeSync(Protocol.Request)(request)).toStrictEqual(frame)
   })
 
-  it("are as many as there are examples, each with its answer", () => {
+  it("each have an example and an answer", () => {
     expect(requests.map(({ type }) => type)).toStrictEqual([...Protocol.requestTypes])
     const answered = new Set(answers.map(({ type }) => type))
     for (const type of Protocol.requestTypes) expect(answered).toContain(Protocol.answerTypes[type])
   })
 
-  it.each(requests)("$type names each field that is missing or of the wrong kind, and keeps its id", frame => {
+  it.each(requests)("$type names each missing or invalid field, and keeps its id", frame => {
     const fields = Object.keys(frame).filter(name => name !== "type" && name !== "id")
     for (const name of fields) {
       if (!anyValue.has(name)) {
@@ -114,7 +114,7 @@ describe("requests", () => {
     expect(refusal(text)).toMatchObject({ code: "bad_request", message })
   })
 
-  it("cuts a long unknown type short in its message", () => {
+  it("truncates a long unknown type in its message", () => {
     expect(refusal({ type: "x".repeat(1000), id: "1" })?.message.length).toBeLessThan(120)
   })
 
@@ -131,14 +131,14 @@ describe("requests", () => {
     expect(refusal(text)?.id).toBe(id)
   })
 
-  it("takes an id of 128 characters and refuses one more", () => {
+  it("accepts an id of 128 characters and refuses one more", () => {
     expect(refusal({ type: "ping", id: "x".repeat(128) })).toBeUndefined()
     expect(refusal({ type: "ping", id: "x".repeat(129) })?.message).toBe(
       "Invalid request: id: has 129 characters; the limit is 128"
     )
   })
 
-  it("takes a frame of 1 MiB and refuses one more byte", () => {
+  it("accepts a frame of 1 MiB and refuses one more byte", () => {
     const empty = Protocol.encode({ type: "send_message", id: "1", sessionId: "s", content: "" })
     const frame = (bytes: number) => empty.replace('""', `"${"x".repeat(bytes - empty.length)}"`)
     expect(refusal(frame(Protocol.Limits.frameBytes))).toBeUndefined()
@@ -148,7 +148,7 @@ describe("requests", () => {
     })
   })
 
-  it("takes 256 levels of JSON and refuses one more, and half a million", () => {
+  it("accepts 256 levels of JSON and refuses one more, and half a million", () => {
     expect(refusal(answerFrame(nested(256)))).toBeUndefined()
     const message = "Invalid request: the frame is nested more than 257 levels deep"
     expect(refusal(answerFrame(nested(257)))?.message).toBe(message)
@@ -156,7 +156,7 @@ describe("requests", () => {
     expect(refusal(nested(500_000))?.message).toBe(message)
   })
 
-  it("takes 65,536 members and elements, and refuses one more without parsing it", () => {
+  it("accepts 65,536 members and elements, and refuses one more without parsing it", () => {
     const { jsonMembers } = Protocol.Limits
     // Beside the elements: the members of the frame, and one more for its opening brace and the array's opening bracket.
     const elements = (count: number) => answerFrame(`[${Array(count).fill("[]").join()}]`)
@@ -177,7 +177,7 @@ describe("requests", () => {
     }
   })
 
-  it("refuses half of a surrogate pair wherever it stands, and takes whole ones however they are written", () => {
+  it("refuses unpaired surrogates anywhere, and accepts pairs in any spelling", () => {
     const create = (fields: string) => `{"type":"create_session","id":"1",${fields}}`
     const cases = {
       agentType: create('"agentType":"a\\ud83d"'),
@@ -205,7 +205,7 @@ describe("requests", () => {
     }
   })
 
-  it("ignores members that it does not know", () => {
+  it("ignores unknown members", () => {
     const request = decodeRequest('{"type":"ping","id":"1","colour":"red","__proto__":{"id":"2"}}')
     expect(Either.getOrThrow(request)).toStrictEqual({ type: "ping", id: "1" })
   })
@@ -228,12 +228,12 @@ describe("requests", () => {
     expect(said).not.toContain("s3cr3t")
   })
 
-  it("refuses a variable that would be a prototype", () => {
+  it("refuses a variable named __proto__", () => {
     const text = '{"type":"create_session","id":"1","agentType":"a","environment":{"__proto__":"x"}}'
     expect(refusal(text)?.message).toBe("Invalid request: environment.__proto__: is not a name for a variable")
   })
 
-  it("hides secrets from print, and never repeats a frame that is not JSON", () => {
+  it("prints no secrets, and never repeats a frame that is not JSON", () => {
     const request = Either.getOrThrow(decodeRequest(JSON.stringify(Examples.requests.create_session)))
     expect(JSON.stringify(request)).not.toContain("a secret")
     const secrets = request.type === "create_session" ? request.secrets : undefined
@@ -241,7 +241,7 @@ describe("requests", () => {
     expect(refusal('{"secrets":{"A":"s3cr3t"},')?.message).not.toContain("s3cr3t")
   })
 
-  it("says something of whatever text arrives, and never throws", () => {
+  it("answers any text, and never throws", () => {
     fc.assert(
       fc.property(fc.oneof(fc.string({ unit: "binary" }), fc.json({ maxDepth: 5 })), text => {
         const { message } = refusal(text)!
@@ -251,7 +251,7 @@ describe("requests", () => {
     )
   })
 
-  it("takes or refuses whatever fields a known request has, and what it takes can be written again", () => {
+  it("accepts or refuses random fields of known requests, and can encode what it accepts", () => {
     const names = [...new Set(requests.flatMap(frame => Object.keys(frame)))].filter(name => name !== "type")
     const good = requests.flatMap(frame => Object.values(frame))
     const value = fc.oneof(
@@ -278,21 +278,21 @@ describe("requests", () => {
 })
 
 describe("answers and events", () => {
-  it.each(answers)("answer $type travels as it is", answer => {
+  it.each(answers)("answer $type survives encoding", answer => {
     const read: unknown = JSON.parse(Protocol.encode(answer))
     expect(Schema.decodeUnknownSync(Protocol.Answer)(read)).toStrictEqual(answer)
     expect(Schema.encodeSync(Protocol.Answer)(answer)).toStrictEqual(answer)
     expect(Schema.is(Protocol.Event)(read)).toBe(false)
   })
 
-  it.each(events)("event $type travels as it is", event => {
+  it.each(events)("event $type survives encoding", event => {
     const read: unknown = JSON.parse(Protocol.encode(event))
     expect(Schema.decodeUnknownSync(Protocol.Event)(read)).toStrictEqual(event)
     expect(Schema.encodeSync(Protocol.Event)(event)).toStrictEqual(event)
     expect(Schema.is(Protocol.Answer)(read)).toBe(false)
   })
 
-  it.each(["sessionId", "seq", "timestamp", "traceId"])("no event goes without %s", name => {
+  it.each(["sessionId", "seq", "timestamp", "traceId"])("no event lacks %s", name => {
     for (const event of events) {
       const { [name]: _, ...rest }: Readonly<Record<string, unknown>> = { ...event }
       expect(Schema.is(Protocol.Event)(rest)).toBe(false)
@@ -325,7 +325,7 @@ describe("errors", () => {
     expect(Protocol.errorAnswer({ id: undefined, code: known, message: "no", traceId })).not.toHaveProperty("id")
   })
 
-  it("may be worth another try where the code alone does not say so", () => {
+  it("may be retryable although the code usually is not", () => {
     const { traceId } = Examples
     const failure = { id: "1", code: "upstream_error", message: "no", traceId } as const
     expect(Protocol.errorAnswer(failure).error.retryable).toBe(false)
@@ -349,7 +349,7 @@ describe("close codes", () => {
     ])
   })
 
-  it("say themselves whether to connect again, as their ranges do", () => {
+  it("say whether to reconnect, in accordance with their ranges", () => {
     for (const { code, reconnect } of Object.values(Protocol.closeCodes)) {
       expect(Protocol.shouldReconnect(code)).toBe(reconnect)
     }

@@ -24,7 +24,7 @@ describe("docs/protocol.md", () => {
     expect(page).toContain(EventMapping.longestDelta.toLocaleString("en-US"))
   })
 
-  it("shows frames that are frames", () => {
+  it("shows valid frames", () => {
     const frames = [...page.matchAll(/```json\n([\s\S]*?)```/g)].flatMap(([, block = ""]) => block.trim().split("\n"))
     expect(frames.length).toBeGreaterThan(4)
     const types = new Set<unknown>([

@@ -202,8 +202,8 @@ const backends: ReadonlyArray<readonly [string, Layer.Layer<SessionEvents, unkno
 ]
 
 for (const [name, backend] of backends) {
-  describe(`over ${name}, what replaces a member of the session event log is what runs:`, () => {
-    it.scopedLive("each member is tried", () =>
+  describe(`over ${name}, a replaced member of the session event log is used:`, () => {
+    it.scopedLive("each member is tested", () =>
       Effect.gen(function* () {
         expect(Object.keys(yield* SessionEvents).sort()).toEqual(Object.keys(members).sort())
       }).pipe(Effect.provide(backend))

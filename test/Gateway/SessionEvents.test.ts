@@ -17,7 +17,7 @@ for (const writer of ["inline", "thread"] as const) {
 }
 
 describe("A database of events", () => {
-  it.scoped("outlives the process that wrote it", () =>
+  it.scoped("survives the process that wrote it", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const layer = Sqlite.layer({ directory, writer: "inline" })
@@ -42,7 +42,7 @@ describe("A database of events", () => {
   )
 
   for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`finishes what waits before it closes, written ${writer}`, () =>
+    it.scopedLive(`finishes waiting writes before it closes, written ${writer}`, () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const scope = yield* Scope.make()
@@ -68,7 +68,7 @@ describe("A database of events", () => {
     })
   )
 
-  it.scoped("is refused, and left as it is, where it is something else", () =>
+  it.scoped("refuses another file and leaves it unchanged", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const file = join(directory, "sessions.db")

@@ -24,7 +24,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
     Effect.provide(effect, make(retention))
 
   describe(name, () => {
-    it.effect("a history begins once, with the epoch of whoever came first", () =>
+    it.effect("a history begins once, with the first epoch", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -38,7 +38,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("events come back as they were stored, from any place and in pages", () =>
+    it.effect("events are read as they were stored, from any position and in pages", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -64,7 +64,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("a page ends where its events become many characters, and holds at least one", () =>
+    it.effect("a page is limited in characters, and has at least one event", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -77,7 +77,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("a receipt is kept with its append, in place of an earlier one of its id, until it is revoked", () =>
+    it.effect("a receipt is stored with its append, replaces an earlier one with its id, and can be revoked", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -109,7 +109,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("a receipt goes with the event that was the newest when it was stored", () =>
+    it.effect("a receipt is removed with the event that was the newest when it was stored", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -136,7 +136,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("an append that is out of step stores nothing", () =>
+    it.effect("an append at the wrong position stores nothing", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -152,7 +152,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("of two appends behind the same event, at once, one is stored", () =>
+    it.effect("of two concurrent appends at the same position one is stored", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -183,7 +183,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("the number of events is bounded, and numbers go on", () =>
+    it.effect("the number of events is bounded, and numbering continues", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -203,7 +203,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("the bytes of a history are bounded, and the newest event is kept however large", () =>
+    it.effect("the bytes of a history are bounded, and the newest event is always kept", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -219,7 +219,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("events past an age go, and the end of the history stays known", () =>
+    it.effect("events past an age are removed, and the head of the history is kept", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -239,7 +239,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("a history that is restarted begins with nothing, under another epoch", () =>
+    it.effect("a restarted history is empty and has a new epoch", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -300,7 +300,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("recovery states tell which sessions were not brought to an end", () =>
+    it.effect("recovery states list the sessions that were not closed", () =>
       kept(
         Effect.gen(function* () {
           const events = yield* SessionEvents
@@ -317,7 +317,7 @@ export const sessionEventsSuite = (name: string, make: Make) => {
       )
     )
 
-    it.effect("whatever is appended, histories are dense and end at their heads", () => {
+    it.effect("histories are dense and end at their heads after any appends", () => {
       const sessions = ["a", "b"]
       const appends = fc.array(fc.tuple(fc.constantFrom(...sessions), fc.array(fc.string(), { maxLength: 8 })), {
         maxLength: 12

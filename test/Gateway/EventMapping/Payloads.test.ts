@@ -8,7 +8,7 @@ import { call, cases, failure, h, m, map, platformCall, t, x } from "./Cases.ts"
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
 
 describe("the turn of an event", () => {
-  it("is the one in progress where the event names none", () => {
+  it("is the one in progress if the event names none", () => {
     expect(map("turn.completed", {}, { turnId: "t9" }).events).toStrictEqual([{ type: "turn_completed", turnId: "t9" }])
     expect(map("usage", { inputTokens: 1 }, { turnId: "t9" }).events).toMatchObject([{ turnId: "t9" }])
     expect(map("poem", { text: "x" }, { turnId: "t9" }).events).toMatchObject([{ turnId: "t9" }])
@@ -19,7 +19,7 @@ describe("the turn of an event", () => {
     expect(map("message.delta", { ...m, delta: "x" }, { turnId: "t9" }).events).toMatchObject([{ turnId: "t1" }])
   })
 
-  it("is not guessed where the event names one that cannot be", () => {
+  it("is not guessed if the event names an invalid one", () => {
     const mapped = map("message.delta", { ...m, turnId: 7, delta: "x" }, { turnId: "t9" })
     expect(mapped).toStrictEqual({
       events: [{ type: "text_delta", messageId: "m1", text: "x" }],
@@ -31,15 +31,15 @@ describe("the turn of an event", () => {
     })
   })
 
-  it("is no field of a session's state", () => {
+  it("is not a field of a session's state", () => {
     const [state, error] = map("instance.failed", failure, { turnId: "t9" }).events
     expect(state).not.toHaveProperty("turnId")
     expect(error).toHaveProperty("turnId", "t9")
   })
 })
 
-describe("what is wrong in parts", () => {
-  it("is left out where the event can do without it, and reported", () => {
+describe("invalid fields", () => {
+  it("an invalid optional field is dropped and reported", () => {
     expect(map("tool.progress", { ...platformCall, message: "half", progress: "0.5" })).toStrictEqual({
       events: [{ type: "tool_progress", ...call, message: "half" }],
       malformed: "tool.progress"
@@ -50,7 +50,7 @@ describe("what is wrong in parts", () => {
     })
   })
 
-  it("never keeps a turn from its end", () => {
+  it("never prevents the end of a turn", () => {
     expect(map("turn.cancelled", { ...t, reason: 5 }).events).toStrictEqual([{ type: "turn_interrupted", ...t }])
     expect(map("turn.failed", { ...t, code: 500, message: null, retryable: "no" })).toStrictEqual({
       events: [{ type: "turn_errored", ...t, code: "turn_failed", message: "The turn failed", retryable: false }],
@@ -58,14 +58,14 @@ describe("what is wrong in parts", () => {
     })
   })
 
-  it("is not null, which many print for what is absent", () => {
+  it("null counts as absent", () => {
     expect(map("message.start", { ...m, role: null })).toStrictEqual({ events: [{ type: "text_start", ...m }] })
     expect(map("message.delta", { ...m, text: null, delta: "x" })).toStrictEqual({
       events: [{ type: "text_delta", ...m, text: "x" }]
     })
   })
 
-  it("keeps null where any JSON value may stand", () => {
+  it("null is kept where any JSON value is allowed", () => {
     expect(map("tool.result", { ...platformCall, output: null }).events).toStrictEqual([
       { type: "tool_result", ...call, result: null }
     ])
@@ -89,7 +89,7 @@ describe("other spellings", () => {
 })
 
 describe("usage", () => {
-  it("tells only what the platform tells", () => {
+  it("has only the figures of the platform", () => {
     expect(map("usage", { inputTokens: 1 }).events).toStrictEqual([{ type: "usage_update", inputTokens: 1 }])
     expect(map("usage", { used: 1, limit: 3 }).events).toStrictEqual([
       { type: "usage_context", used: 1, limit: 3, percent: 33.33 }
@@ -108,7 +108,7 @@ describe("usage", () => {
     ])
   })
 
-  it("reports a context that makes no sense beside figures that do", () => {
+  it("reports an invalid context beside valid figures", () => {
     for (const context of [{ used: 1 }, { used: 1, limit: 0 }, { used: "1", limit: 2 }, { limit: -1 }]) {
       expect(map("usage", { inputTokens: 1, ...context })).toStrictEqual({
         events: [{ type: "usage_update", inputTokens: 1 }],
@@ -142,12 +142,12 @@ describe("large payloads", () => {
     expect(map("message.delta", { ...m, delta: "" }).events).toStrictEqual([{ type: "text_delta", ...m, text: "" }])
   })
 
-  it("are whole where they cannot be cut", () => {
+  it("are not split if they cannot be", () => {
     const text = "x".repeat(3 * big)
     expect(map("message.complete", { ...m, content: text }).events).toStrictEqual([{ type: "text_end", ...m, text }])
   })
 
-  it("of too many levels are malformed", () => {
+  it("with too many levels are malformed", () => {
     const nested = (levels: number): unknown => JSON.parse(`${"[".repeat(levels)}${"]".repeat(levels)}`)
     const mapped = (levels: number) =>
       EventMapping.map({ type: "state.snapshot", payload: { type: "state.snapshot", state: nested(levels) } })
@@ -157,7 +157,7 @@ describe("large payloads", () => {
   })
 })
 
-describe("whatever arrives", () => {
+describe("any input", () => {
   const known = cases.flatMap(([, payload]) => Object.entries(payload))
   const names = [...new Set(known.map(([name]) => name)), "content", "text", "error", "context", "__proto__", "id"]
   const value = fc.oneof(
@@ -173,7 +173,7 @@ describe("whatever arrives", () => {
   )
   const situation = fc.record({ turnId: fc.option(fc.string({ minLength: 1, maxLength: 256 }), { nil: undefined }) })
 
-  it("becomes events that clients understand, or is told of", () => {
+  it("becomes valid events, or is reported", () => {
     fc.assert(
       fc.property(type, payload, situation, (type, payload, situation) => {
         const { events, ...told } = map(type, payload, situation)
@@ -192,7 +192,7 @@ describe("whatever arrives", () => {
     )
   })
 
-  it("is understood all the same with fields that nobody knows beside it", () => {
+  it("is mapped the same with additional unknown fields", () => {
     const others = fc.dictionary(
       fc.string().map(name => `_${name}`),
       fc.jsonValue({ maxDepth: 2 })

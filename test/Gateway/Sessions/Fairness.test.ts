@@ -4,7 +4,7 @@ import { Array as Arr, Effect, Fiber } from "effect"
 import { alice, make, mallory } from "../Fixture.ts"
 
 describe("Lists of sessions", () => {
-  it.scopedLive("of one tenant, however many at once, hold up no other tenant's", () =>
+  it.scopedLive("of one tenant do not delay another tenant's", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { sessions } = yield* start

@@ -33,8 +33,8 @@ const leavePendingStop = (simulator: Simulator["Type"], sessions: Sessions["Type
     return fault
   })
 
-describe("Secrets that are given with a start", () => {
-  it.scoped("are those of its instance, where an earlier creation with others is in doubt", () =>
+describe("secrets given with start_session", () => {
+  it.scoped("are those of its instance, if an earlier creation with other secrets is uncertain", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -51,7 +51,7 @@ describe("Secrets that are given with a start", () => {
     })
   )
 
-  it.scoped("lead to the instance of an earlier creation where they are the same", () =>
+  it.scoped("resume an earlier creation with the same secrets", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -65,7 +65,7 @@ describe("Secrets that are given with a start", () => {
     })
   )
 
-  it.scoped("are those of its instance, where the gateway asks for the end of a creation of its last run", () =>
+  it.scoped("are those of its instance, while a creation of the last run is being resolved", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const first = yield* start
@@ -89,7 +89,7 @@ describe("Secrets that are given with a start", () => {
     })
   )
 
-  it.scoped("are those of its instance, where an earlier creation is under way", () =>
+  it.scoped("are those of its instance, while an earlier creation is in progress", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -112,7 +112,7 @@ describe("Secrets that are given with a start", () => {
 })
 
 describe("A platform that does not stop instances", () => {
-  it.scoped("keeps nobody from working, after a restart neither", () =>
+  it.scoped("does not prevent users from working, also after a restart", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const first = yield* start
@@ -144,7 +144,7 @@ describe("A platform that does not stop instances", () => {
     })
   )
 
-  it.scoped("is waited for within a limit, also where a request cannot be given up at once", () =>
+  it.scoped("is waited for within a limit, also if a request cannot be interrupted at once", () =>
     Effect.gen(function* () {
       const answered = yield* Effect.makeLatch(false)
       const stop = () => Effect.uninterruptible(answered.await)
@@ -160,7 +160,7 @@ describe("A platform that does not stop instances", () => {
     })
   )
 
-  it.scoped("has them stopped at the gateway's end, whatever is under way by then", () =>
+  it.scoped("are asked to stop them at the gateway's shutdown, whatever is in progress", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions, stop } = yield* start
@@ -184,8 +184,8 @@ describe("A platform that does not stop instances", () => {
   )
 })
 
-describe("A creation that nobody has answered", () => {
-  it.scoped("is asked for when its session was deleted, and the gateway killed after that", () =>
+describe("a creation without an answer", () => {
+  it.scoped("is resolved after its session was deleted and the gateway was killed", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const first = yield* start
@@ -214,7 +214,7 @@ describe("A creation that nobody has answered", () => {
     })
   )
 
-  it.scoped("is given up where the platform goes on refusing it, and takes nobody's place for ever", () =>
+  it.scoped("is given up if the platform keeps refusing it, and releases its slot", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make({ settings: { inMemory: 1 } })
       const { sessions } = yield* start
@@ -237,8 +237,8 @@ describe("A creation that nobody has answered", () => {
   )
 })
 
-describe("A session whose history was taken away", () => {
-  it.scoped("keeps its pending stops, however long the platform does not stop instances, and can be used", () =>
+describe("a session whose history was removed", () => {
+  it.scoped("keeps its pending stops while the platform does not stop instances, and can be used", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const first = yield* start

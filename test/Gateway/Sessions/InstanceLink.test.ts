@@ -26,7 +26,7 @@ const accepted = (...turnIds: ReadonlyArray<string>): State.SessionState => ({
 const typesOf = (events: ReadonlyArray<EventBody>) => events.map(({ type }) => type)
 
 describe("What platform events make of a session", () => {
-  it("a turn has its start, its content and its one end, however often those are told", () => {
+  it("a turn has one start, its content and one end, also if they are repeated", () => {
     const events = ["turn.started", "turn.started", "message.delta", "turn.completed", "turn.failed", "turn.completed"]
     const { update } = ingest(
       accepted("t"),
@@ -52,7 +52,7 @@ describe("What platform events make of a session", () => {
     expect(typesOf(started.update.events)).toEqual(["error"])
   })
 
-  it("messages that were lost with a connection end their turns, unless the agent has begun them by then", () => {
+  it("messages lost with a connection end their turns, unless the agent has started them", () => {
     const lost = new Undelivered(["a", "b", "c", "unknown"])
     const { update } = ingest(accepted("a", "b", "c", "d"), [
       platform("turn.started", { turnId: "a" }),
@@ -71,7 +71,7 @@ describe("What platform events make of a session", () => {
     ])
   })
 
-  it("what somebody wrote is not the platform's to say", () => {
+  it("the platform cannot change the content of a message", () => {
     const forged = { turnId: "own", content: "I did not write this", sub: "alice", clientMessageId: "1" }
     expect(ingest(running, [platform("turn.started", forged)]).update.events).toEqual([
       { type: "turn_started", turnId: "own" }
@@ -87,7 +87,7 @@ describe("What platform events make of a session", () => {
     expect(typesOf(update.events)).toEqual(["error", "turn_completed"])
   })
 
-  it("an instance that fails says why, and its turns say that they went with it", () => {
+  it("a failed instance reports its reason, and its turns end with it", () => {
     const { update } = ingest(accepted("t"), [platform("instance.failed", { code: "oom", message: "out of memory" })])
     expect(update.events.filter(({ type }) => type.endsWith("error") || type === "turn_errored")).toMatchObject([
       { type: "error", code: "oom", message: "out of memory" },
@@ -95,7 +95,7 @@ describe("What platform events make of a session", () => {
     ])
   })
 
-  it("an instance that ends takes its turns along, and what it says after that is left out", () => {
+  it("the end of an instance ends its turns, and later events are dropped", () => {
     for (const [type, state] of [
       ["instance.stopped", "inactive"],
       ["instance.failed", "error"]
@@ -112,7 +112,7 @@ describe("What platform events make of a session", () => {
     }
   })
 
-  it("passes on what the instance says of itself, and goes on running", () => {
+  it("forwards the states that the instance reports, and stays active", () => {
     const { update } = ingest(accepted("t"), [
       platform("instance.starting", { message: "pulling the image" }),
       platform("instance.ready"),
@@ -128,7 +128,7 @@ describe("What platform events make of a session", () => {
     expect([...update.state.turns.open.keys()]).toEqual(["t"])
   })
 
-  it("says what was left out", () => {
+  it("reports dropped events", () => {
     const { update, dropped, malformed } = ingest(running, [
       platform("silence.kept"),
       platform("tool.call", {}),
@@ -139,7 +139,7 @@ describe("What platform events make of a session", () => {
     expect(malformed).toEqual(["tool.call"])
   })
 
-  it("events that come again are recognised as long as they are remembered", () => {
+  it("repeated events are recognized as long as their ids are kept", () => {
     const recent = new RecentIds(3)
     const ids = ["a", "b", "a", "c", "d", "b", "a", undefined, undefined]
     expect(ids.map(id => recent.isNew(platform("log", {}, id)))).toEqual([

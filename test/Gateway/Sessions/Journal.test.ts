@@ -40,7 +40,7 @@ describe("A journal", () => {
       )
   })
 
-  it.effect("a step that must not get lost is given up once the history itself is lost", () =>
+  it.effect("a required step is abandoned when the history itself is lost", () =>
     Effect.gen(function* () {
       const events = yield* SessionEvents
       const journal = Journal.make({
@@ -64,7 +64,7 @@ describe("A journal", () => {
     }).pipe(Effect.provide(Memory.layer()))
   )
 
-  it.effect("a step that undoes one in doubt waits until the store has told what became of that one", () =>
+  it.effect("a step that reverses an uncertain one waits until the store has told its outcome", () =>
     Effect.gen(function* () {
       const events = yield* SessionEvents
       let hanging: Effect.Effect<void, unknown> | undefined
@@ -105,7 +105,7 @@ describe("A journal", () => {
     }).pipe(Effect.provide(Memory.layer()))
   )
 
-  it.effect("stores each step once and tells it once, whatever the store says about it", () =>
+  it.effect("stores and publishes each step once, whatever the store answers", () =>
     Effect.promise(() =>
       fc.assert(
         fc.asyncProperty(fc.integer(), fc.integer({ min: 1, max: 12 }), (seed, count) =>

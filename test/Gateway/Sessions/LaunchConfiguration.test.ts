@@ -31,8 +31,8 @@ const deployment = { region: marker, replicas: 2 }
 const asked = (simulator: { readonly state: Effect.Effect<unknown> }) =>
   Effect.map(simulator.state, state => JSON.parse(JSON.stringify(state)).instances)
 
-describe("What instances are made from", () => {
-  it.scopedLive("lies in no record and no change, and reaches the platform after a restart", () =>
+describe("launch configurations", () => {
+  it.scopedLive("are in no record and no change, and reach the platform after a restart", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const first = yield* start
@@ -58,7 +58,7 @@ describe("What instances are made from", () => {
     })
   )
 
-  it.scopedLive("has limits, whoever gives it", () =>
+  it.scopedLive("have limits, wherever they are given", () =>
     Effect.gen(function* () {
       const { start, stored } = yield* make()
       const { sessions } = yield* start
@@ -90,7 +90,7 @@ describe("What instances are made from", () => {
     })
   )
 
-  it.scopedLive("is asked for again where it was lost, and a session without it is not brought up", () =>
+  it.scopedLive("are required again if they were lost, and a session without them is not started", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const before = yield* Effect.scoped(
@@ -185,7 +185,7 @@ const rowsOf = (db: Database.Database) => ({
 })
 
 describe("Records of earlier versions", () => {
-  it.scopedLive("lose their launch configuration to the session database, with what the feed still has of it", () =>
+  it.scopedLive("have their launch configurations moved to the session database, also from the change feed", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const { outline, values } = yield* makeOld(directory)
@@ -227,7 +227,7 @@ describe("Records of earlier versions", () => {
     })
   )
 
-  it.scopedLive("leave nothing of it in the bytes of the file, and a move that was cut off is made again", () =>
+  it.scopedLive("leave nothing of them in the bytes of the file, and an interrupted move is repeated", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const { outline } = yield* makeOld(directory)

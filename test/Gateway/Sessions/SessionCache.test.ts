@@ -66,7 +66,7 @@ const make = Effect.gen(function* () {
 })
 
 describe("Sessions in memory", () => {
-  it.scoped("one that several ask for while room is made for it comes once", () =>
+  it.scoped("a session that several callers wait for is loaded once", () =>
     Effect.gen(function* () {
       const { gate, loaded } = yield* make
       const others = yield* Effect.forEach([1, 2], number => loaded.get("t", idOf(number)))
@@ -83,7 +83,7 @@ describe("Sessions in memory", () => {
     }).pipe(Effect.provide(Memory.layer()))
   )
 
-  it.scoped("one that somebody stops waiting for is there for the others, and no place is kept for nobody", () =>
+  it.scoped("an interrupted caller does not affect others, and no slot is leaked", () =>
     Effect.gen(function* () {
       const { gate, loaded } = yield* make
       const others = yield* Effect.forEach([1, 2], number => loaded.get("t", idOf(number)))

@@ -47,7 +47,7 @@ const restarted = (isAway: boolean) =>
   })
 
 describe("recovery of sessions", () => {
-  it.scoped("gives instances back at once to a platform that answers its probe", () =>
+  it.scoped("stops instances at once if the platform answers its probe", () =>
     Effect.gen(function* () {
       const { id, instanceId, seen, sessions } = yield* restarted(false)
       yield* until(() => seen.stopped.length > 0)
@@ -56,7 +56,7 @@ describe("recovery of sessions", () => {
     })
   )
 
-  it.scoped("does not ask a platform that is away, and asks it later", () =>
+  it.scoped("does not call an unavailable platform, and calls it later", () =>
     Effect.gen(function* () {
       const { id, instanceId, seen, sessions } = yield* restarted(true)
       yield* until(() => seen.probes === 1)

@@ -57,7 +57,7 @@ describe("Records of sessions", () => {
     })
   )
 
-  it.scopedLive("are saved although one of them cannot be", () =>
+  it.scopedLive("are saved although one of them fails", () =>
     Effect.gen(function* () {
       let spoilt = ""
       const { start, stored } = yield* make({
@@ -109,7 +109,7 @@ describe("Records of sessions", () => {
     })
   )
 
-  it.scopedLive("are no more than the limit, however many are asked for at once", () =>
+  it.scopedLive("do not exceed the limit with concurrent creations", () =>
     Effect.gen(function* () {
       const { start, stored } = yield* make({
         settings: { perTenant: 5 },
@@ -140,7 +140,7 @@ describe("Records of sessions", () => {
     })
   )
 
-  it.scopedLive("that could not be created count for nothing", () =>
+  it.scopedLive("that could not be created do not count", () =>
     Effect.gen(function* () {
       let isRefused = true
       const { start } = yield* make({
@@ -222,48 +222,46 @@ describe("Lists of sessions", () => {
     EventsInMemory.layer()
   )
 
-  it.scopedLive(
-    "have each session once, newest first, whatever else lies between, and read no more than they tell",
-    () =>
-      Effect.gen(function* () {
-        const { start, stored } = yield* make({ stored: counting })
-        const { sessions } = yield* start
-        const created = yield* Effect.forEach(Array.from({ length: 450 }), () =>
-          sessions.create(alice, { agentType: "echo", secrets: { TOKEN: Redacted.make("x") } })
-        )
-        const foreign = (key: string, value: string) => ({
-          ...{ op: "set" as const, namespace: namespaceOf("acme"), key, value: JsonText(value), expiresAt: null }
-        })
-        const other = created[7]!
-        yield* Context.get(stored, Store).commit({
-          actor: "somebody",
-          operations: [
-            ...Array.from({ length: 50 }, (_, index) => foreign(`${other.id}${index}`, '"no session"')),
-            foreign(other.id.replace(/.$/, "x"), "null"),
-            foreign("f".repeat(36), JSON.stringify({ ...other, id: "f".repeat(36), tenant: "evil" }))
-          ]
-        })
-        const newestFirst = created
-          .toSorted((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1))
-          .map(({ id }) => id)
-        for (const limit of [undefined, 200, 130]) {
-          const found: Array<string> = []
-          let cursor: string | undefined
-          do {
-            pageSizes.reads = []
-            const page = yield* sessions.list(alice, { limit, cursor })
-            expect(page.sessions.length).toBeLessThanOrEqual(limit ?? 200)
-            expect(pageSizes.reads.length).toBeLessThanOrEqual(4)
-            for (const size of pageSizes.reads) expect(size).toBeLessThanOrEqual(limit ?? 200)
-            found.push(...page.sessions.map(({ id }) => id))
-            cursor = page.cursor
-          } while (cursor !== undefined)
-          expect(found).toEqual(newestFirst)
-        }
+  it.scopedLive("have each session once, newest first, skip other entries, and read no more than they return", () =>
+    Effect.gen(function* () {
+      const { start, stored } = yield* make({ stored: counting })
+      const { sessions } = yield* start
+      const created = yield* Effect.forEach(Array.from({ length: 450 }), () =>
+        sessions.create(alice, { agentType: "echo", secrets: { TOKEN: Redacted.make("x") } })
+      )
+      const foreign = (key: string, value: string) => ({
+        ...{ op: "set" as const, namespace: namespaceOf("acme"), key, value: JsonText(value), expiresAt: null }
       })
+      const other = created[7]!
+      yield* Context.get(stored, Store).commit({
+        actor: "somebody",
+        operations: [
+          ...Array.from({ length: 50 }, (_, index) => foreign(`${other.id}${index}`, '"no session"')),
+          foreign(other.id.replace(/.$/, "x"), "null"),
+          foreign("f".repeat(36), JSON.stringify({ ...other, id: "f".repeat(36), tenant: "evil" }))
+        ]
+      })
+      const newestFirst = created
+        .toSorted((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1))
+        .map(({ id }) => id)
+      for (const limit of [undefined, 200, 130]) {
+        const found: Array<string> = []
+        let cursor: string | undefined
+        do {
+          pageSizes.reads = []
+          const page = yield* sessions.list(alice, { limit, cursor })
+          expect(page.sessions.length).toBeLessThanOrEqual(limit ?? 200)
+          expect(pageSizes.reads.length).toBeLessThanOrEqual(4)
+          for (const size of pageSizes.reads) expect(size).toBeLessThanOrEqual(limit ?? 200)
+          found.push(...page.sessions.map(({ id }) => id))
+          cursor = page.cursor
+        } while (cursor !== undefined)
+        expect(found).toEqual(newestFirst)
+      }
+    })
   )
 
-  it.scopedLive("end a page before it is a mebibyte", () =>
+  it.scopedLive("limit a page to a mebibyte", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const first = yield* start

@@ -30,7 +30,7 @@ const accepted = (...turnIds: ReadonlyArray<string>): State.SessionState => ({
 const typesOf = (events: ReadonlyArray<EventBody>) => events.map(({ type }) => type)
 
 describe("The state of a session", () => {
-  it("whatever it was, after a restart nothing of it runs, and each open turn has ended", () => {
+  it("after a restart any state is inactive, and each open turn has ended", () => {
     fc.assert(
       fc.property(
         fc.constantFrom(...(["inactive", "activating", "active", "reconnecting", "deactivating", "error"] as const)),
@@ -61,7 +61,7 @@ describe("The state of a session", () => {
     )
   })
 
-  it("takes a message up only where it runs and has room, and tells what was written", () => {
+  it("accepts a message only if it is active and has room, and publishes its content", () => {
     const message = { turnId: "t", content: "hello", sub: "alice" }
     const update = Either.getOrThrow(State.acceptMessage(running, message, 1))
     expect(update.events).toEqual([{ type: "turn_started", ...message }])
@@ -78,7 +78,7 @@ describe("The state of a session", () => {
     expect(typesOf(State.recover(early).events)).toEqual(["turn_started", "turn_errored", "session_state"])
   })
 
-  it("stores nothing where there is nothing to recover", () => {
+  it("stores nothing if there is nothing to recover", () => {
     expect(RecoveryState.encode(State.initial)).toBeNull()
     expect(RecoveryState.encode(running)).not.toBeNull()
     expect(RecoveryState.encode({ ...accepted("t"), instance: null })).not.toBeNull()
