@@ -1,5 +1,4 @@
 import { Either } from "effect"
-import { JsonProblem, problemOf, RawJson } from "./JsonText.ts"
 import {
   backslash,
   closeBrace,
@@ -10,10 +9,10 @@ import {
   openBrace,
   openBracket,
   quote,
-  Scanner,
-  shorten,
   spell
-} from "./Scanner.ts"
+} from "./Codes.ts"
+import { JsonProblem, problemOf, RawJson } from "./JsonText.ts"
+import { Scanner, shorten } from "./Scanner.ts"
 
 /** What a member holds: a value whose text is kept, a scalar, or a list of objects with a shape. */
 type Kind = "json" | "scalar" | ObjectShape

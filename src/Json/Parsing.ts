@@ -2,7 +2,7 @@
  * Parsing of JSON text from outside: its structure is limited before it is parsed, and lone surrogates are replaced.
  */
 import { Either } from "effect"
-import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from "./Scanner.ts"
+import { backslash, closeBrace, closeBracket, comma, openBrace, openBracket, quote } from "./Codes.ts"
 
 /** The most that a text may hold. */
 export interface StructureLimits {
