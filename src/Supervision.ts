@@ -1,8 +1,9 @@
 /**
- * Supervision of background fibers and finalizers. A background fiber that ends is logged and restarted. A finalizer has
- * a time limit.
+ * Supervision of background fibers and finalizers. A background fiber that ends is logged and restarted. Of work that
+ * fails for a while, the first failure and the recovery are logged. A finalizer has a time limit.
  */
-import { Cause, Duration, Effect, Exit, type Option, type Scope } from "effect"
+import { Cause, Duration, Effect, Exit, Option, Schedule, type Scope } from "effect"
+import * as Monotonic from "./Monotonic.ts"
 
 /** Milliseconds before a restart: exponential backoff from `first` to `most`. */
 const pauses = { first: 100, most: 10_000 } as const
@@ -51,3 +52,61 @@ export const within = <A, E, R>(
   limit: Duration.DurationInput,
   work: Effect.Effect<A, E, R>
 ): Effect.Effect<Option.Option<A>, E, R> => Effect.timeoutOption(Effect.interruptible(Effect.disconnect(work)), limit)
+
+/** The failure of an operation that is tried again later. */
+interface Failure {
+  readonly reason: string
+}
+
+/** Logs the first failure of an operation that is tried again and again, and its recovery. */
+export interface Outage {
+  /** The operation failed. An interruption is not a failure. */
+  readonly failed: (cause: Cause.Cause<Failure>) => Effect.Effect<void>
+  /** The operation succeeded. */
+  readonly over: Effect.Effect<void>
+}
+
+/** The least time between the logged beginnings of two outages, in milliseconds. */
+const outageInterval = 10_000
+
+/**
+ * Logs the beginning of an outage as a warning with the reason, and its end. A defect is logged as an error, once in an
+ * outage, also after a failure.
+ */
+export const outage = (operation: string): Outage => {
+  let logged: "nothing" | "failure" | "defect" = "nothing"
+  let nextAt = Number.NEGATIVE_INFINITY
+  return {
+    failed: cause =>
+      Effect.flatMap(Monotonic.millis, now => {
+        if (Cause.isInterruptedOnly(cause)) return Effect.void
+        const failure = Cause.failureOption(cause)
+        if (Option.isNone(failure)) {
+          if (logged === "defect") return Effect.void
+          logged = "defect"
+          return Effect.logError(`${operation} met a defect`, cause)
+        }
+        if (logged !== "nothing" || now < nextAt) return Effect.void
+        logged = "failure"
+        nextAt = now + outageInterval
+        const { reason } = failure.value
+        return Effect.annotateLogs(Effect.logWarning(`${operation} fails until the store is back`), { reason })
+      }),
+    over: Effect.suspend(() => {
+      if (logged === "nothing") return Effect.void
+      logged = "nothing"
+      return Effect.logInfo(`${operation} works again`)
+    })
+  }
+}
+
+/** Repeats `work` in the current scope, with a pause after each run. It logs outages, and goes on after them. */
+export const repeatScoped = <R>(
+  name: string,
+  pause: Duration.DurationInput,
+  work: Effect.Effect<unknown, Failure, R>
+): Effect.Effect<void, never, R | Scope.Scope> => {
+  const { failed, over } = outage(name)
+  const run = Effect.matchCauseEffect(work, { onFailure: failed, onSuccess: () => over })
+  return forkScoped(name, Effect.repeat(run, Schedule.spaced(pause)))
+}

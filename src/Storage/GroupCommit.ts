@@ -3,7 +3,6 @@ import * as Direct from "../Direct.ts"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
-import type { Outage } from "./Outage.ts"
 
 /** What a write weighs against the bounds of a group and of the queue. */
 export interface Weight {
@@ -36,7 +35,7 @@ export interface Options<A, B, E> {
     readonly outcome: "ok" | "failed"
   }) => void
   /** Told when writes fail, be it one of a group, and when a whole group was committed. */
-  readonly outage?: Outage
+  readonly outage?: Supervision.Outage
 }
 
 export interface GroupCommit<A, B, E> {

@@ -9,7 +9,7 @@ import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "..
 import * as Entry from "../Kv/Entry.ts"
 import { type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
 import { type Committed, committed, isLive, type KeyState, plan, type Step, type Write } from "../Kv/Write.ts"
-import { Signal } from "./Signal.ts"
+import { LastSeq } from "./LastSeq.ts"
 
 /** A page ends before its values come to more bytes than this, unless it would be empty. */
 const pageBytes = 4 * 1024 * 1024
@@ -77,7 +77,7 @@ class State {
   private readonly namespaces = new Map<string, Namespace>()
   private readonly expiring = new Map<string, Entry.StoredEntry>()
   private changes: Array<Change.StoredChange> = []
-  readonly signal = new Signal(0)
+  readonly end = new LastSeq()
   /** How often records were removed. */
   trims = 0
 
@@ -221,7 +221,7 @@ class State {
             : undefined
       })
     }
-    this.signal.raise(this.lastSeq)
+    this.end.set(this.lastSeq)
     return timestamp
   }
 
@@ -270,7 +270,7 @@ const makeChangeLog = (state: State, now: () => number): Context.Tag.Service<Cha
   read: query => Direct.suspend(() => state.read(query)),
   history: Direct.sync(() => state.trims),
   lastSeq: Direct.sync(() => state.lastSeq),
-  awaitPast: seq => state.signal.awaitPast(seq),
+  awaitPast: seq => state.end.awaitPast(seq),
   trim: age => Direct.sync(() => state.trim(now() - Duration.toMillis(age))),
   expire: Direct.sync(() => state.expire(now()))
 })

@@ -15,9 +15,10 @@ import {
 } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
+import * as Supervision from "../Supervision.ts"
 import * as GroupCommit from "./GroupCommit.ts"
-import * as Outage from "./Outage.ts"
-import { Signal } from "./Signal.ts"
+import { LastSeq } from "./LastSeq.ts"
+import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
 import type { WriteFailure } from "./Sqlite/Database/Messages.ts"
 import type { StoreRefused } from "./Sqlite/Database/Opening.ts"
@@ -45,14 +46,15 @@ export const make = (
 ): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const { wholeLists } = yield* Limits
-    const signal = new Signal(0)
+    const end = new LastSeq()
     const { commit, isWritable, reader, run } = yield* Database.make(options, {
       ...writer,
       threadData,
       queries: connection => new Queries(connection),
       maxSnapshots: wholeLists,
       startsLazily: false,
-      onLastSeq: lastSeq => signal.raise(lastSeq),
+      onLastSeq: lastSeq => end.set(lastSeq),
+      reportDamage: Damage.reporter("store database", "store_database_damage_total"),
       describe: writes => ({
         writes: writes.length,
         operations: writes.reduce((sum, write) => sum + write.operations.length, 0)
@@ -66,7 +68,7 @@ export const make = (
         ),
       weigh,
       observe: StoreMetrics.observe,
-      outage: Outage.make("writing")
+      outage: Supervision.outage("writing")
     })
 
     const store = Store.of({
@@ -99,7 +101,7 @@ export const make = (
         ),
       history: reader.history,
       lastSeq: reader.read(queries => queries.lastSeq()),
-      awaitPast: seq => signal.awaitPast(seq),
+      awaitPast: seq => end.awaitPast(seq),
       trim: age =>
         run(
           "trim",

@@ -5,8 +5,8 @@ import { Cause, Deferred, Effect, Either, Logger } from "effect"
 import * as TestClock from "effect/TestClock"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
-import * as Outage from "../../src/Storage/Outage.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
+import * as Supervision from "../../src/Supervision.ts"
 import { put } from "../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "./SqliteFixture.ts"
 
@@ -26,7 +26,7 @@ describe("an outage", () => {
   it.effect("is logged once, with its first reason, and so is its end", () =>
     logged(lines =>
       Effect.gen(function* () {
-        const outage = Outage.make("writing")
+        const outage = Supervision.outage("writing")
         yield* outage.over
         yield* outage.failed(failure("the disk is full"))
         yield* outage.failed(failure("the disk is fuller"))
@@ -43,7 +43,7 @@ describe("an outage", () => {
   it.effect("that comes and goes does not fill the log", () =>
     logged(lines =>
       Effect.gen(function* () {
-        const outage = Outage.make("writing")
+        const outage = Supervision.outage("writing")
         for (let second = 0; second < 60; second++) {
           yield* outage.failed(failure("full"))
           yield* outage.over
@@ -57,7 +57,7 @@ describe("an outage", () => {
   it.effect("has its defects told as errors, and interruptions not at all", () =>
     logged(lines =>
       Effect.gen(function* () {
-        const outage = Outage.make("writing")
+        const outage = Supervision.outage("writing")
         yield* outage.failed(yield* Effect.flip(Effect.sandbox(Effect.interrupt)))
         yield* outage.failed(failure("full"))
         yield* outage.failed(Cause.die("a bug"))
@@ -79,7 +79,7 @@ describe("an outage", () => {
             return Effect.succeed([write === "one" ? Either.left(reason) : Either.right(write)])
           },
           weigh: () => ({ operations: 1, bytes: 1 }),
-          outage: Outage.make("writing")
+          outage: Supervision.outage("writing")
         })
         for (const write of ["group", "fine", "one", "fine"]) {
           yield* Effect.exit(submit(write))

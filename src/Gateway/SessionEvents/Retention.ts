@@ -1,7 +1,7 @@
 /**
  * How much of each session's history is kept.
  */
-import { Config, Duration, Effect, Layer, Option, Schedule } from "effect"
+import { Config, Duration, Effect, Layer, Option } from "effect"
 import * as Setting from "../../Setting.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type Retention, SessionEvents } from "../SessionEvents.ts"
@@ -34,25 +34,10 @@ export const config: Config.Config<Settings> = Config.all({
   }).pipe(Config.map(Option.getOrElse(() => defaults.age)))
 })
 
-/** Removes events past their age every minute. The first failure of an outage is logged. */
+/** Removes events past their age every minute. */
 export const layer = (age: Duration.Duration): Layer.Layer<never, never, SessionEvents> =>
   Layer.scopedDiscard(
-    Effect.gen(function* () {
-      const events = yield* SessionEvents
-      let isFailing = false
-      const trim = Effect.matchEffect(events.trim(age), {
-        onFailure: ({ reason }) => {
-          if (isFailing) return Effect.void
-          isFailing = true
-          return Effect.logWarning("Old events of sessions cannot be removed until the store is back").pipe(
-            Effect.annotateLogs({ reason })
-          )
-        },
-        onSuccess: () =>
-          Effect.sync(() => {
-            isFailing = false
-          })
-      })
-      yield* Supervision.forkScoped("retention of session events", Effect.repeat(trim, Schedule.spaced("1 minute")))
-    })
+    Effect.flatMap(SessionEvents, events =>
+      Supervision.repeatScoped("retention of session events", "1 minute", events.trim(age))
+    )
   )

@@ -1,7 +1,7 @@
 /**
  * The histories of sessions in one SQLite database, which sessions share.
  */
-import { Clock, type Context, Duration, Effect, Either, Layer, Option, type Scope } from "effect"
+import { Clock, type Context, Duration, Effect, Either, ExecutionStrategy, Exit, Layer, Option, Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import {
   type Retention as Bounds,
@@ -11,13 +11,13 @@ import {
   SessionUnreadable
 } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
+import * as Supervision from "../../Supervision.ts"
 import * as GroupCommit from "../GroupCommit.ts"
-import * as Outage from "../Outage.ts"
+import * as Damage from "./Database/Damage.ts"
 import * as Database from "./Database/Database.ts"
+import { hasRoom } from "./Database/Files.ts"
 import type { WriteFailure } from "./Database/Messages.ts"
 import type { StoreRefused } from "./Database/Opening.ts"
-import * as Damage from "./SessionEvents/Damage.ts"
-import { openOrDefer } from "./SessionEvents/DeferredOpening.ts"
 import { Queries } from "./SessionEvents/Queries.ts"
 import { type EventOutcome, type EventWrite, writer } from "./SessionEvents/Writer.ts"
 import type { ThreadData } from "./WriterThread.ts"
@@ -26,6 +26,8 @@ import type { ThreadData } from "./WriterThread.ts"
 export interface Options extends Database.Options {
   readonly retention?: Bounds
 }
+
+type Service = Context.Tag.Service<SessionEvents>
 
 /** Events that one transaction removes for their age. */
 const trimPortion = 500
@@ -58,12 +60,13 @@ const outcomeOf = (
 }
 
 /** The histories in the file `sessions.db` of a directory, which belongs to them until the scope closes. */
-export const make = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents>, StoreRefused, Scope.Scope> =>
+export const make = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
   openOrDefer(options.directory, open(options))
 
-const open = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents>, StoreRefused, Scope.Scope> =>
+const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const retention = options.retention ?? Retention.defaults
+    const reportDamage = Damage.reporter("session database", "session_database_damage_total")
     const threadData: ThreadData = { database: "sessions", retention }
     const { commit, reader, run } = yield* Database.make(options, {
       ...writer(retention),
@@ -72,38 +75,24 @@ const open = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents
       maxSnapshots: 0,
       startsLazily: true,
       onLastSeq: () => {},
+      reportDamage,
+      annotate: ({ session }) => ({ session }),
       describe: writes => ({
         writes: writes.length,
         events: writes.reduce((sum, write) => sum + (write.op === "append" ? write.texts.length : 0), 0)
       })
     })
-    const reportDamage = Damage.make()
     const read = <A>(body: (queries: Queries) => A, session?: string): Effect.Effect<A, StoreUnavailable> =>
-      Effect.tapError(reader.read(body), ({ reason }) => reportDamage("read", reason, session))
-    const reportWrites = (writes: ReadonlyArray<EventWrite>, outcomes: ReadonlyArray<EventOutcome | WriteFailure>) =>
-      Effect.forEach(
-        outcomes,
-        (outcome, index) =>
-          outcome._tag === "Failed" ? reportDamage("write", outcome.reason, writes[index]?.session) : Effect.void,
-        { discard: true }
-      )
+      reader.read(body, session === undefined ? undefined : { session })
     const group = yield* GroupCommit.make<EventWrite, History | undefined, OutOfStep | StoreUnavailable>({
       commit: (writes, now) =>
-        Effect.flatMap(
-          commit(writes, now).pipe(
-            // After a defect too it is not known what was stored, which sessions find out where the store is unavailable.
-            Effect.catchAllDefect(defect => new StoreUnavailable({ reason: String(defect) })),
-            Effect.tapError(({ reason }) => reportDamage("write", reason))
-          ),
-          outcomes => {
-            const results = outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome))
-            return outcomes.some(({ _tag }) => _tag === "Failed")
-              ? Effect.as(reportWrites(writes, outcomes), results)
-              : Effect.succeed(results)
-          }
+        commit(writes, now).pipe(
+          // After a defect too it is not known what was stored, which sessions find out where the store is unavailable.
+          Effect.catchAllDefect(defect => new StoreUnavailable({ reason: String(defect) })),
+          Effect.map(outcomes => outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome)))
         ),
       weigh,
-      outage: Outage.make("writing of session histories")
+      outage: Supervision.outage("writing of session histories")
     })
     const submit = (write: Exclude<EventWrite, { op: "append" }>) =>
       // Only an append can be out of step.
@@ -129,7 +118,9 @@ const open = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents
           read(queries => queries.summaries(sessions)),
           summaries =>
             summaries.includes(null)
-              ? reportDamage("read", "SQLITE_CORRUPT: a row cannot be read", sessions[summaries.indexOf(null)])
+              ? reportDamage("read", "SQLITE_CORRUPT: a row cannot be read", {
+                  session: sessions[summaries.indexOf(null)]
+                })
               : Effect.void
         ),
       find: session =>
@@ -154,11 +145,63 @@ const open = (options: Options): Effect.Effect<Context.Tag.Service<SessionEvents
           const before = (yield* Clock.currentTimeMillis) - Duration.toMillis(age)
           const oldest = yield* read(queries => queries.oldest())
           if (oldest === undefined || oldest >= before) return 0
-          return yield* Effect.tapError(run("trim", Effect.succeed(before), trimPortion), ({ reason }) =>
-            reportDamage("write", reason)
-          )
+          return yield* run("trim", Effect.succeed(before), trimPortion)
         })
     })
+  })
+
+/**
+ * Opens the histories, or defers that where a full disk has no room to create or migrate their database: then every
+ * call fails with `StoreUnavailable` until there is room, and the first one after that opens them.
+ */
+const openOrDefer = (
+  directory: string,
+  open: Effect.Effect<Service, StoreRefused, Scope.Scope>
+): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const scope = yield* Effect.scope
+    // An attempt that fails releases what it has acquired.
+    const attempt = Effect.flatMap(Scope.fork(scope, ExecutionStrategy.sequential), own =>
+      Effect.onError(Scope.extend(open, own), cause => Scope.close(own, Exit.failCause(cause)))
+    )
+    const first = yield* Effect.either(attempt)
+    if (first._tag === "Right") return first.right
+    if (hasRoom(directory)) return yield* first.left
+    yield* Effect.annotateLogs(
+      Effect.logWarning("session histories cannot be opened until there is room on the disk"),
+      "reason",
+      first.left.message
+    )
+
+    let opened: Service | undefined
+    const one = yield* Effect.makeSemaphore(1)
+    const service = Effect.suspend((): Effect.Effect<Service, StoreUnavailable> => {
+      if (opened !== undefined) return Effect.succeed(opened)
+      if (!hasRoom(directory)) return new StoreUnavailable({ reason: "the disk is full" })
+      return Effect.matchEffect(Effect.uninterruptible(attempt), {
+        onFailure: refused => new StoreUnavailable({ reason: refused.message }),
+        onSuccess: made => {
+          opened = made
+          return Effect.succeed(made)
+        }
+      })
+    }).pipe(one.withPermits(1))
+    const through = <A, E>(use: (service: Service) => Effect.Effect<A, E>): Effect.Effect<A, E | StoreUnavailable> =>
+      Effect.flatMap(service, use)
+    return {
+      open: (session, epoch) => through(events => events.open(session, epoch)),
+      restart: (session, epoch) => through(events => events.restart(session, epoch)),
+      configure: (session, configuration) => through(events => events.configure(session, configuration)),
+      configuration: session => through(events => events.configuration(session)),
+      summaries: sessions => through(events => events.summaries(sessions)),
+      find: session => through(events => events.find(session)),
+      append: append => through(events => events.append(append)),
+      read: (session, after, limit) => through(events => events.read(session, after, limit)),
+      receipt: (session, id) => through(events => events.receipt(session, id)),
+      remove: session => through(events => events.remove(session)),
+      unfinished: through(events => events.unfinished),
+      trim: age => through(events => events.trim(age))
+    }
   })
 
 /** The histories in a directory. */

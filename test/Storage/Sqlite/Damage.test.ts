@@ -3,12 +3,13 @@ import { closeSync, openSync, writeSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Schema } from "effect"
+import { Effect, Logger, LogLevel, Metric, Schema } from "effect"
 import { WebSocket } from "ws"
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import * as ServerProcess from "../../ServerProcess.ts"
+import { set } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
 
 const apiKey = "key-that-writes"
@@ -170,6 +171,21 @@ const examine = (url: string, call: Effect.Effect.Success<ReturnType<typeof laun
     expect((yield* call("/ready")).text).toContain('"ok":true')
   })
 
+const counted = (operation: "read" | "write") =>
+  Effect.map(
+    Metric.value(
+      Metric.tagged(
+        Metric.counter("store_database_damage_total", {
+          description: "Reads and writes of the store database that met a damaged or unreadable page.",
+          incremental: true
+        }),
+        "operation",
+        operation
+      )
+    ),
+    ({ count }) => count
+  )
+
 describe("a database with spoilt pages", () => {
   it.scopedLive("while the service is stopped: it starts, and serves all that does not need them", () =>
     Effect.gen(function* () {
@@ -218,4 +234,43 @@ describe("a database with spoilt pages", () => {
         expect((yield* call(entry)).status).toBe(200)
       })
   )
+
+  for (const writer of ["inline", "thread"] as const) {
+    it.scopedLive(`is counted, and logged once for a while, written ${writer}`, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        yield* fill(directory)
+        const file = join(directory, "kv.db")
+        const [key = ""] = spoil(file, file).keys
+        const lines: Array<string> = []
+        const before = [yield* counted("read"), yield* counted("write")]
+        yield* Effect.gen(function* () {
+          const store = yield* Store
+          for (let tries = 0; tries < 3; tries++) {
+            expect(yield* Effect.flip(store.get(namespaceOf("b"), key))).toMatchObject({
+              _tag: "StoreUnavailable",
+              reason: expect.stringMatching(/^SQLITE_CORRUPT/)
+            })
+          }
+          const write = (tenant: string) =>
+            Effect.either(store.commit({ operations: [set(namespaceOf(tenant), key, 1)], actor: "tester" }))
+          // All of them at once, and so in one group or two.
+          const outcomes = yield* Effect.all([write("a"), write("b"), write("a")], { concurrency: "unbounded" })
+          expect(outcomes.map(({ _tag }) => _tag)).toEqual(["Right", "Left", "Right"])
+        }).pipe(
+          Effect.provide(Sqlite.layer({ directory, writer })),
+          Effect.provide(
+            Logger.replace(
+              Logger.defaultLogger,
+              Logger.make(({ logLevel, message }) => {
+                if (LogLevel.greaterThanEqual(logLevel, LogLevel.Error)) lines.push(String(message))
+              })
+            )
+          )
+        )
+        expect([(yield* counted("read")) - before[0]!, (yield* counted("write")) - before[1]!]).toEqual([3, 1])
+        expect(lines).toEqual(["The store database is damaged"])
+      })
+    )
+  }
 })

@@ -8,6 +8,7 @@ import { Limits } from "../../../Limits.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import * as DebugLog from "../../../Observability/DebugLog.ts"
 import * as CommandLog from "./CommandLog.ts"
+import type * as Damage from "./Damage.ts"
 import { hasRoom } from "./Files.ts"
 import type { Done, Reply, Request, Task, Unavailable, WriteFailure } from "./Messages.ts"
 import { open, StoreRefused } from "./Opening.ts"
@@ -38,6 +39,9 @@ export interface Plugin<W, O, Q> extends WriterPlugin<W, O> {
   readonly startsLazily: boolean
   /** Told of the newest sequence number after each reply of the writer. */
   readonly onLastSeq: (lastSeq: number) => void
+  readonly reportDamage: Damage.Report
+  /** What the report of a damaged page says of the write that met it. */
+  readonly annotate?: (write: W) => Readonly<Record<string, unknown>>
   /** A group of writes as the debug log shows it, without what the writes hold. */
   readonly describe: (writes: ReadonlyArray<W>) => Readonly<Record<string, unknown>>
 }
@@ -62,7 +66,7 @@ export interface Database<W, O, Q> {
 const portionMillis = 1800
 
 /** Opens a database, which belongs to this process until the scope closes. */
-export const make = <W, O, Q>(
+export const make = <W, O extends { readonly _tag: string }, Q>(
   options: Options,
   plugin: Plugin<W, O, Q>
 ): Effect.Effect<Database<W, O, Q>, StoreRefused, Scope.Scope> =>
@@ -93,7 +97,8 @@ export const make = <W, O, Q>(
       },
       onLocked: (reason, tried) => {
         if (isOpen && !isReopening && stuckLocks.onLocked(tried)) replace(reason)
-      }
+      },
+      reportDamage: plugin.reportDamage
     })
 
     const onReply = (reply: Reply<O>): void => {
@@ -214,10 +219,22 @@ export const make = <W, O, Q>(
       })
     }
 
+    const fail = (reply: Unavailable): Effect.Effect<never, StoreUnavailable> =>
+      Effect.zipRight(plugin.reportDamage("write", reply.reason), failureOf(reply))
+    const reportFailed = (writes: ReadonlyArray<W>, outcomes: ReadonlyArray<O | WriteFailure>) =>
+      Effect.forEach(
+        outcomes,
+        (outcome, index) =>
+          isFailed(outcome)
+            ? plugin.reportDamage("write", outcome.reason, plugin.annotate?.(writes[index]!))
+            : Effect.void,
+        { discard: true }
+      )
+
     const one = yield* Effect.makeSemaphore(1)
     const runPortion = (task: Task, time: Effect.Effect<number>, limit: number) =>
       Effect.flatMap(time, time => ask({ kind: task, time, limit })).pipe(
-        Effect.flatMap(reply => (reply._tag === "Done" ? Effect.succeed(reply.count) : failureOf(reply))),
+        Effect.flatMap(reply => (reply._tag === "Done" ? Effect.succeed(reply.count) : fail(reply))),
         Effect.timeoutFail({
           duration: portionMillis,
           onTimeout: () => new StoreUnavailable({ reason: `${task} takes longer than ${portionMillis} ms` })
@@ -228,9 +245,13 @@ export const make = <W, O, Q>(
     return {
       reader,
       commit: (writes, now) =>
-        Effect.flatMap(ask({ kind: "commit", writes, now }), reply =>
-          reply._tag === "Done" ? Effect.succeed(reply.outcomes) : failureOf(reply)
-        ),
+        Effect.flatMap(ask({ kind: "commit", writes, now }), reply => {
+          if (reply._tag === "Unavailable") return fail(reply)
+          const { outcomes } = reply
+          return outcomes.some(isFailed)
+            ? Effect.as(reportFailed(writes, outcomes), outcomes)
+            : Effect.succeed(outcomes)
+        }),
       run: (task, time, limit) =>
         Effect.iterate(
           { total: 0, last: limit },
@@ -251,6 +272,8 @@ const probeOnce = <W, O>(file: string, plugin: WriterPlugin<W, O>): Reply<O> => 
   return reply
 }
 
+const isFailed = (outcome: { readonly _tag: string }): outcome is WriteFailure => outcome._tag === "Failed"
+
 const failureOf = ({ cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
   cause === "Defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })
 
@@ -261,7 +284,13 @@ const stuckAfter = 500
 const retryEvery = 5000
 
 /**
- * Notices locks that are never released.
+ * Failures that are further apart are those of different locks, in milliseconds. A stuck one makes each attempt fail,
+ * and whether the store is ready is asked more often than that.
+ */
+const sameLockWithin = 60_000
+
+/**
+ * Detects locks that are never released.
  *
  * SQLite keeps the locks of a process in tables of its own. Where the operating system fails to release a lock, it stays
  * in the table, and every later attempt to take it fails with SQLITE_BUSY, even by the connection that has it. The table
@@ -269,6 +298,7 @@ const retryEvery = 5000
  */
 export class StuckLocks {
   private since: number | undefined
+  private lastAt = Number.NEGATIVE_INFINITY
   private triedAt = Number.NEGATIVE_INFINITY
 
   constructor(
@@ -282,13 +312,14 @@ export class StuckLocks {
    */
   onLocked(tried = 0): boolean {
     const now = this.now()
-    this.since ??= now
+    if (this.since === undefined || now - this.lastAt > sameLockWithin) this.since = now
+    this.lastAt = now
     if (now - this.since + tried < stuckAfter || now - this.triedAt < retryEvery) return false
     this.triedAt = now
     return true
   }
 
-  /** A write took all its locks. */
+  /** A write took all its locks. A read does not show that. */
   onWritten(): void {
     this.since = undefined
   }

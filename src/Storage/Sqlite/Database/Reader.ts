@@ -1,8 +1,9 @@
 import Database from "better-sqlite3"
-import { type Clock, type Effect, Exit } from "effect"
+import { type Clock, Effect, Exit } from "effect"
 import * as Direct from "../../../Direct.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
+import * as Damage from "./Damage.ts"
 import { DatabaseUnavailable, describe, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
 import { idOf } from "./Files.ts"
 import { type Opened, ReadConnection, type Source } from "./ReadConnection.ts"
@@ -24,6 +25,7 @@ export interface ReaderListener {
   readonly onSuspended: () => void
   /** A lock could not be taken, which SQLite itself tried for so many milliseconds. */
   readonly onLocked: (reason: string, tried: number) => void
+  readonly reportDamage: Damage.Report
 }
 
 /**
@@ -49,9 +51,15 @@ export class Reader<Q> {
     this.snapshots = new Snapshots(this, maxSnapshots)
   }
 
-  /** Reads at the current time (epoch milliseconds). The effect is direct. */
-  read<A>(body: (queries: Q, now: number) => A): Effect.Effect<A, StoreUnavailable> {
-    return this.attempt(() => body(this.enter(), this.clock.unsafeCurrentTimeMillis()))
+  /**
+   * Reads at the current time (epoch milliseconds). The effect is direct. The annotations are those of a report of
+   * damage.
+   */
+  read<A>(
+    body: (queries: Q, now: number) => A,
+    annotations?: Readonly<Record<string, unknown>>
+  ): Effect.Effect<A, StoreUnavailable> {
+    return this.attempt(() => body(this.enter(), this.clock.unsafeCurrentTimeMillis()), annotations)
   }
 
   /** Changes with each file that is opened and whenever records are removed; fails where a read would. */
@@ -136,7 +144,7 @@ export class Reader<Q> {
     return this.opened(ReadConnection.openSnapshot(this.source))
   }
 
-  attempt<A>(body: () => A): Effect.Effect<A, StoreUnavailable> {
+  attempt<A>(body: () => A, annotations?: Readonly<Record<string, unknown>>): Effect.Effect<A, StoreUnavailable> {
     return Direct.suspend(() => {
       try {
         return Exit.succeed(body())
@@ -147,7 +155,8 @@ export class Reader<Q> {
         if (!(error instanceof DatabaseUnavailable || error instanceof Database.SqliteError)) throw error
         const failure = new StoreUnavailable({ reason: describe(error), isUnreadable: isUnreadable(error) })
         if (failure.isUnreadable) this.clearCaches()
-        return Exit.fail(failure)
+        if (!Damage.isDamage(failure.reason)) return Exit.fail(failure)
+        return Effect.zipRight(this.listener.reportDamage("read", failure.reason, annotations), failure)
       }
     })
   }

@@ -1,6 +1,7 @@
 import { realpathSync } from "node:fs"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { StuckLocks } from "../../../../src/Storage/Sqlite/Database/Database.ts"
 import * as Disk from "../../../faults/Disk.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
@@ -74,4 +75,19 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
       }),
     240_000
   )
+})
+
+describe("locks that other programs hold in passing", () => {
+  it("have no connection closed, be there no write between them", () => {
+    let now = 0
+    const locks = new StuckLocks(() => now)
+    expect(locks.onLocked()).toBe(false)
+    now += 3_600_000
+    expect(locks.onLocked()).toBe(false)
+    now += 100
+    expect(locks.onLocked()).toBe(false)
+    // This one is held for too long.
+    now += 500
+    expect(locks.onLocked()).toBe(true)
+  })
 })

@@ -6,14 +6,13 @@ interface Waiter {
   readonly wake: () => void
 }
 
-/** Wakes those who wait for the log to grow. It costs a waiter no fiber beside its own. */
-export class Signal {
+/** The last `seq` of a log, and callbacks for those who wait for it to grow. */
+export class LastSeq {
   private readonly waiters = new Set<Waiter>()
+  private last = 0
 
-  constructor(private last: number) {}
-
-  /** Notes the log's end. One that lies before the last is that of another log, and wakes everybody. */
-  raise(lastSeq: number): void {
+  /** Sets the last `seq` and wakes those who wait for it. A lower one is that of another log, and wakes everybody. */
+  set(lastSeq: number): void {
     if (lastSeq === this.last) return
     const isReset = lastSeq < this.last
     this.last = lastSeq
@@ -24,7 +23,7 @@ export class Signal {
     }
   }
 
-  /** Waits until the log's end is known to lie past `seq`. */
+  /** Waits until the last `seq` is greater than `seq`. The effect is direct. */
   awaitPast(seq: number): Effect.Effect<void> {
     return Direct.async(resume => {
       const waiter: Waiter = { seq, wake: () => resume(Exit.void) }

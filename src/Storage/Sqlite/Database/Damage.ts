@@ -1,11 +1,6 @@
 import { Clock, Effect } from "effect"
 import * as LabelValues from "../../../Observability/LabelValues.ts"
 
-const counter = LabelValues.counter("session_database_damage_total", {
-  label: "operation",
-  description: "Reads and writes of the session database that met a damaged or unreadable page."
-})
-
 /** Codes of SQLite for pages that are malformed or cannot be read. */
 const damage = /^SQLITE_(CORRUPT|NOTADB|IOERR)/
 
@@ -15,12 +10,23 @@ export const isDamage = (reason: string): boolean => damage.test(reason)
 /** The least time between two lines in the log, in nanoseconds. */
 const logInterval = 10_000_000_000n
 
-/** Reports damage: counts it, and logs it with the number of reports that were not logged since the last one. */
-export const make = () => {
+/** Reports a failure, if its reason tells of damage, with annotations for the log. */
+export type Report = (
+  operation: "read" | "write",
+  reason: string,
+  annotations?: Readonly<Record<string, unknown>>
+) => Effect.Effect<void>
+
+/** Counts damage, and logs it with the number of reports that were not logged since the last one. */
+export const reporter = (database: string, metric: string): Report => {
+  const counter = LabelValues.counter(metric, {
+    label: "operation",
+    description: `Reads and writes of the ${database} that met a damaged or unreadable page.`
+  })
   counter.register(["read", "write"])
   let logAgainAt: bigint | undefined
   let unlogged = 0
-  return (operation: "read" | "write", reason: string, session?: string): Effect.Effect<void> =>
+  return (operation, reason, annotations) =>
     Effect.flatMap(Clock.currentTimeNanos, now => {
       if (!isDamage(reason)) return Effect.void
       counter.increment(operation)
@@ -29,15 +35,13 @@ export const make = () => {
         return Effect.void
       }
       logAgainAt = now + logInterval
-      const since = unlogged
+      const untold = unlogged
       unlogged = 0
-      return Effect.logError("The session database is damaged").pipe(
-        Effect.annotateLogs({
-          operation,
-          reason,
-          ...(session === undefined ? {} : { session }),
-          ...(since === 0 ? {} : { untold: since })
-        })
-      )
+      return Effect.annotateLogs(Effect.logError(`The ${database} is damaged`), {
+        operation,
+        reason,
+        ...annotations,
+        ...(untold === 0 ? {} : { untold })
+      })
     })
 }
