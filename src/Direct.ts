@@ -119,7 +119,7 @@ export const map = <A, E, R, B>(self: Effect.Effect<A, E, R>, f: (value: A) => B
 
 /**
  * Runs an effect, in a fiber only where it needs one, and calls `onExit` once, perhaps before it returns. What `fork`
- * is given ends the run. The function returned interrupts it.
+ * is given ends the run. The function returned interrupts it. What `onExit` throws reaches whoever caused the exit.
  */
 export const run = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
@@ -138,22 +138,25 @@ export const run = <A, E, R>(
       return
     }
     let isOver = false
+    let cancel: (() => void) | undefined
+    let early: Effect.Effect<A, E, R> | undefined
     const finish = (effect: Effect.Effect<A, E, R>): void => {
       if (isOver) return
       isOver = true
-      proceed(effect)
+      // What follows must not throw into `register`.
+      if (cancel === undefined) early = effect
+      else proceed(effect)
     }
-    let cancel: () => void
     try {
       cancel = current.register(finish)
     } catch (error) {
-      return finish(Exit.die(error))
+      finish(Exit.die(error))
     }
-    if (isOver) return
+    if (early !== undefined) return proceed(early)
     interrupt = () => {
       if (isOver) return
       isOver = true
-      cancel()
+      cancel?.()
       onExit(Exit.interrupt(FiberId.none))
     }
   }

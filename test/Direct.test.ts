@@ -177,6 +177,23 @@ describe("Direct", () => {
     expect(told).toEqual(["first"])
   })
 
+  it("throws what the observer of its exit throws, and calls it once", () => {
+    const told: Array<string> = []
+    const now = Direct.async<string>(callback => {
+      callback(Exit.succeed("now"))
+      return () => told.push("canceled")
+    })
+    for (const effect of [Exit.succeed("now"), now]) {
+      const fails = () =>
+        Direct.run(effect, Effect.runFork, exit => {
+          told.push(Exit.isSuccess(exit) ? exit.value : "failed")
+          throw new Error("of the observer")
+        })
+      expect(fails).toThrow("of the observer")
+    }
+    expect(told).toEqual(["now", "now"])
+  })
+
   it.effect("interrupts the fiber of an effect that was forked", () =>
     Effect.gen(function* () {
       const fibers: Array<Fiber.RuntimeFiber<unknown, unknown>> = []

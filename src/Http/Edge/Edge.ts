@@ -98,14 +98,18 @@ export const make = <
       runFork(forRequest(Effect.annotateLogs(Effect.logDebug("Answered a request"), detail)))
     }
 
+    const replyOfDefect = (cause: Cause.Cause<unknown>, forRequest: ForRequest): Reply => {
+      runFork(forRequest(Effect.logError("Defect while serving a request", cause)))
+      return fromError(defect())
+    }
+
     /** The answer to an exit, or none where the client left before there was one. */
     const replyOf = (exit: Exit.Exit<Reply, ApiError>, forRequest: ForRequest): Reply | undefined => {
       if (exit._tag === "Success") return exit.value
       if (Cause.isInterruptedOnly(exit.cause)) return undefined
       const error = Cause.squash(exit.cause)
       if (isApiError(error)) return fromError(error)
-      runFork(forRequest(Effect.logError("Defect while serving a request", exit.cause)))
-      return fromError(defect())
+      return replyOfDefect(exit.cause, forRequest)
     }
 
     const handle = (
@@ -121,9 +125,17 @@ export const make = <
         withRequestId(id, span === undefined ? effect : Effect.withParentSpan(effect, span))
       const answer = (reply: Reply | undefined): void => {
         if (detailed) logDetail(request, reply, forRequest)
-        if (reply === undefined) response().destroy()
-        else if (reply.upgrade === undefined)
-          send(reply, response(), isHead, id, batcher, effect => run(forRequest(effect)))
+        if (reply === undefined) return void response().destroy()
+        if (reply.upgrade !== undefined) return
+        const written = response()
+        const runHere = (effect: Effect.Effect<unknown>) => run(forRequest(effect))
+        try {
+          send(reply, written, isHead, id, batcher, runHere)
+        } catch (error) {
+          // The headers cannot be written; node has kept the status's phrase.
+          written.statusMessage = ""
+          send(replyOfDefect(Cause.die(error), forRequest), written, isHead, id, batcher, runHere)
+        }
       }
       /** Runs in a fiber what needs one, which may take long, as pages and lists do. */
       const fork = (effect: Effect.Effect<Reply, ApiError>) => {

@@ -133,7 +133,10 @@ const overloaded = (): Reply =>
     new ServiceUnavailable({ error: "Too many bytes wait for clients to read them", headers: { "retry-after": "1" } })
   )
 
-/** Writes an answer, which names the request by `id`. What is left of a stream is given back when the client leaves. */
+/**
+ * Writes an answer, which names the request by `id`. What is left of a stream is given back when the client leaves, or
+ * has left already.
+ */
 export const send = (
   reply: Reply,
   response: ServerResponse,
@@ -143,6 +146,10 @@ export const send = (
   runFork: <A>(effect: Effect.Effect<A>) => { readonly interrupt: () => void }
 ): void => {
   const { body, headers, release, status } = reply
+  if (response.destroyed) {
+    if (release !== undefined) runFork(release)
+    return
+  }
   if (typeof body === "string" || body instanceof Uint8Array) {
     const bytes = typeof body === "string" ? Buffer.byteLength(body) : body.length
     if (isTooMuch(response, bytes)) return send(overloaded(), response, isHead, id, batcher, runFork)

@@ -72,6 +72,7 @@ export class Connection implements Port.Connection {
   #nextPing: number
   /** Frames that came while it closed. */
   #ignored = 0
+  /** Absent only where it could not be made. */
   #handler!: Port.Handler
 
   /** @param wire what the WebSocket runs over */
@@ -90,9 +91,15 @@ export class Connection implements Port.Connection {
   }
 
   /** Serves the connection. To be called once, in the same turn of the event loop. */
-  open(handler: Port.Handler): void {
-    this.#handler = handler
-    handler.onOpen()
+  open(handlerOf: (connection: Port.Connection) => Port.Handler): void {
+    try {
+      this.#handler = handlerOf(this)
+      this.#handler.onOpen()
+    } catch (error) {
+      // The protocol is switched already: the connection cannot take another answer.
+      this.terminate()
+      throw error
+    }
   }
 
   get isOpen(): boolean {
@@ -175,7 +182,7 @@ export class Connection implements Port.Connection {
 
   onClosed(): void {
     this.endpoint.remove(this)
-    this.#handler.onClosed()
+    this.#handler?.onClosed()
   }
 
   /** While it closes, frames are ignored, and many of them are not even read. */

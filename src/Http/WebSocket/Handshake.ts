@@ -113,7 +113,7 @@ const perform = (handshake: Handshake | undefined, { accept, endpoint }: Upgrade
     const made = switchProtocols(handshake, endpoint)
     if (typeof made === "string") return upgradeFailed(made)
     const connection = new Connection(made, handshake.socket, endpoint)
-    connection.open(handlerOf(connection))
+    connection.open(handlerOf)
     endpoint.add(connection)
     return undefined
   })

@@ -1,7 +1,9 @@
 import { createServer, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
+import { Effect, FiberId, Stream } from "effect"
 import { afterEach, describe, expect, it } from "vitest"
-import { ResponseBatcher } from "../../../src/Http/Edge/ResponseWriter.ts"
+import { ResponseBatcher, send } from "../../../src/Http/Edge/ResponseWriter.ts"
+import * as Reply from "../../../src/Http/Reply.ts"
 
 const turn = () => new Promise<void>(resolve => setImmediate(resolve))
 
@@ -97,4 +99,24 @@ describe("answers that leave together", () => {
     const outcomes = await Promise.allSettled(texts)
     expect(outcomes.map(outcome => outcome.status).sort()).toEqual(["fulfilled", "rejected"])
   })
+})
+
+it("a stream for a client that has left is not begun, and what it holds is given back", async () => {
+  const { responses, texts } = await owed(1)
+  const response = responses[0]!
+  response.destroy()
+  await Promise.allSettled(texts)
+  const done: Array<string> = []
+  const reply = Reply.stream(
+    "text/plain",
+    Stream.repeatEffect(Effect.sync(() => Buffer.from(`${done.push("begun")}`))),
+    {},
+    Effect.sync(() => void done.push("given back"))
+  )
+  send(reply, response, false, "id", new ResponseBatcher(), effect => {
+    const fiber = Effect.runFork(effect)
+    return { interrupt: () => fiber.unsafeInterruptAsFork(FiberId.none) }
+  })
+  await turn()
+  expect(done).toEqual(["given back"])
 })
