@@ -169,7 +169,7 @@ const make = (settings: Settings) =>
     const clock = yield* Effect.clock
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), yield* work)
     const slots = new ConnectionSlots(settings.connections)
-    const endpoint = yield* WebSocket.endpoint({
+    const connections = yield* WebSocket.connectionSet({
       messageBytes: frameBytes,
       subprotocol,
       unsentBytes: settings.unsentBytes,
@@ -186,7 +186,7 @@ const make = (settings: Settings) =>
       slots,
       replays: yield* Replays.make,
       now: () => clock.unsafeCurrentTimeMillis(),
-      monotonic: endpoint.now,
+      monotonic: connections.now,
       run,
       files: new FileCalls(settings.fileBytes),
       debug: yield* DebugLog.make
@@ -256,9 +256,9 @@ const make = (settings: Settings) =>
               reason: refusal.error
             })
           ),
-          Effect.map(identity => ({ endpoint, accept: accept(identity, handshake.headers) }))
+          Effect.map(identity => ({ connections, accept: accept(identity, handshake.headers) }))
         ),
-      connections: () => endpoint.size
+      connections: () => connections.size
     })
   })
 

@@ -1,12 +1,27 @@
 /**
- * The errors that a client can be answered. On the wire each is a JSON object with the one field `error`;
- * the status tells them apart.
+ * The errors that clients are answered. On the wire each is a JSON object with the one field `error`; the status tells
+ * them apart.
  */
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import { Schema } from "effect"
 
 /** Response headers that an error brings along, names in lower case. */
 export type ErrorHeaders = Readonly<Record<string, string>>
+
+/** The HTTP status of each error, by its tag. */
+const statuses = {
+  BadRequest: 400,
+  Unauthorized: 401,
+  Forbidden: 403,
+  NotFound: 404,
+  MethodNotAllowed: 405,
+  Gone: 410,
+  PreconditionFailed: 412,
+  PayloadTooLarge: 413,
+  UnsupportedMediaType: 415,
+  InternalServerError: 500,
+  ServiceUnavailable: 503
+}
 
 const fields = {
   /** What is wrong, for the client. */
@@ -16,6 +31,7 @@ const fields = {
 
 interface ErrorClass<Self> {
   new (props: { readonly error: string; readonly headers?: ErrorHeaders }): Self
+  readonly _tag: keyof typeof statuses
   readonly ast: Schema.Schema.All["ast"]
 }
 
@@ -30,76 +46,64 @@ const jsonSchema = {
 /** The schema that an endpoint declares: the class in the program, `{error}` and a status on the wire. */
 const wire = <Self extends { readonly error: string }>(
   self: ErrorClass<Self>,
-  status: number,
   description: string
 ): Schema.Schema<Self, { readonly error: string }> =>
   Schema.transform(Schema.Struct({ error: Schema.String }), Schema.typeSchema(Schema.make<Self>(self.ast)), {
     strict: true,
     decode: ({ error }) => new self({ error }),
     encode: ({ error }) => ({ error })
-  }).annotations(HttpApiSchema.annotations({ status, description, identifier: "Error", jsonSchema }))
+  }).annotations(
+    HttpApiSchema.annotations({ status: statuses[self._tag], description, identifier: "Error", jsonSchema })
+  )
 
 export class BadRequest extends Schema.TaggedError<BadRequest>()("BadRequest", fields) {
-  static readonly status = 400
-  static readonly Wire = wire(BadRequest, 400, "The request is malformed; the message names the field.")
+  static readonly Wire = wire(BadRequest, "The request is malformed; the message names the field.")
 }
 
 export class Unauthorized extends Schema.TaggedError<Unauthorized>()("Unauthorized", fields) {
-  static readonly status = 401
-  static readonly Wire = wire(Unauthorized, 401, "The credential is missing or invalid.")
+  static readonly Wire = wire(Unauthorized, "The credential is missing or invalid.")
   static readonly answer = () =>
     new Unauthorized({ error: "Unauthorized", headers: { "www-authenticate": 'Bearer realm="causeway"' } })
 }
 
 export class Forbidden extends Schema.TaggedError<Forbidden>()("Forbidden", fields) {
-  static readonly status = 403
-  static readonly Wire = wire(Forbidden, 403, "The credential only reads.")
+  static readonly Wire = wire(Forbidden, "The credential only reads.")
 }
 
 export class NotFound extends Schema.TaggedError<NotFound>()("NotFound", fields) {
-  static readonly status = 404
-  static readonly Wire = wire(NotFound, 404, "There is no such entry.")
+  static readonly Wire = wire(NotFound, "There is no such entry.")
 }
 
 export class MethodNotAllowed extends Schema.TaggedError<MethodNotAllowed>()("MethodNotAllowed", fields) {
-  static readonly status = 405
-  static readonly Wire = wire(MethodNotAllowed, 405, "The route takes other methods, named in Allow.")
+  static readonly Wire = wire(MethodNotAllowed, "The route takes other methods, named in Allow.")
 }
 
 export class Gone extends Schema.TaggedError<Gone>()("Gone", fields) {
-  static readonly status = 410
-  static readonly Wire = wire(Gone, 410, "What was asked for is no longer available.")
+  static readonly Wire = wire(Gone, "What was asked for is no longer available.")
 }
 
 export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()("PreconditionFailed", fields) {
-  static readonly status = 412
   static readonly Wire = wire(
     PreconditionFailed,
-    412,
     "A precondition does not hold; nothing was written. ETag has the current version, where there is one."
   )
 }
 
 export class PayloadTooLarge extends Schema.TaggedError<PayloadTooLarge>()("PayloadTooLarge", fields) {
-  static readonly status = 413
-  static readonly Wire = wire(PayloadTooLarge, 413, "The request is over a limit; the message names it and the figure.")
+  static readonly Wire = wire(PayloadTooLarge, "The request is over a limit; the message names it and the figure.")
 }
 
 export class UnsupportedMediaType extends Schema.TaggedError<UnsupportedMediaType>()("UnsupportedMediaType", fields) {
-  static readonly status = 415
-  static readonly Wire = wire(UnsupportedMediaType, 415, "The body is not JSON.")
+  static readonly Wire = wire(UnsupportedMediaType, "The body is not JSON.")
 }
 
 export class InternalServerError extends Schema.TaggedError<InternalServerError>()("InternalServerError", fields) {
-  static readonly status = 500
-  static readonly Wire = wire(InternalServerError, 500, "A defect of the service; its log has the detail.")
+  static readonly Wire = wire(InternalServerError, "A defect of the service; its log has the detail.")
 }
 
 export class ServiceUnavailable extends Schema.TaggedError<ServiceUnavailable>()("ServiceUnavailable", fields) {
-  static readonly status = 503
   static readonly Wire = wire(
     ServiceUnavailable,
-    503,
     "The store is unavailable, or the service sheds load; Retry-After says when to try again."
   )
 }
@@ -119,20 +123,6 @@ export type ApiError =
   | UnsupportedMediaType
   | InternalServerError
   | ServiceUnavailable
-
-const statuses: { readonly [Tag in ApiError["_tag"]]: number } = {
-  BadRequest: BadRequest.status,
-  Unauthorized: Unauthorized.status,
-  Forbidden: Forbidden.status,
-  NotFound: NotFound.status,
-  MethodNotAllowed: MethodNotAllowed.status,
-  Gone: Gone.status,
-  PreconditionFailed: PreconditionFailed.status,
-  PayloadTooLarge: PayloadTooLarge.status,
-  UnsupportedMediaType: UnsupportedMediaType.status,
-  InternalServerError: InternalServerError.status,
-  ServiceUnavailable: ServiceUnavailable.status
-}
 
 /** The HTTP status of an error. */
 export const statusOf = (error: ApiError): number => statuses[error._tag]

@@ -3,43 +3,30 @@
  */
 import { Metric, MetricLabel } from "effect"
 
-/** Bytes that wait for clients, over all connections. */
 export const unsent = Metric.gauge("connections_unsent_bytes", {
   description: "Bytes that wait for clients to take them, over all connections."
 })
 
-/** Bytes of request bodies that are held. */
 export const received = Metric.gauge("connections_body_bytes", {
   description: "Bytes of request bodies that are held until they are answered, over all connections."
 })
 
-/** Bodies that were refused for what all held together. */
 export const refusedBodies = Metric.counter("http_bodies_refused_total", {
   description: "Request bodies that were refused while they arrived, as all together held too many bytes.",
   incremental: true
 })
 
-/** Connections of all kinds. */
 export const connections = Metric.gauge("http_connections", {
   description: "Connections to the HTTP port, WebSockets included."
 })
 
-const webSockets = Metric.gauge("ws_connections_active", { description: "Current WebSocket connections." })
-
-/** Counts a WebSocket that was opened. */
-export const webSocketOpened = (): void => webSockets.unsafeModify(1, [])
-
-/** Counts a WebSocket that was closed. */
-export const webSocketClosed = (): void => webSockets.unsafeModify(-1, [])
+export const webSockets = Metric.gauge("ws_connections_active", { description: "Current WebSocket connections." })
 
 /**
  * Why a connection was ended: its client took nothing, all together held too many bytes, or there were too many
  * connections, where an idle one was closed or a new one refused.
  */
 const reasons = ["not_reading", "unsent_bytes", "idle_displaced", "refused"] as const
-
-/** See {@link reasons}. */
-export type Reason = (typeof reasons)[number]
 
 const total = Metric.counter("connections_cut_total", {
   description: "Connections that were ended to protect the others, by reason.",
@@ -50,10 +37,8 @@ const series = new Map(
   reasons.map(reason => [reason, Metric.taggedWithLabels(total, [MetricLabel.make("reason", reason)])])
 )
 
-/** Counts connections that were ended. */
-export const cut = {
-  increment: (reason: Reason): void => series.get(reason)!.unsafeUpdate(1, [])
-}
+/** Counts a connection that was ended. */
+export const countCut = (reason: (typeof reasons)[number]): void => series.get(reason)!.unsafeUpdate(1, [])
 
 /** Registers every series with the value 0. */
 export const register = (): void => {

@@ -1,29 +1,27 @@
-/** What a schema found wrong, in one sentence for a client. */
-
-/** One finding of a schema decoder, as `ParseResult.ArrayFormatter` gives it. */
+/** One issue of a schema decoder, as `ParseResult.ArrayFormatter` gives it. */
 export interface Issue {
   readonly _tag: string
   readonly path: ReadonlyArray<PropertyKey>
   readonly message: string
 }
 
-const most = 3
-const longest = 300
+/** Issues that are named in one message. */
+const maxIssues = 3
 
-/** `operations[3].op`, as JavaScript would write it. */
-const place = (path: ReadonlyArray<PropertyKey>): string =>
-  path.reduce<string>(
-    (text, part) =>
-      typeof part === "number" ? `${text}[${part}]` : text === "" ? String(part) : `${text}.${String(part)}`,
-    ""
-  )
+/** Characters of each. */
+const maxLength = 300
 
-const sentence = ({ path, message }: Issue): string => {
-  const short = message.length > longest ? `${message.slice(0, longest)}…` : message
-  const where = place(path)
-  return where === "" ? short : `${where}: ${short}`
+/** A path as JavaScript would write it: `operations[3].op`. */
+const shown = (path: ReadonlyArray<PropertyKey>): string =>
+  path
+    .map((part, index) => (typeof part === "number" ? `[${part}]` : `${index === 0 ? "" : "."}${String(part)}`))
+    .join("")
+
+/** What is wrong with a request, in one sentence for its client: the first issues, each with its path. */
+export const describe = (issues: ReadonlyArray<Issue>): string => {
+  const sentences = issues.slice(0, maxIssues).map(({ message, path }) => {
+    const short = message.length > maxLength ? `${message.slice(0, maxLength)}…` : message
+    return path.length === 0 ? short : `${shown(path)}: ${short}`
+  })
+  return `Invalid request: ${sentences.join("; ")}`
 }
-
-/** The first few findings, each with its place in the request. */
-export const describe = (issues: ReadonlyArray<Issue>): string =>
-  `Invalid request: ${issues.slice(0, most).map(sentence).join("; ")}`

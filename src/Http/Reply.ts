@@ -28,7 +28,7 @@ export const json = (body: string | Uint8Array, headers: Readonly<Record<string,
 })
 
 /** A 200 with JSON text and its entity tag. Written out, as it is what most requests get and a spread is not free. */
-export const tagged = (body: string, etag: string): Reply => ({
+export const jsonWithETag = (body: string, etag: string): Reply => ({
   status: 200,
   headers: { "content-type": jsonType["content-type"], etag },
   body

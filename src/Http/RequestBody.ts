@@ -12,7 +12,7 @@ import { StructureCounter } from "../Json/Parsing.ts"
 import { nestedDeeper } from "../Json/Scanner.ts"
 import { BadRequest, PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 import { JsonBody } from "./Contract.ts"
-import { receiptOf } from "./Server/BodyBudget.ts"
+import { heldBodyOf } from "./Server/BodyBudget.ts"
 
 /** What bodies may hold. */
 export class BodyFormat extends Context.Tag("causeway/BodyFormat")<
@@ -115,7 +115,7 @@ const readBytes = (
     return () => {}
   }
   const bytes = new GrowingBytes(limit)
-  const receipt = receiptOf(source.socket)
+  const heldBody = heldBodyOf(source.socket)
   let isOver = false
   // A body of one piece is parsed at once, which checks the same.
   let counter: StructureCounter | undefined
@@ -129,7 +129,7 @@ const readBytes = (
   const refuse = (error: PayloadTooLarge | BadRequest | ServiceUnavailable): void => {
     stop()
     bytes.take()
-    receipt?.release()
+    heldBody?.release()
     discard(source)
     done(Either.left(error))
   }
@@ -146,8 +146,8 @@ const readBytes = (
   const refuseForRoom = (): void => refuse(noRoom())
   /** Counts a piece, unless it is the whole of a small body, which is parsed at once. */
   const count = (chunk: Buffer): void => {
-    if (receipt === undefined || (source.complete && bytes.length === 0 && chunk.length <= small)) return
-    receipt.add(chunk.length + (bytes.length === 0 ? headLength(source) : 0), refuseForRoom)
+    if (heldBody === undefined || (source.complete && bytes.length === 0 && chunk.length <= small)) return
+    heldBody.add(chunk.length + (bytes.length === 0 ? headLength(source) : 0), refuseForRoom)
   }
   const onData = (chunk: Buffer): void => {
     if (bytes.length + chunk.length > limit) return refuse(tooLarge(`more than ${limit}`, limit))
@@ -158,12 +158,12 @@ const readBytes = (
   }
   const onEnd = (): void => {
     stop()
-    receipt?.complete()
+    heldBody?.complete()
     done(Either.right(bytes.take()))
   }
   const onCut = (): void => {
     stop()
-    receipt?.release()
+    heldBody?.release()
     done(Either.left(cutShort()))
   }
   source.on("data", onData)

@@ -34,7 +34,7 @@ export interface Connection {
   readonly close: (close: Close) => void
   /** Ends the connection without a closing handshake. */
   readonly terminate: () => void
-  /** Sends pings and enforces time limits. The endpoint calls this once a second. */
+  /** Sends pings and enforces time limits. Called once a second by the {@link ConnectionSet}. */
   readonly tick: (now: number) => void
 }
 
@@ -77,7 +77,7 @@ export interface Settings {
 }
 
 /** The connections of one endpoint. */
-export interface Endpoint {
+export interface ConnectionSet {
   readonly settings: Settings
   /** Monotonic milliseconds. */
   readonly now: () => number
@@ -92,7 +92,7 @@ export type Connect = (handlerOf: (connection: Connection) => Handler) => ApiErr
 
 /** The answer of a handler that makes a WebSocket of a request. */
 export interface Upgrade {
-  readonly endpoint: Endpoint
+  readonly connections: ConnectionSet
   /** Calls `connect`, or refuses. The transport calls this once, with nothing in between that could be interrupted. */
   readonly accept: (connect: Connect) => ApiError | undefined
 }
@@ -104,8 +104,8 @@ export const noHandshake = "the request is no WebSocket handshake"
 export const upgradeFailed = (reason: string): InternalServerError =>
   new InternalServerError({ error: `WebSocket upgrade failed: ${reason}` })
 
-/** An endpoint that closes its connections as the service drains, and at the end of the scope. */
-export const endpoint = (settings: Settings): Effect.Effect<Endpoint, never, DrainingSignal | Scope.Scope> =>
+/** Closes its connections as the service drains, and at the end of the scope. */
+export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, never, DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
     const draining = yield* DrainingSignal
     const clock = yield* Effect.clock
@@ -149,11 +149,11 @@ export const endpoint = (settings: Settings): Effect.Effect<Endpoint, never, Dra
       now,
       add: connection => {
         connections.add(connection)
-        ConnectionMetrics.webSocketOpened()
+        ConnectionMetrics.webSockets.unsafeModify(1, [])
         if (draining.hasBegun()) connection.close(settings.goingAway)
       },
       remove: connection => {
-        if (connections.delete(connection)) ConnectionMetrics.webSocketClosed()
+        if (connections.delete(connection)) ConnectionMetrics.webSockets.unsafeModify(-1, [])
       },
       get size() {
         return connections.size

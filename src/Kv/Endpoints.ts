@@ -30,7 +30,7 @@ interface EntryRequest {
   readonly headers: Operations.ConditionHeaders
 }
 
-const entryReply = (entry: StoredEntry): Reply.Reply => Reply.tagged(toJson(entry), etag(entry.version))
+const entryReply = (entry: StoredEntry): Reply.Reply => Reply.jsonWithETag(toJson(entry), etag(entry.version))
 
 /** The entry, 304 where the client has that version, 404 where there is none. */
 const answerGet = (

@@ -9,21 +9,21 @@ import type { Socket } from "node:net"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 
-const receipt = Symbol("causeway/Receipt")
+const heldBody = Symbol("causeway/HeldBody")
 
 interface Known extends Socket {
-  [receipt]?: Receipt
+  [heldBody]?: HeldBody
 }
 
 /** A body of which something has come within so many milliseconds is not silent. */
 const recent = 2000
 
 /** What is held of the body on a connection that arrives, or whose request is being answered. */
-export class Receipt {
+export class HeldBody {
   bytes = 0
   /** Times are those of the last tick. */
   begunAt = 0
-  heardAt = 0
+  lastChunkAt = 0
   /** Its index among those that hold something, or -1. */
   index = -1
   /** Refuses the body; `undefined` unless it is arriving. */
@@ -49,12 +49,12 @@ export class Receipt {
   }
 }
 
-/** The receipt of a connection, if its server has a budget. */
-export const receiptOf = (socket: Known | null): Receipt | undefined => socket?.[receipt]
+/** What is held on a connection, if its server has a budget. */
+export const heldBodyOf = (socket: Known | null): HeldBody | undefined => socket?.[heldBody]
 
 /** See the top of this file. */
 export class BodyBudget {
-  readonly #holding: Array<Receipt> = []
+  readonly #holding: Array<HeldBody> = []
   #total = 0
   #now = 0
 
@@ -68,7 +68,7 @@ export class BodyBudget {
 
   /** Counts the bodies on a connection. */
   open(socket: Known): void {
-    socket[receipt] ??= new Receipt(this)
+    socket[heldBody] ??= new HeldBody(this)
   }
 
   /** To be called about once a second, with monotonic milliseconds. */
@@ -76,18 +76,18 @@ export class BodyBudget {
     this.#now = now
   }
 
-  add(to: Receipt, bytes: number): void {
+  add(to: HeldBody, bytes: number): void {
     if (to.index === -1) {
       to.begunAt = this.#now
       IndexedArray.append(this.#holding, to)
     }
-    to.heardAt = this.#now
+    to.lastChunkAt = this.#now
     to.bytes += bytes
     this.#total += bytes
     if (this.#total > this.limit && this.#holding.length > 1) this.#relieve()
   }
 
-  release(of: Receipt): void {
+  release(of: HeldBody): void {
     this.#total -= of.bytes
     of.bytes = 0
     IndexedArray.remove(this.#holding, of)
@@ -108,11 +108,11 @@ export class BodyBudget {
   }
 
   /** For how long nothing has come; 0 where something has come lately. */
-  #silence({ heardAt }: Receipt): number {
-    const silence = this.#now - heardAt
+  #silence({ lastChunkAt }: HeldBody): number {
+    const silence = this.#now - lastChunkAt
     return silence < recent ? 0 : silence
   }
 }
 
 /** Bytes a millisecond. Bodies of the last second compare by their bytes. */
-const speed = ({ begunAt, bytes, heardAt }: Receipt): number => bytes / (heardAt - begunAt + 1000)
+const speed = ({ begunAt, bytes, lastChunkAt }: HeldBody): number => bytes / (lastChunkAt - begunAt + 1000)

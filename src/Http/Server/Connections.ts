@@ -6,8 +6,11 @@ import type { Account, UnsentBudget } from "./UnsentBudget.ts"
 
 const connection = Symbol("causeway/connection")
 
-/** One request and its answer. An exchange without an answer is the last: an upgrade, or the refusal of malformed bytes. */
-export interface Exchange {
+/**
+ * A request on a connection, and its answer. One without an answer is the last: an upgrade, or the refusal of malformed
+ * bytes.
+ */
+export interface PipelinedRequest {
   readonly request?: IncomingMessage
   readonly answer?: ServerResponse
   readonly serve: () => void
@@ -19,7 +22,7 @@ interface Network {
   count: number
 }
 
-/** A connection with the exchange that is served, and those that wait for it. It is idle while it serves none. */
+/** A connection with the request that is served, and those that wait for it. It is idle while it serves none. */
 interface Connection extends IndexedArray.Indexed {
   readonly socket: Socket
   readonly account: Account
@@ -28,10 +31,10 @@ interface Connection extends IndexedArray.Indexed {
   readonly network: Network
   /** The position in the order in which connections became idle. */
   idleSince: number
-  serving: Exchange | undefined
+  serving: PipelinedRequest | undefined
   /** The bytes that are counted for the head of the request that is served. */
   headBytes: number
-  readonly waiting: Array<Exchange>
+  readonly waiting: Array<PipelinedRequest>
 }
 
 interface Known extends HttpSocket {
@@ -43,8 +46,8 @@ function stayPaused(this: Known): void {
   if (this[connection]?.waiting.some(isRequest) === true) pause(this)
 }
 
-/** After the last exchange nothing is parsed. */
-const isRequest = ({ answer }: Exchange): boolean => answer !== undefined
+/** After the last one nothing is parsed. */
+const isRequest = ({ answer }: PipelinedRequest): boolean => answer !== undefined
 
 /** More than one read can bring: should the pause fail, the connection is ended. */
 const maxWaiting = 4096
@@ -59,7 +62,7 @@ const uncounted = 8192
 const lineBytes = 200
 
 /** About the memory that the head of a request takes. */
-const weightOf = ({ request }: Exchange): number => {
+const weightOf = ({ request }: PipelinedRequest): number => {
   if (request === undefined) return 0
   const { rawHeaders } = request
   let weight = (rawHeaders.length / 2) * lineBytes
@@ -162,10 +165,10 @@ export class Connections {
   }
 
   /** Updates what is counted as unsent on each connection. To be called once a second. */
-  settle(): void {
+  recount(): void {
     // They must not keep connections in memory that are gone.
     this.#candidates = []
-    for (const { account, socket } of this.#all) if (socket.writableLength > 0) account.settle()
+    for (const { account, socket } of this.#all) if (socket.writableLength > 0) account.recount()
   }
 
   /** All connections, with the answer that is under way on each. */
@@ -180,13 +183,13 @@ export class Connections {
   }
 
   /** Serves a request, at once or when those before it are done. */
-  take(socket: Known, exchange: Exchange): void {
+  take(socket: Known, next: PipelinedRequest): void {
     const of = socket[connection]
-    if (of === undefined) return exchange.serve()
-    if (of.serving === undefined) return this.#begin(of, exchange)
-    if (isRequest(exchange) && of.waiting.length === 0) pause(socket)
-    of.account.hold(waitingBytes + weightOf(exchange))
-    if (of.waiting.push(exchange) > maxWaiting) socket.destroy()
+    if (of === undefined) return next.serve()
+    if (of.serving === undefined) return this.#begin(of, next)
+    if (isRequest(next) && of.waiting.length === 0) pause(socket)
+    of.account.hold(waitingBytes + weightOf(next))
+    if (of.waiting.push(next) > maxWaiting) socket.destroy()
   }
 
   /**
@@ -218,7 +221,7 @@ export class Connections {
       of.account.hold(-of.headBytes)
       of.headBytes = 0
     }
-    if (of.account.bytes > 0) of.account.settle()
+    if (of.account.bytes > 0) of.account.recount()
     const next = socket.destroyed ? undefined : of.waiting.shift()
     if (next === undefined) {
       of.waiting.length = 0
@@ -230,18 +233,18 @@ export class Connections {
     this.#begin(of, next)
   }
 
-  #begin(of: Connection, exchange: Exchange): void {
-    of.serving = exchange
-    if (exchange.answer !== undefined) {
+  #begin(of: Connection, next: PipelinedRequest): void {
+    of.serving = next
+    if (next.answer !== undefined) {
       this.#answers++
       // Polls, streams and slow bodies keep the head in memory; a WebSocket does not.
-      const weight = weightOf(exchange)
+      const weight = weightOf(next)
       if (weight > uncounted) {
         of.headBytes = weight
         of.account.hold(weight)
       }
     }
-    exchange.serve()
+    next.serve()
   }
 
   #network(address: string | undefined): Network {

@@ -6,7 +6,7 @@ import { Socket } from "node:net"
 import { Duplex } from "node:stream"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { problemOfFields } from "../HeaderFields.ts"
-import { BodyBudget, receiptOf } from "./BodyBudget.ts"
+import { BodyBudget, heldBodyOf } from "./BodyBudget.ts"
 import { type ConnectionLimits, defaults, type Timing } from "./ConnectionLimits.ts"
 import { Connections } from "./Connections.ts"
 import { closeGracefully, closeUpgraded, destroyWithin, problemOf, refuse } from "./GracefulClose.ts"
@@ -110,12 +110,12 @@ export class Gate extends Http.Server {
     this.on("connection", (socket: Socket) => {
       const outcome = this.#connections.add(socket)
       if (outcome === "refused") {
-        ConnectionMetrics.cut.increment("refused")
+        ConnectionMetrics.countCut("refused")
         refuse(socket, 503, tooMany)
         socket.destroySoon()
         return
       }
-      if (outcome === "displacing") ConnectionMetrics.cut.increment("idle_displaced")
+      if (outcome === "displacing") ConnectionMetrics.countCut("idle_displaced")
       this.#bodies.open(socket)
       closeGracefully(socket, timing, () => this.#connections.receiving(socket))
       socket.on("close", () => this.#connections.remove(socket))
@@ -154,14 +154,14 @@ export class Gate extends Http.Server {
 
   /** Cuts connections that do not read, and returns how many. To be called once a second, with monotonic milliseconds. */
   tick(now: number): number {
-    this.#connections.settle()
+    this.#connections.recount()
     this.#bodies.tick(now)
     return this.#unsent.tick(now, this.timing.readTimeout)
   }
 
   /** Accounts of connections whose clients may not read: they are to be told what lies in the kernel's queues. */
-  suspects(): ReadonlyArray<Account> {
-    return this.#unsent.suspects()
+  possiblyStalled(): ReadonlyArray<Account> {
+    return this.#unsent.possiblyStalled()
   }
 
   /** Passes requests on. Handshakes are upgrades where `upgradable` says so, or everywhere without it. */
@@ -220,7 +220,7 @@ export class Gate extends Http.Server {
     const ended = this.observe?.(request, response)
     response.on("close", () => {
       ended?.()
-      receiptOf(socket)?.release()
+      heldBodyOf(socket)?.release()
       this.#connections.done(socket)
     })
     const refusal = this.#refusal(request)
@@ -241,7 +241,7 @@ export class Gate extends Http.Server {
       return { status: 503, error, headers: { "retry-after": "1" } }
     }
     if (this.#connections.isSurplus(request.socket) && !this.isProbe(request.url ?? "")) {
-      ConnectionMetrics.cut.increment("refused")
+      ConnectionMetrics.countCut("refused")
       return { status: 503, error: tooMany, headers: { "retry-after": "1" } }
     }
     return request.headers.host === undefined && request.httpVersion === "1.1"

@@ -143,8 +143,8 @@ const watch = (gate: Gate): Effect.Effect<never> =>
         connections: cut
       })
     }
-    const suspects = gate.suspects()
-    if (suspects.length > 0) yield* askKernel(suspects)
+    const possiblyStalled = gate.possiblyStalled()
+    if (possiblyStalled.length > 0) yield* askKernel(possiblyStalled)
     yield* Effect.sleep("1 second")
   }).pipe(Effect.forever)
 
@@ -152,12 +152,12 @@ const watch = (gate: Gate): Effect.Effect<never> =>
 const mostAsked = 1000
 
 /** Finds out about clients that read less than the kernel asks for anew. */
-const askKernel = (suspects: ReadonlyArray<Account>): Effect.Effect<void> =>
+const askKernel = (possiblyStalled: ReadonlyArray<Account>): Effect.Effect<void> =>
   Effect.promise(async () => {
-    const queues = await KernelQueues.read(suspects.slice(0, mostAsked).map(({ socket }) => socket))
-    for (const suspect of suspects) {
-      const queued = queues.get(suspect.socket)
-      if (queued !== undefined) suspect.onQueued(queued)
+    const queues = await KernelQueues.read(possiblyStalled.slice(0, mostAsked).map(({ socket }) => socket))
+    for (const account of possiblyStalled) {
+      const queued = queues.get(account.socket)
+      if (queued !== undefined) account.onKernelQueue(queued)
     }
   })
 

@@ -44,7 +44,7 @@ export class Account {
   #queued = 0
   #queuedAt = -1
   /** Bytes that left the kernel's queue while it took nothing from here. */
-  passedOn = 0
+  sentByKernel = 0
   /** The position in the order in which clients were last seen to read. */
   order = 0
   /** Its index among those that hold something, or -1. */
@@ -73,9 +73,9 @@ export class Account {
   }
 
   /** Called with the bytes in the kernel's queue. While nothing is added they can only become fewer. */
-  onQueued(queued: number): void {
+  onKernelQueue(queued: number): void {
     const taken = takenBy(this.socket)
-    if (taken === this.#queuedAt && queued < this.#queued) this.passedOn += this.#queued - queued
+    if (taken === this.#queuedAt && queued < this.#queued) this.sentByKernel += this.#queued - queued
     this.#queued = queued
     this.#queuedAt = taken
   }
@@ -85,26 +85,26 @@ export class Account {
     return this.budget.admits(bytes)
   }
 
-  /** When {@link look} last saw that the client had read something, or had nothing to read. */
+  /** When {@link checkRead} last saw that the client had read something, or had nothing to read. */
   get readAt(): number {
     return this.#readAt
   }
 
   /** Checks whether the client has read something since the last check, or has nothing to read. */
-  look(now: number): void {
+  checkRead(now: number): void {
     const isOwed = this.socket.writableLength > 0 || this.#sharedBytes > 0
-    if (!isOwed || takenBy(this.socket) + this.passedOn !== this.#taken) this.noteRead(now)
+    if (!isOwed || takenBy(this.socket) + this.sentByKernel !== this.#taken) this.noteRead(now)
   }
 
   /** Notes that the client has read just now. */
   noteRead(now: number): void {
-    this.#taken = takenBy(this.socket) + this.passedOn
+    this.#taken = takenBy(this.socket) + this.sentByKernel
     this.#readAt = now
     this.order = this.budget.nextOrder()
   }
 
   /** Counts anew. To be called after a write that the operating system did not take whole, and when some of it left. */
-  settle(): void {
+  recount(): void {
     if (this.#isClosed) return
     const own = this.#elsewhere + Math.max(0, this.socket.writableLength - this.#sharedBytes)
     const difference = own - this.#own
@@ -116,7 +116,7 @@ export class Account {
   /** Counts memory that is held for this client outside of its socket; a negative number of bytes takes it back. */
   hold(bytes: number): void {
     this.#elsewhere += bytes
-    this.settle()
+    this.recount()
   }
 
   /** Counts bytes that are sent to others too, once for all of them. */
@@ -126,7 +126,7 @@ export class Account {
     else this.#shared.push(bytes)
     this.#sharedBytes += bytes.length
     // First take back what is no longer its own.
-    this.settle()
+    this.recount()
     this.budget.share(this, bytes)
   }
 
@@ -137,7 +137,7 @@ export class Account {
     this.#shared!.splice(place, 1)
     this.#sharedBytes -= bytes.length
     this.budget.unshare(this, bytes)
-    this.settle()
+    this.recount()
   }
 
   /** Undoes {@link share} for what has left the socket, oldest first. */
@@ -148,7 +148,7 @@ export class Account {
       if (this.#sharedBytes - oldest.length < waiting) break
       this.unshare(oldest)
     }
-    this.settle()
+    this.recount()
   }
 
   /** Gives everything back for good. Returns the bytes that it held. */
@@ -171,7 +171,7 @@ export const accountOf = (socket: Accounted | null): Account | undefined => sock
 
 /** To be called after a write on a connection. */
 export const noteWritten = (socket: Accounted | null): void => {
-  if (socket !== null && socket.writableLength > 0) socket[account]?.settle()
+  if (socket !== null && socket.writableLength > 0) socket[account]?.recount()
 }
 
 /** See the top of this file. */
@@ -232,22 +232,22 @@ export class UnsentBudget {
     this.#now = now
     let cut = 0
     for (const held of [...this.#holding]) {
-      held.settle()
-      held.look(now)
+      held.recount()
+      held.checkRead(now)
       if (held.index === -1 || held.end !== undefined || now - held.readAt < readTimeout) continue
       this.#cut(held)
-      ConnectionMetrics.cut.increment("not_reading")
+      ConnectionMetrics.countCut("not_reading")
       cut++
     }
     return cut
   }
 
   /** Connections that may not be read, since the last call. */
-  suspects(): ReadonlyArray<Account> {
-    const suspects = [...this.watched]
+  possiblyStalled(): ReadonlyArray<Account> {
+    const possiblyStalled = [...this.watched]
     this.watched.clear()
-    for (const held of this.#holding) if (this.#now - held.readAt >= recent) suspects.push(held)
-    return suspects
+    for (const held of this.#holding) if (this.#now - held.readAt >= recent) possiblyStalled.push(held)
+    return possiblyStalled
   }
 
   /** Counts bytes that a connection holds by itself; a negative number takes them back. */
@@ -294,7 +294,7 @@ export class UnsentBudget {
   #relieve(): void {
     // Those that are being ended since the last time must free their memory now.
     for (const { socket } of this.#ending) socket.destroy()
-    for (const held of this.#holding) held.look(this.#now)
+    for (const held of this.#holding) held.checkRead(this.#now)
     const isStalled = (held: Account): boolean => this.#now - held.readAt >= recent
     const inOrder = [...this.#holding].sort((a, b) => {
       if (isStalled(a) !== isStalled(b)) return isStalled(a) ? -1 : 1
@@ -302,7 +302,7 @@ export class UnsentBudget {
     })
     for (const held of inOrder) {
       if (this.#counted <= 0.75 * this.limit) return
-      ConnectionMetrics.cut.increment("unsent_bytes")
+      ConnectionMetrics.countCut("unsent_bytes")
       this.#cut(held)
     }
   }

@@ -29,7 +29,7 @@ const reasons: Readonly<Record<number, string>> = {
 class ReadProgress {
   #wasFull = false
   #taken = 0
-  #passedOn = 0
+  #sentByKernel = 0
 
   constructor(
     private readonly wire: Duplex,
@@ -39,11 +39,11 @@ class ReadProgress {
   /** Whether the client has read something since the last call, as far as that shows. */
   check(): boolean {
     const taken = takenBy(this.wire)
-    const passedOn = this.account?.passedOn ?? 0
-    const hasRead = (this.#wasFull && taken !== this.#taken) || passedOn !== this.#passedOn
+    const sentByKernel = this.account?.sentByKernel ?? 0
+    const hasRead = (this.#wasFull && taken !== this.#taken) || sentByKernel !== this.#sentByKernel
     this.#wasFull = this.wire.writableLength > 0
     this.#taken = taken
-    this.#passedOn = passedOn
+    this.#sentByKernel = sentByKernel
     return hasRead
   }
 }
@@ -79,12 +79,12 @@ export class Connection implements Port.Connection {
   constructor(
     private readonly socket: Socket,
     private readonly wire: Duplex,
-    private readonly endpoint: Port.Endpoint
+    private readonly connections: Port.ConnectionSet
   ) {
     this.#account = accountOf(wire)
     this.#progress = new ReadProgress(wire, this.#account)
-    this.#nextPing = endpoint.now() + endpoint.settings.pingInterval
-    if (this.#account !== undefined) this.#account.end = () => this.close(endpoint.settings.slow)
+    this.#nextPing = connections.now() + connections.settings.pingInterval
+    if (this.#account !== undefined) this.#account.end = () => this.close(connections.settings.slow)
     socket.connection = this
     socket.on("message", onMessage).on("ping", onControl).on("pong", onControl)
     socket.on("error", ignore).on("close", onClose)
@@ -120,7 +120,7 @@ export class Connection implements Port.Connection {
       onSent?.()
     })
     if (this.wire.writableLength === 0) return
-    this.#account?.settle()
+    this.#account?.recount()
     this.#checkRoom()
   }
 
@@ -129,7 +129,7 @@ export class Connection implements Port.Connection {
     this.wire.write(frame, this.#onWritten)
     if (this.wire.writableLength === 0) return
     if (frame.length >= sharedFrameBytes) this.#account?.share(frame)
-    else this.#account?.settle()
+    else this.#account?.recount()
     this.#checkRoom()
   }
 
@@ -143,7 +143,7 @@ export class Connection implements Port.Connection {
 
   close({ code, reason }: Port.Close): void {
     if (this.#closingSince !== undefined) return
-    this.#isSlow = code === this.endpoint.settings.slow.code || this.#blockedSince !== undefined
+    this.#isSlow = code === this.connections.settings.slow.code || this.#blockedSince !== undefined
     this.#beginClosing()
     this.socket.close(code, reason)
     // A paused socket would never read the client's close frame.
@@ -164,7 +164,7 @@ export class Connection implements Port.Connection {
     if (!this.isOpen) return this.#beginClosing()
     if (this.#blockedSince === undefined) this.#ping(now)
     else if (this.#progress.check()) this.#blockedSince = now
-    else if (now - this.#blockedSince >= readTimeout) this.close(this.endpoint.settings.slow)
+    else if (now - this.#blockedSince >= readTimeout) this.close(this.connections.settings.slow)
     if (this.isOpen) this.#handler.onTick(now)
   }
 
@@ -181,7 +181,7 @@ export class Connection implements Port.Connection {
   }
 
   onClosed(): void {
-    this.endpoint.remove(this)
+    this.connections.remove(this)
     this.#handler?.onClosed()
   }
 
@@ -193,7 +193,7 @@ export class Connection implements Port.Connection {
   }
 
   #ping(now: number): void {
-    const { pingInterval, pongTimeout, silent } = this.endpoint.settings
+    const { pingInterval, pongTimeout, silent } = this.connections.settings
     if (this.#pingedAt !== undefined) {
       // The answer comes only after all that the client has yet to read: as long as it reads, it is alive.
       if (this.#progress.check()) this.#pingedAt = now
@@ -213,16 +213,16 @@ export class Connection implements Port.Connection {
   }
 
   #beginClosing(): void {
-    this.#closingSince = this.endpoint.now()
+    this.#closingSince = this.connections.now()
     this.#progress.check()
     this.#handler.onClosing()
   }
 
   #checkRoom(): void {
-    if (this.#blockedSince !== undefined || this.wire.writableLength <= this.endpoint.settings.unsentBytes) return
+    if (this.#blockedSince !== undefined || this.wire.writableLength <= this.connections.settings.unsentBytes) return
     // It may have been closed just now, to free memory for others.
     if (!this.isOpen) return
-    this.#blockedSince = this.endpoint.now()
+    this.#blockedSince = this.connections.now()
     this.#pingedAt = undefined
     this.#progress.check()
     this.#handler.onBlocked()
@@ -231,7 +231,7 @@ export class Connection implements Port.Connection {
   /** Called whenever the operating system has taken something. */
   readonly #onWritten = (): void => {
     if (this.#account !== undefined && this.#account.bytes > 0) this.#account.unshareSent()
-    if (this.#blockedSince === undefined || this.wire.writableLength > this.endpoint.settings.unsentBytes) return
+    if (this.#blockedSince === undefined || this.wire.writableLength > this.connections.settings.unsentBytes) return
     this.#blockedSince = undefined
     this.#pingedAt = undefined
     if (this.isOpen) this.#handler.onRoom()

@@ -8,7 +8,7 @@ import { Effect } from "effect"
 import { WebSocketServer } from "ws"
 import type { ApiError } from "../ApiError.ts"
 import type { Reply } from "../Reply.ts"
-import { type Endpoint, noHandshake, type Upgrade, upgradeFailed } from "../WebSocket.ts"
+import { type ConnectionSet, noHandshake, type Upgrade, upgradeFailed } from "../WebSocket.ts"
 import { Connection, Socket } from "./Connection.ts"
 
 /** A request to become a WebSocket, as the event `upgrade` of `node:http` has it. */
@@ -58,14 +58,14 @@ const options = {
   WebSocket: Socket
 } as const
 
-const servers = new WeakMap<Endpoint, WebSocketServer>()
+const servers = new WeakMap<ConnectionSet, WebSocketServer>()
 
 let refusal: string | undefined
 
-const serverOf = (endpoint: Endpoint): WebSocketServer => {
-  const known = servers.get(endpoint)
+const serverOf = (connections: ConnectionSet): WebSocketServer => {
+  const known = servers.get(connections)
   if (known !== undefined) return known
-  const { messageBytes, subprotocol } = endpoint.settings
+  const { messageBytes, subprotocol } = connections.settings
   const server = new WebSocketServer({
     ...options,
     maxPayload: messageBytes,
@@ -76,17 +76,17 @@ const serverOf = (endpoint: Endpoint): WebSocketServer => {
   server.on("wsClientError", error => {
     refusal = error.message
   })
-  servers.set(endpoint, server)
+  servers.set(connections, server)
   return server
 }
 
 /** Switches protocols. Returns the failure; then nothing was written. */
-const switchProtocols = ({ head, request, socket }: Handshake, endpoint: Endpoint): Socket | string => {
+const switchProtocols = ({ head, request, socket }: Handshake, connections: ConnectionSet): Socket | string => {
   if (!socket.readable || !socket.writable) return "the client went away"
   let made: Socket | undefined
   refusal = undefined
   try {
-    serverOf(endpoint).handleUpgrade(request, socket, head, webSocket => {
+    serverOf(connections).handleUpgrade(request, socket, head, webSocket => {
       made = webSocket as Socket
     })
   } catch (error) {
@@ -107,14 +107,14 @@ export const upgrading =
       return failure === undefined ? Effect.succeed(reply) : Effect.fail(failure)
     })
 
-const perform = (handshake: Handshake | undefined, { accept, endpoint }: Upgrade): ApiError | undefined => {
+const perform = (handshake: Handshake | undefined, { accept, connections }: Upgrade): ApiError | undefined => {
   if (handshake === undefined) return upgradeFailed(noHandshake)
   return accept(handlerOf => {
-    const made = switchProtocols(handshake, endpoint)
+    const made = switchProtocols(handshake, connections)
     if (typeof made === "string") return upgradeFailed(made)
-    const connection = new Connection(made, handshake.socket, endpoint)
+    const connection = new Connection(made, handshake.socket, connections)
     connection.open(handlerOf)
-    endpoint.add(connection)
+    connections.add(connection)
     return undefined
   })
 }

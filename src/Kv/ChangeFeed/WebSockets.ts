@@ -34,7 +34,7 @@ export const make = (
   Effect.gen(function* () {
     const log = yield* ChangeLog
     const work = Effect.unsafeMakeLatch(false)
-    const endpoint = yield* WebSocket.endpoint({
+    const connections = yield* WebSocket.connectionSet({
       messageBytes: 4096,
       unsentBytes,
       pingInterval: heartbeatInterval,
@@ -44,7 +44,7 @@ export const make = (
       drainInterval: 0
     })
     const wake = () => work.unsafeOpen()
-    const followers = new Followers(pages.end, endpoint.now, wake, () => slots.release(), yield* DebugLog.make)
+    const followers = new Followers(pages.end, connections.now, wake, () => slots.release(), yield* DebugLog.make)
     let pause = firstPause
     /** Whether to read the log though nothing is known to be new. */
     let polling = false
@@ -147,7 +147,7 @@ export const make = (
     return {
       lowest: () => followers.lowest,
       upgrade: (query, first) => ({
-        endpoint,
+        connections,
         accept: connect =>
           connect(connection => {
             slots.take()

@@ -36,7 +36,7 @@ const handler = { ...Object.fromEntries(["onMessage", "onClosed"].map(name => [n
 const handlers = Endpoints.of(
   group,
   Effect.gen(function* () {
-    const endpoint = yield* WebSocket.endpoint({
+    const connections = yield* WebSocket.connectionSet({
       messageBytes: 100,
       unsentBytes: 100,
       pingInterval: 60_000,
@@ -46,7 +46,7 @@ const handlers = Endpoints.of(
       drainInterval: 0
     })
     const upgrade = (handlerOf: () => WebSocket.Handler): Effect.Effect<Reply.Reply> =>
-      Effect.succeed(Reply.webSocket({ endpoint, accept: connect => connect(handlerOf) }))
+      Effect.succeed(Reply.webSocket({ connections, accept: connect => connect(handlerOf) }))
     return {
       exit: () => Exit.succeed(unwritable),
       callback: () =>

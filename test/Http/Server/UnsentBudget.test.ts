@@ -32,7 +32,7 @@ const serve = async (limits: Partial<ConnectionLimits>) => {
       response.end(shared)
       accountOf(request.socket)?.share(shared)
     } else response.end("x".repeat(Number(url.slice(1) || 0) * MiB))
-    accountOf(request.socket)?.settle()
+    accountOf(request.socket)?.recount()
   })
   gate.open()
   await new Promise<void>(resolve => gate.listen(0, "127.0.0.1", resolve))
@@ -180,7 +180,7 @@ describe("bytes that wait for clients", () => {
     expect(queued).toBeGreaterThan(0)
     const account = accountOf(sockets[0]!)!
     gate.tick(0)
-    account.onQueued(queued)
+    account.onKernelQueue(queued)
     gate.tick(30_000)
     const { writeQueueSize } = (sockets[0] as unknown as { _handle: { writeQueueSize: number } })._handle
     let read = 0
@@ -191,7 +191,7 @@ describe("bytes that wait for clients", () => {
     expect(read).toBeLessThan(64 * MiB)
     // The kernel may have asked for more by now, and that shows too.
     if ((sockets[0] as unknown as { _handle: { writeQueueSize: number } })._handle.writeQueueSize === writeQueueSize) {
-      account.onQueued(await queue())
+      account.onKernelQueue(await queue())
     }
     expect(gate.tick(70_000)).toBe(0)
     expect(gate.tick(131_000)).toBe(1)
