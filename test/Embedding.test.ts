@@ -27,7 +27,6 @@ import {
   ChangeFeed,
   ChangeLog,
   DrainingSignal,
-  ErrorMiddleware,
   GroupLayer,
   Health,
   HealthGroup,
@@ -36,6 +35,7 @@ import {
   KvGroup,
   kvEndpoints,
   Memory,
+  PlatformMiddleware,
   routerConfig,
   Store
 } from "../src/index.ts"
@@ -139,7 +139,7 @@ const sessionLayer = Layer.succeed(
 const server = NodeHttpServer.layer(createServer, { host: "127.0.0.1", port: 0 })
 
 const shop = HttpApiBuilder.serve().pipe(
-  Layer.provide(ErrorMiddleware.layer(Shop)),
+  Layer.provide(PlatformMiddleware.errorLayer(Shop)),
   Layer.provide(HttpApiBuilder.api(Shop)),
   Layer.provide([
     ordersLayer,
@@ -293,7 +293,7 @@ describe("one group alone", () => {
   const Probes = HttpApi.make("probes").add(HealthGroup)
 
   const probes = HttpApiBuilder.serve().pipe(
-    Layer.provide(ErrorMiddleware.layer(Probes)),
+    Layer.provide(PlatformMiddleware.errorLayer(Probes)),
     Layer.provide(HttpApiBuilder.api(Probes)),
     Layer.provide(GroupLayer.layer(Probes, HealthGroup, healthEndpoints)),
     Layer.provide([Memory.layer, Health.layerAlone]),
@@ -318,11 +318,14 @@ describe("on a router with other routes", () => {
   )
   const hello = HttpLayerRouter.add("GET", "/hello", HttpServerResponse.text("hello"))
 
-  const application = HttpLayerRouter.serve(Layer.mergeAll(dataLayer, hello, ErrorMiddleware.layerRouter(Data)), {
-    routerConfig,
-    disableLogger: true,
-    disableListenLog: true
-  }).pipe(Layer.provide(Memory.layer), Layer.provideMerge(server))
+  const application = HttpLayerRouter.serve(
+    Layer.mergeAll(dataLayer, hello, PlatformMiddleware.errorLayerRouter(Data)),
+    {
+      routerConfig,
+      disableLogger: true,
+      disableListenLog: true
+    }
+  ).pipe(Layer.provide(Memory.layer), Layer.provideMerge(server))
 
   it.scopedLive("our groups are served beside the host's routes", () =>
     Effect.gen(function* () {

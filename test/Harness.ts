@@ -12,9 +12,8 @@ import { endpoints } from "../src/Endpoints.ts"
 import { HealthGroup } from "../src/Health/Api.ts"
 import * as Health from "../src/Health/Health.ts"
 import * as DrainingSignal from "../src/Http/DrainingSignal.ts"
-import * as ErrorMiddleware from "../src/Http/Platform/ErrorMiddleware.ts"
 import * as GroupLayer from "../src/Http/Platform/GroupLayer.ts"
-import * as RequestIdMiddleware from "../src/Http/Platform/RequestIdMiddleware.ts"
+import * as PlatformMiddleware from "../src/Http/Platform/Middleware.ts"
 import { routerConfig } from "../src/Http/Router.ts"
 import { remember } from "../src/Http/WebSocket/Handshake.ts"
 import { KvGroup } from "../src/Kv/Api.ts"
@@ -65,8 +64,8 @@ const groups = Layer.mergeAll(
 
 /** The API as @effect/platform serves it, without a server. */
 const app = HttpApiBuilder.serve().pipe(
-  Layer.provide(RequestIdMiddleware.layer),
-  Layer.provide(ErrorMiddleware.layer(Api)),
+  Layer.provide(PlatformMiddleware.requestIdLayer),
+  Layer.provide(PlatformMiddleware.errorLayer(Api)),
   Layer.provide(HttpApiBuilder.api(Api)),
   Layer.provide(groups),
   Layer.provide(HttpRouter.setRouterConfig(routerConfig))

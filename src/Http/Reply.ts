@@ -1,18 +1,15 @@
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import { Effect, type Scope, Stream } from "effect"
+import { type Cause, Effect, type Scope, Stream } from "effect"
 import { type ApiError, statusOf } from "./ApiError.ts"
 import type { Upgrade } from "./WebSocket.ts"
 
-/**
- * An answer before it meets a transport: what every endpoint's handler returns, with bodies already printed.
- * Header names are in lower case.
- */
+/** An answer, independent of the transport: what every handler returns. Header names are in lower case. */
 export interface Reply {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   /** Bytes are for large answers that many clients are sent: they must not change any more. */
   readonly body: string | Uint8Array | Stream.Stream<Uint8Array> | undefined
-  /** Gives back what the body holds, where nobody reads it to its end; twice is as good as once. */
+  /** Gives back what the body holds, where nobody reads it to its end; idempotent. */
   readonly release?: Effect.Effect<void>
   /** Makes the connection a WebSocket; nothing else is written on it. */
   readonly upgrade?: Upgrade
@@ -34,7 +31,7 @@ export const jsonWithETag = (body: string, etag: string): Reply => ({
   body
 })
 
-/** A body that comes bit by bit. It cannot fail half-way without the connection being cut. */
+/** A body that is streamed. Where it fails half-way, the connection is cut. */
 export const stream = (
   contentType: string,
   body: Stream.Stream<Uint8Array>,
@@ -79,18 +76,15 @@ export const toResponse = (reply: Reply): HttpServerResponse.HttpServerResponse 
 }
 
 /**
- * The platform's server ends a body that fails half-way as if it were whole: `cut` has to end the connection before
- * that, so that no client takes the part for all.
+ * The platform's server ends a body that fails half-way as if it were complete: `cut` has to end the connection before
+ * that, so that no client takes a part for the whole.
  */
-const cutOnFailure = (reply: Reply, cut: Effect.Effect<void>): Reply =>
-  reply.body === undefined || typeof reply.body === "string" || reply.body instanceof Uint8Array
-    ? reply
-    : {
-        ...reply,
-        body: Stream.tapErrorCause(reply.body, cause =>
-          Effect.zipRight(Effect.logWarning("An answer was cut off half-way", cause), cut)
-        )
-      }
+const cutOnFailure = (reply: Reply, cut: Effect.Effect<void>): Reply => {
+  const { body } = reply
+  if (body === undefined || typeof body === "string" || body instanceof Uint8Array) return reply
+  const warning = (cause: Cause.Cause<never>) => Effect.logWarning("An answer was cut off half-way", cause)
+  return { ...reply, body: Stream.tapErrorCause(body, cause => Effect.zipRight(warning(cause), cut)) }
+}
 
 /**
  * Runs a handler to a response, errors included, so that its headers survive in any host. `cut` ends the connection at

@@ -1,25 +1,11 @@
 /**
- * Serves an api on `node:http` from HttpApi's own description of it, compiled once.
- *
- * The contract, the document and the typed client stay what they are, and so do the handlers; what is left out is
- * the machinery between. A direct answer costs no fiber, unless spans are made.
+ * Serves an `HttpApi` on `node:http`: its endpoints are compiled once into a router, in the place of the platform's
+ * machinery. A direct answer costs no fiber, unless spans are made.
  */
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import {
-  Cause,
-  Effect,
-  Either,
-  type Exit,
-  FiberId,
-  FiberRef,
-  HashMap,
-  LogLevel,
-  Option,
-  Runtime,
-  type Tracer
-} from "effect"
+import { Cause, Effect, Either, type Exit, FiberRef, HashMap, LogLevel, Option, Runtime, type Tracer } from "effect"
 import * as Direct from "../../Direct.ts"
 import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
 import type { AnyHandlers, Guard } from "../Endpoints.ts"
@@ -55,7 +41,7 @@ const withRequestId = <A, E, R>(id: string, effect: Effect.Effect<A, E, R>): Eff
 
 const nothing = (): void => {}
 
-/** Puts what is done for a request beside its handler under the request's id, and into its span where it has one. */
+/** Puts an effect that runs beside a request's handler under the request's id, and into its span if it has one. */
 type ForRequest = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 
 /**
@@ -87,11 +73,6 @@ export const make = <
     // Asked once: at the levels of production a request pays nothing for a line that is not logged.
     const detailed = LogLevel.lessThanEqual(yield* FiberRef.get(FiberRef.currentMinimumLogLevel), LogLevel.Debug)
     const traced = yield* FiberRef.get(FiberRef.currentTracerEnabled)
-
-    const run = (effect: Effect.Effect<unknown>) => {
-      const fiber = runFork(effect)
-      return { interrupt: () => fiber.unsafeInterruptAsFork(FiberId.none) }
-    }
 
     const logDetail = (request: IncomingMessage, reply: Reply | undefined, forRequest: ForRequest): void => {
       const detail = { method: request.method, target: request.url, status: reply?.status ?? "aborted" }
@@ -128,13 +109,13 @@ export const make = <
         if (reply === undefined) return void response().destroy()
         if (reply.upgrade !== undefined) return
         const written = response()
-        const runHere = (effect: Effect.Effect<unknown>) => run(forRequest(effect))
+        const forkHere = (effect: Effect.Effect<void>) => runFork(forRequest(effect))
         try {
-          send(reply, written, isHead, id, batcher, runHere)
+          send(reply, written, isHead, id, batcher, forkHere)
         } catch (error) {
           // The headers cannot be written; node has kept the status's phrase.
           written.statusMessage = ""
-          send(replyOfDefect(Cause.die(error), forRequest), written, isHead, id, batcher, runHere)
+          send(replyOfDefect(Cause.die(error), forRequest), written, isHead, id, batcher, forkHere)
         }
       }
       /** Runs in a fiber what needs one, which may take long, as pages and lists do. */

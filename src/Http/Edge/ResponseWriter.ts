@@ -6,7 +6,7 @@
  * less of the server's time than when each response is written as it is made.
  */
 import type { ServerResponse } from "node:http"
-import { Effect, Stream } from "effect"
+import { Effect, type Fiber, FiberId, Stream } from "effect"
 import { ServiceUnavailable } from "../ApiError.ts"
 import { requestIdHeader } from "../HeaderFields.ts"
 import { fromError, type Reply } from "../Reply.ts"
@@ -143,16 +143,16 @@ export const send = (
   isHead: boolean,
   id: string,
   batcher: ResponseBatcher,
-  runFork: <A>(effect: Effect.Effect<A>) => { readonly interrupt: () => void }
+  fork: (effect: Effect.Effect<void>) => Fiber.RuntimeFiber<void>
 ): void => {
   const { body, headers, release, status } = reply
   if (response.destroyed) {
-    if (release !== undefined) runFork(release)
+    if (release !== undefined) fork(release)
     return
   }
   if (typeof body === "string" || body instanceof Uint8Array) {
     const bytes = typeof body === "string" ? Buffer.byteLength(body) : body.length
-    if (isTooMuch(response, bytes)) return send(overloaded(), response, isHead, id, batcher, runFork)
+    if (isTooMuch(response, bytes)) return send(overloaded(), response, isHead, id, batcher, fork)
     const fields: Array<string | number> = [requestIdHeader, id, "content-length", bytes]
     for (const name in headers) fields.push(name, headers[name]!)
     response.writeHead(status, fields)
@@ -162,11 +162,11 @@ export const send = (
   response.writeHead(status, { ...headers, [requestIdHeader]: id })
   if (body === undefined || isHead) {
     response.end()
-    if (release !== undefined) runFork(release)
+    if (release !== undefined) fork(release)
     return
   }
-  const sending = runFork(
+  const sending = fork(
     release === undefined ? sendStream(body, response) : Effect.ensuring(sendStream(body, response), release)
   )
-  response.once("close", sending.interrupt)
+  response.once("close", () => sending.unsafeInterruptAsFork(FiberId.none))
 }

@@ -24,35 +24,25 @@ const inodeOf = async (socket: Duplex & Descriptor): Promise<string | undefined>
   return found
 }
 
-/** Adds the bytes in the send queues of sockets, by inode. The columns are those of `proc_pid_net(5)`. */
-const queuesOf = (table: string, inodes: ReadonlySet<string>, into: Map<string, number>): void => {
-  for (const line of table.split("\n").slice(1)) {
-    const columns = line.trim().split(/\s+/, 10)
-    const inode = columns[9]
-    if (inode === undefined || !inodes.has(inode)) continue
-    into.set(inode, Number.parseInt(columns[4]!.split(":")[0]!, 16))
-  }
-}
-
 const orNothing = <A>(promise: Promise<A>): Promise<A | undefined> => promise.catch(() => undefined)
 
 /** The bytes in the kernel's send queues, for each socket in its tables. */
 export const read = async (sockets: ReadonlyArray<Duplex>): Promise<ReadonlyMap<Duplex, number>> => {
-  const inodes = new Map<Duplex, string>()
+  const byInode = new Map<string, Duplex>()
   for (const socket of sockets) {
     const inode = await orNothing(inodeOf(socket))
-    if (inode !== undefined) inodes.set(socket, inode)
+    if (inode !== undefined) byInode.set(inode, socket)
   }
-  const wanted = new Set(inodes.values())
-  const queues = new Map<string, number>()
-  if (wanted.size === 0) return new Map()
+  const queues = new Map<Duplex, number>()
+  if (byInode.size === 0) return queues
   for (const table of ["/proc/self/net/tcp", "/proc/self/net/tcp6"]) {
-    queuesOf((await orNothing(readFile(table, "latin1"))) ?? "", wanted, queues)
+    const lines = ((await orNothing(readFile(table, "latin1"))) ?? "").split("\n")
+    for (const line of lines.slice(1)) {
+      // The columns are those of `proc_pid_net(5)`.
+      const columns = line.trim().split(/\s+/, 10)
+      const socket = byInode.get(columns[9] ?? "")
+      if (socket !== undefined) queues.set(socket, Number.parseInt(columns[4]!.split(":")[0]!, 16))
+    }
   }
-  const found = new Map<Duplex, number>()
-  for (const [socket, inode] of inodes) {
-    const bytes = queues.get(inode)
-    if (bytes !== undefined) found.set(socket, bytes)
-  }
-  return found
+  return queues
 }

@@ -1,6 +1,6 @@
 import { createServer, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
-import { Effect, FiberId, Stream } from "effect"
+import { Effect, Stream } from "effect"
 import { afterEach, describe, expect, it } from "vitest"
 import { ResponseBatcher, send } from "../../../src/Http/Edge/ResponseWriter.ts"
 import * as Reply from "../../../src/Http/Reply.ts"
@@ -113,10 +113,7 @@ it("a stream for a client that has left is not begun, and what it holds is given
     {},
     Effect.sync(() => void done.push("given back"))
   )
-  send(reply, response, false, "id", new ResponseBatcher(), effect => {
-    const fiber = Effect.runFork(effect)
-    return { interrupt: () => fiber.unsafeInterruptAsFork(FiberId.none) }
-  })
+  send(reply, response, false, "id", new ResponseBatcher(), Effect.runFork)
   await turn()
   expect(done).toEqual(["given back"])
 })

@@ -1,6 +1,6 @@
 /**
- * Every error is JSON with the one field `error`, whoever raises it: the router, the decoder, the
- * authentication, a handler, or a defect.
+ * Middlewares for apis that @effect/platform serves: every error is JSON with the one field `error`, whether it is of the
+ * router, the decoder, the authentication or a handler; and every request has an id.
  */
 import { IncomingMessage } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
@@ -11,9 +11,10 @@ import type * as HttpApp from "@effect/platform/HttpApp"
 import * as HttpLayerRouter from "@effect/platform/HttpLayerRouter"
 import * as HttpServerError from "@effect/platform/HttpServerError"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import { Cause, Effect } from "effect"
+import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import { Cause, Effect, type Layer } from "effect"
 import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
-import { problemOfFields } from "../HeaderFields.ts"
+import { problemOfFields, requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
 import { describe } from "../Issues.ts"
 import { fromError, refusal, toResponse } from "../Reply.ts"
 import { problemOfTarget, type Router, routable, routesOf, unrouted } from "../Router.ts"
@@ -59,7 +60,7 @@ const answering =
  * A host that mounts groups of this service puts it on its own api; failures that the host declared itself keep
  * their own encoding.
  */
-export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+export const errorLayer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ) => HttpApiBuilder.middleware(answering(routesOf(api)))
 
@@ -68,6 +69,22 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
  *
  * There the platform answers a request that does not match its schema by itself: 400 in its own shape.
  */
-export const layerRouter = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+export const errorLayerRouter = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ) => HttpLayerRouter.middleware(answering(routesOf(api)), { global: true })
+
+/** Gives every request an id. Provide it before {@link errorLayer}, so that what that logs and answers has the id too. */
+export const requestIdLayer: Layer.Layer<never> = HttpApiBuilder.middleware(
+  Effect.map(
+    requestIds,
+    next =>
+      (app: HttpApp.Default): HttpApp.Default =>
+        Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
+          const id = requestIdOf(request.headers[requestIdHeader]) ?? next()
+          return Effect.map(
+            Effect.annotateLogs(app, requestIdAnnotation, id),
+            HttpServerResponse.setHeader(requestIdHeader, id)
+          )
+        })
+  )
+)
