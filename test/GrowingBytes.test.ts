@@ -5,7 +5,7 @@ import { GrowingBytes } from "../src/GrowingBytes.ts"
 const numRuns = 100 * Number(process.env.SOAK ?? 1)
 
 describe("bytes that arrive in pieces", () => {
-  it("come out as they went in, however they are cut", () => {
+  it("are read as they were written, however they are split", () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 9000 }), { maxLength: 12 }), pieces => {
         const whole = Buffer.concat(pieces)
@@ -52,7 +52,7 @@ describe("bytes that arrive in pieces", () => {
     expect(pool.toString()).toBe("one and what lies behind it")
   })
 
-  it("may be none", () => {
+  it("may be empty", () => {
     const bytes = new GrowingBytes(10)
     expect(bytes.view).toHaveLength(0)
     bytes.add(new Uint8Array(0))

@@ -159,12 +159,12 @@ describe("imports within src", () => {
   /** The files that put the service together. */
   const composition = ["Api.ts", "Cli.ts", "Configuration.ts", "Endpoints.ts", "index.ts", "main.ts", "Server.ts"]
 
-  it("of domains do not lead to what puts them together", () => {
+  it("of domains do not lead to the composition of the service", () => {
     const domains = files.filter(file => file.includes("/"))
     expect(violations(domains, target => composition.includes(target))).toStrictEqual([])
   })
 
-  it("of storage backends are left to what puts the service together", () => {
+  it("of storage backends occur only in the composition of the service", () => {
     const isBackend = (file: string) => /^Storage\/(?:Memory|Sqlite)\b/.test(file)
     const others = files.filter(file => !composition.includes(file) && !isIn("Storage", "Simulator")(file))
     expect(violations(others, isBackend)).toStrictEqual([])

@@ -21,8 +21,8 @@ const fileRequests = (sessionId: string): ReadonlyArray<Asked> => [
   { type: "file_at_iteration", sessionId, path: "README.md", iteration: 1 }
 ]
 
-describe("Failures as clients see them", () => {
-  it.scopedLive("a platform that is away is upstream_unavailable, for all that starts an instance", () =>
+describe("failures as clients see them", () => {
+  it.scopedLive("an unavailable platform is upstream_unavailable, for all requests that start an instance", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const client = yield* connect((yield* start).url)
@@ -42,24 +42,22 @@ describe("Failures as clients see them", () => {
     })
   )
 
-  it.scopedLive(
-    "file calls that the platform fails are upstream_error, those that it puts off upstream_unavailable",
-    () =>
-      Effect.gen(function* () {
-        const { simulator, start } = yield* make()
-        const client = yield* connect((yield* start).url)
-        const sessionId = yield* createSession(client)
-        yield* client.get("session", { type: "start_session", sessionId })
-        const read: Asked = { type: "read_file", sessionId, path: "README.md" }
-        const rule = yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 400 } })
-        expect(failure(yield* client.ask(read))).toMatchObject({ code: "upstream_error" })
-        yield* simulator.remove(rule)
-        const broken = yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 500 } })
-        expect(failure(yield* client.ask(read))).toEqual({ code: "upstream_error", isUsual: false })
-        yield* simulator.remove(broken)
-        yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 503 } })
-        expect(failure(yield* client.ask(read))).toEqual({ code: "upstream_unavailable", isUsual: true })
-      })
+  it.scopedLive("failed file calls are upstream_error, and rejected ones upstream_unavailable", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const client = yield* connect((yield* start).url)
+      const sessionId = yield* createSession(client)
+      yield* client.get("session", { type: "start_session", sessionId })
+      const read: Asked = { type: "read_file", sessionId, path: "README.md" }
+      const rule = yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 400 } })
+      expect(failure(yield* client.ask(read))).toMatchObject({ code: "upstream_error" })
+      yield* simulator.remove(rule)
+      const broken = yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 500 } })
+      expect(failure(yield* client.ask(read))).toEqual({ code: "upstream_error", isUsual: false })
+      yield* simulator.remove(broken)
+      yield* simulator.inject({ operation: "*", fault: { kind: "status", status: 503 } })
+      expect(failure(yield* client.ask(read))).toEqual({ code: "upstream_unavailable", isUsual: true })
+    })
   )
 
   it.scopedLive("an activation that takes too long is timeout", () =>
@@ -104,7 +102,7 @@ describe("Failures as clients see them", () => {
     })
   )
 
-  it.scopedLive("a store that is away is internal, and may be tried again", () =>
+  it.scopedLive("an unavailable store is internal, and retryable", () =>
     Effect.gen(function* () {
       const failing = Layer.map(inMemory, context => {
         const store = Context.get(context, Store)
@@ -119,7 +117,7 @@ describe("Failures as clients see them", () => {
     })
   )
 
-  it.scoped("a message that cannot be sent fails by itself, and holds up no end of the service", () =>
+  it.scoped("a message that cannot be sent fails alone, and does not delay a shutdown", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const gateway = yield* start

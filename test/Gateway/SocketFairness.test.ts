@@ -19,7 +19,7 @@ const start = (options: Options) =>
   })
 
 describe("what tenants share", () => {
-  it.scopedLive("files: a tenant whose clients do not read them keeps nobody from theirs", () =>
+  it.scopedLive("files: a tenant with clients that do not read does not block others", () =>
     Effect.gen(function* () {
       const { enter } = yield* start({ socket: { fileBytes: 40 * MiB } })
       const honest = yield* enter("acme")
@@ -45,7 +45,7 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("connections: where all are taken, the tenant that has the most makes room for another", () =>
+  it.scopedLive("connections: when all are taken, the tenant with the most makes room for another", () =>
     Effect.gen(function* () {
       const { enter } = yield* start({ socket: { connections: 4 } })
       const hostile = yield* Effect.forEach([1, 2, 3, 4], () => enter("evil"))
@@ -66,7 +66,7 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("replays: a tenant that reads many histories holds up nobody else's", () =>
+  it.scopedLive("replays: a tenant that reads many histories does not delay others", () =>
     Effect.gen(function* () {
       const begun = yield* Deferred.make<void>()
       const gate = yield* Deferred.make<void>()
@@ -98,7 +98,7 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("secrets: a tenant that fills their memory loses the oldest of its own to another", () =>
+  it.scopedLive("secrets: a tenant that fills their memory loses its own oldest ones to another", () =>
     Effect.gen(function* () {
       const { enter, simulator } = yield* start({ settings: { secretBytes: 4000 } })
       const hostile = yield* enter("evil")
@@ -133,7 +133,7 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("sessions in memory: those that are only followed, or idle, give way to another tenant's", () =>
+  it.scopedLive("sessions in memory: those that are only followed, or idle, are evicted for another tenant", () =>
     Effect.gen(function* () {
       const { enter, simulator } = yield* start({ settings: { inMemory: 4 } })
       const follower = yield* enter("evil")
@@ -170,7 +170,7 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("sessions in memory: a tenant whose sessions all have turns leaves places free for others", () =>
+  it.scopedLive("sessions in memory: a tenant with turns in all its sessions leaves slots for others", () =>
     Effect.gen(function* () {
       const { enter } = yield* start({ settings: { inMemory: 8 } })
       const hostile = yield* enter("evil")
@@ -187,7 +187,7 @@ describe("what tenants share", () => {
     })
   )
 
-  it.scopedLive("activations: a tenant whose instances do not come up leaves some for others", () =>
+  it.scopedLive("activations: a tenant with hanging activations leaves some for others", () =>
     Effect.gen(function* () {
       const { enter, simulator } = yield* start({ settings: { activations: 4, stopping: Duration.zero } })
       yield* simulator.inject({ operation: "create", times: 3, fault: { kind: "hang" } })

@@ -71,7 +71,7 @@ const pair = (alg: string, kid: string) =>
   })
 
 describe("The handshake", () => {
-  it.scopedLive("a token that was signed with the secret opens its tenant's sessions, by header or subprotocol", () =>
+  it.scopedLive("a token signed with the secret gives access to its tenant's sessions, by header or subprotocol", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ authentication: withSecret })
       const { url } = yield* start
@@ -88,7 +88,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("no credential, two of them, or something else than a bearer is refused", () =>
+  it.scopedLive("no credential, two of them, or another scheme is refused", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ authentication: withSecret })
       const { url } = yield* start
@@ -113,7 +113,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("a credential that is repeated is refused, be it the same", () =>
+  it.scopedLive("a repeated credential is refused, even if it is the same", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ authentication: withSecret })
       const { url } = yield* start
@@ -125,7 +125,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("tokens that are not signed, not for now, or not by us are refused", () =>
+  it.scopedLive("tokens that are unsigned, expired or not yet valid, or signed by others are refused", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ authentication: withSecret })
       const { url } = yield* start
@@ -159,7 +159,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("tenants and actors must have names that lead nowhere else", () =>
+  it.scopedLive("tenants and actors must have valid names", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ authentication: withSecret })
       const { url } = yield* start
@@ -195,7 +195,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("published keys of each algorithm verify, and none of them passes for the secret", () =>
+  it.scopedLive("published keys of each algorithm verify, and none is accepted as the secret", () =>
     Effect.gen(function* () {
       const rsa = yield* pair("RS256", "rsa")
       const ec = yield* pair("ES256", "ec")
@@ -234,7 +234,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("keys that cannot be had are told as 503", () =>
+  it.scopedLive("a failed fetch of keys is 503", () =>
     Effect.gen(function* () {
       const rsa = yield* pair("RS256", "rsa")
       const { url: keySetUrl } = yield* publish(() => undefined)
@@ -244,7 +244,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("without any means to verify, everybody is refused", () =>
+  it.scopedLive("without a secret or keys, everybody is refused", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ authentication: {} })
       const { url } = yield* start
@@ -286,31 +286,29 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive(
-    "in dev mode, where nobody bears a token, the own host of a page is this machine and no name for it",
-    () =>
-      Effect.gen(function* () {
-        const { start } = yield* make()
-        const { url, port } = yield* start
-        const from = (host: string, origin = `http://${host}`) => statusOf(url, { headers: { host, origin } })
-        for (const host of [`localhost:${port}`, `127.0.0.1:${port}`, "127.8.9.10", `[::1]:${port}`, "LOCALHOST"]) {
-          expect(yield* from(host), host).toBe(101)
-        }
-        const rebound = [
-          `rebound.evil.example:${port}`,
-          "localhost.evil.example",
-          "127.0.0.1.evil.example",
-          "192.168.1.5",
-          "0.0.0.0",
-          `[::2]:${port}`
-        ]
-        for (const host of rebound) expect(yield* from(host), host).toBe(403)
-        expect(yield* from(`localhost:${port}`, "http://localhost:1")).toBe(403)
-        expect(yield* statusOf(url, { headers: { host: "rebound.evil.example" } })).toBe(101)
-      })
+  it.scopedLive("in dev mode, without tokens, a page's own host must be this machine by address", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make()
+      const { url, port } = yield* start
+      const from = (host: string, origin = `http://${host}`) => statusOf(url, { headers: { host, origin } })
+      for (const host of [`localhost:${port}`, `127.0.0.1:${port}`, "127.8.9.10", `[::1]:${port}`, "LOCALHOST"]) {
+        expect(yield* from(host), host).toBe(101)
+      }
+      const rebound = [
+        `rebound.evil.example:${port}`,
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "192.168.1.5",
+        "0.0.0.0",
+        `[::2]:${port}`
+      ]
+      for (const host of rebound) expect(yield* from(host), host).toBe(403)
+      expect(yield* from(`localhost:${port}`, "http://localhost:1")).toBe(403)
+      expect(yield* statusOf(url, { headers: { host: "rebound.evil.example" } })).toBe(101)
+    })
   )
 
-  it.scopedLive("what is no handshake, and what comes while the service ends, gets an answer with an error", () =>
+  it.scopedLive("an invalid handshake, and one during shutdown, gets an error", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { url, port, draining } = yield* start
@@ -336,7 +334,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("a target in absolute form is the same place", () =>
+  it.scopedLive("a target in absolute form is accepted", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { port } = yield* start
@@ -371,7 +369,7 @@ describe("The handshake", () => {
     })
   )
 
-  it.scopedLive("one connection too many is refused, and one that ends makes room", () =>
+  it.scopedLive("one connection too many is refused, and the end of another makes room", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ socket: { connections: 2 } })
       const { url, socket } = yield* start

@@ -67,7 +67,7 @@ const untilSentAway = (client: Client) =>
   )
 
 describe("Hostile clients", () => {
-  it.scopedLive("rubbish is answered, frame by frame, and the connection stays", () =>
+  it.scopedLive("invalid frames are each answered, and the connection stays open", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { url } = yield* start
@@ -134,7 +134,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scopedLive("binary frames, frames that are too large and ones that break the rules end the connection", () =>
+  it.scopedLive("binary, oversized and invalid frames close the connection", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { url, port } = yield* start
@@ -178,7 +178,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scopedLive("a flood is warned, then cut off", () =>
+  it.scopedLive("a flood of messages is answered with warnings, and then closed", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { url } = yield* start
@@ -193,7 +193,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scopedLive("a short burst over the limit is warned and forgiven", () =>
+  it.scopedLive("a short burst over the limit is answered with warnings only", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { url } = yield* start
@@ -206,7 +206,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scopedLive("only so many requests wait at once", () =>
+  it.scopedLive("waiting requests are limited", () =>
     Effect.gen(function* () {
       const { start, simulator } = yield* make()
       const { url } = yield* start
@@ -226,7 +226,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scoped("only so many subscriptions are taken, whoever asks for 10,000", () =>
+  it.scoped("subscriptions are limited", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { url } = yield* start
@@ -262,7 +262,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scoped("a client that never reads is cut off, costs little until then, and can resume", () =>
+  it.scoped("a client that never reads is closed, costs little until then, and can resume", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ socket: { unsentBytes: 64 * 1024 }, stored: ample })
       const { url, port, socket } = yield* start
@@ -285,7 +285,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scoped("a client that does not read is told so, not that it is idle, and finds everything before that", () =>
+  it.scoped("a client that does not read is closed as slow, not as idle, after all earlier frames", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ socket: { unsentBytes: 64 * 1024 }, stored: ample })
       const { url } = yield* start
@@ -307,7 +307,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scoped("a slow client that catches up again misses nothing", () =>
+  it.scoped("a slow client that catches up misses nothing", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ socket: { unsentBytes: 16 * 1024 }, stored: ample })
       const { url } = yield* start
@@ -325,7 +325,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scoped("a client that is half gone is noticed by its silence, one that answers pings stays", () =>
+  it.scoped("a dead client is noticed by missing pongs, one that answers pings stays", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { url, port, socket } = yield* start
@@ -344,7 +344,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scoped("a connection ends with its credential", () =>
+  it.scoped("a connection is closed when its credential expires", () =>
     Effect.gen(function* () {
       const secret = "a secret of thirty-two bytes or more"
       const { start } = yield* make({ authentication: { secret: Option.some(Redacted.make(secret)) } })
@@ -367,7 +367,7 @@ describe("Hostile clients", () => {
     })
   )
 
-  it.scoped("when the service ends, clients are sent away over two seconds", () =>
+  it.scoped("at shutdown, clients are closed over two seconds", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { url, draining, socket } = yield* start

@@ -3,7 +3,7 @@ import { SerialQueues } from "../../src/Gateway/Socket/SerialQueues.ts"
 import { TokenBucket } from "../../src/Gateway/Socket/TokenBucket.ts"
 
 describe("TokenBucket", () => {
-  it("lets through its capacity and what is refilled, and counts the refusals until it is full again", () => {
+  it("admits its capacity and what is refilled, and counts refusals until it is full again", () => {
     const bucket = new TokenBucket(3, 1, 0)
     expect([1, 2, 3].map(() => bucket.take(0).taken)).toEqual([true, true, true])
     expect(bucket.take(0)).toEqual({ taken: false, refusals: 1 })
@@ -31,7 +31,7 @@ describe("SerialQueues", () => {
     abandon: (failure: string) => log.push(`abandon ${name}: ${failure}`)
   })
 
-  it("do one thing at a time, each key by itself, and abandon what depends on a failure", () => {
+  it("run one task at a time per key, and skip tasks that depend on a failed one", () => {
     const log: Array<string> = []
     const ends = new Map<string, (failure?: string) => void>()
     const queues = new SerialQueues<string>()

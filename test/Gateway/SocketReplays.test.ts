@@ -47,7 +47,7 @@ const until = (isTrue: () => boolean) => Effect.repeat(breathe, { until: isTrue,
 const pages: Subscription["read"] = after => Effect.succeed({ frames: framesAfter(after, 200, 5), trimmedSeq: 0 })
 
 describe("Replays", () => {
-  it.scoped("one history that cannot be read holds up no other, and is told once it is given up", () =>
+  it.scoped("an unreadable history does not delay others, and is reported when it is given up", () =>
     Effect.gen(function* () {
       const replays = yield* Replays.make
       let reads = 0
@@ -72,7 +72,7 @@ describe("Replays", () => {
     })
   )
 
-  it.scoped("a history that can be read again goes on where it was", () =>
+  it.scoped("a history that can be read again continues", () =>
     Effect.gen(function* () {
       const replays = yield* Replays.make
       let isAway = false

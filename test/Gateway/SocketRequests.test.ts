@@ -66,41 +66,39 @@ const ofSession = (sessionId: string): ReadonlyArray<Asked> => [
 ]
 
 describe("Requests over the socket", () => {
-  it.scopedLive(
-    "a session is created with what it was asked for, and secrets are told to nobody but the platform",
-    () =>
-      Effect.gen(function* () {
-        const { acme, simulator } = yield* twoTenants()
-        const created = yield* acme.get("session_created", {
-          type: "create_session",
-          agentType: "coder",
-          title: "Mine",
-          deployment: { region: "north" },
-          environment: { MODE: "fast" },
-          secrets: { TOKEN: "very-secret-text" }
-        })
-        expect(created.session).toEqual({
-          id: created.session.id,
-          tenant: "acme",
-          agentType: "coder",
-          title: "Mine",
-          state: "inactive",
-          instanceId: null,
-          createdAt: created.session.createdAt,
-          updatedAt: created.session.createdAt,
-          epoch: created.session.epoch,
-          headSeq: 0
-        })
-        const { session } = yield* acme.get("session", { type: "start_session", sessionId: created.session.id })
-        expect(session).toMatchObject({ state: "active", title: "Mine" })
-        expect((yield* simulator.state).instances).toMatchObject([
-          { agentType: "coder", deployment: { region: "north" }, environment: { MODE: "fast" }, secretNames: ["TOKEN"] }
-        ])
-        expect(JSON.stringify(acme.frames)).not.toContain("very-secret-text")
+  it.scopedLive("a session is created as requested, and only the platform gets the secrets", () =>
+    Effect.gen(function* () {
+      const { acme, simulator } = yield* twoTenants()
+      const created = yield* acme.get("session_created", {
+        type: "create_session",
+        agentType: "coder",
+        title: "Mine",
+        deployment: { region: "north" },
+        environment: { MODE: "fast" },
+        secrets: { TOKEN: "very-secret-text" }
       })
+      expect(created.session).toEqual({
+        id: created.session.id,
+        tenant: "acme",
+        agentType: "coder",
+        title: "Mine",
+        state: "inactive",
+        instanceId: null,
+        createdAt: created.session.createdAt,
+        updatedAt: created.session.createdAt,
+        epoch: created.session.epoch,
+        headSeq: 0
+      })
+      const { session } = yield* acme.get("session", { type: "start_session", sessionId: created.session.id })
+      expect(session).toMatchObject({ state: "active", title: "Mine" })
+      expect((yield* simulator.state).instances).toMatchObject([
+        { agentType: "coder", deployment: { region: "north" }, environment: { MODE: "fast" }, secretNames: ["TOKEN"] }
+      ])
+      expect(JSON.stringify(acme.frames)).not.toContain("very-secret-text")
+    })
   )
 
-  it.scopedLive("sessions are listed page by page, newest first, and those of other tenants are not there", () =>
+  it.scopedLive("sessions are listed page by page, newest first, without those of other tenants", () =>
     Effect.gen(function* () {
       const { acme, evil } = yield* twoTenants()
       const first = yield* createSession(acme)
@@ -123,7 +121,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("another tenant's session is not found, by any request, and neither is one that never was", () =>
+  it.scopedLive("another tenant's session is not_found for any request, and so is one that does not exist", () =>
     Effect.gen(function* () {
       const { acme, evil, simulator } = yield* twoTenants()
       const sessionId = yield* createSession(acme)
@@ -167,7 +165,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("what needs an instance and does not start one says so", () =>
+  it.scopedLive("requests that need an instance and do not start one say so", () =>
     Effect.gen(function* () {
       const { acme } = yield* twoTenants()
       const sessionId = yield* createSession(acme)
@@ -207,7 +205,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("a turn is interrupted, by its name or as the one at work", () =>
+  it.scopedLive("a turn is interrupted, by its id or as the one in progress", () =>
     Effect.gen(function* () {
       const { acme } = yield* twoTenants()
       const sessionId = yield* createSession(acme)
@@ -226,7 +224,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("files are listed and read, now and as they were; the session is started for that", () =>
+  it.scopedLive("files are listed and read, at present and at iterations; the session is started for that", () =>
     Effect.gen(function* () {
       const { acme, simulator } = yield* twoTenants()
       const sessionId = yield* createSession(acme)
@@ -254,7 +252,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("file requests that cannot be, and those that the platform refuses", () =>
+  it.scopedLive("invalid file requests, and those that the platform refuses, fail", () =>
     Effect.gen(function* () {
       const { acme, simulator } = yield* twoTenants()
       const sessionId = yield* createSession(acme)
@@ -293,7 +291,7 @@ describe("Requests over the socket", () => {
   )
 
   it.scopedLive(
-    "a message with an id of its client's is taken once, from whichever connection, and another is not",
+    "a message with a client's id is accepted once over all connections, and a different one is refused",
     () =>
       Effect.gen(function* () {
         const { acme, connectAs, simulator } = yield* twoTenants()
@@ -317,7 +315,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("fields of a wrong type are named, and the connection stays", () =>
+  it.scopedLive("fields of a wrong type are named, and the connection stays open", () =>
     Effect.gen(function* () {
       const { acme } = yield* twoTenants()
       const wrong: ReadonlyArray<readonly [Record<string, unknown>, string]> = [
@@ -352,7 +350,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("an id may not be used while its request waits", () =>
+  it.scopedLive("an id cannot be reused while its request is in flight", () =>
     Effect.gen(function* () {
       const { acme, simulator } = yield* twoTenants()
       const sessionId = yield* createSession(acme)
@@ -369,7 +367,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("a subscription that is ended tells nothing more, and one that is repeated tells nothing twice", () =>
+  it.scopedLive("an ended subscription delivers nothing more, and a repeated one nothing twice", () =>
     Effect.gen(function* () {
       const { acme } = yield* twoTenants()
       const sessionId = yield* createSession(acme)
@@ -414,7 +412,7 @@ describe("Requests over the socket", () => {
     })
   )
 
-  it.scopedLive("a place past the end of the history is refused, and a subscription that is there goes on", () =>
+  it.scopedLive("a position past the end of the history is refused, and an existing subscription continues", () =>
     Effect.gen(function* () {
       const { acme } = yield* twoTenants()
       const sessionId = yield* createSession(acme)

@@ -64,7 +64,7 @@ const groups = <A>(sessions: ReadonlyArray<A>): ReadonlyArray<ReadonlyArray<A>> 
 
 layer(Environment.layer, { excludeTestServices: true })("a gateway that is killed", it => {
   it.scoped(
-    "keeps what anybody has seen, ends each turn once, leaves no session stuck and no instance behind",
+    "keeps all delivered events, ends each turn once, and leaves no session stuck and no instance running",
     () =>
       Effect.gen(function* () {
         const random = Random.make("survival")

@@ -11,7 +11,7 @@ const dependencies: fc.Arbitrary<ReadonlyArray<Dependency>> = fc.uniqueArray(
 )
 
 describe("the overall status", () => {
-  it("is that of the specification's table", () => {
+  it("follows the table of the specification", () => {
     const of = (agent: Status | undefined, ...others: ReadonlyArray<Status>) =>
       overall([
         ...others.map(status => ({ name: "inference", status })),
@@ -42,7 +42,7 @@ describe("the overall status", () => {
 })
 
 describe("an upstream's error", () => {
-  it("tells strangers what is wrong and nothing of where", () => {
+  it("names the kind of failure and no address", () => {
     const detail = (error: string) => Health.detailOf({ error })
     assert.strictEqual(detail("No answer within 2s"), "No answer within 2s")
     const codes = {
@@ -60,7 +60,7 @@ describe("an upstream's error", () => {
     assert.strictEqual(Health.detailOf({ statusCode: 500, error: "at http://host" }), "GET /health answered 500")
   })
 
-  it("holds nothing of a message but a known word", () => {
+  it("has only known words of a message", () => {
     fc.assert(
       fc.property(fc.string(), fc.domain(), fc.ipV4(), fc.nat(65_535), (text, domain, ip, port) => {
         const shown = Health.detailOf({ error: `${text} connect ECONNREFUSED ${domain}:${port} ${ip}` })
@@ -76,7 +76,7 @@ describe("an upstream's error", () => {
     }
   })
 
-  it("is there only where something is wrong", () => {
+  it("is absent if nothing is wrong", () => {
     assert.deepStrictEqual(
       Health.dependency("inference", Option.some({ status: "ok", latencyMs: 3, statusCode: 200 })),
       Option.some({ name: "inference", status: "ok", latencyMs: 3 })

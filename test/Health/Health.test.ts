@@ -132,7 +132,7 @@ describe("the health report", () => {
     })
   )
 
-  it.effect("shares a probe among all who ask within a second", () =>
+  it.effect("shares a probe among all callers within a second", () =>
     Effect.gen(function* () {
       const { layer: client, seen } = upstreams({
         [platformUrl]: Stub.late(300, Stub.status(200)),
@@ -155,7 +155,7 @@ describe("the health report", () => {
     })
   )
 
-  it.effect("is not disturbed by a caller who leaves", () =>
+  it.effect("is not affected by an interrupted caller", () =>
     Effect.gen(function* () {
       const { layer: client, seen } = upstreams({ [platformUrl]: Stub.late(300, Stub.status(200)) })
       yield* Effect.gen(function* () {
@@ -171,7 +171,7 @@ describe("the health report", () => {
     })
   )
 
-  it.effect("tells of replication where it is asked to, and never as unhealthy", () =>
+  it.effect("reports replication if configured, and never as unhealthy", () =>
     Effect.gen(function* () {
       const { layer: client } = upstreams({ [platformUrl]: Stub.status(200) })
       const found = yield* Effect.provide(
@@ -187,7 +187,7 @@ describe("the health report", () => {
 })
 
 describe("GET /health", () => {
-  it.scoped("is 503 only where the report is unhealthy, and not to be kept by caches", () =>
+  it.scoped("is 503 only if the report is unhealthy, and is not cached", () =>
     Effect.gen(function* () {
       const incoming = { target: "/health", authorization: undefined, upgradeProblem: undefined }
       const answer = (status: Report["status"]) =>
@@ -230,7 +230,7 @@ describe("GET /health", () => {
     })
   )
 
-  it.scopedLive("probes real servers: no redirect is followed, and one that went away is unhealthy", () =>
+  it.scopedLive("probes real servers: redirects are not followed, and a stopped one is unhealthy", () =>
     Effect.gen(function* () {
       const asked: Array<string> = []
       const server = yield* Effect.acquireRelease(

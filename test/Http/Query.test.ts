@@ -7,7 +7,7 @@ it("reads a parameter once, and all texts of one that is repeated", () => {
   expect(parseQuery("a=1&a=2&a=3")).toEqual({ a: ["1", "2", "3"] })
 })
 
-it("takes odd names for what they are", () => {
+it("handles names such as __proto__", () => {
   const params = parseQuery("__proto__=x&__proto__=y&constructor=z")
   expect(Object.keys(params)).toEqual(["__proto__", "constructor"])
   expect(Object.getPrototypeOf(params)).toBe(Object.prototype)

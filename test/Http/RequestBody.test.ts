@@ -34,7 +34,7 @@ const request = () => {
 }
 
 describe("a request body", () => {
-  it("in pieces of one byte takes up little more than its bytes", async () => {
+  it("in pieces of one byte takes little more memory than its bytes", async () => {
     const { source, result } = request()
     const length = 300_000
     const before = inUse()
@@ -51,7 +51,7 @@ describe("a request body", () => {
     expect(Either.getOrThrow(result()).value.text).toHaveLength(length + 2)
   })
 
-  it("that nests too deep is refused while it arrives, and the rest is thrown away", async () => {
+  it("that nests too deep is refused while it arrives, and the rest is discarded", async () => {
     for (const [open, start] of [
       ['{"a":', ""],
       ["[", '{"value":'],
@@ -115,7 +115,7 @@ describe("a request body", () => {
     for (const { result } of bodies) expect(Either.getOrThrow(result()).value.text).toHaveLength(600_002)
   })
 
-  it("is let go of where its client leaves before its turn", async () => {
+  it("is released if its client leaves before its turn", async () => {
     const bodies = Array.from({ length: 3 }, request)
     for (const { source } of bodies) {
       source.push(`{"value":"${"x".repeat(1_000_000)}"}`)

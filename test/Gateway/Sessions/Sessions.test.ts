@@ -44,7 +44,7 @@ const isDense = (seqs: ReadonlyArray<number>) => expect(seqs).toEqual(seqs.map((
 const broughtUp = ["activating", "active", "activating", "active"]
 
 describe("Sessions", () => {
-  it.scopedLive("a message brings the session up, and its turn comes as events with dense numbers", () =>
+  it.scopedLive("a message activates the session, and its turn is published as events with dense numbers", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -78,7 +78,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("many messages at once bring up one instance, and turns follow in the order of the messages", () =>
+  it.scopedLive("concurrent messages create one instance, and turns follow in the order of the messages", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -95,7 +95,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scoped("whoever leaves an activation harms nobody who waits for it, the first one neither", () =>
+  it.scoped("an interrupted caller of an activation, also the first one, does not affect others", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -113,7 +113,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scoped("an activation that takes too long is given up, and the next one takes over what it has left", () =>
+  it.scoped("an activation has a time limit, and the next one takes over its instance", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make({ settings: { activationTimeout: Duration.seconds(20) } })
       const { sessions } = yield* start
@@ -138,7 +138,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scoped("a session without subscribers and turns is stopped after its time, and no other", () =>
+  it.scoped("only a session without subscribers and turns is stopped when idle", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -167,7 +167,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("stopping a session while it is brought up leaves no instance behind", () =>
+  it.scopedLive("stopping a session during its activation leaves no instance", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -184,7 +184,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("a connection that drops is taken up again, with every event once and in order", () =>
+  it.scopedLive("a lost connection is re-established, with every event once and in order", () =>
     Effect.gen(function* () {
       const { start } = yield* make()
       const { sessions } = yield* start
@@ -201,7 +201,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("however an instance ends, each of its turns has one end, and the session comes up again", () =>
+  it.scopedLive("however an instance ends, each of its turns ends once, and the session can be activated again", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -253,7 +253,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("a show of every event leaves turns with one end each, and the instance's end is the session's", () =>
+  it.scopedLive("with every type of event each turn ends once, and the end of the instance ends the session", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -270,7 +270,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("a gateway that ends stops all instances, and tells how it left each session", () =>
+  it.scopedLive("a shutdown stops all instances, and records the state of each session", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const first = yield* start
@@ -349,7 +349,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("whoever starts a session that is being deleted finds it gone, and no instance comes of it", () =>
+  it.scopedLive("starting a session that is being deleted fails, and creates no instance", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -384,7 +384,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("a session whose secrets were lost is not brought up without them, unless that is asked for", () =>
+  it.scopedLive("a session with lost secrets is not activated without them, unless that is requested", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const first = yield* start
@@ -451,7 +451,7 @@ describe("Sessions", () => {
     )
   }
 
-  it.scoped("an instance that stays out of reach is given up after ten minutes, and its turns end", () =>
+  it.scoped("an unreachable instance is given up after ten minutes, and its turns end", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -473,7 +473,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scoped("a platform that does not stop its instances holds the gateway's end up for five seconds at most", () =>
+  it.scoped("a platform that does not stop its instances delays the shutdown by five seconds at most", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const first = yield* start
@@ -491,7 +491,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("while events cannot be stored nobody sees them, and then everybody does", () =>
+  it.scopedLive("events are delivered only after they are stored", () =>
     Effect.gen(function* () {
       const away = { is: false }
       const { simulator, start } = yield* make({ stored: unsteady(away) })
@@ -517,7 +517,7 @@ describe("Sessions", () => {
     })
   )
 
-  it.scopedLive("there are only so many sessions of a tenant, and so many in memory", () =>
+  it.scopedLive("sessions of a tenant and sessions in memory are limited", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ settings: { perTenant: 3, inMemory: 2 } })
       const { sessions } = yield* start
@@ -542,7 +542,7 @@ describe("Sessions", () => {
 const forgetful = { limits: { idempotencyKeys: 0 } }
 
 describe("Instances of sessions", () => {
-  it.scopedLive("one that is given up while it is made is stopped by the id of its own creation", () =>
+  it.scopedLive("one that is abandoned during its creation is stopped by its id", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make({ simulator: forgetful })
       const { sessions } = yield* start
@@ -560,7 +560,7 @@ describe("Instances of sessions", () => {
     })
   )
 
-  it.scoped("one whose creation takes longer than anybody waits is stopped when it is there", () =>
+  it.scoped("one with a slow creation that nobody waits for is stopped once created", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make({ simulator: forgetful })
       const { sessions } = yield* start
@@ -579,7 +579,7 @@ describe("Instances of sessions", () => {
     })
   )
 
-  it.scopedLive("one that the platform does not stop keeps nobody from working, and is not forgotten", () =>
+  it.scopedLive("one that the platform does not stop does not prevent users from working, and is remembered", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const first = yield* start
@@ -606,7 +606,7 @@ describe("Instances of sessions", () => {
     })
   )
 
-  it.scoped("those that are pending are stopped beside the running one, once the platform does that again", () =>
+  it.scoped("pending ones are stopped beside the running one, once the platform recovers", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const { sessions } = yield* start
@@ -632,7 +632,7 @@ describe("Instances of sessions", () => {
     })
   )
 
-  it.scoped("a session whose history was taken away begins another one, with another instance", () =>
+  it.scoped("a session with a removed history begins a new one, with a new instance", () =>
     Effect.gen(function* () {
       const { simulator, start, stored } = yield* make()
       const { sessions } = yield* start

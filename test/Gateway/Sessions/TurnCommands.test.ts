@@ -53,8 +53,8 @@ const outOfReach = Effect.gen(function* () {
   return { simulator, gateway, sessions, id, listener, working }
 })
 
-describe("What is said to an instance", () => {
-  it.scoped("a message that cannot be sent is refused after fifteen seconds, and so is what waits behind it", () =>
+describe("messages to an instance", () => {
+  it.scoped("a message that cannot be sent fails after fifteen seconds, and so do messages behind it", () =>
     Effect.gen(function* () {
       const { id, listener, sessions, simulator, working } = yield* outOfReach
       const first = yield* Effect.fork(Effect.flip(sessions.send(alice, id, "first")))
@@ -75,7 +75,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scoped("a message that waits holds up no end of the gateway, and is refused by it", () =>
+  it.scoped("a waiting message does not delay a shutdown, which refuses it", () =>
     Effect.gen(function* () {
       const { gateway, id, sessions } = yield* outOfReach
       const waiting = yield* Effect.fork(Effect.exit(sessions.send(alice, id, "never")))
@@ -87,7 +87,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scoped("a message whose author leaves while it waits is not sent, and those behind it keep their order", () =>
+  it.scoped("a waiting message with an interrupted caller is not sent, and those behind it keep their order", () =>
     Effect.gen(function* () {
       const { id, listener, sessions, simulator } = yield* outOfReach
       const all = yield* Effect.forEach(["a", "b", "c"], content =>
@@ -107,7 +107,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scopedLive("turns are told with what was written and by whom, as soon as it is recorded, each once", () =>
+  it.scopedLive("turns are published once with content and author, as soon as they are recorded", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -129,7 +129,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scopedLive("a message that was recorded and could not be sent ends its turn, whatever it says to its author", () =>
+  it.scopedLive("a recorded message that cannot be sent ends its turn", () =>
     Effect.gen(function* () {
       let isAway = false
       const { start } = yield* make({
@@ -151,7 +151,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scopedLive("a message that is interrupted before it was sent is not sent", () =>
+  it.scopedLive("a message that is interrupted before it is sent is not sent", () =>
     Effect.gen(function* () {
       const begun = yield* Effect.makeLatch(false)
       const gate = yield* Effect.makeLatch(true)
@@ -183,7 +183,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scopedLive("a message of which the store does not say whether it was recorded leaves no turn without an end", () =>
+  it.scopedLive("a message with an uncertain recording leaves no turn without an end", () =>
     Effect.gen(function* () {
       let isMoody = false
       const { simulator, start } = yield* make({
@@ -214,7 +214,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scoped("while the store is away each message fails at once, those that wait and those that come", () =>
+  it.scoped("while the store is unavailable all messages fail at once", () =>
     Effect.gen(function* () {
       let isAway = false
       const { simulator, start } = yield* make({
@@ -249,7 +249,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scopedLive("a turn whose message may not have arrived is called off where the agent begins it after all", () =>
+  it.scopedLive("a turn with an uncertain delivery is interrupted if the agent starts it after all", () =>
     Effect.gen(function* () {
       const heard = yield* Queue.unbounded<Received>()
       const frames = yield* Queue.unbounded<PlatformFrame>()
@@ -294,7 +294,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scopedLive("what has an id of its client's is sent once, however often and wherever it is said", () =>
+  it.scopedLive("a message with a client's id is sent once, however often it is repeated", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const first = yield* start
@@ -328,7 +328,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scopedLive("an answer that has an id of its client's is passed on once", () =>
+  it.scopedLive("an answer with a client's id is sent once", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
       const { sessions } = yield* start
@@ -349,7 +349,7 @@ describe("What is said to an instance", () => {
     })
   )
 
-  it.scopedLive("what has certainly not been sent may be said again under its id", () =>
+  it.scopedLive("a message that was certainly not sent may be repeated under its id", () =>
     Effect.gen(function* () {
       let isAway = false
       const { simulator, start } = yield* make({

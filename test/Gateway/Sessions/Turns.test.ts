@@ -57,7 +57,7 @@ describe("turns", () => {
     expect(state.turns.open.size).toBe(0)
   })
 
-  it("of a client's message are told with what was written, and not again when the agent begins", () => {
+  it("of a client's message are published with its content, and not again when the agent starts", () => {
     const { state, events } = Either.getOrThrow(accept(running, "a"))
     expect(events).toStrictEqual([message("a")])
     expect(State.isPending(state, "a")).toBe(true)
@@ -66,31 +66,31 @@ describe("turns", () => {
     expect(State.isPending(begun.state, "a")).toBe(false)
   })
 
-  it("that the agent has not begun end by themselves", () => {
+  it("that the agent has not started end without it", () => {
     const { state } = run(accepted("a", "b", "c"), started("a"))
     const ended = State.endPendingTurns(state, ["a", "b", "x"], errored)
     expect(ended.events).toStrictEqual([errored("b")])
     expect([...ended.state.turns.open.keys()]).toStrictEqual(["a", "c"])
   })
 
-  it("of the agent's own accord begin and end as well", () => {
+  it("that the agent starts by itself begin and end as well", () => {
     expect(run(running, started("a"), completed("a")).events).toStrictEqual([started("a"), completed("a")])
   })
 
-  it("that nobody knows do not end", () => {
+  it("that are unknown do not end", () => {
     expect(run(running, completed("a"), errored("a"))).toStrictEqual({ state: running, events: [] })
   })
 
-  it("that end before their start was told have it told", () => {
+  it("that end before their start get a start", () => {
     expect(run(early("a"), completed("a")).events).toStrictEqual([started("a"), completed("a")])
     expect(run(early("a"), started("a"), completed("a")).events).toStrictEqual([started("a"), completed("a")])
   })
 
-  it("let pass what comes after their end", () => {
+  it("let later events pass", () => {
     expect(run(running, started("a"), completed("a"), text).events).toStrictEqual([started("a"), completed("a"), text])
   })
 
-  it("end all together, in the order in which they came", () => {
+  it("end together, in order", () => {
     const { state } = run(accepted("a", "b", "c"), started("b"), started("c"), completed("c"))
     const ended = State.endTurns(state, errored)
     expect(ended.events).toStrictEqual([errored("a"), errored("b")])
@@ -98,12 +98,12 @@ describe("turns", () => {
     expect(State.endTurns(ended.state, errored).events).toStrictEqual([])
   })
 
-  it("are not taken up twice", () => {
+  it("are not started twice", () => {
     expect(accept(accepted("a"), "a")).toMatchObject({ left: { is: "full" } })
     expect(accept(run(accepted("a"), completed("a")).state, "a")).toMatchObject({ left: { is: "full" } })
   })
 
-  it("are worked at in the order in which they came", () => {
+  it("are processed in order", () => {
     const waiting = accepted("a", "b")
     expect(State.currentTurn(running)).toBeUndefined()
     expect(State.currentTurn(waiting)).toBe("a")
@@ -122,13 +122,13 @@ describe("turns", () => {
     expect(after.turns.ended.has("more")).toBe(true)
   })
 
-  it("are known again from what was stored", () => {
+  it("are restored from the stored state", () => {
     const bodies = [started("a"), started("b"), completed("a"), text]
     const { state } = run(running, ...bodies)
     expect([...state.turns.open.keys()]).toStrictEqual(["b"])
   })
 
-  it("have one start and then one end each, whatever comes and whenever all ends", () => {
+  it("have one start and then one end each, for any events", () => {
     const id = fc.constantFrom("a", "b", "c", "d")
     const action = fc.oneof(
       fc.record({ do: fc.constant("accept" as const), id }),

@@ -68,7 +68,7 @@ const begin = async (port: number, target: string, length: number) => {
 const around = (bytes: number) => bytes + 12
 
 describe("bytes of request bodies", () => {
-  it("are bounded over all connections: who sends slowly is refused, who sends quickly is not", async () => {
+  it("are bounded over all connections: slow senders are refused, fast ones are not", async () => {
     const { gate, port } = await serve({ heldBodyBytes: 8 * MiB })
     let now = 0
     gate.tick(now)
@@ -104,7 +104,7 @@ describe("bytes of request bodies", () => {
     await until(() => gate.received === 0)
   })
 
-  it("are taken from whom nothing comes any more, however much came before", async () => {
+  it("are released from silent senders, however much they sent before", async () => {
     const { gate, port } = await serve({ heldBodyBytes: 8 * MiB })
     gate.tick(0)
     const stalled = await begin(port, "/", around(6 * MiB))
@@ -149,7 +149,7 @@ describe("bytes of request bodies", () => {
     await until(() => gate.received === 0)
   })
 
-  it("of one client alone may be as many as a body may have", async () => {
+  it("of one client alone may reach the limit of a body", async () => {
     const { gate, port } = await serve({ heldBodyBytes: MiB })
     const client = await begin(port, "/", around(5 * MiB))
     client.send(5 * MiB)
@@ -159,7 +159,7 @@ describe("bytes of request bodies", () => {
     await until(() => gate.received === 0)
   })
 
-  it("count with the heads of requests whose bodies do not end", async () => {
+  it("include the heads of requests with unfinished bodies", async () => {
     const { gate, port } = await serve({})
     const socket = Net.connect(port, "127.0.0.1")
     closing.push(() => socket.destroy())

@@ -35,7 +35,7 @@ const open = async (serve: (response: ServerResponse) => void, given: Partial<Ti
 }
 
 describe("a connection ends", () => {
-  it("when a client that sends no more has waited for its answer for long enough", async () => {
+  it("when a half-closed client has waited for its answer for the time limit", async () => {
     let left: Promise<void> | undefined
     const { gate, socket, closed } = await open(response => {
       left = new Promise(resolve => response.once("close", resolve))
@@ -47,7 +47,7 @@ describe("a connection ends", () => {
     expect(gate.inFlight).toBe(0)
   })
 
-  it("at once when a client that waits for nothing sends no more", async () => {
+  it("at once when a client without pending requests half-closes", async () => {
     const { gate, socket, closed, text } = await open(response => void response.end("A"))
     socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     while (!text().includes("A")) await new Promise(resolve => socket.once("data", resolve))
@@ -70,7 +70,7 @@ describe("a connection ends", () => {
     expect(gate.connected).toBe(0)
   })
 
-  it("when nothing comes any more of the body behind its last answer", async () => {
+  it("when the rest of a body after the last answer is silent", async () => {
     const { gate, socket, closed, text } = await open(response => void response.writeHead(413).end("too long"))
     socket.write("PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 100000\r\n\r\nbegun")
     await new Promise(resolve => socket.once("end", resolve))
@@ -79,7 +79,7 @@ describe("a connection ends", () => {
     expect(gate.connected).toBe(0)
   })
 
-  it("when too much comes of the body behind its last answer", async () => {
+  it("when the rest of a body after the last answer is too long", async () => {
     const { gate, socket, closed, text, server } = await open(response => void response.writeHead(413).end("too long"))
     socket.write("PUT / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 100000000000\r\n\r\n")
     const piece = Buffer.alloc(1024 * 1024)
@@ -93,7 +93,7 @@ describe("a connection ends", () => {
     expect(gate.connected).toBe(0)
   })
 
-  it("as soon as the body is whole behind its last answer", async () => {
+  it("as soon as the body after the last answer is complete", async () => {
     const { socket, closed, text, server } = await open(response => void response.writeHead(413).end("too long"), {
       linger: 60_000
     })
@@ -105,7 +105,7 @@ describe("a connection ends", () => {
     expect(server().bytesRead).toBe(70)
   })
 
-  it("only when a client that sends all before it reads has had its answer", async () => {
+  it("only when a client that sends everything before it reads has its answer", async () => {
     const { socket, text } = await open(response => void response.writeHead(413).end("too long"), { linger: 1000 })
     socket.pause()
     const bytes = 24 * 1024 * 1024

@@ -105,7 +105,7 @@ const gated = Effect.gen(function* () {
 })
 
 describe("NodeServer", () => {
-  it.scoped("ends when what is in flight has ended, and tells clients not to come back", () =>
+  it.scoped("ends after the requests in flight, and closes their connections", () =>
     Effect.gen(function* () {
       const { router, entered, leave } = yield* gated
       const { port, draining, stop } = yield* start(router)
@@ -185,7 +185,7 @@ describe("NodeServer", () => {
     })
   )
 
-  it.scoped("cuts what outlasts the grace period", () =>
+  it.scoped("cuts requests that exceed the grace period", () =>
     Effect.gen(function* () {
       const { router, entered } = yield* gated
       const { port, stop } = yield* start(router)
@@ -213,7 +213,7 @@ describe("NodeServer", () => {
     })
   )
 
-  it.scoped("answers what is no request with a JSON error", () =>
+  it.scoped("answers a malformed request with a JSON error", () =>
     Effect.gen(function* () {
       const { port } = yield* start(echo)
       assertError(yield* exchange(port, "what is this?\r\n\r\n"), 400)
@@ -228,7 +228,7 @@ describe("NodeServer", () => {
     })
   )
 
-  it.scoped("takes 2,000 header lines, and answers more with a JSON error", () =>
+  it.scoped("accepts 2,000 header lines, and answers more with a JSON error", () =>
     Effect.gen(function* () {
       const { port } = yield* start(echo)
       const withLines = (count: number) =>
@@ -240,7 +240,7 @@ describe("NodeServer", () => {
     })
   )
 
-  it.scoped("takes a WebSocket handshake that has a body for an ordinary request", () =>
+  it.scoped("treats a WebSocket handshake with a body as an ordinary request", () =>
     Effect.gen(function* () {
       const { port } = yield* start(echo)
       const handshake = "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
@@ -252,7 +252,7 @@ describe("NodeServer", () => {
     })
   )
 
-  it.scoped("takes headers of 60 KiB", () =>
+  it.scoped("accepts headers of 60 KiB", () =>
     Effect.gen(function* () {
       const { port } = yield* start(echo)
       const long = `GET / HTTP/1.1\r\nhost: x\r\nlong: ${"x".repeat(61_000)}\r\nconnection: close\r\n\r\n`
@@ -260,7 +260,7 @@ describe("NodeServer", () => {
     })
   )
 
-  it.scoped("cuts a client that does not come to an end, with 408", () =>
+  it.scoped("answers an unfinished request with 408", () =>
     Effect.gen(function* () {
       const { port } = yield* start(echo, { timing: { ...timing, headers: 100, request: 200, check: 50 } })
       assertError(yield* exchange(port, "GET / HTTP/1.1\r\nhost:"), 408)
@@ -268,7 +268,7 @@ describe("NodeServer", () => {
     })
   )
 
-  it.scoped("passes over upgrades to anything but a WebSocket", () =>
+  it.scoped("ignores upgrades to anything but a WebSocket", () =>
     Effect.gen(function* () {
       const { port } = yield* start(echo)
       const answer = yield* exchange(
@@ -289,7 +289,7 @@ describe("NodeServer", () => {
     })
   )
 
-  it.scoped("keeps what came behind a WebSocket handshake", () =>
+  it.scoped("keeps the bytes after a WebSocket handshake", () =>
     Effect.gen(function* () {
       const seen = yield* Deferred.make<string>()
       const { port } = yield* start(

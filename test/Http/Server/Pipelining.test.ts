@@ -48,8 +48,8 @@ const request = (method: string, path: string) =>
 
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
-describe("requests sent behind one another on a connection", () => {
-  it("are served one after the other, whatever they do", async () => {
+describe("pipelined requests", () => {
+  it("are served one after the other", async () => {
     const { seen, answers, socket, until, read } = await open()
     socket.write(request("PUT", "/a") + request("GET", "/b") + request("GET", "/c"))
     await until(1)
@@ -80,7 +80,7 @@ describe("requests sent behind one another on a connection", () => {
     await until(2)
   })
 
-  it("are forgotten with their connection, and take nothing along", async () => {
+  it("are dropped with their connection, and affect nothing else", async () => {
     const { gate, seen, answers, socket, until } = await open()
     socket.write(request("GET", "/a").repeat(500))
     await until(1)
@@ -130,7 +130,7 @@ describe("requests sent behind one another on a connection", () => {
       socket.once("close", () => resolve(text))
     })
 
-  it("are answered before what is no request behind them is refused", async () => {
+  it("are answered before a malformed request behind them is refused", async () => {
     const { answers, socket, until } = await open()
     const text = untilEnd(socket)
     socket.write(`${request("PUT", "/a")}${request("GET", "/b")}\u0001 is no request`)
@@ -145,7 +145,7 @@ describe("requests sent behind one another on a connection", () => {
     expect(await text).toMatch(/^HTTP\/1.1 200 .*A *HTTP\/1.1 200 .*BHTTP\/1.1 400 .*"error"/s)
   })
 
-  it("are refused in their place when their body breaks off into something else", async () => {
+  it("are refused in order if their body is malformed", async () => {
     const { seen, answers, socket, until } = await open()
     const text = untilEnd(socket)
     const chunked = "PUT /b HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -157,7 +157,7 @@ describe("requests sent behind one another on a connection", () => {
     expect(seen).toEqual(["GET /a"])
   })
 
-  it("are refused at once when the body of the one that is served breaks off", async () => {
+  it("are refused at once if the body of the current one is malformed", async () => {
     const { socket, until } = await open()
     const text = untilEnd(socket)
     socket.write("PUT /a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nno chunk\r\n")
@@ -165,7 +165,7 @@ describe("requests sent behind one another on a connection", () => {
     expect(await text).toMatch(/^HTTP\/1.1 400 .*"error"/s)
   })
 
-  it("wait on the connection of a client that takes its time to read", async () => {
+  it("wait while their client reads slowly", async () => {
     const { gate, answers, socket } = await open()
     const body = "x".repeat(1024 * 1024)
     const count = 200
@@ -186,7 +186,7 @@ describe("requests sent behind one another on a connection", () => {
     expect(sockets(gate)[0]!.bytesRead).toBeLessThan(request("GET", "/x").length * 25_000)
   })
 
-  it("are no upgrade where there is nothing to upgrade to", async () => {
+  it("are not upgrades on paths without a WebSocket", async () => {
     const { gate, seen, socket, until } = await open(target => target === "/ws")
     gate.on("upgrade", () => seen.push("upgrade"))
     socket.write("GET /a HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")

@@ -85,7 +85,7 @@ describe("RequestMetrics", () => {
     })
   )
 
-  it.effect("counts a client as gone that left while its answer waited, and not one that left within it", () =>
+  it.effect("counts a client as aborted that left before its answer, and not one that left during it", () =>
     Effect.gen(function* () {
       const observe = yield* RequestMetrics.observer(Api)
       const requests = Effect.sync(() => {
@@ -106,7 +106,7 @@ describe("RequestMetrics", () => {
     })
   )
 
-  it.effect("makes no series of what strangers ask for", () =>
+  it.effect("creates no series for unknown paths and methods", () =>
     Effect.gen(function* () {
       const observe = yield* RequestMetrics.observer(Api)
       exchange(observe, "GET", "/nothing").end()

@@ -76,8 +76,8 @@ const connect = async (port: number, ...requests: ReadonlyArray<string>) => {
   }
 }
 
-describe("bytes that wait for clients", () => {
-  it("are bounded over all connections: who has not read for longest is cut, who reads is not", async () => {
+describe("unsent bytes", () => {
+  it("are bounded over all connections: the least recently reading client is cut, readers are not", async () => {
     const { gate, port, sockets } = await serve({ unsentBytes: 20 * MiB })
     for (let count = 1; count <= 3; count++) {
       await connect(port, get("/6"))
@@ -93,7 +93,7 @@ describe("bytes that wait for clients", () => {
     expect(gate.unsent).toBeLessThanOrEqual(15 * MiB)
   })
 
-  it("are taken from those that hold most where all may be reading", async () => {
+  it("are released from the largest holders if all may be reading", async () => {
     const { gate, port, sockets } = await serve({ unsentBytes: 20 * MiB })
     await connect(port, get("/6"))
     await until(() => gate.unsent >= 6 * MiB)
@@ -104,7 +104,7 @@ describe("bytes that wait for clients", () => {
     expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, true, false])
   })
 
-  it("count once where many are sent the same", async () => {
+  it("count once for a frame that many are sent", async () => {
     const { gate, port, sockets } = await serve({ unsentBytes: 20 * MiB })
     for (let count = 0; count < 8; count++) await connect(port, get("/shared"))
     await until(() => sockets.length === 8 && sockets.every(({ writableLength }) => writableLength > 0))
@@ -115,7 +115,7 @@ describe("bytes that wait for clients", () => {
     expect(gate.unsent).toBe(0)
   })
 
-  it("are waited for as long as the client takes some, and no longer than the read timeout", async () => {
+  it("are kept while the client reads, and for the read timeout after that", async () => {
     const { gate, port, sockets } = await serve({})
     const client = await connect(port, get("/64"))
     await until(() => gate.unsent >= 64 * MiB)
@@ -133,7 +133,7 @@ describe("bytes that wait for clients", () => {
     expect(sockets[0]!.destroyed).toBe(true)
   })
 
-  it("are counted for requests that wait for their turn, which need not be read", async () => {
+  it("include waiting pipelined requests", async () => {
     const { gate, port, waiting, sockets } = await serve({})
     await connect(port, get("/wait"), ...Array.from({ length: 100 }, () => get("/0")))
     await until(() => waiting.length === 1 && gate.unsent > 0)
@@ -145,7 +145,7 @@ describe("bytes that wait for clients", () => {
     expect(sockets[0]!.destroyed).toBe(false)
   })
 
-  it("are counted for the heads of requests that are being served, the largest of which make way", async () => {
+  it("include the heads of requests in progress, the largest of which are ended first", async () => {
     const { gate, port, waiting, sockets } = await serve({ unsentBytes: MiB })
     const lines = (count: number) => "x-filler: y\r\n".repeat(count)
     const wait = (count: number) => `GET /wait HTTP/1.1\r\nhost: x\r\n${lines(count)}\r\n`
@@ -169,7 +169,7 @@ describe("bytes that wait for clients", () => {
     await until(() => gate.unsent === 0)
   })
 
-  it.runIf(process.platform === "linux")("are seen to be taken by the kernel's queues", async () => {
+  it.runIf(process.platform === "linux")("are measured by the kernel's queues", async () => {
     const { gate, port, sockets } = await serve({})
     const client = await connect(port, get("/64"))
     await until(() => gate.unsent >= 64 * MiB)
@@ -199,7 +199,7 @@ describe("bytes that wait for clients", () => {
 })
 
 describe("a limit of connections", () => {
-  it("is kept at the expense of who has been idle for longest", async () => {
+  it("displaces the connection that has been idle for longest", async () => {
     const { gate, port, sockets } = await serve({ connections: 3 })
     await connect(port, get("/wait"))
     const idle = await connect(port, get("/0"))
@@ -215,7 +215,7 @@ describe("a limit of connections", () => {
     await until(idle.isClosed)
   })
 
-  it("closes those of a client with many in the order in which they became idle", async () => {
+  it("closes the connections of the address with most in the order of idle time", async () => {
     const { gate, port, sockets } = await serve({ connections: 30 })
     const clients: Array<Awaited<ReturnType<typeof connect>>> = []
     const another = async () => {
@@ -232,7 +232,7 @@ describe("a limit of connections", () => {
     expect(gate.connected).toBe(30)
   })
 
-  it("answers 503 where all are busy, and serves probes", async () => {
+  it("answers 503 if all are busy, and serves probes", async () => {
     const { gate, port } = await serve({ connections: 2 })
     await connect(port, get("/wait"))
     await connect(port, get("/wait"))
