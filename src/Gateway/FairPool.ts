@@ -224,7 +224,10 @@ export class FairPool {
     const wanted = this.heldBy(name) + size
     const spent = new Set<Holder>()
     while (this.usedSize + size > capacity) {
-      const largest = this.largest(holder => !spent.has(holder) && holder.name !== name && holder.held > wanted)
+      const largest = this.best(
+        (a, b) => a.held > b.held,
+        holder => !spent.has(holder) && holder.name !== name && holder.held > wanted
+      )
       if (largest === undefined || reclaim === undefined) return false
       const before = this.usedSize
       const wasServing = this.isServing
@@ -237,29 +240,21 @@ export class FairPool {
     return true
   }
 
-  private largest(isMeant: (holder: Holder) => boolean): Holder | undefined {
-    let largest: Holder | undefined
+  /** The best of the holders that are meant; of equals the oldest. */
+  private best(isBetter: (a: Holder, b: Holder) => boolean, isMeant: (holder: Holder) => boolean): Holder | undefined {
+    let best: Holder | undefined
     for (const holder of this.holders.values()) {
-      if (isMeant(holder) && (largest === undefined || holder.held > largest.held)) largest = holder
+      if (isMeant(holder) && (best === undefined || isBetter(holder, best))) best = holder
     }
-    return largest
+    return best
   }
 
   /** Of the waiting holders that may have more, the one that has the least; of several the one served longest ago. */
   private next(): Holder | undefined {
-    let next: Holder | undefined
-    for (const holder of this.holders.values()) {
-      const [first] = holder.waiting
-      if (first === undefined || holder.held + first.size > this.mostOfOne) continue
-      if (
-        next === undefined ||
-        holder.held < next.held ||
-        (holder.held === next.held && holder.servedAt < next.servedAt)
-      ) {
-        next = holder
-      }
-    }
-    return next
+    return this.best(
+      (a, b) => a.held < b.held || (a.held === b.held && a.servedAt < b.servedAt),
+      ({ held, waiting: [first] }) => first !== undefined && held + first.size <= this.mostOfOne
+    )
   }
 
   /**
@@ -283,10 +278,10 @@ export class FairPool {
 
   /** Refuses the newest request of the longest queue. */
   private shorten(): void {
-    let longest: Holder | undefined
-    for (const holder of this.holders.values()) {
-      if (longest === undefined || holder.waiting.length > longest.waiting.length) longest = holder
-    }
+    const longest = this.best(
+      (a, b) => a.waiting.length > b.waiting.length,
+      () => true
+    )
     const claim = longest?.waiting.pop()
     if (longest === undefined || claim === undefined) return
     this.waitingCount--

@@ -33,34 +33,25 @@ export class CommandQueue {
 
   /** Runs a command after those before it. One whose caller is interrupted before it has begun is not run. */
   run<Prepared, Result, E>({ prepare, run, wait }: Command<Prepared, Result, E>): Effect.Effect<Result, E> {
-    const block = (reason: StoreError): void => this.block(reason)
-    const begin = (
-      prepared: Prepared,
-      done: Deferred.Deferred<Result, E>,
-      entry: Deferred.Deferred<void, StoreError>
-    ) =>
-      Effect.forkIn(
-        Effect.onExit(Effect.interruptible(Effect.suspend(() => run(prepared, done, block))), exit =>
-          Effect.suspend(() => {
-            this.blockedBy = undefined
-            this.leave(entry)
-            return Exit.isFailure(exit) ? Deferred.failCause(done, exit.cause) : Deferred.die(done, unanswered)
-          })
-        ),
-        this.scope
-      )
     return Effect.acquireUseRelease(
       Effect.sync(() => ({ entry: this.join(), isBegun: false })),
       place =>
-        Effect.gen(function* () {
+        Effect.gen(this, function* () {
           const prepared = yield* prepare
           yield* wait(prepared, Deferred.await(place.entry))
           const done = yield* Deferred.make<Result, E>()
-          yield* Effect.uninterruptible(
-            Effect.map(begin(prepared, done, place.entry), () => {
-              place.isBegun = true
+          const command = Effect.suspend(() => run(prepared, done, reason => this.block(reason)))
+          const work = Effect.onExit(Effect.interruptible(command), exit =>
+            Effect.suspend(() => {
+              this.blockedBy = undefined
+              this.leave(place.entry)
+              return Exit.isFailure(exit) ? Deferred.failCause(done, exit.cause) : Deferred.die(done, unanswered)
             })
           )
+          const begin = Effect.map(Effect.forkIn(work, this.scope), () => {
+            place.isBegun = true
+          })
+          yield* Effect.uninterruptible(begin)
           return yield* Deferred.await(done)
         }),
       ({ entry, isBegun }) =>

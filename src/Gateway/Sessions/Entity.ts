@@ -83,37 +83,28 @@ export class Entity extends SessionCore {
 
   private onEvent(event: EventBody): void {
     switch (event.type) {
-      case "session_state":
-        this.amend()
-        this.touch()
-        // An event of the instance itself may say that it is starting while the session runs.
-        if (!this.isRunning) this.commands.closeRequests()
-        return
       case "turn_started":
-        GatewayMetrics.turns.started.unsafeUpdate(1, [])
-        return
-      case "turn_completed":
-        this.touch()
-        GatewayMetrics.turns.completed.unsafeUpdate(1, [])
-        if (!this.record.titled) this.commands.finishTitle()
-        return
-      case "turn_errored":
-        this.touch()
-        GatewayMetrics.turns.errored.unsafeUpdate(1, [])
-        return
-      case "turn_interrupted":
-        this.touch()
-        return
+        return GatewayMetrics.turns.started.unsafeUpdate(1, [])
       case "question_requested":
       case "approval_requested":
-        this.commands.openRequest(event.requestId)
-        return
+        return this.commands.openRequest(event.requestId)
       case "question_resolved":
       case "approval_resolved":
-        this.commands.closeRequest(event.requestId)
-        return
-      default:
-        return
+        return this.commands.closeRequest(event.requestId)
+      case "session_state":
+        this.amend()
+        // An event of the instance itself may say that it is starting while the session runs.
+        if (!this.isRunning) this.commands.closeRequests()
+        return this.touch()
+      case "turn_completed":
+        GatewayMetrics.turns.completed.unsafeUpdate(1, [])
+        if (!this.record.titled) this.commands.finishTitle()
+        return this.touch()
+      case "turn_errored":
+        GatewayMetrics.turns.errored.unsafeUpdate(1, [])
+        return this.touch()
+      case "turn_interrupted":
+        return this.touch()
     }
   }
 }

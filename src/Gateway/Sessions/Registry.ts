@@ -125,7 +125,7 @@ const make = (settings: Settings) =>
           if (isConfigured) yield* events.configure(key, configuration)
           yield* records.create(text, record, actor)
         }).pipe(Effect.onError(() => undo))
-        yield* quota.creating(tenant, creation, error => error._tag !== "StoreUnavailable")
+        yield* quota.creating(tenant, creation)
         return Records.toView(record, { secrets: [], configuration: [] })
       }).pipe(
         Effect.catchTag("PreconditionFailed", () =>
@@ -236,13 +236,11 @@ const make = (settings: Settings) =>
       remove,
       subscribe,
       send: (caller, sessionId, content, clientMessageId) =>
-        withSession(caller, sessionId, ({ commands }) =>
-          commands.send({ content, sub: caller.actor, clientMessageId })
-        ),
+        withSession(caller, sessionId, ({ commands }) => commands.send(caller.actor, content, clientMessageId)),
       interrupt: (caller, sessionId, turnId) =>
         withSession(caller, sessionId, ({ commands }) => commands.interrupt(turnId)),
       answer: (caller, sessionId, requestId, answer, clientMessageId) =>
-        withSession(caller, sessionId, ({ commands }) => commands.answer({ requestId, answer, clientMessageId })),
+        withSession(caller, sessionId, ({ commands }) => commands.answer(requestId, answer, clientMessageId)),
       listFiles: (caller, sessionId, options) =>
         withInstance(caller, sessionId)(instanceId => platform.listFiles(instanceId, options)),
       readFile: (caller, { sessionId, path }) =>

@@ -97,11 +97,9 @@ export interface Quota {
    * Runs the creation of a session, counted from before it begins; it fails where the tenant has reached the limit,
    * concurrent creations included.
    */
-  readonly creating: <A, E>(
+  readonly creating: <A, E extends { readonly _tag: string }>(
     tenant: string,
-    creation: Effect.Effect<A, E>,
-    /** Whether a creation that failed so has certainly made no session. */
-    isUndone: (error: E) => boolean
+    creation: Effect.Effect<A, E>
   ) => Effect.Effect<A, E | SessionTooLarge | StoreUnavailable>
   /** Runs the deletion of a session, which tells whether there was one. */
   readonly deleting: <E>(tenant: string, deletion: Effect.Effect<boolean, E>) => Effect.Effect<void, E>
@@ -124,8 +122,6 @@ interface Count {
   creating: number
   /** When the last count ended, in monotonic milliseconds. */
   countedAt: number
-  /** Rises with the beginning and with the end of each count. */
-  generation: number
   readonly mutex: Effect.Semaphore
   /** Calls that hold on to this count. */
   users: number
@@ -149,7 +145,6 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
       most: undefined,
       creating: 0,
       countedAt: Number.NEGATIVE_INFINITY,
-      generation: 0,
       mutex: Effect.unsafeMakeSemaphore(1),
       users: 0
     }
@@ -176,18 +171,11 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
     count.mutex.withPermits(1)(
       Effect.suspend(() => {
         if (!isDue(count)) return Effect.void
-        count.generation++
         return Effect.map(entriesOf(tenant), counted => {
           count.countedAt = now()
           // A creation in progress may be among those counted; then the bound is one too high until the next count.
           count.most = counted + count.creating
-        }).pipe(
-          Effect.ensuring(
-            Effect.sync(() => {
-              count.generation++
-            })
-          )
-        )
+        })
       })
     )
 
@@ -218,7 +206,7 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
     })
 
   return {
-    creating: (tenant, creation, isUndone) =>
+    creating: (tenant, creation) =>
       using(tenant, count =>
         Effect.zipRight(
           Effect.suspend(() => (isDue(count) ? recount(tenant, count) : Effect.void)),
@@ -228,21 +216,19 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
             (_, exit) =>
               Effect.sync(() => {
                 count.creating--
+                if (Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
                 // Where the outcome is unknown, the next count finds it out.
-                if (Exit.isFailure(exit) && exit.cause._tag === "Fail" && isUndone(exit.cause.error)) {
-                  count.most = (count.most ?? 1) - 1
-                }
+                if (exit.cause.error._tag !== "StoreUnavailable") count.most = (count.most ?? 1) - 1
               })
           )
         )
       ),
     deleting: (tenant, deletion) =>
       using(tenant, count => {
-        const { generation } = count
+        const { countedAt } = count
         return Effect.map(deletion, isDeleted => {
-          // A concurrent count may have left the session out already.
-          const isCounted = isDeleted && count.generation === generation && generation % 2 === 0
-          if (isCounted && count.most !== undefined) count.most--
+          // A count that ended meanwhile may have left the session out already.
+          if (isDeleted && count.countedAt === countedAt && count.most !== undefined) count.most--
         })
       })
   }

@@ -37,18 +37,13 @@ const shown = 2000
 export const promptFor = (message: string): string =>
   `Write a title of at most six words for a conversation that begins with the message below. Answer with the title alone.\n\n${message.slice(0, shown).toWellFormed()}`
 
-/** What models put around a title. */
-const [before, after] = [new Set(`"'“‘#*`), new Set(`"'”’*`)]
-
-const isAround = (marks: ReadonlySet<string>, char: string): boolean => marks.has(char) || char.trim() === ""
+/** Marks and blanks that models put around a title. */
+const around = /^["'“‘#*\s]+|["'”’*\s]+$/gu
 
 /** A model's answer as a title; nothing where it is none. */
 export const fromAnswer = (answer: string): string | undefined => {
-  const line = startOf(answer).split(/\r?\n/u, 1)[0]!
-  let [start, end] = [0, line.length]
-  while (start < end && isAround(before, line[start]!)) start++
-  while (end > start && isAround(after, line[end - 1]!)) end--
-  return start === end ? undefined : titleOf(line.slice(start, end))
+  const title = startOf(answer).split(/\r?\n/u, 1)[0]!.replace(around, "")
+  return title === "" ? undefined : titleOf(title)
 }
 
 /** Titles that are generated at once, and that wait; further sessions keep the first words of their first message. */

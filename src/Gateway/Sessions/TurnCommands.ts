@@ -39,21 +39,6 @@ const refused = (refusal: State.Refusal): SessionNotActive | SessionsBusy =>
     ? notActive(true)
     : new SessionsBusy({ message: `${refusal.open} turns are open; the limit is ${openTurns}` })
 
-/** A message of a client. */
-export interface Message {
-  readonly content: string
-  /** Who wrote it. */
-  readonly sub: string
-  readonly clientMessageId?: string | undefined
-}
-
-/** An answer of a client. */
-export interface Answer {
-  readonly requestId: string
-  readonly answer: unknown
-  readonly clientMessageId?: string | undefined
-}
-
 type AnswerError = SessionNotActive | SessionConflict | AgentPlatformConnectionError | StoreError
 
 /** A message that is recorded and not sent yet. */
@@ -99,7 +84,7 @@ export class TurnCommands {
    * Starts a turn with a message, activating the session first; answers the turn's id. A message that was sent before
    * under the same `clientMessageId` is not sent again: the answer is the same.
    */
-  send({ clientMessageId, content, sub }: Message): Effect.Effect<string, ActivationError | SessionsBusy> {
+  send(sub: string, content: string, clientMessageId?: string): Effect.Effect<string, ActivationError | SessionsBusy> {
     const { session } = this
     const clientId = clientIdOf(clientMessageId, "message", content)
     return this.once<string, ActivationError | SessionsBusy>(clientId, turnId => turnId ?? "", {
@@ -167,7 +152,7 @@ export class TurnCommands {
   }
 
   /** Sends an answer to a question or an approval that is open, once for each `clientMessageId`. */
-  answer({ answer, clientMessageId, requestId }: Answer): Effect.Effect<void, AnswerError> {
+  answer(requestId: string, answer: unknown, clientMessageId?: string): Effect.Effect<void, AnswerError> {
     const { session } = this
     const clientId = clientIdOf(clientMessageId, "answer", requestId, answer)
     const isOpen = Effect.suspend(() =>
