@@ -9,21 +9,15 @@ import * as Registry from "./Sessions/Registry.ts"
 import * as SessionSettings from "./Sessions/Settings.ts"
 import * as Socket from "./Socket.ts"
 
-/** The gateway's settings. */
-export interface Settings {
-  readonly authentication: Authentication.Settings
-  readonly sessions: SessionSettings.Settings
-  readonly history: Retention.Settings
-  readonly socket: Socket.Settings
-}
-
 /** The settings as configuration variables. */
-export const config: Config.Config<Settings> = Config.all({
+export const config = Config.all({
   authentication: Authentication.config,
   sessions: SessionSettings.config,
   history: Retention.config,
   socket: Socket.config
 })
+
+export type Settings = Config.Config.Success<typeof config>
 
 /**
  * The socket for clients, their sessions, and the number of subscriptions for `/health`.

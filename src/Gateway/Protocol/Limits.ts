@@ -29,9 +29,6 @@ export const pathChars = 2048
 /** Characters of what a client calls a message. */
 export const clientMessageIdChars = 256
 
-/** Messages and answers of one session whose `clientMessageId` is remembered, the newest ones. */
-export const mostReceipts = 10_000
-
 /** Names in `environment`, and in `secrets`. */
 export const variables = 256
 

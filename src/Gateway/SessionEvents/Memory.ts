@@ -2,7 +2,6 @@
  * Histories in memory, for tests and examples.
  */
 import { Clock, type Context, Duration, Effect, Layer, Option } from "effect"
-import { mostReceipts } from "../Protocol/Limits.ts"
 import {
   type Append,
   type History,
@@ -14,6 +13,7 @@ import {
   SessionEvents,
   type StoredEvent
 } from "../SessionEvents.ts"
+import { mostReceipts } from "./Limits.ts"
 import { defaults } from "./Retention.ts"
 
 interface Kept extends StoredEvent {

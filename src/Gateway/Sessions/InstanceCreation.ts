@@ -84,16 +84,16 @@ export class InstanceCreation {
       const creation: Creation = Deferred.await(done)
       const isBackground = purpose === "cleanup"
       const forget = Effect.sync(() => this.forget(key))
-      // Where the store is away, the creation itself still knows its outcome.
-      const settle = (f: (state: State.SessionState) => State.SessionState) =>
+      // Where the store is unavailable, the creation itself still knows its outcome.
+      const recordOutcome = (f: (state: State.SessionState) => State.SessionState) =>
         Effect.ignore(Effect.zipRight(session.setState(f), forget))
       const end = (exit: Exit.Exit<string, CreationError>) =>
         Effect.gen(function* () {
-          if (Exit.isSuccess(exit)) yield* settle(state => State.setInstanceId(state, key, exit.value))
+          if (Exit.isSuccess(exit)) yield* recordOutcome(state => State.setInstanceId(state, key, exit.value))
           else {
             yield* forget
             const isNothing = purpose === "first" && exit.cause._tag === "Fail" && madeNothing(exit.cause.error)
-            if (isNothing) yield* settle(state => State.removeInstance(state, key))
+            if (isNothing) yield* recordOutcome(state => State.removeInstance(state, key))
           }
           yield* Deferred.done(done, exit)
         })

@@ -83,27 +83,24 @@ export class InstanceLifecycle {
 
   /** The connection to the instance, which is activated first where there is none. Concurrent calls share that. */
   activate(): Effect.Effect<InstanceLink.InstanceLink, ActivationError> {
-    return Effect.suspend((): Effect.Effect<InstanceLink.InstanceLink, ActivationError> => {
+    return Effect.gen(this, function* () {
       const { connection, session, transition } = this
-      if (session.isDeleting) return new SessionNotFound({ sessionId: session.record.id })
+      if (session.isDeleting) return yield* new SessionNotFound({ sessionId: session.record.id })
       if (session.shared.isClosing()) {
-        return new SessionNotActive({ message: "The gateway is shutting down", mayPass: true })
+        return yield* new SessionNotActive({ message: "The gateway is shutting down", mayPass: true })
       }
-      if (transition?.kind === "deactivation") return Effect.zipRight(transition.ended, this.activate())
-      if (connection !== undefined) return Effect.succeed(connection)
+      if (transition?.kind === "deactivation") {
+        yield* transition.ended
+        return yield* this.activate()
+      }
+      if (connection !== undefined) return connection
       // An agent without all that it was given would fail in ways that are hard to understand.
       const { error } = this.configuration
-      if (error !== undefined) return error
-      const activation = transition === undefined ? this.beginActivation() : Effect.succeed(transition)
-      return Effect.zipRight(
-        Effect.flatMap(activation, ({ done }) => done),
-        Effect.suspend((): Effect.Effect<InstanceLink.InstanceLink, SessionNotActive> => {
-          const { connection } = this
-          return connection === undefined
-            ? new SessionNotActive({ message: "The instance ended right after its start", mayPass: true })
-            : Effect.succeed(connection)
-        })
-      )
+      if (error !== undefined) return yield* error
+      const { done } = transition ?? (yield* this.beginActivation())
+      yield* done
+      if (this.connection !== undefined) return this.connection
+      return yield* new SessionNotActive({ message: "The instance ended right after its start", mayPass: true })
     })
   }
 
@@ -112,19 +109,18 @@ export class InstanceLifecycle {
    * platform, within a limit.
    */
   stop(reason: string, isAwaited = true): Effect.Effect<void, StoreBusy | StoreUnavailable> {
-    return Effect.suspend((): Effect.Effect<void, StoreBusy | StoreUnavailable> => {
+    return Effect.gen(this, function* () {
       const { transition } = this
       const { instance, lifecycle } = this.session.state
-      if (transition?.kind === "activation") return Effect.zipRight(transition.cancel, this.stop(reason, isAwaited))
+      if (transition?.kind === "deactivation" && lifecycle === "deactivating")
+        return yield* storeErrorOf(transition.done)
       if (transition !== undefined) {
-        return lifecycle === "deactivating"
-          ? storeErrorOf(transition.done)
-          : Effect.zipRight(transition.ended, this.stop(reason, isAwaited))
+        yield* transition.kind === "activation" ? transition.cancel : transition.ended
+        return yield* this.stop(reason, isAwaited)
       }
-      if (lifecycle === "inactive" && instance === null) return Effect.void
-      return Effect.flatMap(this.begin("deactivation", this.deactivate(reason, isAwaited)), ({ done }) =>
-        storeErrorOf(done)
-      )
+      if (lifecycle === "inactive" && instance === null) return
+      const { done } = yield* this.begin("deactivation", this.deactivate(reason, isAwaited))
+      yield* storeErrorOf(done)
     })
   }
 

@@ -21,9 +21,9 @@ export interface Ingested {
   /** Known types whose payload did not fit. */
   readonly malformed: ReadonlyArray<string>
   /** Turns that have ended because the delivery of their message is unknown. */
-  readonly lost: ReadonlyArray<string>
+  readonly undelivered: ReadonlyArray<string>
   /** Turns that the agent starts although they have ended. */
-  readonly belated: ReadonlyArray<string>
+  readonly lateStarts: ReadonlyArray<string>
 }
 
 const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
@@ -70,8 +70,8 @@ const deliveryUnknown = State.errored(
 export const ingest = (before: State.SessionState, received: ReadonlyArray<Received>): Ingested => {
   const dropped: Array<string> = []
   const malformed: Array<string> = []
-  const lost: Array<string> = []
-  const belated: Array<string> = []
+  const undelivered: Array<string> = []
+  const lateStarts: Array<string> = []
   const events: Array<EventBody> = []
   let state = before
   const add = (update: State.Update): void => {
@@ -81,7 +81,7 @@ export const ingest = (before: State.SessionState, received: ReadonlyArray<Recei
   for (const platformEvent of received) {
     if (!State.isRunning(state)) break
     if (platformEvent instanceof Undelivered) {
-      lost.push(...platformEvent.turnIds.filter(turnId => State.isPending(state, turnId)))
+      undelivered.push(...platformEvent.turnIds.filter(turnId => State.isPending(state, turnId)))
       add(State.endPendingTurns(state, platformEvent.turnIds, deliveryUnknown))
       continue
     }
@@ -89,12 +89,12 @@ export const ingest = (before: State.SessionState, received: ReadonlyArray<Recei
     if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
     if (mapped.malformed !== undefined) malformed.push(mapped.malformed)
     for (const body of mapped.events) {
-      if (body.type === "turn_started" && state.turns.ended.has(body.turnId)) belated.push(body.turnId)
+      if (body.type === "turn_started" && state.turns.ended.has(body.turnId)) lateStarts.push(body.turnId)
       add(applyBody(state, body, platformEvent))
     }
     add(endInstance(platformEvent, state))
   }
-  return { update: { state, events }, dropped, malformed, lost, belated }
+  return { update: { state, events }, dropped, malformed, undelivered, lateStarts }
 }
 
 /** The ids of the newest events, to recognize those that are sent again. */
@@ -173,10 +173,10 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
     /** Interrupts turns that the agent starts after clients were told of their end, and may have sent them again. */
     const interruptBelated = (result: Ingested): Effect.Effect<void> =>
       Effect.suspend(() => {
-        for (const turnId of result.lost) lost.add(turnId)
+        for (const turnId of result.undelivered) lost.add(turnId)
         while (lost.size > State.mostTurns) lost.delete(lost.values().next().value!)
         return Effect.forEach(
-          result.belated.filter(turnId => lost.delete(turnId)),
+          result.lateStarts.filter(turnId => lost.delete(turnId)),
           turnId => Effect.forkIn(Effect.ignore(connection.send({ type: "interrupt", turnId })), scope),
           { discard: true }
         )
@@ -200,7 +200,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
           journal.updateWithRetry(update),
           Effect.suspend(() => {
             if (result === undefined) return Effect.void
-            const isUsual = result.lost.length === 0 && result.belated.length === 0
+            const isUsual = result.undelivered.length === 0 && result.lateStarts.length === 0
             return isUsual ? report(result) : Effect.zipRight(interruptBelated(result), report(result))
           })
         )
@@ -214,14 +214,12 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
     /** Follows the state of the connection. It fails once the reconnection takes too long. */
     const watchConnection = Effect.gen(function* () {
       const tooLong = Effect.fail(`it could not be reached for ${Duration.format(longestReconnection)}`)
-      let timer: Fiber.Fiber<never, string> | undefined
+      let timer: Fiber.Fiber<unknown> | undefined
       const expired = yield* Effect.makeLatch(false)
       const onState = (state: "connected" | "reconnecting" | "closed") =>
         Effect.gen(function* () {
           if (state === "reconnecting" && timer === undefined) {
-            timer = yield* Effect.fork(
-              Effect.zipRight(Effect.sleep(longestReconnection), Effect.zipRight(expired.open, Effect.never))
-            )
+            timer = yield* Effect.fork(Effect.delay(expired.open, longestReconnection))
             yield* journal.updateWithRetry(
               ifOurs(state => State.transition(state, "disconnected", "the connection was lost"))
             )

@@ -20,12 +20,12 @@ export interface Journal {
   /** Applies an update. Where it fails, the state is as it was. */
   readonly update: (f: (state: SessionState) => Update) => Effect.Effect<Update, StoreBusy | StoreUnavailable>
   /**
-   * Applies an update, and retries until the store takes it or the history is lost. `onAway` is called once, before the
+   * Applies an update, and retries until the store takes it or the history is lost. `onUnavailable` is called once, before the
    * first retry; it must not throw.
    */
   readonly updateWithRetry: (
     f: (state: SessionState) => Update,
-    onAway?: (reason: StoreBusy | StoreUnavailable) => void
+    onUnavailable?: (reason: StoreBusy | StoreUnavailable) => void
   ) => Effect.Effect<void>
 }
 
@@ -232,7 +232,7 @@ export const make = (options: Options): Journal => {
 
   const update: Journal["update"] = f => inOrder(Effect.flatMap(resolve, () => attempt(f, () => {})))
 
-  const updateWithRetry: Journal["updateWithRetry"] = (f, onAway) =>
+  const updateWithRetry: Journal["updateWithRetry"] = (f, onUnavailable) =>
     Effect.suspend(() => {
       let warned = false
       let last: Attempt | undefined
@@ -257,7 +257,7 @@ export const make = (options: Options): Journal => {
       // Most updates need no retry, and setting up a schedule costs more than an update.
       return Effect.catchAll(once, error => {
         if (isLost) return Effect.void
-        onAway?.(error)
+        onUnavailable?.(error)
         const later = Effect.delay(Effect.retry(Effect.tapError(once, warn), whilePossible), firstDelay)
         return Effect.zipRight(warn(error), later)
       })

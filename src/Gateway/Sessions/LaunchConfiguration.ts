@@ -71,7 +71,7 @@ const decode = ({ deployment, environment }: Stored): Effect.Effect<Launch, Stor
     environment: environment === null ? Effect.succeed({}) : Schema.decode(Environment)(environment),
     ...(deployment === null ? {} : { deployment: Schema.decode(Deployment)(deployment) })
   }).pipe(
-    Effect.mapError(() => new StoreUnavailable({ reason: "a launch configuration in the session database is spoilt" }))
+    Effect.mapError(() => new StoreUnavailable({ reason: "a launch configuration in the session database is damaged" }))
   )
 
 const mostNamed = 10

@@ -1,7 +1,7 @@
 /**
  * The implementation of `Sessions`: sessions in memory over a store, a session database and the agent platform.
  */
-import { Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
+import { Duration, Effect, Fiber, Layer, Option, Schedule, Scope } from "effect"
 import { Subscriptions } from "../../Health/Health.ts"
 import { Store } from "../../Kv/Store.ts"
 import * as Limits from "../../Limits.ts"
@@ -117,7 +117,10 @@ const make = (settings: Settings) =>
         const isConfigured = record.configured.length > 0
         const undo = Effect.suspend(() => {
           secrets.forget(key)
-          return isConfigured ? Effect.ignore(events.remove(key)) : Effect.void
+          if (!isConfigured) return Effect.void
+          // Nothing else would ever remove it.
+          const later = Effect.retry(events.remove(key), Schedule.spaced("5 seconds"))
+          return Effect.catchAll(events.remove(key), () => Effect.forkIn(later, shared.scope))
         })
         const creation = Effect.gen(function* () {
           yield* secrets.put(key, given)

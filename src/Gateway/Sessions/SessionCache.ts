@@ -195,9 +195,9 @@ export const make = (shared: Shared, records: SessionRecords): SessionCache => {
       const key = keyOf(tenant, id)
       const known = entities.get(key)
       if (known !== undefined) return known.isDeleted ? new SessionNotFound({ sessionId: id }) : Effect.succeed(known)
-      const underway = loading.get(key)
+      const pending = loading.get(key)
       const loaded = Effect.flatMap(
-        underway === undefined ? beginLoad(key, tenant, id) : Effect.succeed(underway),
+        pending === undefined ? beginLoad(key, tenant, id) : Effect.succeed(pending),
         Deferred.await
       )
       // It may have been evicted again before this fiber runs.

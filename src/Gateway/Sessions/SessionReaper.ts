@@ -15,7 +15,7 @@ import { sweepInterval, unusedTtl } from "./Settings.ts"
 /** Sessions that are recovered concurrently after a restart. */
 const recoveries = 8
 
-/** Between attempts to read what the last run has left, as long as the store is away. */
+/** Between attempts to read what the last run has left, as long as the store is unavailable. */
 const readRetries = Schedule.spaced("5 seconds")
 
 /** How long the last records may take to be written. */
@@ -55,13 +55,13 @@ export const start = (
     const sweep = Effect.suspend(() => Effect.forEach([...sessions.all()], visit, { discard: true }))
 
     /** Instances can only be stopped by a platform that is reachable; nothing else of a recovery waits for it. */
-    const isPlatformAway = Effect.map(
+    const isPlatformUnavailable = Effect.map(
       platform.probe,
       Option.exists(({ status }) => status === "unhealthy")
     )
 
     /** Recovers a session of the last run; answers it where that has to be repeated. */
-    const recoverOne = (unfinished: Unfinished, isAway: boolean): Effect.Effect<ReadonlyArray<Unfinished>> => {
+    const recoverOne = (unfinished: Unfinished, isUnavailable: boolean): Effect.Effect<ReadonlyArray<Unfinished>> => {
       const { recoveryState, session } = unfinished
       const slash = session.indexOf("/")
       const [tenant, id] = [session.slice(0, slash), session.slice(slash + 1)]
@@ -72,7 +72,7 @@ export const start = (
           Effect.suspend(() => {
             const entity = sessions.peek(session)
             if (entity === undefined) return Effect.void
-            if (isAway) entity.cleanup.postpone()
+            if (isUnavailable) entity.cleanup.postpone()
             return entity.lifecycle.reconcile()
           })
         ),
@@ -94,9 +94,10 @@ export const start = (
         Effect.annotateLogs({ sessions: left.length })
       )
       for (let tries = 1; ; tries++) {
-        const isAway = yield* isPlatformAway
-        if (isAway) yield* Effect.logWarning("The agent platform is away; instances of the last run are stopped later")
-        const round = Effect.forEach(left, session => recoverOne(session, isAway), { concurrency: recoveries })
+        const isUnavailable = yield* isPlatformUnavailable
+        if (isUnavailable)
+          yield* Effect.logWarning("The agent platform is unavailable; instances of the last run are stopped later")
+        const round = Effect.forEach(left, session => recoverOne(session, isUnavailable), { concurrency: recoveries })
         left = (yield* round).flat()
         if (left.length === 0) return
         yield* Effect.sleep(delayAfter(tries))

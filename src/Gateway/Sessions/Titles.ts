@@ -10,12 +10,12 @@ import { sharedPool } from "./Settings.ts"
 const titleLength = 60
 
 /** Characters of a text, blanks before it not counted, that a title may be made of. */
-const looked = 1000
+const startLength = 1000
 
 /** The start of a text without the blanks before it: all that a title is made of, however long the text is. */
 const startOf = (text: string): string => {
   const trimmed = text.trimStart()
-  return (trimmed.length > looked ? withoutHalf(trimmed.slice(0, looked)) : trimmed).toWellFormed()
+  return (trimmed.length > startLength ? withoutHalf(trimmed.slice(0, startLength)) : trimmed).toWellFormed()
 }
 
 /** A text without the half of a surrogate pair that a cut has left at its end. */

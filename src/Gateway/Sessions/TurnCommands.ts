@@ -93,11 +93,11 @@ export class TurnCommands {
       run: (connected, done, block) =>
         Effect.gen(this, function* () {
           const turnId = `turn-${yield* randomId}`
-          const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean, onAway = block) =>
+          const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean, onUnavailable = block) =>
             session.journal.updateWithRetry(
               state =>
                 State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : clientId),
-              onAway
+              onUnavailable
             )
           const recorded = yield* Effect.either(this.record({ turnId, content, sub, receipt: clientId }))
           if (Either.isLeft(recorded)) {

@@ -9,14 +9,14 @@ import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { decode } from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import { Store } from "../../../src/Kv/Store.ts"
+import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { fileOf } from "../../../src/Storage/Sqlite/Database/Connection.ts"
 import { type Migration, migrate } from "../../../src/Storage/Sqlite/Database/Migrations.ts"
 import { format } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as EventsInFile from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../Storage/SqliteFixture.ts"
-import { alice, make, type Stored } from "../Fixture.ts"
+import { alice, inMemory, make, pass, type Stored } from "../Fixture.ts"
 
 /** As the service has it: the store first, which may have something to move to the session database. */
 const inDirectory = (directory: string): Layer.Layer<Stored, unknown> =>
@@ -55,6 +55,37 @@ describe("launch configurations", () => {
         environment: null,
         deployment: null
       })
+    })
+  )
+
+  it.scoped("whose session was not created are removed, if need be once the database is back", () =>
+    Effect.gen(function* () {
+      let isUnavailable = true
+      const unavailable = new StoreUnavailable({ reason: "no answer" })
+      const configured: Array<string> = []
+      const failing = Layer.map(inMemory, context => {
+        const events = Context.get(context, SessionEvents)
+        return context.pipe(
+          Context.add(Store, { ...Context.get(context, Store), commit: () => Effect.fail(unavailable) }),
+          Context.add(SessionEvents, {
+            ...events,
+            configure: (session, configuration) => {
+              configured.push(session)
+              return events.configure(session, configuration)
+            },
+            remove: session => Effect.suspend(() => (isUnavailable ? unavailable : events.remove(session)))
+          })
+        )
+      })
+      const { start, stored } = yield* make({ stored: failing })
+      const { sessions } = yield* start
+      expect(yield* Effect.flip(sessions.create(alice, { agentType: "echo", environment }))).toBe(unavailable)
+      expect(configured).toHaveLength(1)
+      const kept = Effect.suspend(() => Context.get(stored, SessionEvents).configuration(configured[0]!))
+      expect(yield* kept).toMatchObject({ environment: expect.stringContaining(marker) })
+      isUnavailable = false
+      yield* pass("10 seconds", "1 second")
+      expect(yield* kept).toEqual({ environment: null, deployment: null })
     })
   )
 

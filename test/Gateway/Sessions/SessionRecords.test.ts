@@ -1,6 +1,7 @@
 /** The records of sessions in the key-value store: how many there may be, and that each of them is saved. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Redacted, Schedule } from "effect"
+import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, Schedule } from "effect"
+import { yieldToEventLoop } from "../../../src/EventLoop.ts"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { JsonText } from "../../../src/Json/JsonText.ts"
@@ -103,7 +104,9 @@ describe("Records of sessions", () => {
       const stopped = yield* sessions.stop(alice, id)
       yield* isSaving.await
       const found = yield* Effect.fork(Effect.zipRight(sessions.get(alice, other.id), sessions.get(alice, id)))
-      yield* Effect.sleep("50 millis")
+      // All is in memory: after so many rounds of the event loop it waits for the record, or is wrongly done.
+      yield* Effect.repeatN(yieldToEventLoop, 100)
+      expect(yield* Fiber.poll(found)).toEqual(Option.none())
       yield* isOpen.open
       expect(yield* Fiber.join(found)).toEqual(stopped)
     })

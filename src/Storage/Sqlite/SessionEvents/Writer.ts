@@ -2,7 +2,7 @@
  * The writer of the session database: what it does with the tables, and how writes and outcomes are packed.
  */
 import type Database from "better-sqlite3"
-import { mostReceipts } from "../../../Gateway/Protocol/Limits.ts"
+import { mostReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
 import type { Format } from "../Database/Connection.ts"
 import type { Codec } from "../Database/Messages.ts"
