@@ -1,4 +1,4 @@
-import { type Clock, Deferred, Duration, Effect, FiberId, Option, Queue } from "effect"
+import { type Clock, Deferred, Duration, Effect, FiberId, Option } from "effect"
 import { Changes } from "./Changes.ts"
 import { type EventBody, EventHistory, type Frame } from "./EventHistory.ts"
 import type { Limits } from "./Options.ts"
@@ -45,41 +45,26 @@ export class Instance {
   /** Notified of each change. */
   readonly changes: Changes
   readonly connections = new Set<ClientConnection>()
-  readonly waiting: Queue.Queue<Turn>
+  /** Turns that have not begun. */
+  readonly waiting: Array<Turn> = []
   private readonly live = new Map<string, Turn>()
   private readonly known = new Set<string>()
   private turnCount = 0
   private endedAs: End | undefined
 
-  private constructor(
+  /** A new instance emits its start. */
+  constructor(
     readonly id: string,
     readonly creation: Creation,
     private readonly limits: Limits,
     private readonly clock: Clock.Clock,
-    waiting: Queue.Queue<Turn>,
     parent: Changes
   ) {
     this.changes = new Changes(parent)
     this.history = new EventHistory(limits.history)
     this.workspace = new Workspace(limits)
-    this.waiting = waiting
-  }
-
-  /** A new instance that has emitted its start. */
-  static make(id: string, creation: Creation, limits: Limits, parent: Changes): Effect.Effect<Instance> {
-    return Effect.gen(function* () {
-      const instance = new Instance(
-        id,
-        creation,
-        limits,
-        yield* Effect.clock,
-        yield* Queue.dropping<Turn>(limits.waitingTurns),
-        parent
-      )
-      instance.emit({ type: "instance.starting", instanceId: id })
-      instance.emit({ type: "instance.ready", instanceId: id })
-      return instance
-    })
+    this.emit({ type: "instance.starting", instanceId: id })
+    this.emit({ type: "instance.ready", instanceId: id })
   }
 
   get turns(): number {
@@ -115,6 +100,11 @@ export class Instance {
     const number = this.turnCount + 1
     const id = turnId ?? `${this.id}-turn-${number}`
     if (this.known.has(id) || this.endedAs !== undefined) return
+    if (this.waiting.length >= this.limits.waitingTurns) {
+      const message = `${this.limits.waitingTurns} messages are waiting already`
+      this.emit({ type: "error", turnId: id, code: "busy", message, retryable: true })
+      return
+    }
     const turn: Turn = {
       turnId: id,
       content,
@@ -122,11 +112,7 @@ export class Instance {
       interrupted: Deferred.unsafeMake(FiberId.none),
       answers: new Map()
     }
-    if (!this.waiting.unsafeOffer(turn)) {
-      const message = `${this.limits.waitingTurns} messages are waiting already`
-      this.emit({ type: "error", turnId: id, code: "busy", message, retryable: true })
-      return
-    }
+    this.waiting.push(turn)
     this.turnCount = number
     this.live.set(id, turn)
     this.known.add(id)

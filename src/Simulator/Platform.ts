@@ -1,11 +1,11 @@
-import { Clock, Duration, Effect, FiberSet, type Redacted, Schema, type Scope } from "effect"
+import { Duration, Effect, FiberSet, type Redacted, Schema, type Scope } from "effect"
 import { WebSocketServer } from "ws"
-import * as Agent from "./Agent.ts"
 import * as Answer from "./Answer.ts"
 import * as Connection from "./Connection.ts"
 import type { Exchange, SimulatedService } from "./Exchange.ts"
 import { Instance } from "./Instance.ts"
 import type { Limits } from "./Options.ts"
+import * as Script from "./Script.ts"
 import type { TrafficLog } from "./TrafficLog.ts"
 import type { Workspace } from "./Workspace.ts"
 
@@ -99,8 +99,8 @@ export const make = (
         const { agentType, deployment, environment, secrets } = request
         const id = `i-${prefix}-${++created}`
         const creation = { agentType, deployment, environment, secretNames: Object.keys(secrets) }
-        const instance = yield* Instance.make(id, creation, limits, traffic.changes)
-        seed(instance.workspace, yield* Clock.currentTimeMillis)
+        const instance = new Instance(id, creation, limits, yield* Effect.clock, traffic.changes)
+        seed(instance.workspace, instance.now())
         instances.set(id, instance)
         if (idempotencyKey !== undefined) {
           idempotent.set(idempotencyKey, id)
@@ -110,7 +110,7 @@ export const make = (
           instances.delete(id)
           traffic.changes.notify()
         })
-        run(Effect.zipRight(Agent.run(instance, Duration.decode(pace)), forget))
+        run(Effect.zipRight(Script.run(instance, Duration.decode(pace)), forget))
         traffic.changes.notify()
         return id
       })

@@ -2,9 +2,11 @@
  * The simulated agent's actions in a turn. A message that begins with a command asks for a particular behavior; others
  * are echoed.
  */
-import { type Action, emit, type Script, type TurnContext } from "./Action.ts"
+import { Deferred, type Duration, Effect, Option } from "effect"
+import { type Agent, make as makeAgent } from "./Agent.ts"
 import type { Frame } from "./EventHistory.ts"
 import { isCloseCode } from "./Fault.ts"
+import type { Instance } from "./Instance.ts"
 import { otherTurns, showcase } from "./Showcase.ts"
 
 /** The commands that a message may begin with, as `/help` lists them. */
@@ -39,83 +41,91 @@ export const words = (text: string, most = maxEchoDeltas): ReadonlyArray<string>
 }
 
 /** A message of the agent, as its start, its deltas and its end. */
-const say = function* ({ turnId }: TurnContext, deltas: Iterable<string>, part = 1): Script {
-  const messageId = `${turnId}-message-${part}`
-  yield emit("message.start", { turnId, messageId, role: "assistant" })
-  let content = ""
-  for (const delta of deltas) {
-    content += delta
-    yield emit("message.delta", { turnId, messageId, delta })
-  }
-  yield emit("message.complete", { turnId, messageId, content })
-}
+const say = ({ emit, turnId }: Agent, deltas: Iterable<string>) =>
+  Effect.gen(function* () {
+    const messageId = `${turnId}-message-1`
+    yield* emit("message.start", { turnId, messageId, role: "assistant" })
+    let content = ""
+    for (const delta of deltas) {
+      content += delta
+      yield* emit("message.delta", { turnId, messageId, delta })
+    }
+    yield* emit("message.complete", { turnId, messageId, content })
+  })
+
+const startMessage = ({ emit, turnId }: Agent) =>
+  emit("message.start", { turnId, messageId: `${turnId}-message-1`, role: "assistant" })
 
 /** A token counts as four characters, and the context holds 200 000. */
-const usage = ({ turnId, content, number }: TurnContext): Action => {
+const usage = ({ content, emit, number, turnId }: Agent) => {
   const inputTokens = Math.ceil(content.length / 4) + 100
   const outputTokens = Math.ceil(content.length / 4)
   const used = Math.min(200_000, number * (inputTokens + outputTokens))
   return emit("usage", { turnId, inputTokens, outputTokens, used, limit: 200_000 })
 }
 
-const ordinary = function* (turn: TurnContext): Script {
-  const { turnId, content, number } = turn
-  const thinkingId = `${turnId}-thinking-1`
-  yield emit("thinking.start", { turnId, thinkingId })
-  for (const delta of ["What was said ", "can be echoed."]) yield emit("thinking.delta", { turnId, thinkingId, delta })
-  yield emit("thinking.complete", { turnId, thinkingId, content: "What was said can be echoed." })
-  const toolCallId = `${turnId}-tool-1`
-  const path = "notes/last-message.md"
-  yield emit("tool.call.start", { turnId, toolCallId, name: "write_file" })
-  yield emit("tool.call.delta", { turnId, toolCallId, delta: JSON.stringify({ path }) })
-  yield emit("tool.call", { turnId, toolCallId, name: "write_file", input: { path } })
-  yield { do: "write", path, content: `# Message ${number}\n\n${content}\n` }
-  yield emit("tool.result", { turnId, toolCallId, output: `wrote ${path}` })
-  yield* say(turn, words(`echo: ${content}`))
-}
+const ordinary = (agent: Agent) =>
+  Effect.gen(function* () {
+    const { content, emit, number, turnId } = agent
+    const thinking = { turnId, thinkingId: `${turnId}-thinking-1` }
+    yield* emit("thinking.start", thinking)
+    for (const delta of ["What was said ", "can be echoed."]) yield* emit("thinking.delta", { ...thinking, delta })
+    yield* emit("thinking.complete", { ...thinking, content: "What was said can be echoed." })
+    const call = { turnId, toolCallId: `${turnId}-tool-1` }
+    const path = "notes/last-message.md"
+    yield* emit("tool.call.start", { ...call, name: "write_file" })
+    yield* emit("tool.call.delta", { ...call, delta: JSON.stringify({ path }) })
+    yield* emit("tool.call", { ...call, name: "write_file", input: { path } })
+    yield* agent.write(path, `# Message ${number}\n\n${content}\n`)
+    yield* emit("tool.result", { ...call, output: `wrote ${path}` })
+    yield* say(agent, words(`echo: ${content}`))
+  })
 
-const ask = function* (turn: TurnContext): Script {
-  const { turnId } = turn
-  const requestId = `${turnId}-question-1`
-  const question = { type: "question.asked", turnId, requestId, question: "Which colour?", options: ["red", "blue"] }
-  const answer = yield { do: "ask", requestId, event: question }
-  yield emit("question.answered", { turnId, requestId, answer })
-  yield* say(turn, words(`answer: ${typeof answer === "string" ? answer : JSON.stringify(answer)}`))
-}
+const ask = (agent: Agent) =>
+  Effect.gen(function* () {
+    const { emit, turnId } = agent
+    const requestId = `${turnId}-question-1`
+    const question = { type: "question.asked", turnId, requestId, question: "Which colour?", options: ["red", "blue"] }
+    const answer = yield* agent.ask(requestId, question)
+    yield* emit("question.answered", { turnId, requestId, answer })
+    yield* say(agent, words(`answer: ${typeof answer === "string" ? answer : JSON.stringify(answer)}`))
+  })
 
 const isApproval = (answer: unknown): boolean =>
   answer === true ||
   (typeof answer === "string" && ["approve", "approved", "yes", "allow", "true"].includes(answer.toLowerCase())) ||
   (typeof answer === "object" && answer !== null && "approved" in answer && answer.approved === true)
 
-const approve = function* (turn: TurnContext): Script {
-  const { turnId } = turn
-  const requestId = `${turnId}-approval-1`
-  const request = { type: "approval.requested", turnId, requestId, action: "run_command", description: "rm -r build" }
-  const approved = isApproval(yield { do: "ask", requestId, event: request })
-  yield emit("approval.resolved", { turnId, requestId, approved })
-  yield* say(turn, [approved ? "approved" : "denied"])
-}
+const approve = (agent: Agent) =>
+  Effect.gen(function* () {
+    const { emit, turnId } = agent
+    const requestId = `${turnId}-approval-1`
+    const request = { type: "approval.requested", turnId, requestId, action: "run_command", description: "rm -r build" }
+    const approved = isApproval(yield* agent.ask(requestId, request))
+    yield* emit("approval.resolved", { turnId, requestId, approved })
+    yield* say(agent, [approved ? "approved" : "denied"])
+  })
 
 const long = function* (count: number): Generator<string> {
   for (let i = 1; i <= count; i++) yield `${i} `
 }
 
-const unknown = function* (turn: TurnContext): Script {
-  const { turnId } = turn
-  yield emit("poem.recited", { turnId, content: "text in content " })
-  yield emit("poem.recited", { turnId, text: "text in text " })
-  yield emit("poem.recited", { turnId, delta: "text in delta" })
-  yield emit("silence.kept", { turnId, seconds: 4 })
-}
+const unknown = ({ emit, turnId }: Agent) =>
+  Effect.gen(function* () {
+    yield* emit("poem.recited", { turnId, content: "text in content " })
+    yield* emit("poem.recited", { turnId, text: "text in text " })
+    yield* emit("poem.recited", { turnId, delta: "text in delta" })
+    yield* emit("silence.kept", { turnId, seconds: 4 })
+  })
 
-const malformed = function* ({ turnId }: TurnContext): Script {
-  yield emit("message.delta", { turnId, messageId: 7, delta: ["not", "text"] })
-  yield emit("tool.call", { turnId })
-  yield emit("usage", { turnId, inputTokens: "many", used: -1, limit: 0 })
-  yield emit("file.modified", { turnId, path: null })
-  for (const frame of malformedFrames) yield { do: "frame", frame }
-}
+const malformed = ({ emit, frame, turnId }: Agent) =>
+  Effect.gen(function* () {
+    yield* emit("message.delta", { turnId, messageId: 7, delta: ["not", "text"] })
+    yield* emit("tool.call", { turnId })
+    yield* emit("usage", { turnId, inputTokens: "many", used: -1, limit: 0 })
+    yield* emit("file.modified", { turnId, path: null })
+    for (const each of malformedFrames) yield* frame(each)
+  })
 
 /** Frames that are no events: no JSON, no object, no type, no text. */
 export const malformedFrames: ReadonlyArray<Frame> = [
@@ -127,81 +137,95 @@ export const malformedFrames: ReadonlyArray<Frame> = [
   Buffer.from([0xff, 0x00, 0xfe])
 ]
 
-const dropped = function* (turn: TurnContext, code: number | undefined): Script {
-  const { turnId } = turn
-  const messageId = `${turnId}-message-1`
-  yield emit("message.start", { turnId, messageId, role: "assistant" })
-  yield emit("message.delta", { turnId, messageId, delta: "before " })
-  yield { do: "disconnect", code }
-  yield emit("message.delta", { turnId, messageId, delta: "after" })
-  yield emit("message.complete", { turnId, messageId, content: "before after" })
-}
+const dropped = (agent: Agent, code: number | undefined) =>
+  Effect.gen(function* () {
+    const { emit, turnId } = agent
+    const message = { turnId, messageId: `${turnId}-message-1` }
+    yield* startMessage(agent)
+    yield* emit("message.delta", { ...message, delta: "before " })
+    yield* agent.disconnect(code)
+    yield* emit("message.delta", { ...message, delta: "after" })
+    yield* emit("message.complete", { ...message, content: "before after" })
+  })
 
-/** The actions for a message. Its turn ends exactly once, unless it crashes or hangs. */
-export const play = function* (turn: TurnContext): Script {
-  const { turnId, content, instanceId } = turn
-  const [command = "", first = "", ...rest] = content.trim().split(/\s+/u)
+/** What a message makes the agent do, after the start of its turn. */
+const respond = (agent: Agent): Effect.Effect<void> => {
+  const { content, emit, turnId } = agent
+  const [command, first = "", ...rest] = content.trim().split(/\s+/u)
   const argument = [first, ...rest].join(" ").trim()
-  if (command === "/all") yield* otherTurns(turnId)
-  yield emit("turn.started", { turnId })
   switch (command) {
     case "/all":
-      yield* showcase(turn)
-      break
+      return showcase(agent)
     case "/ask":
-      yield* ask(turn)
-      break
+      return ask(agent)
     case "/approve":
-      yield* approve(turn)
-      break
+      return approve(agent)
     case "/fail":
-      yield emit("turn.failed", { turnId, code: "simulated", message: argument || "failed as asked", retryable: false })
-      return
+      return emit("turn.failed", {
+        turnId,
+        code: "simulated",
+        message: argument || "failed as asked",
+        retryable: false
+      })
     case "/long":
-      yield* say(turn, long(Math.min(maxDeltas, Math.max(0, Number.parseInt(first, 10) || 0))))
-      break
+      return say(agent, long(Math.min(maxDeltas, Math.max(0, Number.parseInt(first, 10) || 0))))
     case "/hang":
-      yield emit("message.start", { turnId, messageId: `${turnId}-message-1`, role: "assistant" })
-      yield { do: "hang" }
-      break
+      return Effect.zipRight(startMessage(agent), Effect.never)
     case "/unknown":
-      yield* unknown(turn)
-      break
+      return unknown(agent)
     case "/malformed":
-      yield* malformed(turn)
-      break
+      return malformed(agent)
     case "/write":
-      yield { do: "write", path: first, content: rest.join(" ") }
-      break
+      return agent.write(first, rest.join(" "))
     case "/delete":
-      yield { do: "delete", path: first }
-      break
+      return agent.delete(first)
     case "/rename":
-      yield { do: "rename", from: first, to: rest[0] ?? "" }
-      break
+      return agent.rename(first, rest[0] ?? "")
     case "/drop":
-      yield* dropped(turn, isCloseCode(Number(first)) ? Number(first) : undefined)
-      break
+      return dropped(agent, isCloseCode(Number(first)) ? Number(first) : undefined)
     case "/crash":
-      yield emit("message.start", { turnId, messageId: `${turnId}-message-1`, role: "assistant" })
-      yield { do: "crash", reason: argument || "crashed as asked" }
-      return
+      return Effect.zipRight(startMessage(agent), agent.finish("crashed", argument || "crashed as asked"))
     case "/help":
-      yield* say(
-        turn,
+      return say(
+        agent,
         Object.entries(commands).map(([name, meaning]) => `${name}: ${meaning}\n`)
       )
-      break
     default:
-      yield* ordinary(turn)
+      return ordinary(agent)
   }
-  yield usage(turn)
-  yield emit("turn.completed", { turnId })
-  if (command === "/all") yield* goDown(instanceId)
 }
 
-/** An instance that fails and is stopped. */
-const goDown = function* (instanceId: string): Script {
-  yield emit("instance.failed", { instanceId, code: "out_of_memory", message: "The instance ran out of memory" })
-  yield { do: "stop", reason: "instance failed" }
-}
+/** Plays a turn, which ends exactly once, unless it crashes or hangs. */
+const play = (agent: Agent) =>
+  Effect.gen(function* () {
+    const { content, emit, instanceId, turnId } = agent
+    const command = /^\s*(\S*)/u.exec(content)?.[1]
+    if (command === "/all") yield* otherTurns(agent)
+    yield* emit("turn.started", { turnId })
+    yield* respond(agent)
+    if (command === "/fail" || command === "/crash") return
+    yield* usage(agent)
+    yield* emit("turn.completed", { turnId })
+    if (command !== "/all") return
+    yield* emit("instance.failed", { instanceId, code: "out_of_memory", message: "The instance ran out of memory" })
+    yield* agent.finish("stopped", "instance failed")
+  })
+
+/** Plays an instance's turns one after another, until it ends. */
+export const run = (instance: Instance, pace: Duration.Duration): Effect.Effect<void> =>
+  Effect.gen(function* () {
+    for (;;) {
+      const turn = yield* instance.changes.until(() => Option.fromNullable(instance.waiting.shift()))
+      if (!instance.isLive(turn)) continue
+      yield* Effect.raceFirst(play(makeAgent(instance, turn, pace)), Deferred.await(turn.interrupted))
+      instance.cancel(turn)
+    }
+  }).pipe(
+    Effect.raceFirst(Effect.asVoid(instance.ended)),
+    Effect.catchAllDefect(defect =>
+      Effect.zipRight(
+        Effect.logError("The simulated agent failed", defect),
+        Effect.sync(() => instance.finish("crashed", "The simulator failed"))
+      )
+    )
+  )

@@ -1,14 +1,24 @@
-import { type Action, emit, type Script, type TurnContext } from "./Action.ts"
+import { Effect } from "effect"
+import type { Agent } from "./Agent.ts"
 
 /** Turns that no message started: one that fails and one that is cancelled. */
-export const otherTurns = (turnId: string): ReadonlyArray<Action> => [
-  emit("turn.started", { turnId: `${turnId}-failing` }),
-  emit("turn.failed", { turnId: `${turnId}-failing`, code: "simulated", message: "failed as asked", retryable: true }),
-  emit("turn.started", { turnId: `${turnId}-cancelled` }),
-  emit("turn.cancelled", { turnId: `${turnId}-cancelled`, reason: "cancelled as asked" })
-]
+export const otherTurns = ({ emit, turnId }: Agent): Effect.Effect<void> =>
+  Effect.all(
+    [
+      emit("turn.started", { turnId: `${turnId}-failing` }),
+      emit("turn.failed", {
+        turnId: `${turnId}-failing`,
+        code: "simulated",
+        message: "failed as asked",
+        retryable: true
+      }),
+      emit("turn.started", { turnId: `${turnId}-cancelled` }),
+      emit("turn.cancelled", { turnId: `${turnId}-cancelled`, reason: "cancelled as asked" })
+    ],
+    { discard: true }
+  )
 
-const talk = (turnId: string): ReadonlyArray<Action> => {
+const talk = ({ emit, turnId }: Agent) => {
   const thinking = { turnId, thinkingId: `${turnId}-thinking-1` }
   const message = { turnId, messageId: `${turnId}-message-1` }
   return [
@@ -23,7 +33,7 @@ const talk = (turnId: string): ReadonlyArray<Action> => {
   ]
 }
 
-const tools = (turnId: string): ReadonlyArray<Action> => {
+const tools = ({ emit, turnId }: Agent) => {
   const good = { turnId, toolCallId: `${turnId}-tool-1` }
   const bad = { turnId, toolCallId: `${turnId}-tool-2` }
   return [
@@ -39,7 +49,7 @@ const tools = (turnId: string): ReadonlyArray<Action> => {
 }
 
 /** A question and an approval that the agent answers itself. */
-const requests = (turnId: string): ReadonlyArray<Action> => {
+const requests = ({ emit, turnId }: Agent) => {
   const question = { turnId, requestId: `${turnId}-question-1` }
   const approval = { turnId, requestId: `${turnId}-approval-1` }
   return [
@@ -50,7 +60,8 @@ const requests = (turnId: string): ReadonlyArray<Action> => {
   ]
 }
 
-const work = (turnId: string): ReadonlyArray<Action> => {
+const work = (agent: Agent) => {
+  const { emit, turnId } = agent
   const terminal = { turnId, terminalId: `${turnId}-terminal-1` }
   const step = { turnId, stepId: `${turnId}-step-1`, title: "Boil water" }
   const subagent = { turnId, subagentId: `${turnId}-subagent-1`, agentType: "taster" }
@@ -61,10 +72,10 @@ const work = (turnId: string): ReadonlyArray<Action> => {
     emit("terminal.opened", { ...terminal, command: "kettle --on", cwd: "/workspace" }),
     emit("terminal.output", { ...terminal, stream: "stdout", data: "bubbling\n" }),
     emit("terminal.exited", { ...terminal, exitCode: 0 }),
-    { do: "write", path, content: "water\n" },
-    { do: "write", path, content: "tea\n" },
-    { do: "rename", from: path, to: `${path}.old` },
-    { do: "delete", path: `${path}.old` },
+    agent.write(path, "water\n"),
+    agent.write(path, "tea\n"),
+    agent.rename(path, `${path}.old`),
+    agent.delete(`${path}.old`),
     emit("subagent.started", subagent),
     emit("subagent.completed", { ...subagent, result: "hot" }),
     emit("step.completed", { ...step, status: "done" }),
@@ -79,7 +90,7 @@ const work = (turnId: string): ReadonlyArray<Action> => {
   ]
 }
 
-const state = (turnId: string): ReadonlyArray<Action> => [
+const state = ({ emit, turnId }: Agent) => [
   emit("state.snapshot", { turnId, state: { cups: 1 } }),
   emit("state.delta", { turnId, patch: [{ op: "replace", path: "/cups", value: 2 }] }),
   emit("rate_limited", { turnId, message: "The model is rate limited", retryAfterMs: 1000 }),
@@ -89,10 +100,8 @@ const state = (turnId: string): ReadonlyArray<Action> => [
 ]
 
 /** Every type of event of a turn, except for its start, usage and end. */
-export const showcase = function* ({ turnId }: TurnContext): Script {
-  yield* talk(turnId)
-  yield* tools(turnId)
-  yield* requests(turnId)
-  yield* work(turnId)
-  yield* state(turnId)
-}
+export const showcase = (agent: Agent): Effect.Effect<void> =>
+  Effect.all(
+    [talk, tools, requests, work, state].flatMap(part => part(agent)),
+    { discard: true }
+  )
