@@ -130,7 +130,7 @@ const serving = (configuration: Configuration) =>
 
 /** In dev mode the simulator stands in for upstream services that are not configured. Production does not load it. */
 const withSimulator = (configuration: Configuration) =>
-  Effect.promise(() => import("./Simulator/Development.ts")).pipe(
+  Effect.promise(() => import("./Simulator/Simulator.ts")).pipe(
     Effect.flatMap(({ simulatedUpstreams }) => simulatedUpstreams(configuration)),
     Effect.map(upstreams => serving({ ...configuration, ...upstreams })),
     Layer.unwrapScoped

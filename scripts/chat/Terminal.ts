@@ -1,6 +1,7 @@
 /** Input and output of the client. */
 import * as readline from "node:readline"
 import { Context, Effect, Layer, Mailbox, Option } from "effect"
+import { drained } from "../../src/EventLoop.ts"
 
 /** Input from the keyboard or a file. */
 export type Input = { readonly is: "line"; readonly text: string } | { readonly is: "interrupt" }
@@ -25,21 +26,6 @@ export class Terminal extends Context.Tag("causeway/chat/Terminal")<
 
 /** The number of waiting lines at which reading pauses. */
 const enough = 64
-
-const drained = (stream: NodeJS.WriteStream): Effect.Effect<void> =>
-  Effect.async(resume => {
-    const done = () => {
-      stream.off("drain", done)
-      stream.off("close", done)
-      resume(Effect.void)
-    }
-    stream.on("drain", done)
-    stream.on("close", done)
-    return Effect.sync(() => {
-      stream.off("drain", done)
-      stream.off("close", done)
-    })
-  })
 
 /** Standard input and output. Input ends if the reader of the output is gone. */
 export const layer: Layer.Layer<Terminal> = Layer.scoped(

@@ -1,5 +1,6 @@
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http"
-import { Duration, Effect, type Fiber, FiberId, Redacted, Schema } from "effect"
+import { Duration, Effect, type Fiber, FiberId, Redacted, Schema, Stream } from "effect"
+import { yieldToEventLoop } from "../EventLoop.ts"
 import type { Delivery } from "./Fault.ts"
 
 /** A request that is answered with a status and `{error}`. */
@@ -39,23 +40,29 @@ export const truncated = (answer: Answer): Answer => {
   return { ...answer, headers: { ...answer.headers, "content-length": half.length }, pieces: [half] }
 }
 
-/** Splits pieces into ones of at most so many bytes. */
-export const cut = function* (pieces: Iterable<Uint8Array>, size: number): Generator<Uint8Array> {
+/** The same bytes in pieces of the given sizes, in rotation. */
+export const cut = function* (
+  pieces: Iterable<Uint8Array>,
+  sizes: readonly [number, ...Array<number>]
+): Generator<Uint8Array> {
+  let kept: Uint8Array = Buffer.alloc(0)
+  let i = 0
+  const next = () => Math.max(1, sizes[i % sizes.length]!)
   for (const piece of pieces) {
-    for (let start = 0; start < piece.length; start += size) yield piece.subarray(start, start + size)
+    kept = kept.length === 0 ? piece : Buffer.concat([kept, piece])
+    for (let size = next(); kept.length >= size; size = next()) {
+      yield kept.subarray(0, size)
+      kept = kept.subarray(size)
+      i++
+    }
   }
+  if (kept.length > 0) yield kept
 }
 
 const write = (response: ServerResponse, bytes: Uint8Array): Effect.Effect<void> =>
   Effect.async(resume => {
     response.write(bytes, () => resume(Effect.void))
   })
-
-/** Lets other fibers and sockets run. */
-export const yieldToEventLoop: Effect.Effect<void> = Effect.async(resume => {
-  const immediate = setImmediate(() => resume(Effect.void))
-  return Effect.sync(() => clearImmediate(immediate))
-})
 
 /**
  * Sends an answer with the faults of its delivery. Each piece is written to the network before the next one is made.
@@ -69,7 +76,7 @@ export const deliver = (
     response.writeHead(answer.status, answer.headers)
     response.flushHeaders()
     const wait = drip === undefined ? Duration.decode(answer.pace) : Duration.millis(drip.everyMillis)
-    const pieces = drip === undefined ? answer.pieces : cut(answer.pieces, drip.bytes)
+    const pieces = drip === undefined ? answer.pieces : cut(answer.pieces, [drip.bytes])
     let left = drop?.after ?? Number.POSITIVE_INFINITY
     let first = drip === undefined
     for (const piece of pieces) {
@@ -106,37 +113,30 @@ export const authorize = (
   return Effect.fail(new Refused({ status: 401, message: "Unauthorized" }))
 }
 
-/** The body of a request as text; 413 above `bound` bytes. */
-export const bodyOf = (request: IncomingMessage, bound: number): Effect.Effect<string, Refused> =>
-  Effect.async(resume => {
-    const chunks: Array<Buffer> = []
-    let size = 0
-    request.on("data", (chunk: Buffer) => {
-      size += chunk.length
-      if (size <= bound) chunks.push(chunk)
-      else chunks.length = 0
-    })
-    request.once("end", () => {
-      const message = `A body of ${size} bytes is over the limit of ${bound}`
-      resume(
-        size <= bound
-          ? Effect.succeed(Buffer.concat(chunks).toString("utf8"))
-          : Effect.fail(new Refused({ status: 413, message }))
-      )
-    })
-    // The client is gone, and its disconnection interrupts this fiber.
-    request.once("error", () => resume(Effect.never))
-  })
-
-/** The decoded JSON body of a request, or 400 with the reason. */
+/** The decoded JSON body of a request; 413 above `bound` bytes, 400 with the reason if it is invalid. */
 export const decodeBody = <A, I>(
   request: IncomingMessage,
   bound: number,
   schema: Schema.Schema<A, I>
 ): Effect.Effect<A, Refused> =>
-  Effect.flatMap(bodyOf(request, bound), text =>
-    Effect.mapError(
-      Schema.decodeUnknown(Schema.parseJson(schema))(text),
+  Effect.gen(function* () {
+    const chunks: Array<Buffer> = []
+    let size = 0
+    yield* Stream.fromAsyncIterable<Buffer, unknown>(request, error => error).pipe(
+      Stream.runForEach(chunk =>
+        Effect.sync(() => {
+          size += chunk.length
+          if (size <= bound) chunks.push(chunk)
+        })
+      ),
+      // The client is gone, and its disconnection interrupts this fiber.
+      Effect.catchAll(() => Effect.never)
+    )
+    if (size > bound) {
+      return yield* new Refused({ status: 413, message: `A body of ${size} bytes is over the limit of ${bound}` })
+    }
+    return yield* Effect.mapError(
+      Schema.decodeUnknown(Schema.parseJson(schema))(Buffer.concat(chunks).toString("utf8")),
       error => new Refused({ status: 400, message: error.message })
     )
-  )
+  })

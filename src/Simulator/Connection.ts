@@ -1,9 +1,9 @@
 import { Effect, Option, Schema } from "effect"
 import type { RawData, WebSocket } from "ws"
-import { yieldToEventLoop } from "./Answer.ts"
+import { yieldToEventLoop } from "../EventLoop.ts"
 import type { Frame } from "./EventHistory.ts"
 import type { Delivery } from "./Fault.ts"
-import type { ClientConnection, Instance } from "./Instance.ts"
+import type { Instance } from "./Instance.ts"
 import { malformedFrames } from "./Script.ts"
 import type { TrafficLog } from "./TrafficLog.ts"
 
@@ -27,26 +27,6 @@ const highWaterMark = 256 * 1024
 
 /** Frames that are sent before other fibers and sockets run. */
 const burst = 64
-
-/** What a connection has sent, as its instance sees it. */
-class Progress implements ClientConnection {
-  sent: number
-
-  constructor(
-    private readonly socket: WebSocket,
-    private readonly instance: Instance,
-    after: number
-  ) {
-    this.sent = after
-  }
-
-  close(code: number | undefined, reason = ""): void {
-    // The instance does not wait for a closing connection.
-    this.instance.detach(this)
-    if (code === undefined) this.socket.terminate()
-    else this.socket.close(code, reason)
-  }
-}
 
 const send = (socket: WebSocket, frame: Frame): Effect.Effect<void> =>
   Effect.async(resume => {
@@ -88,17 +68,25 @@ export const serve = (
   { malformed, drop, drip }: Delivery
 ): Effect.Effect<void> =>
   Effect.gen(function* () {
-    const progress = new Progress(socket, instance, from - 1)
+    const connection = {
+      sent: from - 1,
+      close: (code: number | undefined, reason = "") => {
+        // The instance does not wait for a closing connection.
+        instance.detach(connection)
+        if (code === undefined) socket.terminate()
+        else socket.close(code, reason)
+      }
+    }
     const { history } = instance
     const isOpen = () => socket.readyState === socket.OPEN
     const next = () =>
-      !isOpen() || instance.end !== undefined || history.last > progress.sent ? Option.some(undefined) : Option.none()
+      !isOpen() || instance.end !== undefined || history.last > connection.sent ? Option.some(undefined) : Option.none()
     yield* Effect.acquireRelease(
       Effect.sync(() => {
         socket.on("message", (data, isBinary) => onMessage(instance, traffic, data, isBinary))
         socket.on("error", () => socket.terminate())
-        socket.on("close", () => instance.detach(progress))
-        if (isOpen()) instance.attach(progress)
+        socket.on("close", () => instance.detach(connection))
+        if (isOpen()) instance.attach(connection)
       }),
       () => Effect.sync(() => socket.terminate())
     )
@@ -108,23 +96,23 @@ export const serve = (
       if (drop !== undefined && count >= drop.after) {
         // Frames before are written in the next iteration of the event loop.
         yield* yieldToEventLoop
-        progress.close(drop.code)
+        connection.close(drop.code)
         break
       }
       yield* instance.changes.until(next)
       if (!isOpen()) break
-      if (progress.sent >= history.last || instance.end === "reclaimed") {
-        progress.close(instance.end === "reclaimed" ? undefined : instance.end === "stopped" ? 1000 : 1011)
+      if (connection.sent >= history.last || instance.end === "reclaimed") {
+        connection.close(instance.end === "reclaimed" ? undefined : instance.end === "stopped" ? 1000 : 1011)
         break
       }
-      const frame = history.get(progress.sent + 1)
+      const frame = history.get(connection.sent + 1)
       if (frame === undefined) {
-        progress.close(1013, "too slow")
+        connection.close(1013, "too slow")
         break
       }
       if (drip !== undefined) yield* Effect.sleep(drip.everyMillis)
       yield* send(socket, frame)
-      progress.sent++
+      connection.sent++
       count++
       instance.changes.notify()
       if (count % burst === 0) yield* yieldToEventLoop

@@ -5,7 +5,7 @@ import { type ActiveRule, CloseCode, type FaultRules, noFaults, Rule } from "./F
 import type { Listener } from "./Listener.ts"
 import { type Operation, Service } from "./Operation.ts"
 import type { Platform } from "./Platform.ts"
-import type { Frames, Received, TrafficLog } from "./TrafficLog.ts"
+import type { Received, TrafficLog } from "./TrafficLog.ts"
 
 /** A command that cannot be executed. */
 export class ControlRefused extends Schema.TaggedError<ControlRefused>()("ControlRefused", {
@@ -32,7 +32,8 @@ export interface State {
   readonly unknownRequests: number
   /** The newest requests, oldest first, at most 200. */
   readonly recent: ReadonlyArray<Received>
-  readonly frames: Frames
+  /** Frames received over WebSockets, by type. */
+  readonly frames: Readonly<TrafficLog["frames"]>
   readonly instances: ReadonlyArray<InstanceState>
   /** WebSockets open. */
   readonly connections: number
@@ -84,10 +85,10 @@ export const stateOf = ({ faults, traffic, platform, listeners }: Parts): State 
     events: instance.history.last
   }))
   return {
-    requests: traffic.requests,
-    unknownRequests: traffic.unknown,
-    recent: traffic.recent,
-    frames: traffic.frames,
+    requests: { ...traffic.requests },
+    unknownRequests: traffic.unknownRequests,
+    recent: [...traffic.recent],
+    frames: { ...traffic.frames },
     instances,
     connections: instances.reduce((sum, { connections }) => sum + connections, 0),
     ...platform.totals(),

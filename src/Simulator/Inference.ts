@@ -1,9 +1,9 @@
 import type { Duration, Redacted } from "effect"
 import { Effect, Schema } from "effect"
 import * as Answer from "./Answer.ts"
-import type { Exchange, SimulatedService } from "./Exchange.ts"
 import type { Format } from "./Options.ts"
 import { words } from "./Script.ts"
+import type { RoutedRequest, SimulatedService } from "./SimulatedService.ts"
 
 export interface Prompt {
   readonly prompt: string
@@ -64,25 +64,6 @@ export const plainText = function* (text: ReadonlyArray<string>, malformed: bool
   }
 }
 
-/** The same bytes in pieces of the given sizes, in rotation. */
-export const recut = function* (
-  pieces: Iterable<Uint8Array>,
-  sizes: readonly [number, ...Array<number>]
-): Generator<Uint8Array> {
-  let kept: Uint8Array = Buffer.alloc(0)
-  let i = 0
-  const next = () => Math.max(1, sizes[i % sizes.length]!)
-  for (const piece of pieces) {
-    kept = kept.length === 0 ? piece : Buffer.concat([kept, piece])
-    for (let size = next(); kept.length >= size; size = next()) {
-      yield kept.subarray(0, size)
-      kept = kept.subarray(size)
-      i++
-    }
-  }
-  if (kept.length > 0) yield kept
-}
-
 export interface InferenceOptions {
   readonly key: Redacted.Redacted | undefined
   readonly format: Format
@@ -104,7 +85,7 @@ const isPlain = (format: Format, accept: string | undefined): boolean =>
 export const make = ({ key, format, chunkSizes, pace, bodyBytes }: InferenceOptions): SimulatedService => ({
   service: "inference",
   key,
-  handle: ({ operation, request, plan }: Exchange) =>
+  handle: ({ operation, request, plan }: RoutedRequest) =>
     Effect.gen(function* () {
       if (operation !== "generate") return Answer.json(200, { status: "ok" })
       const text = tokens(yield* Answer.decodeBody(request, bodyBytes, GenerateRequest))
@@ -114,7 +95,7 @@ export const make = ({ key, format, chunkSizes, pace, bodyBytes }: InferenceOpti
       return {
         status: 200,
         headers: { "content-type": type, "cache-control": "no-store" },
-        pieces: recut(bytes, chunkSizes),
+        pieces: Answer.cut(bytes, chunkSizes),
         pace
       }
     })

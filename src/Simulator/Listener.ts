@@ -36,17 +36,12 @@ export interface Listener {
 
 const listen = (server: http.Server, port: number): Effect.Effect<number, ListenFailed> =>
   Effect.async(resume => {
-    const failed = (error: Error) => {
-      server.off("listening", listening)
-      resume(Effect.fail(new ListenFailed({ port, reason: error.message })))
-    }
-    const listening = () => {
-      server.off("error", failed)
-      resume(Effect.sync(() => (server.address() as AddressInfo).port))
-    }
+    const failed = (error: Error) => resume(Effect.fail(new ListenFailed({ port, reason: error.message })))
     server.once("error", failed)
-    server.once("listening", listening)
-    server.listen(port, "127.0.0.1")
+    server.listen(port, "127.0.0.1", () => {
+      server.off("error", failed)
+      resume(Effect.succeed((server.address() as AddressInfo).port))
+    })
   })
 
 /** Listens until the scope closes, which cuts every connection. */

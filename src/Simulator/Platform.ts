@@ -2,10 +2,10 @@ import { Duration, Effect, FiberSet, type Redacted, Schema, type Scope } from "e
 import { WebSocketServer } from "ws"
 import * as Answer from "./Answer.ts"
 import * as Connection from "./Connection.ts"
-import type { Exchange, SimulatedService } from "./Exchange.ts"
 import { Instance } from "./Instance.ts"
 import type { Limits } from "./Options.ts"
 import * as Script from "./Script.ts"
+import type { RoutedRequest, SimulatedService } from "./SimulatedService.ts"
 import type { TrafficLog } from "./TrafficLog.ts"
 import type { Workspace } from "./Workspace.ts"
 
@@ -54,7 +54,7 @@ const seed = (workspace: Workspace, now: number): void => {
   workspace.write("assets/pixel.gif", pixel, now)
 }
 
-const answerFiles = (instance: Instance, { operation, parameters, query }: Exchange) =>
+const answerFiles = (instance: Instance, { operation, parameters, query }: RoutedRequest) =>
   Effect.gen(function* () {
     const { workspace } = instance
     const [, path = "", iteration = ""] = parameters
@@ -115,7 +115,7 @@ export const make = (
         return id
       })
 
-    const connect = (instance: Instance, { request, query, upgrade, plan }: Exchange) =>
+    const connect = (instance: Instance, { request, query, upgrade, plan }: RoutedRequest) =>
       Effect.suspend(() => {
         if (upgrade === undefined) return Effect.fail(refuse(426, "Upgrade to a WebSocket", { upgrade: "websocket" }))
         sockets.handleUpgrade(request, upgrade.take(), upgrade.head, socket => {
@@ -125,9 +125,9 @@ export const make = (
         return Effect.succeed(undefined)
       })
 
-    const handle = (exchange: Exchange): Effect.Effect<Answer.Answer | undefined, Answer.Refused> =>
+    const handle = (routed: RoutedRequest): Effect.Effect<Answer.Answer | undefined, Answer.Refused> =>
       Effect.gen(function* () {
-        const { operation, request, parameters } = exchange
+        const { operation, request, parameters } = routed
         if (operation === "platform_health") return Answer.json(200, { status: "ok" })
         if (operation === "create") {
           const body = yield* Answer.decodeBody(request, limits.bodyBytes, CreateRequest)
@@ -135,8 +135,8 @@ export const make = (
           return Answer.json(201, { instanceId: yield* start(body, idempotencyKey?.toString()) })
         }
         const instance = yield* found(instances.get(parameters[0] ?? ""), "Instance")
-        if (operation === "connect") return yield* connect(instance, exchange)
-        if (operation !== "stop") return yield* answerFiles(instance, exchange)
+        if (operation === "connect") return yield* connect(instance, routed)
+        if (operation !== "stop") return yield* answerFiles(instance, routed)
         stopped++
         instances.delete(instance.id)
         instance.finish("stopped", "instance stopped")

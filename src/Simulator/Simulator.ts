@@ -2,16 +2,18 @@
  * A simulated agent platform and inference proxy for development and tests: real servers on 127.0.0.1 with faults that
  * can be injected.
  */
-import { Context, Effect, Layer, Option, Random, Schema, type Scope } from "effect"
+import { Context, Effect, Layer, Option, Random, Redacted, Schema, type Scope } from "effect"
+import type * as AgentPlatform from "../Upstream/AgentPlatform.ts"
+import * as InferenceSettings from "../Upstream/Inference.ts"
 import { type Command, ControlRefused, execute, httpHandler, type Parts, type State, stateOf } from "./Control.ts"
 import type { EventBody } from "./EventHistory.ts"
-import * as Exchange from "./Exchange.ts"
 import { CloseCode, FaultRules, Rule } from "./Fault.ts"
 import * as Inference from "./Inference.ts"
 import * as Listener from "./Listener.ts"
 import type { Service } from "./Operation.ts"
 import { defaultLimits, type Options } from "./Options.ts"
 import * as Platform from "./Platform.ts"
+import * as SimulatedService from "./SimulatedService.ts"
 import { TrafficLog } from "./TrafficLog.ts"
 
 export { type Command, ControlRefused, type InstanceState, type State } from "./Control.ts"
@@ -107,8 +109,8 @@ export const make = (
       pace,
       bodyBytes: limits.bodyBytes
     })
-    const listen = (played: Exchange.SimulatedService, port = 0) =>
-      Effect.flatMap(Exchange.handlers(played, faults, traffic), handlers => Listener.make(port, handlers))
+    const listen = (played: SimulatedService.SimulatedService, port = 0) =>
+      Effect.flatMap(SimulatedService.handlers(played, faults, traffic), handlers => Listener.make(port, handlers))
     const listeners = {
       platform: yield* listen(platform, ports.platform),
       inference: yield* listen(inference, ports.inference)
@@ -127,3 +129,31 @@ export const make = (
 
 export const layer = (options?: Options): Layer.Layer<Simulator, Listener.ListenFailed> =>
   Layer.scoped(Simulator, make(options))
+
+/** The upstream services that are configured. */
+export interface Upstreams {
+  readonly agentPlatform: AgentPlatform.Settings
+  readonly inference: InferenceSettings.Settings
+}
+
+const isSet = ({ apiKey, url }: InferenceSettings.Settings): boolean =>
+  Option.isSome(apiKey) || url !== InferenceSettings.defaultUrl
+
+/**
+ * Upstream services for development: those that are configured, and the simulator for the others. It runs until the
+ * scope closes, slowly enough for people to follow a turn.
+ */
+export const simulatedUpstreams = ({ agentPlatform, inference }: Upstreams) =>
+  Effect.gen(function* () {
+    if (Option.isSome(agentPlatform.url) && isSet(inference)) return { agentPlatform, inference }
+    const simulator = yield* make({ pace: "20 millis" })
+    return {
+      agentPlatform: Option.isSome(agentPlatform.url)
+        ? agentPlatform
+        : { ...agentPlatform, url: Option.some(simulator.platformUrl) },
+      // The simulated proxy takes any credential; without one there is no inference.
+      inference: isSet(inference)
+        ? inference
+        : { url: simulator.inferenceUrl, apiKey: Option.some(Redacted.make("simulated")) }
+    }
+  })

@@ -2,7 +2,8 @@ import * as net from "node:net"
 import { expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, Redacted } from "effect"
 import * as Titles from "../../src/Gateway/Sessions/Titles.ts"
-import { plainText, recut, serverSentEvents, tokens } from "../../src/Simulator/Inference.ts"
+import { cut } from "../../src/Simulator/Answer.ts"
+import { plainText, serverSentEvents, tokens } from "../../src/Simulator/Inference.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { outcome, request } from "./Fixture.ts"
 
@@ -116,8 +117,8 @@ it("what is generated says the prompt again, whole, in any notation and cut anyw
       fc.pre(!prompt.startsWith("/long"))
       const text = tokens({ prompt })
       const expected = `Écho de «${prompt}» 回声 🌊`
-      const plain = Buffer.concat([...recut(plainText(text, false), [first, ...others])])
-      const events = Buffer.concat([...recut(serverSentEvents(text, false), [first, ...others])])
+      const plain = Buffer.concat([...cut(plainText(text, false), [first, ...others])])
+      const events = Buffer.concat([...cut(serverSentEvents(text, false), [first, ...others])])
       expect(plain.toString("utf8")).toBe(expected)
       expect(textOf(dataOf(events.toString("utf8")))).toBe(expected)
     }),
@@ -126,7 +127,7 @@ it("what is generated says the prompt again, whole, in any notation and cut anyw
 })
 
 it("pieces have the sizes asked for, but the last", () => {
-  const pieces = recut([Buffer.alloc(5), Buffer.alloc(0), Buffer.alloc(12)], [1, 4])
+  const pieces = cut([Buffer.alloc(5), Buffer.alloc(0), Buffer.alloc(12)], [1, 4])
   expect([...pieces].map(piece => piece.length)).toEqual([1, 4, 1, 4, 1, 4, 1, 1])
 })
 

@@ -7,6 +7,7 @@
  */
 import type { ServerResponse } from "node:http"
 import { Effect, type Fiber, FiberId, Stream } from "effect"
+import { drained } from "../../EventLoop.ts"
 import { ServiceUnavailable } from "../ApiError.ts"
 import { requestIdHeader } from "../HeaderFields.ts"
 import { fromError, type Reply } from "../Reply.ts"
@@ -77,25 +78,9 @@ const endShared = (response: ServerResponse, body: Uint8Array): void => {
   response.once("close", () => account.unshare(body))
 }
 
-/** Waits until a response takes more, or is gone. A client that takes nothing is cut by the server. */
-const drained = (response: ServerResponse): Effect.Effect<void> =>
-  Effect.async(resume => {
-    const done = (): void => {
-      response.off("drain", done)
-      response.off("close", done)
-      resume(Effect.void)
-    }
-    response.on("drain", done)
-    response.on("close", done)
-    return Effect.sync(() => {
-      response.off("drain", done)
-      response.off("close", done)
-    })
-  })
-
 /**
  * Sends a piece of a body, which lies in memory until all of it has left: for this client alone, or for all that are
- * sent the same.
+ * sent the same. A client that takes nothing is cut by the server.
  */
 const write = (response: ServerResponse, chunk: Uint8Array): Effect.Effect<void> =>
   Effect.suspend(() => {

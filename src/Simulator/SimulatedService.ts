@@ -16,8 +16,8 @@ export interface Upgrade {
   readonly take: () => Duplex
 }
 
-/** One request that is being handled. */
-export interface Exchange extends Call {
+/** A request with a route. */
+export interface RoutedRequest extends Call {
   readonly request: IncomingMessage
   readonly query: URLSearchParams
   readonly plan: Plan
@@ -28,7 +28,7 @@ export interface SimulatedService {
   readonly service: Service
   readonly key: Redacted.Redacted | undefined
   /** Handles a request; without an answer if it took the upgrade. */
-  readonly handle: (exchange: Exchange) => Effect.Effect<Answer.Answer | undefined, Answer.Refused>
+  readonly handle: (request: RoutedRequest) => Effect.Effect<Answer.Answer | undefined, Answer.Refused>
 }
 
 const notFound = new Answer.Refused({ status: 404, message: "Not found" })
@@ -56,10 +56,10 @@ export const handlers = (
   Effect.gen(function* () {
     const run = yield* FiberSet.makeRuntime<never>()
 
-    const handle = (exchange: Exchange) =>
+    const handle = (routed: RoutedRequest) =>
       Effect.gen(function* () {
-        if (!isHealth(exchange)) yield* Answer.authorize(exchange.request, played.key)
-        return yield* played.handle(exchange)
+        if (!isHealth(routed)) yield* Answer.authorize(routed.request, played.key)
+        return yield* played.handle(routed)
       }).pipe(
         Effect.catchTag("Refused", refused => Effect.succeed(Answer.refusal(refused))),
         Effect.catchAllCause(cause =>
@@ -72,7 +72,7 @@ export const handlers = (
         )
       )
 
-    const serve = (request: IncomingMessage, response: ServerResponse, upgrade: Exchange["upgrade"]) =>
+    const serve = (request: IncomingMessage, response: ServerResponse, upgrade: RoutedRequest["upgrade"]) =>
       Effect.gen(function* () {
         // Not by URL, which would remove dot segments, and clients must not send any.
         const [path = "", query = ""] = (request.url ?? "").split("?", 2)
