@@ -1,6 +1,8 @@
 /** Tenants that take all they can get of what everybody shares, with an honest one beside them that is served. */
+
+import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Duration, Effect, Layer, Option, Redacted } from "effect"
+import { Deferred, Duration, Effect, Layer, Option, Redacted, Tracer } from "effect"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
@@ -42,6 +44,39 @@ describe("what tenants share", () => {
         const answer = yield* honest.ask({ type: "read_file", sessionId: own, path: "own.txt" })
         assert.strictEqual(codeOf(answer), "file_content")
       }
+    })
+  )
+
+  it.scopedLive("the event loop: requests that a client sends at once start in separate turns", () =>
+    Effect.gen(function* () {
+      let turn = 0
+      const next = () => {
+        turn++
+        immediate = setImmediate(next)
+      }
+      let immediate = setImmediate(next)
+      yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(immediate)))
+      const begun: Array<number> = []
+      const tracer = yield* Effect.tracer
+      const counting = Tracer.make({
+        context: (f, fiber) => tracer.context(f, fiber),
+        span: (name, ...rest) => {
+          if (name === "Gateway.get_session") begun.push(turn)
+          return tracer.span(name, ...rest)
+        }
+      })
+      const { enter } = yield* Effect.withTracer(start({}), counting)
+      const client = yield* enter("evil")
+      const wire: unknown = Reflect.get(client.socket, "_socket")
+      assert.instanceOf(wire, Socket)
+      wire.cork()
+      for (let id = 0; id < 50; id++) {
+        yield* client.send(JSON.stringify({ type: "get_session", id: String(id), sessionId: "none" }))
+      }
+      wire.uncork()
+      yield* client.until(frame => "id" in frame && frame.id === "49")
+      assert.lengthOf(begun, 50)
+      assert.strictEqual(new Set(begun).size, 50)
     })
   )
 

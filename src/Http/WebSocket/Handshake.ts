@@ -49,11 +49,13 @@ export const problemOf = ({ request }: Handshake): string | undefined => {
   return undefined
 }
 
-/** `Connection` limits the closing handshake: the limit of `ws` would cut a client that reads what lies before the close frame. */
 const options = {
   noServer: true,
   clientTracking: false,
   perMessageDeflate: false,
+  // One message of a connection in a turn of the event loop: many that arrive at once delay no other connection.
+  allowSynchronousEvents: false,
+  // `Connection` limits the closing handshake: this limit would cut a client that reads what lies before the close frame.
   closeTimeout: 600_000,
   WebSocket: Socket
 } as const
