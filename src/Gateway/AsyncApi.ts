@@ -1,4 +1,4 @@
-/** The client protocol as an AsyncAPI 3.0.0 document, made of the protocol's own schemas. */
+/** The client protocol as an AsyncAPI 3.0.0 document, generated from the schemas of the protocol. */
 import { JSONSchema, type Schema } from "effect"
 import { isJsonObject, type JsonObject, mapMembers, withoutUndefined } from "../OpenApi/SchemaProjection.ts"
 import { version } from "../Version.ts"
@@ -132,12 +132,12 @@ const operationsOf = (events: ReadonlyArray<string>): Readonly<Record<string, Js
   events: {
     action: "send",
     channel,
-    summary: "What happens in the sessions that the connection is subscribed to.",
+    summary: "The events of the sessions that the connection has subscribed to.",
     messages: events.map(ofChannel)
   }
 })
 
-const description = `Sessions with agents over one WebSocket. A client sends requests, each with an \`id\` of its own choice, which the answer repeats; subscribed sessions send events, which have a dense \`seq\` each. An answer has no \`seq\`. Limits: ${Limits.frameBytes} bytes a frame, ${Limits.requestsInFlight} requests in flight, ${Limits.messagesPerSecond} frames a second, ${Limits.subscriptions} subscriptions.`
+const description = `Sessions with agents over one WebSocket. A client sends requests, each with an \`id\` that it chooses. The answer has the same \`id\`. The client receives the events of the sessions that it has subscribed to. Each event has a \`seq\`, which numbers the events of a session without gaps. An answer has no \`seq\`. Limits of a connection: ${Limits.frameBytes} bytes per frame, ${Limits.requestsInFlight} requests in flight, ${Limits.messagesPerSecond} frames per second, ${Limits.subscriptions} subscriptions.`
 
 const make = (): AsyncApiDocument => {
   const schemas = definitionsOf([...Request.members, ...Answer.members, ...EventBody.members, Envelope])
@@ -150,7 +150,7 @@ const make = (): AsyncApiDocument => {
       gateway: {
         host: "{host}",
         protocol: "ws",
-        description: "The gateway; `wss` where TLS is terminated in front of it.",
+        description: "The gateway. The protocol is `wss` if a proxy terminates TLS.",
         variables: { host: { default: "127.0.0.1:8080", description: "Host and port." } },
         security: [{ $ref: "#/components/securitySchemes/token" }]
       }
@@ -159,7 +159,8 @@ const make = (): AsyncApiDocument => {
       gateway: {
         address: "/ws",
         title: "Gateway",
-        description: "Text frames, each one JSON object. Browsers pass the subprotocols `causeway.v1, bearer.<token>`.",
+        description:
+          "Each frame is a text frame with one JSON object. A browser offers the subprotocols `causeway.v1, bearer.<token>`.",
         messages: Object.fromEntries(messages.map(({ key }) => [key, { $ref: `#/components/messages/${key}` }])),
         bindings: { ws: { method: "GET", bindingVersion: "0.1.0" } },
         "x-close-codes": Object.values(closeCodes)
@@ -174,7 +175,7 @@ const make = (): AsyncApiDocument => {
           type: "http",
           scheme: "bearer",
           bearerFormat: "JWT",
-          description: "Claims `exp`, `tenant` and `sub`. Not asked for in development."
+          description: "A JSON Web Token with the claims `exp`, `tenant` and `sub`. Not required in dev mode."
         }
       }
     }

@@ -30,7 +30,7 @@ export class AuthenticationUnavailable extends Schema.TaggedError<Authentication
 export class Authentication extends Context.Tag("causeway/Authentication")<
   Authentication,
   {
-    /** The bearer of a token, if any. */
+    /** Verifies a token, and returns its bearer. */
     readonly identify: (
       token: Option.Option<Redacted.Redacted>
     ) => Effect.Effect<Identity, Unauthorized | AuthenticationUnavailable>
@@ -141,7 +141,7 @@ const reasonOf = (error: unknown): string => {
 
 type Key = Parameters<typeof jwtVerify>[1]
 
-/** Verifies with the key that belongs to a token's algorithm, so that no key is used with another algorithm. */
+/** Verifies with the keys of the algorithm of a token, so that no key is used with another algorithm. */
 type WithKey = <A>(
   header: KeySet.Header,
   verified: (key: Key) => Effect.Effect<A, Unauthorized | KeySet.WrongKey>
@@ -201,7 +201,7 @@ const make = (settings: Settings): Effect.Effect<WithKey, never, HttpClient.Http
     }
   })
 
-/** Settings that keep all clients out, or are insecure. */
+/** Warnings about settings that refuse all clients or are insecure. */
 export const warnings = ({ audience, issuer, keySetUrl, secret }: Settings): ReadonlyArray<string> => [
   ...(Option.isNone(secret) && Option.isNone(keySetUrl)
     ? ["Neither GATEWAY_JWT_SECRET nor GATEWAY_JWKS_URL is set: no client can open the WebSocket"]

@@ -61,17 +61,17 @@ export const config: Config.Config<Settings> = Config.all({
   })
 })
 
-/** A request to become a client's connection. */
+/** The handshake of a client. */
 interface Handshake {
   readonly headers: HandshakeHeaders
   readonly incoming: Pick<Endpoints.Incoming, "authorization" | "upgradeProblem">
 }
 
-/** Takes clients in. */
+/** Accepts connections of clients. */
 export class Socket extends Context.Tag("causeway/GatewaySocket")<
   Socket,
   {
-    /** Authenticates a client and makes a WebSocket of its request. */
+    /** Authenticates a client and upgrades its request to a WebSocket. */
     readonly connect: (handshake: Handshake) => Effect.Effect<WebSocket.Upgrade, ApiError>
     /** Connections at present. */
     readonly connections: () => number
@@ -93,22 +93,22 @@ const handshakeLimit = Duration.seconds(10)
 export const timing = {
   pingInterval: 25_000,
   pongTimeout: 10_000,
-  /** As the service drains its clients are closed over this interval, so that they do not all reconnect at once. */
+  /** While the service drains, connections are closed over this interval, so that clients do not all reconnect at once. */
   drainInterval: 2_000
 } as const
 
 /** How long requests may take to end once they are interrupted. */
 const interruption = Duration.seconds(1)
 
-/** The scope of the work for clients; what cannot be interrupted in time is not waited for. */
+/** The scope of the requests. It does not wait for those that cannot be interrupted in time. */
 const work = Effect.acquireRelease(Scope.make(), (scope, exit) =>
   Supervision.within(interruption, Scope.close(scope, exit))
 )
 
-/** The subprotocol that is spoken here; a client that names others must name it too. */
+/** Our subprotocol. A client that offers others must offer it too. */
 const subprotocol = "causeway.v1"
 
-/** Precedes a token that a browser, which cannot set headers, sends as a subprotocol. */
+/** The prefix of a token that is sent as a subprotocol, by a browser, which cannot set headers. */
 const bearerPrefix = "bearer."
 
 const bearer = /^bearer +([^\s]+) *$/i
@@ -119,8 +119,8 @@ const subprotocolsOf = (headers: HandshakeHeaders): ReadonlyArray<string> =>
     .map(part => part.trim())
     .filter(part => part !== "")
 
-/** Whether a client that names subprotocols names the one that is spoken here. */
-const speaks = (headers: HandshakeHeaders): boolean => {
+/** Whether a client that offers subprotocols offers ours. */
+const acceptsSubprotocol = (headers: HandshakeHeaders): boolean => {
   const offered = subprotocolsOf(headers)
   return offered.length === 0 || offered.includes(subprotocol)
 }
@@ -196,12 +196,12 @@ const make = (settings: Settings) =>
     const identify = ({ headers, incoming }: Handshake): Effect.Effect<Identity, ApiError> =>
       Effect.gen(function* () {
         if (incoming.upgradeProblem !== undefined) return yield* WebSocket.upgradeFailed(incoming.upgradeProblem)
-        if (!speaks(headers)) return yield* WebSocket.upgradeFailed(`the subprotocol is ${subprotocol}`)
+        if (!acceptsSubprotocol(headers)) return yield* WebSocket.upgradeFailed(`the subprotocol is ${subprotocol}`)
         if (draining.hasBegun()) return yield* unavailable("The service is shutting down")
         if (!authentication.admits(headers.origin, headers.host)) {
           return yield* new Forbidden({ error: "This origin may not connect" })
         }
-        // Their tenants are not known yet, so that handshakes have a limit of their own.
+        // The tenant is not known before authentication, so handshakes have a separate limit.
         if (handshakes > settings.connections) return yield* unavailable(`${handshakes} handshakes are under way`)
         const token = tokenOf(headers, incoming.authorization)
         if (token._tag === "Left") return yield* unauthorized(token.left)
@@ -217,7 +217,7 @@ const make = (settings: Settings) =>
         )
       })
 
-    /** Connects a client as long as there is a slot for its tenant. */
+    /** Connects a client if there is a slot for its tenant. */
     const accept = (identity: Identity, headers: HandshakeHeaders): WebSocket.Upgrade["accept"] => {
       const parent = Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(headers)))
       return connect => {
@@ -262,7 +262,7 @@ const make = (settings: Settings) =>
     })
   })
 
-/** Takes clients in until the scope closes. Those that are there are sent away over two seconds as draining begins. */
+/** Accepts clients until the scope closes. When draining begins, their connections are closed over two seconds. */
 export const layer = (
   settings: Settings
 ): Layer.Layer<Socket, never, Sessions | Authentication | Tracer | DrainingSignal> =>

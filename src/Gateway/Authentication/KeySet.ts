@@ -47,13 +47,12 @@ export interface KeySet {
   ) => Effect.Effect<A, E | WrongKey | KeyUnknown | KeySetUnavailable>
 }
 
-/** Between two requests for the keys, in milliseconds: */
+/** Milliseconds between two requests for the keys. */
 const pauses = {
-  /** regularly, */
   regular: Duration.toMillis("10 minutes"),
-  /** at least, after an unknown key or a failure, */
+  /** The minimum after an unknown key or a failure. */
   least: Duration.toMillis("30 seconds"),
-  /** and at least, as long as there are no keys at all. */
+  /** The minimum while no keys are known. */
   first: 1000
 }
 
@@ -68,7 +67,7 @@ const isKey = (value: unknown): value is Jwk =>
 
 const readAnswer = UpstreamHttp.readBy(Schema.Struct({ keys: Schema.Array(Schema.Unknown) }))
 
-/** A key, and how `jose` imports it for an algorithm, which it caches. */
+/** A key. `jose` imports it for an algorithm, and caches the result. */
 interface Entry {
   readonly kid: string | undefined
   readonly find: ReturnType<typeof createLocalJWKSet>
@@ -81,7 +80,7 @@ const candidates = (entries: ReadonlyArray<Entry>, { kid }: Header): ReadonlyArr
   return named.length > 0 ? named : entries.filter(entry => entry.kid === undefined)
 }
 
-/** Tries keys one after another; none where none is the right one. */
+/** Tries keys one after another. */
 const firstOf = <A, E>(
   entries: ReadonlyArray<Entry>,
   { alg }: Header,
@@ -102,7 +101,7 @@ const firstOf = <A, E>(
   return go(0)
 }
 
-/** The keys at a URL. Known ones stay in use while they cannot be fetched again. */
+/** The keys at a URL. Known keys stay in use while the set cannot be fetched. */
 export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClient | Scope.Scope> =>
   Effect.gen(function* () {
     const http = UpstreamHttp.make(yield* HttpClient.HttpClient, {
@@ -115,8 +114,8 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
     const needed = yield* Effect.makeLatch(false)
     let entries: ReadonlyArray<Entry> | undefined
     let isFresh = false
-    let askedAt = Number.NEGATIVE_INFINITY
-    let flight: Deferred.Deferred<void> | undefined
+    let requestedAt = Number.NEGATIVE_INFINITY
+    let pending: Deferred.Deferred<void> | undefined
 
     const request = HttpClientRequest.get(`${url.pathname}${url.search}`)
     const fetch = http.json("keys", request, readAnswer, limits.bytes).pipe(
@@ -141,20 +140,20 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
     /** Fetches the keys unless the last request was less than `pause` milliseconds ago. Concurrent calls share it. */
     const refresh = (pause: number): Effect.Effect<void> =>
       Effect.suspend(() => {
-        if (flight !== undefined) return Deferred.await(flight)
+        if (pending !== undefined) return Deferred.await(pending)
         const now = Monotonic.unsafeMillis(clock)
-        if (now - askedAt < pause) return Effect.void
-        askedAt = now
+        if (now - requestedAt < pause) return Effect.void
+        requestedAt = now
         isFresh = false
-        const landed = Deferred.unsafeMake<void>(FiberId.none)
-        flight = landed
-        const land = Effect.suspend(() => {
-          flight = undefined
-          return Deferred.succeed(landed, undefined)
+        const done = Deferred.unsafeMake<void>(FiberId.none)
+        pending = done
+        const finish = Effect.suspend(() => {
+          pending = undefined
+          return Deferred.succeed(done, undefined)
         })
         return Effect.zipRight(
-          Effect.forkIn(Effect.ensuring(Effect.interruptible(fetch), land), scope),
-          Deferred.await(landed)
+          Effect.forkIn(Effect.ensuring(Effect.interruptible(fetch), finish), scope),
+          Deferred.await(done)
         )
       })
 
@@ -162,7 +161,7 @@ export const make = (url: URL): Effect.Effect<KeySet, never, HttpClient.HttpClie
       needed.await,
       Effect.forever(
         Effect.suspend(() => {
-          const due = askedAt + (isFresh || flight !== undefined ? pauses.regular : pauses.least)
+          const due = requestedAt + (isFresh || pending !== undefined ? pauses.regular : pauses.least)
           const wait = due - Monotonic.unsafeMillis(clock)
           return wait > 0 ? Effect.sleep(wait) : refresh(pauses.least)
         })

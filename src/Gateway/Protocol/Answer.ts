@@ -30,8 +30,10 @@ const answer = <Type extends string, Fields extends Schema.Struct.Fields>(
 
 export const ErrorAnswer = Schema.Struct({
   type: Schema.Literal("error"),
-  id: optional(described(RequestId, "Absent where the frame's id could not be read.")),
-  sessionId: optional(described(SessionId, "The session whose subscription has ended by this; then there is no `id`.")),
+  id: optional(described(RequestId, "Absent if the id of the frame could not be read.")),
+  sessionId: optional(
+    described(SessionId, "The session whose subscription ended with this error. There is no `id` then.")
+  ),
   error: Schema.Struct({
     code: ErrorCode,
     message: Schema.String,
@@ -40,41 +42,44 @@ export const ErrorAnswer = Schema.Struct({
   })
 }).annotations({
   identifier: schemaName("error", "Answer"),
-  description: "Answers a request that failed, and a frame that is none."
+  description: "Answers a request that failed, or a frame that is not a request."
 })
 
 export type ErrorAnswer = (typeof ErrorAnswer)["Type"]
 
 export const Answer = Schema.Union(
   answer("session_created", "Answers `create_session`.", { session: Session }),
-  answer("session_list", "Answers `list_sessions`, newest first by `createdAt`, then `id`.", {
+  answer("session_list", "Answers `list_sessions`. Sessions are ordered by `createdAt`, then `id`, the newest first.", {
     sessions: Schema.Array(Session),
-    cursor: optional(described(Cursor, "Asks for the next page; absent on the last one."))
+    cursor: optional(described(Cursor, "The cursor of the next page. Absent on the last page."))
   }),
   answer("session", "Answers `get_session`, `start_session` and `stop_session`.", {
     session: Session
   }),
   answer("session_deleted", "Answers `delete_session`.", { sessionId: SessionId }),
-  answer("subscribed", "Answers `subscribe`; the missed events follow, then those to come.", {
+  answer("subscribed", "Answers `subscribe`. The missed events follow, then new ones.", {
     session: Session,
     epoch: Epoch,
-    headSeq: described(Count, "The newest `seq` at this moment: events up to it are missed ones."),
-    recovered: described(Schema.Boolean, "Whether events go on right after `afterSeq`; else all that is kept follows.")
+    headSeq: described(Count, "The `seq` of the newest event at this time. Events up to it are missed events."),
+    recovered: described(
+      Schema.Boolean,
+      "Whether the events continue after `afterSeq`. If not, all events that are kept follow."
+    )
   }),
   answer("unsubscribed", "Answers `unsubscribe`.", { sessionId: SessionId }),
   answer("accepted", "Answers `send_message`, `interrupt_turn` and `answer`.", {
-    turnId: optional(described(Identifier, "The turn that a message started, or that is interrupted."))
+    turnId: optional(described(Identifier, "The turn that the message started, or the interrupted turn."))
   }),
   answer("file_list", "Answers `list_files`.", { entries: Schema.Array(FileEntry) }),
   answer("file_content", "Answers `read_file` and `file_at_iteration`.", {
     path: Schema.String,
     content: Schema.String,
-    encoding: described(Schema.Literal("utf-8", "base64"), "How `content` stands for the file's bytes."),
+    encoding: described(Schema.Literal("utf-8", "base64"), "The encoding of the file in `content`."),
     iteration: optional(Count),
-    size: optional(described(Count, "Bytes of the content.")),
+    size: optional(described(Count, "The size of the file in bytes.")),
     hash: optional(Schema.String)
   }),
-  answer("file_history_list", "Answers `file_history`, the oldest iteration first.", {
+  answer("file_history_list", "Answers `file_history`. The oldest iteration is first.", {
     path: Schema.String,
     iterations: Schema.Array(FileIteration)
   }),
@@ -88,12 +93,12 @@ export type AnswerOf<Type extends Answer["type"]> = Extract<Answer, { readonly t
 
 export interface Failure {
   readonly id: string | undefined
-  /** The session whose subscription has ended by it. */
+  /** The session whose subscription ended with it. */
   readonly sessionId?: string
   readonly code: ErrorCode
   readonly message: string
   readonly traceId: string
-  /** That of the code where absent. */
+  /** The default is that of the code. */
   readonly retryable?: boolean | undefined
 }
 
@@ -107,7 +112,7 @@ export const errorAnswer = ({ id, sessionId, code, message, traceId, retryable }
 
 export type AnswerType = Answer["type"]
 
-/** The answer to each request; one that fails is answered with `error`. */
+/** The type of the answer to each request. A request that fails is answered with `error`. */
 export const answerTypes = {
   create_session: "session_created",
   list_sessions: "session_list",

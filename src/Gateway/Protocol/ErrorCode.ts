@@ -20,57 +20,57 @@ export type ErrorCode = (typeof ErrorCode)["Type"]
 
 /** What a code tells a client. */
 export interface ErrorMeaning {
-  /** Whether the same request may succeed later, unless an answer says otherwise. */
+  /** Whether the same request may succeed later. An answer may differ. */
   readonly retryable: boolean
   readonly meaning: string
-  /** When an answer says otherwise. */
+  /** When an answer differs. */
   readonly otherwise?: string
 }
 
 /** What each code tells a client. */
 export const errorMeanings: Readonly<Record<ErrorCode, ErrorMeaning>> = {
-  bad_request: { retryable: false, meaning: "The frame is not understood; the message names what is wrong." },
+  bad_request: { retryable: false, meaning: "The request is invalid. The message says why." },
   unauthorized: {
     retryable: false,
     meaning:
-      "Reserved, not sent at present: without a valid credential the handshake is answered 401, and one that runs out closes the connection with 4501."
+      "Reserved. Without a valid token the handshake is answered 401. A token that expires closes the connection with 4501."
   },
   forbidden: {
     retryable: false,
-    meaning: "Reserved, not sent at present: what a credential does not allow to see is `not_found`."
+    meaning: "Reserved. A resource that the token gives no access to is `not_found`."
   },
   not_found: { retryable: false, meaning: "There is no such session or file, or it belongs to another tenant." },
   conflict: { retryable: false, meaning: "The state of the session does not allow this, or the request id is in use." },
-  too_large: { retryable: false, meaning: "Something is over its limit; the message names limit and figure." },
+  too_large: { retryable: false, meaning: "A limit is exceeded. The message names the limit and the actual value." },
   rate_limited: {
     retryable: true,
     meaning:
-      "Too many requests at once or in a second, too many subscriptions, or too many turns open; or the tenant has its share of what the gateway's tenants share."
+      "Too many requests in flight or per second, too many subscriptions, too many open turns, or the tenant has used its share of the capacity."
   },
   session_not_active: {
     retryable: false,
-    meaning: "The session has no running instance, and this does not start one, or not any more.",
-    otherwise: "Yes for a request that starts an instance, as where the session was stopped meanwhile."
+    meaning: "The session has no running instance, and the request does not start one.",
+    otherwise: "Yes for a request that starts an instance, for example if the session was stopped meanwhile."
   },
   upstream_unavailable: {
     retryable: true,
-    meaning: "The agent platform cannot be reached at present.",
-    otherwise: "No where the gateway is configured without one."
+    meaning: "The agent platform is unavailable.",
+    otherwise: "No if the gateway has no agent platform configured."
   },
   upstream_error: {
     retryable: false,
-    meaning: "The agent platform refused or failed.",
-    otherwise: "Yes where it failed (a status from 500 on)."
+    meaning: "The agent platform refused the request, or failed.",
+    otherwise: "Yes if it failed (a status of 500 or above)."
   },
-  timeout: { retryable: true, meaning: "It took longer than it may." },
+  timeout: { retryable: true, meaning: "The request exceeded its time limit." },
   inference_unavailable: {
     retryable: false,
     meaning:
-      "Reserved, not sent at present: no request needs the inference proxy. Without it a session's title is the first words of its first message."
+      "Reserved. No request needs the inference proxy. Without it, the title of a session is the first words of its first message."
   },
   internal: {
     retryable: false,
-    meaning: "The gateway failed; the trace id leads to its log.",
-    otherwise: "Yes where its store was away."
+    meaning: "The gateway failed. Its log has the trace id.",
+    otherwise: "Yes if its store was unavailable."
   }
 }

@@ -23,9 +23,9 @@ import { SessionState } from "./Session.ts"
 export const Envelope = Schema.Struct({
   sessionId: SessionId,
   seq: Seq,
-  timestamp: described(Timestamp, "When the gateway took the event in."),
+  timestamp: described(Timestamp, "When the gateway received the event."),
   traceId: TraceId
-}).annotations({ identifier: "EventEnvelope", description: "What all events carry beside their type." })
+}).annotations({ identifier: "EventEnvelope", description: "The members of every event." })
 
 export type Envelope = (typeof Envelope)["Type"]
 
@@ -39,7 +39,7 @@ const body = <Type extends string, Fields extends Schema.Struct.Fields>(
     description
   })
 
-/** The body of an event that belongs to a turn, and names it where the agent says so. */
+/** The body of an event that names its turn, if the agent does. */
 const ofTurn = <Type extends string, Fields extends Schema.Struct.Fields>(
   type: Type,
   description: string,
@@ -50,7 +50,7 @@ const ofTurn = <Type extends string, Fields extends Schema.Struct.Fields>(
 export const EventBody = Schema.Union(
   body(
     "session_state",
-    "The session has come into another state, or its instance says that it is starting, ready or stopping; the session itself takes messages then as before.",
+    "The state of the session has changed, or its instance is starting, ready or stopping. A state that the instance reports does not change whether messages are accepted.",
     {
       state: SessionState,
       reason: optional(Schema.String)
@@ -58,134 +58,130 @@ export const EventBody = Schema.Union(
   ),
   body(
     "turn_started",
-    "A turn begins: a client's message was recorded and is on its way to the agent, or the agent begins one of its own accord.",
+    "A turn has started. Either the message of a client was recorded and is being sent to the agent, or the agent started the turn by itself.",
     {
       turnId: Identifier,
-      content: optional(
-        described(Schema.String, "What the client wrote; absent where the agent began of its own accord.")
-      ),
-      sub: optional(described(Schema.String, "Who wrote it, as the `sub` of their credential has it.")),
-      clientMessageId: optional(described(ClientMessageId, "What the client called the message, where it did."))
+      content: optional(described(Schema.String, "The message of the client. Absent if the agent started the turn.")),
+      sub: optional(described(Schema.String, "The author of the message: the claim `sub` of the token.")),
+      clientMessageId: optional(described(ClientMessageId, "The `clientMessageId` of the message, if it has one."))
     }
   ),
-  body("turn_completed", "A turn has ended as it should.", { turnId: Identifier }),
+  body("turn_completed", "A turn has completed.", { turnId: Identifier }),
   body("turn_errored", "A turn has failed.", {
     turnId: Identifier,
-    code: described(Schema.String, "The platform's own code, or one of the gateway's."),
+    code: described(Schema.String, "A code of the platform or of the gateway."),
     message: Schema.String,
-    retryable: described(Schema.Boolean, "Whether sending the message again may help.")
+    retryable: described(Schema.Boolean, "Whether the same message may succeed later.")
   }),
-  body("turn_interrupted", "A turn was ended before its time.", {
+  body("turn_interrupted", "A turn was interrupted.", {
     turnId: Identifier,
     reason: optional(Schema.String)
   }),
-  ofTurn("text_start", "A message of the agent begins.", { messageId: Identifier, role: optional(Schema.String) }),
-  ofTurn("text_delta", "A piece of a message.", {
-    messageId: optional(
-      described(Identifier, "Absent where the text came in an event that the gateway does not know.")
-    ),
+  ofTurn("text_start", "A message of the agent has started.", { messageId: Identifier, role: optional(Schema.String) }),
+  ofTurn("text_delta", "A part of the text of a message.", {
+    messageId: optional(described(Identifier, "Absent if the text is from a platform event of unknown type.")),
     text: Schema.String
   }),
-  ofTurn("text_end", "A message has ended.", {
+  ofTurn("text_end", "A message of the agent is complete.", {
     messageId: Identifier,
-    text: optional(described(Schema.String, "The message as a whole, where the platform repeats it."))
+    text: optional(described(Schema.String, "The whole text, if the platform sends it."))
   }),
-  ofTurn("thinking_start", "The agent begins to think.", { thinkingId: Identifier }),
-  ofTurn("thinking_delta", "A piece of a thought.", { thinkingId: Identifier, text: Schema.String }),
-  ofTurn("thinking_end", "A thought has ended.", {
+  ofTurn("thinking_start", "The agent has started a thought.", { thinkingId: Identifier }),
+  ofTurn("thinking_delta", "A part of the text of a thought.", { thinkingId: Identifier, text: Schema.String }),
+  ofTurn("thinking_end", "A thought is complete.", {
     thinkingId: Identifier,
-    text: optional(described(Schema.String, "The thought as a whole, where the platform repeats it."))
+    text: optional(described(Schema.String, "The whole text, if the platform sends it."))
   }),
-  ofTurn("tool_call_start", "The agent begins to write a call of a tool.", { callId: Identifier, name: Name }),
-  ofTurn("tool_call_delta", "A piece of a call's arguments, as JSON text.", {
+  ofTurn("tool_call_start", "The agent has started to write a tool call.", { callId: Identifier, name: Name }),
+  ofTurn("tool_call_delta", "A part of the arguments of a tool call, as JSON text.", {
     callId: Identifier,
     text: Schema.String
   }),
-  ofTurn("tool_call", "The agent calls a tool.", { callId: Identifier, name: Name, args: optional(Json) }),
-  ofTurn("tool_progress", "How far a tool has come.", {
+  ofTurn("tool_call", "The agent has called a tool.", { callId: Identifier, name: Name, args: optional(Json) }),
+  ofTurn("tool_progress", "The progress of a tool.", {
     callId: Identifier,
     message: optional(Schema.String),
-    progress: optional(described(Finite, "1 is all of it."))
+    progress: optional(described(Finite, "A fraction: 1 means complete."))
   }),
-  ofTurn("tool_result", "What a tool has given.", { callId: Identifier, result: optional(Json) }),
+  ofTurn("tool_result", "The result of a tool.", { callId: Identifier, result: optional(Json) }),
   ofTurn("tool_error", "A tool has failed.", {
     callId: Identifier,
     code: optional(Schema.String),
     message: Schema.String
   }),
-  ofTurn("question_requested", "The agent asks something; `answer` answers.", {
+  ofTurn("question_requested", "The agent asks a question. The request `answer` answers it.", {
     requestId: Identifier,
     question: Schema.String,
-    options: optional(described(Schema.Array(Json), "What may be answered, where there is a choice."))
+    options: optional(described(Schema.Array(Json), "The possible answers, if there is a choice."))
   }),
-  ofTurn("question_resolved", "A question is answered, by whomever.", {
+  ofTurn("question_resolved", "A question was answered.", {
     requestId: Identifier,
     answer: optional(Json)
   }),
-  ofTurn("approval_requested", "The agent asks for leave; `answer` gives or denies it.", {
+  ofTurn("approval_requested", "The agent asks for approval. The request `answer` approves or denies it.", {
     requestId: Identifier,
     action: Schema.String,
     description: optional(Schema.String),
-    details: optional(described(Json, "What the action would be done with."))
+    details: optional(described(Json, "The details of the action."))
   }),
-  ofTurn("approval_resolved", "Leave is given or denied, by whomever.", {
+  ofTurn("approval_resolved", "An approval request was approved or denied.", {
     requestId: Identifier,
     approved: Schema.Boolean,
     reason: optional(Schema.String)
   }),
-  ofTurn("terminal_opened", "A terminal is open.", {
+  ofTurn("terminal_opened", "A terminal was opened.", {
     terminalId: Identifier,
     command: optional(Schema.String),
     cwd: optional(Schema.String)
   }),
-  ofTurn("terminal_output", "A terminal printed something.", {
+  ofTurn("terminal_output", "The output of a terminal.", {
     terminalId: Identifier,
-    stream: optional(described(Schema.String, "`stdout` or `stderr`, where they are told apart.")),
+    stream: optional(described(Schema.String, "`stdout` or `stderr`, if known.")),
     text: Schema.String
   }),
-  ofTurn("terminal_exited", "A terminal's process has ended.", {
+  ofTurn("terminal_exited", "The process of a terminal has exited.", {
     terminalId: Identifier,
-    exitCode: optional(described(Integer, "Absent where a signal ended it.")),
+    exitCode: optional(described(Integer, "Absent if a signal ended the process.")),
     signal: optional(Schema.String)
   }),
   ofTurn("file_changed", "A file of the workspace has changed.", {
     change: Schema.Literal("created", "modified", "deleted", "renamed"),
     path: Path,
-    previousPath: optional(described(Path, "Where a renamed file was before.")),
+    previousPath: optional(described(Path, "The previous path of a renamed file.")),
     iteration: optional(Count),
-    size: optional(described(Count, "Bytes of the content.")),
+    size: optional(described(Count, "The size of the file in bytes.")),
     hash: optional(Schema.String)
   }),
-  ofTurn("plan_updated", "The agent has a plan, or another one.", { plan: Json }),
-  ofTurn("step_started", "A step of the plan begins.", { stepId: Identifier, title: optional(Schema.String) }),
-  ofTurn("step_completed", "A step of the plan is over.", {
+  ofTurn("plan_updated", "The plan of the agent is new or has changed.", { plan: Json }),
+  ofTurn("step_started", "A step of the plan has started.", { stepId: Identifier, title: optional(Schema.String) }),
+  ofTurn("step_completed", "A step of the plan has completed.", {
     stepId: Identifier,
     title: optional(Schema.String),
     status: optional(Schema.String)
   }),
-  ofTurn("subagent_started", "Another agent begins to work for this one.", {
+  ofTurn("subagent_started", "The agent has started a subagent.", {
     subagentId: Identifier,
     agentType: optional(Schema.String),
     task: optional(Schema.String)
   }),
-  ofTurn("subagent_completed", "Another agent is done.", {
+  ofTurn("subagent_completed", "A subagent has completed.", {
     subagentId: Identifier,
     agentType: optional(Schema.String),
     result: optional(Json)
   }),
-  ofTurn("artifact_created", "The agent has made something to keep.", {
+  ofTurn("artifact_created", "The agent has created an artifact.", {
     artifactId: Identifier,
     name: optional(Name),
     mimeType: optional(Schema.String),
     uri: optional(Schema.String)
   }),
-  ofTurn("checkpoint_created", "A state to which one can come back.", {
+  ofTurn("checkpoint_created", "The agent has created a checkpoint, to which its state can be restored.", {
     checkpointId: Identifier,
     label: optional(Schema.String)
   }),
-  ofTurn("state_snapshot", "The agent's state as a whole.", { state: Json }),
-  ofTurn("state_delta", "A change of the agent's state, usually as JSON Patch (RFC 6902).", { patch: Json }),
-  ofTurn("usage_update", "What the agent has used up, as the platform counts it.", {
+  ofTurn("state_snapshot", "The whole state of the agent.", { state: Json }),
+  ofTurn("state_delta", "A change of the state of the agent, usually as JSON Patch (RFC 6902).", { patch: Json }),
+  ofTurn("usage_update", "The usage of the agent, as counted by the platform.", {
     inputTokens: optional(Count),
     outputTokens: optional(Count),
     totalTokens: optional(Count),
@@ -194,19 +190,19 @@ export const EventBody = Schema.Union(
     costUsd: optional(Finite.pipe(Schema.nonNegative())),
     model: optional(Schema.String)
   }),
-  ofTurn("usage_context", "How much of the model's context window is used.", {
+  ofTurn("usage_context", "How much of the context window of the model is used.", {
     used: described(Count, "Tokens."),
     limit: described(Integer.pipe(Schema.positive()), "Tokens."),
     percent: described(
       Finite.pipe(Schema.nonNegative()),
-      "Of `limit`, with two decimals; over 100 where the platform says so."
+      "`used` as a percentage of `limit`, with two decimals. It may exceed 100."
     )
   }),
-  ofTurn("rate_limited", "The agent has to wait for its model or a tool.", {
+  ofTurn("rate_limited", "The agent must wait for its model or a tool.", {
     message: optional(Schema.String),
     retryAfterMs: optional(Count)
   }),
-  ofTurn("error", "The agent or its instance met an error; it ends no turn.", {
+  ofTurn("error", "An error of the agent or its instance. It does not end the turn.", {
     code: Schema.String,
     message: Schema.String,
     retryable: Schema.Boolean
@@ -222,7 +218,7 @@ export type EventBodyOf<Type extends EventType> = Extract<EventBody, { readonly 
 /** An event as clients get it. */
 export const Event = Schema.extend(EventBody, Envelope)
 
-/** An event as clients get it; it travels as it is. */
+/** An event as clients get it. It needs no decoding. */
 export type Event = Envelope & EventBody
 
 export type EventOf<Type extends EventType> = Envelope & EventBodyOf<Type>
@@ -239,7 +235,7 @@ export const turnEnds = [
 export type TurnEnd = EventBodyOf<(typeof turnEnds)[number]>
 
 /**
- * Puts a body into its envelope. In its text, `type` comes first.
+ * Adds the envelope to a body. In the text of the event, `type` comes first.
  *
  * `{ ...body, sessionId: … }` would leave a hidden class of a kilobyte in V8's old space for each event.
  */

@@ -31,10 +31,10 @@ export const Count = Integer.pipe(Schema.nonNegative({ description: "A whole num
 export const Timestamp = Count.annotations({ description: "Epoch milliseconds." })
 
 export const RequestId = text(1, Limits.requestIdChars).annotations({
-  description: `Chosen by the client; the answer repeats it. 1 to ${Limits.requestIdChars} characters.`
+  description: `Chosen by the client. The answer has the same id. 1 to ${Limits.requestIdChars} characters.`
 })
 
-/** Fit for a key, a URL and a file name. */
+/** Valid in a key, a URL and a file name. */
 export const SessionId = Schema.String.pipe(
   Schema.pattern(new RegExp(`^[A-Za-z0-9_-]{1,${Limits.sessionIdChars}}$`), {
     message: () => `must be 1 to ${Limits.sessionIdChars} letters, digits, "_" or "-"`
@@ -47,33 +47,35 @@ export const Identifier = text(1, Limits.identifierChars).annotations({ descript
 
 /** Makes a message or an answer idempotent. */
 export const ClientMessageId = text(1, Limits.clientMessageIdChars).annotations({
-  description: "Chosen by the client; unique in the session."
+  description: "Chosen by the client. Unique in the session."
 })
 
 export const Name = text(1, Limits.nameChars).annotations({ description: "A name." })
 
-/** A file's path, which is checked further when the file is requested. */
+/** The path of a file. It is checked further when the file is requested. */
 export const Path = text(1, Limits.pathChars).annotations({ description: "A path relative to the workspace." })
 
 export const Cursor = text(1, Limits.cursorChars).annotations({
-  description: "Where the list goes on, as the last answer told it."
+  description: "The position in the list, from the previous answer."
 })
 
-export const Seq = Integer.pipe(Schema.positive({ description: "Dense per session, from 1." }))
+export const Seq = Integer.pipe(
+  Schema.positive({ description: "The number of the event in its session, from 1, without gaps." })
+)
 
 export const Epoch = text(1, Limits.identifierChars).annotations({
-  description: "Names one life of the history; it changes only when history is lost or reset."
+  description: "Identifies the history. It changes only when the history is lost or reset."
 })
 
 export const TraceId = Schema.String.pipe(
   Schema.pattern(/^[0-9a-f]{32}$/),
-  Schema.annotations({ description: "32 hexadecimal digits that lead to the server's trace." })
+  Schema.annotations({ description: "The id of the trace in the logs and traces of the server." })
 )
 
 /**
  * Whether a parsed JSON value nests at most `most` levels of arrays and objects.
  *
- * It goes no deeper than that itself, since `JSON.parse` reads what recursion and `JSON.stringify` overflow at.
+ * It recurses no deeper, as `JSON.parse` accepts values at which recursion and `JSON.stringify` overflow the stack.
  */
 export const isWithinDepth = (value: unknown, most: number): boolean => {
   if (typeof value !== "object" || value === null) return true
@@ -83,7 +85,7 @@ export const isWithinDepth = (value: unknown, most: number): boolean => {
   return true
 }
 
-/** Any JSON value of at most {@link Limits.jsonDepth} levels, taken as it is: odd member names and their order survive. */
+/** Any JSON value of at most {@link Limits.jsonDepth} levels. It is not copied, so that all member names and their order are kept. */
 export const Json = Schema.Unknown.pipe(
   Schema.filter(value => value !== undefined && isWithinDepth(value, Limits.jsonDepth), {
     message: () => `must be a JSON value of at most ${Limits.jsonDepth} levels`,
@@ -118,7 +120,7 @@ const Checked = Schema.declare(isObject, {
   message: () => "must be an object of texts by name"
 }).pipe(Schema.filter(problems))
 
-/** Values by name, decoded by `value`. No message repeats a value. */
+/** Values by name, decoded by `value`. No error message contains a value. */
 export const variables = <A>(value: Schema.Schema<A, string>, description: string) =>
   Schema.compose(Checked, Schema.Record({ key: Schema.String, value }), { strict: false }).annotations({
     description,

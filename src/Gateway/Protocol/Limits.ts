@@ -1,15 +1,15 @@
-/** What a connection may ask for, and how large the parts of a frame may be. */
+/** The limits of a connection and of the parts of a frame. */
 
-/** Bytes of a frame from a client; a longer one closes the connection with 1009. */
+/** Bytes of a frame from a client. A larger one closes the connection with 1009. */
 export const frameBytes = 1024 * 1024
 
-/** Requests of a connection that may wait for their answers at once; one more is answered `rate_limited`. */
+/** Requests in flight of a connection. One more is answered `rate_limited`. */
 export const requestsInFlight = 64
 
 /** Frames from a client in a second. */
 export const messagesPerSecond = 100
 
-/** Sessions that a connection may be subscribed to at once. */
+/** Subscriptions of a connection. */
 export const subscriptions = 128
 
 /** Characters (UTF-16 code units) of a request's id. */
@@ -26,7 +26,7 @@ export const nameChars = 256
 /** Characters of a file's path. */
 export const pathChars = 2048
 
-/** Characters of what a client calls a message. */
+/** Characters of a `clientMessageId`. */
 export const clientMessageIdChars = 256
 
 /** Names in `environment`, and in `secrets`. */
@@ -44,7 +44,7 @@ export const listedSessions = 200
 /** Characters of the cursor of a list. */
 export const cursorChars = 4096
 
-/** Levels of arrays and objects in a JSON value; deeper ones cannot be printed safely by every client. */
+/** Levels of arrays and objects in a JSON value, as not every client can encode deeper ones. */
 export const jsonDepth = 256
 
 /** Members and elements of all objects and arrays in a frame from a client. */

@@ -32,94 +32,90 @@ const request = <Type extends string, Fields extends Schema.Struct.Fields>(
 const clientMessageId = optional(
   described(
     ClientMessageId,
-    "Unique in the session, such as a UUID: repeated with the same content it is sent once and answered the same; with another content it is a `conflict`."
+    "Makes the request idempotent. Unique in the session, such as a UUID. A repeated request with the same content is not carried out again and gets the same answer. Different content is a `conflict`."
   )
 )
 
 export const Request = Schema.Union(
-  request("create_session", "Makes a session, inactive at first.", {
+  request("create_session", "Creates a session. It is inactive at first.", {
     agentType: Name,
     title: optional(Name),
-    deployment: optional(described(Json, "Where and how the agent is deployed; passed on to the platform as it is.")),
+    deployment: optional(described(Json, "Where and how the agent is deployed. Passed to the platform unchanged.")),
     environment: optional(variables(Schema.String, "Environment variables of the agent.")),
-    secrets: optional(variables(Schema.Redacted(Schema.String), "Secrets for the agent, kept in memory only."))
+    secrets: optional(variables(Schema.Redacted(Schema.String), "Secrets of the agent. Kept in memory only."))
   }),
-  request("list_sessions", "Asks for the tenant's sessions, page by page, newest first.", {
+  request("list_sessions", "Lists the sessions of the tenant in pages, the newest first.", {
     limit: optional(
       described(
         Integer.pipe(
           Schema.between(1, listedSessions, { message: () => `must be a whole number from 1 to ${listedSessions}` })
         ),
-        `Most sessions of the page, 1 to ${listedSessions}; ${listedSessions} where absent.`
+        `The largest number of sessions in the page, 1 to ${listedSessions}. The default is ${listedSessions}.`
       )
     ),
-    cursor: optional(described(Cursor, "The `cursor` of the answer before; absent for the first page."))
+    cursor: optional(described(Cursor, "The `cursor` of the previous answer. Absent for the first page."))
   }),
-  request("get_session", "Asks for one session.", { sessionId: SessionId }),
-  request("start_session", "Activates a session; answered once it is active.", {
+  request("get_session", "Returns a session.", { sessionId: SessionId }),
+  request("start_session", "Starts a session. The answer is sent when the session is active.", {
     sessionId: SessionId,
-    secrets: optional(
-      variables(
-        Schema.Redacted(Schema.String),
-        "Take the place of all secrets that the session had, from this start on."
-      )
-    ),
+    secrets: optional(variables(Schema.Redacted(Schema.String), "Replace all secrets of the session.")),
     environment: optional(
-      variables(Schema.String, "Takes the place of the environment that the session had, from the next instance on.")
+      variables(Schema.String, "Replaces the environment of the session. Used from the next instance on.")
     ),
-    deployment: optional(
-      described(Json, "Takes the place of the deployment that the session had, from the next instance on.")
-    )
+    deployment: optional(described(Json, "Replaces the deployment of the session. Used from the next instance on."))
   }),
   request(
     "stop_session",
-    "Stops a session's instance; answered once it is inactive, after 15 seconds at most: what the platform has not stopped by then is stopped later.",
+    "Stops the instance of a session. The answer is sent when the session is inactive, after 15 seconds at most. If the platform has not stopped the instance by then, the gateway continues to try.",
     {
       sessionId: SessionId
     }
   ),
-  request("delete_session", "Stops a session and deletes it with its history.", {
+  request("delete_session", "Stops a session and deletes it and its history.", {
     sessionId: SessionId
   }),
-  request("subscribe", "Asks for a session's events: those missed, then those to come.", {
+  request("subscribe", "Subscribes to the events of a session: first the missed events, then new ones.", {
     sessionId: SessionId,
     afterSeq: optional(
-      described(Count, "The last `seq` that the client has; 0 where absent, which asks for all that is kept.")
+      described(
+        Count,
+        "The last `seq` that the client has received. The default is 0, which requests all events that are kept."
+      )
     ),
-    epoch: optional(described(Epoch, "The epoch that `afterSeq` belongs to; not checked where absent."))
+    epoch: optional(described(Epoch, "The epoch of `afterSeq`. Not checked if absent."))
   }),
   request("unsubscribe", "Ends a subscription.", { sessionId: SessionId }),
-  request("send_message", "Sends a message, which starts a turn; activates the session first.", {
+  request("send_message", "Sends a message, which starts a turn. A session that is not active is started first.", {
     sessionId: SessionId,
     content: Schema.String.pipe(Schema.minLength(1, { message: () => "must not be empty" })),
     clientMessageId
   }),
-  request("interrupt_turn", "Ends a turn before its time.", {
+  request("interrupt_turn", "Interrupts a turn.", {
     sessionId: SessionId,
-    turnId: optional(described(Identifier, "The turn in progress where absent."))
+    turnId: optional(described(Identifier, "The default is the turn in progress."))
   }),
-  request("answer", "Answers a question or a request for approval.", {
+  request("answer", "Answers a question or an approval request of the agent.", {
     sessionId: SessionId,
     requestId: Identifier,
     answer: Json,
     clientMessageId
   }),
-  request("list_files", "Asks for the files below a directory of the workspace.", {
+  request("list_files", "Lists the files in a directory of the workspace.", {
     sessionId: SessionId,
     path: optional(Path),
-    depth: optional(described(Count, "Levels below the directory; 1 where absent."))
+    depth: optional(described(Count, "The number of levels to list. The default is 1."))
   }),
-  request("read_file", "Asks for a file as it is now.", { sessionId: SessionId, path: Path }),
-  request("file_history", "Asks for all iterations of a file.", {
+  request("read_file", "Reads the current content of a file.", { sessionId: SessionId, path: Path }),
+  request("file_history", "Lists all iterations of a file.", {
     sessionId: SessionId,
     path: Path
   }),
-  request("file_at_iteration", "Asks for a file as it was at an iteration.", {
+  request("file_at_iteration", "Reads the content of a file at an iteration.", {
     sessionId: SessionId,
     path: Path,
     iteration: Count
   }),
-  request("ping", "Asks for a sign of life.", {})
+  request("ping", "Checks that the connection works.", {})
 )
 
 export type Request = (typeof Request)["Type"]

@@ -8,7 +8,7 @@ export const SessionState = Schema.Literal(
   "reconnecting",
   "deactivating",
   "error"
-).annotations({ identifier: "SessionState", description: "Where a session stands." })
+).annotations({ identifier: "SessionState", description: "The state of a session." })
 
 export type SessionState = (typeof SessionState)["Type"]
 
@@ -22,22 +22,25 @@ export const Session = Schema.Struct({
   id: SessionId,
   tenant: Schema.String,
   agentType: Name,
-  title: described(Schema.String, "Empty until there is something to name the session after."),
+  title: described(Schema.String, "Empty until the session has a title."),
   state: SessionState,
-  instanceId: described(Schema.NullOr(Identifier), "The platform's instance; null while there is none."),
+  instanceId: described(Schema.NullOr(Identifier), "The instance of the platform, or null if there is none."),
   createdAt: Timestamp,
   updatedAt: Timestamp,
   epoch: Epoch,
-  headSeq: described(Count, "The `seq` of the newest event; 0 where there is none."),
+  headSeq: described(Count, "The `seq` of the newest event, or 0 if there is none."),
   missingSecrets: optional(
-    described(Schema.Array(Schema.String), "Names of secrets that were lost; `start_session` has to give them again.")
+    described(
+      Schema.Array(Schema.String),
+      "The names of secrets that were lost. `start_session` must provide them again."
+    )
   ),
   missingConfiguration: optional(
     described(
       Schema.Array(LostPart),
-      "What was lost of `environment` and `deployment`; `start_session` has to give it again."
+      "The parts of the configuration that were lost. `start_session` must provide them again."
     )
   )
-}).annotations({ identifier: "Session", description: "A session as clients see it." })
+}).annotations({ identifier: "Session", description: "A session." })
 
 export type Session = (typeof Session)["Type"]

@@ -16,21 +16,27 @@ import { SerialQueues } from "./SerialQueues.ts"
 import { type Shared as SharedBySubscriptions, Subscriptions } from "./Subscriptions.ts"
 import { TokenBucket } from "./TokenBucket.ts"
 
-/** Whether a request is carried out after what the client has said to the session before. */
+/** Whether a request is carried out after the messages that the client has sent to the session before it. */
 const isInOrder = (request: Call): boolean => {
   switch (request.type) {
     case "send_message":
     case "answer":
       return true
-    // A client that names the turn has been told of it, and need not wait for messages after it.
+    // A turn that the client can name has started, so the request does not wait for the messages after it.
     case "interrupt_turn":
       return request.turnId === undefined
     default:
       return false
   }
 }
-const stopping: ReadonlySet<Request["type"]> = new Set(["stop_session", "delete_session"])
-const filing: ReadonlySet<Request["type"]> = new Set(["list_files", "read_file", "file_history", "file_at_iteration"])
+
+const stopRequests: ReadonlySet<Request["type"]> = new Set(["stop_session", "delete_session"])
+const fileRequests: ReadonlySet<Request["type"]> = new Set([
+  "list_files",
+  "read_file",
+  "file_history",
+  "file_at_iteration"
+])
 
 /** Messages beyond the rate limit that are answered with an error before the connection is closed. */
 const warnings = 100
@@ -49,7 +55,7 @@ export interface Shared extends SharedBySubscriptions {
   readonly now: () => number
 }
 
-/** One client's connection. It has no fiber of its own; each request has one while it is carried out. */
+/** The connection of one client. It has no fiber of its own. Each request has one while it is carried out. */
 export class ClientConnection implements Handler {
   private readonly responder: Responder
   private readonly messages: TokenBucket
@@ -76,13 +82,13 @@ export class ClientConnection implements Handler {
     this.shared.debug?.("A client has connected", { tenant: this.client.identity.tenant })
   }
 
-  /** Makes way for another tenant's connection. */
+  /** Closes the connection, so that another tenant gets its slot. */
   displace(): void {
     this.close(closeCodes.rateLimited)
   }
 
   onBlocked(): void {
-    // What the client sends is read only while it reads.
+    // Requests are read only while the client reads.
     this.connection.pause()
   }
 
@@ -107,7 +113,7 @@ export class ClientConnection implements Handler {
     this.shared.slots.release(this.slot)
   }
 
-  /** Pings and pongs cost as much as small messages. */
+  /** Pings and pongs count as messages. */
   onControl(): void {
     const taken = this.messages.take(this.shared.monotonic())
     if (!taken.taken && taken.refusals > warnings) this.close(closeCodes.rateLimited)
@@ -118,7 +124,7 @@ export class ClientConnection implements Handler {
     const taken = this.messages.take(this.shared.monotonic())
     if (!taken.taken && taken.refusals > warnings) return this.close(closeCodes.rateLimited)
     const text = data.toString("utf8")
-    // A large frame beyond the limit is not worth decoding for its id.
+    // Beyond the rate limit only a small frame is decoded, for its id.
     const decoded =
       taken.taken || text.length <= smallFrame ? decodeRequest(text) : Either.left({ id: undefined, ...tooMany })
     GatewayMetrics.received.increment(Either.isRight(decoded) ? decoded.right.type : GatewayMetrics.invalid)
@@ -153,9 +159,19 @@ export class ClientConnection implements Handler {
         )
       }
       case "subscribe":
-        return this.inQueue(`feed ${request.sessionId}`, request, () => this.subscriptions.subscribe(request), frame)
+        return this.inQueue(
+          `subscription ${request.sessionId}`,
+          request,
+          () => this.subscriptions.subscribe(request),
+          frame
+        )
       case "unsubscribe":
-        return this.inQueue(`feed ${request.sessionId}`, request, () => this.subscriptions.unsubscribe(request), frame)
+        return this.inQueue(
+          `subscription ${request.sessionId}`,
+          request,
+          () => this.subscriptions.unsubscribe(request),
+          frame
+        )
       default:
         return this.call(request, frame)
     }
@@ -163,15 +179,15 @@ export class ClientConnection implements Handler {
 
   private call(request: Call, frame: LogValue | undefined): void {
     const { type } = request
-    if (filing.has(type)) return this.start(request, this.file(request), frame)
+    if (fileRequests.has(type)) return this.start(request, this.file(request), frame)
     const work = Effect.flatMap(carryOut(this.shared.sessions, this.client.identity, request), answer =>
       this.responder.answer(answer)
     )
     if ("sessionId" in request) {
-      const key = `talk ${request.sessionId}`
+      const key = `messages ${request.sessionId}`
       if (isInOrder(request)) return this.inQueue(key, request, () => work, frame, type === "send_message")
-      // Whoever stops a session gives up what waits to be said to it.
-      if (stopping.has(type)) this.queues.abandon(key, stopped)
+      // The messages that wait are not sent to a session that is stopped.
+      if (stopRequests.has(type)) this.queues.abandon(key, stopped)
     }
     this.start(request, work, frame)
   }
@@ -186,7 +202,7 @@ export class ClientConnection implements Handler {
     return this.files.withPermits(1)(work)
   }
 
-  /** Carries a request out after those before it in a queue. A message that fails takes along the messages after it. */
+  /** Carries a request out after those before it in a queue. If a message fails, those after it are abandoned. */
   private inQueue(
     key: string,
     request: Request,

@@ -3,7 +3,7 @@ import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
 import type { Responder } from "./Responder.ts"
 
-/** A feed has not begun, reads missed events from the store, is sent events as they come, or has ended. */
+/** A feed that is behind reads events from the store; a live one is passed new events. */
 type FeedState = "new" | "behind" | "live" | "ended"
 
 /** What a feed calls. */
@@ -19,11 +19,11 @@ export interface FeedOwner {
 }
 
 /**
- * One session's events on their way to one client.
+ * Sends the events of one session to one client.
  *
- * It only ever sends the event after the last one that it sent. While it is live that is what the session passes to it;
- * otherwise it reads from the store, from its position, until it has caught up. So replayed and live events join without
- * a gap or a duplicate, and a client that does not read costs no memory.
+ * It sends only the event after the last one sent. While it is live, the session passes events to it. Otherwise it reads
+ * from the store, from its position, until it has caught up. So there is no gap or duplicate between replayed and live
+ * events, and a client that does not read needs no memory.
  */
 export class Feed implements Subscriber {
   private state: FeedState = "new"
@@ -47,7 +47,7 @@ export class Feed implements Subscriber {
     return this.outbox.hasRoom
   }
 
-  /** Begins after an event. With `maySkip` it skips events that are no longer kept when it begins to read. */
+  /** Starts after an event. With `maySkip`, events that are no longer kept at the first read are skipped. */
   begin(subscription: Subscription, after: number, maySkip: boolean): void {
     if (this.state !== "new") return
     this.subscription = subscription
@@ -59,9 +59,9 @@ export class Feed implements Subscriber {
   onFrames(frames: ReadonlyArray<Frame>): void {
     if (this.state !== "live") return
     const next = this.cursor + 1
-    const news = frames[0]?.seq === next ? frames : frames.filter(({ seq }) => seq >= next)
-    if (news.length === 0) return
-    if (news[0]!.seq !== next || !this.send(news)) this.fallBehind()
+    const newer = frames[0]?.seq === next ? frames : frames.filter(({ seq }) => seq >= next)
+    if (newer.length === 0) return
+    if (newer[0]!.seq !== next || !this.send(newer)) this.fallBehind()
   }
 
   onDeleted(): void {
@@ -81,12 +81,12 @@ export class Feed implements Subscriber {
     this.owner.onUnreadable(this)
   }
 
-  /** What to read from next, if the feed is behind. */
+  /** The subscription to read from, if the feed is behind. */
   get wanted(): Subscription | undefined {
     return this.state === "behind" ? this.subscription : undefined
   }
 
-  /** Takes events that were read after `after`. */
+  /** Sends events that were read after `after`. */
   onPage(after: number, frames: ReadonlyArray<Frame>, trimmedSeq: number): void {
     if (this.state !== "behind" || after !== this.cursor) return
     if (trimmedSeq > this.cursor) {
@@ -99,7 +99,7 @@ export class Feed implements Subscriber {
     else this.fallBehind()
   }
 
-  /** Reads on once there is room again. */
+  /** Continues to read when there is room. */
   wait(): void {
     if (this.state === "behind") this.fallBehind()
   }

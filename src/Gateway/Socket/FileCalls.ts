@@ -8,12 +8,12 @@ const MiB = 1024 * 1024
 /** Most bytes in the answer to a file call: the platform's client takes no more. */
 const fileBytes = { list: 8 * MiB, content: 32 * MiB } as const
 
-/** An answer that is held for a client until it is sent. */
+/** An answer of a file call that has not been sent. */
 export interface UnsentAnswer {
   /** Whether the client does not read. */
   readonly isStalled: () => boolean
   /** Drops the answer. Must not throw. */
-  readonly giveUp: () => void
+  readonly drop: () => void
 }
 
 /** The most bytes that an answer to a request may have. */
@@ -21,8 +21,8 @@ const largest = (type: Request["type"]): number =>
   type === "read_file" || type === "file_at_iteration" ? fileBytes.content : fileBytes.list
 
 /**
- * The memory of file calls, by tenant. A call counts as much as its answer may take, and an answer what it takes until it
- * is sent. Who needs room gets it from clients of the largest tenant that do not read.
+ * The memory of file calls, by tenant. A call counts as much as its answer may take. An answer counts its size until it
+ * is sent. When memory is needed, answers to stalled clients of the largest tenant are dropped.
  */
 export class FileCalls {
   private readonly unsent = new Map<string, Map<UnsentAnswer, Claim>>()
@@ -47,7 +47,7 @@ export class FileCalls {
     return this.pool.use(tenant, largest(type), call)
   }
 
-  /** Registers an answer that waits. Returns how to remove it, which does not release the claim. */
+  /** Registers an unsent answer. Returns how to remove it, which does not release the claim. */
   hold(claim: Claim, answer: UnsentAnswer): () => void {
     const { holder } = claim
     const answers = this.unsent.get(holder) ?? new Map<UnsentAnswer, Claim>()
@@ -58,7 +58,7 @@ export class FileCalls {
     }
   }
 
-  /** To be called about once a second: that a client does not read shows only with time. */
+  /** To be called about once a second, as clients become stalled with time. */
   tick(): void {
     this.pool.serve()
   }
@@ -67,7 +67,7 @@ export class FileCalls {
     for (const [answer, claim] of this.unsent.get(tenant) ?? []) {
       if (!answer.isStalled()) continue
       claim.release()
-      answer.giveUp()
+      answer.drop()
       return true
     }
     return false

@@ -40,21 +40,21 @@ const isObject = (u: unknown): u is Readonly<Record<string, unknown>> =>
 const refuse = (message: string, id?: string, code: ErrorCode = "bad_request"): Either.Either<never, InvalidRequest> =>
   Either.left({ id, code, message })
 
-/** The parser's message is dropped: it repeats a piece of the frame, which may contain secrets. */
+/** The message of the parser is dropped, as it repeats a part of the frame, which may contain secrets. */
 const parse = Option.liftThrowable((text: string): unknown => JSON.parse(text))
 
 /**
- * Reads a frame from a client, or says what is wrong with it; it never throws.
+ * Decodes a frame from a client, or says why it is invalid. It never throws.
  *
- * The id of a frame that is wrong elsewhere is kept, so that the answer finds its request, unless the frame is large
- * and beyond the limits of its shape.
+ * The id of an invalid frame is returned, so that the answer can name its request, unless the frame is large and exceeds
+ * the limits of its shape.
  */
 export const decodeRequest = (text: string): Either.Either<Request, InvalidRequest> => {
   // UTF-8 has at least one byte for each UTF-16 code unit.
   if (text.length > frameBytes) {
     return refuse(`The frame has at least ${text.length} bytes; the limit is ${frameBytes}`, undefined, "too_large")
   }
-  // Before it is parsed, as a large one of brackets alone would take long. Its id is lost then.
+  // Checked before parsing, as a large frame of brackets would take long to parse. Its id is not known then.
   const problem = excess(text, frameShape)
   if (problem !== undefined && text.length > smallFrame) return refuse(`Invalid request: the frame ${problem}`)
   const parsed = parse(text)

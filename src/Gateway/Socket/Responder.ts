@@ -24,7 +24,7 @@ export interface Shared {
   readonly debug: DebugLog | undefined
 }
 
-/** Whose connection it is, and the span that its handshake was part of, where it named one. */
+/** The client of a connection, and the span that its handshake named, if any. */
 export interface Client {
   readonly identity: Identity
   readonly parent: Tracer.AnySpan | undefined
@@ -36,7 +36,7 @@ export interface Client {
  */
 const reported = { atOnce: 20, perSecond: 1 }
 
-/** A client that has read nothing for so many milliseconds loses the memory of its files where others need it. */
+/** Milliseconds without a read after which the unsent file answers of a client may be dropped. */
 const stall = 1_000
 
 const unsendable = new Refused({
@@ -46,7 +46,7 @@ const unsendable = new Refused({
 
 /**
  * Sends events and answers to one client; the answers in spans and log lines of its requests. Frames are queued in the
- * connection alone: whoever has more to send than fits waits until there is room.
+ * connection only: a caller with more to send waits until there is room.
  */
 export class Responder {
   private readonly reports: TokenBucket
@@ -65,14 +65,14 @@ export class Responder {
     return this.connection.hasRoom
   }
 
-  /** Sends a frame. The caller has made sure that there is room, or sends no more than a little. */
+  /** Sends a frame. The caller has checked that there is room, unless the frame is small. */
   send(type: string, data: string | Buffer, onSent?: () => void): void {
     if (!this.connection.isOpen) return
     GatewayMetrics.sent.increment(type)
     this.connection.send(data, onSent)
   }
 
-  /** Calls back once there is room; never where the connection ends before. Returns how to stop waiting. */
+  /** Calls back once there is room, and never if the connection ends before. Returns how to stop waiting. */
   whenRoom(callback: () => void): () => void {
     if (this.hasRoom) {
       callback()
@@ -101,7 +101,7 @@ export class Responder {
     return this.logged(answer, sent)
   }
 
-  /** Sends a file call's answer. Its memory is counted until it has left, whether or not somebody waits for that. */
+  /** Sends the answer of a file call. Its memory is counted until it is sent, even if the caller is interrupted. */
   answerFile(answer: Answer, claim: Claim): Effect.Effect<void, Refused> {
     const sent = Effect.async<void, Refused>(resume => {
       const { files } = this.shared
@@ -110,7 +110,7 @@ export class Responder {
       let leave = (): void => {}
       const forget = files.hold(claim, {
         isStalled: () => true,
-        giveUp: () => {
+        drop: () => {
           abandon()
           resume(Effect.fail(unsendable))
         }
@@ -124,7 +124,7 @@ export class Responder {
         const kept = claim.detach()
         const sent = files.hold(kept, {
           isStalled: () => this.isStalled(),
-          giveUp: () => this.connection.terminate()
+          drop: () => this.connection.terminate()
         })
         this.send(answer.type, text, () => {
           sent()
@@ -143,7 +143,7 @@ export class Responder {
     )
   }
 
-  /** Answers a request that is not carried out with an error, whether or not there is room. */
+  /** Answers a request that is not carried out. It does not wait for room. */
   refuse(id: string | undefined, failure: Failure, frame: LogValue | undefined): void {
     const { code, message, retryable } = failure
     const answered = Effect.flatMap(this.report(failure), traceId => {
@@ -156,7 +156,7 @@ export class Responder {
     this.shared.run(this.inSpan(GatewayMetrics.invalid, answered, frame))
   }
 
-  /** The work for a request in a span, within the trace of the handshake where that named one. */
+  /** Wraps the work for a request in a span, within the trace of the handshake, if any. */
   inSpan(type: string, work: Effect.Effect<void>, frame: LogValue | undefined): Effect.Effect<void> {
     const { actor, tenant } = this.client.identity
     const logged =
@@ -175,7 +175,7 @@ export class Responder {
     return Effect.zipRight(Effect.annotateLogs(Effect.logDebug("Sending a frame to a client"), { frame }), sent)
   }
 
-  /** Whether the client has not read for so long that others may have the memory of what it was sent. */
+  /** Whether the client has read nothing for so long that its unsent answers may be dropped. */
   private isStalled(): boolean {
     const { blockedSince } = this.connection
     return blockedSince !== undefined && this.shared.monotonic() - blockedSince >= stall

@@ -1,14 +1,14 @@
-/** Work that is carried out in the order in which it came. */
+/** A unit of work in a queue. */
 export interface Task<E> {
-  /** Begins the work, and calls back at its end. */
+  /** Starts the work, and calls back at its end. */
   readonly begin: (onEnd: (failure: E | undefined) => void) => void
-  /** Whether it must not be carried out once work before it has failed. */
+  /** Whether it is abandoned when a task before it fails. */
   readonly isDependent: boolean
-  /** Called in place of {@link begin} where the work is not to be carried out. */
+  /** Called instead of {@link begin} if the task is abandoned. */
   readonly abandon: (failure: E) => void
 }
 
-/** One queue for each key, whose tasks run one after the other. A task that fails takes along the dependent ones. */
+/** A queue for each key. The tasks of a queue run one at a time, in order. */
 export class SerialQueues<E> {
   /** The tasks that wait, by key; present while a task of the key runs. */
   private readonly queues = new Map<string, Array<Task<E>>>()
@@ -23,7 +23,7 @@ export class SerialQueues<E> {
     this.run(key, task)
   }
 
-  /** Abandons the tasks that wait; the one that runs goes on. */
+  /** Abandons the tasks that wait. The one that runs continues. */
   abandon(key: string, failure: E): void {
     for (const task of this.queues.get(key)?.splice(0) ?? []) task.abandon(failure)
   }

@@ -1,6 +1,6 @@
 import { type Context, Effect, Exit, Scope } from "effect"
 import { errorAnswer } from "../Protocol/Answer.ts"
-import { subscriptions as most } from "../Protocol/Limits.ts"
+import { subscriptions as maxSubscriptions } from "../Protocol/Limits.ts"
 import type { RequestOf } from "../Protocol/Request.ts"
 import type { Caller, LookupError, Sessions } from "../Sessions.ts"
 import { Feed } from "./Feed.ts"
@@ -14,7 +14,7 @@ export interface Shared extends Responder.Shared {
   readonly replays: Replays
 }
 
-/** The subscriptions of one client: one feed for each session. */
+/** The subscriptions of one client: a feed for each session. */
 export class Subscriptions {
   private readonly feeds = new Map<string, { readonly feed: Feed; readonly scope: Scope.CloseableScope }>()
   private beginning = 0
@@ -28,7 +28,7 @@ export class Subscriptions {
     private readonly onLost: () => void
   ) {}
 
-  /** Answers `subscribed`, then sends missed events and new ones. A second subscription to a session replaces the first. */
+  /** Answers `subscribed`, then sends missed and new events. A second subscription to a session replaces the first. */
   subscribe({
     id,
     sessionId,
@@ -37,14 +37,14 @@ export class Subscriptions {
   }: RequestOf<"subscribe">): Effect.Effect<void, LookupError | Refused> {
     return Effect.uninterruptibleMask(restore =>
       Effect.gen(this, function* () {
-        if (!this.feeds.has(sessionId) && this.feeds.size + this.beginning >= most) {
-          const message = `The connection has ${most} subscriptions, which is the limit`
+        if (!this.feeds.has(sessionId) && this.feeds.size + this.beginning >= maxSubscriptions) {
+          const message = `The connection has ${maxSubscriptions} subscriptions, which is the limit`
           return yield* Effect.fail(new Refused({ code: "rate_limited", message }))
         }
         const scope = yield* Scope.make()
         const owner = {
           onBehind: (feed: Feed) => this.shared.replays.add(this.caller.tenant, feed),
-          onDeleted: () => this.leave(sessionId),
+          onDeleted: () => this.end(sessionId),
           onLost: this.onLost,
           onUnreadable: (feed: Feed) => this.abandon(sessionId, feed)
         }
@@ -68,7 +68,7 @@ export class Subscriptions {
           const message = `afterSeq is ${afterSeq}, and the newest event of the session has the seq ${headSeq}`
           return yield* Effect.fail(new Refused({ code: "bad_request", message }))
         }
-        this.leave(sessionId)
+        this.end(sessionId)
         this.feeds.set(sessionId, { feed, scope })
         const recovered = isSame && afterSeq >= trimmedSeq
         yield* restore(
@@ -84,21 +84,21 @@ export class Subscriptions {
   /** Answers `unsubscribed`, even if there was no subscription to the session. */
   unsubscribe({ id, sessionId }: RequestOf<"unsubscribe">): Effect.Effect<void, LookupError> {
     return Effect.gen(this, function* () {
-      if (!this.leave(sessionId)) yield* this.shared.sessions.get(this.caller, sessionId)
+      if (!this.end(sessionId)) yield* this.shared.sessions.get(this.caller, sessionId)
       yield* this.responder.answer({ type: "unsubscribed", id, sessionId })
     })
   }
 
-  /** Ends all subscriptions, and those that are about to begin. */
+  /** Ends all subscriptions, also those that are about to start. */
   endAll(): void {
     this.isEnded = true
-    for (const sessionId of [...this.feeds.keys()]) this.leave(sessionId)
+    for (const sessionId of [...this.feeds.keys()]) this.end(sessionId)
   }
 
   /** Ends a subscription whose events cannot be read, and tells the client. */
   private abandon(sessionId: string, feed: Feed): void {
     if (this.feeds.get(sessionId)?.feed !== feed) return
-    this.leave(sessionId)
+    this.end(sessionId)
     const message = "The events of the session cannot be read at present; its subscription has ended"
     this.shared.run(
       Effect.flatMap(this.shared.traceId, traceId =>
@@ -115,7 +115,7 @@ export class Subscriptions {
   }
 
   /** Ends a subscription. Returns whether there was one. */
-  private leave(sessionId: string): boolean {
+  private end(sessionId: string): boolean {
     const found = this.feeds.get(sessionId)
     if (found === undefined) return false
     this.feeds.delete(sessionId)
