@@ -1,6 +1,6 @@
 /**
- * Endpoints apart from transports: a group's handlers as plain functions from a decoded request to an answer,
- * which the platform's server and the compiled edge serve alike.
+ * Endpoints, independent of the transport: a group's handlers are functions from a decoded request to a reply. The
+ * platform's server and `Http/Edge` both serve them.
  */
 import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
@@ -8,7 +8,7 @@ import type { Effect } from "effect"
 import type { ApiError } from "./ApiError.ts"
 import type { Reply } from "./Reply.ts"
 
-/** What a handler may want to know of a request beside what its contract decodes. */
+/** What a handler may read of a request beyond what its contract decodes. */
 export interface Incoming {
   /** The path as the client wrote it, without its query. */
   readonly target: string

@@ -1,6 +1,5 @@
 /**
- * An api's own description made into what the edge runs: for each endpoint its decoders, the access that it wants
- * and its handler.
+ * Compiles an `HttpApi` into a router: for each endpoint its decoders, the checks of its middlewares and its handler.
  */
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"

@@ -41,8 +41,8 @@ const cutOff = (request: HttpServerRequest.HttpServerRequest): Effect.Effect<voi
     NodeHttpServerRequest.toServerResponse(request).destroy()
   })
 
-/** The platform notes a request's route on its span with parameters as in `:key`, where everything else has `{key}`. */
-const spellRoute: Effect.Effect<void> = Effect.map(Effect.context<never>(), context => {
+/** Writes the route on the span with parameters as in `{key}`, as everywhere else; the platform writes `:key`. */
+const labelRoute: Effect.Effect<void> = Effect.map(Effect.context<never>(), context => {
   const span = Option.getOrUndefined(Context.getOption(context, Tracer.ParentSpan))
   if (span?._tag !== "Span") return
   const route = span.attributes.get("http.route")
@@ -86,7 +86,7 @@ export const layer = <Id extends string, Groups extends AnyGroup, E, R, Group ex
             const handshake = handshakeOf(request)
             const handled = handler({ ...decoded, incoming: incomingOf(request, handshake) } as never)
             return Effect.zipRight(
-              spellRoute,
+              labelRoute,
               respond(handshake === undefined ? handled : upgraded(handled, handshake), cutOff(request)).pipe(
                 Effect.withSpan(`${group.identifier}.${endpoint}`, { captureStackTrace: false })
               )

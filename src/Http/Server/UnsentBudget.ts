@@ -43,7 +43,7 @@ export class Account {
   /** The bytes in the kernel's queue when it was last asked, and the bytes that it had taken by then. */
   #queued = 0
   #queuedAt = -1
-  /** Bytes that left the kernel's queue while it took nothing from here. */
+  /** Bytes that were seen to leave the kernel's queue while nothing was added to it. */
   sentByKernel = 0
   /** The position in the order in which clients were last seen to read. */
   order = 0
@@ -67,7 +67,7 @@ export class Account {
     return this.#own + this.#sharedBytes
   }
 
-  /** Has the kernel asked about the client's queue: its owner doubts that the client reads. */
+  /** Has the kernel asked about the client's queue, as it is doubtful whether the client reads. */
   watch(): void {
     if (!this.#isClosed) this.budget.watched.add(this)
   }
@@ -180,7 +180,7 @@ export class UnsentBudget {
   readonly #shared = new Map<Uint8Array, number>()
   /** Connections that are being ended. */
   readonly #ending = new Set<Account>()
-  /** Connections whose owners doubt that they are read. */
+  /** Connections about which the kernel is to be asked. */
   readonly watched = new Set<Account>()
   #counted = 0
   /** The bytes of connections that are being ended. */
