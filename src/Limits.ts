@@ -36,60 +36,41 @@ export class Limits extends Context.Reference<Limits>()("causeway/Limits", {
   defaultValue: (): LimitsShape => defaults
 }) {}
 
+const limit = (
+  name: keyof LimitsShape,
+  variable: string,
+  description: string,
+  bounds: { readonly min: number; readonly max: number }
+) => Setting.integer(variable, { description, default: defaults[name], ...bounds })
+
 /** Each limit as a configuration variable. */
 export const config: Config.Config<LimitsShape> = Config.all({
-  keyBytes: Setting.integer("LIMIT_KEY_BYTES", {
-    description: "Longest key, in bytes of UTF-8",
-    default: defaults.keyBytes,
+  keyBytes: limit("keyBytes", "LIMIT_KEY_BYTES", "Longest key, in bytes of UTF-8", { min: 1, max: 8192 }),
+  namespaceBytes: limit("namespaceBytes", "LIMIT_NAMESPACE_BYTES", "Longest namespace, in bytes of UTF-8", {
     min: 1,
     max: 8192
   }),
-  namespaceBytes: Setting.integer("LIMIT_NAMESPACE_BYTES", {
-    description: "Longest namespace, in bytes of UTF-8",
-    default: defaults.namespaceBytes,
-    min: 1,
-    max: 8192
-  }),
-  valueBytes: Setting.integer("LIMIT_VALUE_BYTES", {
-    description: "Largest value, in bytes of its JSON text",
-    default: defaults.valueBytes,
+  valueBytes: limit("valueBytes", "LIMIT_VALUE_BYTES", "Largest value, in bytes of its JSON text", {
     min: 1,
     max: 256 * MiB
   }),
-  actorBytes: Setting.integer("LIMIT_ACTOR_BYTES", {
-    description: "Longest actor, in bytes of UTF-8",
-    default: defaults.actorBytes,
-    min: 1,
-    max: 8192
-  }),
-  batchOperations: Setting.integer("LIMIT_BATCH_OPERATIONS", {
-    description: "Most operations in a batch",
-    default: defaults.batchOperations,
+  actorBytes: limit("actorBytes", "LIMIT_ACTOR_BYTES", "Longest actor, in bytes of UTF-8", { min: 1, max: 8192 }),
+  batchOperations: limit("batchOperations", "LIMIT_BATCH_OPERATIONS", "Most operations in a batch", {
     min: 1,
     max: 100_000
   }),
-  bodyBytes: Setting.integer("LIMIT_BODY_BYTES", {
-    description: "Largest request body, in bytes",
-    default: defaults.bodyBytes,
-    min: 1,
-    max: 512 * MiB
-  }),
-  jsonDepth: Setting.integer("LIMIT_JSON_DEPTH", {
-    description: "Most levels of nesting in a value",
-    default: defaults.jsonDepth,
-    min: 1,
-    max: 1000
-  }),
-  wholeLists: Setting.integer("LIMIT_WHOLE_LISTS", {
-    description: "Most lists without a limit that are read at a time; the next is told to come back",
-    default: defaults.wholeLists,
-    min: 1,
-    max: 1000
-  }),
-  walBytes: Setting.integer("LIMIT_WAL_BYTES", {
-    description: "Size of the write-ahead log, in bytes, above which lists without a limit are cut off",
-    default: defaults.walBytes,
-    min: MiB,
-    max: 1024 * 1024 * MiB
-  })
+  bodyBytes: limit("bodyBytes", "LIMIT_BODY_BYTES", "Largest request body, in bytes", { min: 1, max: 512 * MiB }),
+  jsonDepth: limit("jsonDepth", "LIMIT_JSON_DEPTH", "Most levels of nesting in a value", { min: 1, max: 1000 }),
+  wholeLists: limit(
+    "wholeLists",
+    "LIMIT_WHOLE_LISTS",
+    "Most lists without a limit that are read at a time; the next is told to come back",
+    { min: 1, max: 1000 }
+  ),
+  walBytes: limit(
+    "walBytes",
+    "LIMIT_WAL_BYTES",
+    "Size of the write-ahead log, in bytes, above which lists without a limit are cut off",
+    { min: MiB, max: 1024 * 1024 * MiB }
+  )
 })

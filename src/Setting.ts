@@ -78,27 +78,38 @@ export const boolean = (name: string, options: Options<boolean>): Config.Config<
     return Option.none()
   })
 
-/** A length of time, as in `7 days` or `30 seconds`; nothing when it is not set. */
-export const optionalDuration = (
+interface Described {
+  readonly description: string
+  /** What the help shows as the default. */
+  readonly shown: string
+}
+
+/** A variable without a default: nothing when it is not set. */
+const optional = <A>(
   name: string,
-  options: { readonly description: string; readonly shown: string }
-): Config.Config<Option.Option<Duration.Duration>> =>
+  options: Described,
+  allowed: string,
+  parse: (text: string) => Option.Option<A>,
+  secret = false,
+  verbatim = false
+): Config.Config<Option.Option<A>> =>
   declare(
     name,
-    {
-      description: options.description,
-      allowed: "a duration such as 7 days, 12 hours or 30 seconds",
-      default: Option.none<Duration.Duration>(),
-      shown: options.shown
-    },
-    text =>
-      Option.map(
-        Option.filter(
-          Duration.decodeUnknown(text),
-          duration => Duration.isFinite(duration) && Duration.toMillis(duration) > 0
-        ),
-        Option.some
-      )
+    { ...options, allowed, default: Option.none<A>() },
+    text => Option.map(parse(text), Option.some),
+    secret,
+    verbatim
+  )
+
+type OptionalVariable<A> = (name: string, options: Described) => Config.Config<Option.Option<A>>
+
+/** A length of time, as in `7 days` or `30 seconds`; nothing when it is not set. */
+export const optionalDuration: OptionalVariable<Duration.Duration> = (name, options) =>
+  optional(name, options, "a duration such as 7 days, 12 hours or 30 seconds", text =>
+    Option.filter(
+      Duration.decodeUnknown(text),
+      duration => Duration.isFinite(duration) && Duration.toMillis(duration) > 0
+    )
   )
 
 /** The base address of a service, without slashes at its end. */
@@ -123,38 +134,15 @@ export const baseUrl = <A>(
  * A secret for an `Authorization` header; nothing when it is not set. A value that a header cannot carry as one token
  * (RFC 9110, 5.5 and RFC 6750, 2.1) is refused, since it could never match.
  */
-export const optionalCredential = (
-  name: string,
-  options: { readonly description: string; readonly shown: string }
-): Config.Config<Option.Option<Redacted.Redacted>> =>
-  declare(
+export const optionalCredential: OptionalVariable<Redacted.Redacted> = (name, options) =>
+  optional(
     name,
-    {
-      description: options.description,
-      allowed: "visible ASCII without blanks",
-      default: Option.none<Redacted.Redacted>(),
-      shown: options.shown
-    },
-    text => (/^[\x21-\x7e]+$/.test(text) ? Option.some(Option.some(Redacted.make(text))) : Option.none()),
+    options,
+    "visible ASCII without blanks",
+    text => (/^[\x21-\x7e]+$/.test(text) ? Option.some(Redacted.make(text)) : Option.none()),
     true
   )
 
-/**
- * A secret; nothing when it is not set. It is not trimmed: other holders of the secret use it untrimmed too.
- */
-export const optionalSecret = (
-  name: string,
-  options: { readonly description: string; readonly shown: string }
-): Config.Config<Option.Option<Redacted.Redacted>> =>
-  declare(
-    name,
-    {
-      description: options.description,
-      allowed: "any text, taken exactly as it is",
-      default: Option.none<Redacted.Redacted>(),
-      shown: options.shown
-    },
-    text => Option.some(Option.some(Redacted.make(text))),
-    true,
-    true
-  )
+/** A secret; nothing when it is not set. It is not trimmed, since other holders of the secret use it untrimmed too. */
+export const optionalSecret: OptionalVariable<Redacted.Redacted> = (name, options) =>
+  optional(name, options, "any text, taken exactly as it is", text => Option.some(Redacted.make(text)), true, true)

@@ -19,17 +19,14 @@ export const unavailable = (error: Store.StoreUnavailable): Effect.Effect<never,
     Effect.fail(new ServiceUnavailable({ error: "Store unavailable", headers: { "retry-after": "1" } }))
   )
 
+const retryLater = (error: string, { retryAfterSeconds }: { readonly retryAfterSeconds: number }) =>
+  new ServiceUnavailable({ error, headers: { "retry-after": String(retryAfterSeconds) } })
+
 export const busy = (error: Store.StoreBusy): ServiceUnavailable =>
-  new ServiceUnavailable({
-    error: "Too many requests are waiting for the store",
-    headers: { "retry-after": String(error.retryAfterSeconds) }
-  })
+  retryLater("Too many requests are waiting for the store", error)
 
 export const tooManyLists = (error: Store.StoreBusy): ServiceUnavailable =>
-  new ServiceUnavailable({
-    error: "Too many whole lists are being read; use limit",
-    headers: { "retry-after": String(error.retryAfterSeconds) }
-  })
+  retryLater("Too many whole lists are being read; use limit", error)
 
 /** What a reader of the change log is answered. */
 export const ofFeed = (
@@ -38,10 +35,8 @@ export const ofFeed = (
   switch (error._tag) {
     case "StoreUnavailable":
       return unavailable(error)
-    case "FeedBusy": {
-      const headers = { "retry-after": String(error.retryAfterSeconds) }
-      return Effect.fail(new ServiceUnavailable({ error: error.reason, headers }))
-    }
+    case "FeedBusy":
+      return Effect.fail(retryLater(error.reason, error))
     case "HistoryTrimmed":
       return Effect.fail(
         new Gone({

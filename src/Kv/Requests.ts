@@ -17,6 +17,8 @@ export const maxWaitSeconds = 60
 /** The writer that is recorded where a request names none. */
 export const defaultActor = "api"
 
+const optional = <S extends Schema.Schema.All>(schema: S) => Schema.optionalWith(schema, { exact: true })
+
 /** A name in a path: decoded once by the router, encoded here for the typed client. */
 const Segment = (description: string, example: string) =>
   Schema.transform(Schema.String, Schema.String, {
@@ -85,35 +87,31 @@ export const endOfTime = 8_640_000_000_000_000
 
 /** How long an entry lives: at most one of the two. */
 const Expiry = {
-  ttlMs: Schema.optionalWith(
-    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires this many milliseconds from now." }),
-    { exact: true }
+  ttlMs: optional(
+    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires this many milliseconds from now." })
   ),
-  expiresAt: Schema.optionalWith(
-    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires at this time, in epoch milliseconds." }),
-    { exact: true }
+  expiresAt: optional(
+    Whole({ minimum: 1, maximum: endOfTime, description: "The entry expires at this time, in epoch milliseconds." })
   )
 }
 
-const Actor = Schema.optionalWith(
+const Actor = optional(
   Schema.String.annotations({
     description: "Who writes.",
     jsonSchema: { type: "string", default: defaultActor, description: "Who writes." }
-  }),
-  { exact: true }
+  })
 )
 
 const AnyJson = Schema.Unknown.annotations({ description: "Any JSON value." })
 
 /** A precondition that another request takes: here it is refused, as ignoring it could overwrite what it protects. */
 const Misplaced = (advice: string) =>
-  Schema.optionalWith(
+  optional(
     Schema.Never.annotations({
       description: `Refused: ${advice}.`,
       message: () => `is not taken here; ${advice}`,
       jsonSchema: { not: {}, description: `Refused: ${advice}.` }
-    }),
-    { exact: true }
+    })
   )
 
 /**
@@ -130,13 +128,12 @@ export const SetPayload = Schema.Struct({
   ifVersion: Misplaced("use the header If-Match, or If-None-Match: * for an entry that must be absent")
 }).annotations({ identifier: "SetRequest", ...strict, ...withFastDecoder(FastDecoders.setPayload) })
 
-const IfVersion = Schema.optionalWith(
+const IfVersion = optional(
   Whole({
     minimum: 0,
     maximum: Number.MAX_SAFE_INTEGER,
     description: "The entry must be at this version; 0 means that it must be absent."
-  }),
-  { exact: true }
+  })
 )
 
 /** One operation of a batch. */
@@ -153,7 +150,7 @@ export const BatchOperation = Schema.Union(
     op: Schema.Literal("delete"),
     namespace: Schema.String,
     key: Schema.String,
-    value: Schema.optionalWith(Schema.Unknown.annotations({ description: "Ignored." }), { exact: true }),
+    value: optional(Schema.Unknown.annotations({ description: "Ignored." })),
     ifVersion: IfVersion
   }).annotations({ identifier: "DeleteOperation", ...strict })
 ).annotations({ identifier: "BatchOperation", description: "One write." })
@@ -173,65 +170,47 @@ export const BatchHeaders = Schema.Struct({
 
 /** RFC 9110 preconditions; what they may hold is checked by the handler, which knows how to say what is wrong. */
 export const Preconditions = Schema.Struct({
-  "if-match": Schema.optionalWith(Schema.String.annotations({ description: 'A version in quotes, as in `"3"`.' }), {
-    exact: true
-  }),
-  "if-none-match": Schema.optionalWith(
-    Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }),
-    { exact: true }
-  )
+  "if-match": optional(Schema.String.annotations({ description: 'A version in quotes, as in `"3"`.' })),
+  "if-none-match": optional(Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }))
 }).annotations(withFastDecoder(FastDecoders.headersWithout("if-match", "if-none-match")))
 
 export const ListParams = Schema.Struct({
-  prefix: Schema.optionalWith(
-    Schema.String.annotations({ description: "Only keys that start with this, literally." }),
-    {
-      exact: true
-    }
+  prefix: optional(Schema.String.annotations({ description: "Only keys that start with this, literally." })),
+  limit: optional(
+    QueryInt({ minimum: 1, maximum: maxPage, description: "Entries in a page; without it all come in one answer." })
   ),
-  limit: Schema.optionalWith(
-    QueryInt({ minimum: 1, maximum: maxPage, description: "Entries in a page; without it all come in one answer." }),
-    { exact: true }
-  ),
-  cursor: Schema.optionalWith(
-    Schema.String.annotations({ description: "Where the page starts, from the Link header of the one before." }),
-    { exact: true }
+  cursor: optional(
+    Schema.String.annotations({ description: "Where the page starts, from the Link header of the one before." })
   )
 })
 
-const after = Schema.optionalWith(
-  QueryInt({ minimum: 0, default: 0, description: "Only changes with a greater seq." }),
-  { exact: true }
-)
+const after = optional(QueryInt({ minimum: 0, default: 0, description: "Only changes with a greater seq." }))
 
-const tenant = Schema.optionalWith(
+const tenant = optional(
   Schema.String.annotations({
     jsonSchema: { type: "string", default: "", description: "Only changes of this tenant; of all when empty." }
-  }),
-  { exact: true }
+  })
 )
 
-const limit = Schema.optionalWith(
+const limit = optional(
   QueryInt({
     minimum: 1,
     default: defaultPage,
     description: `Most changes in one answer; more than ${maxPage} is taken for ${maxPage}.`
-  }),
-  { exact: true }
+  })
 )
 
 export const ChangesParams = Schema.Struct({
   tenant,
   after,
   limit,
-  wait: Schema.optionalWith(
+  wait: optional(
     QueryInt({
       minimum: 0,
       maximum: maxWaitSeconds,
       default: 0,
       description: "Seconds to wait for a change where there is none yet."
-    }),
-    { exact: true }
+    })
   )
 })
 
@@ -243,10 +222,7 @@ export const DeleteParams = Schema.Struct({ actor: Actor })
 
 /** Where a stream was lost. */
 export const ResumeHeaders = Schema.Struct({
-  "last-event-id": Schema.optionalWith(
-    Schema.String.annotations({ description: "Resumes after this seq; it wins over `after`." }),
-    { exact: true }
-  )
+  "last-event-id": optional(Schema.String.annotations({ description: "Resumes after this seq; it wins over `after`." }))
 })
 
 /** The path of a namespace. */

@@ -32,7 +32,8 @@ export const measure: Effect.Effect<void> = Effect.suspend(() => {
 /** The sampling interval in milliseconds, which each recorded delay contains. */
 const resolution = 20
 
-const monitor = Effect.acquireRelease(
+/** The delays of the event loop in nanoseconds. */
+export const loopDelays = Effect.acquireRelease(
   Effect.sync(() => {
     const delays = monitorEventLoopDelay({ resolution })
     delays.enable()
@@ -44,7 +45,7 @@ const monitor = Effect.acquireRelease(
 /** Updates the gauge of the event loop's delay. */
 export const layer: Layer.Layer<never> = Layer.scopedDiscard(
   Effect.gen(function* () {
-    const delays = yield* monitor
+    const delays = yield* loopDelays
     yield* Metric.set(loopDelay, 0)
     const look = Effect.suspend(() => {
       const delay = delays.count === 0 ? 0 : Math.max(0, delays.percentile(99) / 1e6 - resolution)

@@ -2,10 +2,11 @@
  * Statistics of the runtime at log level trace: the event loop, garbage collections, the heap and active resources.
  * Nothing is measured at other levels.
  */
-import { constants, monitorEventLoopDelay, PerformanceObserver, performance } from "node:perf_hooks"
+import { constants, PerformanceObserver, performance } from "node:perf_hooks"
 import { Duration, Effect, Layer, LogLevel, Schedule } from "effect"
 import * as Supervision from "../Supervision.ts"
 import * as DebugLog from "./DebugLog.ts"
+import { loopDelays } from "./ProcessMetrics.ts"
 
 /** The interval between two lines. */
 const interval = Duration.seconds(10)
@@ -47,15 +48,6 @@ const collections = Effect.acquireRelease(
   ({ stop }) => Effect.sync(stop)
 )
 
-const loop = Effect.acquireRelease(
-  Effect.sync(() => {
-    const delays = monitorEventLoopDelay({ resolution: 20 })
-    delays.enable()
-    return delays
-  }),
-  delays => Effect.sync(() => delays.disable())
-)
-
 /** The number of active resources by kind, such as sockets and timers. */
 const resources = (): Readonly<Record<string, number>> => {
   const counts: Record<string, number> = {}
@@ -68,7 +60,7 @@ export const layer: Layer.Layer<never> = Layer.scopedDiscard(
   Effect.gen(function* () {
     if (!(yield* DebugLog.isLogged(LogLevel.Trace))) return
     const garbage = yield* collections
-    const delays = yield* loop
+    const delays = yield* loopDelays
     let before = performance.eventLoopUtilization()
     const look = Effect.suspend(() => {
       const now = performance.eventLoopUtilization()
