@@ -18,5 +18,5 @@ export const Api = HttpApi.make("causeway")
   .annotate(OpenApi.Transform, withoutPlatformError)
   .annotate(
     OpenApi.Description,
-    "A versioned key-value store with atomic batches and a change feed that never skips. Every error, from every path, is JSON with the one field `error`; an unknown path is 404, and a method that a path does not take is 405 with `Allow`. HEAD is answered wherever GET is."
+    "A versioned key-value store with atomic batches and a change feed that never skips. Every error response is JSON with the single field `error`. An unknown path is 404. A method that a path does not support is 405 with `Allow`. HEAD is supported wherever GET is."
   )

@@ -25,7 +25,10 @@ const status = operation({
 const leader = operation({
   operationId: "getClusterLeader",
   answers: {
-    200: { description: "Nobody: the backing store needs no leader.", example: { leader: null, address: null, mode } }
+    200: {
+      description: "There is no leader. The backing store needs none.",
+      example: { leader: null, address: null, mode }
+    }
   }
 })
 
@@ -70,7 +73,7 @@ export const ClusterGroup = HttpApiGroup.make("cluster")
         Schema.Struct({ leader: Nobody, address: Nobody, mode: Mode }).annotations({ identifier: "ClusterLeader" })
       )
       .annotate(OpenApi.Transform, leader)
-      .annotate(OpenApi.Summary, "The leader, which there never is")
+      .annotate(OpenApi.Summary, "The leader, which is always null")
   )
   .add(
     HttpApiEndpoint.post("join", "/cluster/join")
@@ -81,7 +84,7 @@ export const ClusterGroup = HttpApiGroup.make("cluster")
         refused("joinCluster", "JoinRequest", { nodeId: "node-1", address: "10.0.0.1:8080" })
       )
       .annotate(OpenApi.Summary, "Always 410")
-      .annotate(OpenApi.Description, "Changes nothing; any body is ignored.")
+      .annotate(OpenApi.Description, "Changes nothing. The body is ignored.")
   )
   .add(
     HttpApiEndpoint.post("remove", "/cluster/remove")
@@ -89,10 +92,10 @@ export const ClusterGroup = HttpApiGroup.make("cluster")
       .annotate(OpenApi.Deprecated, true)
       .annotate(OpenApi.Transform, refused("removeFromCluster", "RemoveRequest", { nodeId: "node-1" }))
       .annotate(OpenApi.Summary, "Always 410")
-      .annotate(OpenApi.Description, "Changes nothing; any body is ignored.")
+      .annotate(OpenApi.Description, "Changes nothing. The body is ignored.")
   )
   .addError(InternalServerError.Wire)
   .middleware(ReadAccess)
   .prefix("/api/v1")
   .annotate(OpenApi.Title, "Cluster compatibility")
-  .annotate(OpenApi.Description, "For old cluster-aware clients; membership is the backing store's affair.")
+  .annotate(OpenApi.Description, "For old cluster-aware clients. The backing store manages membership.")

@@ -20,10 +20,10 @@ export const Dependency = Schema.Struct({
   name: Schema.String.annotations({ description: "agent_platform, inference or replication." }),
   status: Status,
   latencyMs: Schema.optionalWith(
-    Schema.Number.annotations({ description: "Milliseconds that the probe took, where one was sent." }),
+    Schema.Number.annotations({ description: "Duration of the probe in milliseconds, if one was sent." }),
     { exact: true }
   ),
-  error: Schema.optionalWith(Schema.String.annotations({ description: "What is wrong, where something is." }), {
+  error: Schema.optionalWith(Schema.String.annotations({ description: "What is wrong, if anything." }), {
     exact: true
   })
 }).annotations({ identifier: "DependencyHealth" })
@@ -97,10 +97,10 @@ export const HealthGroup = HttpApiGroup.make("health")
       .addSuccess(Report)
       .addSuccess(Unhealthy)
       .annotate(OpenApi.Transform, report)
-      .annotate(OpenApi.Summary, "How the gateway and its dependencies are")
+      .annotate(OpenApi.Summary, "The health of the gateway and its dependencies")
       .annotate(
         OpenApi.Description,
-        "For load balancers: keep what answers 200, also where it is `degraded`, and remove what answers 503 three times in a row. Dependencies that are not configured are left out."
+        "For load balancers. Keep an instance that answers 200, even if it is `degraded`. Remove one that answers 503 three times in a row. Dependencies that are not configured are left out."
       )
   )
   .add(
@@ -117,4 +117,4 @@ export const HealthGroup = HttpApiGroup.make("health")
   )
   .addError(InternalServerError.Wire)
   .annotate(OpenApi.Title, "Health")
-  .annotate(OpenApi.Description, "Liveness and readiness; no credential is needed.")
+  .annotate(OpenApi.Description, "Liveness and readiness. No credential is needed.")

@@ -36,7 +36,7 @@ export const Entry = Schema.Struct({
   key: Schema.String,
   value: Schema.Unknown.annotations({ description: "Any JSON value." }),
   version: Schema.Int.annotations({
-    description: "1 for a new key, then one more with every set and delete of it; never used twice."
+    description: "1 for a new key. Every set and delete increments it. It is never reused."
   }),
   updatedBy: Schema.String.annotations({ description: "The actor that last wrote the entry." }),
   updatedAt: Millis,
@@ -51,14 +51,14 @@ export const Entry = Schema.Struct({
 
 /** A change record as clients see it. */
 export const Change = Schema.Struct({
-  seq: Schema.Int.annotations({ description: "Position in the log: dense, increasing, global." }),
+  seq: Schema.Int.annotations({ description: "Position in the global log. It increases by 1 with each change." }),
   op: Schema.Literal("set", "delete"),
   namespace: Schema.String,
   key: Schema.String,
   value: Schema.Unknown.annotations({ description: "The value that was set, or null for a delete." }),
-  version: Schema.Int.annotations({ description: "The version that the entry got by this write." }),
-  actor: Schema.String.annotations({ description: "Who wrote; `expiry` where an entry ran out." }),
-  timestamp: Schema.Int.annotations({ description: "Epoch milliseconds; never falls as seq rises." }),
+  version: Schema.Int.annotations({ description: "The version that this write gave the entry." }),
+  actor: Schema.String.annotations({ description: "Who wrote. `expiry` for an entry that expired." }),
+  timestamp: Schema.Int.annotations({ description: "Epoch milliseconds. It never decreases as `seq` increases." }),
   tenantId: Schema.String.annotations({ description: "The tenant of the namespace, or the empty string." })
 }).annotations({
   identifier: "Change",
@@ -68,15 +68,17 @@ export const Change = Schema.Struct({
 
 const changesSuccess = Schema.Struct({
   changes: Schema.Array(Change),
-  lastSeq: Schema.Int.annotations({ description: "The last seq scanned: pass it as the next `after`." })
+  lastSeq: Schema.Int.annotations({ description: "The last `seq` scanned. Pass it as the next `after`." })
 }).annotations({ identifier: "ChangePage" })
 
 const SetResult = Schema.Struct({
-  version: Schema.Int.annotations({ description: "The version that the entry has now." })
+  version: Schema.Int.annotations({ description: "The new version of the entry." })
 }).annotations({ identifier: "SetResult" })
 
 const DeleteResult = Schema.Struct({
-  deleted: Schema.Boolean.annotations({ description: "False where there was no entry; nothing is recorded then." })
+  deleted: Schema.Boolean.annotations({
+    description: "False if there was no entry. In that case no change is recorded."
+  })
 }).annotations({ identifier: "DeleteResult" })
 
 const BatchResult = Schema.Struct({
@@ -88,7 +90,7 @@ const BatchResult = Schema.Struct({
 
 const EventStream = Schema.String.pipe(
   HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
-).annotations({ description: "Server-Sent Events: `id` is the seq, `data` a change." })
+).annotations({ description: "Server-Sent Events. `id` is the `seq`, `data` is a change." })
 
 /** Entries, batches and the change feed, under `/api/v1`. */
 export const KvGroup = HttpApiGroup.make("kv")
@@ -102,7 +104,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .annotate(OpenApi.Summary, "List the entries of a namespace")
       .annotate(
         OpenApi.Description,
-        "In byte order of the UTF-8 key. `Kv-Last-Seq` has the log position that the list was read at; with `limit`, a `Link` header leads to the next page while there is one."
+        "Entries are sorted by the UTF-8 bytes of the key. `Kv-Last-Seq` is the position of the change log at which the list was read. With `limit`, a `Link` header leads to the next page, if there is one."
       )
   )
   .add(
@@ -116,7 +118,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .addError(PreconditionFailed.Wire)
       .annotate(OpenApi.Transform, Description.get)
       .annotate(OpenApi.Summary, "Read an entry")
-      .annotate(OpenApi.Description, "`ETag` has the version in quotes.")
+      .annotate(OpenApi.Description, "`ETag` is the version in quotes.")
   )
   .add(
     HttpApiEndpoint.put("set", "/kv/:namespace/:key")
@@ -130,7 +132,10 @@ export const KvGroup = HttpApiGroup.make("kv")
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.set)
       .annotate(OpenApi.Summary, "Set an entry")
-      .annotate(OpenApi.Description, "Replaces the entry whole, its expiry included. `ETag` has the new version.")
+      .annotate(
+        OpenApi.Description,
+        "Replaces the whole entry, including its expiry. `ETag` is the new version in quotes."
+      )
   )
   .add(
     HttpApiEndpoint.del("delete", "/kv/:namespace/:key")
@@ -143,7 +148,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.remove)
       .annotate(OpenApi.Summary, "Delete an entry")
-      .annotate(OpenApi.Description, "`deleted` is false where there was none; nothing is recorded then.")
+      .annotate(OpenApi.Description, "`deleted` is false if there was no entry. In that case no change is recorded.")
   )
   .add(
     HttpApiEndpoint.post("batch", "/batch")
@@ -156,7 +161,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.batch)
       .annotate(OpenApi.Summary, "Apply operations atomically, in order")
-      .annotate(OpenApi.Description, "All are applied, with consecutive seq, or none is.")
+      .annotate(OpenApi.Description, "Either all operations are applied, with consecutive `seq`, or none is.")
   )
   .add(
     HttpApiEndpoint.get("changes", "/changes")
@@ -168,7 +173,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .annotate(OpenApi.Summary, "Poll the change log")
       .annotate(
         OpenApi.Description,
-        "In ascending seq. A `lastSeq` below `after` means that the log was reset: list again."
+        "Changes are in ascending `seq`. A `lastSeq` below `after` means that the log was reset; list again."
       )
   )
   .add(
@@ -192,7 +197,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .annotate(OpenApi.Summary, "Follow the change log by WebSocket")
       .annotate(
         OpenApi.Description,
-        'Frames: `{"type":"changes","changes":[…],"lastSeq":n}` and, when idle for 15 seconds, `{"type":"heartbeat","lastSeq":n}`. Close code 4008: the client did not drain; resume with `after`. A request that is no WebSocket handshake is answered 500.'
+        'Frames are `{"type":"changes","changes":[…],"lastSeq":n}` and, after 15 idle seconds, `{"type":"heartbeat","lastSeq":n}`. Close code 4008 means that the client read too slowly; it resumes with `after`. A request that is not a WebSocket handshake is answered with 500.'
       )
   )
   .addError(InternalServerError.Wire)

@@ -28,13 +28,13 @@ export const change = {
 } as const
 
 const lastSeq: Header = {
-  description: "The position in the change log that the list was read at.",
+  description: "The position of the change log at which the list was read.",
   schema: { type: "integer", minimum: 0 },
   example: 42
 }
 
 const nextPage: Header = {
-  description: 'Leads to the next page, as `<…>; rel="next"`, while there is one.',
+  description: 'A link to the next page, as `<…>; rel="next"`, if there is one.',
   required: false,
   schema: { type: "string" },
   example: '</api/v1/kv/tenant%3Aacme%2Fsettings?limit=1&cursor=dGhlbWU>; rel="next"'
@@ -45,7 +45,7 @@ const malformed = (error: string) => ({ example: { error: `Invalid request: ${er
 const badPrecondition = { example: { error: "If-Match must be a version in quotes, a list of them, or *" } }
 
 const trimmed = {
-  description: "`after` lies before the oldest change that is kept: list again, and follow from Kv-Last-Seq.",
+  description: "`after` is older than the history that is kept. List again and follow from `Kv-Last-Seq`.",
   example: { error: "Changes up to seq 41 are no longer kept; list again and follow from Kv-Last-Seq" }
 }
 
@@ -114,7 +114,7 @@ export const batch = operation({
     },
     400: malformed('operations[0].op: Expected "set" | "delete", actual "put"'),
     412: {
-      description: "A precondition does not hold; nothing was written. The message names the operation.",
+      description: "A precondition does not hold. Nothing was written. The message names the operation.",
       headers: {},
       example: { error: "Precondition failed at operations[1]: the entry is absent" }
     },
@@ -126,7 +126,7 @@ export const changes = operation({
   operationId: "listChanges",
   answers: {
     200: {
-      description: "The changes, of which there may be none, and where to go on.",
+      description: "The changes, possibly none, and the position to continue from.",
       example: { changes: [change], lastSeq: 42 }
     },
     400: badAfter,

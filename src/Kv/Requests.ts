@@ -132,7 +132,7 @@ const IfVersion = optional(
   Whole({
     minimum: 0,
     maximum: Number.MAX_SAFE_INTEGER,
-    description: "The entry must be at this version; 0 means that it must be absent."
+    description: "The entry must be at this version. 0 means that it must be absent."
   })
 )
 
@@ -175,20 +175,24 @@ export const Preconditions = Schema.Struct({
 }).annotations(withFastDecoder(FastDecoders.headersWithout("if-match", "if-none-match")))
 
 export const ListParams = Schema.Struct({
-  prefix: optional(Schema.String.annotations({ description: "Only keys that start with this, literally." })),
+  prefix: optional(Schema.String.annotations({ description: "Only keys with this literal prefix." })),
   limit: optional(
-    QueryInt({ minimum: 1, maximum: maxPage, description: "Entries in a page; without it all come in one answer." })
+    QueryInt({
+      minimum: 1,
+      maximum: maxPage,
+      description: "The size of a page. Without it, all entries are in one response."
+    })
   ),
   cursor: optional(
-    Schema.String.annotations({ description: "Where the page starts, from the Link header of the one before." })
+    Schema.String.annotations({ description: "The start of the page, from the `Link` header of the previous one." })
   )
 })
 
-const after = optional(QueryInt({ minimum: 0, default: 0, description: "Only changes with a greater seq." }))
+const after = optional(QueryInt({ minimum: 0, default: 0, description: "Only changes with a greater `seq`." }))
 
 const tenant = optional(
   Schema.String.annotations({
-    jsonSchema: { type: "string", default: "", description: "Only changes of this tenant; of all when empty." }
+    jsonSchema: { type: "string", default: "", description: "Only changes of this tenant. Empty for all tenants." }
   })
 )
 
@@ -196,7 +200,7 @@ const limit = optional(
   QueryInt({
     minimum: 1,
     default: defaultPage,
-    description: `Most changes in one answer; more than ${maxPage} is taken for ${maxPage}.`
+    description: `The maximum number of changes in one response. Values above ${maxPage} count as ${maxPage}.`
   })
 )
 
@@ -209,7 +213,7 @@ export const ChangesParams = Schema.Struct({
       minimum: 0,
       maximum: maxWaitSeconds,
       default: 0,
-      description: "Seconds to wait for a change where there is none yet."
+      description: "Seconds to wait for a change if there is none yet."
     })
   )
 })
@@ -222,7 +226,9 @@ export const DeleteParams = Schema.Struct({ actor: Actor })
 
 /** Where a stream was lost. */
 export const ResumeHeaders = Schema.Struct({
-  "last-event-id": optional(Schema.String.annotations({ description: "Resumes after this seq; it wins over `after`." }))
+  "last-event-id": optional(
+    Schema.String.annotations({ description: "Resumes after this `seq`. It takes precedence over `after`." })
+  )
 })
 
 /** The path of a namespace. */

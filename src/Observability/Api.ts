@@ -15,7 +15,7 @@ export const MetricSample = Schema.Struct({
   kind: Schema.Literal("counter", "gauge", "histogram"),
   labels: Schema.Record({ key: Schema.String, value: Schema.String }),
   value: Schema.Unknown.annotations({
-    description: "A number; for a histogram an object with count, sum and cumulative buckets."
+    description: "A number. For a histogram, an object with count, sum and cumulative buckets."
   })
 }).annotations({ identifier: "MetricSample" })
 
@@ -55,10 +55,10 @@ export const MetricsGroup = HttpApiGroup.make("metrics")
       )
       .addError(Unauthorized.Wire)
       .annotate(OpenApi.Transform, prometheus)
-      .annotate(OpenApi.Summary, "Metrics for Prometheus, where METRICS_PROMETHEUS is true")
-      .annotate(OpenApi.Description, "With METRICS_TOKEN set, it wants that token as bearer.")
+      .annotate(OpenApi.Summary, "Metrics for Prometheus, if METRICS_PROMETHEUS is true")
+      .annotate(OpenApi.Description, "If METRICS_TOKEN is set, it requires that token as a bearer token.")
   )
   .addError(NotFound.Wire)
   .addError(InternalServerError.Wire)
   .annotate(OpenApi.Title, "Metrics")
-  .annotate(OpenApi.Description, "What the process counts and measures.")
+  .annotate(OpenApi.Description, "The metrics of the process.")

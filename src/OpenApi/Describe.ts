@@ -47,7 +47,7 @@ const error = (error: string, headers?: Answer["headers"]): Answer =>
 
 /** Documentation of errors, by status. */
 const shared: Readonly<Record<number, Answer>> = {
-  400: { description: "The request is malformed; the message names the field." },
+  400: { description: "The request is malformed. The message names the field." },
   401: error("Unauthorized", {
     "WWW-Authenticate": {
       description: "The scheme to use.",
@@ -58,14 +58,14 @@ const shared: Readonly<Record<number, Answer>> = {
   403: error("Forbidden"),
   404: error("Not found"),
   412: error("Precondition failed: the entry is at version 3", {
-    ETag: { ...etag, description: "The version of the entry, in quotes, where there is one.", required: false }
+    ETag: { ...etag, description: "The version of the entry in quotes, if there is one.", required: false }
   }),
   413: error("value has 1048577 bytes of JSON; the limit is 1048576"),
   415: error("the body must be application/json, not text/plain"),
   500: error("Internal server error"),
   503: error("Store unavailable", {
     "Retry-After": {
-      description: "Seconds after which to try again.",
+      description: "Seconds to wait before a retry.",
       schema: { type: "integer", minimum: 0 },
       example: 1
     }
