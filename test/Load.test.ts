@@ -16,7 +16,7 @@ const soak = Number(process.env.SOAK ?? 1)
 describe("batches", () => {
   const into = { namespace: "n", actor: "a" }
 
-  it("hold all entries in order, within their bounds", () => {
+  it("have all entries in order, within their limits", () => {
     const entry = fc.record({ key: fc.string(), value: fc.jsonValue({ maxDepth: 2 }) })
     const bounds = { operations: fc.integer({ min: 1, max: 10 }), bytes: fc.integer({ min: 1, max: 2000 }) }
     fc.assert(
@@ -85,7 +85,7 @@ const loading = (answers: readonly [Answer, ...Array<Answer>]) =>
   })
 
 describe("a load", () => {
-  it.effect("goes on after broken connections and 503, and waits for as long as it is asked to", () =>
+  it.effect("retries after broken connections and 503, with the delay of Retry-After", () =>
     Effect.gen(function* () {
       const busy: Answer = { status: 503, body: { error: "Store unavailable" }, headers: { "retry-after": "7" } }
       const { attempts, outcome } = yield* loading(["broken", busy, done])
@@ -96,7 +96,7 @@ describe("a load", () => {
     })
   )
 
-  it.effect("gives up after a minute, after ever longer pauses of up to 5 s", () =>
+  it.effect("gives up after a minute, with exponential backoff up to 5 s", () =>
     Effect.gen(function* () {
       const { attempts, outcome } = yield* loading(["broken"])
       assert.strictEqual(outcome, "The service is away: cut")
@@ -108,7 +108,7 @@ describe("a load", () => {
     })
   )
 
-  it.effect("ends at once where the service refuses, or is none", () =>
+  it.effect("ends at once if the service refuses, or is another server", () =>
     Effect.gen(function* () {
       const refused = yield* loading([{ status: 401, body: { error: "Unauthorized" } }, done])
       assert.deepStrictEqual(refused, { attempts: [0], outcome: "The service answers 401: Unauthorized" })
@@ -133,7 +133,7 @@ describe("the cities", () => {
     }).pipe(Effect.provide(NodeFileSystem.layer))
   )
 
-  it("are left out where another has their key", () => {
+  it("are skipped if another has the same key", () => {
     const city = { name: "Vila", lat: "42.5", lng: "1.5", country: "AD", admin1: "03", admin2: "" }
     const { entries, duplicates } = Cities.entriesOf([city, { ...city, admin1: "04" }, { ...city, lat: "42.6" }])
     assert.strictEqual(duplicates, 1)
@@ -146,7 +146,7 @@ describe("the cities", () => {
 })
 
 describe("the loader's arguments", () => {
-  it.effect("stand above the environment, in which an empty variable is none", () =>
+  it.effect("override the environment, where an empty variable is unset", () =>
     Effect.gen(function* () {
       const environment = { LOAD_NAMESPACE: "mine", LOAD_BATCH: "", KV_API_KEY: "secret", LOAD_CONCURRENCY: "9" }
       const given = yield* Arguments.read(["--concurrency", "2", "--url", "https://kv.example/base/"], environment)
@@ -162,7 +162,7 @@ describe("the loader's arguments", () => {
     })
   )
 
-  it.effect("are told all at once where they are wrong, each by the name it was given by", () =>
+  it.effect("are all reported if invalid, each by the name it was given with", () =>
     Effect.gen(function* () {
       const { message } = yield* Effect.flip(Arguments.read(["--url", "ftp://x", "--batch", "0"], { LOAD_COUNT: "-1" }))
       assert.include(message, '--url: "ftp://x" is not an address')

@@ -26,7 +26,7 @@ const everything = (service: Service.Running) =>
 
 layer(Environment.layer, { excludeTestServices: true })("the service, with all of mime-db in it", it => {
   it.scoped(
-    "gives back every entry and change as it took it, also after kill -9, and goes on from there",
+    "returns every entry and change as it was written, also after kill -9, and continues",
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory

@@ -49,7 +49,7 @@ const assertLogLine = (line: string) => {
 }
 
 describe("Server", () => {
-  it.scoped("in dev mode prints lines that work as pasted", () =>
+  it.scoped("prints commands in dev mode that work as pasted", () =>
     Effect.gen(function* () {
       const server = yield* launch({ DEV_MODE: "true" })
       const [, base] = yield* server.shows(/dev mode, at (\S+)\n[\s\S]*(?: {2}curl.*\n){3}/)
@@ -78,7 +78,7 @@ describe("Server", () => {
     })
   )
 
-  it.scoped("leaves a key of one's own to the shell", () =>
+  it.scoped("refers to a configured key by its shell variable", () =>
     Effect.gen(function* () {
       const server = yield* launch({ KV_API_KEY: "sesame" }, ["dev"])
       yield* server.shows(/(?: {2}curl.*\n){3}/)
@@ -88,7 +88,7 @@ describe("Server", () => {
     })
   )
 
-  it.scoped("in production logs JSON and no secrets, and guards its metrics", () =>
+  it.scoped("logs JSON without secrets in production, and protects its metrics", () =>
     Effect.gen(function* () {
       const server = yield* launch({ ...secrets, METRICS_PROMETHEUS: "true", LOG_LEVEL: "trace" })
       const [, port] = yield* server.shows(/"port":(\d+)/)
@@ -116,7 +116,7 @@ describe("Server", () => {
     })
   )
 
-  it.scoped("finishes what is in flight when it is told to end", () =>
+  it.scoped("finishes requests in flight on SIGTERM", () =>
     Effect.gen(function* () {
       const server = yield* launch(secrets)
       const [, port] = yield* server.shows(/"port":(\d+)/)
@@ -149,7 +149,7 @@ describe("Server", () => {
     })
   )
 
-  it.scoped("outlives the reader of its log", () =>
+  it.scoped("survives the reader of its log", () =>
     Effect.gen(function* () {
       const server = yield* launch(secrets)
       yield* server.shows(/"Listening"/)

@@ -104,7 +104,7 @@ describe("Setting", () => {
     expect(`${String(loaded)} ${JSON.stringify(loaded)}`).not.toContain("hunter2")
   })
 
-  it("takes for a credential only what a header can carry as one token", () => {
+  it("accepts as a credential only a single token of a header", () => {
     const visible = String.fromCharCode(...Array.from({ length: 0x5e }, (_, index) => 0x21 + index))
     expect(load(credential, { TEST_CREDENTIAL: ` ${visible}\n` })).toEqual(
       Either.right(Option.some(Redacted.make(visible)))
@@ -132,7 +132,7 @@ describe("Setting", () => {
     expect(said).not.toMatch(/SEC|RET/)
   })
 
-  it("reports all that is wrong together", () => {
+  it("reports all problems together", () => {
     const said = message(Config.all({ count, flag, text, inner: Config.all([word, span]) }), {
       TEST_COUNT: "many",
       TEST_FLAG: "perhaps",
@@ -146,7 +146,7 @@ describe("Setting", () => {
     expect(said).not.toContain("TEST_TEXT")
   })
 
-  it("tells of every variable what it is for, what it takes and what holds without it", () => {
+  it("has a description, the allowed values and the default of every variable", () => {
     expect(Setting.all().filter(({ name }) => name.startsWith("TEST_"))).toMatchObject([
       { name: "TEST_COUNT", description: "How many", allowed: "a whole number from -1 to 9", default: "3" },
       { name: "TEST_CREDENTIAL", description: "Open", allowed: "visible ASCII without blanks", default: "none" },
@@ -161,13 +161,13 @@ describe("Setting", () => {
 })
 
 describe("Limits", () => {
-  it.effect("have the same defaults as configuration and without any", () =>
+  it.effect("have the same defaults with and without configuration", () =>
     Effect.gen(function* () {
       expect(load(Limits.config, {})).toEqual(Either.right(yield* Limits.Limits))
     })
   )
 
-  it("are taken from the environment, each within its bounds", () => {
+  it("are read from the environment, each within its bounds", () => {
     const loaded = load(Limits.config, { LIMIT_KEY_BYTES: "10", LIMIT_JSON_DEPTH: "1000" })
     expect(loaded).toMatchObject({ right: { keyBytes: 10, jsonDepth: 1000 } })
     const said = message(Limits.config, { LIMIT_KEY_BYTES: "0", LIMIT_JSON_DEPTH: "1001" })

@@ -108,7 +108,7 @@ const together = { concurrent: true, timeout: 120_000 }
 
 layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the service", it => {
   it.scoped(
-    "whose platform does not stop instances, in peace",
+    "gracefully, if the platform does not stop instances",
     () =>
       Effect.gen(function* () {
         const { client, service, session, simulator } = yield* withSession
@@ -120,7 +120,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
   )
 
   it.scoped(
-    "whose client deletes a session that the platform does not stop, in peace",
+    "gracefully, while a client deletes a session that the platform does not stop",
     () =>
       Effect.gen(function* () {
         const { client, service, session, simulator } = yield* withSession
@@ -136,7 +136,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
   )
 
   it.scoped(
-    "whose platform does not answer a creation, in peace",
+    "gracefully, if the platform does not answer a creation",
     () =>
       Effect.gen(function* () {
         const { client, service, session, simulator } = yield* withSession
@@ -151,7 +151,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
   )
 
   it.scoped(
-    "whose clients read nothing, half-close, or never send their body, in peace",
+    "gracefully, if clients read nothing, half-close, or never send their body",
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory
@@ -187,7 +187,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
   )
 
   it.scoped(
-    "whose collector of traces takes requests and does not answer, in peace",
+    "gracefully, if the collector of traces does not answer",
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory
@@ -200,7 +200,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
   )
 
   it.scoped(
-    "at once when it is told twice, whatever it waits for",
+    "at once on a second signal",
     () =>
       Effect.gen(function* () {
         const { client, directory, service, session, simulator } = yield* withSession
@@ -235,7 +235,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     })
 
   it.scoped.runIf(Disk.isPossible)(
-    "whose disk hangs in a flush, by force, and keeps what it has acknowledged",
+    "by force, if the disk hangs in a flush, and keeps acknowledged writes",
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory
@@ -254,7 +254,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
   )
 
   it.scoped.runIf(Disk.isPossible)(
-    "whose disk hangs as the lock is given up on the main thread, by force, and keeps what it has acknowledged",
+    "by force, if the disk hangs as the main thread releases the lock, and keeps acknowledged writes",
     () =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory

@@ -18,11 +18,11 @@ describe("fromUnknown", () => {
     )
   })
 
-  it("hands on raw text as it came", () => {
+  it("keeps raw text", () => {
     expect(fromUnknown(new RawJson(JsonText('{"2":1,"1":2}')), 1)).toEqual(Either.right('{"2":1,"1":2}'))
   })
 
-  it("prints what JSON can say of it", () => {
+  it("prints what JSON can represent", () => {
     expect(fromUnknown({ a: undefined, b: new Date(0), c: "\ud800" }, 2)).toEqual(
       Either.right('{"b":"1970-01-01T00:00:00.000Z","c":"\\ud800"}')
     )

@@ -50,7 +50,7 @@ describe("the reader of a body", () => {
     )
   })
 
-  it("takes strings of quotes, backslashes and spaces for what they are", () => {
+  it("reads strings of quotes, backslashes and spaces", () => {
     const text = fc.stringOf(fc.constantFrom('"', "\\", " ", "\n", ",", ":", "{", "}", "[", "]", "u", "é", "\ud800"))
     fc.assert(
       fc.property(fc.dictionary(text, fc.array(text)), spaces, (value, spaces) => {
@@ -116,14 +116,14 @@ describe("the reader of a body", () => {
     })
   })
 
-  it("takes bodies that are no objects", () => {
+  it("reads bodies that are not objects", () => {
     for (const text of ["1", "null", '"value"', "{}", " true "]) {
       const body = JSON.stringify(Either.getOrThrow(parseBody(text, 256)))
       expect(body).toBe(JSON.stringify(JSON.parse(text)))
     }
   })
 
-  it("lets members called __proto__ be members", () => {
+  it("keeps members called __proto__", () => {
     const body = Either.getOrThrow(parseBody('{"__proto__":{"value":1},"value":{"__proto__":2}}', 256)) as object
     expect(Object.getPrototypeOf(body)).toBe(Object.prototype)
     expect(Object.keys(body)).toEqual(["__proto__", "value"])
@@ -184,13 +184,13 @@ describe("the reader of a body", () => {
     }
   })
 
-  it("lets the same name stand in different objects", () => {
+  it("accepts the same name in different objects", () => {
     expect(kept('{"a":{"a":[{"a":1},{"a":2}]},"b":{"a":1},"a ":0}')).toBe(
       '{"a":{"a":[{"a":1},{"a":2}]},"b":{"a":1},"a ":0}'
     )
   })
 
-  it("shortens a long name in its message", () => {
+  it("truncates a long name in its message", () => {
     const name = "n".repeat(100_000)
     expect(problem(`{"${name}":1,"${name}":2}`)!.message.length).toBeLessThan(200)
   })
@@ -203,7 +203,7 @@ describe("the reader of a body", () => {
     }
   )
 
-  it("counts the levels of a value, not of what it stands in", () => {
+  it("counts the levels of a value, not of the body", () => {
     for (const [open, close] of [
       ["[", "]"],
       ['{"a":[', "]}"]
@@ -220,7 +220,7 @@ describe("the reader of a body", () => {
     }
   })
 
-  it("takes batches even where values may hold only one level", () => {
+  it("accepts batches even if values may have only one level", () => {
     expect(problem('{"operations":[{"op":"set","value":[1]}]}', 1)).toBeUndefined()
     expect(problem('{"operations":[{"op":"set","value":[[]]}]}', 1)?.message).toContain("1 levels")
   })
@@ -250,7 +250,7 @@ describe("the reader of a body", () => {
     }
   })
 
-  it("takes values with very many members, elements or escapes", () => {
+  it("accepts values with very many members, elements or escapes", () => {
     const members = `{${Array.from({ length: 100_000 }, (_, index) => `"${index} ":${index}`).join()}}`
     const elements = `[${Array(300_000).fill("1").join()}]`
     const escapes = `"${'\\"\\\\'.repeat(200_000)}"`
@@ -259,7 +259,7 @@ describe("the reader of a body", () => {
     expect(kept(elements.replaceAll(",", " ,\n")) === elements).toBe(true)
   })
 
-  it("passes over arrays and objects in any other place", () => {
+  it("skips arrays and objects in any other place", () => {
     const { other, operations, ...rest } = Either.getOrThrow(
       parseBody('{"other":{"value":[1, 2]},"operations":[[ ],{"op":["a"]}],"__proto__":[]}', 256)
     ) as { readonly other: unknown; readonly operations: ReadonlyArray<unknown> }
@@ -273,7 +273,7 @@ describe("the reader of a body", () => {
     expect(String(long.a)).toBe(`[${"1,".repeat(31)}1…`)
   })
 
-  it("refuses an array or object that goes on beyond the limit of a value, and counts no white space", () => {
+  it("refuses an array or object beyond the limit of a value, and does not count white space", () => {
     const limited = (value: string, most: number) =>
       Either.match(parseBody(`{"operations":[{"value":1},{"value":${value}}]}`, 256, 9, most), {
         onLeft: ({ message, overLimit }) => ({ message, overLimit }),
@@ -300,7 +300,7 @@ describe("the reader of a body", () => {
     expect(message(`{"value":{${members(17)}}}`)).toBeUndefined()
   })
 
-  it("hands nothing to JSON.parse but single strings and numbers, whatever a body holds", () => {
+  it("gives JSON.parse only single strings and numbers", () => {
     const size = 2 * 1024 * 1024
     const deep = "JSON is nested more than 256 levels deep"
     const refused = [

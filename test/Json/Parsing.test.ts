@@ -39,7 +39,7 @@ const excessOfPieces = (text: string, shape: StructureLimits, sizes: ReadonlyArr
 }
 
 describe("the shape of a JSON text", () => {
-  it("is that of what it says, with any strings in it, wherever it is cut", () => {
+  it("is counted correctly with any strings, wherever it is split", () => {
     fc.assert(
       fc.property(value, fc.boolean(), sizes, (value, spaced, sizes) => {
         const { levels, members } = shapeOf(value)
@@ -55,19 +55,19 @@ describe("the shape of a JSON text", () => {
     )
   })
 
-  it("is looked at without an error in what is no JSON", () => {
+  it("is counted without an error in malformed JSON", () => {
     for (const json of ["", '"', '"\\', '"\\"', "]]]", "}{][", '"a" "', '"[[[[', '\\"[', "{]{"]) {
       expect(excess(json, { levels: 2, members: 9 })).toBeUndefined()
       expect(excessOfPieces(json, { levels: 2, members: 9 }, [1])).toBeUndefined()
     }
   })
 
-  it("of a small text is no matter", () => {
+  it("of a small text is not checked", () => {
     expect(excessOfLarge("[".repeat(16 * 1024), { levels: 1, members: 1 })).toBeUndefined()
     expect(excessOfLarge("[".repeat(16 * 1024 + 1), { levels: 1, members: 1 })).toBeDefined()
   })
 
-  it("keeps a frame of the platform from being parsed that would take seconds", () => {
+  it("prevents parsing a frame of the platform that would take seconds", () => {
     const parse = vi.spyOn(JSON, "parse")
     try {
       for (const many of ["[".repeat(300_000), "[],".repeat(300_000), '{"a":'.repeat(300_000)]) {

@@ -212,7 +212,7 @@ const mutated = (text: string, [where, cut, put]: readonly [number, number, stri
 }
 
 describe("the scanner", () => {
-  it("is read as JSON.parse reads it, and what is refused or malformed never is", () => {
+  it("agrees with JSON.parse, and never accepts refused or malformed text", () => {
     let answered = 0
     let answeredMutated = 0
     const numRuns = 10_000 * Number(process.env.SOAK ?? 1)
@@ -240,7 +240,7 @@ describe("the scanner", () => {
     }
   })
 
-  it("reads each body for itself, whatever came before it", () => {
+  it("reads each body independently", () => {
     const good = '{"value":{"a":{"b":1},"c":"x"}}'
     for (const bad of [
       '{"value":{"a":{"b":{"c":',
@@ -254,7 +254,7 @@ describe("the scanner", () => {
     }
   })
 
-  it("counts levels and operations as the other way does", () => {
+  it("counts levels and operations as ObjectReader does", () => {
     for (const depth of [maxDepth - 1, maxDepth, maxDepth + 1]) {
       expect(agree(`{"value":${"[".repeat(depth)}${"]".repeat(depth)}}`)).toBe(depth <= maxDepth)
       expect(agree(`{"value":${'{"a":'.repeat(depth)}1${"}".repeat(depth)}}`)).toBe(depth <= maxDepth)
@@ -265,7 +265,7 @@ describe("the scanner", () => {
     }
   })
 
-  it("finds repeated names among many, and takes many that differ", () => {
+  it("finds repeated names among many, and accepts many different ones", () => {
     const names = (count: number) => Array.from({ length: count }, (_, index) => `"n${index}":0`)
     for (const count of [1, 8, 63, 64, 65, 600]) {
       agree(`{"value":{${names(count).join()}}}`)

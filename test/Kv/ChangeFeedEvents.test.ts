@@ -39,7 +39,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("keeps a silent connection alive and moves a reader of one tenant on", () =>
+  it.scoped("sends keep-alives, which advance a reader of one tenant", () =>
     Effect.gen(function* () {
       const blocks = yield* follow(0, "b")
       yield* put("a", 1, 2, 3)
@@ -54,7 +54,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("tells where the log ends before `after`, and goes on from there", () =>
+  it.scoped("reports a log that ends before `after`, and continues from its end", () =>
     Effect.gen(function* () {
       yield* put("a", 1, 2)
       const blocks = yield* follow(99)
@@ -64,7 +64,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("notices a log that is reset under it", () =>
+  it.scoped("notices a reset of the log", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       yield* put("a", 1, 2, 3)
@@ -79,7 +79,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("outlasts an absence of the store", () =>
+  it.scoped("survives an outage of the store", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const blocks = yield* follow(0)
@@ -93,7 +93,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("refuses a reader whose history is gone, and ends where it goes later", () =>
+  it.scoped("refuses a reader with a trimmed history, and ends when it is trimmed later", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       yield* put("a", 1, 2, 3)
@@ -105,7 +105,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("ends when the service drains, and begins no more then", () =>
+  it.scoped("ends when the service drains, and starts no more", () =>
     Effect.gen(function* () {
       const draining = yield* DrainingSignal
       const blocks = yield* follow(0)
@@ -117,7 +117,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("has so many places, whenever the streams begin to run", () =>
+  it.scoped("limits the number of streams", () =>
     Effect.gen(function* () {
       const feed = yield* ChangeFeed
       const [one, two] = yield* Effect.all([feed.events(query()), feed.events(query())])
@@ -130,7 +130,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer({ followers: 1 })))
   )
 
-  it.scoped("reads only as fast as the client takes", () =>
+  it.scoped("reads only as fast as the client", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const feed = yield* ChangeFeed
@@ -144,7 +144,7 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("costs the store one read a commit for many readers", () =>
+  it.scoped("costs the store one read per commit for many readers", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const all = yield* Effect.forEach(Array.from({ length: 100 }), (_, i) => follow(0, ["", "a"][i % 2]))

@@ -32,7 +32,7 @@ const received = (frames: ReadonlyArray<Buffer>): Effect.Effect<ReadonlyArray<st
   })
 
 describe("Frame", () => {
-  it.live("is read by a client as the text that it was made of, whatever its length", () =>
+  it.live("is decoded to its text, at any length", () =>
     Effect.gen(function* () {
       const lengths = [0, 1, 125, 126, 127, 65_535, 65_536, 200_000]
       const texts = lengths.flatMap(length => [
@@ -43,7 +43,7 @@ describe("Frame", () => {
     })
   )
 
-  it.live("holds a page or a heartbeat as JSON", () =>
+  it.live("has a page or a heartbeat as JSON", () =>
     Effect.gen(function* () {
       const page = new Page([{ json: '{"seq":7}', seq: 7, tenant: "" }], 9, false)
       const messages = yield* received([pageFrame(page), heartbeatFrame(9)])

@@ -35,7 +35,7 @@ const numbers = () => {
 const query = { after: 0, limit: 2, tenant: "" }
 
 describe("fresh pages", () => {
-  it.effect("read a complete page once, and each other page anew", () =>
+  it.effect("read a complete page once, and other pages each time", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       const pages = yield* make
@@ -51,7 +51,7 @@ describe("fresh pages", () => {
     })
   )
 
-  it.effect("answer nothing from before the history became another", () =>
+  it.effect("do not answer from before a reset of the history", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       const pages = yield* make
@@ -71,7 +71,7 @@ describe("fresh pages", () => {
     })
   )
 
-  it.effect("and followers are told nothing of a history that is no more, though the log outgrew it", () =>
+  it.effect("do not send a replaced history to followers, even if the log is longer", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       const pages = yield* make
@@ -83,7 +83,7 @@ describe("fresh pages", () => {
     })
   )
 
-  it.effect("fail while the log is away, whatever is kept", () =>
+  it.effect("fail while the log is unavailable, whatever is cached", () =>
     Effect.gen(function* () {
       const { make, state } = numbers()
       const pages = yield* make

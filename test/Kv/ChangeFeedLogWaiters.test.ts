@@ -15,7 +15,7 @@ const grown = (lastSeq: number) =>
     expire: Effect.succeed(0)
   })
 
-it.scoped("whoever waits for what another reads just then is woken too", () =>
+it.scoped("a waiter during another's read is woken too", () =>
   Effect.gen(function* () {
     let end = 0
     const waiters = yield* LogWaiters.make({

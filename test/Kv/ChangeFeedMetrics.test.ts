@@ -28,7 +28,7 @@ const until = (url: string, name: string, wished: (value: number) => boolean) =>
   Effect.repeat(gauge(url, name), { until: wished, schedule: Schedule.spaced("20 millis") })
 
 describe("the change feed's metrics", () => {
-  it.scopedLive("count followers, and tell how far behind the slowest WebSocket is", () =>
+  it.scopedLive("count followers, and show how far behind the slowest WebSocket is", () =>
     Effect.gen(function* () {
       const url = yield* Fixture.serve({})
       const lag = "change_feed_lag_changes"

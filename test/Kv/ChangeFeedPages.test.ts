@@ -53,7 +53,7 @@ const query = { after: 0, limit: 100, tenant: "" }
 const settle = Effect.repeatN(Effect.yieldNow(), 20)
 
 describe("Pages", () => {
-  it.effect("never answers a request with a read that began before it, yet reads at most twice", () =>
+  it.effect("never answers with a read that began before the request, and reads at most twice", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
@@ -72,7 +72,7 @@ describe("Pages", () => {
     })
   )
 
-  it.effect("goes on with a read when the one who asked for it has left", () =>
+  it.effect("continues a read if the caller that started it is interrupted", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
@@ -88,7 +88,7 @@ describe("Pages", () => {
     })
   )
 
-  it.effect("tells a failure to all who wait for it, and keeps none", () =>
+  it.effect("reports a failure to all waiters, and caches none", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
@@ -104,7 +104,7 @@ describe("Pages", () => {
     })
   )
 
-  it.effect("keeps pages that lead on, never one that says there is nothing", () =>
+  it.effect("caches pages with changes, never an empty one", () =>
     Effect.gen(function* () {
       const { reads, commit, make } = slowLog()
       const pages = yield* make
@@ -150,7 +150,7 @@ describe("Pages", () => {
 })
 
 describe("Page", () => {
-  it("splits what concerns a reader into parts within its limit that end where the page does", () => {
+  it("splits a reader's changes into parts within its limit that end with the page", () => {
     const whole = Page.of({ ...page(change(1), change(2, "b"), change(3), change(4), change(5, "b")), lastSeq: 7 })
     const parts = (after: number, limit: number, tenant: string) =>
       whole.split({ after, limit, tenant }).map(part => [part.count, part.lastSeq])

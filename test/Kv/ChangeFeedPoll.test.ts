@@ -18,7 +18,7 @@ const poll = (after: number, tenant = "", wait = Duration.zero, limit = 100) =>
   })
 
 describe("ChangeFeed.poll", () => {
-  it.effect("answers at once with what there is, and with nothing where it need not wait", () =>
+  it.effect("answers at once with existing changes, or with none without `wait`", () =>
     Effect.gen(function* () {
       yield* put("a", { n: 1 }, "two")
       expect(yield* poll(0, "", minute)).toMatchObject({
@@ -45,7 +45,7 @@ describe("ChangeFeed.poll", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.effect("answers after the wait with how far it scanned, and scans nothing twice", () =>
+  it.effect("answers after the wait with the last scanned seq, and scans nothing twice", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const waiting = yield* Effect.fork(poll(0, "b", Duration.seconds(5)))
@@ -59,14 +59,14 @@ describe("ChangeFeed.poll", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.effect("tells at once where the log ends before `after`", () =>
+  it.effect("reports a log that ends before `after` at once", () =>
     Effect.gen(function* () {
       yield* put("a", 1, 2)
       expect(yield* poll(1_000_000, "", minute)).toEqual({ changes: [], lastSeq: 2 })
     }).pipe(Effect.provide(layer()))
   )
 
-  it.effect("always shows what was committed before it was asked", () =>
+  it.effect("always has what was committed before the request", () =>
     Effect.gen(function* () {
       for (let seq = 1; seq <= 20; seq++) {
         yield* put("a", seq)
@@ -76,7 +76,7 @@ describe("ChangeFeed.poll", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.effect("ends with what it has when the service drains, and waits no more then", () =>
+  it.effect("ends when the service drains, and does not wait then", () =>
     Effect.gen(function* () {
       const draining = yield* DrainingSignal
       const waiting = yield* Effect.fork(poll(0, "", minute))
@@ -87,7 +87,7 @@ describe("ChangeFeed.poll", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.effect("fails where the history is gone or the store is away, before the wait and during it", () =>
+  it.effect("fails if the history is trimmed or the store is unavailable, before the wait and during it", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       yield* put("a", 1, 2, 3)
@@ -103,7 +103,7 @@ describe("ChangeFeed.poll", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.effect("lets only so many wait, and an interrupted one gives its place back", () =>
+  it.effect("limits the number of waiters, and releases the slot of an interrupted one", () =>
     Effect.gen(function* () {
       const waiting = yield* Effect.fork(poll(0, "", minute))
       yield* untilWatchers(1)
@@ -114,7 +114,7 @@ describe("ChangeFeed.poll", () => {
     }).pipe(Effect.provide(layer({ followers: 1 })))
   )
 
-  it.effect("costs the store one read for all who wait at the same place, whatever their tenants", () =>
+  it.effect("costs the store one read for all waiters at the same position, also of different tenants", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       yield* put("a", 1)

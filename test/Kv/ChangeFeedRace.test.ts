@@ -111,7 +111,7 @@ const write = Effect.gen(function* () {
 
 describe("ChangeFeed", () => {
   it.live(
-    "readers see every change once and in order, however they follow and whatever breaks",
+    "readers see every change once and in order, with each protocol and in spite of failures",
     () =>
       Effect.gen(function* () {
         const served = yield* serve

@@ -44,7 +44,7 @@ const frame = (opcode: number, payload: Buffer): Buffer => {
 const megabyte = "x".repeat(1024 * 1024)
 
 describe("ChangeFeed.webSocket", () => {
-  it.scoped("sends what there is, then what comes", () =>
+  it.scoped("sends existing changes, then new ones", () =>
     Effect.gen(function* () {
       const served = yield* serve
       yield* put("a", { n: 1 }, "two")
@@ -81,7 +81,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("tells at once where the log ends before `after`, and goes on from there", () =>
+  it.scoped("reports a log that ends before `after` at once, and continues from its end", () =>
     Effect.gen(function* () {
       const served = yield* serve
       yield* put("a", 1, 2)
@@ -92,7 +92,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("notices a log that is reset under it", () =>
+  it.scoped("notices a reset of the log", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const served = yield* serve
@@ -109,7 +109,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("leaves the store alone where a reader comes to the end of a log that was reset", () =>
+  it.scoped("does not poll the store for a reader at the end of a log that was reset", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const served = yield* serve
@@ -128,7 +128,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("sends an idle reader a heartbeat with how far it scanned", () =>
+  it.scoped("sends an idle reader a heartbeat with the last scanned seq", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const idle = yield* connect(served, "tenant=b")
@@ -147,7 +147,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("gives up a peer that answers no pings", () =>
+  it.scoped("terminates a peer that answers no pings", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const lively = yield* connect(served, "")
@@ -194,7 +194,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("lets a reader that it closes for being slow read as far as the close frame", () =>
+  it.scoped("lets a slow reader read everything before the close frame", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const slow = yield* connect(served, "")
@@ -209,7 +209,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("goes on with a reader that is slow and yet reads", () =>
+  it.scoped("does not close a slow reader that keeps reading", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const slow = yield* Effect.acquireRelease(
@@ -242,7 +242,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("reads no more than a little at a time of a follower that talks all the time", () =>
+  it.scoped("limits the messages that it reads from a follower", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const said = frame(1, Buffer.from("blah"))
@@ -273,7 +273,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("says why it closes where a client breaks the rules of WebSocket", () =>
+  it.scoped("gives a reason when a client violates the WebSocket protocol", () =>
     Effect.gen(function* () {
       const served = yield* serve
       /** The code and the reason of the close frame, which is short and thus the last frame that came. */
@@ -300,7 +300,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("goes on with a reader that drains in time", () =>
+  it.scoped("keeps a reader that drains in time", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const slow = yield* connect(served, "")
@@ -330,7 +330,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("costs the store one read a commit for 200 readers of different tenants", () =>
+  it.scoped("costs the store one read per commit for 200 readers of different tenants", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const served = yield* serve
@@ -352,7 +352,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("refuses what is no handshake, in words of its own, without touching the socket", () =>
+  it.scoped("refuses an invalid handshake with its own message, without touching the socket", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const served = yield* serve
@@ -384,7 +384,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("refuses before the handshake where the history is gone, the store away or no place left", () =>
+  it.scoped("refuses before the handshake if the history is trimmed, the store is unavailable or no slot is free", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const served = yield* serve
@@ -413,7 +413,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("goes on when the store is back", () =>
+  it.scoped("continues when the store is back", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
       const served = yield* serve
@@ -430,7 +430,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("closes those with 1011 who need a record that cannot be read, and goes on with all others", () =>
+  it.scoped("closes readers that need an unreadable record with 1011, and continues with all others", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const probe = yield* Probe
@@ -455,7 +455,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("ignores what a client says, closes with 1009 where it says too much, and outlives garbage", () =>
+  it.scoped("ignores messages, closes with 1009 on a large one, and survives garbage", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const client = yield* connect(served, "")
@@ -471,7 +471,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("keeps no follower whose connection breaks, whatever came over it", () =>
+  it.scoped("keeps no follower with a broken connection", () =>
     Effect.gen(function* () {
       const served = yield* serve
       yield* put("a", 1)
@@ -496,7 +496,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
-  it.scoped("closes all with 1001 when the service drains, and takes nobody in then", () =>
+  it.scoped("closes all with 1001 when the service drains, and accepts no more", () =>
     Effect.gen(function* () {
       const draining = yield* DrainingSignal
       const served = yield* serve
@@ -522,7 +522,7 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.scoped)
   )
 
-  it.scoped("tells the transport when a connection ends", () =>
+  it.scoped("reports the end of a connection to the transport", () =>
     Effect.gen(function* () {
       const served = yield* serve
       const polite = yield* connect(served, "")

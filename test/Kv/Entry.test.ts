@@ -66,7 +66,7 @@ describe("tenantOf", () => {
     ["tenant:😀/x", "😀"]
   ])("of %j is %j", (namespace, tenant) => expect(tenantOf(namespace)).toBe(tenant))
 
-  it("is what stands between the prefix and the first slash", () => {
+  it("is the text between the prefix and the first slash", () => {
     fc.assert(
       fc.property(fc.fullUnicodeString(), fc.option(fc.fullUnicodeString()), (tenant, rest) => {
         fc.pre(!tenant.includes("/"))

@@ -182,8 +182,8 @@ const over = <Port>(
   )
 
 for (const [name, backend] of backends) {
-  describe(`over ${name}, what replaces a member is what runs:`, () => {
-    it.scopedLive("each member of both ports is tried", () =>
+  describe(`over ${name}, a replaced member is used:`, () => {
+    it.scopedLive("each member of both ports is tested", () =>
       Effect.gen(function* () {
         expect(Object.keys(yield* Store).sort()).toEqual(Object.keys(store).sort())
         expect(Object.keys(yield* ChangeLog).sort()).toEqual(Object.keys(log).sort())

@@ -94,7 +94,7 @@ describe("level debug", () => {
     })
   )
 
-  it.scopedLive("is asked for once: above it statements are left as they are, and no line is made", () =>
+  it.scopedLive("is read once: above it statements are unchanged, and no line is made", () =>
     Effect.gen(function* () {
       const { layer, lines } = collector(LogLevel.Info)
       yield* Effect.provide(use, layer)
@@ -110,7 +110,7 @@ describe("level debug", () => {
 })
 
 describe("level trace", () => {
-  it.scoped("shows the inside of the runtime, which no other level does", () =>
+  it.scoped("shows the state of the runtime", () =>
     Effect.gen(function* () {
       const trace = collector(LogLevel.Trace)
       const debug = collector(LogLevel.Debug)

@@ -177,7 +177,7 @@ describe("the metrics of a service at work", () => {
     }).pipe(Effect.provide(Environment.layer))
   )
 
-  it.live("count what was done: a write, and calls in vain", () =>
+  it.live("count a write, and failed calls", () =>
     Effect.gen(function* () {
       const text = yield* exposition
       assert.match(text, /^store_commits_total\{outcome="ok"\} [1-9]/m)
@@ -187,7 +187,7 @@ describe("the metrics of a service at work", () => {
     })
   )
 
-  it.live("are all that the dashboard and the alerts ask for", () =>
+  it.live("include all that the dashboard and the alerts use", () =>
     Effect.gen(function* () {
       const names = queryable(yield* exposition)
       const { expressions, panels } = yield* dashboard
@@ -229,7 +229,7 @@ const hasPromtool = ((): boolean => {
 })()
 
 describe.skipIf(!hasPromtool)("promtool (skipped where it is not installed)", () => {
-  it.live("reads the metrics, and remarks on nothing but milliseconds", () =>
+  it.live("reads the metrics, and warns about milliseconds only", () =>
     Effect.gen(function* () {
       const { code, output } = yield* promtool(["check", "metrics"], yield* exposition)
       // 3 says that there were remarks; what cannot be read is 1.
@@ -239,7 +239,7 @@ describe.skipIf(!hasPromtool)("promtool (skipped where it is not installed)", ()
     })
   )
 
-  it.scopedLive("takes the alerts, and the dashboard's expressions", () =>
+  it.scopedLive("accepts the alerts, and the dashboard's expressions", () =>
     Effect.gen(function* () {
       const alerts = new URL("../../docs/alerts.yml", import.meta.url).pathname
       const checked = yield* promtool(["check", "rules", alerts], "")

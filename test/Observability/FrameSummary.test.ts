@@ -3,7 +3,7 @@ import { FastCheck as fc } from "effect"
 import * as FrameSummary from "../../src/Observability/FrameSummary.ts"
 
 describe("a frame in debug logs", () => {
-  it("is shown by its names and numbers, and texts by their length", () => {
+  it("is shown with names and numbers, and the length of text", () => {
     const frame = {
       type: "create_session",
       id: "r1",
@@ -32,7 +32,7 @@ describe("a frame in debug logs", () => {
     })
   })
 
-  it("is not looked into where it is long or no JSON", () => {
+  it("is not parsed if it is long or not JSON", () => {
     assert.strictEqual(FrameSummary.ofText("sesame{"), "<7 characters>")
     assert.strictEqual(FrameSummary.ofText("[".repeat(70_000)), "<70000 characters>")
     assert.deepStrictEqual(FrameSummary.ofText(`{"type":"send_message","content":"${"x".repeat(70_000)}"}`), {
@@ -43,7 +43,7 @@ describe("a frame in debug logs", () => {
     assert.strictEqual(FrameSummary.ofText('"sesame"'), "<6 characters>")
   })
 
-  it("has a bounded size and shows no text that it does not know", () => {
+  it("has a bounded size and shows no unknown text", () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string({ maxLength: 200 }), fc.jsonValue({ maxDepth: 4 })), frame => {
         const shown = JSON.stringify(FrameSummary.ofValue(frame))

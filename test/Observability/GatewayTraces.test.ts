@@ -55,7 +55,7 @@ const Failed = Schema.Struct({
 const errorOf = (answer: unknown) => Schema.decodeUnknownSync(Failed)(answer).error
 
 describe("traces of the client's socket", () => {
-  it.scopedLive("go on from the handshake's traceparent, and begin anew without one", () =>
+  it.scopedLive("continue the handshake's traceparent, and begin without one", () =>
     Effect.gen(function* () {
       const { named, tracer } = yield* recording
       const { start } = yield* SocketFixture.make()
@@ -87,7 +87,7 @@ describe("traces of the client's socket", () => {
   )
 
   for (const isTraced of [true, false]) {
-    it.scopedLive(`events of a turn carry the trace of their message, tracing ${isTraced ? "on" : "off"}`, () =>
+    it.scopedLive(`events of a turn have the trace of their message, tracing ${isTraced ? "on" : "off"}`, () =>
       Effect.gen(function* () {
         const { named, tracer } = yield* recording
         const { start } = yield* SocketFixture.make()
@@ -141,7 +141,7 @@ describe("traces of the client's socket", () => {
 })
 
 describe("logs of the client's socket", () => {
-  it.scopedLive("have the trace id of every error answer, without tracing and at level info", () =>
+  it.scopedLive("have the trace id of every error answer, also without tracing, at level info", () =>
     Effect.gen(function* () {
       const { layer, lines, texts } = collector(LogLevel.Info)
       const { start } = yield* SocketFixture.make()
@@ -188,7 +188,7 @@ describe("logs of the client's socket", () => {
   const frameLines = ["Received a frame of a client", "Sending a frame to a client"]
   const instanceLines = ["Received a frame of an agent instance", "Sending a frame to an agent instance"]
 
-  it.scopedLive("show frames in bounds and without secrets at level debug, and none above", () =>
+  it.scopedLive("show truncated frames without secrets at level debug, and none above", () =>
     Effect.gen(function* () {
       const at = (level: LogLevel.LogLevel) =>
         Effect.gen(function* () {
@@ -249,7 +249,7 @@ describe("logs of the client's socket", () => {
     })
   )
 
-  it.scopedLive("tell of a client that is refused at level debug", () =>
+  it.scopedLive("have a line on a refused client at level debug", () =>
     Effect.gen(function* () {
       const { layer, lines } = collector(LogLevel.Debug)
       const { start } = yield* SocketFixture.make({ authentication: {} })

@@ -11,7 +11,7 @@ const series = (name: string) =>
   )
 
 describe("label values", () => {
-  it("are as many as may be, whatever comes, and stay what they were", () => {
+  it("are bounded, and keep their values", () => {
     fc.assert(
       fc.property(fc.array(fc.string()), fc.integer({ min: 0, max: 5 }), (values, most) => {
         const label = new LabelValues.LabelValues(most)
@@ -26,7 +26,7 @@ describe("label values", () => {
     assert.strictEqual(new LabelValues.LabelValues().of("x".repeat(65)), LabelValues.other)
   })
 
-  it.effect("of a counter share one series beyond the bound; nothing is lost", () =>
+  it.effect("of a counter share one series above the bound; nothing is lost", () =>
     Effect.gen(function* () {
       const counter = LabelValues.counter("test_labelled_total", { label: "type", description: "Tests.", most: 2 })
       counter.register()

@@ -25,7 +25,7 @@ const slow = () => {
 const notice = (lines: number): string => `[${lines}]`
 
 describe("The output of the log", () => {
-  it("holds no more than its bound for a reader that does not read", () => {
+  it("buffers a bounded amount for a reader that does not read", () => {
     const { output } = slow()
     const log = LogOutput.bounded(output, notice)
     for (let line = 0; line < 20_000; line++) log.write("x".repeat(1000))
@@ -33,7 +33,7 @@ describe("The output of the log", () => {
     assert.strictEqual(log.writableLength, 0)
   })
 
-  it("goes on when half of it is read, and says in that place how much is missing", async () => {
+  it("continues when half of it is read, and reports there how much is missing", async () => {
     const { output, read, step } = slow()
     const log = LogOutput.bounded(output, notice, 40)
     for (const line of "abcdefg") log.write(line.repeat(10))
@@ -50,7 +50,7 @@ describe("The output of the log", () => {
     )
   })
 
-  it("says so as soon as all is read, where nothing more is logged", async () => {
+  it("reports it as soon as all is read, if nothing more is logged", async () => {
     const { output, read, step } = slow()
     const log = LogOutput.bounded(output, notice, 20)
     for (const line of "abc") log.write(line.repeat(10))

@@ -86,7 +86,7 @@ describe("Logging", () => {
     })
   )
 
-  it.effect("reads LOG_LEVEL in any case, and warn for warning", () =>
+  it.effect("reads LOG_LEVEL in any case, and warn as warning", () =>
     Effect.gen(function* () {
       const read = (level: string) =>
         Effect.withConfigProvider(Logging.config, ConfigProvider.fromMap(new Map([["LOG_LEVEL", level]])))
@@ -102,7 +102,7 @@ describe("Logging", () => {
     })
   )
 
-  it.effect("writes upper-case levels, from the least one on", () =>
+  it.effect("writes upper-case levels, from the configured one on", () =>
     Effect.gen(function* () {
       const program = Effect.all([
         Effect.logTrace(""),

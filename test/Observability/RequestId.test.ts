@@ -6,7 +6,7 @@ import { edge } from "../Http/Edge/EdgeTransport.ts"
 import * as Outage from "../suites/Http/Outage.ts"
 
 describe("a request's id", () => {
-  it("is the client's where that is fit for headers and logs", () => {
+  it("is the client's if it is fit for headers and logs", () => {
     for (const id of [
       "a",
       "7b0c1d2e-11aa-4bcd-8e9f-0123456789ab",
@@ -27,7 +27,7 @@ describe("a request's id", () => {
     )
   })
 
-  it.effect("is given once by a process, and by no other", () =>
+  it.effect("is unique within a process and across processes", () =>
     Effect.gen(function* () {
       const generator = (seed: string) => Effect.withRandom(requestIds, Random.make(seed))
       const [one, other] = [yield* generator("one"), yield* generator("other")]
@@ -73,7 +73,7 @@ describe("the edge", () => {
 
 for (const transport of [edge, stock]) {
   describe(`${transport.name}: the header x-request-id`, () => {
-    it.scopedLive("comes back with every answer, and is new where there was none or an unfit one", () =>
+    it.scopedLive("is in every answer, and is new if there was none or an invalid one", () =>
       Effect.gen(function* () {
         const { layer } = collector()
         const { url } = yield* Effect.provide(transport.serve(Outage.busy), layer)
@@ -107,7 +107,7 @@ for (const transport of [edge, stock]) {
       })
     )
 
-    it.scopedLive("is on the lines that are logged for the request, and on no other's", () =>
+    it.scopedLive("is on the log lines of the request, and on no others", () =>
       Effect.gen(function* () {
         const { layer, lines } = collector()
         yield* Effect.gen(function* () {

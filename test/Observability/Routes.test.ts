@@ -51,7 +51,7 @@ describe("the route of a request", () => {
 })
 
 describe("the lines of a request", () => {
-  it.scopedLive("name its trace and span while tracing is on, also where it is refused", () =>
+  it.scopedLive("name its trace and span while tracing is on, also if it is refused", () =>
     Effect.gen(function* () {
       const { spans, tracer } = yield* recording
       const texts: Array<string> = []

@@ -23,7 +23,7 @@ const counting = Effect.map(Effect.tracer, native => {
 const nowhere = { endpoint: new URL("http://127.0.0.1:1"), serviceName: "tested" }
 
 describe("Tracer", () => {
-  it.effect("creates no spans when it is off, and makes trace ids up", () =>
+  it.effect("creates no spans when it is off, and generates trace ids", () =>
     Effect.gen(function* () {
       const { made, tracer } = yield* counting
       const traceId = yield* currentTraceId.pipe(
@@ -36,7 +36,7 @@ describe("Tracer", () => {
     })
   )
 
-  it.effect("makes up a new trace id each time, by the Random service", () =>
+  it.effect("generates a new trace id each time, by the Random service", () =>
     Effect.gen(function* () {
       const two = yield* Effect.all([currentTraceId, currentTraceId])
       assert.notStrictEqual(two[0], two[1])
@@ -45,7 +45,7 @@ describe("Tracer", () => {
     }).pipe(Effect.provide(Tracer.layer))
   )
 
-  it.effect("tells the active span's trace id when it is on", () =>
+  it.effect("returns the active span's trace id when it is on", () =>
     Effect.gen(function* () {
       const [traceId, spanTraceId] = yield* Effect.all([
         currentTraceId,
@@ -56,7 +56,7 @@ describe("Tracer", () => {
     }).pipe(Effect.withSpan("work"), Effect.provide(Tracer.layer))
   )
 
-  it.scopedLive("sends spans to the collector, the last ones when it ends", () =>
+  it.scopedLive("exports spans to the collector, the last ones at shutdown", () =>
     Effect.gen(function* () {
       const { requests, resources, spans, target } = yield* Collector.collector()
       const traceId = yield* currentTraceId.pipe(
@@ -83,7 +83,7 @@ describe("Tracer", () => {
     })
   )
 
-  it.scopedLive("ends a span with OK, or with ERROR and a message where it failed or was interrupted", () =>
+  it.scopedLive("ends a span with OK, or with ERROR and a message if it failed or was interrupted", () =>
     Effect.gen(function* () {
       const { spans, target } = yield* Collector.collector()
       yield* Effect.gen(function* () {
@@ -106,7 +106,7 @@ describe("Tracer", () => {
     })
   )
 
-  it.scopedLive("is set up once: within a service that exports spans another set-up does nothing", () =>
+  it.scopedLive("is initialized once: a second initialization does nothing", () =>
     Effect.gen(function* () {
       const { spans, target } = yield* Collector.collector()
       const other = yield* Collector.collector()
@@ -123,7 +123,7 @@ describe("Tracer", () => {
     })
   )
 
-  it.scopedLive("is not held up by a collector that cannot be reached", () =>
+  it.scopedLive("is not delayed by an unreachable collector", () =>
     Effect.gen(function* () {
       const traceId = yield* currentTraceId.pipe(
         Effect.withSpan("work"),
@@ -133,7 +133,7 @@ describe("Tracer", () => {
     })
   )
 
-  it.scopedLive("ends while a collector still owes its answer", () =>
+  it.scopedLive("ends while a collector has not answered", () =>
     Effect.gen(function* () {
       const { requests, target } = yield* Collector.collector({ hangs: true })
       const done = Effect.withSpan(Effect.succeed("done"), "work")
@@ -142,7 +142,7 @@ describe("Tracer", () => {
     })
   )
 
-  it.effect("is off where the packages are missing", () =>
+  it.effect("is off if the packages are missing", () =>
     Effect.gen(function* () {
       const { made, tracer } = yield* counting
       const layer = Tracer.layerExport(nowhere, () => Promise.reject(new Error("Cannot find package")))

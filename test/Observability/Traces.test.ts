@@ -86,7 +86,7 @@ describe("a trace", () => {
     })
   )
 
-  it.scopedLive("goes on through the calls of the upstream's client", () =>
+  it.scopedLive("continues through the calls of the upstream's client", () =>
     Effect.gen(function* () {
       const { spans, target } = yield* Collector.collector()
       const { contexts, url: platform } = yield* upstream
@@ -127,7 +127,7 @@ describe("a trace", () => {
     })
   )
 
-  it.scopedLive("takes a refusal for an answer and a failure for an error; what is no traceparent begins a trace", () =>
+  it.scopedLive("treats a refusal as an answer and a failure as an error; an invalid traceparent begins a trace", () =>
     Effect.gen(function* () {
       const { spans, target } = yield* Collector.collector()
       yield* Effect.scoped(
@@ -149,7 +149,7 @@ describe("a trace", () => {
     })
   )
 
-  it.scopedLive("costs no request and no shutdown anything where the collector hangs or is away", () =>
+  it.scopedLive("does not delay requests or shutdown if the collector hangs or is unavailable", () =>
     Effect.gen(function* () {
       const hanging = yield* Collector.collector({ hangs: true })
       for (const target of [hanging.target, { ...hanging.target, endpoint: new URL("http://127.0.0.1:1") }]) {
@@ -214,7 +214,7 @@ const session = (env: Readonly<Record<string, string>>) =>
   )
 
 describe("the running service", () => {
-  it.scopedLive("traces where an endpoint is set, and runs the same without the packages or without an endpoint", () =>
+  it.scopedLive("traces if an endpoint is set, and runs the same without the packages or without an endpoint", () =>
     Effect.gen(function* () {
       const { requests, spans, target } = yield* Collector.collector()
       const traced = { OTEL_EXPORTER_OTLP_ENDPOINT: target.endpoint.toString(), OTEL_SERVICE_NAME: "tested" }

@@ -113,7 +113,7 @@ describe("the OpenAPI document", () => {
     }
   })
 
-  it("wants the credential everywhere but where the specification wants none", () => {
+  it("requires the credential except where the specification requires none", () => {
     const open = operations.filter(({ operation }) => (operation.security as ReadonlyArray<unknown>).length === 0)
     expect(open.map(({ path }) => path).sort()).toStrictEqual([
       "/api/metrics",
@@ -141,7 +141,7 @@ describe("the OpenAPI document", () => {
     }
   })
 
-  it("lets the membership routes answer nothing but 410 to whoever has a credential", () => {
+  it("has only 410 for the membership routes with a credential", () => {
     for (const [route, required] of Object.entries({ join: ["nodeId", "address"], remove: ["nodeId"] })) {
       const operation = document.paths[`/api/v1/cluster/${route}`]?.post
       expect(Object.keys(operation?.responses as JsonObject)).toStrictEqual(["401", "410", "500"])
@@ -168,7 +168,7 @@ describe("the OpenAPI document", () => {
     expect(parameter("/api/v1/kv/{namespace}/{key}", "delete", "actor")).toMatchObject({ schema: { default: "api" } })
   })
 
-  it("holds entries of any value, and no entry that lacks a field", () => {
+  it("accepts entries of any value, and no entry that lacks a field", () => {
     const problems = checker(document)
     const entry = { $ref: "#/components/schemas/Entry" }
     const whole = member(document.components.schemas.Entry, "example") as JsonObject
@@ -181,7 +181,7 @@ describe("the OpenAPI document", () => {
     }
   })
 
-  it("tells the operations of a batch apart by op", () => {
+  it("distinguishes the operations of a batch by op", () => {
     const problems = checker(document)
     const operation = { $ref: "#/components/schemas/BatchOperation" }
     const address = { namespace: "n", key: "k" }
@@ -240,7 +240,7 @@ describe("the OpenAPI document", () => {
     expect(checked).toBeGreaterThan(80)
   })
 
-  it("is made once for an api", () => {
+  it("is made once for an API", () => {
     expect(Document.fromApi(Api)).toBe(document)
     expect(Document.text(Api)).toBe(Document.text(Api))
     expect(JSON.parse(Document.text(Api))).toStrictEqual(JSON.parse(JSON.stringify(document)))
@@ -258,7 +258,7 @@ class Greetings extends HttpApiGroup.make("greetings")
 describe("the document of a host", () => {
   const host = HttpApi.make("host").add(KvGroup).add(DescriptionGroup).prefix("/store").add(Greetings)
 
-  it("has the host's routes, and ours where the host put them", async () => {
+  it("has the host's routes, and ours under the host's prefix", async () => {
     const document = Document.fromApi(host)
     await expectValid(document)
     expect(Object.keys(document.paths)).toEqual(
@@ -268,20 +268,20 @@ describe("the document of a host", () => {
     expect(operationsOf(document)).toHaveLength(11)
   })
 
-  it("does not speak for the host: its malformed requests are answered as the platform answers them", () => {
+  it("does not describe the host's malformed requests, which the platform answers", () => {
     const { components, paths } = Document.fromApi(host)
     expect(components.schemas).toHaveProperty("HttpApiDecodeError")
     expect(paths["/hello"]?.get?.responses).toHaveProperty("400")
     expect(Document.fromApi(Api).components.schemas).not.toHaveProperty("HttpApiDecodeError")
   })
 
-  it("has our tags as they are where the host adds the whole api", async () => {
+  it("has our tags unchanged if the host adds the whole API", async () => {
     const document = Document.fromApi(HttpApi.make("outer").add(Greetings).addHttpApi(Api))
     await expectValid(document)
     expect(document.tags.slice(1)).toStrictEqual(Document.fromApi(Api).tags)
   })
 
-  it("keeps the version and the servers that the host names", () => {
+  it("keeps the version and the servers of the host", () => {
     const document = Document.fromApi(
       host.annotate(OpenApi.Version, "7.1.0").annotate(OpenApi.Servers, [{ url: "https://kv.example" }])
     )

@@ -219,7 +219,7 @@ describe("projection of schemas to 3.0.3", () => {
     expect(of(input)).toStrictEqual(output)
   })
 
-  it("tells the cases of a union apart by their tag", () => {
+  it("distinguishes the cases of a union by their tag", () => {
     const { schema } = projected(Schema.Union(Circle, Square))
     expect(schema).toStrictEqual({
       oneOf: [{ $ref: "#/components/schemas/Circle" }, { $ref: "#/components/schemas/Square" }],
@@ -232,7 +232,7 @@ describe("projection of schemas to 3.0.3", () => {
 })
 
 describe("projection of documents", () => {
-  it("leaves no keyword that 3.0.3 does not know in any schema", () => {
+  it("leaves no keyword unknown to 3.0.3 in any schema", () => {
     const document = Document.fromApi(Api)
     let seen = 0
     const visit = (u: unknown, at: string): void => {
@@ -252,7 +252,7 @@ describe("projection of documents", () => {
     expect(seen).toBeGreaterThan(100)
   })
 
-  it("leaves what @effect/platform made as it was", () => {
+  it("does not change the document of @effect/platform", () => {
     const api = HttpApi.make("any").add(
       HttpApiGroup.make("group").add(
         HttpApiEndpoint.post("echo", "/echo")
