@@ -66,7 +66,7 @@ const joinAll = (fibers: ReadonlyArray<Fiber.Fiber<Either.Either<string, string 
   Effect.forEach(fibers, fiber => Effect.map(Fiber.join(fiber), tagOf))
 
 describe("GroupCommit", () => {
-  it.scoped("what arrives while a group is in flight makes up the next one, in order", () =>
+  it.scoped("writes that arrive during a commit form the next group, in order", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup()
       const fibers = yield* Effect.forEach(["a", "b", "c"], submit)
@@ -87,7 +87,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("a failed group fails its writes, and the next one goes ahead", () =>
+  it.scoped("a failed group fails its writes, and the next group is committed", () =>
     Effect.gen(function* () {
       const { submit, answer } = yield* setup()
       const fibers = yield* Effect.forEach(["a", "b"], submit)
@@ -115,7 +115,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("a commit that hangs is noticed also after others that came back at once", () =>
+  it.scoped("a hanging commit is noticed also after immediate ones", () =>
     Effect.gen(function* () {
       const { submit } = yield* setup({
         commit: ([write]) => (write === "hangs" ? Effect.never : Effect.succeed([Either.right("done")]))
@@ -126,7 +126,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("groups end at their bounds, and a write larger than a group goes alone", () =>
+  it.scoped("groups are bounded, and a write larger than a group is committed alone", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup({ maxGroup: { operations: 2, bytes: 4 } })
       const fibers = yield* Effect.forEach(["first", "a", "b", "c", "larger", "dd", "ee", "f"], submit)
@@ -136,7 +136,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("beyond the bound of waiting writes the next is refused at once, and room is made by a commit", () =>
+  it.scoped("above the limit of waiting writes the next is refused at once, until a commit", () =>
     Effect.gen(function* () {
       const { submit, answer } = yield* setup({ maxWaiting: 2 })
       const fibers = yield* Effect.forEach(["a", "b", "c", "d"], submit)
@@ -149,7 +149,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("beyond the bound of waiting bytes the next is refused, but one of any size may wait alone", () =>
+  it.scoped("above the limit of waiting bytes the next is refused, but one of any size may wait alone", () =>
     Effect.gen(function* () {
       const { submit, answer } = yield* setup({ maxWaitingBytes: 4 })
       const fibers = yield* Effect.forEach(["a", "enormous", "b"], submit)
@@ -159,7 +159,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("who is interrupted while waiting takes the write back, and gives its room to others", () =>
+  it.scoped("an interrupted waiting write is withdrawn, and makes room for others", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup({ maxWaiting: 1 })
       const first = yield* submit("a")
@@ -173,7 +173,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("who is interrupted in flight does not wait, and the write goes on", () =>
+  it.scoped("an interrupted caller of a write in flight does not wait, and the write continues", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup()
       const first = yield* submit("a")
@@ -186,7 +186,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("a group that does not come back fails everybody, and its answer ends that", () =>
+  it.scoped("a hanging group fails all writes until it is answered", () =>
     Effect.gen(function* () {
       const { groups, committer, submit, answer } = yield* setup()
       const fibers = yield* Effect.forEach(["a", "b"], submit)
@@ -206,7 +206,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("each group has the whole time for itself, and each is watched", () =>
+  it.scoped("each group has its own time limit", () =>
     Effect.gen(function* () {
       const { committer, submit, answer } = yield* setup()
       for (let index = 0; index < 3; index++) {
@@ -223,7 +223,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.effect("the end of the scope finishes what is there and refuses what comes later", () =>
+  it.effect("closing the scope finishes waiting writes and refuses later ones", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const { committer, submit, answer } = yield* Scope.extend(setup(), scope)
@@ -238,7 +238,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.effect("the end of the scope does not wait longer for a group that does not come back", () =>
+  it.effect("closing the scope waits for a hanging group within a limit", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const { submit } = yield* Scope.extend(setup(), scope)
@@ -250,7 +250,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("without a fiber the same holds: told once, and nothing where the caller has left", () =>
+  it.scoped("without a fiber a caller is answered once, and not after its interruption", () =>
     Effect.gen(function* () {
       const { committer, groups, answer } = yield* setup({ maxWaiting: 2 })
       const told: Array<string> = []
@@ -281,7 +281,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("who has an answer may bring the next write at once, and who fails on it keeps nobody from theirs", () =>
+  it.scoped("a callback may commit the next write at once, and one that throws does not affect others", () =>
     Effect.gen(function* () {
       const { committer, groups, answer } = yield* setup()
       const told: Array<string> = []
@@ -299,7 +299,7 @@ describe("GroupCommit", () => {
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
   )
 
-  it.scoped("those who leave give their room back, however many wait", () =>
+  it.scoped("interrupted writes make room, however many wait", () =>
     Effect.gen(function* () {
       const { committer, groups, answer } = yield* setup({ maxWaiting: 100, maxWaitingBytes: 1000 })
       yield* Effect.sync(() => unforked(committer.submit("first"), () => undefined))
@@ -324,7 +324,7 @@ describe("GroupCommit", () => {
     })
   )
 
-  it("whatever comes and goes, a write is in one group at most, in order, and its caller learns what became of it", async () => {
+  it("a write is in one group at most, in order, and its caller gets its outcome", async () => {
     const action = fc.constantFrom<Action>("submit", "submit", "interrupt", "answer", "fail")
     await fc.assert(
       fc.asyncProperty(fc.array(action, { maxLength: 60 }), actions =>

@@ -40,7 +40,7 @@ const faulty = () => {
 }
 
 describe("Housekeeping", () => {
-  it.effect("an entry becomes a delete by `expiry` within a second of its end", () =>
+  it.effect("an entry becomes a delete by `expiry` within a second of its expiry time", () =>
     Effect.gen(function* () {
       yield* set("short", 10_000)
       yield* set("long", 60_000)
@@ -51,7 +51,7 @@ describe("Housekeeping", () => {
     }).pipe(Effect.provide(Layer.provideMerge(Housekeeping.layer(Option.none()), Memory.layer)))
   )
 
-  it.effect("records older than the retention go, and the newest never does", () =>
+  it.effect("records older than the retention are removed, and the newest never is", () =>
     Effect.gen(function* () {
       yield* set("a")
       yield* TestClock.adjust("90 seconds")
@@ -103,7 +103,7 @@ describe("Housekeeping", () => {
     )
   })
 
-  it.effect("a defect is logged, and the chore goes on", () => {
+  it.effect("a defect is logged, and the task continues", () => {
     const lines: Array<string> = []
     const recorder = Logger.make(({ logLevel, message }) => lines.push(`${logLevel.label} ${message}`))
     let attempts = 0

@@ -40,7 +40,7 @@ describe("an outage", () => {
     )
   )
 
-  it.effect("that comes and goes does not fill the log", () =>
+  it.effect("that recurs does not fill the log", () =>
     logged(lines =>
       Effect.gen(function* () {
         const outage = Supervision.outage("writing")
@@ -54,7 +54,7 @@ describe("an outage", () => {
     )
   )
 
-  it.effect("has its defects told as errors, and interruptions not at all", () =>
+  it.effect("has its defects logged as errors, and interruptions not at all", () =>
     logged(lines =>
       Effect.gen(function* () {
         const outage = Supervision.outage("writing")
@@ -67,7 +67,7 @@ describe("an outage", () => {
     )
   )
 
-  it.scoped("is that of a group, of one write in it, and of a commit that does not come back", () =>
+  it.scoped("of a group, of one write in it, and of a hanging commit is logged", () =>
     logged(lines =>
       Effect.gen(function* () {
         const hung = yield* Deferred.make<void>()
@@ -103,7 +103,7 @@ describe("an outage", () => {
     )
   )
 
-  it.scoped("of the store is in the log when its file is gone, and when it is back", () =>
+  it.scoped("of the store is logged when its file is gone, and when it is back", () =>
     logged(lines =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory

@@ -235,7 +235,7 @@ export const modelSuite = (
       }
     }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
 
-  it(`${name} behaves as the model does`, { timeout: 600_000 }, () =>
+  it(`${name} behaves like the model`, { timeout: 600_000 }, () =>
     fc.assert(
       fc.asyncProperty(history, commands => Effect.runPromise(run(commands))),
       { numRuns: runs * Number(process.env.SOAK ?? 1), endOnFailure: false }

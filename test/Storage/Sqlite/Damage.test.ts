@@ -186,7 +186,7 @@ const counted = (operation: "read" | "write") =>
     ({ count }) => count
   )
 
-describe("a database with spoilt pages", () => {
+describe("a database with damaged pages", () => {
   it.scopedLive("while the service is stopped: it starts, and serves all that does not need them", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory

@@ -18,7 +18,7 @@ const broken: Write = { operations: [set("n", "broken", 1)], actor: JSON.parse("
 const tags = (reply: Reply<Outcome>) => (reply._tag === "Done" ? reply.outcomes.map(({ _tag }) => _tag) : reply)
 
 describe("a defect in the writer", () => {
-  it.scoped("is that of its write alone, and the others of the group are committed", () =>
+  it.scoped("fails its write alone, and the others of the group are committed", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* Effect.provide(lastSeq, Sqlite.layer({ directory, writer: "inline" }))
@@ -32,7 +32,7 @@ describe("a defect in the writer", () => {
   )
 
   for (const mode of ["inline", "thread"] as const) {
-    it.scopedLive(`reaches its caller as one, with its stack, written ${mode}`, () =>
+    it.scopedLive(`reaches its caller as a defect, with its stack, written ${mode}`, () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         yield* Effect.gen(function* () {

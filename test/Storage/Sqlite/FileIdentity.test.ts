@@ -62,8 +62,8 @@ const putEventually = (key: string) =>
   put("n", key, "new").pipe(Effect.retry({ schedule: Schedule.spaced("10 millis"), times: 500 }))
 
 for (const writer of ["inline", "thread"] as const) {
-  describe(`the database's place, written ${writer}`, () => {
-    it.scopedLive("no write is acknowledged while the file is away, and it goes on when it is back", () =>
+  describe(`the identity of the file, written ${writer}`, () => {
+    it.scopedLive("no write is acknowledged while the file is missing, and writes continue when it is back", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const file = join(directory, "kv.db")
@@ -113,7 +113,7 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
-    it.scopedLive("a deleted file is not made anew", () =>
+    it.scopedLive("a deleted file is not created again", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const file = join(directory, "kv.db")
@@ -133,7 +133,7 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
-    it.scopedLive("a backup in its place is what the store goes on from", () =>
+    it.scopedLive("the store continues with a backup in its place", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const file = join(directory, "kv.db")
@@ -161,7 +161,7 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
-    it.scopedLive("what stands in its place and is no database of ours stays as it is", () =>
+    it.scopedLive("another file in its place is unchanged", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const file = join(directory, "kv.db")
@@ -188,7 +188,7 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
-    it.scopedLive("nothing that was acknowledged is lost with the write-ahead log's name", () =>
+    it.scopedLive("no acknowledged write is lost with the name of the write-ahead log", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const file = join(directory, "kv.db")
@@ -209,8 +209,8 @@ for (const writer of ["inline", "thread"] as const) {
   })
 }
 
-describe("the database's place", () => {
-  it.scopedLive("a store that another process has made in the same place is left to it", () =>
+describe("the identity of the file", () => {
+  it.scopedLive("a store that another process created in the same place is left to it", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* using(

@@ -68,13 +68,13 @@ const loadedBy = (file: string, seen = new Set<string>()): ReadonlySet<string> =
 }
 
 describe("the writing thread", () => {
-  it("loads little: with the schemas of effect it takes ten times as long to start, and 40 MB", () => {
+  it("loads no schemas: they would take 40 MB and most of its start", () => {
     const entry = fileURLToPath(new URL("../../../src/Storage/Sqlite/WriterThread.ts", import.meta.url))
     const loaded = [...loadedBy(entry)].filter(name => !name.startsWith("node:")).sort()
     expect(loaded).toEqual(["better-sqlite3", "effect/Either"])
   })
 
-  it.scopedLive("serves requests in order, and others hear of each reply", () =>
+  it.scopedLive("serves requests in order, and notifies listeners of each reply", () =>
     Effect.gen(function* () {
       const { port, replies } = yield* setup(WriterPort.startThread)
       expect(yield* send(port, commit("a"))).toMatchObject({
@@ -89,7 +89,7 @@ describe("the writing thread", () => {
     })
   )
 
-  it.scopedLive("what is in flight when it dies fails, and another one takes over", () =>
+  it.scopedLive("requests in flight when it dies fail, and another one takes over", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup((data, attempt) =>
         attempt === 0 ? silent() : WriterPort.startThread(data)
@@ -105,7 +105,7 @@ describe("the writing thread", () => {
     })
   )
 
-  it.scopedLive("one that dies amid commits leaves a whole log behind", () =>
+  it.scopedLive("one that dies during commits leaves an intact log", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup(WriterPort.startThread)
       let acknowledged = 0
@@ -125,7 +125,7 @@ describe("the writing thread", () => {
     })
   )
 
-  it.scopedLive("a request of a kind that has no answer yet is turned away, but probes share theirs", () =>
+  it.scopedLive("a second request of a kind is refused, but probes share their answer", () =>
     Effect.gen(function* () {
       const { port, workers } = yield* setup((data, attempt) =>
         attempt === 0 ? silent() : WriterPort.startThread(data)
@@ -149,7 +149,7 @@ describe("the writing thread", () => {
     throw new Error("no more threads")
   }
 
-  it.scopedLive("one that cannot be started is tried again, and what comes meanwhile is turned away", () =>
+  it.scopedLive("one that cannot be started is retried, and requests meanwhile are refused", () =>
     Effect.gen(function* () {
       let attempts = 0
       const { port } = yield* setup(data => (attempts++ < 2 ? noThread() : WriterPort.startThread(data)))
@@ -163,7 +163,7 @@ describe("the writing thread", () => {
     })
   )
 
-  it.live("one that can never be started does not hold up the end", () =>
+  it.live("one that can never be started does not delay the end", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const { port } = yield* Scope.extend(setup(noThread), scope)

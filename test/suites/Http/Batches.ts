@@ -20,7 +20,7 @@ const del = (namespace: string, key: string) => ({ op: "delete", namespace, key 
 
 /** Several operations as one. */
 export const batches = (check: Check) => {
-  check("the results tell of each operation in order, and the records follow one another", () =>
+  check("the results are in order, and the records are consecutive", () =>
     Effect.gen(function* () {
       const [one, two] = [space(), space()]
       yield* put(one, "old", 0)
@@ -69,7 +69,7 @@ export const batches = (check: Check) => {
     })
   )
 
-  check("an empty batch is done, and leaves no trace", () =>
+  check("an empty batch succeeds, and changes nothing", () =>
     Effect.gen(function* () {
       const start = yield* end
       const answer = yield* batch([])
@@ -78,7 +78,7 @@ export const batches = (check: Check) => {
     })
   )
 
-  check("one operation that is refused refuses all", () =>
+  check("one refused operation refuses the batch", () =>
     Effect.gen(function* () {
       const namespace = space()
       const start = yield* end
@@ -100,7 +100,7 @@ export const batches = (check: Check) => {
     })
   )
 
-  check("a batch takes 1,000 operations and not one more", () =>
+  check("a batch may have 1,000 operations and not one more", () =>
     Effect.gen(function* () {
       const namespace = space()
       const start = yield* end

@@ -18,7 +18,7 @@ const bodyOfLength = (bytes: number): Buffer => Buffer.from(`{"value":1${" ".rep
 
 /** Request bodies: their types, encodings, sizes and ends. */
 export const bodies = (check: Check) => {
-  check("a body that is no JSON in UTF-8 is refused with the reason", () =>
+  check("a body that is not JSON in UTF-8 is refused with the reason", () =>
     Effect.gen(function* () {
       const namespace = space()
       const cases: ReadonlyArray<readonly [string | Uint8Array, ...ReadonlyArray<string>]> = [
@@ -58,14 +58,14 @@ export const bodies = (check: Check) => {
     })
   )
 
-  check("a body without bytes is as good as an empty one", () =>
+  check("a body without bytes counts as empty", () =>
     Effect.gen(function* () {
       expectError(yield* call("PUT", at(space(), "k")), 400, "empty")
       expectError(yield* call("POST", "/api/v1/batch"), 400, "empty")
     })
   )
 
-  check("a batch that is wrongly made is refused, naming the place", () =>
+  check("an invalid batch is refused, naming the place", () =>
     Effect.gen(function* () {
       const namespace = space()
       const good = { op: "set", namespace, key: "k", value: 1 }
@@ -110,7 +110,7 @@ export const bodies = (check: Check) => {
     })
   )
 
-  check("members that nobody knows are refused by name, and write nothing", () =>
+  check("unknown members are refused by name, and write nothing", () =>
     Effect.gen(function* () {
       const namespace = space()
       const set = { op: "set", namespace, key: "k", value: 1 }
@@ -166,7 +166,7 @@ export const bodies = (check: Check) => {
     })
   )
 
-  check("a body is taken for JSON by its type, or without one, and nothing else is", () =>
+  check("a body counts as JSON by its type, or without one", () =>
     Effect.gen(function* () {
       const namespace = space()
       const body = '{"value":1}'
@@ -227,7 +227,7 @@ export const bodies = (check: Check) => {
     })
   )
 
-  check("a chunked body is read whole, however it is cut", () =>
+  check("a chunked body is read completely, however it is split", () =>
     Effect.gen(function* () {
       const namespace = space()
       const connection = yield* wire
@@ -241,7 +241,7 @@ export const bodies = (check: Check) => {
     })
   )
 
-  check("a body takes up to 16 MiB, and a longer one is answered 413 on a connection that goes on", () =>
+  check("a body may have 16 MiB, and a longer one is answered 413 on a connection that stays open", () =>
     Effect.gen(function* () {
       const namespace = space()
       const connection = yield* wire
@@ -257,7 +257,7 @@ export const bodies = (check: Check) => {
     })
   )
 
-  check("a chunked body over the limit is answered 413 on a connection that goes on", () =>
+  check("a chunked body over the limit is answered 413 on a connection that stays open", () =>
     Effect.gen(function* () {
       const namespace = space()
       const connection = yield* wire
@@ -279,7 +279,7 @@ export const bodies = (check: Check) => {
     })
   )
 
-  check("a client that never ends an oversized body is cut off", () =>
+  check("the connection of an endless oversized body is closed", () =>
     Effect.gen(function* () {
       const connection = yield* wire
       yield* connection.send(head(`PUT ${at(space(), "k")}`, json, "Transfer-Encoding: chunked"))
@@ -289,7 +289,7 @@ export const bodies = (check: Check) => {
     })
   )
 
-  check("a body that ends before its time writes nothing", () =>
+  check("a truncated body writes nothing", () =>
     Effect.gen(function* () {
       const namespace = space()
       for (const framing of ["Content-Length: 100", "Transfer-Encoding: chunked"]) {
@@ -332,7 +332,7 @@ export const bodies = (check: Check) => {
     })
   )
 
-  check("a body on a GET or a DELETE is of no account", () =>
+  check("a body on a GET or a DELETE is ignored", () =>
     Effect.gen(function* () {
       const namespace = space()
       const connection = yield* wire

@@ -85,7 +85,7 @@ export const polling = (check: Check) => {
     })
   )
 
-  check("numbers beyond all others are merely great", () =>
+  check("very large numbers are accepted", () =>
     Effect.gen(function* () {
       yield* put(space(), "k", 1)
       const last = yield* end
@@ -113,7 +113,7 @@ export const polling = (check: Check) => {
     })
   )
 
-  check("an after beyond the end is told where the end is, at once", () =>
+  check("an after beyond the end is answered at once with the end", () =>
     Effect.gen(function* () {
       yield* put(space(), "k", 1)
       const last = yield* end
@@ -160,7 +160,7 @@ export const polling = (check: Check) => {
     })
   )
 
-  check("a tenant may be called anything", () =>
+  check("a tenant may have any name", () =>
     Effect.gen(function* () {
       for (const tenant of ["a%b", "a+b", "a&b=c", "é😀", "a b", "x:y", "__proto__"]) {
         const own = tenant + tenantOf(space())
@@ -203,7 +203,7 @@ export const polling = (check: Check) => {
     })
   )
 
-  check("Server-Sent Events carry the records, and the connection goes on", () =>
+  check("Server-Sent Events carry the records, and the connection stays open", () =>
     Effect.gen(function* () {
       const { url } = yield* Site
       const namespace = space()
@@ -255,31 +255,29 @@ export const polling = (check: Check) => {
     })
   )
 
-  check(
-    "what is no WebSocket handshake is 500 on the WebSocket route, and an upgrade elsewhere changes no answer",
-    () =>
-      Effect.gen(function* () {
-        expectError(yield* call("GET", "/api/v1/changes/ws"), 500, "WebSocket")
-        const upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
-        const key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
-        for (const [line, headers, status] of [
-          ["GET /api/v1/changes/ws", upgrade, 500],
-          ["GET /api/v1/changes/ws", [...upgrade, "Sec-WebSocket-Key: short"], 500],
-          ["GET /api/v1/changes/ws", [...upgrade.slice(0, 2), "Sec-WebSocket-Version: 7", key], 500],
-          ["GET /api/v1/changes/ws?after=x", [...upgrade, key], 400],
-          ["GET /api/v1/health", [...upgrade, key], 200],
-          ["GET /nowhere", [...upgrade, key], 404],
-          ["POST /api/v1/changes/ws", [...upgrade, key, "Content-Length: 0"], 405]
-        ] as const) {
-          const connection = yield* wire
-          yield* connection.send(head(line, ...headers))
-          const answer = yield* connection.answer
-          expect([line, headers, answer?.status]).toEqual([line, headers, status])
-          expect(answer?.headers["content-type"]).toBe("application/json")
-        }
-        const stranger = yield* wire
-        yield* stranger.send(head("GET /api/v1/changes/ws", ...upgrade, key).replace(bearer(keys.write), "Bearer x"))
-        expect((yield* stranger.answer)?.text).toBe('{"error":"Unauthorized"}')
-      })
+  check("an invalid WebSocket handshake is 500, and an upgrade elsewhere changes no answer", () =>
+    Effect.gen(function* () {
+      expectError(yield* call("GET", "/api/v1/changes/ws"), 500, "WebSocket")
+      const upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+      const key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+      for (const [line, headers, status] of [
+        ["GET /api/v1/changes/ws", upgrade, 500],
+        ["GET /api/v1/changes/ws", [...upgrade, "Sec-WebSocket-Key: short"], 500],
+        ["GET /api/v1/changes/ws", [...upgrade.slice(0, 2), "Sec-WebSocket-Version: 7", key], 500],
+        ["GET /api/v1/changes/ws?after=x", [...upgrade, key], 400],
+        ["GET /api/v1/health", [...upgrade, key], 200],
+        ["GET /nowhere", [...upgrade, key], 404],
+        ["POST /api/v1/changes/ws", [...upgrade, key, "Content-Length: 0"], 405]
+      ] as const) {
+        const connection = yield* wire
+        yield* connection.send(head(line, ...headers))
+        const answer = yield* connection.answer
+        expect([line, headers, answer?.status]).toEqual([line, headers, status])
+        expect(answer?.headers["content-type"]).toBe("application/json")
+      }
+      const stranger = yield* wire
+      yield* stranger.send(head("GET /api/v1/changes/ws", ...upgrade, key).replace(bearer(keys.write), "Bearer x"))
+      expect((yield* stranger.answer)?.text).toBe('{"error":"Unauthorized"}')
+    })
   )
 }

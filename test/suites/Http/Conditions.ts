@@ -81,7 +81,7 @@ export const conditions = (check: Check) => {
     })
   )
 
-  check("a PUT goes ahead only where its precondition holds, and else writes nothing", () =>
+  check("a PUT is carried out only if its precondition holds, and otherwise writes nothing", () =>
     Effect.gen(function* () {
       const namespace = space()
       const missing = yield* put(namespace, "k", 0, match("*"))
@@ -122,7 +122,7 @@ export const conditions = (check: Check) => {
     })
   )
 
-  check("a DELETE goes ahead only where its precondition holds", () =>
+  check("a DELETE is carried out only if its precondition holds", () =>
     Effect.gen(function* () {
       const namespace = space()
       for (const tags of ["*", '"1"']) expectError(yield* remove(namespace, "k", match(tags)), 412, "absent")
@@ -153,7 +153,7 @@ export const conditions = (check: Check) => {
     })
   )
 
-  check("a header that comes twice is one list", () =>
+  check("a repeated header is one list", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)
@@ -165,7 +165,7 @@ export const conditions = (check: Check) => {
     })
   )
 
-  check("a precondition that cannot be read is refused, never ignored", () =>
+  check("an invalid precondition is refused, never ignored", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)
@@ -196,7 +196,7 @@ export const conditions = (check: Check) => {
     })
   )
 
-  check("a precondition that another request takes is refused, naming what to use, and nothing is written", () =>
+  check("a precondition of another kind of request is refused, naming what to use, and nothing is written", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)

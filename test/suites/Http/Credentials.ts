@@ -30,7 +30,7 @@ const challenge = { "content-type": "application/json", "www-authenticate": 'Bea
 
 /** Who may do what. */
 export const credentials = (check: Check) => {
-  check("every route but health, readiness and metrics wants a credential", () =>
+  check("every route but health, readiness and metrics requires a credential", () =>
     Effect.gen(function* () {
       for (const { method, path } of Contract.routes) {
         const target = path.replace(":namespace", "n").replace(":key", "k")
@@ -45,7 +45,7 @@ export const credentials = (check: Check) => {
     })
   )
 
-  check("only a bearer of one of the keys is let in", () =>
+  check("only one of the keys as bearer is accepted", () =>
     Effect.gen(function* () {
       const namespace = space()
       const refused = [
@@ -87,7 +87,7 @@ export const credentials = (check: Check) => {
     })
   )
 
-  check("a credential stands in the header and nowhere else", () =>
+  check("a credential is accepted in the header only", () =>
     Effect.gen(function* () {
       for (const headers of [{ "x-api-key": keys.write }, { cookie: `authorization=${bearer(keys.write)}` }]) {
         expect((yield* call("GET", "/api/v1/changes", { key: null, headers })).status).toBe(401)
@@ -124,7 +124,7 @@ export const credentials = (check: Check) => {
     })
   )
 
-  check("the credential is looked at before anything else of the request", () =>
+  check("the credential is checked before anything else of the request", () =>
     Effect.gen(function* () {
       const namespace = space()
       const bad: ReadonlyArray<Parameters<typeof call>> = [

@@ -14,7 +14,7 @@ const h2c = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Setti
 
 /** What clients get on a connection that they, or the service, are about to end, or that is about to become another. */
 export const endings = (check: Check) => {
-  check("a client that ends its half behind its requests gets the answers, and then the end", () =>
+  check("a client that half-closes after its requests gets the answers, and then the end", () =>
     Effect.gen(function* () {
       const namespace = space()
       const connection = yield* wire
@@ -31,7 +31,7 @@ export const endings = (check: Check) => {
     })
   )
 
-  check("a client that ends its half within a body writes nothing, and is told so", () =>
+  check("a client that half-closes within a body writes nothing, and gets an error", () =>
     Effect.gen(function* () {
       const namespace = space()
       const connection = yield* wire
@@ -43,7 +43,7 @@ export const endings = (check: Check) => {
     })
   )
 
-  check("requests behind an upgrade that is passed over are answered", () =>
+  check("requests behind an ignored upgrade are answered", () =>
     Effect.gen(function* () {
       const namespace = space()
       const connection = yield* wire
@@ -61,7 +61,7 @@ export const endings = (check: Check) => {
     })
   )
 
-  check("what is no request behind an upgrade that is passed over is refused, and the connection ends", () =>
+  check("a malformed request behind an ignored upgrade is refused, and the connection ends", () =>
     Effect.gen(function* () {
       const connection = yield* wire
       yield* connection.send(`${head("GET /api/v1/health", ...h2c)}\0\0 is no request\r\n\r\n`)
@@ -93,7 +93,7 @@ export const endings = (check: Check) => {
     })
   )
 
-  check("a WebSocket handshake behind an upgrade that is passed over is one", () =>
+  check("a WebSocket handshake behind an ignored upgrade is accepted", () =>
     Effect.gen(function* () {
       const connection = yield* wire
       const handshake = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
@@ -127,7 +127,7 @@ export const endings = (check: Check) => {
     })
   )
 
-  check("a client that waits for 100 Continue is told at once where its body would be refused", () =>
+  check("a client that waits for 100 Continue is answered at once if its body would be refused", () =>
     Effect.gen(function* () {
       const namespace = space()
       const long = "Content-Length: 1000000000"

@@ -39,7 +39,7 @@ export const entries = (check: Check) => {
     })
   )
 
-  check("a PUT of an entry that is there replaces it whole and takes the next version", () =>
+  check("a PUT of an existing entry replaces it and takes the next version", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1, { json: { value: 1, actor: "ann", ttlMs: 60_000 } })
@@ -74,7 +74,7 @@ export const entries = (check: Check) => {
     })
   )
 
-  check("a DELETE says whether there was an entry, and the version goes on behind it", () =>
+  check("a DELETE says whether there was an entry, and the version continues after it", () =>
     Effect.gen(function* () {
       const namespace = space()
       const start = yield* end
@@ -155,7 +155,7 @@ export const entries = (check: Check) => {
     })
   )
 
-  check("a list of nothing is an empty list", () =>
+  check("a list without entries is empty", () =>
     Effect.gen(function* () {
       const answer = yield* call("GET", listAt(space()))
       expect([answer.status, answer.text]).toEqual([200, '{"items":[]}'])

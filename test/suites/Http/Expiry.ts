@@ -48,7 +48,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("a time that is past, two times, or one beyond the end of time is refused", () =>
+  check("an expiry in the past, two expiries, or one out of range is refused", () =>
     Effect.gen(function* () {
       const namespace = space()
       const now = yield* Clock.currentTimeMillis
@@ -69,7 +69,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("a set without a time clears the one that was", () =>
+  check("a set without an expiry removes the previous one", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1, { json: { value: 1, ttlMs: 3_600_000 } })
@@ -78,7 +78,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("an entry that has run out is absent to every request, and its version goes on", () =>
+  check("an expired entry is absent to every request, and its version continues", () =>
     Effect.gen(function* () {
       const namespace = space()
       const start = yield* end
@@ -101,7 +101,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("an entry that the reaper took shows as a delete by expiry", () =>
+  check("an expired entry has a delete by expiry in the log", () =>
     Effect.gen(function* () {
       const { log } = yield* Site
       const namespace = space()

@@ -7,7 +7,7 @@ const fillers = (count: number): ReadonlyArray<string> => Array(count).fill("a: 
 
 /** Header fields as a whole: how many, and how often each. */
 export const fields = (check: Check) => {
-  check("more header lines than are taken are refused, and none is dropped", () =>
+  check("too many header lines are refused, and none is dropped", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)
@@ -32,7 +32,7 @@ export const fields = (check: Check) => {
     })
   )
 
-  check("a precondition counts behind as many header lines as are taken", () =>
+  check("a precondition counts behind the most allowed header lines", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)
@@ -44,7 +44,7 @@ export const fields = (check: Check) => {
     })
   )
 
-  check("a field that a request has once is refused when it stands there twice, be it the same", () =>
+  check("a repeated singleton field is refused, even if it is the same", () =>
     Effect.gen(function* () {
       const namespace = space()
       const twice: ReadonlyArray<readonly [name: string, ...fields: ReadonlyArray<string>]> = [
@@ -75,7 +75,7 @@ export const fields = (check: Check) => {
     })
   )
 
-  check("fields that may stand there twice do", () =>
+  check("other fields may be repeated", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)

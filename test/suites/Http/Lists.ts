@@ -179,7 +179,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("pages go on where they were though entries come and go", () =>
+  check("pages continue at their position while entries are added and removed", () =>
     Effect.gen(function* () {
       const { url } = yield* Site
       const namespace = space()
@@ -194,7 +194,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("limit takes 1 to 1000", () =>
+  check("limit may be 1 to 1000", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* setAll(namespace, numbered(1001))
@@ -207,7 +207,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("a cursor that no Link held is refused", () =>
+  check("an invalid cursor is refused", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* setAll(namespace, ["a", "b"])
@@ -222,7 +222,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("without a limit a namespace of thousands comes whole, in one answer", () =>
+  check("without a limit a namespace of thousands is one answer", () =>
     Effect.gen(function* () {
       const namespace = space()
       const names = numbered(3500)
@@ -236,7 +236,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("pages of large values end early and lead on", () =>
+  check("pages of large values end early and have a next page", () =>
     Effect.gen(function* () {
       const namespace = space()
       const large = "x".repeat(1024 * 1024 - 2)
@@ -248,7 +248,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("list, then follow from Kv-Last-Seq: nothing is missed and nothing doubled", () =>
+  check("list, then follow from Kv-Last-Seq: nothing is missed or repeated", () =>
     Effect.gen(function* () {
       const namespace = space()
       const writer = Effect.forEach(

@@ -83,7 +83,7 @@ const ask = (requestLine: string) =>
 
 /** Names of namespaces and keys on their way through a path. */
 export const names = (check: Check) => {
-  check("a key may hold whatever can be percent-encoded", () =>
+  check("a key may have anything that can be percent-encoded", () =>
     Effect.gen(function* () {
       const namespace = space()
       for (const key of odd) {
@@ -99,7 +99,7 @@ export const names = (check: Check) => {
     })
   )
 
-  check("a namespace may hold whatever can be percent-encoded", () =>
+  check("a namespace may have anything that can be percent-encoded", () =>
     Effect.gen(function* () {
       const own = space()
       for (const name of odd) {
@@ -111,7 +111,7 @@ export const names = (check: Check) => {
     })
   )
 
-  check("any name that may be, once written, is read back under that name and no other", () =>
+  check("any valid name that is written is read under that name and no other", () =>
     Effect.gen(function* () {
       const namespace = space()
       const seen = fc.sample(
@@ -171,7 +171,7 @@ export const names = (check: Check) => {
     })
   )
 
-  check("names take up to 1,024 and 512 bytes of UTF-8, and not one more", () =>
+  check("names may have 1,024 and 512 bytes of UTF-8, and not one more", () =>
     Effect.gen(function* () {
       const own = space()
       const pad = (length: number, unit: string) =>
@@ -232,7 +232,7 @@ export const names = (check: Check) => {
     })
   )
 
-  check("what is no name in UTF-8 is refused, not guessed at", () =>
+  check("a name that is not UTF-8 is refused", () =>
     Effect.gen(function* () {
       const namespace = space()
       for (const raw of ["%", "%z", "%zz", "a%", "%f", "%ff", "%c3", "%c3%28", "%ed%a0%80", "%c0%af", "%f5%80%80%80"]) {
@@ -263,7 +263,7 @@ export const names = (check: Check) => {
     })
   )
 
-  check("an actor takes up to 256 bytes", () =>
+  check("an actor may have 256 bytes", () =>
     Effect.gen(function* () {
       const namespace = space()
       const longest = "é".repeat(128)

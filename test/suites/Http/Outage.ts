@@ -152,7 +152,7 @@ const json = { "content-type": "application/json" }
 
 /** While the store is unavailable. */
 export const whileAway = (check: Check) => {
-  check("every key-value route is 503 with Retry-After, and nothing of the reason shows", () =>
+  check("every key-value route is 503 with Retry-After, without the reason", () =>
     Effect.gen(function* () {
       for (const [method, target] of everything) {
         const answer = yield* call(method, target, extrasOf(method))
@@ -162,7 +162,7 @@ export const whileAway = (check: Check) => {
     })
   )
 
-  check("what is wrong with a request, or with its credential, is still told first", () =>
+  check("errors of a request, or of its credential, still come first", () =>
     Effect.gen(function* () {
       expect((yield* get("n", "k", { key: null })).status).toBe(401)
       expect((yield* remove("n", "k", { key: keys.read })).status).toBe(403)
@@ -172,7 +172,7 @@ export const whileAway = (check: Check) => {
     })
   )
 
-  check("the service lives and says that it is not ready, with 200", () =>
+  check("the service is alive and says that it is not ready, with 200", () =>
     Effect.gen(function* () {
       for (const [target, text] of [
         ["/api/v1/health", '{"ok":true}'],
@@ -191,7 +191,7 @@ export const whileAway = (check: Check) => {
 
 /** While the store refuses writes. */
 export const whileBusy = (check: Check) => {
-  check("a write is 503 and Retry-After says for how long; reads go on", () =>
+  check("a write is 503 with Retry-After; reads continue", () =>
     Effect.gen(function* () {
       const refused = [
         yield* put("n", "k", 1),
@@ -210,7 +210,7 @@ export const whileBusy = (check: Check) => {
 
 /** When the store has a bug. */
 export const whenBroken = (check: Check) => {
-  check("a defect is 500 in general terms, on a connection that goes on", () =>
+  check("a defect is 500 without detail, on a connection that stays open", () =>
     Effect.gen(function* () {
       for (const [method, target] of everything) {
         const answer = yield* call(method, target, extrasOf(method))
@@ -224,7 +224,7 @@ export const whenBroken = (check: Check) => {
 
 /** When the store fails in the middle of a list. */
 export const whenCut = (check: Check) => {
-  check("a list that cannot be finished is cut, so that nobody takes a part for the whole", () =>
+  check("a list that fails half-way is cut, so that clients notice it", () =>
     Effect.gen(function* () {
       const outcome = yield* Effect.either(call("GET", listAt("n")))
       expect(outcome._tag).toBe("Left")

@@ -24,7 +24,7 @@ const all = { concurrency: "unbounded" } as const
 
 /** What one connection sends at once, where the server takes its requests in turn. */
 export const rows = (check: Check) => {
-  check("what a connection asks for in a row is done in a row, and its reads see its writes", () =>
+  check("requests of a connection are served in order, and its reads see its writes", () =>
     Effect.gen(function* () {
       const namespace = space()
       const target = at(namespace, "k")
@@ -73,38 +73,36 @@ export const races = (check: Check) => {
     })
   )
 
-  check(
-    "clients that leave in the midst of their writes leave each of them done or not, and the service as it was",
-    () =>
-      Effect.gen(function* () {
-        const namespace = space()
-        const start = yield* end
-        yield* Effect.forEach(
-          range(60),
-          index =>
-            Effect.gen(function* () {
-              const connection = yield* wire
-              const text = `{"value":${index}}`
-              const type = ["Content-Type: application/json", `Content-Length: ${text.length}`]
-              yield* connection.send(head(`PUT ${at(namespace, `k${index}`)}`, ...type), text)
-              if (index % 3 === 0) yield* connection.cut
-              else if (index % 3 === 1) yield* connection.finish
-              else expect((yield* connection.answer)!.status).toBe(200)
-            }),
-          all
-        )
-        yield* put(namespace, "last", true)
-        const records = yield* changesOf(namespace, start)
-        const keys = records.map(record => record.key)
-        expect(new Set(keys).size).toBe(keys.length)
-        for (const index of range(60).filter(index => index % 3 === 2)) expect(keys).toContain(`k${index}`)
-        for (const { key, value, version } of records.filter(record => record.key !== "last")) {
-          expect([key, version]).toEqual([`k${value}`, 1])
-        }
-      })
+  check("writes of clients that leave are done or not, and the service is unaffected", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const start = yield* end
+      yield* Effect.forEach(
+        range(60),
+        index =>
+          Effect.gen(function* () {
+            const connection = yield* wire
+            const text = `{"value":${index}}`
+            const type = ["Content-Type: application/json", `Content-Length: ${text.length}`]
+            yield* connection.send(head(`PUT ${at(namespace, `k${index}`)}`, ...type), text)
+            if (index % 3 === 0) yield* connection.cut
+            else if (index % 3 === 1) yield* connection.finish
+            else expect((yield* connection.answer)!.status).toBe(200)
+          }),
+        all
+      )
+      yield* put(namespace, "last", true)
+      const records = yield* changesOf(namespace, start)
+      const keys = records.map(record => record.key)
+      expect(new Set(keys).size).toBe(keys.length)
+      for (const index of range(60).filter(index => index % 3 === 2)) expect(keys).toContain(`k${index}`)
+      for (const { key, value, version } of records.filter(record => record.key !== "last")) {
+        expect([key, version]).toEqual([`k${value}`, 1])
+      }
+    })
   )
 
-  check("of many who create one key, exactly one does", () =>
+  check("of many that create one key, exactly one succeeds", () =>
     Effect.gen(function* () {
       const namespace = space()
       const create = (value: number) => put(namespace, "k", value, { headers: { "if-none-match": "*" } })
@@ -115,7 +113,7 @@ export const races = (check: Check) => {
     })
   )
 
-  check("counting up with If-Match loses nothing", () =>
+  check("increments with If-Match lose nothing", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 0)
@@ -131,7 +129,7 @@ export const races = (check: Check) => {
     })
   )
 
-  check("of many who delete one key, exactly one does", () =>
+  check("of many that delete one key, exactly one succeeds", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", 1)

@@ -15,7 +15,7 @@ const trimAll = (seq: number) =>
 
 /** Retention as followers see it. It trims the log, so it has a service of its own. */
 export const retention = (check: Check) => {
-  check("a reader that fell out of the history is told to list again", () =>
+  check("a reader before the kept history is told to list again", () =>
     Effect.gen(function* () {
       const namespace = space()
       for (const value of [1, 2, 3]) yield* put(namespace, "k", value)

@@ -31,7 +31,7 @@ const changing = ["/health", "/metrics", "/api/metrics"]
 
 /** Paths, methods and queries. */
 export const routing = (check: Check) => {
-  check("HEAD is answered as GET is, without the body, wherever there is a GET", () =>
+  check("HEAD is answered like GET, without the body", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", { a: 1 })
@@ -72,7 +72,7 @@ export const routing = (check: Check) => {
     })
   )
 
-  check("a method that a path does not take is 405 and says which it does", () =>
+  check("a wrong method is 405 with Allow", () =>
     Effect.gen(function* () {
       const namespace = space()
       const targets = new Map<string, Set<string>>()
@@ -155,7 +155,7 @@ export const routing = (check: Check) => {
     })
   )
 
-  check("a query that nobody knows is ignored, and one given twice or without sense is refused by name", () =>
+  check("an unknown parameter is ignored, and a repeated or invalid one is refused by name", () =>
     Effect.gen(function* () {
       const namespace = space()
       for (const key of ["a", "b", "c"]) yield* put(namespace, key, 1)

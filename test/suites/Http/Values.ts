@@ -12,7 +12,7 @@ const nested = (levels: number): string => "[".repeat(levels) + "]".repeat(level
 
 /** JSON values, which come back as they went in. */
 export const values = (check: Check) => {
-  check("a value comes back in each answer as the text that it was", () =>
+  check("a value is in each answer as the text that was sent", () =>
     Effect.gen(function* () {
       const namespace = space()
       const texts = [
@@ -75,7 +75,7 @@ export const values = (check: Check) => {
     })
   )
 
-  check("a value of null is there, and told from an absent one", () =>
+  check("a value of null is present, and distinguished from an absent one", () =>
     Effect.gen(function* () {
       const namespace = space()
       yield* put(namespace, "k", null)
@@ -85,7 +85,7 @@ export const values = (check: Check) => {
     })
   )
 
-  check("a value takes up to 1 MiB of JSON, and not one byte more", () =>
+  check("a value may have 1 MiB of JSON, and not one byte more", () =>
     Effect.gen(function* () {
       const namespace = space()
       for (const [unit, bytes] of [
@@ -108,7 +108,7 @@ export const values = (check: Check) => {
     })
   )
 
-  check("a value is refused where a reader could not tell what was meant", () =>
+  check("an ambiguous value is refused", () =>
     Effect.gen(function* () {
       const namespace = space()
       expectError(yield* putText(namespace, "k", nested(257)), 400, "256", "deep")

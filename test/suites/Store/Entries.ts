@@ -35,7 +35,7 @@ export const entries = (check: Check) => {
     })
   )
 
-  check("what was never set is absent", () =>
+  check("a key that was never set is absent", () =>
     Effect.gen(function* () {
       expect(yield* get(namespace, "k")).toEqual(Option.none())
       yield* put(namespace, "k", 1)
@@ -44,7 +44,7 @@ export const entries = (check: Check) => {
     })
   )
 
-  check("a delete is a write with the next version, and a later set goes on from it", () =>
+  check("a delete takes the next version, and a later set continues from it", () =>
     Effect.gen(function* () {
       yield* put(namespace, "k", "first")
       expect((yield* remove(namespace, "k")).results).toEqual([{ op: "delete", deleted: true }])
@@ -55,7 +55,7 @@ export const entries = (check: Check) => {
     })
   )
 
-  check("a delete of what is absent changes nothing", () =>
+  check("a delete of an absent key changes nothing", () =>
     Effect.gen(function* () {
       expect(yield* remove(namespace, "k")).toMatchObject({ results: [{ op: "delete", deleted: false }], lastSeq: 0 })
       yield* put(namespace, "k", 1)
@@ -76,7 +76,7 @@ export const entries = (check: Check) => {
     })
   )
 
-  check("names survive as they are, and only equal ones are the same", () =>
+  check("names are kept exactly, and only equal ones are the same", () =>
     Effect.gen(function* () {
       const names = [
         "k",
@@ -125,7 +125,7 @@ export const entries = (check: Check) => {
     })
   )
 
-  check("actors are recorded as they are", () =>
+  check("actors are recorded exactly", () =>
     Effect.gen(function* () {
       const actors = ["", "api", "expiry", "Zoë 😀", "x'); DROP TABLE entries; --"]
       for (const actor of actors) {
@@ -187,7 +187,7 @@ const preconditions: ReadonlyArray<{
 /** Preconditions against every state of a key, for set and delete alike. */
 export const conditional = (check: Check) => {
   for (const [state, { current, make }] of Object.entries(states)) {
-    check(`preconditions where the key is ${state}`, () =>
+    check(`preconditions if the key is ${state}`, () =>
       Effect.gen(function* () {
         const cases = preconditions.flatMap(({ title, precondition, holdsAbsent, holdsAt2 }) =>
           (["set", "delete"] as const).map(op => {

@@ -23,7 +23,7 @@ const namespace = "sessions"
 
 /** Entries that run out. */
 export const expiry = (check: Check) => {
-  check("an entry is there until its expiresAt, and absent to every read from then on", () =>
+  check("an entry is present until its expiresAt, and absent to every read from then on", () =>
     Effect.gen(function* () {
       yield* put(namespace, "k", 1, { expiresAt: start + 1000 })
       yield* TestClock.setTime(start + 999)
@@ -39,7 +39,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("expire turns what ran out into deletes by `expiry`, once", () =>
+  check("expire turns expired entries into deletes by `expiry`, once", () =>
     Effect.gen(function* () {
       yield* put(namespace, "later", 1, { expiresAt: start + 2000 })
       yield* put(namespace, "k", 1, { expiresAt: start + 1000 })
@@ -65,7 +65,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("a set over an entry that ran out records the expiry first", () =>
+  check("a set of an expired entry records the expiry first", () =>
     Effect.gen(function* () {
       yield* put(namespace, "k", 1, { expiresAt: start + 1000 })
       yield* TestClock.setTime(start + 5000)
@@ -81,7 +81,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("a batch over entries that ran out keeps its own records together", () =>
+  check("a batch over expired entries keeps its own records together", () =>
     Effect.gen(function* () {
       for (const key of ["a", "b"]) yield* put(namespace, key, 1, { expiresAt: start + 1000 })
       yield* TestClock.setTime(start + 1000)
@@ -92,7 +92,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("a refused batch leaves what ran out as it was", () =>
+  check("a refused batch does not change expired entries", () =>
     Effect.gen(function* () {
       yield* put(namespace, "a", 1, { expiresAt: start + 1000 })
       yield* TestClock.setTime(start + 1000)
@@ -105,7 +105,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("a set without an end clears the end, and one with another end moves it", () =>
+  check("a set without an expiry removes it, and one with another expiry moves it", () =>
     Effect.gen(function* () {
       for (const key of ["cleared", "later", "sooner"]) yield* put(namespace, key, 1, { expiresAt: start + 1000 })
       yield* put(namespace, "cleared", 2)
@@ -123,7 +123,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("a delete of what ran out deletes nothing; the expiry is recorded in its time", () =>
+  check("a delete of an expired entry deletes nothing; the expiry is recorded later", () =>
     Effect.gen(function* () {
       yield* put(namespace, "k", 1, { expiresAt: start + 1000 })
       yield* TestClock.setTime(start + 1000)
@@ -134,7 +134,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("what was deleted before its end does not expire", () =>
+  check("an entry that was deleted before its expiry does not expire", () =>
     Effect.gen(function* () {
       yield* put(namespace, "k", 1, { expiresAt: start + 1000 })
       yield* remove(namespace, "k")
@@ -144,7 +144,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("an end that lies in the past makes the entry absent at once", () =>
+  check("an expiry in the past makes the entry absent at once", () =>
     Effect.gen(function* () {
       expect((yield* put(namespace, "k", 1, { expiresAt: start })).results).toMatchObject([
         { op: "set", entry: { version: 1 } }
@@ -154,7 +154,7 @@ export const expiry = (check: Check) => {
     })
   )
 
-  check("any number of entries may run out at the same moment", () =>
+  check("any number of entries may expire at the same moment", () =>
     Effect.gen(function* () {
       const names = Array.from({ length: 2500 }, (_, index) => `k${index}`)
       for (let first = 0; first < names.length; first += 1000) {

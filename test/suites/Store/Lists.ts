@@ -98,7 +98,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("a prefix may stand at any border of the code points", () =>
+  check("a prefix may end at any code point", () =>
     Effect.gen(function* () {
       const edges = [
         "\u0001",
@@ -128,7 +128,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("half a character is the prefix of no key", () =>
+  check("half a surrogate pair is the prefix of no key", () =>
     Effect.gen(function* () {
       yield* setAll(["😀", "x😀", "\ufffd", "x\ufffd"])
       for (const prefix of ["\ud83d", "x\ud83d", "\ude00", "x\ud83dy"]) {
@@ -139,7 +139,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("pages of any size make up the list, and the last one says so", () =>
+  check("pages of any size make up the list, and the last one is marked", () =>
     Effect.gen(function* () {
       const names = inByteOrder(["a", "b", "b/1", "b/2", "b/😀", "c", "\uff5e"])
       yield* setAll(names)
@@ -157,7 +157,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("a page starts after any text, whether there is such a key or not", () =>
+  check("a page starts after any text, whether or not it is a key", () =>
     Effect.gen(function* () {
       yield* setAll(["b1", "b3", "b5", "c"])
       const after = (text: string, prefix = "b") =>
@@ -172,7 +172,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("what is deleted or ran out is not listed, and makes no page look as if more followed", () =>
+  check("deleted and expired entries are not listed, and do not count as more", () =>
     Effect.gen(function* () {
       yield* setAll(["a", "b", "d", "e"])
       yield* put(namespace, "c", 1, { expiresAt: start + 10 })
@@ -200,7 +200,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("a value larger than a page comes all the same", () =>
+  check("a value larger than a page is returned", () =>
     Effect.gen(function* () {
       const large = "x".repeat(6 * mebibyte)
       yield* put(namespace, "a", large)
@@ -213,7 +213,7 @@ export const lists = (check: Check) => {
     })
   )
 
-  check("a whole list is of one moment, whatever is written while it is read", () =>
+  check("a whole list is of one snapshot, whatever is written while it is read", () =>
     Effect.gen(function* () {
       const names = Array.from({ length: 2500 }, (_, index) => `k${String(index).padStart(4, "0")}`)
       for (let first = 0; first < names.length; first += 1000) yield* setAll(names.slice(first, first + 1000))

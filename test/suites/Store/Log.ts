@@ -103,7 +103,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("a value larger than a page comes all the same", () =>
+  check("a value larger than a page is returned", () =>
     Effect.gen(function* () {
       for (let index = 0; index < 2; index++) yield* put(namespace, "k", "x".repeat(6 * mebibyte))
       expect(yield* read(0)).toMatchObject({ changes: [{ seq: 1 }], lastSeq: 1 })
@@ -111,7 +111,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("trim removes what is older than the age, and readers from before it are told", () =>
+  check("trim removes records older than the age, and earlier readers get an error", () =>
     Effect.gen(function* () {
       yield* put(namespace, "a", 1)
       yield* put("tenant:t2/x", "b", 1)
@@ -145,7 +145,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("a tombstone goes with its record, and not before", () =>
+  check("a tombstone is removed with its record, and not before", () =>
     Effect.gen(function* () {
       yield* put(namespace, "gone", 1)
       yield* remove(namespace, "gone")
@@ -160,7 +160,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("an old tombstone's record does not take a newer one along", () =>
+  check("an old tombstone's record does not remove a newer one", () =>
     Effect.gen(function* () {
       yield* write([set(namespace, "k", 1)])
       yield* remove(namespace, "k")
@@ -173,7 +173,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("an entry outlives its records, with its version and its end", () =>
+  check("an entry survives its records, with its version and its expiry", () =>
     Effect.gen(function* () {
       yield* put(namespace, "k", 1)
       yield* put(namespace, "k", 2, { expiresAt: start + 7_200_000 })
@@ -198,7 +198,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("who waits for growth that has come already does not wait", () =>
+  check("a wait for growth that has happened ends at once", () =>
     Effect.gen(function* () {
       const { awaitPast } = yield* ChangeLog
       yield* put(namespace, "k", 1)
@@ -209,7 +209,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("everybody who waits wakes up when the log grows, by a write or by expiry", () =>
+  check("all waiters wake up when the log grows, by a write or by expiry", () =>
     Effect.gen(function* () {
       const { awaitPast } = yield* ChangeLog
       const wait = (seq: number) =>
@@ -228,7 +228,7 @@ export const log = (check: Check) => {
     })
   )
 
-  check("who waits can stop waiting", () =>
+  check("a waiter can be interrupted", () =>
     Effect.gen(function* () {
       const { awaitPast } = yield* ChangeLog
       const waiting = yield* Effect.forkAll(Array.from({ length: 10 }, () => Effect.timeout(awaitPast(0), "1 second")))

@@ -43,7 +43,7 @@ export const races = (check: Check) => {
     })
   )
 
-  check("of many who want to be the first only one is", () =>
+  check("of many creators only one succeeds", () =>
     Effect.gen(function* () {
       const outcomes = yield* Effect.forEach(
         upTo(100),
@@ -94,7 +94,7 @@ export const races = (check: Check) => {
     })
   )
 
-  check("no reader sees half a batch", () =>
+  check("no reader sees part of a batch", () =>
     Effect.gen(function* () {
       const writing = yield* Effect.fork(
         Effect.forEach(upTo(60), n =>
@@ -127,7 +127,7 @@ export const races = (check: Check) => {
     })
   )
 
-  check("to list and then to follow misses nothing and doubles nothing", () =>
+  check("to list and then to follow misses and repeats nothing", () =>
     Effect.gen(function* () {
       const total = 200
       const lister = (whole: boolean) =>

@@ -39,7 +39,7 @@ const texts = [
 
 /** Values come back letter by letter. */
 export const values = (check: Check) => {
-  check("every kind of value comes back as the text that was stored", () =>
+  check("every kind of value is returned as the text that was stored", () =>
     Effect.gen(function* () {
       for (const [index, value] of texts.entries()) {
         const key = String(index).padStart(3, "0")

@@ -15,7 +15,7 @@ const ready = Effect.flatMap(Store, store => store.ready)
 
 for (const writer of ["inline", "thread"] as const) {
   describe(`a lock that is removed, written ${writer}`, () => {
-    it.scopedLive("is locked anew where nobody else has, and goes on keeping others out", () =>
+    it.scopedLive("is locked again if no other process has done so, and keeps others out", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         yield* Effect.gen(function* () {
@@ -28,7 +28,7 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
-    it.scopedLive("leaves the store to whoever locks the new one: no other acknowledges a write", () =>
+    it.scopedLive("leaves the store to the process that locks the new one: no other acknowledges a write", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         yield* Effect.gen(function* () {

@@ -167,7 +167,7 @@ describe("a group that cannot be packed", () => {
     recoveryState: null
   })
 
-  it("stays as it is where a value has not the type that it should have", () => {
+  it("is unchanged if a value has the wrong type", () => {
     for (const actor of [{}, null, ["a"], 7]) {
       const write: Write = JSON.parse(JSON.stringify({ operations: [], actor }))
       const writes = [write]
@@ -178,18 +178,18 @@ describe("a group that cannot be packed", () => {
     expect(packed(codec, writes)).toBe(writes)
   })
 
-  it("stays as it is where one text could not hold it", () => {
+  it("is unchanged if it exceeds one string", () => {
     const megabyte = "x".repeat(1024 * 1024)
     const writes = [append(Array.from({ length: 129 }, () => megabyte))]
     expect(packed(eventCodec, writes)).toBe(writes)
   })
 
-  it("stays as it is where a single write is longer than any string", () => {
+  it("is unchanged if a single write is longer than any string", () => {
     const writes = [append(Array.from({ length: 65 }, () => "x".repeat(8 * 1024 * 1024)))]
     expect(packed(eventCodec, writes)).toBe(writes)
   })
 
-  it("has the other writes unchanged where one has not its type", () => {
+  it("has the other writes unchanged if one has the wrong type", () => {
     const writes = [append(["1"]), append([JSON.parse("{}")]), append(["2"])]
     const request: Request<EventWrite> = { kind: "commit", now: 1, writes }
     expect(unpackRequest(eventCodec, structuredClone(packRequest(eventCodec, request)))).toEqual(request)

@@ -53,7 +53,7 @@ const newest = {
 const newFile = Effect.map(temporaryDirectory, directory => join(directory, "file.db"))
 
 describe("migrations of a database file", () => {
-  it.scoped("all run where there is no file, and none runs again", () =>
+  it.scoped("all run without a file, and none runs again", () =>
     Effect.gen(function* () {
       const file = yield* newFile
       yield* migrate(file, id, [first, second])
@@ -75,7 +75,7 @@ describe("migrations of a database file", () => {
     })
   )
 
-  it.scoped("a file that has a version and no list of migrations gets those that come after it", () =>
+  it.scoped("a file with a version and no list of migrations gets the later ones", () =>
     Effect.gen(function* () {
       const file = yield* newFile
       look(file, db => {
@@ -88,7 +88,7 @@ describe("migrations of a database file", () => {
     })
   )
 
-  it.scoped("where one fails, the file is as it was, and the next attempt runs all of them", () =>
+  it.scoped("after a failed one the file is unchanged, and the next attempt runs all of them", () =>
     Effect.gen(function* () {
       const file = yield* newFile
       yield* migrate(file, id, [first])
@@ -139,7 +139,7 @@ describe("opening session histories", () => {
     })
   )
 
-  it.scoped("a newer schema is refused, also where only the write-ahead log knows of it", () =>
+  it.scoped("a newer schema is refused, also if it is only in the write-ahead log", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       expect(yield* refusal(directory)).toBeUndefined()

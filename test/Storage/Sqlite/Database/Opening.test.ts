@@ -74,7 +74,7 @@ const poke = (file: string, offset: number, value: number) => {
 }
 
 describe("opening", () => {
-  it.scoped("a directory is made when it is missing, and what was written is there the next time", () =>
+  it.scoped("a missing directory is created, and writes are there the next time", () =>
     Effect.gen(function* () {
       const directory = join(yield* temporaryDirectory, "deep", "down")
       yield* using(directory, Effect.zipRight(put("n", "a", { x: 1 }), put("n", "b", 2)))
@@ -102,7 +102,7 @@ describe("opening", () => {
     })
   )
 
-  it.scoped("the header says whose database it is, and of which schema", () =>
+  it.scoped("the header has the application and the schema", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* using(directory, lastSeq)
@@ -111,7 +111,7 @@ describe("opening", () => {
     })
   )
 
-  it.scoped("a read after the end fails, and opens nothing again", () =>
+  it.scoped("a read after the end fails, and reopens nothing", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const store = yield* Effect.scoped(
@@ -122,7 +122,7 @@ describe("opening", () => {
     })
   )
 
-  it.scoped("commits are flushed, also where a write-ahead log is opened again", () =>
+  it.scoped("commits are flushed, also after a write-ahead log is reopened", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const file = join(directory, "kv.db")
@@ -136,7 +136,7 @@ describe("opening", () => {
     })
   )
 
-  it.scoped("an empty file is as good as none", () =>
+  it.scoped("an empty file counts as none", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       writeFileSync(join(directory, "kv.db"), "")
@@ -206,7 +206,7 @@ describe("refusing", () => {
     })
   )
 
-  it.scoped("a newer schema that only the write-ahead log knows of", () =>
+  it.scoped("a newer schema that is only in the write-ahead log", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* using(directory, put("n", "a", 1))
@@ -258,7 +258,7 @@ describe("refusing", () => {
     })
   )
 
-  it.scoped.skipIf(process.platform !== "linux")("a directory that the system denies to be there", () =>
+  it.scoped.skipIf(process.platform !== "linux")("a directory that the system does not allow", () =>
     Effect.gen(function* () {
       for (const directory of ["/proc/nothing", "/proc/nothing/below"]) {
         const error = yield* refusal(directory)
@@ -278,7 +278,7 @@ describe("refusing", () => {
 })
 
 describe("the lock", () => {
-  it.scoped("keeps a second store of this process out, by whatever path, until the first is closed", () =>
+  it.scoped("excludes a second store of this process, by any path, until the first is closed", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const link = `${directory}-link`
@@ -300,7 +300,7 @@ describe("the lock", () => {
     })
   )
 
-  it.scopedLive("keeps other processes out, and goes with its process however that dies", () =>
+  it.scopedLive("excludes other processes, and is released with its process however that dies", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const owner = yield* Owner.start(directory)
@@ -314,7 +314,7 @@ describe("the lock", () => {
     })
   )
 
-  it.scopedLive("of this process keeps others out, and they say why", () =>
+  it.scopedLive("of this process excludes others, which report the reason", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* using(
@@ -334,8 +334,8 @@ describe("the lock", () => {
   )
 })
 
-describe("what the service makes", () => {
-  it.scopedLive("is for its owner alone, and what is there keeps its mode", () =>
+describe("created files", () => {
+  it.scopedLive("are private to their owner, and existing ones keep their mode", () =>
     Effect.gen(function* () {
       const modeOf = (path: string) => statSync(path).mode & 0o777
       const parent = yield* temporaryDirectory
@@ -387,7 +387,7 @@ describe("a database that is a symbolic link", () => {
     })
   )
 
-  it.scoped("is refused where it leads to nothing, and stays as it is", () =>
+  it.scoped("is refused if it is dangling, and is unchanged", () =>
     Effect.gen(function* () {
       const { first, real } = yield* setup
       rmSync(join(real, "kv.db"))
@@ -397,7 +397,7 @@ describe("a database that is a symbolic link", () => {
     })
   )
 
-  it.scoped("or a hard link is refused, as each name would have a log of its own", () =>
+  it.scoped("or a hard link is refused, because each name would have its own log", () =>
     Effect.gen(function* () {
       const { real, second } = yield* setup
       const other = yield* temporaryDirectory

@@ -27,7 +27,7 @@ class Recorder {
 const steps = fc.array(fc.constantFrom("read", "read", "read", "write", "answer", "turn"), { maxLength: 40 })
 
 describe("a snapshot for a turn", () => {
-  it.live("is there from the second read on, and never while something is written or a turn is over", () =>
+  it.live("exists from the second read on, and never during a write or after the turn", () =>
     Effect.promise(() =>
       fc.assert(
         fc.asyncProperty(steps, async program => {
@@ -58,7 +58,7 @@ describe("a snapshot for a turn", () => {
     )
   )
 
-  it.scopedLive("is one for all reads of the turn, and none is held after it", () =>
+  it.scopedLive("is shared by all reads of the turn, and released after it", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* Effect.gen(function* () {
@@ -131,7 +131,7 @@ const isLinearizable = (steps: ReadonlyArray<Step>, store: typeof Store.Service,
   })
 
 describe.each(["inline", "thread"] as const)("reads among commits that are made %s", writer => {
-  it.scopedLive("see all that was acknowledged before they began, and never less than an earlier one", () =>
+  it.scopedLive("see all earlier acknowledged writes, and never less than an earlier read", () =>
     Effect.gen(function* () {
       const store = yield* Store
       let run = 0

@@ -39,13 +39,13 @@ describe.skipIf(!Disk.isPossible)("locks that the operating system fails to give
       yield* owner.end
     })
 
-  it.scopedLive("keep nobody from writing once the system is sound again", recovers("set"))
+  it.scopedLive("do not prevent writes once the system works again", recovers("set"))
 
   // Whatever else the writer answers meanwhile must not open a connection again before all of them have been closed.
-  it.scopedLive("keep nobody from writing while the writer has other work", recovers("setBeside"))
+  it.scopedLive("do not prevent writes while the writer has other work", recovers("setBeside"))
 
   it.scopedLive(
-    "keep nobody from reading",
+    "do not prevent reads",
     () =>
       Effect.gen(function* () {
         const directory = realpathSync(yield* temporaryDirectory)

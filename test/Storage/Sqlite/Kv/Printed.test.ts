@@ -64,7 +64,7 @@ const expectSame = Effect.gen(function* () {
 })
 
 describe("what SQLite prints", () => {
-  it.scoped("is what is printed of the rows, whatever they hold", () =>
+  it.scoped("is what JavaScript prints of the rows", () =>
     Effect.gen(function* () {
       yield* TestClock.setTime(start)
       yield* expectSame
@@ -86,7 +86,7 @@ describe("what SQLite prints", () => {
     }).pipe(Effect.provide(temporaryLayer("inline")))
   )
 
-  it.scoped("ends its pages where several MiB are reached, and calls them complete", () =>
+  it.scoped("limits pages to several MiB, and reports them as complete", () =>
     Effect.gen(function* () {
       for (let index = 0; index < 7; index++) yield* put("tenant:t/x", `k${index}`, "v".repeat(mebibyte - 2))
       const store = yield* Store

@@ -31,7 +31,7 @@ const take = (portions: Stream.Stream<unknown, { readonly reason: string }>, pau
 const inStore = <A, E, R>(body: Effect.Effect<A, E, R>) => Effect.provide(body, temporaryLayer("inline"))
 
 describe("whole lists", () => {
-  it.scoped("are read to their end however long that takes, as long as something is taken", () =>
+  it.scoped("are read to their end while the client reads", () =>
     inStore(
       Effect.gen(function* () {
         yield* fill
@@ -41,7 +41,7 @@ describe("whole lists", () => {
     )
   )
 
-  it.scoped("are cut when nothing is taken for a minute", () =>
+  it.scoped("are aborted when nothing is read for a minute", () =>
     inStore(
       Effect.gen(function* () {
         yield* fill
@@ -51,7 +51,7 @@ describe("whole lists", () => {
     )
   )
 
-  it.scoped("are cut after a quarter of an hour, so that no snapshot is held for ever", () =>
+  it.scoped("are aborted after a quarter of an hour, so that no snapshot is held forever", () =>
     inStore(
       Effect.gen(function* () {
         yield* fill
@@ -61,7 +61,7 @@ describe("whole lists", () => {
     )
   )
 
-  it.scoped("are so many at a time, and the next is told to come back", () =>
+  it.scoped("are limited in number, and the next is refused with Retry-After", () =>
     Effect.gen(function* () {
       yield* put("n", "a", 1)
       yield* Effect.scoped(
@@ -86,7 +86,7 @@ describe("whole lists", () => {
   )
 
   for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`that overlap do not let the write-ahead log grow without a bound (${writer})`, () =>
+    it.scopedLive(`that overlap do not let the write-ahead log grow without bound (${writer})`, () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const MiB = 1024 * 1024

@@ -77,7 +77,7 @@ const counted = (operation: "read" | "write") =>
 
 describe("A damaged session database", () => {
   for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`is told, and holds up no other session, written ${writer}`, () =>
+    it.scopedLive(`is reported, and does not affect other sessions, written ${writer}`, () =>
       Effect.gen(function* () {
         const { directory } = yield* damaged
         const lines: Array<string> = []
@@ -113,7 +113,7 @@ describe("A damaged session database", () => {
     )
   }
 
-  it.scopedLive("keeps no event from being removed for its age that can be removed", () =>
+  it.scopedLive("does not prevent the removal of old readable events", () =>
     Effect.gen(function* () {
       const { directory } = yield* damaged
       yield* Effect.gen(function* () {
@@ -125,7 +125,7 @@ describe("A damaged session database", () => {
     })
   )
 
-  it.scopedLive("does not take back that events were removed when older ones can be read again", () =>
+  it.scopedLive("does not move the start of a history back when older events can be read again", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const file = join(directory, "sessions.db")
@@ -151,7 +151,7 @@ describe("A damaged session database", () => {
     })
   )
 
-  it.scoped("keeps no write of a group from being made that is well", () =>
+  it.scoped("does not fail the other writes of a group", () =>
     Effect.gen(function* () {
       const { file } = yield* damaged
       const writer = new Writer(file, plugin(retention))
@@ -201,7 +201,7 @@ const asNobody = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, 
     : effect
 
 describe("A session database that cannot be written", () => {
-  it.scopedLive("is refused with a sentence", () =>
+  it.scopedLive("is refused with a reason", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       const file = join(directory, "sessions.db")

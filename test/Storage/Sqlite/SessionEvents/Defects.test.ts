@@ -18,7 +18,7 @@ const broken: object = { recoveryState: () => {} }
 
 describe("a write of a session that is a bug of its caller", () => {
   for (const writer of ["inline", "thread"] as const) {
-    it.scopedLive(`is not stored, and sessions can write after it, written ${writer}`, () =>
+    it.scopedLive(`is not stored, and later writes succeed, written ${writer}`, () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         yield* Effect.gen(function* () {

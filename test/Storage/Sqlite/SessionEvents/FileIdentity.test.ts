@@ -44,7 +44,7 @@ for (const writer of ["inline", "thread"] as const) {
     const using = <A, E>(directory: string, body: Effect.Effect<A, E, SessionEvents>) =>
       quiet(Effect.provide(body, Sqlite.layer({ directory, writer })))
 
-    it.scopedLive("nothing is acknowledged while the file is away, and it goes on when it is back", () =>
+    it.scopedLive("nothing is acknowledged while the file is missing, and writes continue when it is back", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const file = join(directory, "sessions.db")
@@ -65,7 +65,7 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
-    it.scopedLive("nothing is read while the file is away, and reads alone find it when it is back", () =>
+    it.scopedLive("nothing is read while the file is missing, and reads alone find it when it is back", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const file = join(directory, "sessions.db")
@@ -133,35 +133,33 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
-    it.scopedLive(
-      "another database of histories in its place is what goes on from there, and the old one is whole",
-      () =>
-        Effect.gen(function* () {
-          const directory = yield* temporaryDirectory
-          const other = yield* temporaryDirectory
-          const file = join(directory, "sessions.db")
-          yield* using(other, Effect.zipRight(begin, append(0, "theirs")))
-          copyFileSync(join(other, "sessions.db"), join(directory, "backup"))
-          yield* using(
-            directory,
-            Effect.gen(function* () {
-              yield* begin
-              for (let i = 0; i < 5; i++) yield* append(i, "old")
-              expect(yield* texts).toHaveLength(5)
-              renameSync(file, `${file}.old`)
-              renameSync(join(directory, "backup"), file)
-              expect(yield* outcome(append(5, "lost"))).toBe("StoreUnavailable")
-              yield* eventually(append(1, "new"))
-              expect(yield* texts).toEqual(["theirs", "new"])
-              expect(yield* outcome(append(5, "lost"))).toBe("OutOfStep")
-            })
-          )
-          expect(isWhole(file)).toBe(true)
-          expect(isWhole(`${file}.old`)).toBe(true)
-        })
+    it.scopedLive("another database of histories in its place is used, and the old one is intact", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const other = yield* temporaryDirectory
+        const file = join(directory, "sessions.db")
+        yield* using(other, Effect.zipRight(begin, append(0, "theirs")))
+        copyFileSync(join(other, "sessions.db"), join(directory, "backup"))
+        yield* using(
+          directory,
+          Effect.gen(function* () {
+            yield* begin
+            for (let i = 0; i < 5; i++) yield* append(i, "old")
+            expect(yield* texts).toHaveLength(5)
+            renameSync(file, `${file}.old`)
+            renameSync(join(directory, "backup"), file)
+            expect(yield* outcome(append(5, "lost"))).toBe("StoreUnavailable")
+            yield* eventually(append(1, "new"))
+            expect(yield* texts).toEqual(["theirs", "new"])
+            expect(yield* outcome(append(5, "lost"))).toBe("OutOfStep")
+          })
+        )
+        expect(isWhole(file)).toBe(true)
+        expect(isWhole(`${file}.old`)).toBe(true)
+      })
     )
 
-    it.scopedLive("what stands there and is no such database stays as it is", () =>
+    it.scopedLive("another file in its place is unchanged", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         const file = join(directory, "sessions.db")
@@ -183,7 +181,7 @@ for (const writer of ["inline", "thread"] as const) {
       })
     )
 
-    it.scopedLive("nobody writes who has lost the lock, until the other one has gone", () =>
+    it.scopedLive("a process that lost the lock does not write until the other one has ended", () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory
         yield* using(
