@@ -49,26 +49,24 @@ const messageOf = (error: unknown): string =>
       ? error.message
       : "no reason given"
 
-/** The meaning of an event; a text may be empty. */
-type Meaning =
-  | { readonly _tag: "text"; readonly text: string }
-  | { readonly _tag: "end" }
-  | { readonly _tag: "failure"; readonly failure: UpstreamFailure }
+/** Marks the end of the text. */
+const textEnd = Symbol("end of the text")
+
+/** A piece of text, which may be empty, the end of the text, or the failure of the stream. */
+type Meaning = string | typeof textEnd | UpstreamFailure
 
 const meaningOf = ({ name, data }: ServerSentEvents.ServerSentEvent): Meaning => {
-  if (data.trim() === "[DONE]") return { _tag: "end" }
+  if (data.trim() === "[DONE]") return textEnd
   const decoded = excessOfLarge(data, shape) === undefined ? decodeData(data) : Option.none()
-  if (Option.isNone(decoded)) {
-    return { _tag: "failure", failure: failed("malformed", "holds an event whose data is no JSON object") }
-  }
+  if (Option.isNone(decoded)) return failed("malformed", "holds an event whose data is no JSON object")
   for (const member of textMembers) {
     const text = decoded.value[member]
-    if (typeof text === "string") return { _tag: "text", text }
+    if (typeof text === "string") return text
   }
   const error = decoded.value.error ?? (name === "error" ? decoded.value : undefined)
   return error === undefined || error === null
-    ? { _tag: "text", text: "" }
-    : { _tag: "failure", failure: failed("status", `tells of an error: ${messageOf(error).slice(0, 300)}`) }
+    ? ""
+    : failed("status", `tells of an error: ${messageOf(error).slice(0, 300)}`)
 }
 
 /** Marks the end of the body. */
@@ -84,31 +82,22 @@ const fromEvents = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream
     const reader = ServerSentEvents.reader()
     const read = (piece: string | typeof bodyEnd): ReadonlyArray<Meaning> => {
       try {
-        const events = piece === bodyEnd ? reader.end() : reader.push(piece)
-        const meanings = events.map(meaningOf)
-        return piece === bodyEnd ? [...meanings.filter(({ _tag }) => _tag === "end"), cutOff] : meanings
+        if (piece !== bodyEnd) return reader.push(piece).map(meaningOf)
+        const isComplete = reader.end().map(meaningOf).includes(textEnd)
+        return [isComplete ? textEnd : failed("connection", "ended before [DONE]")]
       } catch (error) {
         if (error instanceof ServerSentEvents.EventTooLong) {
-          return [{ _tag: "failure", failure: failed("too_large", `is refused: ${error.message}`) }]
+          return [failed("too_large", `is refused: ${error.message}`)]
         }
         throw error
       }
     }
     return Stream.concat(text, Stream.succeed(bodyEnd)).pipe(
       Stream.mapConcat(read),
-      Stream.takeWhile(({ _tag }) => _tag !== "end"),
-      Stream.mapEffect(meaning =>
-        meaning._tag === "failure"
-          ? Effect.fail(meaning.failure)
-          : Effect.succeed(meaning._tag === "text" ? meaning.text : "")
-      )
+      Stream.takeWhile(meaning => meaning !== textEnd),
+      Stream.mapEffect(meaning => (typeof meaning === "string" ? Effect.succeed(meaning) : Effect.fail(meaning)))
     )
   })
-
-const cutOff: Meaning = {
-  _tag: "failure",
-  failure: failed("connection", "ended before [DONE]")
-}
 
 /** Fails a text that is too long. */
 const bounded = (text: Stream.Stream<string, UpstreamFailure>): Stream.Stream<string, UpstreamFailure> =>
