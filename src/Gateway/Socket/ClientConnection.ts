@@ -30,13 +30,8 @@ const isInOrder = (request: Call): boolean => {
   }
 }
 
-const stopRequests: ReadonlySet<Request["type"]> = new Set(["stop_session", "delete_session"])
-const fileRequests: ReadonlySet<Request["type"]> = new Set([
-  "list_files",
-  "read_file",
-  "file_history",
-  "file_at_iteration"
-])
+const stopRequests = new Set<Request["type"]>(["stop_session", "delete_session"])
+const fileRequests = new Set<Request["type"]>(["list_files", "read_file", "file_history", "file_at_iteration"])
 
 /** Messages beyond the rate limit that are answered with an error before the connection is closed. */
 const warnings = 100
@@ -159,17 +154,12 @@ export class ClientConnection implements Handler {
         )
       }
       case "subscribe":
-        return this.inQueue(
-          `subscription ${request.sessionId}`,
-          request,
-          () => this.subscriptions.subscribe(request),
-          frame
-        )
+        return this.inQueue(`subscription ${request.sessionId}`, request, this.subscriptions.subscribe(request), frame)
       case "unsubscribe":
         return this.inQueue(
           `subscription ${request.sessionId}`,
           request,
-          () => this.subscriptions.unsubscribe(request),
+          this.subscriptions.unsubscribe(request),
           frame
         )
       default:
@@ -185,7 +175,7 @@ export class ClientConnection implements Handler {
     )
     if ("sessionId" in request) {
       const key = `messages ${request.sessionId}`
-      if (isInOrder(request)) return this.inQueue(key, request, () => work, frame, type === "send_message")
+      if (isInOrder(request)) return this.inQueue(key, request, work, frame, type === "send_message")
       // The messages that wait are not sent to a session that is stopped.
       if (stopRequests.has(type)) this.queues.abandon(key, stopped)
     }
@@ -206,7 +196,7 @@ export class ClientConnection implements Handler {
   private inQueue(
     key: string,
     request: Request,
-    work: () => Effect.Effect<void, RequestError | Refused>,
+    work: Effect.Effect<void, RequestError | Refused>,
     frame: LogValue | undefined,
     isMessage = false
   ): void {
@@ -215,7 +205,7 @@ export class ClientConnection implements Handler {
     this.queues.add(key, {
       begin: onEnd => {
         if (!this.inFlight.has(id)) return onEnd(undefined)
-        this.start(request, work(), frame, failure => onEnd(isMessage ? failure : undefined))
+        this.start(request, work, frame, failure => onEnd(isMessage ? failure : undefined))
       },
       isDependent: isMessage,
       abandon: failure => {
