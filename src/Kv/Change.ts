@@ -15,7 +15,7 @@ export interface StoredChange {
   readonly timestamp: number
 }
 
-/** A change record as the JSON text that clients get of it. */
+/** A change record as JSON text, as clients receive it. */
 export interface EncodedChange {
   readonly json: string
   readonly seq: number

@@ -60,7 +60,7 @@ export const toJson = (entry: StoredEntry): string =>
   `,"version":${entry.version},"updatedBy":${JSON.stringify(entry.updatedBy)},"updatedAt":${entry.updatedAt}` +
   `,"expiresAt":${entry.expiresAt}}`
 
-/** An entry of a list as the JSON text that clients get of it. */
+/** An entry of a list as JSON text, as clients receive it. */
 export interface EncodedEntry {
   readonly json: string
   readonly key: string

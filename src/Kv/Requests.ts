@@ -8,13 +8,13 @@ import * as FastDecoders from "./FastDecoders.ts"
 /** The most entries in a page of a list, and the most changes in a page of the log. */
 export const maxPage = 1000
 
-/** The changes in a page of the log where a request does not say. */
+/** The default number of changes in a page of the log. */
 export const defaultPage = 100
 
 /** The longest that a poll for changes waits, in seconds. */
 export const maxWaitSeconds = 60
 
-/** The writer that is recorded where a request names none. */
+/** The actor of requests that name none. */
 export const defaultActor = "api"
 
 const optional = <S extends Schema.Schema.All>(schema: S) => Schema.optionalWith(schema, { exact: true })
@@ -30,14 +30,14 @@ const Segment = (description: string, example: string) =>
 const Namespace = Segment("Grouping of keys, percent-encoded as one path segment.", "tenant:acme/settings")
 const Key = Segment("Name within the namespace, percent-encoded as one path segment.", "theme")
 
-/** Digits as a number; one beyond what a double counts exactly is as good as the greatest that it does. */
+/** Digits as a number. A value beyond the safe integers is taken for the greatest of them. */
 const asInteger = (digits: string): number => Math.min(Number(digits), Number.MAX_SAFE_INTEGER)
 
 /** A whole number in a query, written in digits. */
 const QueryInt = (options: {
   readonly minimum: number
   readonly maximum?: number
-  /** What the handler takes where the query says nothing. */
+  /** The value without the parameter. */
   readonly default?: number
   readonly description: string
 }) => {
@@ -104,7 +104,7 @@ const Actor = optional(
 
 const AnyJson = Schema.Unknown.annotations({ description: "Any JSON value." })
 
-/** A precondition that another request takes: here it is refused, as ignoring it could overwrite what it protects. */
+/** A precondition of another kind of request. It is refused, since to ignore it could overwrite an entry that it protects. */
 const Misplaced = (advice: string) =>
   optional(
     Schema.Never.annotations({
@@ -115,8 +115,8 @@ const Misplaced = (advice: string) =>
   )
 
 /**
- * A body is refused for members that its schema does not have, and so is all within it: to pass over a misspelled
- * `ttlMs` or `ifVersion` would store an entry for ever, or overwrite what was to be kept.
+ * Unknown members of a body are refused, at every level: to ignore a misspelled `ttlMs` or `ifVersion` would keep an entry
+ * forever, or overwrite one.
  */
 const strict = { parseOptions: { onExcessProperty: "error" } } as const
 
@@ -168,7 +168,7 @@ export const BatchHeaders = Schema.Struct({
   "if-none-match": Misplaced("use ifVersion of an operation, 0 for an entry that must be absent")
 }).annotations(withFastDecoder(FastDecoders.headersWithout("if-match", "if-none-match")))
 
-/** RFC 9110 preconditions; what they may hold is checked by the handler, which knows how to say what is wrong. */
+/** RFC 9110 preconditions. The handler checks their values. */
 export const Preconditions = Schema.Struct({
   "if-match": optional(Schema.String.annotations({ description: 'A version in quotes, as in `"3"`.' })),
   "if-none-match": optional(Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }))
@@ -218,13 +218,13 @@ export const ChangesParams = Schema.Struct({
   )
 })
 
-/** Which part of the log to follow from where. */
+/** The part of the log to follow. */
 export const FollowParams = Schema.Struct({ tenant, after, limit })
 
 /** Who deletes. */
 export const DeleteParams = Schema.Struct({ actor: Actor })
 
-/** Where a stream was lost. */
+/** The position at which a stream was lost. */
 export const ResumeHeaders = Schema.Struct({
   "last-event-id": optional(
     Schema.String.annotations({ description: "Resumes after this `seq`. It takes precedence over `after`." })

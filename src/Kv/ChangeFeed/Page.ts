@@ -7,7 +7,7 @@ import type { ChangePage, ChangeQuery } from "../ChangeLog.ts"
  */
 const largeText = 16_384
 
-/** A part of the log, and each form in which it is sent, made at most once for all readers who stand at the same place. */
+/** A page of the log in each form in which it is sent. Each form is made at most once for all readers of the page. */
 export class Page {
   private changesText: string | undefined
   private answerBody: string | Uint8Array | undefined
@@ -55,7 +55,7 @@ export class Page {
     return this.eventBytes
   }
 
-  /** About how many bytes the page comes to with all its forms made. */
+  /** The approximate memory of the page with all its forms, in bytes. */
   get weight(): number {
     this.bytes ??= this.records.reduce((sum, { json }) => sum + 3 * json.length, 256)
     return this.bytes

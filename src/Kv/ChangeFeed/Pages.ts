@@ -24,7 +24,7 @@ export interface Pages {
   readonly end: () => number
 }
 
-/** Those who wait for a read. */
+/** The callbacks that wait for a read. */
 type Flight = Set<(exit: Exit.Exit<Page, ReadFailure>) => void>
 
 const keyOf = ({ after, limit, tenant }: ChangeQuery): string => `${after} ${limit} ${tenant}`
@@ -72,40 +72,40 @@ class PageCache {
   }
 }
 
-/** What all who stand at the log's end read together: each picks its own tenant's changes out of it. */
+/** The query that readers at the end of the log share. Each takes its own tenant's changes from the page. */
 export const tail = (after: number): ChangeQuery => ({ after, limit: maxPage, tenant: "" })
 
 /**
- * At most one read of a query is under way, with at most one more to come for those who asked since.
+ * At most one read of a query is running, and at most one more is queued for readers that asked since.
  *
- * The log only grows, so that a page which led on from `after` stays a true answer to a follower; only such pages
- * are kept. Where the page is complete it is a fresh answer, too. Nothing is kept of a history that has changed.
+ * The log only grows, so a page with a `lastSeq` beyond `after` stays valid for followers. Only such pages are cached. A
+ * complete page also answers a fresh read. The cache is cleared when the history changes.
  */
 export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function* () {
   const log = yield* ChangeLog
-  // Whoever waits for a read learns of its failure.
+  // A failure is not logged here: the readers receive it.
   const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
   const runFork = Runtime.runFork(runtime)
   const cache = new PageCache(192, 24 * MiB)
   const running = new Map<string, Flight>()
   const queued = new Map<string, Flight>()
   let end = 0
-  /** That of the log for which `cache` is true. */
+  /** The history that the cached pages belong to. */
   let history: number | undefined
 
-  /** The log's history, with everything forgotten that was read from another. */
+  /** The current history. The cache is cleared when it has changed. */
   const known: Effect.Effect<number, StoreUnavailable> = Direct.map(log.history, now => {
     if (now !== history) cache.clear()
     history = now
     return now
   })
 
-  /** The same, or the last known where nobody can tell. */
+  /** The same, or the last known one while the store is unavailable. */
   const last: Effect.Effect<number | undefined> = Direct.catchAll(known, () => Direct.sync(() => history))
 
   const keep = (query: ChangeQuery, page: Page, isLasting: boolean): Page => {
-    // The log ends before what was seen of it: a backup was restored, and pages tell of what is no more. Where reads
-    // overtake each other it only seems so, which does no harm.
+    // The log ends before a position that was read: a backup was restored, and cached pages are invalid. Reads that
+    // overtake each other look the same; to clear the cache is harmless then.
     if (page.lastSeq <= query.after && page.lastSeq < end) {
       cache.clear()
       end = page.lastSeq
@@ -115,7 +115,7 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
     return page
   }
 
-  /** Reads, and keeps what leads on, unless the history was another by the time that it was read. */
+  /** Reads a page, and caches it unless the history has changed meanwhile. */
   const read = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
     Direct.flatMap(last, before =>
       Direct.flatMap(log.read(query), page =>
@@ -184,7 +184,7 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
         return own
       }
       if (base !== undefined) return Effect.succeed(split(base))
-      // What cannot be read for all may be of no concern to this reader.
+      // The record that cannot be read may belong to another tenant.
       return Effect.catchIf(Effect.map(join(shared), split), isUnreadable, () => join(query))
     })
 
