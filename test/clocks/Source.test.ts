@@ -19,7 +19,6 @@ const allowed: Readonly<Record<string, number>> = {
   "Gateway/Sessions/Registry.ts": 1,
   "Gateway/Sessions/SessionRecords.ts": 1,
   "Simulator/Instance.ts": 1,
-  "Simulator/Platform.ts": 1,
   // Expiry and timestamps of entries.
   "Kv/Endpoints.ts": 1,
   "Storage/GroupCommit.ts": 1,
