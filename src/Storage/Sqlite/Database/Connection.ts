@@ -34,9 +34,18 @@ const using = (db: Database.Database, use: (db: Database.Database) => void): Dat
   }
 }
 
+/** Opens a connection. The driver throws a `TypeError` where it cannot access the directory, which is not a bug. */
+const connect = (file: string, options: Database.Options): Database.Database => {
+  try {
+    return new Database(file, options)
+  } catch (error) {
+    throw error instanceof TypeError ? new DatabaseUnavailable(error.message, "Error") : error
+  }
+}
+
 /** Opens a database for writing. Throws where its format is another, or commits would not be durable. */
 export const openForWriting = (file: string, { applicationId, schemaVersion }: Format): Database.Database =>
-  using(new Database(file, { fileMustExist: true, timeout: 250 }), db => {
+  using(connect(file, { fileMustExist: true, timeout: 250 }), db => {
     const read = (pragma: string): unknown => db.pragma(pragma, { simple: true })
     const refuse = (reason: string): never => {
       throw new DatabaseUnavailable(`${file} ${reason}`, "Error")
@@ -59,7 +68,7 @@ export const openForWriting = (file: string, { applicationId, schemaVersion }: F
 
 /** Opens a database for reads, beside a writer. */
 export const openForReading = (file: string, timeout = 100): Database.Database =>
-  new Database(file, { readonly: true, fileMustExist: true, timeout })
+  connect(file, { readonly: true, fileMustExist: true, timeout })
 
 /**
  * Opens a database for reads, with an exclusive lock from the first read on. It keeps the index of the write-ahead log
@@ -67,7 +76,7 @@ export const openForReading = (file: string, timeout = 100): Database.Database =
  */
 export const openExclusive = (file: string, timeout = 100): Database.Database =>
   // It takes its lock for writing, and writes nothing.
-  using(new Database(file, { fileMustExist: true, timeout }), db => {
+  using(connect(file, { fileMustExist: true, timeout }), db => {
     db.pragma("locking_mode = EXCLUSIVE")
     db.pragma("query_only = ON")
   })

@@ -20,7 +20,8 @@ import Database from "better-sqlite3"
 import { ConfigProvider, Context, Effect, Either, Layer, Option } from "effect"
 import * as TestClock from "effect/TestClock"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { openForWriting } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
+import { openExclusive, openForReading, openForWriting } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
+import { describe as describeError, isDefect } from "../../../../src/Storage/Sqlite/Database/DatabaseError.ts"
 import { format } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import * as StoreUrl from "../../../../src/Storage/StoreUrl.ts"
@@ -242,6 +243,19 @@ describe("refusing", () => {
       db.exec("CREATE TABLE other (x)")
       db.close()
       expect((yield* refusal(directory))?.message).toMatch(/kv\.db cannot be opened for writing .*no such table/)
+    })
+  )
+
+  it.scoped("a directory that cannot be accessed when a connection is opened", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "gone", "kv.db")
+      for (const open of [() => openForWriting(file, format), () => openForReading(file), () => openExclusive(file)]) {
+        const error = yield* Effect.flip(Effect.try({ try: open, catch: error => error }))
+        expect({ isDefect: isDefect(error), told: describeError(error) }).toEqual({
+          isDefect: false,
+          told: "Cannot open database because the directory does not exist"
+        })
+      }
     })
   )
 
