@@ -2,8 +2,8 @@
  * What requests to the key-value group hold: paths, queries, headers and bodies.
  */
 import { Schema } from "effect"
-import { withFastDecoder } from "../Http/Contract.ts"
-import * as FastDecoders from "./FastDecoders.ts"
+import { type FastDecoder, withFastDecoder } from "../Http/Contract.ts"
+import { RawJson } from "../Json/JsonText.ts"
 
 /** The most entries in a page of a list, and the most changes in a page of the log. */
 export const maxPage = 1000
@@ -16,6 +16,85 @@ export const maxWaitSeconds = 60
 
 /** The actor of requests that name none. */
 export const defaultActor = "api"
+
+// Fast decoders of the most common requests: without preconditions and without an expiry.
+
+type Members = Readonly<Record<string, unknown>>
+
+const isObject = (input: unknown): input is Members =>
+  typeof input === "object" && input !== null && Object.getPrototypeOf(input) === Object.prototype
+
+/** A path of names, of which the router gives no other than its template has. */
+const fastPath = <Name extends string>(...names: ReadonlyArray<Name>): FastDecoder<Readonly<Record<Name, string>>> => {
+  const isComplete = (input: Members): input is Readonly<Record<Name, string>> => {
+    for (const name of names) if (typeof input[name] !== "string") return false
+    for (const name in input) if (!names.some(known => known === name)) return false
+    return true
+  }
+  return input => (isObject(input) && isComplete(input) ? input : undefined)
+}
+
+const none = {}
+
+/** Headers without any of these. */
+const headersWithout =
+  (...names: ReadonlyArray<string>): FastDecoder<Readonly<Record<string, never>>> =>
+  input => {
+    if (!isObject(input)) return undefined
+    for (const name of names) if (name in input) return undefined
+    return none
+  }
+
+/** What a PUT commonly holds. */
+interface PlainSet {
+  readonly value: unknown
+  readonly actor?: string
+}
+
+const isPlainSet = (input: Members): input is Members & PlainSet => {
+  if (!(input.value instanceof RawJson)) return false
+  for (const name in input) {
+    if (name !== "value" && (name !== "actor" || typeof input.actor !== "string")) return false
+  }
+  return true
+}
+
+/** The body of a PUT with a value, and perhaps an actor. */
+const fastSetPayload: FastDecoder<PlainSet> = input => (isObject(input) && isPlainSet(input) ? input : undefined)
+
+/** What an operation of a batch commonly holds. */
+type PlainOperation =
+  | { readonly op: "set"; readonly namespace: string; readonly key: string; readonly value: unknown }
+  | { readonly op: "delete"; readonly namespace: string; readonly key: string }
+
+const isPlainOperation = (input: unknown): input is PlainOperation => {
+  if (!isObject(input) || typeof input.namespace !== "string" || typeof input.key !== "string") return false
+  const isSet = input.op === "set"
+  if (isSet ? !(input.value instanceof RawJson) : input.op !== "delete") return false
+  for (const name in input) {
+    if (name !== "op" && name !== "namespace" && name !== "key" && !(isSet && name === "value")) return false
+  }
+  return true
+}
+
+/** What a batch commonly holds. */
+interface PlainBatch {
+  readonly operations: ReadonlyArray<PlainOperation>
+  readonly actor?: string
+}
+
+const isPlainBatch = (input: Members): input is Members & PlainBatch => {
+  const { operations } = input
+  if (!Array.isArray(operations)) return false
+  for (const name in input) {
+    if (name !== "operations" && (name !== "actor" || typeof input.actor !== "string")) return false
+  }
+  for (let index = 0; index < operations.length; index++) if (!isPlainOperation(operations[index])) return false
+  return true
+}
+
+/** The body of a batch whose operations have no preconditions and no expiry. */
+const fastBatchPayload: FastDecoder<PlainBatch> = input => (isObject(input) && isPlainBatch(input) ? input : undefined)
 
 const optional = <S extends Schema.Schema.All>(schema: S) => Schema.optionalWith(schema, { exact: true })
 
@@ -126,7 +205,7 @@ export const SetPayload = Schema.Struct({
   actor: Actor,
   ...Expiry,
   ifVersion: Misplaced("use the header If-Match, or If-None-Match: * for an entry that must be absent")
-}).annotations({ identifier: "SetRequest", ...strict, ...withFastDecoder(FastDecoders.setPayload) })
+}).annotations({ identifier: "SetRequest", ...strict, ...withFastDecoder(fastSetPayload) })
 
 const IfVersion = optional(
   Whole({
@@ -160,19 +239,19 @@ export const BatchPayload = Schema.Struct({
   operations: Schema.Array(BatchOperation),
   actor: Actor,
   ifVersion: Misplaced("use ifVersion of an operation")
-}).annotations({ identifier: "BatchRequest", ...strict, ...withFastDecoder(FastDecoders.batchPayload) })
+}).annotations({ identifier: "BatchRequest", ...strict, ...withFastDecoder(fastBatchPayload) })
 
 /** The headers of a batch, whose operations have preconditions of their own. */
 export const BatchHeaders = Schema.Struct({
   "if-match": Misplaced("use ifVersion of an operation"),
   "if-none-match": Misplaced("use ifVersion of an operation, 0 for an entry that must be absent")
-}).annotations(withFastDecoder(FastDecoders.headersWithout("if-match", "if-none-match")))
+}).annotations(withFastDecoder(headersWithout("if-match", "if-none-match")))
 
 /** RFC 9110 preconditions. The handler checks their values. */
 export const Preconditions = Schema.Struct({
   "if-match": optional(Schema.String.annotations({ description: 'A version in quotes, as in `"3"`.' })),
   "if-none-match": optional(Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }))
-}).annotations(withFastDecoder(FastDecoders.headersWithout("if-match", "if-none-match")))
+}).annotations(withFastDecoder(headersWithout("if-match", "if-none-match")))
 
 export const ListParams = Schema.Struct({
   prefix: optional(Schema.String.annotations({ description: "Only keys with this literal prefix." })),
@@ -236,5 +315,5 @@ export const NamespacePath = Schema.Struct({ namespace: Namespace })
 
 /** The path of an entry. */
 export const EntryPath = Schema.Struct({ namespace: Namespace, key: Key }).annotations(
-  withFastDecoder(FastDecoders.path("namespace", "key"))
+  withFastDecoder(fastPath("namespace", "key"))
 )
