@@ -169,4 +169,14 @@ describe("imports within src", () => {
     const others = files.filter(file => !composition.includes(file) && !isIn("Storage", "Simulator")(file))
     expect(violations(others, isBackend)).toStrictEqual([])
   })
+
+  it("of the plain client stay within it, so that it needs nothing but what browsers have", () => {
+    expect(violations(files.filter(isIn("Client")), target => !isIn("Client")(target))).toStrictEqual([])
+  })
+
+  it("of the client for Effect lead to the plain one, to contracts and to effect", () => {
+    const isAllowed = (target: string) =>
+      target === "effect" || isIn("Client", "EffectClient")(target) || contracts.includes(target)
+    expect(violations(files.filter(isIn("EffectClient")), target => !isAllowed(target))).toStrictEqual([])
+  })
 })

@@ -1,0 +1,200 @@
+/**
+ * Why a call fails. Each error has its own `_tag`, so that a `switch` over it is exhaustive.
+ */
+
+/** What an answer tells of an error. */
+export interface ErrorDetails {
+  readonly message: string
+  readonly status: number
+  /** The name of the request in the log of the service. */
+  readonly requestId: string | undefined
+  /** How long the service asks to wait before the next try. */
+  readonly retryAfterMs: number | undefined
+  readonly etag?: string | null
+}
+
+/** The service, or something before it, has answered with an error. */
+export abstract class ResponseError extends Error {
+  abstract readonly _tag: string
+  readonly status: number
+  readonly requestId: string | undefined
+  readonly retryAfterMs: number | undefined
+
+  constructor({ message, requestId, retryAfterMs, status }: ErrorDetails) {
+    super(message)
+    this.status = status
+    this.requestId = requestId
+    this.retryAfterMs = retryAfterMs
+  }
+
+  override get name(): string {
+    return this._tag
+  }
+}
+
+/** 400: the request is malformed; the message names the field. */
+export class BadRequest extends ResponseError {
+  readonly _tag = "BadRequest"
+}
+
+/** 401: the credential is missing or wrong. */
+export class Unauthorized extends ResponseError {
+  readonly _tag = "Unauthorized"
+}
+
+/** 403: the credential only reads. */
+export class Forbidden extends ResponseError {
+  readonly _tag = "Forbidden"
+}
+
+/** 404: there is no such route. An absent entry is no error. */
+export class NotFound extends ResponseError {
+  readonly _tag = "NotFound"
+}
+
+/** 405: the route takes other methods. */
+export class MethodNotAllowed extends ResponseError {
+  readonly _tag = "MethodNotAllowed"
+}
+
+/** 410: the changes that were asked for are no longer kept. */
+export class Gone extends ResponseError {
+  readonly _tag = "Gone"
+}
+
+/** 412: a precondition does not hold; nothing was written. */
+export class PreconditionFailed extends ResponseError {
+  readonly _tag = "PreconditionFailed"
+  /** The version of the entry, 0 where it is absent: fit to be the next `ifVersion`. */
+  readonly currentVersion: number | undefined
+  /** Which operation of a batch was refused. */
+  readonly operation: number | undefined
+
+  constructor(details: ErrorDetails) {
+    super(details)
+    // The answer to a batch has no ETag; its message tells the same.
+    const told = /(?:operations\[(\d+)\])?: the entry is (?:absent|at version (\d+))/.exec(details.message)
+    const version = /^"(\d+)"$/.exec(details.etag ?? "")?.[1] ?? told?.[2] ?? (told === null ? undefined : 0)
+    this.currentVersion = version === undefined ? undefined : Number(version)
+    this.operation = told?.[1] === undefined ? undefined : Number(told[1])
+  }
+}
+
+/** 413: a value, a batch or a body is over its limit; the message names it and the figure. */
+export class PayloadTooLarge extends ResponseError {
+  readonly _tag = "PayloadTooLarge"
+}
+
+/** 415: the body is not JSON. */
+export class UnsupportedMediaType extends ResponseError {
+  readonly _tag = "UnsupportedMediaType"
+}
+
+/** 431: the head of the request is too large. */
+export class RequestHeaderFieldsTooLarge extends ResponseError {
+  readonly _tag = "RequestHeaderFieldsTooLarge"
+}
+
+/** 500: a defect of the service; its log has the detail under the {@link requestId}. */
+export class InternalServerError extends ResponseError {
+  readonly _tag = "InternalServerError"
+}
+
+/** 503: the store is unavailable, or the service sheds load. A write may or may not have been applied. */
+export class ServiceUnavailable extends ResponseError {
+  readonly _tag = "ServiceUnavailable"
+}
+
+/** The answer is none of the service, such as the error page of a proxy. */
+export class InvalidResponse extends ResponseError {
+  readonly _tag = "InvalidResponse"
+}
+
+/** There is no whole answer. A write may or may not have been applied. */
+export class ConnectionFailed extends Error {
+  readonly _tag = "ConnectionFailed"
+  override readonly name = "ConnectionFailed"
+
+  constructor(
+    message: string,
+    /** Whether nothing came for too long. */
+    readonly isTimeout: boolean,
+    options?: ErrorOptions
+  ) {
+    super(message, options)
+  }
+}
+
+/** The token could not be had; `cause` has the reason. */
+export class TokenUnavailable extends Error {
+  readonly _tag = "TokenUnavailable"
+  override readonly name = "TokenUnavailable"
+}
+
+const byStatus = {
+  400: BadRequest,
+  401: Unauthorized,
+  403: Forbidden,
+  404: NotFound,
+  405: MethodNotAllowed,
+  410: Gone,
+  412: PreconditionFailed,
+  413: PayloadTooLarge,
+  415: UnsupportedMediaType,
+  431: RequestHeaderFieldsTooLarge,
+  500: InternalServerError,
+  503: ServiceUnavailable
+} as const
+
+/** Every error that a call can fail with, but for the reason of an abort. */
+export type ClientError =
+  | InstanceType<(typeof byStatus)[keyof typeof byStatus]>
+  | InvalidResponse
+  | ConnectionFailed
+  | TokenUnavailable
+
+/** Whether something that was thrown is a {@link ClientError}. */
+export const isClientError = (u: unknown): u is ClientError =>
+  u instanceof ResponseError || u instanceof ConnectionFailed || u instanceof TokenUnavailable
+
+/** A refusal by the client itself: the request would not reach the service as it is meant. */
+export const refused = (message: string): BadRequest =>
+  new BadRequest({ message, status: 400, requestId: undefined, retryAfterMs: undefined })
+
+/** The `Retry-After` of an answer, which is in seconds or a date, in milliseconds. */
+const retryAfterOf = (headers: Headers): number | undefined => {
+  const text = headers.get("retry-after")
+  if (text === null) return undefined
+  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - Date.now()
+  return ms >= 0 ? ms : undefined
+}
+
+/** What an answer tells beside its body. */
+export const detailsOf = ({ headers, status }: Response, message: string): ErrorDetails => ({
+  message,
+  status,
+  requestId: headers.get("x-request-id") ?? undefined,
+  retryAfterMs: retryAfterOf(headers),
+  etag: headers.get("etag")
+})
+
+/** The error that an answer is. */
+export const errorOf = async (response: Response): Promise<ClientError> => {
+  const message = messageIn(await response.text())
+  if (message !== undefined) {
+    for (const [status, Class] of Object.entries(byStatus)) {
+      if (Number(status) === response.status) return new Class(detailsOf(response, message))
+    }
+  }
+  return new InvalidResponse(detailsOf(response, message ?? `The answer has the status ${response.status}`))
+}
+
+/** The message of `{"error": message}`. */
+const messageIn = (text: string): string | undefined => {
+  try {
+    const { error } = JSON.parse(text)
+    return typeof error === "string" ? error : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,90 @@
+import { ConnectionFailed } from "./Errors.ts"
+import type { Change, ChangePage } from "./Model.ts"
+import { parse, type Requests } from "./Requests.ts"
+import { Lifetime } from "./Time.ts"
+import { isPage, silenceMs, type Transport } from "./Transport.ts"
+
+/** One event of an event stream; one that has only an id moves the position. */
+interface Event {
+  readonly type: string
+  readonly id: string
+  readonly data: string
+}
+
+/** Reads Server-Sent Events (HTML, section 9.2.6) from text that arrives in pieces. */
+export class EventParser {
+  #rest = ""
+  #fields = new Map<string, string>()
+
+  /** The events that this piece completes. */
+  push(text: string): ReadonlyArray<Event> {
+    const events: Array<Event> = []
+    const lines = (this.#rest + text).split("\n")
+    this.#rest = lines.pop() ?? ""
+    for (const line of lines) {
+      const [field, value] = fieldOf(line.endsWith("\r") ? line.slice(0, -1) : line)
+      if (field !== "") {
+        const before = field === "data" ? this.#fields.get(field) : undefined
+        this.#fields.set(field, before === undefined ? value : `${before}\n${value}`)
+      } else if (line.length < 2 && this.#fields.size > 0) {
+        const { data = "", event = "message", id = "" } = Object.fromEntries(this.#fields)
+        events.push({ type: event, id, data })
+        this.#fields.clear()
+      }
+    }
+    return events
+  }
+}
+
+/** The field and the value of a line; a comment and an empty line have none. */
+const fieldOf = (line: string): readonly [string, string] => {
+  const colon = line.indexOf(":")
+  if (colon === -1) return [line, ""]
+  return [line.slice(0, colon), line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1)]
+}
+
+/** What events tell after a position. The id of one begins with its `seq`. */
+const pageOf = (events: ReadonlyArray<Event>, after: number): ChangePage => {
+  const changes: Array<Change> = []
+  let lastSeq = after
+  for (const { data, id, type } of events) {
+    if (id === "") continue
+    lastSeq = Number.parseInt(id, 10)
+    // What follows a reset is read again.
+    if (type === "reset") break
+    if (data === "") continue
+    const page = parse<ChangePage>(`{"changes":[${data}],"lastSeq":${lastSeq}}`, isPage)
+    if (page === undefined) throw new ConnectionFailed("An event is not what the service sends", false)
+    changes.push(...page.changes)
+  }
+  return { changes, lastSeq }
+}
+
+/** The change log as Server-Sent Events, by `fetch`, which can send the credential and is read only as it is taken. */
+export const eventStream = (requests: Requests): Transport => ({
+  name: "serverSentEvents",
+
+  async *pages(query, parent) {
+    const lifetime = new Lifetime(requests.clock, parent)
+    const { signal } = lifetime
+    try {
+      const beginning = lifetime.limit(silenceMs, "The event stream does not begin")
+      const { body } = await requests.open({ path: "/changes/stream", query }, signal)
+      beginning.cancel()
+      const reader = body!.getReader()
+      const decoder = new TextDecoder()
+      const parser = new EventParser()
+      for (let after = query.after; ; ) {
+        const silence = lifetime.limit(silenceMs, "Nothing comes over the event stream")
+        const { done, value } = await requests.attempt(signal, () => reader.read())
+        silence.cancel()
+        if (done) throw new ConnectionFailed("The event stream has ended", false)
+        const page = pageOf(parser.push(decoder.decode(value, { stream: true })), after)
+        yield page
+        after = page.lastSeq
+      }
+    } finally {
+      lifetime.end()
+    }
+  }
+})

@@ -1,0 +1,156 @@
+import { type ClientError, ConnectionFailed, isClientError } from "./Errors.ts"
+import type { ChangePage, FollowStatus } from "./Model.ts"
+import { json, type Requests } from "./Requests.ts"
+import { Backoff, pause } from "./Time.ts"
+import { type FeedQuery, isPage, silenceMs, type Transport } from "./Transport.ts"
+
+/** The most changes that are asked for at once. */
+const pageSize = 500
+
+/** How long a transport that did not work is passed over, and how long polls go on before a better one is tried. */
+const passedOverMs = 300_000
+
+/** How long a connection lasts that counts as a success. */
+const stableMs = 60_000
+
+const pollWaitSeconds = 30
+
+/** A page of the log; with `wait` the service waits for one. */
+const poll = (requests: Requests, query: FeedQuery & { readonly wait?: number }, signal: AbortSignal) => {
+  const timeoutMs = query.wait === undefined ? undefined : silenceMs
+  return requests.ask({ path: "/changes", query, timeoutMs }, signal, json(isPage))
+}
+
+/** The change log by polls that wait. */
+export const longPolling = (requests: Requests): Transport => ({
+  name: "longPolling",
+
+  async *pages(query, signal) {
+    const { now } = requests.clock
+    yield { changes: [], lastSeq: query.after }
+    const end = now() + passedOverMs
+    for (let after = query.after; now() < end; ) {
+      const begun = now()
+      const page = await poll(requests, { ...query, after, wait: pollWaitSeconds }, signal)
+      const isEmpty = page.changes.length === 0 && page.lastSeq === after
+      if (isEmpty && now() - begun < 1000) throw new ConnectionFailed("The poll did not wait", false)
+      yield page
+      after = page.lastSeq
+    }
+  }
+})
+
+/** Whether the same request may do better later. */
+const isTransient = (error: ClientError): boolean => {
+  switch (error._tag) {
+    case "ConnectionFailed":
+    case "TokenUnavailable":
+    case "InternalServerError":
+    case "ServiceUnavailable":
+      return true
+    case "InvalidResponse":
+      return error.status < 400 || error.status === 408 || error.status === 429 || error.status >= 500
+    default:
+      return false
+  }
+}
+
+/** Reads the change log over whatever connections there are, and survives their ends. */
+export class LogReader {
+  readonly #backoff: Backoff
+  /** Until when each transport is passed over, in monotonic milliseconds. */
+  readonly #passedOver = new Map<Transport, number>()
+  /** Whether the last token was refused. */
+  #isRefused = false
+
+  /** @param transports the best one first */
+  constructor(
+    private readonly requests: Requests,
+    private readonly transports: ReadonlyArray<Transport>,
+    private readonly signal: AbortSignal,
+    private readonly onStatus: ((status: FollowStatus) => void) | undefined
+  ) {
+    this.#backoff = new Backoff(requests.clock)
+  }
+
+  /**
+   * The log after a position, without gap or double. Each connection begins with polls until they have caught up: they
+   * go at the pace of the reader, and their answers say what is wrong where a handshake would not. It ends behind a page
+   * whose `lastSeq` lies before the position: the log was reset.
+   */
+  async *pages(after: number, tenant: string | undefined): AsyncGenerator<ChangePage, void> {
+    let query: FeedQuery = { after, tenant, limit: pageSize }
+    for (;;) {
+      for (let isBehind = true; isBehind; ) {
+        const page = await this.retrying(() => poll(this.requests, query, this.signal))
+        yield page
+        if (page.lastSeq < query.after) return
+        query = { ...query, after: page.lastSeq }
+        isBehind = page.changes.length >= pageSize
+      }
+      const transport = this.#choose()
+      const { now } = this.requests.clock
+      const begun = now()
+      let count = 0
+      try {
+        for await (const page of transport.pages(query, this.signal)) {
+          if (count++ === 0) this.onStatus?.({ type: "connected", transport: transport.name })
+          if (page.changes.length > 0) this.#backoff.reset()
+          yield page
+          if (page.lastSeq < query.after) return
+          query = { ...query, after: page.lastSeq }
+        }
+      } catch (error) {
+        if (now() - begun > stableMs) this.#backoff.reset()
+        if (!this.#passOver(transport, error, count)) await this.#recover(error)
+      }
+    }
+  }
+
+  /** Tries until there is an answer that no later try could better. */
+  async retrying<A>(work: () => Promise<A>): Promise<A> {
+    for (;;) {
+      try {
+        const result = await work()
+        this.#isRefused = false
+        return result
+      } catch (error) {
+        await this.#recover(error)
+      }
+    }
+  }
+
+  /** Pauses before the next try, or throws the error where that would not help. */
+  async #recover(error: unknown): Promise<void> {
+    this.signal.throwIfAborted()
+    if (!isClientError(error)) throw error
+    // A new token may do better, but once.
+    const mayRenew = error._tag === "Unauthorized" && this.requests.isTokenRenewable && !this.#isRefused
+    if (!mayRenew && !isTransient(error)) throw error
+    this.#isRefused = mayRenew
+    const retryInMs = this.#backoff.next("retryAfterMs" in error ? error.retryAfterMs : undefined)
+    this.onStatus?.({ type: "disconnected", error, retryInMs })
+    await pause(this.requests.clock, retryInMs, this.signal)
+  }
+
+  /** Pauses before what is known is read anew, longer each time until a change has come. */
+  pause(): Promise<void> {
+    return pause(this.requests.clock, this.#backoff.next(), this.signal)
+  }
+
+  #choose(): Transport {
+    const now = this.requests.clock.now()
+    return this.transports.find(transport => now >= (this.#passedOver.get(transport) ?? 0)) ?? this.transports.at(-1)!
+  }
+
+  /**
+   * Passes over a transport that brought nothing, though a poll has just been answered: something on the way does not
+   * let it through. Returns whether there is another one.
+   */
+  #passOver(transport: Transport, error: unknown, pages: number): boolean {
+    if (!(error instanceof ConnectionFailed) || transport === this.transports.at(-1)) return false
+    if (pages > 1 || (pages === 1 && !error.isTimeout)) return false
+    this.#passedOver.set(transport, this.requests.clock.now() + passedOverMs)
+    return true
+  }
+}

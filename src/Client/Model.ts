@@ -1,0 +1,114 @@
+/**
+ * What the service stores and answers, as plain types. A test holds them equal to the schemas of the contract.
+ */
+
+/** A present entry; times are epoch milliseconds. */
+export interface Entry {
+  readonly namespace: string
+  readonly key: string
+  readonly value: unknown
+  /** 1 for a new key, then one more with every set and delete of that key. */
+  readonly version: number
+  /** The actor that last wrote the entry. */
+  readonly updatedBy: string
+  readonly updatedAt: number
+  /** `null` when the entry does not expire. */
+  readonly expiresAt: number | null
+}
+
+/** One set or delete, as the change log has it. */
+export interface Change {
+  /** Position in the log: dense, increasing, global. */
+  readonly seq: number
+  readonly op: "set" | "delete"
+  readonly namespace: string
+  readonly key: string
+  /** `null` for a delete. */
+  readonly value: unknown
+  /** The version that the entry got by this write. */
+  readonly version: number
+  /** Who wrote; `expiry` where an entry ran out. */
+  readonly actor: string
+  /** Epoch milliseconds; never falls as `seq` rises. */
+  readonly timestamp: number
+  /** The tenant of the namespace, or the empty string. */
+  readonly tenantId: string
+}
+
+/** A set as part of a batch; at most one of `ttlMs` and `expiresAt`. */
+export interface SetOperation {
+  readonly op: "set"
+  readonly namespace: string
+  readonly key: string
+  readonly value: unknown
+  /** The entry must be at this version; 0 means that it must be absent. */
+  readonly ifVersion?: number
+  /** The entry expires this many milliseconds from now. */
+  readonly ttlMs?: number
+  /** The entry expires at this time, in epoch milliseconds. */
+  readonly expiresAt?: number
+}
+
+/** A delete as part of a batch. */
+export interface DeleteOperation {
+  readonly op: "delete"
+  readonly namespace: string
+  readonly key: string
+  /** Ignored. */
+  readonly value?: unknown
+  /** The entry must be at this version; 0 means that it must be absent. */
+  readonly ifVersion?: number
+}
+
+/** One write of a batch. */
+export type Operation = SetOperation | DeleteOperation
+
+/** What a set of a batch has done. */
+export interface SetResult {
+  /** The version that the entry has now. */
+  readonly version: number
+}
+
+/** What a delete has done. */
+export interface DeleteResult {
+  /** False where there was no entry; nothing is recorded then. */
+  readonly deleted: boolean
+}
+
+/** What an operation of a batch has done. */
+export type OperationResult = SetResult | DeleteResult
+
+/** A part of the change log. */
+export interface ChangePage {
+  readonly changes: ReadonlyArray<Change>
+  /** The last `seq` scanned, which may lie past the last change here. */
+  readonly lastSeq: number
+}
+
+/** A part of a namespace. */
+export interface ListPage {
+  /** In byte order of the UTF-8 key. */
+  readonly items: ReadonlyArray<Entry>
+  /** The position of the change log that the page was read at. */
+  readonly lastSeq: number
+}
+
+/** What happens while the log is followed. */
+export type FollowEvent =
+  /** An entry that was there when the follower began. */
+  | { readonly type: "entry"; readonly entry: Entry }
+  /** All entries were told; what comes next is new. */
+  | { readonly type: "synced"; readonly lastSeq: number }
+  | { readonly type: "change"; readonly change: Change }
+  /** The log ends before the position: the store was restored from an older backup. What is known must be read again. */
+  | { readonly type: "reset"; readonly lastSeq: number }
+  /** Changes after `after` are no longer kept. What is known must be read again. */
+  | { readonly type: "trimmed"; readonly after: number }
+
+/** How changes come in. */
+export type TransportName = "webSocket" | "serverSentEvents" | "longPolling"
+
+/** Whether changes come in as they happen. */
+export type FollowStatus =
+  | { readonly type: "connected"; readonly transport: TransportName }
+  | { readonly type: "disconnected"; readonly error: Error; readonly retryInMs: number }

@@ -1,0 +1,127 @@
+import { ConnectionFailed } from "./Errors.ts"
+import type { ChangePage } from "./Model.ts"
+import { parse, type Requests } from "./Requests.ts"
+import { abortable, Lifetime } from "./Time.ts"
+import { isPage, silenceMs, type Transport } from "./Transport.ts"
+
+/** What is used of a WebSocket. */
+export interface WebSocketLike {
+  addEventListener(type: "open" | "error", listener: () => void): void
+  addEventListener(type: "message", listener: (event: { readonly data: unknown }) => void): void
+  addEventListener(type: "close", listener: (event: { readonly code: number; readonly reason: string }) => void): void
+  close(): void
+}
+
+/** The WebSocket of the host, or one such as that of the package `ws`. What it takes beside the address differs. */
+export type WebSocketConstructor = new (url: string, options: never) => WebSocketLike
+
+/** Characters of frames that wait to be taken. Beyond that the connection is given up, as it cannot be paused. */
+const maxWaiting = 4 * 1024 * 1024
+
+/** Frames that wait to be taken. */
+class FrameBuffer {
+  readonly #frames: Array<string> = []
+  #waiting = 0
+  #isFull = false
+  #failure: Error | undefined
+  #wake = () => {}
+
+  /** Takes a frame, unless it is full or full of what waits. */
+  push(frame: string): void {
+    this.#isFull ||= this.#waiting > 0 && this.#waiting + frame.length > maxWaiting
+    if (this.#isFull) return this.#wake()
+    this.#frames.push(frame)
+    this.#waiting += frame.length
+    this.#wake()
+  }
+
+  /** Fails behind the frames that wait. */
+  fail(failure: Error): void {
+    this.#failure ??= failure
+    this.#wake()
+  }
+
+  /** The next frame, once there is one; `undefined` where frames after it were not taken. */
+  async shift(signal: AbortSignal): Promise<string | undefined> {
+    for (;;) {
+      const frame = this.#frames.shift()
+      if (frame !== undefined) {
+        this.#waiting -= frame.length
+        return frame
+      }
+      if (this.#isFull) return undefined
+      if (this.#failure !== undefined) throw this.#failure
+      const changed = new Promise<void>(resolve => {
+        this.#wake = resolve
+      })
+      await abortable(changed, signal)
+    }
+  }
+
+  get isFull(): boolean {
+    return this.#isFull
+  }
+}
+
+/** Opens a WebSocket with the credential. Browsers, which cannot set headers, send it as a subprotocol. */
+const connect = (Constructor: WebSocketConstructor, url: string, token: string): WebSocketLike => {
+  try {
+    return new Constructor(url, { headers: { authorization: `Bearer ${token}` } } as never)
+  } catch (error) {
+    // A browser takes the options for the name of a subprotocol, which they cannot be.
+    if (!(error instanceof Error && error.name === "SyntaxError")) throw error
+    return new Constructor(url, ["causeway.v1", `bearer.${base64Url(token)}`] as never)
+  }
+}
+
+const base64Url = (text: string): string =>
+  btoa(String.fromCharCode(...new TextEncoder().encode(text)))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replaceAll("=", "")
+
+/** A heartbeat has no changes. */
+type Frame = Partial<ChangePage> & Pick<ChangePage, "lastSeq">
+
+const isFrame = ({ changes = [], lastSeq }: Frame): boolean => isPage({ changes, lastSeq })
+
+/** The change log over a WebSocket. */
+export const webSocket = (requests: Requests, Constructor: WebSocketConstructor): Transport => ({
+  name: "webSocket",
+
+  async *pages(query, parent) {
+    const lifetime = new Lifetime(requests.clock, parent)
+    let socket: WebSocketLike | undefined
+    try {
+      const { signal } = lifetime
+      const silence = lifetime.limit(silenceMs, "Nothing comes over the WebSocket")
+      const url = requests.url({ path: "/changes/ws", query })
+      url.protocol = url.protocol.replace("http", "ws")
+      const token = await requests.credential(signal)
+      const opened = await requests.attempt(signal, async () => connect(Constructor, url.href, token))
+      socket = opened
+      const frames = new FrameBuffer()
+      const hear = (frame: unknown) => {
+        silence.restart()
+        if (typeof frame === "string") frames.push(frame)
+        if (!frames.isFull) return
+        silence.cancel()
+        opened.close()
+      }
+      opened.addEventListener("open", () => hear(JSON.stringify({ type: "heartbeat", lastSeq: query.after })))
+      opened.addEventListener("message", ({ data }) => hear(data))
+      opened.addEventListener("error", () => frames.fail(new ConnectionFailed("The WebSocket failed", false)))
+      opened.addEventListener("close", ({ code, reason }) =>
+        frames.fail(new ConnectionFailed(`The WebSocket was closed: ${code} ${reason}`, false))
+      )
+      for (let text = await frames.shift(signal); text !== undefined; text = await frames.shift(signal)) {
+        const frame = parse(text, isFrame)
+        if (frame === undefined) throw new ConnectionFailed("A frame is not what the service sends", false)
+        yield { changes: frame.changes ?? [], lastSeq: frame.lastSeq }
+      }
+    } finally {
+      lifetime.end()
+      socket?.close()
+    }
+  }
+})

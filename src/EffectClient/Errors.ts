@@ -1,0 +1,131 @@
+/**
+ * Why a call of the client fails.
+ */
+import { Data } from "effect"
+import type * as Plain from "../Client/Errors.ts"
+
+interface ResponseFields {
+  readonly message: string
+  readonly status: number
+  /** The name of the request in the log of the service. */
+  readonly requestId: string | undefined
+  /** How long the service asks to wait before the next try. */
+  readonly retryAfterMs: number | undefined
+}
+
+/** 400: the request is malformed; the message names the field. */
+export class BadRequest extends Data.TaggedError("BadRequest")<ResponseFields> {}
+
+/** 401: the credential is missing or wrong. */
+export class Unauthorized extends Data.TaggedError("Unauthorized")<ResponseFields> {}
+
+/** 403: the credential only reads. */
+export class Forbidden extends Data.TaggedError("Forbidden")<ResponseFields> {}
+
+/** 404: there is no such route. An absent entry is no error. */
+export class NotFound extends Data.TaggedError("NotFound")<ResponseFields> {}
+
+/** 405: the route takes other methods. */
+export class MethodNotAllowed extends Data.TaggedError("MethodNotAllowed")<ResponseFields> {}
+
+/** 410: the changes that were asked for are no longer kept. */
+export class Gone extends Data.TaggedError("Gone")<ResponseFields> {}
+
+/** 412: a precondition does not hold; nothing was written. */
+export class PreconditionFailed extends Data.TaggedError("PreconditionFailed")<
+  ResponseFields & {
+    /** The version of the entry, 0 where it is absent: fit to be the next `ifVersion`. */
+    readonly currentVersion: number | undefined
+    /** Which operation of a batch was refused. */
+    readonly operation: number | undefined
+  }
+> {}
+
+/** 413: a value, a batch or a body is over its limit; the message names it and the figure. */
+export class PayloadTooLarge extends Data.TaggedError("PayloadTooLarge")<ResponseFields> {}
+
+/** 415: the body is not JSON. */
+export class UnsupportedMediaType extends Data.TaggedError("UnsupportedMediaType")<ResponseFields> {}
+
+/** 431: the head of the request is too large. */
+export class RequestHeaderFieldsTooLarge extends Data.TaggedError("RequestHeaderFieldsTooLarge")<ResponseFields> {}
+
+/** 500: a defect of the service; its log has the detail under the `requestId`. */
+export class InternalServerError extends Data.TaggedError("InternalServerError")<ResponseFields> {}
+
+/** 503: the store is unavailable, or the service sheds load. A write may or may not have been applied. */
+export class ServiceUnavailable extends Data.TaggedError("ServiceUnavailable")<ResponseFields> {}
+
+/** The answer is none of the service, such as the error page of a proxy. */
+export class InvalidResponse extends Data.TaggedError("InvalidResponse")<ResponseFields> {}
+
+/** There is no whole answer. A write may or may not have been applied. */
+export class ConnectionFailed extends Data.TaggedError("ConnectionFailed")<{
+  readonly message: string
+  readonly cause?: unknown
+  /** Whether nothing came for too long. */
+  readonly isTimeout: boolean
+}> {}
+
+/** The token could not be had; `cause` has the reason. */
+export class TokenUnavailable extends Data.TaggedError("TokenUnavailable")<{
+  readonly message: string
+  readonly cause?: unknown
+}> {}
+
+/** Every error that a call can fail with. */
+export type ClientError =
+  | BadRequest
+  | Unauthorized
+  | Forbidden
+  | NotFound
+  | MethodNotAllowed
+  | Gone
+  | PreconditionFailed
+  | PayloadTooLarge
+  | UnsupportedMediaType
+  | RequestHeaderFieldsTooLarge
+  | InternalServerError
+  | ServiceUnavailable
+  | InvalidResponse
+  | ConnectionFailed
+  | TokenUnavailable
+
+/** An error of the plain client as one of Effect. */
+export const fromPlain = (error: Plain.ClientError): ClientError => {
+  const { cause, message } = error
+  switch (error._tag) {
+    case "ConnectionFailed":
+      return new ConnectionFailed({ message, cause, isTimeout: error.isTimeout })
+    case "TokenUnavailable":
+      return new TokenUnavailable({ message, cause })
+    case "PreconditionFailed": {
+      const { currentVersion, operation } = error
+      return new PreconditionFailed({ ...fieldsOf(error), currentVersion, operation })
+    }
+    default:
+      return new byTag[error._tag](fieldsOf(error))
+  }
+}
+
+const fieldsOf = ({ message, requestId, retryAfterMs, status }: ResponseFields): ResponseFields => ({
+  message,
+  requestId,
+  retryAfterMs,
+  status
+})
+
+const byTag = {
+  BadRequest,
+  Unauthorized,
+  Forbidden,
+  NotFound,
+  MethodNotAllowed,
+  Gone,
+  PayloadTooLarge,
+  UnsupportedMediaType,
+  RequestHeaderFieldsTooLarge,
+  InternalServerError,
+  ServiceUnavailable,
+  InvalidResponse
+} as const

@@ -1,0 +1,144 @@
+/** The plain client beside the contract that it speaks, and what it costs a browser. */
+import { execFile } from "node:child_process"
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { promisify } from "node:util"
+import { gzipSync } from "node:zlib"
+import type { HttpApiEndpoint } from "@effect/platform/HttpApiEndpoint"
+import type { HttpApiGroup } from "@effect/platform/HttpApiGroup"
+import { build } from "esbuild"
+import * as fc from "fast-check"
+import { describe, expect, it } from "vitest"
+import type * as Client from "../../src/Client/Client.ts"
+import { compareBytes, tenantOf } from "../../src/Client/Snapshot.ts"
+import type * as EffectClient from "../../src/EffectClient/Client.ts"
+import type { ApiError } from "../../src/Http/ApiError.ts"
+import type { KvGroup } from "../../src/Kv/Api.ts"
+import * as Entry from "../../src/Kv/Entry.ts"
+import type { BatchOperation, SetPayload } from "../../src/Kv/Requests.ts"
+
+const root = fileURLToPath(new URL("../..", import.meta.url))
+const entryPoint = join(root, "src", "Client", "Client.ts")
+
+/** `true` where two types are the same, modifiers of members included. */
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
+
+/** A type with its members written out. */
+type Flat<A> = A extends unknown ? { [Key in keyof A]: A[Key] } : never
+
+type Endpoints =
+  typeof KvGroup extends HttpApiGroup<string, infer Endpoint, infer _Error, infer _R, infer _TopLevel>
+    ? Endpoint
+    : never
+
+/** What an endpoint answers. */
+type Answer<Name extends string> = HttpApiEndpoint.SuccessWithName<Endpoints, Name>
+
+describe("the plain client", () => {
+  it("has the types of the contract", () => {
+    const same: [
+      Same<Flat<Client.Operation>, Flat<typeof BatchOperation.Type>>,
+      Same<
+        Flat<Omit<Client.SetOptions, "signal" | "ifVersion">>,
+        Flat<Omit<typeof SetPayload.Type, "value" | "ifVersion">>
+      >,
+      Same<Client.Entry, Answer<"set">>,
+      Same<Client.Entry, Exclude<Answer<"get">, void>>,
+      Same<ReadonlyArray<Client.Entry>, Answer<"list">["items"]>,
+      Same<Client.DeleteResult, Answer<"delete">>,
+      Same<ReadonlyArray<Client.OperationResult>, Answer<"batch">["results"]>,
+      Same<Client.ChangePage, Answer<"changes">>
+    ] = [true, true, true, true, true, true, true, true]
+    expect(same).not.toContain(false)
+  })
+
+  it("has an error for each of the contract, and the client for Effect has the same", () => {
+    const same: [
+      Same<Exclude<ApiError["_tag"], Client.ClientError["_tag"]>, never>,
+      Same<Client.ClientError["_tag"], EffectClient.ClientError["_tag"]>
+    ] = [true, true]
+    expect(same).not.toContain(false)
+  })
+
+  it("knows tenants and the order of keys as the service does", () => {
+    const name = fc.string({ unit: fc.constantFrom("tenant:", "/", "a", "\uffff", "😀", "é", ":") })
+    fc.assert(
+      fc.property(name, name, (a, b) => {
+        expect(tenantOf(a)).toBe(Entry.tenantOf(a))
+        expect(Math.sign(compareBytes(a, b))).toBe(Buffer.compare(Buffer.from(a), Buffer.from(b)))
+      })
+    )
+  })
+
+  it("costs a browser at most 25 KB", async () => {
+    const { metafile, outputFiles } = await build({
+      entryPoints: [entryPoint],
+      bundle: true,
+      minify: true,
+      format: "esm",
+      platform: "browser",
+      target: "es2022",
+      metafile: true,
+      write: false
+    })
+    const size = gzipSync(outputFiles[0]!.contents).length
+    expect(size).toBeLessThan(25 * 1024)
+    // docs/client.md names the figure.
+    expect(size).toBeLessThan(6 * 1024)
+    expect(Object.keys(metafile.inputs).filter(file => !file.startsWith("src/Client/"))).toEqual([])
+  })
+
+  it("compiles for browsers, with declarations that need neither Node's types nor Effect's", async () => {
+    const directory = await mkdtemp(join(tmpdir(), "causeway-client-"))
+    try {
+      const page = join(directory, "page.ts")
+      await writeFile(
+        page,
+        `import { type ClientError, makeClient } from ${JSON.stringify(entryPoint)}
+         const client = makeClient({ baseUrl: location.origin, token: "t", WebSocket, fetch })
+         export const show = async (): Promise<void> => {
+           for await (const event of client.follow({ namespace: "n" })) if (event.type === "entry") event.entry.key
+         }
+         export const explain = (error: ClientError): number | undefined =>
+           error._tag === "PreconditionFailed" ? error.currentVersion : undefined`
+      )
+      const config = join(directory, "tsconfig.json")
+      await writeFile(
+        config,
+        JSON.stringify({
+          extends: join(root, "tsconfig.json"),
+          compilerOptions: {
+            types: [],
+            rewriteRelativeImportExtensions: false,
+            lib: ["ES2022", "DOM"],
+            noEmit: false,
+            declaration: true,
+            emitDeclarationOnly: true,
+            skipLibCheck: false,
+            module: "ESNext",
+            moduleResolution: "Bundler",
+            rootDir: "/",
+            outDir: join(directory, "out")
+          },
+          include: [page]
+        })
+      )
+      const compiler = join(root, "node_modules", "typescript", "bin", "tsc")
+      const failure: unknown = await promisify(execFile)(process.execPath, [compiler, "-p", config]).then(
+        () => undefined,
+        error => error.stdout
+      )
+      expect(failure).toBeUndefined()
+      const declarations = join(directory, "out", root, "src", "Client")
+      const names = await readdir(declarations)
+      expect(names).toContain("Client.d.ts")
+      for (const name of names) {
+        expect(await readFile(join(declarations, name), "utf8")).not.toMatch(/from "(?!\.\/)/)
+      }
+    } finally {
+      await rm(directory, { recursive: true, force: true })
+    }
+  })
+})

@@ -1,0 +1,338 @@
+import { describe, expect, it } from "vitest"
+import { WebSocket as NodeWebSocket } from "ws"
+import {
+  BadRequest,
+  type FollowStatus,
+  TokenUnavailable,
+  type TransportName,
+  Unauthorized
+} from "../../src/Client/Client.ts"
+import { keys } from "../Harness.ts"
+import { Gathered, ManualClock, passUntil, range, until, withService } from "./Harness.ts"
+
+const namespace = "tenant:acme/settings"
+const transports: ReadonlyArray<TransportName> = ["webSocket", "serverSentEvents", "longPolling"]
+
+describe.each(transports)("a follower by %s", transport => {
+  const only = { transports: [transport] }
+
+  it("begins at a position, and is told what comes", () =>
+    withService(async ({ connect, direct }) => {
+      const writer = direct()
+      for (const value of range(1, 3)) await writer.set(namespace, `k${value}`, value, { actor: "anna" })
+      const statuses: Array<FollowStatus> = []
+      const ending = new AbortController()
+      const reason = new Error("enough")
+      const { signal } = ending
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const gathered = new Gathered(connect(only).follow({ after: 1, signal, onStatus }))
+      await until(() => statuses.length === 1)
+      expect(statuses).toEqual([{ type: "connected", transport }])
+      await writer.delete(namespace, "k2")
+      await until(() => gathered.events.length === 3)
+      expect(gathered.seqs).toEqual([2, 3, 4])
+      expect(gathered.events[1]).toMatchObject({
+        change: { op: "set", namespace, key: "k3", value: 3, actor: "anna", tenantId: "acme", version: 1 }
+      })
+      expect(gathered.events[2]).toMatchObject({ change: { op: "delete", value: null, version: 2 } })
+      ending.abort(reason)
+      await gathered.done
+      expect(gathered.ended).toEqual({ error: reason })
+    }))
+
+  it("begins at a list, and is told of its part alone", () =>
+    withService(async ({ connect, direct }) => {
+      const writer = direct()
+      await writer.batch(range(1, 5).map(n => ({ op: "set", namespace, key: `a/${n}`, value: n })))
+      await writer.set(namespace, "b", 0)
+      await writer.set("tenant:other/a", "a/1", 0)
+      const ending = new AbortController()
+      const follow = connect(only).follow({ namespace, prefix: "a/", signal: ending.signal })
+      const gathered = new Gathered(follow)
+      await until(() => gathered.types.includes("synced"))
+      expect(gathered.events.slice(0, 5).map(event => event.type === "entry" && event.entry.key)).toEqual(
+        range(1, 5).map(n => `a/${n}`)
+      )
+      expect(gathered.events[5]).toEqual({ type: "synced", lastSeq: 7 })
+      await writer.set(namespace, "b", 1)
+      await writer.set("tenant:acme/more", "a/1", 1)
+      await writer.set(namespace, "a/9", 1)
+      await until(() => gathered.events.length === 7)
+      expect(gathered.seqs).toEqual([10])
+      ending.abort()
+      await gathered.done
+    }))
+
+  it("goes on after cut connections and restarts, without gap or double", () =>
+    withService(async ({ connect, direct, proxy, service }) => {
+      const clock = new ManualClock()
+      const ending = new AbortController()
+      const statuses: Array<FollowStatus> = []
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const gathered = new Gathered(connect({ ...only, clock }).follow({ after: 0, signal: ending.signal, onStatus }))
+      let written = 0
+      const write = async (count: number) => {
+        const writer = direct()
+        for (let n = 0; n < count; n++) await writer.set(namespace, `k${written % 5}`, ++written)
+      }
+      await write(3)
+      await passUntil(clock, () => statuses.at(-1)?.type === "connected" && gathered.seqs.length === written)
+      proxy.cut()
+      await write(3)
+      await passUntil(clock, () => gathered.seqs.length === written)
+      await service.stop()
+      await passUntil(clock, () => statuses.at(-1)?.type === "disconnected")
+      await service.start()
+      await write(3)
+      await passUntil(clock, () => statuses.at(-1)?.type === "connected" && gathered.seqs.length === written)
+      expect(gathered.seqs).toEqual(range(1, 9))
+      ending.abort()
+      await gathered.done
+    }))
+
+  it("notices a connection that has fallen silent", () =>
+    withService(async ({ connect, direct, proxy }) => {
+      const clock = new ManualClock()
+      const ending = new AbortController()
+      const statuses: Array<FollowStatus> = []
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const writer = direct()
+      await writer.set(namespace, "k", 1)
+      const gathered = new Gathered(connect({ ...only, clock }).follow({ after: 0, signal: ending.signal, onStatus }))
+      await until(() => statuses.length === 1)
+      await writer.set(namespace, "k", 2)
+      await until(() => gathered.seqs.length === 2 && clock.timers > 0)
+      if (transport === "longPolling") await until(() => proxy.requests.length > 0 && proxy.connections > 0)
+      proxy.silence()
+      await writer.set(namespace, "k", 3)
+      clock.advance(39_999)
+      expect(statuses.length).toBe(1)
+      clock.advance(1)
+      await until(() => statuses.length > 1)
+      expect(statuses[1]).toMatchObject({ type: "disconnected", error: { isTimeout: true } })
+      await passUntil(clock, () => gathered.seqs.length === 3)
+      expect(gathered.seqs).toEqual([1, 2, 3])
+      ending.abort()
+      await gathered.done
+      await until(() => clock.timers === 0)
+    }))
+
+  it("is told where its history is no longer kept", () =>
+    withService(async ({ connect, direct, proxy, service }) => {
+      const clock = new ManualClock()
+      const writer = direct()
+      for (const value of range(1, 4)) await writer.set(namespace, `k${value}`, value)
+      await service.trim()
+      const late = new Gathered(connect(only).follow({ after: 1 }))
+      await late.done
+      expect([late.events, late.ended]).toEqual([[{ type: "trimmed", after: 1 }], {}])
+
+      const statuses: Array<FollowStatus> = []
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const ending = new AbortController()
+      const { signal } = ending
+      const gathered = new Gathered(connect({ ...only, clock }).follow({ namespace, signal, onStatus }))
+      await until(() => statuses.length === 1)
+      proxy.isDown = true
+      proxy.cut()
+      await until(() => statuses.length === 2)
+      await writer.delete(namespace, "k1")
+      await writer.set(namespace, "k2", "new")
+      await service.trim()
+      proxy.isDown = false
+      await passUntil(clock, () => gathered.types.filter(type => type === "synced").length === 2)
+      expect(gathered.types).toEqual([
+        ...["entry", "entry", "entry", "entry", "synced"],
+        ...["trimmed", "entry", "entry", "entry", "synced"]
+      ])
+      ending.abort()
+      await gathered.done
+    }))
+
+  it("is told where the log was reset", () =>
+    withService(async ({ connect, direct, service }) => {
+      const clock = new ManualClock()
+      const ending = new AbortController()
+      const { signal } = ending
+      for (const value of range(1, 4)) await direct().set(namespace, `k${value}`, value)
+      const statuses: Array<FollowStatus> = []
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const client = connect({ ...only, clock })
+      const all = new Gathered(client.follow({ after: 0, onStatus }))
+      const part = new Gathered(client.follow({ namespace, signal, onStatus }))
+      await until(() => statuses.length === 2)
+      await service.restore()
+      await direct().set(namespace, "old", 0)
+      const again = () => part.types.filter(type => type === "synced").length === 2
+      await passUntil(clock, () => all.ended !== undefined && again())
+      expect(all.types).toEqual(["change", "change", "change", "change", "reset"])
+      expect(all.events.at(-1)).toEqual({ type: "reset", lastSeq: 1 })
+      expect(part.types).toEqual(["entry", "entry", "entry", "entry", "synced", "reset", "entry", "synced"])
+      ending.abort()
+      await part.done
+    }))
+
+  it("reads no more than it must while its reader is slow", () =>
+    withService(async ({ connect, direct, proxy }) => {
+      const writer = direct()
+      const value = "v".repeat(100_000)
+      const reader = connect(only).follow({ after: 0 })[Symbol.asyncIterator]()
+      await writer.set(namespace, "k", value)
+      expect(await reader.next()).toMatchObject({ value: { change: { seq: 1 } } })
+      const second = reader.next()
+      await new Promise(resolve => setTimeout(resolve, 50))
+      const sets = range(1, 100).map(() => ({ op: "set" as const, namespace, key: "k", value }))
+      for (let n = 1; n <= 2; n++) await writer.batch(sets)
+      await second
+      // 20 MB lie in the log; a page has 4 MiB, and the system's buffers of sockets some more.
+      await new Promise(resolve => setTimeout(resolve, 200))
+      expect(proxy.sent).toBeLessThan(14_000_000)
+      for (const seq of range(3, 201)) expect(await reader.next()).toMatchObject({ value: { change: { seq } } })
+      await reader.return?.()
+    }))
+
+  it("ends at once when it is left, also amid a wait", () =>
+    withService(async ({ connect, direct, proxy }) => {
+      const clock = new ManualClock()
+      await direct().set(namespace, "k", 1)
+      const statuses: Array<FollowStatus> = []
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const follow = connect({ ...only, clock }).follow({ after: 0, onStatus })
+      for await (const _ of follow) break
+      const reader = follow[Symbol.asyncIterator]()
+      await reader.next()
+      const pending = reader.next()
+      await until(() => statuses.length === 1)
+      expect(await reader.return?.()).toEqual({ done: true, value: undefined })
+      expect(await pending).toEqual({ done: true, value: undefined })
+      await until(() => clock.timers === 0)
+      await until(() => proxy.following === 0)
+    }))
+
+  it("takes a new token at each try, and ends where none is good", () =>
+    withService(async ({ connect, direct, proxy }) => {
+      const clock = new ManualClock()
+      await direct().set(namespace, "k", 1)
+      const errors: Array<string> = []
+      const onStatus = (status: FollowStatus) => {
+        if (status.type === "disconnected") errors.push(status.error.name)
+      }
+      let good = true
+      let asked = 0
+      const token = () => {
+        asked++
+        return good && asked !== 1 ? keys.write : "wrong"
+      }
+      const gathered = new Gathered(connect({ ...only, clock, token }).follow({ after: 0, onStatus }))
+      await until(() => errors.length === 1)
+      clock.advance(30_000)
+      await until(() => gathered.seqs.length === 1)
+      good = false
+      proxy.cut()
+      await passUntil(clock, () => gathered.ended !== undefined)
+      expect(gathered.ended?.error).toBeInstanceOf(Unauthorized)
+      const fixed = new Gathered(connect({ ...only, token: "wrong" }).follow({ after: 0 }))
+      await fixed.done
+      expect(fixed.ended?.error).toBeInstanceOf(Unauthorized)
+    }))
+})
+
+describe("a follower", () => {
+  it("takes another way where something refuses WebSockets, and the best way again later", () =>
+    withService(async ({ connect, direct, proxy }) => {
+      const clock = new ManualClock()
+      const ending = new AbortController()
+      const statuses: Array<FollowStatus> = []
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      proxy.refusesWebSockets = true
+      const gathered = new Gathered(connect({ clock }).follow({ after: 0, signal: ending.signal, onStatus }))
+      await until(() => statuses.length === 1)
+      expect(statuses).toEqual([{ type: "connected", transport: "serverSentEvents" }])
+      await direct().set(namespace, "k", 1)
+      await until(() => gathered.seqs.length === 1)
+      proxy.refusesWebSockets = false
+      clock.advance(30_000)
+      for (let n = 2; n <= 11; n++) {
+        await direct().set(namespace, "k", n)
+        await until(() => gathered.seqs.length === n)
+        clock.advance(30_000)
+      }
+      proxy.cut()
+      await until(() => statuses.length === 2)
+      clock.advance(30_000)
+      await until(() => statuses.length === 3)
+      expect(statuses[2]).toEqual({ type: "connected", transport: "webSocket" })
+      expect(gathered.seqs).toEqual(range(1, 11))
+      ending.abort()
+      await gathered.done
+    }))
+
+  it("pauses longer and longer while there is no service, and does not end", () =>
+    withService(async ({ connect, direct, proxy }) => {
+      const clock = new ManualClock()
+      const ending = new AbortController()
+      const pauses: Array<number> = []
+      const onStatus = (status: FollowStatus) => {
+        if (status.type === "disconnected") pauses.push(Math.round(status.retryInMs / 100) * 100)
+      }
+      proxy.isDown = true
+      const gathered = new Gathered(connect({ clock }).follow({ after: 0, signal: ending.signal, onStatus }))
+      for (const tries of range(1, 7)) {
+        await until(() => pauses.length === tries)
+        clock.advance(30_000)
+      }
+      expect(pauses.slice(0, 7)).toEqual([1000, 2000, 4000, 8000, 16000, 30000, 30000])
+      proxy.isDown = false
+      await direct().set(namespace, "k", 1)
+      await passUntil(clock, () => gathered.seqs.length === 1)
+      ending.abort()
+      await gathered.done
+    }))
+
+  it("fails where no try could succeed", () =>
+    withService(async ({ connect }) => {
+      const gathered = new Gathered(connect().follow({ after: -1 }))
+      await gathered.done
+      expect(gathered.ended?.error).toBeInstanceOf(BadRequest)
+    }))
+
+  it("waits for a token that cannot be had now", () =>
+    withService(async ({ connect, direct }) => {
+      const clock = new ManualClock()
+      await direct().set(namespace, "k", 1)
+      const statuses: Array<FollowStatus> = []
+      const tokens = [() => Promise.reject(new Error("offline"))]
+      const token = () => tokens.pop()?.() ?? keys.read
+      const follow = connect({ clock, token }).follow({ after: 0, onStatus: status => statuses.push(status) })
+      const reader = follow[Symbol.asyncIterator]()
+      const first = reader.next()
+      await until(() => statuses.length === 1)
+      expect(statuses[0]).toMatchObject({ type: "disconnected", error: expect.any(TokenUnavailable) })
+      clock.advance(1000)
+      expect(await first).toMatchObject({ value: { change: { seq: 1 } } })
+      await reader.return?.()
+    }))
+
+  it("uses a WebSocket that is passed in, and goes without where there is none", () =>
+    withService(async ({ connect, direct }) => {
+      for (const [WebSocket, transport] of [
+        [NodeWebSocket, "webSocket"],
+        [undefined, "webSocket"]
+      ] as const) {
+        const statuses: Array<FollowStatus> = []
+        const ending = new AbortController()
+        const gathered = new Gathered(
+          connect(WebSocket && { WebSocket }).follow({
+            after: 0,
+            signal: ending.signal,
+            onStatus: status => statuses.push(status)
+          })
+        )
+        await direct().set(namespace, "k", 1)
+        await until(() => statuses.length === 1 && gathered.seqs.length > 0)
+        expect(statuses).toEqual([{ type: "connected", transport }])
+        ending.abort()
+        await gathered.done
+      }
+    }))
+})

@@ -1,0 +1,99 @@
+import * as fc from "fast-check"
+import { expect, it } from "vitest"
+import type { TransportName } from "../../src/Client/Client.ts"
+import { fastClock, Gathered, range, until, withService } from "./Harness.ts"
+
+const disturbances = ["cut", "silence", "restart", "refuse", "admit"] as const
+
+/** What happens beside the followers. */
+type Step =
+  | { readonly type: "write"; readonly count: number; readonly bytes: number }
+  | { readonly type: (typeof disturbances)[number] }
+  | { readonly type: "wait"; readonly ms: number }
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      type: fc.constant("write" as const),
+      count: fc.integer({ min: 1, max: 30 }),
+      bytes: fc.constantFrom(1, 1000, 40_000)
+    })
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({ type: fc.constantFrom(...disturbances) })
+  },
+  { weight: 2, arbitrary: fc.record({ type: fc.constant("wait" as const), ms: fc.integer({ min: 0, max: 20 }) }) }
+)
+
+const transports: ReadonlyArray<ReadonlyArray<TransportName> | undefined> = [
+  undefined,
+  ["webSocket"],
+  ["serverSentEvents"],
+  ["longPolling"]
+]
+
+const namespace = "tenant:acme/settings"
+
+/** How far a follower of a namespace has come. */
+const positionOf = ({ events }: Gathered): number | undefined => {
+  const last = events.at(-1)
+  return last?.type === "change" ? last.change.seq : last?.type === "synced" ? last.lastSeq : undefined
+}
+
+it("followers see exactly the log, whatever is cut when", { timeout: 240_000 }, async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(step, { minLength: 1, maxLength: 15 }),
+      fc.constantFrom(...transports),
+      fc.nat({ max: 3 }),
+      (steps, only, pace) =>
+        withService(async ({ connect, direct, proxy, service }) => {
+          const ending = new AbortController()
+          const { signal } = ending
+          const client = connect({ clock: fastClock(40), ...(only && { transports: only }) })
+          let written = 0
+          const write = async (count: number, bytes = 1) => {
+            const value = "v".repeat(bytes)
+            await direct().batch(
+              range(1, count).map(() => ({ op: "set", namespace, key: `k${written++ % 7}`, value: { written, value } }))
+            )
+          }
+          await write(5)
+          const log = new Gathered(
+            (async function* () {
+              for await (const event of client.follow({ after: 0, signal })) {
+                if (pace > 0) await new Promise(resolve => setTimeout(resolve, pace))
+                yield event
+              }
+            })()
+          )
+          const part = new Gathered(client.follow({ namespace, signal }))
+          for (const step of steps) {
+            if (step.type === "write") await write(step.count, step.bytes)
+            else if (step.type === "wait") await new Promise(resolve => setTimeout(resolve, step.ms))
+            else if (step.type === "cut") proxy.cut()
+            else if (step.type === "silence") proxy.silence()
+            else if (step.type === "refuse") proxy.refusesWebSockets = true
+            else if (step.type === "admit") proxy.refusesWebSockets = false
+            else {
+              await service.stop()
+              await service.start()
+            }
+          }
+          await write(1)
+          await until(() => log.seqs.length >= written && positionOf(part) === written)
+          expect(log.seqs).toEqual(range(1, written))
+          // The entries that were there, and then each change after them.
+          const synced = part.events.findIndex(({ type }) => type === "synced")
+          const position = part.events[synced]
+          expect(part.types.filter(type => type !== "change" && type !== "entry")).toEqual(["synced"])
+          expect(part.seqs).toEqual(range(position?.type === "synced" ? position.lastSeq + 1 : 0, written))
+          ending.abort()
+          await Promise.all([log.done, part.done])
+        })
+    ),
+    { numRuns: 12 * Number(process.env.SOAK ?? 1), endOnFailure: true }
+  )
+})

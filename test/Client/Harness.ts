@@ -1,0 +1,259 @@
+/** The service in this process, behind a proxy that cuts and holds up connections; and time that tests move. */
+import { createServer, connect as dial, type Server, type Socket } from "node:net"
+import { Context, Duration, Effect, Exit, Layer, Logger, Scope } from "effect"
+import { type Client, type ClientOptions, type Clock, type FollowEvent, makeClient } from "../../src/Client/Client.ts"
+import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import type { Store } from "../../src/Kv/Store.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+import { keys } from "../Harness.ts"
+import { quickEdge } from "../Http/Edge/EdgeTransport.ts"
+
+const quiet = Logger.remove(Logger.defaultLogger)
+
+/** The service over a store in memory that outlives restarts. */
+export class Service {
+  #store: Context.Context<Store | ChangeLog> | undefined
+  #scope: Scope.CloseableScope | undefined
+  readonly #storeScope = Effect.runSync(Scope.make())
+  port = 0
+
+  async start(): Promise<void> {
+    this.#store ??= await Effect.runPromise(Layer.buildWithScope(Layer.fresh(Memory.layer), this.#storeScope))
+    this.#scope = await Effect.runPromise(Scope.make())
+    const served = quickEdge.serve(Layer.succeedContext(this.#store)).pipe(Scope.extend(this.#scope))
+    this.port = (await Effect.runPromise(Effect.provide(served, quiet))).port
+  }
+
+  async stop(): Promise<void> {
+    if (this.#scope !== undefined) await Effect.runPromise(Scope.close(this.#scope, Exit.void))
+    this.#scope = undefined
+  }
+
+  async end(): Promise<void> {
+    await this.stop()
+    await Effect.runPromise(Scope.close(this.#storeScope, Exit.void))
+  }
+
+  /** Begins again with an empty store, as after a restore of an old backup. */
+  async restore(): Promise<void> {
+    await this.stop()
+    this.#store = undefined
+    await this.start()
+  }
+
+  /** Removes all change records but the newest. */
+  async trim(): Promise<void> {
+    await new Promise(resolve => setTimeout(resolve, 2))
+    await Effect.runPromise(Context.get(this.#store!, ChangeLog).trim(Duration.zero))
+  }
+}
+
+/** Passes connections on, as the network between a client and the service does. */
+export class Proxy {
+  readonly #server: Server
+  readonly #pairs = new Set<readonly [Socket, Socket]>()
+  readonly #following = new Set<Socket>()
+  /** Bytes that clients were sent. */
+  sent = 0
+  /** The first line of each connection's first request. */
+  readonly requests: Array<string> = []
+  /** While set, upgrades to WebSocket are refused, as some proxies do. */
+  refusesWebSockets = false
+  /** While set, new connections are refused. */
+  isDown = false
+
+  constructor(private readonly target: () => number) {
+    this.#server = createServer(client => {
+      client.on("error", () => {})
+      if (this.isDown) {
+        client.destroy()
+        return
+      }
+      const service = dial(this.target(), "127.0.0.1")
+      const pair = [client, service] as const
+      this.#pairs.add(pair)
+      service.on("error", () => {})
+      client.on("data", (bytes: Buffer) => {
+        const line = bytes.toString("latin1").split("\r\n", 1)[0]!
+        if (/ HTTP\/1\.1$/.test(line)) {
+          this.requests.push(line)
+          if (/\/changes\/|wait=/.test(line)) this.#following.add(client)
+          else this.#following.delete(client)
+        }
+        if (this.refusesWebSockets && line.includes("/changes/ws")) client.end("HTTP/1.1 502 Bad Gateway\r\n\r\n")
+        else if (!service.write(bytes)) client.pause()
+      })
+      service.on("data", (bytes: Buffer) => {
+        this.sent += bytes.length
+        if (!client.write(bytes)) service.pause()
+      })
+      client.on("drain", () => service.resume())
+      service.on("drain", () => client.resume())
+      client.on("close", () => {
+        service.destroy()
+        this.#pairs.delete(pair)
+        this.#following.delete(client)
+      })
+      service.on("close", () => client.destroySoon())
+    })
+  }
+
+  listen(): Promise<number> {
+    return new Promise(resolve => {
+      this.#server.listen(0, "127.0.0.1", () => resolve(this.port))
+    })
+  }
+
+  get port(): number {
+    const address = this.#server.address()
+    return typeof address === "object" && address !== null ? address.port : 0
+  }
+
+  get connections(): number {
+    return this.#pairs.size
+  }
+
+  /** Connections whose last request was to follow the log. */
+  get following(): number {
+    return this.#following.size
+  }
+
+  /** Cuts all connections; a whole packet may be lost on the way. */
+  cut(): void {
+    for (const [client, service] of this.#pairs) {
+      client.resetAndDestroy()
+      service.destroy()
+    }
+  }
+
+  /** Passes on nothing more over the connections that there are, and does not end them. */
+  silence(): void {
+    for (const [client, service] of this.#pairs) {
+      service
+        .removeAllListeners("data")
+        .removeAllListeners("close")
+        .on("data", () => {})
+      client.removeAllListeners("data").on("data", () => {})
+    }
+  }
+
+  async close(): Promise<void> {
+    this.cut()
+    await new Promise(resolve => this.#server.close(resolve))
+  }
+}
+
+/** Time that passes only when a test says so. */
+export class ManualClock implements Clock {
+  #now = 0
+  readonly #timers = new Set<{ readonly at: number; readonly callback: () => void }>()
+  /** What chance yields: pauses are as long as they may be. */
+  readonly random = () => 0.999
+
+  readonly now = (): number => this.#now
+
+  readonly after = (ms: number, callback: () => void): (() => void) => {
+    const timer = { at: this.#now + ms, callback }
+    this.#timers.add(timer)
+    return () => this.#timers.delete(timer)
+  }
+
+  /** How many timers are set. */
+  get timers(): number {
+    return this.#timers.size
+  }
+
+  advance(ms: number): void {
+    this.#now += ms
+    for (const timer of [...this.#timers].sort((a, b) => a.at - b.at)) {
+      if (timer.at > this.#now || !this.#timers.delete(timer)) continue
+      timer.callback()
+    }
+  }
+}
+
+/** Time that runs many times as fast. */
+export const fastClock = (factor: number): Clock => ({
+  now: () => performance.now() * factor,
+  after: (ms, callback) => {
+    const timer = setTimeout(callback, ms / factor)
+    return () => clearTimeout(timer)
+  },
+  random: Math.random
+})
+
+/** Waits until a condition holds. */
+export const until = async (condition: () => boolean): Promise<void> => {
+  while (!condition()) await new Promise(resolve => setTimeout(resolve, 1))
+}
+
+/** Lets seconds pass, slowly enough for a healthy service to answer within its time, until a condition holds. */
+export const passUntil = async (clock: ManualClock, condition: () => boolean): Promise<void> => {
+  while (!condition()) {
+    await new Promise(resolve => setTimeout(resolve, 10))
+    clock.advance(1000)
+  }
+}
+
+/** A client of the service through the proxy. */
+export interface Bench {
+  readonly service: Service
+  readonly proxy: Proxy
+  /** Makes a client that goes through the proxy. */
+  readonly connect: (options?: Partial<ClientOptions>) => Client
+  /** A client that goes to the service at once. */
+  readonly direct: () => Client
+}
+
+/** Runs a test with the service and the proxy. */
+export const withService = async (body: (bench: Bench) => Promise<void>): Promise<void> => {
+  const service = new Service()
+  const proxy = new Proxy(() => service.port)
+  await service.start()
+  const port = await proxy.listen()
+  const client = (at: number, options: Partial<ClientOptions> = {}) =>
+    makeClient({ baseUrl: `http://127.0.0.1:${at}`, token: keys.write, ...options })
+  try {
+    await body({
+      service,
+      proxy,
+      connect: options => client(port, options),
+      direct: () => client(service.port)
+    })
+  } finally {
+    await proxy.close()
+    await service.end()
+  }
+}
+
+/** What a follower has told, gathered beside the test. */
+export class Gathered {
+  readonly events: Array<FollowEvent> = []
+  /** How it ended. */
+  ended: { readonly error?: unknown } | undefined
+  readonly done: Promise<void>
+
+  constructor(iterable: AsyncIterable<FollowEvent>) {
+    this.done = (async () => {
+      try {
+        for await (const event of iterable) this.events.push(event)
+        this.ended = {}
+      } catch (error) {
+        this.ended = { error }
+      }
+    })()
+  }
+
+  /** The `seq` of all changes. */
+  get seqs(): ReadonlyArray<number> {
+    return this.events.flatMap(event => (event.type === "change" ? [event.change.seq] : []))
+  }
+
+  get types(): ReadonlyArray<string> {
+    return this.events.map(({ type }) => type)
+  }
+}
+
+/** The numbers from one to another. */
+export const range = (first: number, last: number): ReadonlyArray<number> =>
+  Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index)

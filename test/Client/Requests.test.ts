@@ -1,0 +1,227 @@
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import { describe, expect, it } from "vitest"
+import {
+  BadRequest,
+  ConnectionFailed,
+  Forbidden,
+  InvalidResponse,
+  isClientError,
+  makeClient,
+  PayloadTooLarge,
+  PreconditionFailed,
+  ServiceUnavailable,
+  TokenUnavailable,
+  Unauthorized
+} from "../../src/Client/Client.ts"
+import { keys } from "../Harness.ts"
+import { ManualClock, until, withService } from "./Harness.ts"
+
+const failure = async (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    value => expect.fail(`succeeded with ${JSON.stringify(value)}`),
+    error => error
+  )
+
+/** A server that answers every request alike. */
+const answering = async (
+  status: number,
+  headers: Record<string, string>,
+  body: string,
+  use: (baseUrl: string) => Promise<void>
+): Promise<void> => {
+  const server = createServer((_, response) => response.writeHead(status, headers).end(body))
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  try {
+    await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  } finally {
+    server.closeAllConnections()
+    await new Promise(resolve => server.close(resolve))
+  }
+}
+
+describe("requests", () => {
+  it("set, read and delete entries, whatever their names hold", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      const namespace = "tenant:a/b c%/ü!'()*"
+      for (const key of ["a/b", "100%", "%2F", "?#&+", "../up", "😀", "a;b", "...", "k".repeat(1024)]) {
+        expect(await client.get(namespace, key)).toBeUndefined()
+        const entry = await client.set(namespace, key, { key, __proto__: null }, { actor: "anna", ttlMs: 60_000 })
+        expect(entry).toMatchObject({ namespace, key, value: { key }, version: 1, updatedBy: "anna" })
+        expect(entry.expiresAt).toBeGreaterThan(entry.updatedAt)
+        expect(await client.get(namespace, key)).toEqual(entry)
+        expect(await client.delete(namespace, key, { actor: "anna" })).toBe(true)
+        expect(await client.delete(namespace, key)).toBe(false)
+      }
+    }))
+
+  it("refuse names that a URL cannot hold, and send nothing", () =>
+    withService(async ({ connect, proxy }) => {
+      const client = connect()
+      for (const name of ["", ".", "..", "\ud800"]) {
+        for (const call of [client.get, client.delete]) {
+          expect(await failure(call("n", name))).toBeInstanceOf(BadRequest)
+        }
+        expect(await failure(client.set(name, "k", 1))).toBeInstanceOf(BadRequest)
+        expect(await failure(client.list(name)[Symbol.asyncIterator]().next())).toBeInstanceOf(BadRequest)
+      }
+      expect(proxy.requests).toEqual([])
+    }))
+
+  it("go ahead where the version is as expected; else the error has the one that is there", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      expect((await client.set("n", "k", 1, { ifVersion: 0 })).version).toBe(1)
+      expect((await client.set("n", "k", 2, { ifVersion: 1 })).version).toBe(2)
+      const refusals = [
+        [() => client.set("n", "k", 3, { ifVersion: 0 }), 2, undefined],
+        [() => client.set("n", "k", 3, { ifVersion: 1 }), 2, undefined],
+        [() => client.delete("n", "k", { ifVersion: 1 }), 2, undefined],
+        [() => client.delete("n", "k", { ifVersion: 0 }), 2, undefined],
+        [() => client.get("n", "k", { ifVersion: 1 }), 2, undefined],
+        [() => client.set("n", "absent", 3, { ifVersion: 7 }), 0, undefined],
+        [() => client.delete("n", "absent", { ifVersion: 7 }), 0, undefined],
+        [() => client.batch([{ op: "set", namespace: "n", key: "k", value: 3, ifVersion: 1 }]), 2, 0],
+        [() => client.batch([{ op: "delete", namespace: "n", key: "absent", ifVersion: 9 }]), 0, 0]
+      ] as const
+      for (const [call, currentVersion, operation] of refusals) {
+        const error = await failure(call())
+        expect(error).toBeInstanceOf(PreconditionFailed)
+        expect(error).toMatchObject({ _tag: "PreconditionFailed", status: 412, currentVersion, operation })
+      }
+      expect(await client.get("n", "k", { ifVersion: 2 })).toMatchObject({ value: 2 })
+      expect(await client.delete("n", "k", { ifVersion: 2 })).toBe(true)
+    }))
+
+  it("apply batches as a whole", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      const operations = [
+        { op: "set", namespace: "n", key: "a", value: 1, ttlMs: 60_000 },
+        { op: "set", namespace: "n", key: "a", value: null, ifVersion: 1 },
+        { op: "delete", namespace: "n", key: "b" }
+      ] as const
+      expect(await client.batch(operations, { actor: "anna" })).toEqual([
+        { version: 1 },
+        { version: 2 },
+        { deleted: false }
+      ])
+      const error = await failure(client.batch([operations[0], { ...operations[1], ifVersion: 9 }]))
+      expect(error).toMatchObject({ _tag: "PreconditionFailed", operation: 1, currentVersion: 2 })
+      expect(await client.get("n", "a")).toMatchObject({ value: null, version: 2, updatedBy: "anna" })
+      expect(await client.batch([])).toEqual([])
+    }))
+
+  it("list a namespace page by page, and read a page only when it is asked for", () =>
+    withService(async ({ connect, proxy }) => {
+      const client = connect()
+      const names = Array.from({ length: 25 }, (_, index) => `k/${String(index).padStart(2, "0")}`)
+      await client.batch([...names, "other"].map(key => ({ op: "set", namespace: "a/b", key, value: key })))
+      const before = proxy.requests.length
+      const pages: Array<ReadonlyArray<string>> = []
+      for await (const { items, lastSeq } of client.list("a/b", { prefix: "k/", limit: 10 })) {
+        pages.push(items.map(({ key }) => key))
+        expect(lastSeq).toBe(26)
+        expect(proxy.requests.length - before).toBe(pages.length)
+      }
+      expect(pages.map(page => page.length)).toEqual([10, 10, 5])
+      expect(pages.flat()).toEqual(names)
+      for await (const _ of client.list("a/b", { limit: 1 })) break
+      expect(proxy.requests.length - before).toBe(4)
+      for await (const { items } of client.list("absent")) expect(items).toEqual([])
+    }))
+
+  it("fail with an error for each status, which names the request", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      const errors = [
+        [() => connect({ token: "wrong" }).get("n", "k"), Unauthorized, 401],
+        [() => connect({ token: keys.read }).set("n", "k", 1), Forbidden, 403],
+        [() => client.set("n", "k".repeat(1025), 1), BadRequest, 400],
+        [() => client.set("n", "k", "v".repeat(1024 * 1024 + 1)), PayloadTooLarge, 413],
+        [() => client.set("n", "k", 1, { ttlMs: -1 }), BadRequest, 400],
+        [() => client.set("n", "k", undefined), BadRequest, 400]
+      ] as const
+      for (const [call, Class, status] of errors) {
+        const error = await failure(call())
+        expect(error).toBeInstanceOf(Class)
+        expect(error).toMatchObject({ status, requestId: expect.stringMatching(/\S/), name: Class.name })
+        expect(isClientError(error)).toBe(true)
+      }
+      const lost = await failure(connect({ prefix: "/elsewhere" }).set("n", "k", 1))
+      expect(lost).toMatchObject({ _tag: "NotFound", status: 404 })
+      const page = connect({ prefix: "/elsewhere" }).list("n")[Symbol.asyncIterator]()
+      expect(await failure(page.next())).toMatchObject({ _tag: "NotFound" })
+    }))
+
+  it("say when to try again", async () => {
+    const body = JSON.stringify({ error: "Store unavailable" })
+    await answering(503, { "retry-after": "7", "x-request-id": "r-1" }, body, async baseUrl => {
+      const error = await failure(makeClient({ baseUrl, token: "t" }).get("n", "k"))
+      expect(error).toBeInstanceOf(ServiceUnavailable)
+      expect(error).toMatchObject({ message: "Store unavailable", retryAfterMs: 7000, requestId: "r-1" })
+    })
+    const later = new Date(Date.now() + 60_000).toUTCString()
+    await answering(503, { "retry-after": later }, body, async baseUrl => {
+      const { retryAfterMs } = (await failure(makeClient({ baseUrl, token: "t" }).get("n", "k"))) as ServiceUnavailable
+      expect(retryAfterMs).toBeGreaterThan(50_000)
+    })
+  })
+
+  it("tell answers of others from those of the service", async () => {
+    for (const [status, body] of [
+      [502, "<h1>Bad gateway</h1>"],
+      [404, "<h1>Not here</h1>"],
+      [418, JSON.stringify({ error: "a teapot" })],
+      [200, "<h1>Sign in</h1>"],
+      [200, "null"],
+      [200, "{}"]
+    ] as const) {
+      await answering(status, {}, body, async baseUrl => {
+        const error = await failure(makeClient({ baseUrl, token: "t" }).get("n", "k"))
+        expect(error).toBeInstanceOf(InvalidResponse)
+        expect(error).toMatchObject({ status })
+      })
+    }
+  })
+
+  it("ask for the token at each try", () =>
+    withService(async ({ connect }) => {
+      const tokens = ["wrong", keys.write]
+      const client = connect({ token: async () => tokens.shift()! })
+      expect(await failure(client.get("n", "k"))).toBeInstanceOf(Unauthorized)
+      expect(await client.get("n", "k")).toBeUndefined()
+      const cause = new Error("the session is over")
+      const error = await failure(connect({ token: () => Promise.reject(cause) }).get("n", "k"))
+      expect(error).toBeInstanceOf(TokenUnavailable)
+      expect(error).toMatchObject({ cause })
+    }))
+
+  it("end with the signal, while they wait for the token too", () =>
+    withService(async ({ connect, proxy }) => {
+      const reason = new Error("enough")
+      for (const token of [keys.write, () => new Promise<string>(() => {})]) {
+        const ending = new AbortController()
+        const call = failure(connect({ token }).get("n", "k", { signal: ending.signal }))
+        ending.abort(reason)
+        expect(await call).toBe(reason)
+        expect(await failure(connect({ token }).get("n", "k", { signal: ending.signal }))).toBe(reason)
+      }
+      await until(() => proxy.connections === 0)
+    }))
+
+  it("end when the time is over, and where the connection fails", () =>
+    withService(async ({ connect, proxy }) => {
+      const clock = new ManualClock()
+      const silent = connect({ clock, timeoutMs: 5000, token: () => new Promise<string>(() => {}) })
+      const call = failure(silent.get("n", "k"))
+      clock.advance(5000)
+      const error = await call
+      expect(error).toBeInstanceOf(ConnectionFailed)
+      expect(error).toMatchObject({ isTimeout: true })
+      expect(clock.timers).toBe(0)
+      proxy.isDown = true
+      expect(await failure(connect().get("n", "k"))).toMatchObject({ _tag: "ConnectionFailed", isTimeout: false })
+    }))
+})
