@@ -9,6 +9,7 @@ import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "..
 import * as Entry from "../Kv/Entry.ts"
 import { type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
 import { type Committed, committed, isLive, type KeyState, plan, type Step, type Write } from "../Kv/Write.ts"
+import * as KeyOrder from "./KeyOrder.ts"
 import { LastSeq } from "./LastSeq.ts"
 
 /** A page ends before its values come to more bytes than this, unless it would be empty. */
@@ -31,26 +32,13 @@ interface Namespace {
   readonly sorted: Array<string>
 }
 
-/** UTF-16 puts surrogates before U+E000 to U+FFFF, UTF-8 puts them behind. */
-const rank = (unit: number): number => (unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800)
-
-/** Compares two well-formed texts as their UTF-8 bytes would compare. */
-const compareBytes = (a: string, b: string): number => {
-  const shorter = Math.min(a.length, b.length)
-  for (let i = 0; i < shorter; i++) {
-    const difference = rank(a.charCodeAt(i)) - rank(b.charCodeAt(i))
-    if (difference !== 0) return difference
-  }
-  return a.length - b.length
-}
-
 /** The first index whose key does not come before `key`, or with `past` the first whose key comes after it. */
 const search = (sorted: ReadonlyArray<string>, key: string, past = false): number => {
   let low = 0
   let high = sorted.length
   while (low < high) {
     const middle = (low + high) >>> 1
-    const order = compareBytes(sorted[middle]!, key)
+    const order = KeyOrder.compare(sorted[middle]!, key)
     if (order < 0 || (past && order === 0)) low = middle + 1
     else high = middle
   }
@@ -92,34 +80,23 @@ class State {
 
   list(query: ListQuery, now: number): ListPage {
     const { after, isDescending = false, limit } = query
-    const selected = isDescending ? this.selectDown(query, after, now) : this.select(query, after, now)
-    const { page, more } = takePage(selected, limit)
+    const { page, more } = takePage(this.select(query, after, isDescending, now), limit)
     return { entries: page.map(Entry.encode), lastSeq: this.lastSeq, more }
   }
 
-  /** The visible entries of a selection whose key comes after `after`. */
-  *select({ namespace, prefix }: Selection, after: string, now: number): Generator<Entry.StoredEntry> {
+  /** The visible entries of a selection that come after `after` in its order. */
+  *select({ namespace, prefix }: Selection, after: string, isDescending: boolean, now: number) {
     const space = this.namespaces.get(namespace)
     // Half a character is the start of no key's bytes, though it may be the start of its UTF-16.
     if (space === undefined || !prefix.isWellFormed()) return
     const { slots, sorted } = space
-    const start = Math.max(search(sorted, prefix), after === "" ? 0 : search(sorted, after, true))
-    for (let i = start; i < sorted.length && sorted[i]!.startsWith(prefix); i++) {
-      const entry = slots.get(sorted[i]!)?.entry
-      if (entry !== undefined && isVisible(entry, now)) yield entry
-    }
-  }
-
-  /** The same from the last key to the first: those whose key is less than `after`, all where that is empty. */
-  *selectDown({ namespace, prefix }: Selection, after: string, now: number): Generator<Entry.StoredEntry> {
-    const space = this.namespaces.get(namespace)
-    if (space === undefined || !prefix.isWellFormed()) return
-    const { slots, sorted } = space
-    let i = after === "" ? sorted.length - 1 : search(sorted, after) - 1
-    // The keys of the prefix lie together, and others may come after them.
-    for (const start = search(sorted, prefix); i >= start; i--) {
-      if (!sorted[i]!.startsWith(prefix)) continue
-      const entry = slots.get(sorted[i]!)?.entry
+    const end = KeyOrder.endOfPrefix(prefix)
+    let low = search(sorted, prefix)
+    let high = end === undefined ? sorted.length : search(sorted, end)
+    if (after !== "" && isDescending) high = Math.min(high, search(sorted, after))
+    else if (after !== "") low = Math.max(low, search(sorted, after, true))
+    while (low < high) {
+      const entry = slots.get(sorted[isDescending ? --high : low++]!)?.entry
       if (entry !== undefined && isVisible(entry, now)) yield entry
     }
   }
@@ -259,7 +236,7 @@ const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> 
   // Entries are never changed in place, so that the references are the snapshot.
   listAll: selection =>
     Direct.sync(() => {
-      const entries = [...state.select(selection, "", now())]
+      const entries = [...state.select(selection, "", false, now())]
       return { lastSeq: state.lastSeq, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
     }),
   commit: write => Direct.suspend(() => state.commit(write, now())),

@@ -4,7 +4,6 @@
 import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope, Stream } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import type { EncodedEntry } from "../Kv/Entry.ts"
 import {
   type ListStream,
   PreconditionFailed,
@@ -130,14 +129,11 @@ const listAll = (
         if (!rows.more) snapshots.release(snapshot)
         return rows
       })
-    const portions = Stream.unfoldEffect<string | undefined, ReadonlyArray<EncodedEntry>, StoreUnavailable, never>(
-      "",
-      after => {
-        if (after === undefined) return Effect.succeedNone
-        return Effect.map(portion(after), ({ entries, more }) =>
-          Option.some([entries, more ? entries.at(-1)!.key : undefined] as const)
-        )
-      }
+    const portions = Stream.paginateEffect("", after =>
+      Effect.map(portion(after), ({ entries, more }) => [
+        entries,
+        more ? Option.some(entries.at(-1)!.key) : Option.none()
+      ])
     )
     return { lastSeq, portions }
   })

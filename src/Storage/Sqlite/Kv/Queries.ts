@@ -4,6 +4,7 @@ import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import type { Selection } from "../../../Kv/Store.ts"
+import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
 
@@ -13,23 +14,9 @@ const pageSize = 4 * 1024 * 1024
 /** Greater than every text: SQLite orders blobs after texts. */
 const afterAllTexts = Buffer.alloc(0)
 
-/** Where the keys that start with a prefix end: the least text after all of them, or the end of all texts. */
-export const endOfPrefix = (prefix: string): string | Buffer => {
-  const points = [...prefix].map(character => character.codePointAt(0)!)
-  for (let last = points.pop(); last !== undefined; last = points.pop()) {
-    if (last === 0x10ffff) continue
-    // Surrogates are no characters of UTF-8: what follows U+D7FF is U+E000.
-    return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1)
-  }
-  return afterAllTexts
-}
-
-/** Whether one text comes after another by the bytes of their UTF-8, as keys are ordered. */
-const isAfter = (a: string, b: string): boolean => Buffer.compare(Buffer.from(a), Buffer.from(b)) > 0
-
 /** The lesser of an end and a key, where there is a key. */
 const before = (end: string | Buffer, key: string): string | Buffer =>
-  key === "" || (typeof end === "string" && isAfter(key, end)) ? end : key
+  key === "" || (typeof end === "string" && KeyOrder.compare(key, end) > 0) ? end : key
 
 /** Entries of a selection that are visible at `now` (epoch milliseconds) and come after a key. */
 export interface EntryQuery extends Selection {
@@ -77,10 +64,10 @@ export class Queries {
     // Half a character is the start of no key's bytes, though it may be the start of its UTF-16.
     if (!prefix.isWellFormed()) return { entries: [], more: false }
     const { listAfter, listDown, listFrom } = this.statements
-    const end = endOfPrefix(prefix)
+    const end = KeyOrder.endOfPrefix(prefix) ?? afterAllTexts
     const { isCut, texts } = isDescending
       ? this.take(listDown, [namespace, prefix, before(end, after), now, limit + 1], size)
-      : after !== "" && !isAfter(prefix, after)
+      : after !== "" && KeyOrder.compare(prefix, after) <= 0
         ? this.take(listAfter, [namespace, after, end, now, limit + 1], size)
         : this.take(listFrom, [namespace, prefix, end, now, limit + 1], size)
     const more = isCut || texts.length > limit

@@ -1,0 +1,386 @@
+/** Databases whose files are moved, replaced or taken away under the running process. */
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  unlinkSync,
+  writeFileSync
+} from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { Effect, Exit, Fiber, Layer, Logger, Schedule, Scope } from "effect"
+import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
+import { ChangeLog } from "../../../../src/Kv/ChangeLog.ts"
+import { decode } from "../../../../src/Kv/Entry.ts"
+import { Store } from "../../../../src/Kv/Store.ts"
+import { Limits } from "../../../../src/Limits.ts"
+import * as SqliteEvents from "../../../../src/Storage/Sqlite/SessionEvents.ts"
+import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import * as Owner from "../../../faults/Owner.ts"
+import { lastSeq, put } from "../../../suites/Store/Fixture.ts"
+import { temporaryDirectory } from "../../SqliteFixture.ts"
+
+const MiB = 1024 * 1024
+
+type Attempt<A, R> = Effect.Effect<A, { readonly _tag: string }, R>
+
+/** With a thread, the new file is opened a moment after the old one was missed. */
+const eventually = <A, R>(attempt: Attempt<A, R>) =>
+  Effect.retry(attempt, { schedule: Schedule.spaced("10 millis"), times: 500 })
+
+/** A database to which texts are added, and from which they are read in that order. */
+interface Subject<R> {
+  /** Its file without `.db`. */
+  readonly name: string
+  /** The table with a row for each text. */
+  readonly table: string
+  readonly layer: (options: Sqlite.Options) => Layer.Layer<R, unknown>
+  readonly begin: Attempt<unknown, R>
+  readonly write: (text: string) => Attempt<unknown, R>
+  readonly texts: Attempt<ReadonlyArray<string>, R>
+  /** What else fails while the file is away. */
+  readonly others: ReadonlyArray<Attempt<unknown, R>>
+  readonly expectReady: (isReady: boolean) => Effect.Effect<void, never, R>
+}
+
+let keys = 1000
+
+const kv: Subject<Store | ChangeLog> = {
+  name: "kv",
+  table: "changes",
+  layer: Sqlite.layer,
+  begin: Effect.void,
+  write: text => put("n", `k${keys++}`, text),
+  texts: Effect.map(
+    Effect.flatMap(Store, store => store.list({ namespace: "n", prefix: "", after: "", limit: 100 })),
+    ({ entries }) => entries.map(entry => JSON.parse(decode(entry).value))
+  ),
+  others: [
+    Effect.scoped(Effect.flatMap(Store, store => store.listAll({ namespace: "n", prefix: "" }))),
+    Effect.flatMap(ChangeLog, log => log.expire)
+  ],
+  expectReady: isReady =>
+    Effect.map(
+      Effect.flatMap(Store, store => store.ready),
+      ready => expect(ready).toBe(isReady)
+    )
+}
+
+const append = (after: number, text: string) =>
+  Effect.flatMap(SessionEvents, events =>
+    events.append({ session: "t/s", epoch: "e", after, timestamp: 1, texts: [text], recoveryState: null })
+  )
+
+let head = 0
+
+const sessions: Subject<SessionEvents> = {
+  name: "sessions",
+  table: "events",
+  layer: SqliteEvents.layer,
+  // The writer's thread is only started by this, which may take long.
+  begin: Effect.suspend(() => eventually(Effect.flatMap(SessionEvents, events => events.open("t/s", "e")))),
+  write: text =>
+    Effect.suspend(() => append(head, text)).pipe(
+      Effect.tap(() => {
+        head++
+      }),
+      // It is another history by now, or has a text that was not acknowledged.
+      Effect.tapErrorTag("OutOfStep", ({ headSeq }) =>
+        Effect.sync(() => {
+          head = headSeq ?? 0
+        })
+      ),
+      Effect.retry({ times: 1, while: ({ _tag }) => _tag === "OutOfStep" })
+    ),
+  texts: Effect.flatMap(SessionEvents, events => Effect.flatten(events.read("t/s", 0, 100))).pipe(
+    Effect.map(({ events }) => events.map(({ text }) => text))
+  ),
+  others: [],
+  expectReady: () => Effect.void
+}
+
+const quiet = Effect.provide(Logger.remove(Logger.defaultLogger))
+
+/** What an attempt comes to: `ok`, or the tag of its error. */
+const outcome = <A, R>(attempt: Attempt<A, R>) =>
+  Effect.match(attempt, { onFailure: error => error._tag, onSuccess: () => "ok" })
+
+const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
+  const { begin, expectReady, layer, name, others, table, texts, write } = subject
+
+  /** Whether a database is whole, and how many texts were added to it. */
+  const inspect = (file: string) => {
+    const db = new Database(file, { readonly: true })
+    const integrity = db.pragma("integrity_check", { simple: true })
+    const records = db.prepare(`SELECT count(*) FROM ${table}`).pluck().get()
+    db.close()
+    return { integrity, records }
+  }
+
+  const using = <A, E>(directory: string, body: Effect.Effect<A, E, R | Scope.Scope>) =>
+    quiet(Effect.provide(Effect.zipRight(begin, body), layer({ directory, writer })))
+
+  /** Runs a test in an open database, with its file and directory. */
+  const test = <A, E>(
+    name: string,
+    body: (file: string, directory: string) => Effect.Effect<A, E, R | Scope.Scope>,
+    after: (file: string) => void = () => {}
+  ) =>
+    it.scopedLive(name, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const file = join(directory, `${subject.name}.db`)
+        yield* using(directory, body(file, directory))
+        after(file)
+      })
+    )
+
+  describe(`the files of ${name}.db, written ${writer}`, () => {
+    test(
+      "no write is acknowledged while the database is away, and it goes on when it is back",
+      file =>
+        Effect.gen(function* () {
+          yield* write("1")
+          renameSync(file, `${file}.away`)
+          for (const attempt of [write("lost"), write("lost"), texts, ...others]) {
+            expect(yield* outcome<unknown, R>(attempt)).toBe("StoreUnavailable")
+          }
+          yield* expectReady(false)
+          expect(existsSync(file)).toBe(false)
+          renameSync(`${file}.away`, file)
+          yield* expectReady(true)
+          yield* write("2")
+          expect(yield* texts).toEqual(["1", "2"])
+        }),
+      file => expect(inspect(file)).toEqual({ integrity: "ok", records: 2 })
+    )
+
+    test("nothing is read while the database is away, and reads alone find it when it is back", file =>
+      Effect.gen(function* () {
+        yield* write("1")
+        expect(yield* texts).toEqual(["1"])
+        renameSync(file, `${file}.away`)
+        expect(yield* outcome(write("lost"))).toBe("StoreUnavailable")
+        for (let i = 0; i < 3; i++) expect(yield* outcome(texts)).toBe("StoreUnavailable")
+        renameSync(`${file}.away`, file)
+        expect(yield* eventually(texts)).toEqual(["1"])
+      }))
+
+    test(
+      "a deleted file is not made anew",
+      file =>
+        Effect.gen(function* () {
+          yield* write("1")
+          unlinkSync(file)
+          for (let attempt = 0; attempt < 3; attempt++) {
+            expect(yield* outcome(write("lost"))).toBe("StoreUnavailable")
+            yield* expectReady(false)
+          }
+        }),
+      file => expect(existsSync(file)).toBe(false)
+    )
+
+    test(
+      "a backup in its place is what goes on from there, and the old database is whole",
+      (file, directory) =>
+        Effect.gen(function* () {
+          const other = yield* temporaryDirectory
+          yield* using(other, write("backup"))
+          copyFileSync(join(other, `${name}.db`), join(directory, "backup"))
+          for (let index = 0; index < 5; index++) yield* write("old")
+          expect(yield* texts).toHaveLength(5)
+          renameSync(file, `${file}.old`)
+          renameSync(join(directory, "backup"), file)
+          expect(yield* outcome(write("lost"))).toBe("StoreUnavailable")
+          yield* eventually(write("new"))
+          expect(yield* texts).toEqual(["backup", "new"])
+          yield* expectReady(true)
+        }),
+      file => {
+        expect(inspect(file)).toEqual({ integrity: "ok", records: 2 })
+        expect(inspect(`${file}.old`)).toEqual({ integrity: "ok", records: 5 })
+      }
+    )
+
+    test(
+      "what stands in its place and is no database of ours stays as it is",
+      file =>
+        Effect.gen(function* () {
+          yield* write("1")
+          renameSync(file, `${file}.away`)
+          writeFileSync(file, "not a database\n".repeat(1000))
+          const before = readFileSync(file)
+          for (let attempt = 0; attempt < 3; attempt++) {
+            expect(yield* outcome(write("lost"))).toBe("StoreUnavailable")
+            expect(yield* outcome(texts)).toBe("StoreUnavailable")
+            yield* expectReady(false)
+          }
+          expect(readFileSync(file).equals(before)).toBe(true)
+          renameSync(`${file}.away`, file)
+          yield* eventually(write("2"))
+          expect(yield* texts).toEqual(["1", "2"])
+        }),
+      file => expect(inspect(file)).toEqual({ integrity: "ok", records: 2 })
+    )
+
+    test(
+      "nothing that was acknowledged is lost with the name of the write-ahead log",
+      file =>
+        Effect.gen(function* () {
+          yield* write("1")
+          unlinkSync(`${file}-wal`)
+          expect(yield* outcome(write("lost"))).toBe("StoreUnavailable")
+          yield* eventually(write("2"))
+          expect(yield* texts).toEqual(["1", "2"])
+        }),
+      file => expect(inspect(file)).toEqual({ integrity: "ok", records: 2 })
+    )
+
+    it.scopedLive("the write-ahead log is emptied when it is larger than the limit", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        yield* using(
+          directory,
+          Effect.gen(function* () {
+            for (let count = 0; count < 8; count++) yield* write("x".repeat(512 * 1024))
+            // The checkpoint comes behind the write that exceeds the limit.
+            yield* write("last")
+            expect(statSync(join(directory, `${name}.db-wal`)).size).toBeLessThan(2 * MiB)
+          })
+        ).pipe(
+          Effect.provideServiceEffect(
+            Limits,
+            Effect.map(Limits, limits => ({ ...limits, walBytes: MiB }))
+          )
+        )
+      })
+    )
+
+    it.scopedLive("reads are served from the start while another program locks the file, and writes after that", () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        yield* using(directory, write("1"))
+        const other = new Database(join(directory, `${name}.db`))
+        other.exec("BEGIN IMMEDIATE")
+        yield* Effect.gen(function* () {
+          expect(yield* texts).toEqual(["1"])
+          other.close()
+          yield* begin
+          yield* eventually(write("2"))
+          expect(yield* texts).toEqual(["1", "2"])
+        }).pipe(Effect.provide(layer({ directory, writer })), quiet)
+      })
+    )
+
+    test(
+      "all is in the one file once it is closed",
+      () => Effect.zipRight(write("1"), texts),
+      file => {
+        expect(existsSync(`${file}-wal`)).toBe(false)
+        expect(inspect(file)).toEqual({ integrity: "ok", records: 1 })
+      }
+    )
+
+    test("nobody writes who has lost the lock, until the other one has gone", (_, directory) =>
+      Effect.gen(function* () {
+        yield* write("1")
+        unlinkSync(join(directory, `${name}.lock`))
+        const scope = yield* Scope.make()
+        const theirs = yield* Layer.buildWithScope(layer({ directory, writer: "inline" }), scope)
+        yield* Effect.provide(write("theirs"), theirs)
+        for (let i = 0; i < 3; i++) expect(yield* outcome(write("mine"))).toBe("StoreUnavailable")
+        yield* Scope.close(scope, Exit.void)
+        yield* eventually(write("last"))
+        const all = yield* texts
+        expect(all.slice(0, 2)).toEqual(["1", "theirs"])
+        // What was under way as the loss was noticed may be there, and nothing after it.
+        expect(all.filter(text => text === "mine").length).toBeLessThanOrEqual(1)
+        expect(all.at(-1)).toBe("last")
+      }))
+  })
+}
+
+for (const writer of ["inline", "thread"] as const) {
+  suite(kv, writer)
+  suite(sessions, writer)
+}
+
+describe("the files of kv.db", () => {
+  const using = <A, E>(directory: string, body: Effect.Effect<A, E, Store | ChangeLog | Scope.Scope>) =>
+    quiet(Effect.provide(body, Sqlite.layer({ directory, writer: "inline" })))
+
+  it.scopedLive("whoever waits for the log to grow is woken by another log in its place", () =>
+    Effect.gen(function* () {
+      const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
+      const file = join(directory, "kv.db")
+      yield* using(other, Effect.zipRight(put("n", "x", 1), put("n", "y", 1)))
+      yield* using(
+        directory,
+        Effect.gen(function* () {
+          for (let index = 0; index < 20; index++) yield* put("n", `old${index}`, 1)
+          const waiter = yield* Effect.fork(Effect.flatMap(ChangeLog, log => log.awaitPast(20)))
+          yield* Effect.yieldNow()
+          renameSync(file, `${file}.old`)
+          renameSync(join(other, "kv.db"), file)
+          expect((yield* eventually(put("n", "z", 1))).lastSeq).toBe(3)
+          yield* Fiber.join(waiter)
+          expect(yield* lastSeq).toBe(3)
+        })
+      )
+    })
+  )
+
+  it.scopedLive("a store that another process has made in the same place is left to it", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* using(
+        directory,
+        Effect.gen(function* () {
+          yield* put("n", "a", 1)
+          for (const name of readdirSync(directory)) rmSync(join(directory, name))
+          const other = yield* Owner.start(directory)
+          expect(other.opened).toEqual({ ok: "open" })
+          expect(yield* outcome(put("n", "b", 1))).toBe("StoreUnavailable")
+          expect(yield* other.ask({ do: "set", key: "theirs", value: "x" })).toEqual({ ok: 1 })
+          expect(yield* outcome(put("n", "b", 1))).toBe("StoreUnavailable")
+          yield* kv.expectReady(false)
+          expect(yield* other.ask({ do: "lastSeq" })).toEqual({ ok: 1 })
+          yield* other.end
+          // The place is free again, and what lies there is a store.
+          yield* eventually(put("n", "c", 1))
+          expect(yield* lastSeq).toBe(2)
+        })
+      )
+    })
+  )
+})
+
+describe("the files of sessions.db", () => {
+  it.scopedLive("an append to the history of the old database is out of step in the new one", () =>
+    Effect.gen(function* () {
+      const [directory, other] = [yield* temporaryDirectory, yield* temporaryDirectory]
+      const file = join(directory, "sessions.db")
+      const using = <A, E>(directory: string, body: Effect.Effect<A, E, SessionEvents>) =>
+        quiet(
+          Effect.provide(Effect.zipRight(sessions.begin, body), SqliteEvents.layer({ directory, writer: "inline" }))
+        )
+      yield* using(other, append(0, "theirs"))
+      yield* using(
+        directory,
+        Effect.gen(function* () {
+          for (let after = 0; after < 5; after++) yield* append(after, "old")
+          renameSync(file, `${file}.old`)
+          renameSync(join(other, "sessions.db"), file)
+          expect(yield* outcome(append(5, "lost"))).toBe("StoreUnavailable")
+          yield* eventually(append(1, "new"))
+          expect(yield* outcome(append(5, "lost"))).toBe("OutOfStep")
+        })
+      )
+    })
+  )
+})
