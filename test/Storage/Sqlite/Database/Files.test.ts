@@ -142,7 +142,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
 
   describe(`the files of ${name}.db, written ${writer}`, () => {
     test(
-      "no write is acknowledged while the database is away, and it goes on when it is back",
+      "no write is acknowledged while the database is missing, and writes continue when it is back",
       file =>
         Effect.gen(function* () {
           yield* write("1")
@@ -160,7 +160,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
       file => expect(inspect(file)).toEqual({ integrity: "ok", records: 2 })
     )
 
-    test("nothing is read while the database is away, and reads alone find it when it is back", file =>
+    test("nothing is read while the database is missing, and reads alone find it when it is back", file =>
       Effect.gen(function* () {
         yield* write("1")
         expect(yield* texts).toEqual(["1"])
@@ -172,7 +172,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
       }))
 
     test(
-      "a deleted file is not made anew",
+      "a deleted file is not created again",
       file =>
         Effect.gen(function* () {
           yield* write("1")
@@ -186,7 +186,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
     )
 
     test(
-      "a backup in its place is what goes on from there, and the old database is whole",
+      "it continues with a backup in its place, and the old database is whole",
       (file, directory) =>
         Effect.gen(function* () {
           const other = yield* temporaryDirectory
@@ -208,7 +208,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
     )
 
     test(
-      "what stands in its place and is no database of ours stays as it is",
+      "another file in its place is unchanged",
       file =>
         Effect.gen(function* () {
           yield* write("1")
@@ -229,7 +229,7 @@ const suite = <R>(subject: Subject<R>, writer: "inline" | "thread") => {
     )
 
     test(
-      "nothing that was acknowledged is lost with the name of the write-ahead log",
+      "no acknowledged write is lost with the name of the write-ahead log",
       file =>
         Effect.gen(function* () {
           yield* write("1")
