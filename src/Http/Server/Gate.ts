@@ -220,7 +220,7 @@ export class Gate extends Http.Server {
     const ended = this.observe?.(request, response)
     response.on("close", () => {
       ended?.()
-      heldBodyOf(socket)?.release()
+      if (hasBody(request)) heldBodyOf(socket)?.release()
       this.#connections.done(socket)
     })
     const refusal = this.#refusal(request)
