@@ -29,6 +29,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Observability/LogOutput.ts": 1,
   "Process/ShutdownDeadline.ts": 1,
   // Dates in `Retry-After`.
+  "Client/Errors.ts": 1,
   "Upstream/Resilience/UpstreamFailure.ts": 1
 }
 
