@@ -32,6 +32,26 @@ describe("a defect in the writer", () => {
   )
 
   for (const mode of ["inline", "thread"] as const) {
+    it.scopedLive(`in a precondition fails its write alone, written ${mode}`, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const deletes = [undefined, null, { match: 3 }].map((precondition): Write => {
+          const operation = { op: "delete", namespace: "n", key: "k", precondition }
+          return JSON.parse(JSON.stringify({ operations: [operation], actor: "tester" }))
+        })
+        yield* Effect.gen(function* () {
+          const store = yield* Store
+          const commits = [write("a"), ...deletes, write("b")].map(write => Effect.exit(store.commit(write)))
+          const exits = yield* Effect.all(commits, { concurrency: "unbounded" })
+          expect(exits.map(Exit.isSuccess)).toEqual([true, true, false, false, true])
+          expect(yield* lastSeq).toBe(2)
+        }).pipe(
+          Effect.provide(Sqlite.layer({ directory, writer: mode })),
+          Effect.provide(Logger.remove(Logger.defaultLogger))
+        )
+      })
+    )
+
     it.scopedLive(`reaches its caller as a defect, with its stack, written ${mode}`, () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory

@@ -258,6 +258,18 @@ const packVersions = (packer: Packer, versions: Precondition["match"]): void => 
   }
 }
 
+const areVersions = (versions: unknown): boolean =>
+  versions === undefined ||
+  versions === "any" ||
+  (Array.isArray(versions) && versions.every(version => typeof version === "number"))
+
+/** Whether a precondition has its type. One that has not is a bug of its caller, and fails that write alone. */
+const isPrecondition = (precondition: Precondition | null): boolean =>
+  typeof precondition === "object" &&
+  precondition !== null &&
+  areVersions(precondition.match) &&
+  areVersions(precondition.noneMatch)
+
 const unpackVersions = (unpacker: Unpacker): Precondition["match"] => {
   const length = unpacker.number()
   if (length === absent) return undefined
@@ -280,6 +292,7 @@ const codec: Codec<Write, Outcome> = {
         packer.number(operation.expiresAt ?? Number.NaN)
       }
       if (precondition === undefined) packer.number(absent)
+      else if (!isPrecondition(precondition)) packer.check(false)
       else {
         packer.number(0)
         packVersions(packer, precondition.match)

@@ -178,6 +178,14 @@ describe("a group that cannot be packed", () => {
     expect(packed(codec, writes)).toBe(writes)
   })
 
+  it("is unchanged if a precondition has the wrong type", () => {
+    for (const precondition of [null, 3, { match: null }, { match: 3 }, { match: "3" }, { noneMatch: ["3"] }]) {
+      const operation: Operation = JSON.parse(JSON.stringify({ op: "delete", namespace: "n", key: "k", precondition }))
+      const writes = [{ operations: [operation], actor: "a" }]
+      expect(packed(codec, writes)).toBe(writes)
+    }
+  })
+
   it("is unchanged if it exceeds one string", () => {
     const megabyte = "x".repeat(1024 * 1024)
     const writes = [append(Array.from({ length: 129 }, () => megabyte))]
