@@ -55,7 +55,7 @@ const isTransient = (error: ClientError): boolean => {
   }
 }
 
-/** Reads the change log over whatever connections there are, and survives their ends. */
+/** Reads the change log over one connection after the other, by whichever transport works. */
 export class LogReader {
   readonly #backoff: Backoff
   /** Until when each transport is passed over, in monotonic milliseconds. */
@@ -107,7 +107,7 @@ export class LogReader {
     }
   }
 
-  /** Tries until there is an answer that no later try could better. */
+  /** Tries until there is an answer, or a failure that a later try would not avoid. */
   async retrying<A>(work: () => Promise<A>): Promise<A> {
     for (;;) {
       try {

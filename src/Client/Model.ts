@@ -27,7 +27,7 @@ export interface Change {
   readonly value: unknown
   /** The version that the entry got by this write. */
   readonly version: number
-  /** Who wrote; `expiry` where an entry ran out. */
+  /** Who wrote; `expiry` where an entry expired. */
   readonly actor: string
   /** Epoch milliseconds; never falls as `seq` rises. */
   readonly timestamp: number

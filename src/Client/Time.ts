@@ -1,6 +1,6 @@
 import { ConnectionFailed } from "./Errors.ts"
 
-/** Time and chance, which tests replace. */
+/** The clock, timers and random numbers, which tests replace. */
 export interface Clock {
   /** Monotonic milliseconds. */
   readonly now: () => number
@@ -48,12 +48,12 @@ export class Lifetime {
   limit(ms: number, message: string): Limit {
     const { after, now } = this.clock
     let deadline = now() + ms
-    const look = () => {
+    const check = () => {
       const left = deadline - now()
-      if (left > 0) cancelTimer = after(left, look)
+      if (left > 0) cancelTimer = after(left, check)
       else this.#controller.abort(new ConnectionFailed(message, true))
     }
-    let cancelTimer = this.signal.aborted ? () => {} : after(ms, look)
+    let cancelTimer = this.signal.aborted ? () => {} : after(ms, check)
     const limit: Limit = {
       restart: () => {
         deadline = now() + ms
@@ -99,7 +99,7 @@ export const pause = (clock: Clock, ms: number, signal: AbortSignal): Promise<vo
 const firstPause = 1000
 const longestPause = 30_000
 
-/** Pauses at most an hour: a timer cannot count a month, and takes it for none. */
+/** The longest `Retry-After` that is kept to, in milliseconds: a timer of more than 24 days would fire at once. */
 const longestRetryAfter = 3_600_000
 
 /**
@@ -122,7 +122,7 @@ export class Backoff {
   }
 }
 
-/** An iterable that begins anew for each reader, and ends at once when its reader leaves, also amid a wait. */
+/** An iterable that begins anew for each reader, and ends at once when its reader leaves, even during a wait. */
 export const iterable = <A>(
   clock: Clock,
   signal: AbortSignal | undefined,

@@ -26,7 +26,7 @@ class FrameBuffer {
   #failure: Error | undefined
   #wake = () => {}
 
-  /** Takes a frame, unless it is full or full of what waits. */
+  /** Takes a frame, unless too many characters wait already; from then on none is taken. */
   push(frame: string): void {
     this.#isFull ||= this.#waiting > 0 && this.#waiting + frame.length > maxWaiting
     if (this.#isFull) return this.#wake()
@@ -35,7 +35,7 @@ class FrameBuffer {
     this.#wake()
   }
 
-  /** Fails behind the frames that wait. */
+  /** Fails once the frames that wait are taken. */
   fail(failure: Error): void {
     this.#failure ??= failure
     this.#wake()
@@ -101,15 +101,15 @@ export const webSocket = (requests: Requests, Constructor: WebSocketConstructor)
       const opened = await requests.attempt(signal, async () => connect(Constructor, url.href, token))
       socket = opened
       const frames = new FrameBuffer()
-      const hear = (frame: unknown) => {
+      const receive = (frame: unknown) => {
         silence.restart()
         if (typeof frame === "string") frames.push(frame)
         if (!frames.isFull) return
         silence.cancel()
         opened.close()
       }
-      opened.addEventListener("open", () => hear(JSON.stringify({ type: "heartbeat", lastSeq: query.after })))
-      opened.addEventListener("message", ({ data }) => hear(data))
+      opened.addEventListener("open", () => receive(JSON.stringify({ type: "heartbeat", lastSeq: query.after })))
+      opened.addEventListener("message", ({ data }) => receive(data))
       opened.addEventListener("error", () => frames.fail(new ConnectionFailed("The WebSocket failed", false)))
       opened.addEventListener("close", ({ code, reason }) =>
         frames.fail(new ConnectionFailed(`The WebSocket was closed: ${code} ${reason}`, false))

@@ -1,6 +1,6 @@
 /**
- * The client of the key-value store for programs in Effect: the plain client, with its time, its chance and its errors
- * those of Effect.
+ * The client of the key-value store for programs in Effect: the plain client, with the clock, the random numbers
+ * and the errors of Effect.
  */
 import { Context, Duration, Effect, FiberId, Layer, Option, Redacted, Runtime, Stream } from "effect"
 import * as Plain from "../Client/Client.ts"
@@ -54,7 +54,7 @@ export interface Service {
 /** The client as a service. */
 export class Client extends Context.Tag("causeway/Client")<Client, Service>() {}
 
-/** Effect's time and chance. A fiber waits for each timer. */
+/** Effect's clock and random numbers. A fiber waits for each timer. */
 const clock: Effect.Effect<Plain.Clock> = Effect.gen(function* () {
   const clock = yield* Effect.clock
   const random = yield* Effect.random

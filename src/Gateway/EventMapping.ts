@@ -32,7 +32,7 @@ const problem = (code: string, message: string) => ({
   retryable: orElse(false, "error.retryable")
 })
 
-const figures = to("usage_update", {
+const tokenUsage = to("usage_update", {
   inputTokens: from("promptTokens"),
   outputTokens: from("completionTokens"),
   costUsd: from("cost")
@@ -41,12 +41,12 @@ const figures = to("usage_update", {
 const envelope: ReadonlySet<string> = new Set(["type", "turnId"])
 
 /** Token counts and costs, where there are any. */
-const update: Rule = (payload, situation) =>
-  Option.filter(figures(payload, situation), ({ events }) =>
+const tokenUsageIfAny: Rule = (payload, situation) =>
+  Option.filter(tokenUsage(payload, situation), ({ events }) =>
     events.some(event => Object.keys(event).some(name => !envelope.has(name)))
   )
 
-const measured = to("usage_context", {
+const contextUsage = to("usage_context", {
   used: from("contextUsed", "context.used"),
   limit: from("contextLimit", "context.limit"),
   // Computed again, so that it agrees with `used` and `limit`.
@@ -55,8 +55,8 @@ const measured = to("usage_context", {
 
 const percentOf = (used: number, limit: number): number => Math.round((used / limit) * 10_000) / 100
 
-const context: Rule = (payload, situation) =>
-  Option.map(measured(payload, situation), ({ events, isWhole }) => ({
+const contextUsageWithPercent: Rule = (payload, situation) =>
+  Option.map(contextUsage(payload, situation), ({ events, isWhole }) => ({
     events: events.map(event =>
       event.type === "usage_context" ? { ...event, percent: percentOf(event.used, event.limit) } : event
     ),
@@ -66,15 +66,15 @@ const context: Rule = (payload, situation) =>
 const contextNames = ["used", "limit", "contextUsed", "contextLimit", "context"]
 
 /** Whether the payload is about the context window at all. */
-const saysContext = (payload: Payload): boolean =>
+const mentionsContext = (payload: Payload): boolean =>
   contextNames.some(name => Object.hasOwn(payload, name) && payload[name] !== null)
 
 /** Usage, how full the context window is, or both. */
 const usage: Rule = (payload, situation) => {
-  const spent = update(payload, situation)
-  const full = context(payload, situation)
+  const spent = tokenUsageIfAny(payload, situation)
+  const full = contextUsageWithPercent(payload, situation)
   if (Option.isNone(full)) {
-    return Option.map(spent, ({ events, isWhole }) => ({ events, isWhole: isWhole && !saysContext(payload) }))
+    return Option.map(spent, ({ events, isWhole }) => ({ events, isWhole: isWhole && !mentionsContext(payload) }))
   }
   return Option.isNone(spent) ? full : Option.some(joined([spent.value, full.value]))
 }

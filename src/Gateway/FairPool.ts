@@ -29,7 +29,7 @@ interface Holder {
   servedAt: number
 }
 
-const nobody = (): void => {}
+const noop = (): void => {}
 
 /** A part of a pool that a holder has, or waits for. */
 export class Claim {
@@ -62,7 +62,7 @@ export class Claim {
 
   /** Moves what is held to another claim, which the end of `use` does not release. */
   detach(): Claim {
-    const next = new Claim(this.pool, this.holder, this.size, nobody)
+    const next = new Claim(this.pool, this.holder, this.size, noop)
     next.state = this.state
     this.state = "over"
     return next
@@ -112,7 +112,7 @@ export class FairPool {
 
   /** Claims without waiting. */
   take(holder: string, size: number): Claim | undefined {
-    const claim = new Claim(this, holder, size, nobody)
+    const claim = new Claim(this, holder, size, noop)
     const isGranted = this.makeRoom(holder, size)
     if (isGranted) this.grant(this.holderOf(holder), claim)
     // More may have been reclaimed than was needed.
@@ -222,11 +222,11 @@ export class FairPool {
     const { capacity, reclaim } = this.options
     if (!this.mayHave(name, size)) return false
     const wanted = this.heldBy(name) + size
-    const spent = new Set<Holder>()
+    const exhausted = new Set<Holder>()
     while (this.usedSize + size > capacity) {
       const largest = this.best(
         (a, b) => a.held > b.held,
-        holder => !spent.has(holder) && holder.name !== name && holder.held > wanted
+        holder => !exhausted.has(holder) && holder.name !== name && holder.held > wanted
       )
       if (largest === undefined || reclaim === undefined) return false
       const before = this.usedSize
@@ -235,16 +235,19 @@ export class FairPool {
       this.isServing = true
       const isReclaimed = reclaim(largest.name)
       this.isServing = wasServing
-      if (!isReclaimed || this.usedSize >= before) spent.add(largest)
+      if (!isReclaimed || this.usedSize >= before) exhausted.add(largest)
     }
     return true
   }
 
-  /** The best of the holders that are meant; of equals the oldest. */
-  private best(isBetter: (a: Holder, b: Holder) => boolean, isMeant: (holder: Holder) => boolean): Holder | undefined {
+  /** The best of the candidates; of equals the oldest. */
+  private best(
+    isBetter: (a: Holder, b: Holder) => boolean,
+    isCandidate: (holder: Holder) => boolean
+  ): Holder | undefined {
     let best: Holder | undefined
     for (const holder of this.holders.values()) {
-      if (isMeant(holder) && (best === undefined || isBetter(holder, best))) best = holder
+      if (isCandidate(holder) && (best === undefined || isBetter(holder, best))) best = holder
     }
     return best
   }

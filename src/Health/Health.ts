@@ -42,7 +42,7 @@ export const dependency = (name: string, probed: Option.Option<HealthProbe.Healt
     ...(health.status === "ok" ? {} : { error: detailOf(health) })
   }))
 
-/** Looks at one dependency; nothing where it is not configured. */
+/** Checks one dependency; nothing where it is not configured. */
 type Check = Effect.Effect<Option.Option<Dependency>>
 
 const make = (checks: ReadonlyArray<Check>) =>

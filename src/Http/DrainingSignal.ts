@@ -12,7 +12,7 @@ export class DrainingSignal extends Context.Tag("causeway/DrainingSignal")<
   }
 >() {}
 
-/** One latch for all. */
+/** One signal for all who depend on it. */
 export const layer: Layer.Layer<DrainingSignal> = Layer.sync(DrainingSignal, () => {
   const latch = Deferred.unsafeMake<void>(FiberId.none)
   let begun = false

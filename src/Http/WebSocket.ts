@@ -16,7 +16,7 @@ export interface Close {
   readonly reason: string
 }
 
-/** One WebSocket. It closes by itself where its client does not read, gives no sign of life, or breaks the protocol. */
+/** One WebSocket. It closes by itself where its client does not read, answers no ping, or breaks the protocol. */
 export interface Connection {
   /** Whether neither side has begun to close the connection. */
   readonly isOpen: boolean

@@ -7,7 +7,7 @@ import { Brand, Either } from "effect"
 /** One JSON value as compact text: valid, without insignificant white space, free of repeated member names. */
 export type JsonText = string & Brand.Brand<"JsonText">
 
-/** Vouches for text that is known to be compact JSON, such as a column that only the store writes. */
+/** Marks text as JSON text, unchecked: it is known to be compact JSON, such as a column that only the store writes. */
 export const JsonText = Brand.nominal<JsonText>()
 
 /** Why a text or a JavaScript value is not a JSON value that can be kept; `message` is fit for a client. */

@@ -44,7 +44,7 @@ export class ChangeLog extends Context.Tag("causeway/ChangeLog")<
     readonly lastSeq: Effect.Effect<number, StoreUnavailable>
     /**
      * Waits until the log may have grown past `seq`; returns at once where it already has. It never fails: while the
-     * store is away it waits. Wake-ups may be spurious, so read again.
+     * store is unavailable it waits. Wake-ups may be spurious, so read again.
      */
     readonly awaitPast: (seq: number) => Effect.Effect<void>
     /**

@@ -46,13 +46,13 @@ export const ofFeed = (
   }
 }
 
-const standing = (version: number | null): string =>
+const currentState = (version: number | null): string =>
   version === null ? "the entry is absent" : `the entry is at version ${version}`
 
 /** A refused PUT, DELETE or GET; ETag has the version that is there. */
 export const entryRefused = (currentVersion: number | null): PreconditionFailed =>
   new PreconditionFailed({
-    error: `Precondition failed: ${standing(currentVersion)}`,
+    error: `Precondition failed: ${currentState(currentVersion)}`,
     headers: currentVersion === null ? {} : { etag: etag(currentVersion) }
   })
 
@@ -64,6 +64,6 @@ export const batchRefused = ({
 }: Store.PreconditionFailed): PreconditionFailed => {
   const before = isChangedBefore ? ", and an earlier operation of the batch changes it" : ""
   return new PreconditionFailed({
-    error: `Precondition failed at operations[${index}]: ${standing(currentVersion)}${before}`
+    error: `Precondition failed at operations[${index}]: ${currentState(currentVersion)}${before}`
   })
 }

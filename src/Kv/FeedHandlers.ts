@@ -40,7 +40,7 @@ const changes =
       })
     })
 
-/** The change log as Server-Sent Events; the last event that the client saw wins over `after`. */
+/** The change log as Server-Sent Events; `Last-Event-ID` takes precedence over `after`. */
 const changesStream = (feed: Feed) =>
   Effect.fnUntraced(function* (request: {
     readonly urlParams: FeedParams

@@ -2,7 +2,7 @@ import { Context, type Effect, type Option, Schema, type Scope, type Stream } fr
 import type { EncodedEntry, StoredEntry } from "./Entry.ts"
 import type { Committed, Write } from "./Write.ts"
 
-/** The backing store cannot be reached, or cannot vouch for what it holds. */
+/** The backing store cannot be reached, or cannot guarantee what it holds. */
 export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("StoreUnavailable", {
   /** For the log; clients only learn that the store is unavailable. */
   reason: Schema.String,

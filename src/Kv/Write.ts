@@ -148,8 +148,8 @@ export const holds = (precondition: Precondition | undefined, current: number | 
 /**
  * Decides what a write does at `now` (epoch milliseconds), given the state of each key before it.
  *
- * An entry that has run out but still lies there is deleted by `expiry` before it is set anew, ahead of the
- * write's own steps, so that the feed tells what readers saw and the write's records stay consecutive.
+ * An expired entry that is still stored is deleted by the actor `expiry` before it is set again, ahead of the
+ * write's own steps, so that the log shows what readers saw and the write's records stay consecutive.
  */
 export const plan = <State extends KeyState>(
   { actor, operations }: Write,
@@ -187,7 +187,7 @@ export const plan = <State extends KeyState>(
     } else {
       const { expiresAt, value } = operation
       let version = state?.version ?? 0
-      // Only an entry from before this write is expired by hand: one that the write itself
+      // Only an entry from before this write gets a change record of its expiry: one that the write itself
       // set with a time already past is simply replaced.
       if (before?.present === true && current === null) {
         version++

@@ -25,7 +25,7 @@ export const mostWaiting = 4 * 1024 * 1024
  */
 export const bounded = (output: Writable, notice: (lines: number) => string, most = mostWaiting): Writable => {
   let dropped = 0
-  const tell = (): void => {
+  const writeNotice = (): void => {
     if (dropped === 0) return
     output.write(notice(dropped))
     dropped = 0
@@ -34,11 +34,11 @@ export const bounded = (output: Writable, notice: (lines: number) => string, mos
     decodeStrings: false,
     write: (text: string | Buffer, encoding, done) => {
       if (output.writableLength >= (dropped === 0 ? most : most / 2)) {
-        if (dropped === 0) output.once("drain", tell)
+        if (dropped === 0) output.once("drain", writeNotice)
         dropped++
         droppedLines.unsafeUpdate(1, [])
       } else {
-        tell()
+        writeNotice()
         output.write(text, encoding)
       }
       done()

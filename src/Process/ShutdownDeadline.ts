@@ -63,13 +63,13 @@ const arm = ({ isJson, limit }: Limit): void => {
   const millis = lastMoment(limit)
   const message = `The service has not ended within ${Duration.format(limit)} and is killed`
   // The fallback where no thread can be started.
-  const stand = () => setTimeout(kill, millis + 2 * margin).unref()
+  const killLater = () => setTimeout(kill, millis + 2 * margin).unref()
   try {
     const thread = new Worker(watchdog, { eval: true, execArgv: [], workerData: { isJson, message, millis } })
-    thread.on("error", stand)
+    thread.on("error", killLater)
     thread.unref()
   } catch {
-    stand()
+    killLater()
   }
 }
 
@@ -114,11 +114,11 @@ const pending = (): ReadonlyArray<string> => [
 /** Waits until `process.exit` will not block, within the deadline, and logs a warning if that takes long. */
 export const settled = (limit: Limit): Effect.Effect<void> =>
   Effect.gen(function* () {
-    let looks = 0
+    let checks = 0
     for (let waits = pending(); waits.length > 0; waits = pending()) {
       // A service that ends by itself, such as after a failed start, has had no signal.
       arm(limit)
-      if (++looks === 50) {
+      if (++checks === 50) {
         yield* Effect.annotateLogs(Effect.logWarning("The end of the process waits for calls that do not return"), {
           calls: [...new Set(waits)].join(", ")
         })

@@ -26,7 +26,7 @@ export interface Options<A, B, E> {
   readonly maxWaiting?: number
   /** How many bytes of writes may wait; one that finds the queue empty may be larger. */
   readonly maxWaitingBytes?: number
-  /** How long a group may be in flight before its callers, and all others, are told that the store is away. */
+  /** How long a group may be in flight before its callers, and all others, are told that the store is unavailable. */
   readonly patience?: Duration.DurationInput
   /** Told of each group when its answer is there. */
   readonly observe?: (group: {
@@ -175,12 +175,12 @@ export const make = <A, B, E = never>(
           const refusal = refusalOf(queue)
           if (refusal !== undefined) {
             resume(Exit.fail(refusal))
-            return nothing
+            return noop
           }
           const weight = options.weigh(write)
           if (queue.isFullFor(weight)) {
             resume(Exit.fail(new StoreBusy({ retryAfterSeconds: 1 })))
-            return nothing
+            return noop
           }
           const item: Waiting<A, B, E> = { write, weight, resume, isQueued: true }
           queue.add(item)
@@ -190,7 +190,7 @@ export const make = <A, B, E = never>(
     }
   })
 
-const nothing = (): void => {}
+const noop = (): void => {}
 
 /** Why no write is taken in, if none is. */
 const refusalOf = (queue: { readonly closing: boolean; readonly stuck: boolean }): StoreUnavailable | undefined => {

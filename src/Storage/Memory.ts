@@ -1,5 +1,5 @@
 /**
- * A store that lives and dies with the process, for tests and examples. It behaves as the durable backends do, and
+ * A store in the memory of the process, for tests and examples. It behaves as the durable backends do, and
  * what it takes in is bounded by nothing but memory: entries and records stay until they are deleted or trimmed.
  */
 import { Context, Duration, Effect, Either, Layer, Option, Stream } from "effect"
@@ -87,7 +87,7 @@ class State {
   /** The visible entries of a selection that come after `after` in its order. */
   *select({ namespace, prefix }: Selection, after: string, isDescending: boolean, now: number) {
     const space = this.namespaces.get(namespace)
-    // Half a character is the start of no key's bytes, though it may be the start of its UTF-16.
+    // A prefix that ends in half of a surrogate pair has no UTF-8, in which prefixes are compared: no key starts with it.
     if (space === undefined || !prefix.isWellFormed()) return
     const { slots, sorted } = space
     const end = KeyOrder.endOfPrefix(prefix)

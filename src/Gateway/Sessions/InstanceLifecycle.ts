@@ -12,10 +12,10 @@ import type { SessionCore } from "./SessionCore.ts"
 import { randomId } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 
-/** How long a session's end waits for its instances to stop, */
+/** How long the end of a session waits for its instances to stop. */
 const stopLimit = Duration.seconds(15)
 
-/** and how long an activation waits for earlier ones. */
+/** How long an activation waits for earlier instances to stop. */
 const makeRoomLimit = Duration.seconds(5)
 
 /** A transition in progress. It goes on whoever waits for it. */
@@ -124,7 +124,10 @@ export class InstanceLifecycle {
     })
   }
 
-  /** Completes what was left unfinished, and stops instances that are not used any more. */
+  /**
+   * Completes a transition that was left unfinished, and has instances stopped that the session has no use for. An
+   * instance that is idle is stopped by `SessionReaper`.
+   */
   reconcile(): Effect.Effect<void> {
     return Effect.suspend(() => {
       const { cleanup, session, transition } = this

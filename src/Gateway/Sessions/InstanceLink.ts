@@ -28,11 +28,11 @@ export interface Ingested {
 
 const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
 
-/** Events that move the session itself, which publishes its own state then. */
+/** Events that change the session's own state, which the session then publishes itself. */
 const ends: ReadonlySet<string> = new Set(["instance.stopped", "instance.failed"])
 
 const applyBody = (state: State.SessionState, body: EventBody, { payload, type }: PlatformEvent): State.Update => {
-  // The platform's word on its instance is passed on and does not move the session, which takes messages all the same.
+  // What the platform reports of its instance is passed on and does not change the session's state, which still takes messages.
   if (body.type === "session_state") return { state, events: ends.has(type) ? [] : [body] }
   const update = State.applyEvent(state, body)
   // An error that names a pending turn refuses its message, and nothing else would end the turn.
@@ -171,7 +171,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
     const lost = new Set<string>()
 
     /** Interrupts turns that the agent starts after clients were told of their end, and may have sent them again. */
-    const interruptBelated = (result: Ingested): Effect.Effect<void> =>
+    const interruptLateStarts = (result: Ingested): Effect.Effect<void> =>
       Effect.suspend(() => {
         for (const turnId of result.undelivered) lost.add(turnId)
         while (lost.size > State.mostTurns) lost.delete(lost.values().next().value!)
@@ -201,7 +201,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
           Effect.suspend(() => {
             if (result === undefined) return Effect.void
             const isUsual = result.undelivered.length === 0 && result.lateStarts.length === 0
-            return isUsual ? report(result) : Effect.zipRight(interruptBelated(result), report(result))
+            return isUsual ? report(result) : Effect.zipRight(interruptLateStarts(result), report(result))
           })
         )
       })

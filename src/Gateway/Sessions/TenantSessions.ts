@@ -111,7 +111,7 @@ const mostTenants = 10_000
 /** Entries that are read at once to count them. */
 const pageEntries = 1000
 
-/** A tenant at its limit is counted again, as its sessions may be removed by way of the store, but no sooner than this. */
+/** A tenant at its limit is counted again, as its sessions may be removed through the key-value API, but no sooner than this. */
 const recountAfter = Duration.toMillis("1 second")
 
 /** What is known of a tenant. */
@@ -123,7 +123,7 @@ interface Count {
   /** When the last count ended, in monotonic milliseconds. */
   countedAt: number
   readonly mutex: Effect.Semaphore
-  /** Calls that hold on to this count. */
+  /** Calls that use this count, so that it is not forgotten. */
   users: number
 }
 

@@ -39,7 +39,7 @@ const withRequestId = <A, E, R>(id: string, effect: Effect.Effect<A, E, R>): Eff
     effect
   )
 
-const nothing = (): void => {}
+const noop = (): void => {}
 
 /** Puts an effect that runs beside a request's handler under the request's id, and into its span if it has one. */
 type ForRequest = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
@@ -125,7 +125,7 @@ export const make = <
       }
       const perform = (effect: Effect.Effect<Reply, ApiError>): void => {
         let isOver = false
-        let forget = nothing
+        let forget = noop
         const interrupt = Direct.run(effect, fork, exit => {
           isOver = true
           forget()
@@ -191,7 +191,7 @@ export const make = <
           undefined,
           leave => {
             response.once("close", () => response.writableEnded || leave())
-            return nothing
+            return noop
           }
         ),
       upgrade: (request, socket, head) => {

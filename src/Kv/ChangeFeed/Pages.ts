@@ -17,7 +17,7 @@ export interface Pages {
   readonly fresh: (query: ChangeQuery) => Effect.Effect<Page, ReadFailure>
   /**
    * The next page for a reader that goes on from where its last one ended. It may be older than the call, but then
-   * it leads on; a page that says "nothing new" is never older.
+   * it has changes, or a later `lastSeq`; a page that says "nothing new" is never older.
    */
   readonly next: (query: ChangeQuery) => Effect.Effect<Page, ReadFailure>
   /** The furthest `seq` that any read has seen. */

@@ -61,7 +61,7 @@ export class Queries {
   }
 
   entries({ namespace, prefix, after, limit, isDescending = false, now, size = pageSize }: EntryQuery): EntryRows {
-    // Half a character is the start of no key's bytes, though it may be the start of its UTF-16.
+    // A prefix that ends in half of a surrogate pair has no UTF-8, in which prefixes are compared: no key starts with it.
     if (!prefix.isWellFormed()) return { entries: [], more: false }
     const { listAfter, listDown, listFrom } = this.statements
     const end = KeyOrder.endOfPrefix(prefix) ?? afterAllTexts
