@@ -73,10 +73,10 @@ export class PreconditionFailed extends ResponseError {
   constructor(details: ErrorDetails) {
     super(details)
     // The answer to a batch has no ETag; its message tells the same.
-    const told = /(?:operations\[(\d+)\])?: the entry is (?:absent|at version (\d+))/.exec(details.message)
-    const version = /^"(\d+)"$/.exec(details.etag ?? "")?.[1] ?? told?.[2] ?? (told === null ? undefined : 0)
+    const stated = /(?:operations\[(\d+)\])?: the entry is (?:absent|at version (\d+))/.exec(details.message)
+    const version = /^"(\d+)"$/.exec(details.etag ?? "")?.[1] ?? stated?.[2] ?? (stated === null ? undefined : 0)
     this.currentVersion = version === undefined ? undefined : Number(version)
-    this.operation = told?.[1] === undefined ? undefined : Number(told[1])
+    this.operation = stated?.[1] === undefined ? undefined : Number(stated[1])
   }
 }
 

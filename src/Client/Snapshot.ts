@@ -1,13 +1,13 @@
 import type { Change, ListPage } from "./Model.ts"
 
 /** UTF-16 puts surrogates before U+E000 to U+FFFF, UTF-8 puts them behind. */
-const rank = (unit: number): number => (unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800)
+const utf8Rank = (unit: number): number => (unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800)
 
 /** Compares two texts as their UTF-8 bytes would compare. */
 export const compareBytes = (a: string, b: string): number => {
   const shorter = Math.min(a.length, b.length)
   for (let i = 0; i < shorter; i++) {
-    const difference = rank(a.charCodeAt(i)) - rank(b.charCodeAt(i))
+    const difference = utf8Rank(a.charCodeAt(i)) - utf8Rank(b.charCodeAt(i))
     if (difference !== 0) return difference
   }
   return a.length - b.length

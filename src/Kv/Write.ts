@@ -171,8 +171,8 @@ export const plan = <State extends KeyState>(
     const current = isLive(state, now) ? state.version : null
     if (!holds(operation.precondition, current)) {
       // A version that only this write would have made will never exist.
-      const there = own === undefined ? state : stateOf(namespace, key)
-      const currentVersion = isLive(there, now) ? there.version : null
+      const original = own === undefined ? state : stateOf(namespace, key)
+      const currentVersion = isLive(original, now) ? original.version : null
       return Either.left({ _tag: "Refused", index, currentVersion, isChangedBefore: own !== undefined })
     }
     if (operation.op === "delete") {

@@ -74,7 +74,7 @@ export const make = <A, B, E = never>(
 
     // What a caller throws on its answer must not keep others from theirs.
     const faults: Array<Cause.Cause<never>> = []
-    const tell = (item: Waiting<A, B, E>, exit: Exit.Exit<B, E | StoreUnavailable>): void => {
+    const answer = (item: Waiting<A, B, E>, exit: Exit.Exit<B, E | StoreUnavailable>): void => {
       const { resume } = item
       item.resume = undefined
       try {
@@ -100,7 +100,7 @@ export const make = <A, B, E = never>(
       queue.flight = undefined
       queue.stuck = false
       for (let index = 0; index < group.length; index++) {
-        tell(group[index]!, Exit.isFailure(exit) ? Exit.failCause(exit.cause) : outcomeOf(exit.value[index]))
+        answer(group[index]!, Exit.isFailure(exit) ? Exit.failCause(exit.cause) : outcomeOf(exit.value[index]))
       }
       queue.changed()
     }
@@ -152,7 +152,7 @@ export const make = <A, B, E = never>(
         if (left > 0) yield* Effect.sleep(left)
         else if (queue.flight === flight && !queue.stuck) {
           const reason = `a commit takes longer than ${patience} ms`
-          for (const item of queue.giveUp()) tell(item, Exit.fail(new StoreUnavailable({ reason })))
+          for (const item of queue.giveUp()) answer(item, Exit.fail(new StoreUnavailable({ reason })))
           queue.changed()
           yield* reportFaults
           yield* options.outage?.failed(Cause.fail(new StoreUnavailable({ reason }))) ?? Effect.void

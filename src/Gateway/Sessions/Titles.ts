@@ -38,11 +38,11 @@ export const promptFor = (message: string): string =>
   `Write a title of at most six words for a conversation that begins with the message below. Answer with the title alone.\n\n${message.slice(0, shown).toWellFormed()}`
 
 /** Marks and blanks that models put around a title. */
-const around = /^["'“‘#*\s]+|["'”’*\s]+$/gu
+const surroundingMarks = /^["'“‘#*\s]+|["'”’*\s]+$/gu
 
 /** A model's answer as a title; nothing where it is none. */
 export const fromAnswer = (answer: string): string | undefined => {
-  const title = startOf(answer).split(/\r?\n/u, 1)[0]!.replace(around, "")
+  const title = startOf(answer).split(/\r?\n/u, 1)[0]!.replace(surroundingMarks, "")
   return title === "" ? undefined : titleOf(title)
 }
 

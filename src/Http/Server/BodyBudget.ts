@@ -96,8 +96,8 @@ export class BodyBudget {
   /** Refuses a little more than it must, so that this is not done for each piece. */
   #relieve(): void {
     const arriving = this.#holding.filter(({ refuse }) => refuse !== undefined)
-    const whole = arriving.reduce((rest, { bytes }) => rest - bytes, this.#total)
-    const enough = Math.min(this.limit, Math.max(0.875 * this.limit, (whole + this.limit) / 2))
+    const bytesNotArriving = arriving.reduce((rest, { bytes }) => rest - bytes, this.#total)
+    const enough = Math.min(this.limit, Math.max(0.875 * this.limit, (bytesNotArriving + this.limit) / 2))
     for (const held of arriving.sort((a, b) => this.#silence(b) - this.#silence(a) || speed(a) - speed(b))) {
       if (this.#total <= enough) return
       const { refuse } = held

@@ -92,8 +92,8 @@ export class Account {
 
   /** Checks whether the client has read something since the last check, or has nothing to read. */
   checkRead(now: number): void {
-    const isOwed = this.socket.writableLength > 0 || this.#sharedBytes > 0
-    if (!isOwed || takenBy(this.socket) + this.sentByKernel !== this.#taken) this.noteRead(now)
+    const hasUnsent = this.socket.writableLength > 0 || this.#sharedBytes > 0
+    if (!hasUnsent || takenBy(this.socket) + this.sentByKernel !== this.#taken) this.noteRead(now)
   }
 
   /** Notes that the client has read just now. */

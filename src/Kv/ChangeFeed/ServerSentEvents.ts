@@ -54,8 +54,8 @@ class Reader {
     return Effect.gen(function* () {
       const first = self.pending
       self.pending = undefined
-      const told = first === undefined ? undefined : self.tell(first)
-      if (told !== undefined) return told
+      const firstBytes = first === undefined ? undefined : self.advance(first)
+      if (firstBytes !== undefined) return firstBytes
       while (true) {
         const reason = self.polling ? "grown" : yield* self.waiters.wait(self.after, deadline)
         if (reason === "draining" || self.draining.hasBegun()) return yield* Effect.fail(Option.none())
@@ -63,7 +63,7 @@ class Reader {
         const read = yield* Effect.either(self.pages.next({ ...self.query, after: self.after }))
         if (Either.isRight(read)) {
           const from = self.after
-          const bytes = self.tell(read.right)
+          const bytes = self.advance(read.right)
           if (bytes !== undefined) return bytes
           if (!self.polling && self.after === from) yield* Effect.sleep(spuriousWakeupPause)
           self.polling = false
@@ -91,7 +91,7 @@ class Reader {
   }
 
   /** Moves on by a page. Returns its events, if it has any. */
-  private tell(page: Page): Uint8Array | undefined {
+  private advance(page: Page): Uint8Array | undefined {
     const wentBack = page.lastSeq < this.after
     this.after = page.lastSeq
     if (wentBack) return reset(page.lastSeq)

@@ -29,7 +29,7 @@ export const backoff: Schedule.Schedule<Duration.Duration> = Schedule.exponentia
 )
 
 /** Whether the upstream asks for a longer delay than ours. */
-const asksTooMuch = ({ retryAfterMillis }: UpstreamFailure): boolean =>
+const isRetryAfterTooLong = ({ retryAfterMillis }: UpstreamFailure): boolean =>
   retryAfterMillis !== undefined && retryAfterMillis > Duration.toMillis(longestDelay)
 
 /**
@@ -47,7 +47,7 @@ export const schedule = (
     Schedule.delays,
     Schedule.intersect(Schedule.recurs(tries - 1)),
     Schedule.checkEffect((failure, [delay]) =>
-      isTransient(failure) && !asksTooMuch(failure)
+      isTransient(failure) && !isRetryAfterTooLong(failure)
         ? mayRetry(failure, Duration.toMillis(delay))
         : Effect.succeed(false)
     )

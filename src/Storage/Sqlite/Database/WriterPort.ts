@@ -105,20 +105,20 @@ export const thread = <W, O>(
     const outstanding = new Outstanding<O>()
     const started = yield* Deferred.make<void>()
     let current: Worker | undefined
-    let absence = starting
+    let absenceReason = starting
     let isClosing = false
     const clock = yield* Effect.clock
     let startedAt = 0
 
-    const life = Effect.async<never, string>(resume => {
+    const runThread = Effect.async<never, string>(resume => {
       Deferred.unsafeDone(started, Effect.void)
       startedAt = Monotonic.unsafeMillis(clock)
       let worker: Worker
       try {
         worker = start()
       } catch (error) {
-        absence = `the writing thread cannot be started: ${error}`
-        return resume(Effect.fail(absence))
+        absenceReason = `the writing thread cannot be started: ${error}`
+        return resume(Effect.fail(absenceReason))
       }
       let reason = "it ended"
       Threads.track(worker, "writing thread")
@@ -142,10 +142,10 @@ export const thread = <W, O>(
         resume(Effect.fail(reason))
       })
       current = worker
-      absence = starting
+      absenceReason = starting
     })
 
-    const lives = yield* life.pipe(
+    const supervisor = yield* runThread.pipe(
       Effect.tapError(reason =>
         isClosing
           ? Effect.void
@@ -159,11 +159,11 @@ export const thread = <W, O>(
       Effect.forkScoped
     )
     // Where the scope is closed already, the fiber ends before it begins.
-    lives.addObserver(() => Deferred.unsafeDone(started, Effect.void))
+    supervisor.addObserver(() => Deferred.unsafeDone(started, Effect.void))
     yield* Deferred.await(started)
 
     const post: WriterPort<W, O> = (request, respond) => {
-      if (current === undefined) return respond(unavailable(absence))
+      if (current === undefined) return respond(unavailable(absenceReason))
       if (!outstanding.add(request.kind, respond)) return
       try {
         current.postMessage(packRequest(codec, request))
