@@ -15,6 +15,7 @@ import * as Socket from "./Gateway/Socket.ts"
 import * as Health from "./Health/Health.ts"
 import * as DrainingSignal from "./Http/DrainingSignal.ts"
 import * as Edge from "./Http/Edge/Edge.ts"
+import { admits, admitsLoopback, FeedOrigins } from "./Http/Origin.ts"
 import { pathOf } from "./Http/Router.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
 import * as RequestMetrics from "./Http/Server/RequestMetrics.ts"
@@ -78,7 +79,8 @@ const services = (configuration: Configuration) => {
         Metrics.layer,
         Layer.succeed(MetricsRoutes, { ...metrics, json: devMode }),
         Layer.succeed(Limits.Limits, limits),
-        Layer.succeed(ChangeFeed.FollowLimits, followLimits)
+        Layer.succeed(ChangeFeed.FollowLimits, followLimits),
+        Layer.succeed(FeedOrigins, (devMode ? admitsLoopback : admits)(gateway.authentication.origins))
       )
     )
   )

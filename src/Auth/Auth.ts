@@ -7,6 +7,8 @@ import { Config, Context, Effect, Layer, Option, Redacted } from "effect"
 import { Forbidden, Unauthorized } from "../Http/ApiError.ts"
 import type { Guard } from "../Http/Endpoints.ts"
 import { authorizationOfPlatform } from "../Http/HeaderFields.ts"
+import { handshakeOf } from "../Http/WebSocket/Handshake.ts"
+import { credentialOf } from "../Http/WebSocket/Subprotocol.ts"
 import * as Setting from "../Setting.ts"
 import { ReadAccess, WriteAccess } from "./Api.ts"
 
@@ -89,7 +91,9 @@ const refusalToWrite = (access: Access | undefined): Unauthorized | Forbidden | 
 
 const admit = <E>(auth: typeof Auth.Service, refusal: (access: Access | undefined) => E | undefined) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
-    const refused = refusal(auth.accessOf(authorizationOfPlatform(request)))
+    const handshake = handshakeOf(request)
+    const credential = handshake === undefined ? authorizationOfPlatform(request) : credentialOf(handshake.request)
+    const refused = refusal(auth.accessOf(credential))
     return refused === undefined ? Effect.void : Effect.fail(refused)
   })
 

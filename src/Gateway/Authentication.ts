@@ -4,10 +4,10 @@
 import type * as HttpClient from "@effect/platform/HttpClient"
 import { Clock, Config, Context, Effect, Layer, Option, Redacted, Schema, type Scope } from "effect"
 import type { JWTPayload, jwtVerify } from "jose"
+import * as Origin from "../Http/Origin.ts"
 import { problemOfActor } from "../Kv/Entry.ts"
 import * as Setting from "../Setting.ts"
 import * as KeySet from "./Authentication/KeySet.ts"
-import * as Origin from "./Authentication/Origin.ts"
 import type { Caller } from "./Sessions.ts"
 
 /** The client of a connection. */
@@ -83,7 +83,7 @@ export const config: Config.Config<Settings> = Config.all({
     "GATEWAY_ALLOWED_ORIGINS",
     {
       description:
-        "Origins of web pages that may open the WebSocket, with commas between; the service's own always may (in dev mode only on this machine)",
+        "Origins of web pages that may open WebSockets, with commas between; the service's own always may (in dev mode only on this machine)",
       allowed: "origins such as https://app.example.com, with commas between",
       default: [],
       shown: "none"

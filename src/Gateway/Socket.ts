@@ -8,6 +8,7 @@ import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } 
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import * as Reply from "../Http/Reply.ts"
+import { bearersOf, offeredBy, subprotocol } from "../Http/WebSocket/Subprotocol.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import { Tracer } from "../Observability/Tracer.ts"
@@ -105,19 +106,9 @@ const work = Effect.acquireRelease(Scope.make(), (scope, exit) =>
   Supervision.within(interruption, Scope.close(scope, exit))
 )
 
-/** Our subprotocol. A client that offers others must offer it too. */
-const subprotocol = "causeway.v1"
-
-/** The prefix of a token that is sent as a subprotocol, by a browser, which cannot set headers. */
-const bearerPrefix = "bearer."
-
 const bearer = /^bearer +([^\s]+) *$/i
 
-const subprotocolsOf = (headers: HandshakeHeaders): ReadonlyArray<string> =>
-  (headers["sec-websocket-protocol"] ?? "")
-    .split(",")
-    .map(part => part.trim())
-    .filter(part => part !== "")
+const subprotocolsOf = (headers: HandshakeHeaders) => offeredBy(headers["sec-websocket-protocol"])
 
 /** Whether a client that offers subprotocols offers ours. */
 const acceptsSubprotocol = (headers: HandshakeHeaders): boolean => {
@@ -136,7 +127,7 @@ const tokenOf = (
   authorization: string | undefined
 ): Either.Either<Option.Option<Redacted.Redacted>, string> => {
   const offered = subprotocolsOf(headers)
-  const named = offered.filter(part => part.startsWith(bearerPrefix)).map(part => part.slice(bearerPrefix.length))
+  const named = bearersOf(offered)
   if (named.length > 0 && !offered.includes(subprotocol)) {
     return Either.left(`A bearer subprotocol comes together with ${subprotocol}`)
   }

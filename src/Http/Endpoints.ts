@@ -16,6 +16,9 @@ export interface Incoming {
   readonly authorization: string | undefined
   /** Why the request cannot become a WebSocket; `undefined` where it can. */
   readonly upgradeProblem: string | undefined
+  /** The page that asks for a WebSocket, and the host that it asks; see `Http/Origin`. */
+  readonly origin?: string | undefined
+  readonly host?: string | undefined
 }
 
 /** A request that matched an endpoint's schemas. */
@@ -30,7 +33,7 @@ export interface Guard {
   readonly key: string
   /** The keys of middlewares whose checks this one contains. */
   readonly contains: ReadonlyArray<string>
-  /** Why a request with this `Authorization` header is refused. */
+  /** Why a request with this `Authorization` header, or what stands for it in a handshake, is refused. */
   readonly refusal: (authorization: string | undefined) => ApiError | undefined
 }
 

@@ -6,6 +6,7 @@ import { Schema } from "effect"
 import { ReadAccess, WriteAccess } from "../Auth/Api.ts"
 import {
   BadRequest,
+  Forbidden,
   Gone,
   InternalServerError,
   NotFound,
@@ -192,12 +193,13 @@ export const KvGroup = HttpApiGroup.make("kv")
       .setUrlParams(FollowParams)
       .addSuccess(HttpApiSchema.Empty(101).annotations({ description: "The connection is a WebSocket now." }))
       .addError(BadRequest.Wire)
+      .addError(Forbidden.Wire)
       .addError(Gone.Wire)
       .annotate(OpenApi.Transform, Description.changesSocket)
       .annotate(OpenApi.Summary, "Follow the change log by WebSocket")
       .annotate(
         OpenApi.Description,
-        'Frames are `{"type":"changes","changes":[…],"lastSeq":n}` and, after 15 idle seconds, `{"type":"heartbeat","lastSeq":n}`. Close code 4008 means that the client read too slowly; it resumes with `after`. A request that is not a WebSocket handshake is answered with 500.'
+        'Frames are `{"type":"changes","changes":[…],"lastSeq":n}` and, after 15 idle seconds, `{"type":"heartbeat","lastSeq":n}`. Close code 4008 means that the client read too slowly; it resumes with `after`. A request that is not a WebSocket handshake is answered with 500. A browser sends the key as a subprotocol: `causeway.v1, bearer.<base64url of the key>`.'
       )
   )
   .addError(InternalServerError.Wire)

@@ -147,6 +147,7 @@ export const changesSocket = operation({
   operationId: "openChangesSocket",
   answers: {
     400: badAfter,
+    403: { description: "The origin of the page may not connect.", example: { error: "This origin may not connect" } },
     410: trimmed,
     500: {
       description: "The WebSocket upgrade failed, or a defect of the service.",

@@ -5,6 +5,7 @@ import { type Clock, type Context, Effect, Either, Exit, Option } from "effect"
 import * as Direct from "../Direct.ts"
 import { type ApiError, NotFound } from "../Http/ApiError.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
+import { FeedOrigins } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import { KvGroup } from "./Api.ts"
@@ -171,7 +172,7 @@ export const endpoints = Endpoints.of(
       set: writing(set, services),
       delete: writing(remove, services),
       batch: writing(batch, services),
-      ...FeedHandlers.make(yield* ChangeFeed)
+      ...FeedHandlers.make(yield* ChangeFeed, yield* FeedOrigins)
     }
   })
 )

@@ -3,8 +3,9 @@
  */
 import { type Context, Duration, Effect, Either, Exit } from "effect"
 import * as Direct from "../Direct.ts"
-import type { ApiError } from "../Http/ApiError.ts"
+import { type ApiError, Forbidden } from "../Http/ApiError.ts"
 import type { Incoming } from "../Http/Endpoints.ts"
+import type { Admits } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
 import { upgradeFailed } from "../Http/WebSocket.ts"
 import type { ChangeFeed } from "./ChangeFeed.ts"
@@ -59,17 +60,18 @@ const changesStream = (feed: Feed) =>
   })
 
 /** The change log over a WebSocket. */
-const changesSocket = (feed: Feed) =>
+const changesSocket = (feed: Feed, admits: Admits) =>
   Effect.fnUntraced(function* (request: { readonly urlParams: FeedParams; readonly incoming: Incoming }) {
     const query = yield* queryOf(request.urlParams)
-    const { upgradeProblem } = request.incoming
+    const { host, origin, upgradeProblem } = request.incoming
     if (upgradeProblem !== undefined) return yield* upgradeFailed(upgradeProblem)
+    if (!admits(origin, host)) return yield* new Forbidden({ error: "This origin may not connect" })
     return Reply.webSocket(yield* Effect.catchAll(feed.webSocket(query), Errors.ofFeed))
   })
 
 /** The handlers of the endpoints under `/changes`. */
-export const make = (feed: Feed) => ({
+export const make = (feed: Feed, admits: Admits) => ({
   changes: changes(feed),
   changesStream: changesStream(feed),
-  changesSocket: changesSocket(feed)
+  changesSocket: changesSocket(feed, admits)
 })

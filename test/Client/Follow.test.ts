@@ -313,6 +313,29 @@ describe("a follower", () => {
       await reader.return?.()
     }))
 
+  it("goes by WebSocket in a browser, which takes subprotocols alone", () =>
+    withService(async ({ connect, direct }) => {
+      class BrowserWebSocket extends WebSocket {
+        constructor(url: string, protocols: unknown) {
+          if (!Array.isArray(protocols)) throw new DOMException("Invalid subprotocol", "SyntaxError")
+          super(url, protocols)
+        }
+      }
+      for (const token of [keys.write, keys.read]) {
+        const statuses: Array<FollowStatus> = []
+        const onStatus = (status: FollowStatus) => statuses.push(status)
+        const ending = new AbortController()
+        const client = connect({ token, WebSocket: BrowserWebSocket, transports: ["webSocket"] })
+        const gathered = new Gathered(client.follow({ after: 0, signal: ending.signal, onStatus }))
+        await until(() => statuses.length === 1)
+        await direct().set(namespace, "k", 1)
+        await until(() => gathered.seqs.length > 0)
+        expect(statuses).toEqual([{ type: "connected", transport: "webSocket" }])
+        ending.abort()
+        await gathered.done
+      }
+    }))
+
   it("uses a WebSocket that is passed in, and goes without where there is none", () =>
     withService(async ({ connect, direct }) => {
       for (const [WebSocket, transport] of [

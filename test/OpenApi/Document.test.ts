@@ -128,11 +128,12 @@ describe("the OpenAPI document", () => {
     }
   })
 
-  it("answers 403 and takes a body where something is written", () => {
-    const writing = operations.filter(({ operation }) => "403" in (operation.responses as JsonObject))
-    expect(writing.map(({ operation }) => operation.operationId).sort()).toStrictEqual([
+  it("answers 403 where something is written and to a foreign page, and takes a body where something is written", () => {
+    const refusing = operations.filter(({ operation }) => "403" in (operation.responses as JsonObject))
+    expect(refusing.map(({ operation }) => operation.operationId).sort()).toStrictEqual([
       "applyBatch",
       "deleteEntry",
+      "openChangesSocket",
       "setEntry"
     ])
     for (const { operation } of operations) {

@@ -14,8 +14,8 @@ import { fromError, type Reply } from "../Reply.ts"
 import * as Body from "../RequestBody.ts"
 import { type Match, note, parseQuery, pathOf, problemOfTarget, unrouted } from "../Router.ts"
 import type { Listeners } from "../Server/Gate.ts"
-import { type Handshake, problemOf, upgrading } from "../WebSocket/Handshake.ts"
-import { noHandshake } from "../WebSocket.ts"
+import { type Handshake, incomingOf, upgrading } from "../WebSocket/Handshake.ts"
+import { credentialOf } from "../WebSocket/Subprotocol.ts"
 import { compile, type Endpoint } from "./Compile.ts"
 import { ResponseBatcher, send } from "./ResponseWriter.ts"
 import { inServerSpan } from "./Span.ts"
@@ -151,8 +151,9 @@ export const make = <
       note(request, endpoint.label)
       // Of a plain request there is one at most: the server has refused a second.
       const authorization = handshake === undefined ? request.headers.authorization : authorizationOf(request)
+      const credential = handshake === undefined ? authorization : credentialOf(request)
       for (const guard of endpoint.guards) {
-        const refused = guard.refusal(authorization)
+        const refused = guard.refusal(credential)
         if (refused !== undefined) return refuse(refused, endpoint.label)
       }
       const proceed = (payload: unknown): void => {
@@ -163,7 +164,7 @@ export const make = <
             headers: request.headers,
             payload
           },
-          { target, authorization, upgradeProblem: handshake === undefined ? noHandshake : problemOf(handshake) }
+          incomingOf(target, authorization, handshake)
         )
         if (Either.isLeft(decoded)) return refuse(decoded.left, endpoint.label)
         const { label, name } = endpoint

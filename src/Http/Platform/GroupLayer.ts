@@ -6,12 +6,11 @@ import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import { Context, Effect, type Layer, Option, type Scope, Tracer } from "effect"
 import type { ApiError } from "../ApiError.ts"
-import type { AnyHandlers, Handlers, Incoming } from "../Endpoints.ts"
+import type { AnyHandlers, Handlers } from "../Endpoints.ts"
 import { authorizationOfPlatform } from "../HeaderFields.ts"
 import { type Reply, respond } from "../Reply.ts"
 import { label, pathOf } from "../Router.ts"
-import { closed, type Handshake, handshakeOf, problemOf, upgrading } from "../WebSocket/Handshake.ts"
-import { noHandshake } from "../WebSocket.ts"
+import { closed, type Handshake, handshakeOf, incomingOf, upgrading } from "../WebSocket/Handshake.ts"
 
 type AnyGroup = HttpApiGroup.HttpApiGroup.Any
 
@@ -22,12 +21,6 @@ type AnyGroup = HttpApiGroup.HttpApiGroup.Any
  */
 export type ApiWith<Group, Id extends string, Groups extends AnyGroup, E, R> = HttpApi.HttpApi<Id, Groups, E, R> &
   ([Group] extends [Groups] ? unknown : { readonly "the api does not contain this group": Group })
-
-const incomingOf = (request: HttpServerRequest.HttpServerRequest, handshake: Handshake | undefined): Incoming => ({
-  target: pathOf(request.originalUrl),
-  authorization: authorizationOfPlatform(request),
-  upgradeProblem: handshake === undefined ? noHandshake : problemOf(handshake)
-})
 
 /**
  * Performs the upgrade that a handler answers with. The platform's server would write a response on the connection as
@@ -84,7 +77,8 @@ export const layer = <Id extends string, Groups extends AnyGroup, E, R, Group ex
         (built, [endpoint, handler]) =>
           built.handle(endpoint, ({ request, ...decoded }) => {
             const handshake = handshakeOf(request)
-            const handled = handler({ ...decoded, incoming: incomingOf(request, handshake) } as never)
+            const incoming = incomingOf(pathOf(request.originalUrl), authorizationOfPlatform(request), handshake)
+            const handled = handler({ ...decoded, incoming } as never)
             return Effect.zipRight(
               labelRoute,
               respond(handshake === undefined ? handled : upgraded(handled, handshake), cutOff(request)).pipe(

@@ -2,6 +2,7 @@
  * The same server for an application that @effect/platform serves: a host's own, or the tests'. What the platform
  * brings along (a client, multipart forms, file types) is some 4 to 9 MiB and 0.1 s of start, which the service does without.
  */
+import * as Headers from "@effect/platform/Headers"
 import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Effect, Layer } from "effect"
@@ -20,7 +21,10 @@ const make = (options: NodeServer.Options) =>
     const platform = HttpServer.make({
       address: bound.address,
       serve: (app, middleware) =>
-        Effect.zipRight(middleware === undefined ? bound.serve(app) : bound.serve(app, middleware), open())
+        Effect.zipRight(middleware === undefined ? bound.serve(app) : bound.serve(app, middleware), open()).pipe(
+          // The platform writes the headers of a request on its span; this one has the credential of a browser.
+          Effect.locallyWith(Headers.currentRedactedNames, names => [...names, "sec-websocket-protocol"])
+        )
     })
     return Context.make(HttpServer.HttpServer, platform).pipe(Context.add(NodeServer.NodeServer, server))
   })

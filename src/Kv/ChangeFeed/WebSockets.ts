@@ -1,6 +1,7 @@
 import { Effect, Schedule, type Scope } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
+import { subprotocol } from "../../Http/WebSocket/Subprotocol.ts"
 import * as WebSocket from "../../Http/WebSocket.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as Supervision from "../../Supervision.ts"
@@ -36,6 +37,7 @@ export const make = (
     const work = Effect.unsafeMakeLatch(false)
     const connections = yield* WebSocket.connectionSet({
       messageBytes: 4096,
+      subprotocol,
       unsentBytes,
       pingInterval: heartbeatInterval,
       pongTimeout: 2 * heartbeatInterval,

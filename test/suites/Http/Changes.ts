@@ -255,6 +255,84 @@ export const polling = (check: Check) => {
     })
   )
 
+  check("a browser sends the key as a subprotocol of the WebSocket", () =>
+    Effect.gen(function* () {
+      const { port } = yield* Site
+      const start = yield* end
+      const encode = (key: string) => Buffer.from(key).toString("base64url")
+      for (const key of [keys.read, keys.write]) {
+        for (const offered of [
+          ["causeway.v1", `bearer.${encode(key)}`],
+          [`bearer.${encode(key)}`, "other", "causeway.v1"]
+        ]) {
+          const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?after=${start}`
+          const socket = yield* Effect.acquireRelease(
+            Effect.sync(() => new WebSocket(url, offered, { origin: `http://127.0.0.1:${port}` })),
+            socket => Effect.sync(() => socket.terminate())
+          )
+          yield* Effect.async<void, Error>(resume => {
+            socket.once("open", () => resume(Effect.void))
+            socket.once("error", error => resume(Effect.fail(error)))
+          })
+          expect(socket.protocol).toBe("causeway.v1")
+        }
+      }
+      const shake = (path: string, ...headers: ReadonlyArray<string>) =>
+        Effect.gen(function* () {
+          const connection = yield* wire
+          const handshake = [
+            ...["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"],
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+          ]
+          yield* connection.send(
+            [`GET ${path} HTTP/1.1`, "Host: localhost", ...handshake, ...headers, "", ""].join("\r\n")
+          )
+          return yield* connection.answer
+        })
+      const key = encode(keys.write)
+      const authorization = `Authorization: ${bearer(keys.write)}`
+      for (const [offered, others] of [
+        ["causeway.v1", []],
+        [`bearer.${key}`, []],
+        [`other, bearer.${key}`, []],
+        ["causeway.v1, bearer.", []],
+        [`causeway.v1, bearer.${keys.write}`, []],
+        [`causeway.v1, bearer.${encode("wrong")}`, []],
+        [`causeway.v1, bearer.${key}=`, []],
+        [`causeway.v1, bearer.${key}, bearer.${key}`, []],
+        [`causeway.v1, bearer.${key}`, [authorization]],
+        [`causeway.v1, bearer.${key}`, ["Authorization: Bearer wrong"]],
+        [`causeway.v1, bearer.${key}`, ["Authorization:"]],
+        [`causeway.v1, bearer.${key}`, [`Sec-WebSocket-Protocol: bearer.${key}`]]
+      ] as const) {
+        const answer = yield* shake("/api/v1/changes/ws", `Sec-WebSocket-Protocol: ${offered}`, ...others)
+        expect([offered, others, answer?.status, answer?.text]).toEqual([
+          offered,
+          others,
+          401,
+          '{"error":"Unauthorized"}'
+        ])
+      }
+      for (const [origin, status] of [
+        ["http://localhost", 101],
+        ["http://localhost:80", 101],
+        ["http://evil.example", 403],
+        ["http://localhost.evil.example", 403],
+        ["null", 403],
+        ["", 403]
+      ] as const) {
+        const offered = `Sec-WebSocket-Protocol: causeway.v1, bearer.${key}`
+        const answer = yield* shake("/api/v1/changes/ws", offered, `Origin: ${origin}`)
+        expect([origin, answer?.status]).toEqual([origin, status])
+        if (status === 101) expect(answer?.headers["sec-websocket-protocol"]).toBe("causeway.v1")
+      }
+      const plain = { "sec-websocket-protocol": `causeway.v1, bearer.${key}` }
+      for (const path of ["/api/v1/changes", "/api/v1/changes/ws"]) {
+        expectError(yield* call("GET", path, { key: null, headers: plain }), 401, "Unauthorized")
+      }
+    })
+  )
+
   check("an invalid WebSocket handshake is 500, and an upgrade elsewhere changes no answer", () =>
     Effect.gen(function* () {
       expectError(yield* call("GET", "/api/v1/changes/ws"), 500, "WebSocket")

@@ -1,7 +1,7 @@
 /**
  * Origins of web pages (RFC 6454). Browsers let any page open a WebSocket to any server, so the server has to check.
  */
-import { Option } from "effect"
+import { Context, Option } from "effect"
 
 /** An origin in the form that browsers send, or nothing. */
 const parse = (text: string): Option.Option<string> => {
@@ -31,7 +31,8 @@ const isSame = (origin: string, host: string): boolean => {
   return URL.canParse(own) && new URL(own).origin === origin
 }
 
-type Admits = (origin: string | undefined, host: string | undefined) => boolean
+/** Whether a page of an origin may open a WebSocket to a host. A client without an origin is not a browser, and may. */
+export type Admits = (origin: string | undefined, host: string | undefined) => boolean
 
 const admitting =
   (allowed: ReadonlyArray<string>, isOwn: (origin: string, host: string) => boolean): Admits =>
@@ -52,3 +53,8 @@ export const admits = (allowed: ReadonlyArray<string>): Admits => admitting(allo
  */
 export const admitsLoopback = (allowed: ReadonlyArray<string>): Admits =>
   admitting(allowed, (origin, host) => isLoopback(new URL(origin).hostname) && isSame(origin, host))
+
+/** Which pages may follow the change log by WebSocket; those of the service's own host, unless a layer says otherwise. */
+export class FeedOrigins extends Context.Reference<FeedOrigins>()("causeway/FeedOrigins", {
+  defaultValue: (): Admits => admits([])
+}) {}
