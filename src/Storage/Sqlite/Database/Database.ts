@@ -283,11 +283,11 @@ const stuckAfter = 500
 /** The least time between two attempts to drop it, in milliseconds: each of them ends all snapshots. */
 const retryEvery = 5000
 
-/**
- * Failures that are further apart are those of different locks, in milliseconds. A stuck one makes each attempt fail,
- * and whether the store is ready is asked more often than that.
- */
+/** Failures that are further apart are taken for those of different locks, in milliseconds. */
 const sameLockWithin = 60_000
+
+/** More of them in a row, without a write in between, are one stuck lock of a store that is seldom used. */
+const mostPassing = 2
 
 /**
  * Detects locks that are never released.
@@ -298,6 +298,8 @@ const sameLockWithin = 60_000
  */
 export class StuckLocks {
   private since: number | undefined
+  /** Different locks since the last write. */
+  private count = 0
   private lastAt = Number.NEGATIVE_INFINITY
   private triedAt = Number.NEGATIVE_INFINITY
 
@@ -312,9 +314,13 @@ export class StuckLocks {
    */
   onLocked(tried = 0): boolean {
     const now = this.now()
-    if (this.since === undefined || now - this.lastAt > sameLockWithin) this.since = now
+    if (this.since === undefined || now - this.lastAt > sameLockWithin) {
+      this.since = now
+      this.count++
+    }
     this.lastAt = now
-    if (now - this.since + tried < stuckAfter || now - this.triedAt < retryEvery) return false
+    const isStuck = this.count > mostPassing || now - this.since + tried >= stuckAfter
+    if (!isStuck || now - this.triedAt < retryEvery) return false
     this.triedAt = now
     return true
   }
@@ -322,5 +328,6 @@ export class StuckLocks {
   /** A write took all its locks. A read does not show that. */
   onWritten(): void {
     this.since = undefined
+    this.count = 0
   }
 }

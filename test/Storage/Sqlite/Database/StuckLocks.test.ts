@@ -90,4 +90,17 @@ describe("locks that other programs hold in passing", () => {
     now += 500
     expect(locks.onLocked()).toBe(true)
   })
+  it("are not told from a stuck one in a store that is seldom used, if three attempts in a row fail", () => {
+    let now = 0
+    const locks = new StuckLocks(() => now)
+    const locked = () => {
+      now += 120_000
+      return locks.onLocked()
+    }
+    expect([locked(), locked(), locked(), locked()]).toEqual([false, false, true, true])
+    locks.onWritten()
+    expect([locked(), locked()]).toEqual([false, false])
+    locks.onWritten()
+    expect([locked(), locked()]).toEqual([false, false])
+  })
 })
