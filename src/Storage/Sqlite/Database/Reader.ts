@@ -1,10 +1,9 @@
-import Database from "better-sqlite3"
 import { type Clock, Effect, Exit } from "effect"
 import * as Direct from "../../../Direct.ts"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
 import * as Damage from "./Damage.ts"
-import { DatabaseUnavailable, describe, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
+import { DatabaseUnavailable, describe, isDefect, isLocked, isUnreadable, lockedFor } from "./DatabaseError.ts"
 import { idOf } from "./Files.ts"
 import { type Opened, ReadConnection, type Source } from "./ReadConnection.ts"
 import { Snapshots } from "./Snapshots.ts"
@@ -152,7 +151,7 @@ export class Reader<Q> {
         // A connection that could not end its snapshot was closed; the next read opens another.
         if (this.main?.connection.isOpen === false) this.main = undefined
         if (isLocked(error)) this.listener.onLocked(describe(error), lockedFor(error))
-        if (!(error instanceof DatabaseUnavailable || error instanceof Database.SqliteError)) throw error
+        if (isDefect(error)) throw error
         const failure = new StoreUnavailable({ reason: describe(error), isUnreadable: isUnreadable(error) })
         if (failure.isUnreadable) this.clearCaches()
         if (!Damage.isDamage(failure.reason)) return Exit.fail(failure)

@@ -1,3 +1,4 @@
+import { symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { setImmediate as nextTurn } from "node:timers/promises"
 import { describe, expect, it } from "@effect/vitest"
@@ -5,7 +6,8 @@ import Database from "better-sqlite3"
 import { Effect, Fiber, FastCheck as fc, Option } from "effect"
 import { decode } from "../../../../src/Kv/Entry.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { SharedSnapshot } from "../../../../src/Storage/Sqlite/Database/Reader.ts"
+import { Reader, SharedSnapshot } from "../../../../src/Storage/Sqlite/Database/Reader.ts"
+import { Queries } from "../../../../src/Storage/Sqlite/Kv/Queries.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { set } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory, temporaryLayer } from "../../SqliteFixture.ts"
@@ -142,5 +144,26 @@ describe.each(["inline", "thread"] as const)("reads among commits that are made 
         )
       )
     }).pipe(Effect.provide(temporaryLayer(writer)))
+  )
+})
+
+describe("a reader", () => {
+  it.scoped("fails with StoreUnavailable where the system cannot tell which file it opens", () =>
+    Effect.gen(function* () {
+      const file = join(yield* temporaryDirectory, "kv.db")
+      symlinkSync(file, file)
+      const reader = new Reader(
+        { file, debug: undefined },
+        connection => new Queries(connection),
+        1,
+        yield* Effect.clock,
+        { onSuspended: () => {}, onLocked: () => {}, reportDamage: () => Effect.void }
+      )
+      reader.resume()
+      const failure = expect.objectContaining({ _tag: "StoreUnavailable", reason: expect.stringContaining("ELOOP") })
+      expect(yield* Effect.flip(reader.read(queries => queries.lastSeq()))).toEqual(failure)
+      expect(yield* Effect.flip(reader.history)).toEqual(failure)
+      expect(yield* Effect.flip(reader.snapshots.take)).toEqual(failure)
+    })
   )
 })
