@@ -57,6 +57,11 @@ export interface VersionOptions extends CallOptions {
   readonly ifVersion?: number
 }
 
+export interface GetOptions extends VersionOptions {
+  /** The entry as it was read before: returned where it has not changed, without being sent again. */
+  readonly known?: Entry
+}
+
 export interface SetOptions extends CallOptions {
   /** The entry must be at this version; 0 means that it must be absent. */
   readonly ifVersion?: number
@@ -106,7 +111,7 @@ export type FollowOptions = CallOptions & {
 /** A client of the key-value store. Calls fail with a `ClientError`. */
 export interface Client {
   /** The entry, or `undefined` where it is absent. */
-  readonly get: (namespace: string, key: string, options?: VersionOptions) => Promise<Entry | undefined>
+  readonly get: (namespace: string, key: string, options?: GetOptions) => Promise<Entry | undefined>
   /** Sets an entry, which is replaced whole, its expiry included. Returns it as stored. */
   readonly set: (namespace: string, key: string, value: unknown, options?: SetOptions) => Promise<Entry>
   /** Deletes an entry. Returns whether there was one. */
@@ -176,12 +181,13 @@ export const makeClient = (options: ClientOptions): Client => {
   const transports = names.flatMap(name => available[name] ?? [])
 
   return {
-    get: async (namespace, key, { ifVersion, signal } = {}) => {
-      const request: Request = { path: entryPath(namespace, key), headers: matching(ifVersion) }
+    get: async (namespace, key, { ifVersion, known, signal } = {}) => {
+      const headers = { ...matching(ifVersion), ...(known && { "if-none-match": `"${known.version}"` }) }
       try {
-        return await requests.ask(request, signal, readEntry)
+        return await requests.ask({ path: entryPath(namespace, key), headers }, signal, readEntry)
       } catch (error) {
         if (error instanceof NotFound) return undefined
+        if (error instanceof InvalidResponse && error.status === 304) return known
         throw error
       }
     },

@@ -21,12 +21,13 @@ export class EventParser {
     const events: Array<Event> = []
     const lines = (this.#rest + text).split("\n")
     this.#rest = lines.pop() ?? ""
-    for (const line of lines) {
-      const [field, value] = fieldOf(line.endsWith("\r") ? line.slice(0, -1) : line)
+    for (const ended of lines) {
+      const line = ended.endsWith("\r") ? ended.slice(0, -1) : ended
+      const [field, value] = fieldOf(line)
       if (field !== "") {
         const before = field === "data" ? this.#fields.get(field) : undefined
         this.#fields.set(field, before === undefined ? value : `${before}\n${value}`)
-      } else if (line.length < 2 && this.#fields.size > 0) {
+      } else if (line === "" && this.#fields.size > 0) {
         const { data = "", event = "message", id = "" } = Object.fromEntries(this.#fields)
         events.push({ type: event, id, data })
         this.#fields.clear()
@@ -43,21 +44,22 @@ const fieldOf = (line: string): readonly [string, string] => {
   return [line.slice(0, colon), line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1)]
 }
 
-/** What events tell after a position. The id of one begins with its `seq`. */
-const pageOf = (events: ReadonlyArray<Event>, after: number): ChangePage => {
+/** What events tell after a position. The id of one begins with its `seq`. A reset has a page of its own, the last one. */
+const pagesOf = (events: ReadonlyArray<Event>, after: number): ReadonlyArray<ChangePage> => {
   const changes: Array<Change> = []
   let lastSeq = after
   for (const { data, id, type } of events) {
     if (id === "") continue
-    lastSeq = Number.parseInt(id, 10)
-    // What follows a reset is read again.
-    if (type === "reset") break
-    if (data === "") continue
-    const page = parse<ChangePage>(`{"changes":[${data}],"lastSeq":${lastSeq}}`, isPage)
+    const seq = Number.parseInt(id, 10)
+    const isReset = type === "reset"
+    const page = parse<ChangePage>(`{"changes":[${isReset ? "" : data}],"lastSeq":${seq}}`, isPage)
     if (page === undefined) throw new ConnectionFailed("An event is not what the service sends", false)
+    // What follows a reset is read again.
+    if (isReset) return [{ changes, lastSeq }, page]
+    lastSeq = seq
     changes.push(...page.changes)
   }
-  return { changes, lastSeq }
+  return [{ changes, lastSeq }]
 }
 
 /** The change log as Server-Sent Events, by `fetch`, which can send the credential and is read only as it is taken. */
@@ -69,9 +71,12 @@ export const eventStream = (requests: Requests): Transport => ({
     const { signal } = lifetime
     try {
       const beginning = lifetime.limit(silenceMs, "The event stream does not begin")
-      const { body } = await requests.open({ path: "/changes/stream", query }, signal)
+      const { body, headers } = await requests.open({ path: "/changes/stream", query }, signal)
       beginning.cancel()
-      const reader = body!.getReader()
+      if (body === null || !headers.get("content-type")?.startsWith("text/event-stream")) {
+        throw new ConnectionFailed("The answer is no event stream", false)
+      }
+      const reader = body.getReader()
       const decoder = new TextDecoder()
       const parser = new EventParser()
       for (let after = query.after; ; ) {
@@ -79,9 +84,9 @@ export const eventStream = (requests: Requests): Transport => ({
         const { done, value } = await requests.attempt(signal, () => reader.read())
         silence.cancel()
         if (done) throw new ConnectionFailed("The event stream has ended", false)
-        const page = pageOf(parser.push(decoder.decode(value, { stream: true })), after)
-        yield page
-        after = page.lastSeq
+        const pages = pagesOf(parser.push(decoder.decode(value, { stream: true })), after)
+        yield* pages
+        after = pages.at(-1)!.lastSeq
       }
     } finally {
       lifetime.end()

@@ -55,6 +55,21 @@ const isTransient = (error: ClientError): boolean => {
   }
 }
 
+/** Whether another way to the same log may do better. The service itself refuses all ways alike. */
+const isOfOneWay = (error: ClientError): boolean => {
+  switch (error._tag) {
+    case "ConnectionFailed":
+    case "Forbidden":
+    case "NotFound":
+    case "MethodNotAllowed":
+      return true
+    case "InvalidResponse":
+      return error.status !== 429 && error.retryAfterMs === undefined
+    default:
+      return false
+  }
+}
+
 /** Reads the change log over one connection after the other, by whichever transport works. */
 export class LogReader {
   readonly #backoff: Backoff
@@ -148,8 +163,9 @@ export class LogReader {
    * let it through. Returns whether there is another one.
    */
   #passOver(transport: Transport, error: unknown, pages: number): boolean {
-    if (!(error instanceof ConnectionFailed) || transport === this.transports.at(-1)) return false
-    if (pages > 1 || (pages === 1 && !error.isTimeout)) return false
+    if (!isClientError(error) || !isOfOneWay(error) || transport === this.transports.at(-1)) return false
+    const isTimeout = error instanceof ConnectionFailed && error.isTimeout
+    if (pages > 1 || (pages === 1 && !isTimeout)) return false
     this.#passedOver.set(transport, this.requests.clock.now() + passedOverMs)
     return true
   }

@@ -36,6 +36,9 @@ export const segment = (kind: "namespace" | "key", name: string): string => {
   }
 }
 
+/** What a header carries of a token. */
+const headerText = /^[\x21-\x7e\x80-\xff]*$/
+
 /** Sends requests with the credential, and turns whatever goes wrong into a typed error. */
 export class Requests {
   constructor(
@@ -61,9 +64,15 @@ export class Requests {
 
   /** The credential for one try. */
   async credential(signal: AbortSignal): Promise<string> {
-    if (typeof this.token === "string") return this.token
+    const token = (typeof this.token === "string" ? this.token : await this.renewed(this.token, signal)).trim()
+    // `fetch` would repeat it in its error.
+    if (!headerText.test(token)) throw refused("The token has characters that a header cannot carry")
+    return token
+  }
+
+  private async renewed(token: () => string | Promise<string>, signal: AbortSignal): Promise<string> {
     try {
-      return await abortable(Promise.resolve().then(this.token), signal)
+      return await abortable(Promise.resolve().then(token), signal)
     } catch (cause) {
       signal.throwIfAborted()
       throw new TokenUnavailable("There is no token", { cause })
@@ -100,6 +109,8 @@ export class Requests {
         },
         ...(body !== undefined && { body }),
         cache: "no-store",
+        // The service redirects nowhere; another server must not get what is written.
+        redirect: "manual",
         signal
       })
       if (!response.ok) throw await errorOf(response)

@@ -10,11 +10,14 @@ export interface Clock {
   readonly random: () => number
 }
 
+const longestTimer = 2 ** 31 - 1
+
 /** The host's own. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   after: (ms, callback) => {
-    const timer = setTimeout(callback, ms)
+    // A longer time would be taken for none. Time limits are looked at again after it.
+    const timer = setTimeout(callback, Math.min(ms, longestTimer))
     return () => clearTimeout(timer)
   },
   random: Math.random

@@ -27,7 +27,7 @@ export interface Service {
   readonly get: (
     namespace: string,
     key: string,
-    options?: WithoutSignal<Plain.VersionOptions>
+    options?: WithoutSignal<Plain.GetOptions>
   ) => Effect.Effect<Option.Option<Plain.Entry>, ClientError>
   readonly set: (
     namespace: string,

@@ -1,0 +1,178 @@
+/** What servers and proxies may do that the service does not. */
+import { createServer, type RequestListener } from "node:http"
+import type { AddressInfo } from "node:net"
+import { describe, expect, it, vi } from "vitest"
+import {
+  BadRequest,
+  type FollowStatus,
+  InvalidResponse,
+  makeClient,
+  PreconditionFailed
+} from "../../src/Client/Client.ts"
+import { EventParser } from "../../src/Client/EventStreamTransport.ts"
+import { keys } from "../Harness.ts"
+import { Gathered, until, withService } from "./Harness.ts"
+
+const serving = async (listener: RequestListener, use: (baseUrl: string) => Promise<void>): Promise<void> => {
+  const server = createServer(listener)
+  await new Promise<void>(resolve => server.listen(0, "127.0.0.1", resolve))
+  try {
+    await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+  } finally {
+    server.closeAllConnections()
+    await new Promise(resolve => server.close(resolve))
+  }
+}
+
+/** Answers polls with an empty log, and the event stream as told. Polls that wait are left open. */
+const streaming =
+  (stream: RequestListener): RequestListener =>
+  (request, response) => {
+    const { searchParams, pathname } = new URL(request.url!, "http://localhost")
+    if (pathname.endsWith("/stream")) return stream(request, response)
+    if (searchParams.has("wait")) return
+    response.setHeader("content-type", "application/json")
+    response.end(JSON.stringify({ changes: [], lastSeq: Number(searchParams.get("after")) }))
+  }
+
+const event = (seq: number) => `id: ${seq}\ndata: ${JSON.stringify({ seq, key: "k" })}\n\n`
+
+describe("an event stream", () => {
+  it("is read alike wherever it is cut, with either end of line and comments within events", () => {
+    const text = ": hello\n\nid: 1\n:\ndata: a\n: b\ndata:c\n\n\nid: 2\n\nevent: reset\nid: 1\ndata: ü\n\n"
+    const expected = [
+      { type: "message", id: "1", data: "a\nc" },
+      { type: "message", id: "2", data: "" },
+      { type: "reset", id: "1", data: "ü" }
+    ]
+    for (const whole of [text, text.replaceAll("\n", "\r\n")]) {
+      for (let at = 0; at <= whole.length; at++) {
+        const parser = new EventParser()
+        expect([at, ...parser.push(whole.slice(0, at)), ...parser.push(whole.slice(at))]).toEqual([at, ...expected])
+      }
+    }
+  })
+
+  it("tells of a reset behind the changes that came with it", async () => {
+    const text = `${event(1)}${event(2)}${event(3)}event: reset\nid: 2\ndata: {"lastSeq":2}\n\n`
+    const stream = streaming((_, response) =>
+      response.writeHead(200, { "content-type": "text/event-stream" }).write(text)
+    )
+    await serving(stream, async baseUrl => {
+      const client = makeClient({ baseUrl, token: "t", transports: ["serverSentEvents"] })
+      const gathered = new Gathered(client.follow({ after: 0 }))
+      await gathered.done
+      expect(gathered.seqs).toEqual([1, 2, 3])
+      expect(gathered.events.at(-1)).toEqual({ type: "reset", lastSeq: 2 })
+    })
+  })
+
+  it("is given up where an id is no position", async () => {
+    const stream = streaming((_, response) =>
+      response.writeHead(200, { "content-type": "text/event-stream" }).write(`id: x\n\n${event(1)}`)
+    )
+    await serving(stream, async baseUrl => {
+      const statuses: Array<FollowStatus> = []
+      const ending = new AbortController()
+      const { signal } = ending
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const client = makeClient({ baseUrl, token: "t", transports: ["serverSentEvents"] })
+      const gathered = new Gathered(client.follow({ after: 0, signal, onStatus }))
+      await until(() => statuses.some(({ type }) => type === "disconnected"))
+      ending.abort()
+      await gathered.done
+      expect(gathered.events).toEqual([])
+    })
+  })
+
+  it.each([
+    [200, "text/html", "<p>Sign in</p>\n\n"],
+    [404, "text/html", "<p>Not found</p>"],
+    [405, "application/json", '{"error":"Method not allowed"}'],
+    [502, "text/html", "<p>Bad gateway</p>"]
+  ])("is passed over where something on the way answers %s %s", async (status, type, body) => {
+    const stream = streaming((_, response) => response.writeHead(status, { "content-type": type }).end(body))
+    await serving(stream, async baseUrl => {
+      const statuses: Array<FollowStatus> = []
+      const ending = new AbortController()
+      const { signal } = ending
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const client = makeClient({ baseUrl, token: "t", transports: ["serverSentEvents", "longPolling"] })
+      const gathered = new Gathered(client.follow({ after: 0, signal, onStatus }))
+      await until(() => statuses.length > 0 || gathered.ended !== undefined)
+      ending.abort()
+      await gathered.done
+      expect(statuses).toEqual([{ type: "connected", transport: "longPolling" }])
+    })
+  })
+})
+
+describe("a request", () => {
+  it("is not sent on to where an answer redirects it", async () => {
+    const paths: Array<string | undefined> = []
+    const other: RequestListener = (request, response) => {
+      paths.push(request.url)
+      response.end('{"key":"k","version":1}')
+    }
+    await serving(other, target =>
+      serving(
+        (_, response) => response.writeHead(307, { location: `${target}/stolen` }).end(),
+        async baseUrl => {
+          const client = makeClient({ baseUrl, token: "t" })
+          const error = await client.set("n", "k", "secret").catch(error => error)
+          expect(error).toBeInstanceOf(InvalidResponse)
+          expect(error).toMatchObject({ status: 307 })
+          expect(paths).toEqual([])
+        }
+      )
+    )
+  })
+
+  it("may take as long as it likes", () =>
+    withService(async ({ connect }) => {
+      const timers = vi.spyOn(globalThis, "setTimeout")
+      try {
+        for (const timeoutMs of [Number.POSITIVE_INFINITY, 1e12]) {
+          expect((await connect({ timeoutMs }).set("n", "k", 1)).value).toBe(1)
+        }
+        expect(timers.mock.calls.filter(([, ms = 0]) => ms >= 2 ** 31)).toEqual([])
+      } finally {
+        timers.mockRestore()
+      }
+    }))
+
+  it("has the token without what stands around it; what no header can carry is refused and not repeated", () =>
+    withService(async ({ connect }) => {
+      for (const token of [`${keys.write}\n`, () => ` ${keys.write}\r\n`]) {
+        expect((await connect({ token }).set("n", "k", 1)).value).toBe(1)
+      }
+      for (const bad of ["secret\nx-y: z", "secret\u0000", "sécret€"]) {
+        for (const token of [bad, () => bad]) {
+          const error = await connect({ token })
+            .get("n", "k")
+            .catch(error => error)
+          expect(error).toBeInstanceOf(BadRequest)
+          expect(`${error.message} ${error.cause}`).not.toContain("cret")
+          const follower = new Gathered(connect({ token }).follow({ after: 0 }))
+          await follower.done
+          expect(follower.ended?.error).toBeInstanceOf(BadRequest)
+        }
+      }
+    }))
+
+  it("for an entry that is known answers that entry while it has not changed", () =>
+    withService(async ({ connect, proxy }) => {
+      const client = connect()
+      const known = await client.set("n", "k", "v".repeat(100_000))
+      const before = proxy.sent
+      expect(await client.get("n", "k", { known })).toBe(known)
+      expect(proxy.sent - before).toBeLessThan(10_000)
+      expect(await client.get("n", "k", { known, ifVersion: 1 })).toBe(known)
+      await client.set("n", "k", 2)
+      expect(await client.get("n", "k", { known })).toMatchObject({ value: 2, version: 2 })
+      const stale = await client.get("n", "k", { known, ifVersion: 1 }).catch(error => error)
+      expect(stale).toBeInstanceOf(PreconditionFailed)
+      await client.delete("n", "k")
+      expect(await client.get("n", "k", { known })).toBeUndefined()
+    }))
+})
