@@ -1,9 +1,9 @@
 /**
  * The implementation of `Sessions`: sessions in memory over a store, a session database and the agent platform.
  */
-import { Duration, Effect, Fiber, Layer, Option, Schedule, Scope } from "effect"
+import { Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
 import { Subscriptions } from "../../Health/Health.ts"
-import { Store } from "../../Kv/Store.ts"
+import { Store, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Limits from "../../Limits.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { Tracer } from "../../Observability/Tracer.ts"
@@ -41,6 +41,12 @@ const endLimit = Duration.seconds(1)
 const backgroundScope = Effect.acquireRelease(Scope.make(), (scope, exit) =>
   Supervision.within(endLimit, Scope.close(scope, exit))
 )
+
+/** How often it is tried to remove launch configurations whose sessions were not created. */
+const removalInterval = "5 seconds"
+
+/** Of so many that wait to be removed, no session with another one is created. */
+const mostLeftOver = 10_000
 
 const make = (settings: Settings) =>
   Effect.gen(function* () {
@@ -90,6 +96,20 @@ const make = (settings: Settings) =>
           Effect.flatMap(lifecycle.activate(), ({ instanceId }) => f(instanceId))
         )
 
+    /** Sessions that were not created, and whose launch configurations nothing else would ever remove. */
+    const leftOver = new Set<string>()
+    // One at a time, and no more after a failure: while the database is unavailable all of them cost no more than one.
+    const removeLeftOver = Effect.suspend(() =>
+      Effect.forEach([...leftOver], key => Effect.map(events.remove(key), () => leftOver.delete(key)), {
+        discard: true
+      })
+    )
+    yield* Supervision.forkIn(
+      "removal of launch configurations",
+      Effect.forever(Effect.zipRight(Effect.sleep(removalInterval), Effect.ignore(removeLeftOver))),
+      shared.scope
+    )
+
     const create = ({ tenant, actor }: Caller, request: CreateSession) =>
       Effect.gen(function* () {
         const configuration = merge(empty, request)
@@ -115,12 +135,13 @@ const make = (settings: Settings) =>
         }
         const key = Records.keyOf(tenant, id)
         const isConfigured = record.configured.length > 0
+        if (isConfigured && leftOver.size >= mostLeftOver) {
+          return yield* new StoreUnavailable({ reason: `${leftOver.size} launch configurations wait to be removed` })
+        }
         const undo = Effect.suspend(() => {
           secrets.forget(key)
           if (!isConfigured) return Effect.void
-          // Nothing else would ever remove it.
-          const later = Effect.retry(events.remove(key), Schedule.spaced("5 seconds"))
-          return Effect.catchAll(events.remove(key), () => Effect.forkIn(later, shared.scope))
+          return Effect.catchAll(events.remove(key), () => Effect.sync(() => leftOver.add(key)))
         })
         const creation = Effect.gen(function* () {
           yield* secrets.put(key, given)

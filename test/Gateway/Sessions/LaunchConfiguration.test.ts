@@ -89,6 +89,44 @@ describe("launch configurations", () => {
     })
   )
 
+  it.scoped("that wait to be removed cost the database one call at a time, however many they are", () =>
+    Effect.gen(function* () {
+      const unavailable = new StoreUnavailable({ reason: "no answer" })
+      const kept = new Set<string>()
+      let isUnavailable = true
+      let removals = 0
+      const failing = Layer.map(inMemory, context =>
+        Context.add(context, SessionEvents, {
+          ...Context.get(context, SessionEvents),
+          configure: session =>
+            Effect.suspend(() => {
+              kept.add(session)
+              return unavailable
+            }),
+          remove: session =>
+            Effect.suspend(() => {
+              removals++
+              if (isUnavailable) return unavailable
+              kept.delete(session)
+              return Effect.void
+            })
+        })
+      )
+      const { start } = yield* make({ stored: failing })
+      const { sessions } = yield* start
+      yield* Effect.repeatN(Effect.flip(sessions.create(alice, { agentType: "echo", environment })), 9)
+      expect(kept.size).toBe(10)
+      const before = removals
+      yield* pass("20 seconds", "1 second")
+      const retries = removals - before
+      isUnavailable = false
+      yield* pass("10 seconds", "1 second")
+      expect(kept.size).toBe(0)
+      expect(retries).toBeGreaterThan(0)
+      expect(retries).toBeLessThan(10)
+    })
+  )
+
   it.scopedLive("have limits, wherever they are given", () =>
     Effect.gen(function* () {
       const { start, stored } = yield* make()
