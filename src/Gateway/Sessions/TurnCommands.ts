@@ -142,7 +142,8 @@ export class TurnCommands {
       const { unsent } = this
       if (unsent?.turnId === wanted) {
         this.unsent = undefined
-        yield* Deferred.succeed(unsent.withdrawn, undefined)
+        // In the same step: a fiber that is interrupted in between would leave the message neither sent nor withdrawn.
+        Deferred.unsafeDone(unsent.withdrawn, Effect.void)
         return wanted
       }
       const sending = link.send({ type: "interrupt", turnId: wanted }, { within: sendLimit })

@@ -22,6 +22,8 @@ const withSend =
       Effect.map(platform.connect(id, options), connection => ({ ...connection, ...change(connection) }))
   })
 
+const endings: ReadonlySet<string> = new Set(["turn_completed", "turn_errored", "turn_interrupted"])
+
 const timeout = new AgentPlatformConnectionError({ operation: "connect", reason: "timeout", message: "no connection" })
 
 const startsOf = (events: ReadonlyArray<Event>) =>
@@ -180,6 +182,40 @@ describe("messages to an instance", () => {
       yield* listener.until(event => event.type === "turn_completed" && event.turnId === next)
       expect((yield* simulator.state).frames.message).toBe(1)
       expect(endsOf(listener.events)).toEqual({ [turnId]: ["turn_interrupted"], [next]: ["turn_completed"] })
+    })
+  )
+
+  it.scopedLive("a message is withdrawn or sent, wherever the caller that interrupts it goes away", () =>
+    Effect.gen(function* () {
+      const begun = yield* Effect.makeLatch(false)
+      const gate = yield* Effect.makeLatch(true)
+      const { start } = yield* make({
+        platform: withSend(({ send }) => ({
+          send: (frame, options: SendOptions = {}) =>
+            Effect.zipRight(Effect.zipRight(begun.open, gate.await), send(frame, options))
+        }))
+      })
+      const { sessions } = yield* start
+      const { id } = yield* sessions.create(alice, { agentType: "echo" })
+      const listener = yield* listen(sessions, id)
+      yield* sessions.start(alice, id)
+      for (let steps = 16; steps < 56; steps++) {
+        yield* gate.close
+        yield* begun.close
+        const sending = yield* Effect.fork(sessions.send(alice, id, "perhaps"))
+        yield* begun.await
+        // It is interrupted where it first yields.
+        const interrupting = yield* Effect.fork(
+          Effect.withMaxOpsBeforeYield(sessions.interrupt(alice, id, undefined), steps)
+        )
+        yield* Effect.yieldNow()
+        yield* Fiber.interrupt(interrupting)
+        yield* gate.open
+        const turnId = yield* Fiber.join(sending)
+        const isEnd = (event: Event) => endings.has(event.type) && "turnId" in event && event.turnId === turnId
+        const ended = yield* Effect.timeoutOption(listener.until(isEnd), "2 seconds")
+        expect(Option.isSome(ended), `interrupted after ${steps} steps`).toBe(true)
+      }
     })
   )
 
