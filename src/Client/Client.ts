@@ -150,7 +150,7 @@ const readPage = async (response: Response): Promise<CursorPage> => {
   const lastSeq = Number(response.headers.get("kv-last-seq") ?? Number.NaN)
   if (Number.isNaN(lastSeq)) throw new InvalidResponse(detailsOf(response, "The header Kv-Last-Seq is missing"))
   const next = /<([^>]*)>; *rel="next"/.exec(response.headers.get("link") ?? "")?.[1]
-  const cursor = next === undefined ? undefined : new URL(next, response.url).searchParams.get("cursor")
+  const cursor = next === undefined ? undefined : new URL(next, "http://localhost").searchParams.get("cursor")
   return { items, lastSeq, cursor: cursor ?? undefined }
 }
 

@@ -160,6 +160,19 @@ describe("a request", () => {
       }
     }))
 
+  it("reads lists by a `fetch` whose answers have no address", () =>
+    withService(async ({ connect }) => {
+      const nameless: typeof fetch = async (...request) => {
+        const { body, headers, status } = await fetch(...request)
+        return new Response(body, { headers, status })
+      }
+      const client = connect({ fetch: nameless })
+      await client.batch(["a", "b", "c"].map(key => ({ op: "set", namespace: "n", key, value: 1 })))
+      const keysOf: Array<string> = []
+      for await (const { items } of client.list("n", { limit: 1 })) keysOf.push(...items.map(({ key }) => key))
+      expect(keysOf).toEqual(["a", "b", "c"])
+    }))
+
   it("for an entry that is known answers that entry while it has not changed", () =>
     withService(async ({ connect, proxy }) => {
       const client = connect()
