@@ -49,7 +49,8 @@ describe("YoungGeneration", () => {
     Effect.gen(function* () {
       const [held, released] = yield* sizes
       assert.isAtMost(held!, limit / 4)
-      assert.isAbove(released!, limit / 2)
+      // How far it grows depends on the version of V8: Node 26 stops earlier than Node 24.
+      assert.isAbove(released!, 2 * held!)
       // It grows once more where objects survive several collections in one turn of the event loop.
       assert.isAtMost(released!, 2 * limit)
     })
