@@ -19,7 +19,7 @@ let allowed = 0
 
 const adjust = (): void => {
   const space = getHeapSpaceStatistics().find(({ space_name }) => space_name === "new_space")
-  setFlagsFromString(`--semi-space-growth-factor=${(space?.space_size ?? 0) < allowed ? 2 : 1}`)
+  setFlagsFromString(`--semi-space-growth-factor=${2 * (space?.space_size ?? 0) <= allowed ? 2 : 1}`)
 }
 
 /** Keeps the young generation at its present size until {@link release}; to be called before modules are loaded. */
