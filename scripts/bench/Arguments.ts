@@ -41,6 +41,7 @@ export const help = (cases: ReadonlyArray<Case>): string =>
     ...cases.map(({ about, name }) => `  ${name.padEnd(20)}${about}`),
     "",
     "The gateway has its own benchmark: npm run bench -- gateway --help.",
+    "Builds of the service are compared by: npm run bench -- builds --help.",
     "",
     "A run of all cases without --quick and --profile writes docs/performance.md; other runs only print."
   ].join("\n")

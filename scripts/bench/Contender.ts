@@ -29,15 +29,18 @@ export const key = "bench-key"
 
 const inherited = { PATH: process.env.PATH ?? "", NODE_ENV: "production" }
 
-/** The compiled service in production mode. */
-export const causeway: Contender = {
-  name: "causeway",
+/** A compiled service in production mode: its file and the node that runs it, by default this plan's and this process's. */
+const service = (name: string, file?: string, node = process.execPath): Contender => ({
+  name,
   probe: "/api/v1/changes?limit=1",
   takesKey: true,
   command: (directory, port) =>
-    Effect.map(Plan, ({ profiles, service }) => ({
-      file: process.execPath,
-      args: [...(profiles === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profiles}`]), service],
+    Effect.map(Plan, plan => ({
+      file: node,
+      args: [
+        ...(plan.profiles === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${plan.profiles}`]),
+        file ?? plan.service
+      ],
       env: {
         ...inherited,
         KV_API_KEY: key,
@@ -47,7 +50,13 @@ export const causeway: Contender = {
         LOG_LEVEL: "warning"
       }
     }))
-}
+})
+
+/** The compiled service of the plan. */
+export const causeway: Contender = service("causeway")
+
+/** A build of the service, to be compared with others. */
+export const build = (name: string, file: string, node: string | undefined): Contender => service(name, file, node)
 
 const peer = (name: string, script: string, probe: string): Contender => ({
   name,

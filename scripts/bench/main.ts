@@ -3,6 +3,7 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Console, Effect, Layer, type Scope } from "effect"
 import * as Arguments from "./Arguments.ts"
 import type { BenchFailed } from "./BenchFailed.ts"
+import * as Builds from "./builds/Bench.ts"
 import { all } from "./cases/All.ts"
 import * as Findings from "./Findings.ts"
 import * as Gateway from "./gateway/Bench.ts"
@@ -44,7 +45,9 @@ const service = (args: ReadonlyArray<string>) =>
 
 const [first, ...rest] = process.argv.slice(2)
 
-const main = (first === "gateway" ? Gateway.main(rest) : service(process.argv.slice(2))).pipe(
+const main = (
+  first === "gateway" ? Gateway.main(rest) : first === "builds" ? Builds.main(rest) : service(process.argv.slice(2))
+).pipe(
   Effect.catchTag("BenchFailed", ({ message }) =>
     Effect.zipRight(
       Console.error(message),

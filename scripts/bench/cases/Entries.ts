@@ -9,24 +9,18 @@ import { smallStore } from "../Plan.ts"
 import * as Requests from "../Requests.ts"
 import { start } from "../Server.ts"
 import { scratch, startFilled } from "../Stores.ts"
-
-const connections = 64
+import * as Workloads from "../Workloads.ts"
 
 const getOf = (contender: Contender) => {
+  if (contender !== etcd) return Workloads.get.requests()
   const random = Random.make(1)
-  return contender === etcd
-    ? () => Requests.etcd.get(random(smallStore))
-    : () => Requests.get(Requests.entryPath(random(smallStore)))
+  return () => Requests.etcd.get(random(smallStore))
 }
 
 const putOf = (contender: Contender) => {
+  if (contender !== etcd) return Workloads.put.requests()
   const random = Random.make(2)
-  return contender === etcd
-    ? () => Requests.etcd.set(random(smallStore))
-    : () => {
-        const entry = random(smallStore)
-        return Requests.send("PUT", Requests.entryPath(entry), `{"value":${Requests.valueOf(entry)}}`)
-      }
+  return () => Requests.etcd.set(random(smallStore))
 }
 
 const started = (contender: Contender) =>
@@ -35,14 +29,14 @@ const started = (contender: Contender) =>
     : startFilled(contender, smallStore)
 
 const measured = (
-  about: { readonly name: string; readonly title: string },
+  about: Workloads.Workload,
   contenders: ReadonlyArray<Contender>,
   requestOf: (contender: Contender) => () => string
 ) =>
   Effect.gen(function* () {
     const { present: some, remarks } = yield* present(contenders)
     const entrants = yield* Effect.forEach(some, contender =>
-      Effect.map(started(contender), running => underLoad(running, connections, requestOf(contender)))
+      Effect.map(started(contender), running => underLoad(running, about.connections, requestOf(contender)))
     )
     const comparison = yield* compare({ ...about, unit: "requests" }, entrants)
     return { ...none, comparisons: [comparison], remarks }
@@ -51,11 +45,11 @@ const measured = (
 export const get: Case = {
   name: "get",
   about: "GET of one entry",
-  run: measured({ name: "get", title: `GET, ${connections} connections` }, [causeway, raw, fastify, etcd], getOf)
+  run: measured(Workloads.get, [causeway, raw, fastify, etcd], getOf)
 }
 
 export const put: Case = {
   name: "put",
   about: "PUT of one entry, on disk before it is answered",
-  run: measured({ name: "put", title: `PUT, durable, ${connections} connections` }, [causeway, fastify, etcd], putOf)
+  run: measured(Workloads.put, [causeway, fastify, etcd], putOf)
 }

@@ -15,19 +15,20 @@ import { scratch } from "../Stores.ts"
 const watchers = 500
 
 /** Connections that write, so that one group of writes is sent while the next is being synced. */
-const writers = 8
+export const writers = 8
 
 /** One frame at a time, as the service does. */
 const publishers = 1
 
-/** The position of a follower that wants new changes only. */
-const endOfLog = (running: Running): Effect.Effect<string, BenchFailed> =>
+/** The path of a follower that wants new changes only. */
+export const endOfLog = (running: Running): Effect.Effect<string, BenchFailed> =>
   Effect.map(ask(running, `/api/v1/changes?after=${Number.MAX_SAFE_INTEGER}`), body => {
     const { lastSeq }: { readonly lastSeq: number } = JSON.parse(body)
     return `/api/v1/changes/ws?limit=1000&after=${lastSeq}`
   })
 
-const broadcasting = (
+/** Frames to many WebSockets as work. */
+export const broadcasting = (
   running: Running,
   path: Effect.Effect<string, BenchFailed>,
   connections: number,
@@ -53,17 +54,22 @@ const broadcasting = (
     }).pipe(Effect.scoped)
 })
 
+/** The writes that watchers are told of. */
+export const writing = (): (() => string) => {
+  const random = Random.make(7)
+  return () => {
+    const entry = random(Requests.areaSize)
+    return Requests.send("PUT", Requests.entryPath(entry), `{"value":${Requests.valueOf(entry)}}`)
+  }
+}
+
 export const fanOut: Case = {
   name: "fan-out",
   about: `changes to ${watchers} WebSockets`,
   run: Effect.gen(function* () {
     const service = yield* start(causeway, { directory: yield* scratch })
     const peer = yield* start(ws, { directory: yield* scratch })
-    const random = Random.make(7)
-    const write = () => {
-      const entry = random(Requests.areaSize)
-      return Requests.send("PUT", Requests.entryPath(entry), `{"value":${Requests.valueOf(entry)}}`)
-    }
+    const write = writing()
     // The peer sends the frames that the service sent in its warm-up, which runs first.
     let frames: ReadonlyArray<string> = []
     let next = 0
