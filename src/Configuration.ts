@@ -5,6 +5,7 @@ import { Config, ConfigError, Effect, Either, Option, Redacted, Schema } from "e
 import * as Auth from "./Auth/Auth.ts"
 import * as Authentication from "./Gateway/Authentication.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
+import * as Cors from "./Http/Cors.ts"
 import * as ConnectionLimits from "./Http/Server/ConnectionLimits.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
 import * as ChangeFeed from "./Kv/ChangeFeed.ts"
@@ -77,6 +78,7 @@ const settings = Config.all({
   mode,
   address: NodeServer.config,
   connectionLimits: ConnectionLimits.config,
+  origins: Cors.config,
   store: StoreUrl.config,
   keys: Auth.config,
   logLevel: Logging.config,

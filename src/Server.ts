@@ -92,12 +92,19 @@ const probes: ReadonlySet<string> = new Set(["/api/v1/ready", "/api/v1/health"])
 const isProbe = (target: string): boolean => probes.has(pathOf(target))
 
 /** Of the time for shutdown, requests in flight get the largest part, sessions a part, and the store the rest. */
-const server = ({ address, connectionLimits, limits: { bodyBytes }, shutdownTimeout }: Configuration) => {
+const server = ({ address, connectionLimits, limits: { bodyBytes }, origins, shutdownTimeout }: Configuration) => {
   const heldBodyBytes = Math.max(connectionLimits.heldBodyBytes, bodyBytes)
   const limits = { ...connectionLimits, heldBodyBytes }
   return Layer.unwrapEffect(
     Effect.map(RequestMetrics.observer(Api), observe =>
-      NodeServer.layer({ ...address, observe, limits, isProbe, gracePeriod: Duration.times(shutdownTimeout, 0.6) })
+      NodeServer.layer({
+        ...address,
+        observe,
+        limits,
+        isProbe,
+        origins,
+        gracePeriod: Duration.times(shutdownTimeout, 0.6)
+      })
     )
   )
 }

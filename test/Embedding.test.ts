@@ -253,8 +253,8 @@ describe("in the API of a host", () => {
       const session = { "x-session": "open" }
       const json = { "content-type": "application/json" }
       const cases = [
-        ["/nowhere", {}, 404, '{"error":"Not found"}'],
-        ["/api/v1/health", {}, 404, '{"error":"Not found"}'],
+        ["/nowhere", {}, 404, '{"error":"Not found: the service has no such route"}'],
+        ["/api/v1/health", {}, 404, '{"error":"Not found: the service has no such route"}'],
         ["/store/api/v1/kv/n/k", {}, 401, '{"error":"Unauthorized"}'],
         ["/store/api/v1/kv/n/k", { headers: { authorization } }, 404, '{"error":"Not found"}'],
         ["/orders/tea", { method: "POST" }, 401, '{"_tag":"NoSession"}'],
@@ -342,7 +342,7 @@ describe("on a router with other routes", () => {
       expect((yield* ask("/hello")).body).toBe("hello")
       for (const [target, init, status, body] of [
         [path, {}, 401, '{"error":"Unauthorized"}'],
-        ["/nowhere", {}, 404, '{"error":"Not found"}'],
+        ["/nowhere", {}, 404, '{"error":"Not found: the service has no such route"}'],
         ["/data/api/v1/kv/%zz", {}, 400, '{"error":"The path is not percent-encoded UTF-8"}'],
         ["/data/api/v1/health", { method: "POST" }, 405, '{"error":"Method not allowed; this path takes GET, HEAD"}']
       ] as const) {

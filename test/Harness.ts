@@ -11,6 +11,7 @@ import { ClusterGroup } from "../src/Cluster/Api.ts"
 import { endpoints } from "../src/Endpoints.ts"
 import { HealthGroup } from "../src/Health/Api.ts"
 import * as Health from "../src/Health/Health.ts"
+import * as Cors from "../src/Http/Cors.ts"
 import * as DrainingSignal from "../src/Http/DrainingSignal.ts"
 import * as GroupLayer from "../src/Http/Platform/GroupLayer.ts"
 import * as PlatformMiddleware from "../src/Http/Platform/Middleware.ts"
@@ -63,30 +64,37 @@ const groups = Layer.mergeAll(
 ).pipe(Layer.provide(Auth.middlewares))
 
 /** The API as @effect/platform serves it, without a server. */
-const app = HttpApiBuilder.serve().pipe(
-  Layer.provide(PlatformMiddleware.requestIdLayer),
-  Layer.provide(PlatformMiddleware.errorLayer(Api)),
-  Layer.provide(HttpApiBuilder.api(Api)),
-  Layer.provide(groups),
-  Layer.provide(HttpRouter.setRouterConfig(routerConfig))
-)
+const appFor = (origins: Cors.AllowedOrigins) =>
+  HttpApiBuilder.serve().pipe(
+    Layer.provide(Cors.layer(origins)),
+    Layer.provide(PlatformMiddleware.requestIdLayer),
+    Layer.provide(PlatformMiddleware.errorLayer(Api)),
+    Layer.provide(HttpApiBuilder.api(Api)),
+    Layer.provide(groups),
+    Layer.provide(HttpRouter.setRouterConfig(routerConfig))
+  )
 
 /** The port of a server that listens on TCP. */
 export const portOf = (server: { readonly address: HttpServer.Address }): number =>
   server.address._tag === "TcpAddress" ? server.address.port : 0
 
-/** Serves on @effect/platform's own HTTP server. */
-export const stock: Transport = {
+/** Serves on @effect/platform's own HTTP server, for web pages of other origins too. */
+export const stockFor = (origins: Cors.AllowedOrigins): Transport => ({
   name: "stock",
   serve: store =>
     Effect.gen(function* () {
       const server = createServer()
       server.prependListener("upgrade", remember)
       const listening = NodeHttpServer.layer(() => server, { host: "127.0.0.1", port: 0 })
-      const context = yield* Layer.build(app.pipe(Layer.provideMerge(listening), Layer.provide(services(store))))
+      const context = yield* Layer.build(
+        appFor(origins).pipe(Layer.provideMerge(listening), Layer.provide(services(store)))
+      )
       // Idle keep-alive connections must not delay the end of a test.
       yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
       const port = portOf(yield* Effect.provide(HttpServer.HttpServer, context))
       return { url: `http://127.0.0.1:${port}`, port }
     })
-}
+})
+
+/** Serves on @effect/platform's own HTTP server. */
+export const stock: Transport = stockFor([])

@@ -47,9 +47,14 @@ export class Forbidden extends ResponseError {
   readonly _tag = "Forbidden"
 }
 
-/** 404: there is no such route. An absent entry is no error. */
+/** 404: the service has no such route: `baseUrl` or `prefix` is wrong. An absent entry is no error. */
 export class NotFound extends ResponseError {
   readonly _tag = "NotFound"
+
+  /** Whether it is an entry that is absent, and not the route. */
+  get isEntry(): boolean {
+    return this.message === "Not found"
+  }
 }
 
 /** 405: the route takes other methods. */
@@ -110,6 +115,16 @@ export class InvalidResponse extends ResponseError {
   readonly _tag = "InvalidResponse"
 }
 
+/** An answer, an event or a frame is over the client's own limit, and was not read to its end. */
+export class ResponseTooLarge extends Error {
+  readonly _tag = "ResponseTooLarge"
+  override readonly name = "ResponseTooLarge"
+
+  constructor(readonly limitBytes: number) {
+    super(`The service sends more than the limit of ${limitBytes} bytes`)
+  }
+}
+
 /** There is no whole answer. A write may or may not have been applied. */
 export class ConnectionFailed extends Error {
   readonly _tag = "ConnectionFailed"
@@ -150,12 +165,16 @@ const byStatus = {
 export type ClientError =
   | InstanceType<(typeof byStatus)[keyof typeof byStatus]>
   | InvalidResponse
+  | ResponseTooLarge
   | ConnectionFailed
   | TokenUnavailable
 
 /** Whether something that was thrown is a {@link ClientError}. */
 export const isClientError = (u: unknown): u is ClientError =>
-  u instanceof ResponseError || u instanceof ConnectionFailed || u instanceof TokenUnavailable
+  u instanceof ResponseError ||
+  u instanceof ResponseTooLarge ||
+  u instanceof ConnectionFailed ||
+  u instanceof TokenUnavailable
 
 /** A refusal by the client itself: the request would not reach the service as it is meant. */
 export const refused = (message: string): BadRequest =>
@@ -178,23 +197,53 @@ export const detailsOf = ({ headers, status }: Response, message: string): Error
   etag: headers.get("etag")
 })
 
+/** The most bytes of an error that are read. */
+const maxErrorBytes = 64 * 1024
+
+const emptyIfTooLarge = (error: unknown): string => {
+  if (error instanceof ResponseTooLarge) return ""
+  throw error
+}
+
 /** The error that an answer is. */
 export const errorOf = async (response: Response): Promise<ClientError> => {
-  const message = messageIn(await response.text())
+  const message = messageIn(await textOf(response, maxErrorBytes).catch(emptyIfTooLarge))
   if (message !== undefined) {
     for (const [status, Class] of Object.entries(byStatus)) {
       if (Number(status) === response.status) return new Class(detailsOf(response, message))
     }
   }
-  return new InvalidResponse(detailsOf(response, message ?? `The answer has the status ${response.status}`))
+  const hint = response.status === 404 ? ", and is not of the service: baseUrl or prefix may be wrong" : ""
+  return new InvalidResponse(detailsOf(response, message ?? `The answer has the status ${response.status}${hint}`))
 }
 
-/** The message of `{"error": message}`. */
+/** The message of an error of the service, `{"error": message}` and nothing else. */
 const messageIn = (text: string): string | undefined => {
   try {
-    const { error } = JSON.parse(text)
-    return typeof error === "string" ? error : undefined
+    const { error, ...rest } = JSON.parse(text)
+    return typeof error === "string" && Object.keys(rest).length === 0 ? error : undefined
   } catch {
     return undefined
   }
+}
+
+/** Reads a body as text. One of more bytes than the limit is given up, and fails with {@link ResponseTooLarge}. */
+export const textOf = async ({ body, headers }: Response, limitBytes: number): Promise<string> => {
+  if (body === null) return ""
+  const reader = body.getReader()
+  const decoder = new TextDecoder()
+  let text = ""
+  let bytes = Number(headers.get("content-encoding") === null && headers.get("content-length"))
+  if (bytes <= limitBytes) {
+    bytes = 0
+    for (;;) {
+      const { done, value } = await reader.read()
+      if (done) return text + decoder.decode()
+      bytes += value.length
+      if (bytes > limitBytes) break
+      text += decoder.decode(value, { stream: true })
+    }
+  }
+  await reader.cancel()
+  throw new ResponseTooLarge(limitBytes)
 }

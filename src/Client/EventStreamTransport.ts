@@ -1,4 +1,4 @@
-import { ConnectionFailed } from "./Errors.ts"
+import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
 import type { Change, ChangePage } from "./Model.ts"
 import { parse, type Requests } from "./Requests.ts"
 import { Lifetime } from "./Time.ts"
@@ -15,6 +15,11 @@ interface Event {
 export class EventParser {
   #rest = ""
   #fields = new Map<string, string>()
+  /** Characters of the fields. */
+  #size = 0
+
+  /** @param limit characters that an event may have at most */
+  constructor(private readonly limit: number) {}
 
   /** The events that this piece completes. */
   push(text: string): ReadonlyArray<Event> {
@@ -27,12 +32,15 @@ export class EventParser {
       if (field !== "") {
         const before = field === "data" ? this.#fields.get(field) : undefined
         this.#fields.set(field, before === undefined ? value : `${before}\n${value}`)
+        this.#size += line.length
       } else if (line === "" && this.#fields.size > 0) {
         const { data = "", event = "message", id = "" } = Object.fromEntries(this.#fields)
         events.push({ type: event, id, data })
         this.#fields.clear()
+        this.#size = 0
       }
     }
+    if (this.#size + this.#rest.length > this.limit) throw new ResponseTooLarge(this.limit)
     return events
   }
 }
@@ -78,7 +86,7 @@ export const eventStream = (requests: Requests): Transport => ({
       }
       const reader = body.getReader()
       const decoder = new TextDecoder()
-      const parser = new EventParser()
+      const parser = new EventParser(requests.maxResponseBytes)
       for (let after = query.after; ; ) {
         const silence = lifetime.limit(silenceMs, "Nothing comes over the event stream")
         const { done, value } = await requests.attempt(signal, () => reader.read())

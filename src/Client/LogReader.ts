@@ -1,6 +1,7 @@
 import { type ClientError, ConnectionFailed, isClientError } from "./Errors.ts"
 import type { ChangePage, FollowStatus } from "./Model.ts"
 import { json, type Requests } from "./Requests.ts"
+import { isTransient } from "./Retry.ts"
 import { Backoff, pause } from "./Time.ts"
 import { type FeedQuery, isPage, silenceMs, type Transport } from "./Transport.ts"
 
@@ -39,21 +40,6 @@ export const longPolling = (requests: Requests): Transport => ({
     }
   }
 })
-
-/** Whether the same request may do better later. */
-const isTransient = (error: ClientError): boolean => {
-  switch (error._tag) {
-    case "ConnectionFailed":
-    case "TokenUnavailable":
-    case "InternalServerError":
-    case "ServiceUnavailable":
-      return true
-    case "InvalidResponse":
-      return error.status < 400 || error.status === 408 || error.status === 429 || error.status >= 500
-    default:
-      return false
-  }
-}
 
 /** Whether another way to the same log may do better. The service itself refuses all ways alike. */
 const isOfOneWay = (error: ClientError): boolean => {

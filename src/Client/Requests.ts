@@ -5,7 +5,8 @@ import {
   InvalidResponse,
   isClientError,
   refused,
-  TokenUnavailable
+  TokenUnavailable,
+  textOf
 } from "./Errors.ts"
 import { abortable, type Clock, Lifetime } from "./Time.ts"
 
@@ -39,32 +40,48 @@ export const segment = (kind: "namespace" | "key", name: string): string => {
 /** What a header carries of a token. */
 const headerText = /^[\x21-\x7e\x80-\xff]*$/
 
+/** What requests are made of. */
+export interface RequestsOptions {
+  /** What stands before the path of each request. */
+  readonly base: string
+  readonly token: Token
+  readonly fetch: typeof globalThis.fetch
+  /** Milliseconds within which the whole answer must be there. */
+  readonly timeoutMs: number
+  /** The most bytes of an answer, of an event and of a frame. */
+  readonly maxResponseBytes: number
+  readonly clock: Clock
+}
+
 /** Sends requests with the credential, and turns whatever goes wrong into a typed error. */
 export class Requests {
-  constructor(
-    private readonly base: string,
-    private readonly token: Token,
-    private readonly fetch: typeof globalThis.fetch,
-    private readonly timeoutMs: number,
-    readonly clock: Clock
-  ) {}
+  constructor(private readonly options: RequestsOptions) {}
+
+  get clock(): Clock {
+    return this.options.clock
+  }
+
+  get maxResponseBytes(): number {
+    return this.options.maxResponseBytes
+  }
 
   /** Whether another token may be had. */
   get isTokenRenewable(): boolean {
-    return typeof this.token === "function"
+    return typeof this.options.token === "function"
   }
 
   url({ path, query = {} }: Request): URL {
-    const url = new URL(this.base + path)
+    const url = new URL(this.options.base + path)
     for (const [name, value] of Object.entries(query)) {
       if (value !== undefined) url.searchParams.set(name, String(value))
     }
     return url
   }
 
-  /** The credential for one try. */
+  /** The credential for one try; `""` where there is none. */
   async credential(signal: AbortSignal): Promise<string> {
-    const token = (typeof this.token === "string" ? this.token : await this.renewed(this.token, signal)).trim()
+    const { token: given } = this.options
+    const token = (typeof given === "string" ? given : await this.renewed(given, signal)).trim()
     // `fetch` would repeat it in its error.
     if (!headerText.test(token)) throw refused("The token has characters that a header cannot carry")
     return token
@@ -83,13 +100,15 @@ export class Requests {
   async ask<A>(
     request: Request,
     signal: AbortSignal | undefined,
-    read: (response: Response) => Promise<A>
+    read: (response: Response, limitBytes: number) => Promise<A>
   ): Promise<A> {
     const lifetime = new Lifetime(this.clock, signal)
-    const timeoutMs = request.timeoutMs ?? this.timeoutMs
+    const timeoutMs = request.timeoutMs ?? this.options.timeoutMs
     lifetime.limit(timeoutMs, `There is no answer within ${timeoutMs} ms`)
     try {
-      return await this.attempt(lifetime.signal, async () => read(await this.open(request, lifetime.signal)))
+      return await this.attempt(lifetime.signal, async () =>
+        read(await this.open(request, lifetime.signal), this.maxResponseBytes)
+      )
     } finally {
       lifetime.end()
     }
@@ -100,11 +119,11 @@ export class Requests {
     const { body } = request
     const token = await this.credential(signal)
     return this.attempt(signal, async () => {
-      const response = await this.fetch(this.url(request), {
+      const response = await this.options.fetch(this.url(request), {
         method: request.method ?? "GET",
         headers: {
           ...request.headers,
-          authorization: `Bearer ${token}`,
+          ...(token !== "" && { authorization: `Bearer ${token}` }),
           ...(body !== undefined && { "content-type": "application/json" })
         },
         ...(body !== undefined && { body }),
@@ -125,17 +144,22 @@ export class Requests {
     } catch (cause) {
       signal.throwIfAborted()
       if (isClientError(cause)) throw cause
-      throw new ConnectionFailed(cause instanceof Error ? cause.message : String(cause), false, { cause })
+      throw new ConnectionFailed(reasonOf(cause), false, { cause })
     }
   }
+}
+
+/** What an error says. `fetch` of Node puts the reason into its cause. */
+const reasonOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  return error.cause instanceof Error && error.cause.message !== "" ? error.cause.message : error.message
 }
 
 /** Reads a body that must be JSON of some form. */
 export const json =
   <A>(isValid: (body: A) => boolean) =>
-  async (response: Response): Promise<A> => {
-    const text = await response.text()
-    const body = parse(text, isValid)
+  async (response: Response, limitBytes: number): Promise<A> => {
+    const body = parse(await textOf(response, limitBytes), isValid)
     if (body === undefined) throw new InvalidResponse(detailsOf(response, "The body is not what the service sends"))
     return body
   }

@@ -1,19 +1,9 @@
-import { ConnectionFailed } from "./Errors.ts"
+import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
 import type { ChangePage } from "./Model.ts"
 import { parse, type Requests } from "./Requests.ts"
 import { abortable, Lifetime } from "./Time.ts"
 import { isPage, silenceMs, type Transport } from "./Transport.ts"
-
-/** What is used of a WebSocket. */
-export interface WebSocketLike {
-  addEventListener(type: "open" | "error", listener: () => void): void
-  addEventListener(type: "message", listener: (event: { readonly data: unknown }) => void): void
-  addEventListener(type: "close", listener: (event: { readonly code: number; readonly reason: string }) => void): void
-  close(): void
-}
-
-/** The WebSocket of the host, or one such as that of the package `ws`. What it takes beside the address differs. */
-export type WebSocketConstructor = new (url: string, options: never) => WebSocketLike
+import { base64Url, connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
 
 /** Characters of frames that wait to be taken. Beyond that the connection is given up, as it cannot be paused. */
 const maxWaiting = 4 * 1024 * 1024
@@ -63,23 +53,6 @@ class FrameBuffer {
   }
 }
 
-/** Opens a WebSocket with the credential. Browsers, which cannot set headers, send it as a subprotocol. */
-const connect = (Constructor: WebSocketConstructor, url: string, token: string): WebSocketLike => {
-  try {
-    return new Constructor(url, { headers: { authorization: `Bearer ${token}` } } as never)
-  } catch (error) {
-    // A browser takes the options for the name of a subprotocol, which they cannot be.
-    if (!(error instanceof Error && error.name === "SyntaxError")) throw error
-    return new Constructor(url, ["causeway.v1", `bearer.${base64Url(token)}`] as never)
-  }
-}
-
-const base64Url = (text: string): string =>
-  btoa(String.fromCharCode(...new TextEncoder().encode(text)))
-    .replaceAll("+", "-")
-    .replaceAll("/", "_")
-    .replaceAll("=", "")
-
 /** A heartbeat has no changes. */
 type Frame = Partial<ChangePage> & Pick<ChangePage, "lastSeq">
 
@@ -98,12 +71,15 @@ export const webSocket = (requests: Requests, Constructor: WebSocketConstructor)
       const url = requests.url({ path: "/changes/ws", query })
       url.protocol = url.protocol.replace("http", "ws")
       const token = await requests.credential(signal)
-      const opened = await requests.attempt(signal, async () => connect(Constructor, url.href, token))
+      const opened = await requests.attempt(signal, async () => connect(Constructor, url.href, token, base64Url(token)))
       socket = opened
       const frames = new FrameBuffer()
       const receive = (frame: unknown) => {
         silence.restart()
-        if (typeof frame === "string") frames.push(frame)
+        if (typeof frame === "string") {
+          if (frame.length <= requests.maxResponseBytes) frames.push(frame)
+          else frames.fail(new ResponseTooLarge(requests.maxResponseBytes))
+        }
         if (!frames.isFull) return
         silence.cancel()
         opened.close()

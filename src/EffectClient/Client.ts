@@ -2,22 +2,21 @@
  * The client of the key-value store for programs in Effect: the plain client, with the clock, the random numbers
  * and the errors of Effect.
  */
-import { Context, Duration, Effect, FiberId, Layer, Option, Redacted, Runtime, Stream } from "effect"
+import { Context, Duration, Effect, Layer, Option, type Stream } from "effect"
 import * as Plain from "../Client/Client.ts"
 import { type ClientError, fromPlain } from "./Errors.ts"
+import { callsOf, clock, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
 
 export * from "./Errors.ts"
 
 /** Where the service is, and who asks. */
 export interface ClientOptions<E = never, R = never>
-  extends Pick<Plain.ClientOptions, "baseUrl" | "prefix" | "transports" | "WebSocket" | "fetch"> {
+  extends Pick<Plain.ClientOptions, "baseUrl" | "prefix" | "maxResponseBytes" | "transports" | "WebSocket" | "fetch"> {
   /** The credential, or an effect that is run for it at each try. */
-  readonly token: string | Redacted.Redacted | Effect.Effect<string | Redacted.Redacted, E, R>
+  readonly token: Token<E, R>
   /** How long an answer may take; 30 seconds without it. */
   readonly timeout?: Duration.DurationInput
 }
-
-type WithoutSignal<A> = A extends unknown ? Omit<A, "signal"> : never
 
 /** Where to begin: at the entries of a namespace, or at a position of the log. */
 export type FollowOptions = WithoutSignal<Plain.FollowOptions>
@@ -54,45 +53,18 @@ export interface Service {
 /** The client as a service. */
 export class Client extends Context.Tag("causeway/Client")<Client, Service>() {}
 
-/** Effect's clock and random numbers. A fiber waits for each timer. */
-const clock: Effect.Effect<Plain.Clock> = Effect.gen(function* () {
-  const clock = yield* Effect.clock
-  const random = yield* Effect.random
-  const runFork = Runtime.runFork(yield* Effect.runtime())
-  return {
-    now: () => Number(clock.unsafeCurrentTimeNanos()) / 1e6,
-    after: (ms, callback) => {
-      const fiber = runFork(Effect.zipRight(clock.sleep(Duration.millis(ms)), Effect.sync(callback)))
-      return () => fiber.unsafeInterruptAsFork(FiberId.none)
-    },
-    random: () => Effect.runSync(random.next)
-  }
-})
-
-const textOf = (token: string | Redacted.Redacted): string =>
-  typeof token === "string" ? token : Redacted.value(token)
-
-/** What the plain client fails with. Anything but its errors is a defect. */
-const failWith = (error: unknown): Effect.Effect<never, ClientError> =>
-  Plain.isClientError(error) ? Effect.fail(fromPlain(error)) : Effect.die(error)
-
-const call = <A>(run: (signal: AbortSignal) => Promise<A>): Effect.Effect<A, ClientError> =>
-  Effect.catchAll(Effect.tryPromise({ try: run, catch: error => error }), failWith)
-
-const streamOf = <A>(iterable: AsyncIterable<A>): Stream.Stream<A, ClientError> =>
-  Stream.catchAll(
-    Stream.fromAsyncIterable(iterable, error => error),
-    failWith
-  )
+const { call, streamOf } = callsOf(
+  (error: unknown): error is Plain.ClientError => Plain.isClientError(error),
+  fromPlain
+)
 
 /** Makes a client. */
 export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect.Effect<Service, never, R> =>
   Effect.gen(function* () {
     const { timeout = "30 seconds", token, ...rest } = options
-    const runPromise = Runtime.runPromise(yield* Effect.runtime<R>())
     const client = Plain.makeClient({
       ...rest,
-      token: Effect.isEffect(token) ? () => runPromise(Effect.map(token, textOf)) : textOf(token),
+      token: yield* tokenOf(token),
       timeoutMs: Duration.toMillis(timeout),
       clock: yield* clock
     })

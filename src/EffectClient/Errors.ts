@@ -2,7 +2,7 @@
  * Why a call of the client fails.
  */
 import { Data } from "effect"
-import type * as Plain from "../Client/Errors.ts"
+import type * as Plain from "../Client/Client.ts"
 
 interface ResponseFields {
   readonly message: string
@@ -22,7 +22,7 @@ export class Unauthorized extends Data.TaggedError("Unauthorized")<ResponseField
 /** 403: the credential only reads. */
 export class Forbidden extends Data.TaggedError("Forbidden")<ResponseFields> {}
 
-/** 404: there is no such route. An absent entry is no error. */
+/** 404: the service has no such route: `baseUrl` or `prefix` is wrong. An absent entry is no error. */
 export class NotFound extends Data.TaggedError("NotFound")<ResponseFields> {}
 
 /** 405: the route takes other methods. */
@@ -59,6 +59,12 @@ export class ServiceUnavailable extends Data.TaggedError("ServiceUnavailable")<R
 /** The answer is none of the service, such as the error page of a proxy. */
 export class InvalidResponse extends Data.TaggedError("InvalidResponse")<ResponseFields> {}
 
+/** An answer, an event or a frame is over the client's own limit, and was not read to its end. */
+export class ResponseTooLarge extends Data.TaggedError("ResponseTooLarge")<{
+  readonly message: string
+  readonly limitBytes: number
+}> {}
+
 /** There is no whole answer. A write may or may not have been applied. */
 export class ConnectionFailed extends Data.TaggedError("ConnectionFailed")<{
   readonly message: string
@@ -88,6 +94,7 @@ export type ClientError =
   | InternalServerError
   | ServiceUnavailable
   | InvalidResponse
+  | ResponseTooLarge
   | ConnectionFailed
   | TokenUnavailable
 
@@ -99,6 +106,8 @@ export const fromPlain = (error: Plain.ClientError): ClientError => {
       return new ConnectionFailed({ message, cause, isTimeout: error.isTimeout })
     case "TokenUnavailable":
       return new TokenUnavailable({ message, cause })
+    case "ResponseTooLarge":
+      return new ResponseTooLarge({ message, limitBytes: error.limitBytes })
     case "PreconditionFailed": {
       const { currentVersion, operation } = error
       return new PreconditionFailed({ ...fieldsOf(error), currentVersion, operation })

@@ -7,6 +7,7 @@ import { Context, Option } from "effect"
 const parse = (text: string): Option.Option<string> => {
   if (!URL.canParse(text)) return Option.none()
   const { origin, protocol, pathname, search, hash, username, password } = new URL(text)
+  if (text.includes("*")) return Option.none()
   const isBare = pathname === "/" && `${search}${hash}${username}${password}` === ""
   return isBare && (protocol === "http:" || protocol === "https:") ? Option.some(origin) : Option.none()
 }

@@ -188,6 +188,6 @@ export const routesOf = <Id extends string, Groups extends HttpApiGroup.HttpApiG
 export const unrouted = (target: string, router: Router<unknown>): ApiError => {
   const allow = router.methodsOf(pathOf(target)).join(", ")
   return allow === ""
-    ? new NotFound({ error: "Not found" })
+    ? new NotFound({ error: "Not found: the service has no such route" })
     : new MethodNotAllowed({ error: `Method not allowed; this path takes ${allow}`, headers: { allow } })
 }

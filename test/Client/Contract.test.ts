@@ -86,7 +86,7 @@ describe("the plain client", () => {
     const size = gzipSync(outputFiles[0]!.contents).length
     expect(size).toBeLessThan(25 * 1024)
     // docs/client.md names the figure.
-    expect(size).toBeLessThan(6 * 1024)
+    expect(size).toBeLessThan(7 * 1024)
     expect(Object.keys(metafile.inputs).filter(file => !file.startsWith("src/Client/"))).toEqual([])
   })
 

@@ -7,7 +7,8 @@ import {
   type FollowStatus,
   InvalidResponse,
   makeClient,
-  PreconditionFailed
+  PreconditionFailed,
+  ResponseTooLarge
 } from "../../src/Client/Client.ts"
 import { EventParser } from "../../src/Client/EventStreamTransport.ts"
 import { keys } from "../Harness.ts"
@@ -47,7 +48,7 @@ describe("an event stream", () => {
     ]
     for (const whole of [text, text.replaceAll("\n", "\r\n")]) {
       for (let at = 0; at <= whole.length; at++) {
-        const parser = new EventParser()
+        const parser = new EventParser(1000)
         expect([at, ...parser.push(whole.slice(0, at)), ...parser.push(whole.slice(at))]).toEqual([at, ...expected])
       }
     }
@@ -65,6 +66,26 @@ describe("an event stream", () => {
       expect(gathered.seqs).toEqual([1, 2, 3])
       expect(gathered.events.at(-1)).toEqual({ type: "reset", lastSeq: 2 })
     })
+  })
+
+  it("ends a follower where an event is over the limit", async () => {
+    for (const line of ["data: x", `data: ${"x".repeat(10)}\n`]) {
+      const stream = streaming((_, response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" })
+        const write = () => {
+          while (!response.destroyed && response.write(line.repeat(10_000)));
+          response.once("drain", write)
+        }
+        write()
+      })
+      await serving(stream, async baseUrl => {
+        const options = { baseUrl, token: "t", maxResponseBytes: 1_000_000 }
+        const client = makeClient({ ...options, transports: ["serverSentEvents"] })
+        const gathered = new Gathered(client.follow({ after: 0 }))
+        await gathered.done
+        expect(gathered.ended?.error).toBeInstanceOf(ResponseTooLarge)
+      })
+    }
   })
 
   it("is given up where an id is no position", async () => {
@@ -140,6 +161,34 @@ describe("a request", () => {
         timers.mockRestore()
       }
     }))
+
+  it("takes no more of an answer than its limit, whatever length the answer states", async () => {
+    const lying: RequestListener = (request, response) => {
+      const body = `{"items":["${"x".repeat(100_000)}"]}`
+      const stated = request.url?.includes("stated") === true
+      response.writeHead(request.url?.includes("refused") === true ? 503 : 200, {
+        "kv-last-seq": "1",
+        ...(stated && { "content-length": String(2 ** 40) })
+      })
+      const write = () => {
+        while (!response.destroyed && response.write(body));
+        response.once("drain", write)
+      }
+      write()
+    }
+    await serving(lying, async baseUrl => {
+      const client = makeClient({ baseUrl, token: "t", maxResponseBytes: 1_000_000 })
+      for (const key of ["stated", "streamed"]) {
+        const error = await client.get("n", key).catch(error => error)
+        expect(error).toBeInstanceOf(ResponseTooLarge)
+        expect(error).toMatchObject({ limitBytes: 1_000_000, message: expect.stringContaining("1000000 bytes") })
+      }
+      expect(await client.get("n", "refused").catch(error => error)).toMatchObject({ status: 503 })
+      const follower = new Gathered(client.follow({ after: 0 }))
+      await follower.done
+      expect(follower.ended?.error).toBeInstanceOf(ResponseTooLarge)
+    })
+  })
 
   it("has the token without what stands around it; what no header can carry is refused and not repeated", () =>
     withService(async ({ connect }) => {

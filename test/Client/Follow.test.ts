@@ -8,7 +8,7 @@ import {
   Unauthorized
 } from "../../src/Client/Client.ts"
 import { keys } from "../Harness.ts"
-import { Gathered, ManualClock, passUntil, range, until, withService } from "./Harness.ts"
+import { Gathered, ManualClock, passUntil, range, settled, until, withService } from "./Harness.ts"
 
 const namespace = "tenant:acme/settings"
 const transports: ReadonlyArray<TransportName> = ["webSocket", "serverSentEvents", "longPolling"]
@@ -176,16 +176,20 @@ describe.each(transports)("a follower by %s", transport => {
     withService(async ({ connect, direct, proxy }) => {
       const writer = direct()
       const value = "v".repeat(100_000)
-      const reader = connect(only).follow({ after: 0 })[Symbol.asyncIterator]()
+      let isConnected = false
+      const onStatus = () => {
+        isConnected = true
+      }
+      const reader = connect(only).follow({ after: 0, onStatus })[Symbol.asyncIterator]()
       await writer.set(namespace, "k", value)
       expect(await reader.next()).toMatchObject({ value: { change: { seq: 1 } } })
       const second = reader.next()
-      await new Promise(resolve => setTimeout(resolve, 50))
+      await until(() => isConnected)
       const sets = range(1, 100).map(() => ({ op: "set" as const, namespace, key: "k", value }))
       for (let n = 1; n <= 2; n++) await writer.batch(sets)
       await second
       // 20 MB lie in the log; a page has 4 MiB, and the system's buffers of sockets some more.
-      await new Promise(resolve => setTimeout(resolve, 200))
+      await settled(() => proxy.sent)
       expect(proxy.sent).toBeLessThan(14_000_000)
       for (const seq of range(3, 201)) expect(await reader.next()).toMatchObject({ value: { change: { seq } } })
       await reader.return?.()

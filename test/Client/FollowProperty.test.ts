@@ -1,7 +1,7 @@
 import * as fc from "fast-check"
 import { expect, it } from "vitest"
 import type { TransportName } from "../../src/Client/Client.ts"
-import { fastClock, Gathered, range, until, withService } from "./Harness.ts"
+import { Gathered, ManualClock, passUntil, randomBy, range, turns, withService } from "./Harness.ts"
 
 const disturbances = ["cut", "silence", "restart", "refuse", "admit"] as const
 
@@ -9,7 +9,7 @@ const disturbances = ["cut", "silence", "restart", "refuse", "admit"] as const
 type Step =
   | { readonly type: "write"; readonly count: number; readonly bytes: number }
   | { readonly type: (typeof disturbances)[number] }
-  | { readonly type: "wait"; readonly ms: number }
+  | { readonly type: "wait"; readonly turns: number }
 
 const step: fc.Arbitrary<Step> = fc.oneof(
   {
@@ -24,7 +24,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 3,
     arbitrary: fc.record({ type: fc.constantFrom(...disturbances) })
   },
-  { weight: 2, arbitrary: fc.record({ type: fc.constant("wait" as const), ms: fc.integer({ min: 0, max: 20 }) }) }
+  { weight: 2, arbitrary: fc.record({ type: fc.constant("wait" as const), turns: fc.integer({ min: 0, max: 200 }) }) }
 )
 
 const transports: ReadonlyArray<ReadonlyArray<TransportName> | undefined> = [
@@ -47,12 +47,14 @@ it("followers see exactly the log, whatever is cut when", { timeout: 240_000 }, 
     fc.asyncProperty(
       fc.array(step, { minLength: 1, maxLength: 15 }),
       fc.constantFrom(...transports),
-      fc.nat({ max: 3 }),
-      (steps, only, pace) =>
+      fc.nat({ max: 30 }),
+      fc.nat(),
+      (steps, only, pace, seed) =>
         withService(async ({ connect, direct, proxy, service }) => {
           const ending = new AbortController()
           const { signal } = ending
-          const client = connect({ clock: fastClock(40), ...(only && { transports: only }) })
+          const clock = new ManualClock(randomBy(seed))
+          const client = connect({ clock, ...(only && { transports: only }) })
           let written = 0
           const write = async (count: number, bytes = 1) => {
             const value = "v".repeat(bytes)
@@ -64,7 +66,7 @@ it("followers see exactly the log, whatever is cut when", { timeout: 240_000 }, 
           const log = new Gathered(
             (async function* () {
               for await (const event of client.follow({ after: 0, signal })) {
-                if (pace > 0) await new Promise(resolve => setTimeout(resolve, pace))
+                await turns(pace)
                 yield event
               }
             })()
@@ -72,7 +74,7 @@ it("followers see exactly the log, whatever is cut when", { timeout: 240_000 }, 
           const part = new Gathered(client.follow({ namespace, signal }))
           for (const step of steps) {
             if (step.type === "write") await write(step.count, step.bytes)
-            else if (step.type === "wait") await new Promise(resolve => setTimeout(resolve, step.ms))
+            else if (step.type === "wait") await turns(step.turns)
             else if (step.type === "cut") proxy.cut()
             else if (step.type === "silence") proxy.silence()
             else if (step.type === "refuse") proxy.refusesWebSockets = true
@@ -83,7 +85,7 @@ it("followers see exactly the log, whatever is cut when", { timeout: 240_000 }, 
             }
           }
           await write(1)
-          await until(() => log.seqs.length >= written && positionOf(part) === written)
+          await passUntil(clock, () => log.seqs.length >= written && positionOf(part) === written)
           expect(log.seqs).toEqual(range(1, written))
           // The entries that were there, and then each change after them.
           const synced = part.events.findIndex(({ type }) => type === "synced")

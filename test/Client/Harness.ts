@@ -147,8 +147,9 @@ export class Proxy {
 export class ManualClock implements Clock {
   #now = 0
   readonly #timers = new Set<{ readonly at: number; readonly callback: () => void }>()
-  /** What chance yields: pauses are as long as they may be. */
-  readonly random = () => 0.999
+
+  /** @param random what chance yields; pauses are as long as they may be without it */
+  constructor(readonly random: () => number = () => 0.999) {}
 
   readonly now = (): number => this.#now
 
@@ -172,15 +173,23 @@ export class ManualClock implements Clock {
   }
 }
 
-/** Time that runs many times as fast. */
-export const fastClock = (factor: number): Clock => ({
-  now: () => performance.now() * factor,
-  after: (ms, callback) => {
-    const timer = setTimeout(callback, ms / factor)
-    return () => clearTimeout(timer)
-  },
-  random: Math.random
-})
+/** Random numbers from 0 to 1 by a seed (mulberry32). */
+export const randomBy = (seed: number) => (): number => {
+  seed = (seed + 0x6d2b79f5) | 0
+  let mixed = Math.imul(seed ^ (seed >>> 15), seed | 1)
+  mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+  return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+}
+
+/** Lets the event loop turn so many times. */
+export const turns = async (count: number): Promise<void> => {
+  for (let turn = 0; turn < count; turn++) await new Promise(resolve => setImmediate(resolve))
+}
+
+/** Waits until a figure has stayed the same over many turns of the event loop. */
+export const settled = async (figure: () => number): Promise<void> => {
+  for (let before = Number.NaN; figure() !== before; await turns(1000)) before = figure()
+}
 
 /** Waits until a condition holds. */
 export const until = async (condition: () => boolean): Promise<void> => {

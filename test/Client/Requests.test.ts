@@ -149,8 +149,11 @@ describe("requests", () => {
         expect(error).toMatchObject({ status, requestId: expect.stringMatching(/\S/), name: Class.name })
         expect(isClientError(error)).toBe(true)
       }
-      const lost = await failure(connect({ prefix: "/elsewhere" }).set("n", "k", 1))
-      expect(lost).toMatchObject({ _tag: "NotFound", status: 404 })
+      const misplaced = connect({ prefix: "/elsewhere" })
+      for (const call of [() => misplaced.set("n", "k", 1), () => misplaced.get("n", "k")]) {
+        const message = "Not found: the service has no such route"
+        expect(await failure(call())).toMatchObject({ _tag: "NotFound", status: 404, message })
+      }
       const page = connect({ prefix: "/elsewhere" }).list("n")[Symbol.asyncIterator]()
       expect(await failure(page.next())).toMatchObject({ _tag: "NotFound" })
     }))
@@ -173,6 +176,8 @@ describe("requests", () => {
     for (const [status, body] of [
       [502, "<h1>Bad gateway</h1>"],
       [404, "<h1>Not here</h1>"],
+      [404, ""],
+      [404, '{"message":"Route GET:/ not found","error":"Not found","statusCode":404}'],
       [418, JSON.stringify({ error: "a teapot" })],
       [200, "<h1>Sign in</h1>"],
       [200, "null"],
@@ -182,6 +187,7 @@ describe("requests", () => {
         const error = await failure(makeClient({ baseUrl, token: "t" }).get("n", "k"))
         expect(error).toBeInstanceOf(InvalidResponse)
         expect(error).toMatchObject({ status })
+        if (status === 404) expect(String(error)).toContain("baseUrl or prefix may be wrong")
       })
     }
   })

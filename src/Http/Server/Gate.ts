@@ -5,6 +5,7 @@ import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+import * as Cors from "../Cors.ts"
 import { problemOfFields } from "../HeaderFields.ts"
 import { BodyBudget, heldBodyOf } from "./BodyBudget.ts"
 import { type ConnectionLimits, defaults, type Timing } from "./ConnectionLimits.ts"
@@ -74,17 +75,20 @@ export class Gate extends Http.Server {
   readonly #bodies: BodyBudget
   readonly #connections: Connections
   readonly #policy: { upgradable: Upgradable }
+  readonly #origins: Cors.AllowedOrigins | undefined
 
   /**
    * @param observe called with each request
    * @param limits of all connections together
    * @param isProbe whether a target tells of the service's health, which is served on connections beyond the limit too
+   * @param origins of web pages that may send requests and read their answers
    */
   constructor(
     private readonly timing: Timing,
     private readonly observe?: Observe,
     limits: ConnectionLimits = defaults,
-    private readonly isProbe: (target: string) => boolean = () => false
+    private readonly isProbe: (target: string) => boolean = () => false,
+    origins: Cors.AllowedOrigins = []
   ) {
     const policy = { upgradable: (_target: string) => true }
     super({
@@ -100,6 +104,7 @@ export class Gate extends Http.Server {
       keepAliveInitialDelay: 30_000
     })
     this.#policy = policy
+    this.#origins = Cors.isUsed(origins) ? origins : undefined
     // Node would silently drop headers beyond a limit of its own. The limit on their bytes holds all the same.
     this.maxHeadersCount = 0
     this.#unsent = new UnsentBudget(limits.unsentBytes)
@@ -224,6 +229,10 @@ export class Gate extends Http.Server {
       this.#connections.done(socket)
     })
     const refusal = this.#refusal(request)
+    if (this.#origins !== undefined) {
+      if (refusal !== undefined) response.shouldKeepAlive = false
+      if (Cors.apply(this.#origins, request, response)) return
+    }
     if (refusal === undefined) super.emit("request", request, response)
     else send(response, refusal.status, refusal.error, { connection: "close", ...refusal.headers })
   }

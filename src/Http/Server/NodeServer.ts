@@ -7,6 +7,7 @@ import * as Monotonic from "../../Monotonic.ts"
 import * as Setting from "../../Setting.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+import type { AllowedOrigins } from "../Cors.ts"
 import { DrainingSignal } from "../DrainingSignal.ts"
 import { type ConnectionLimits, type Timing, timing } from "./ConnectionLimits.ts"
 import { Gate, type Listeners, type Observe, type Upgradable } from "./Gate.ts"
@@ -62,6 +63,8 @@ export interface Options extends Address {
   readonly limits?: ConnectionLimits
   /** Whether a target is a probe of the service's health, which is served on connections beyond the limit too. */
   readonly isProbe?: (target: string) => boolean
+  /** Origins of web pages that may send requests and read their answers; none without it. */
+  readonly origins?: AllowedOrigins
 }
 
 const reasons: Readonly<Record<string, string>> = {
@@ -169,7 +172,7 @@ export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Eff
   Effect.gen(function* () {
     ConnectionMetrics.register()
     const draining = yield* DrainingSignal
-    const gate = new Gate(options.timing ?? timing, options.observe, options.limits, options.isProbe)
+    const gate = new Gate(options.timing ?? timing, options.observe, options.limits, options.isProbe, options.origins)
     const bound = yield* bind(gate)
     const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
     yield* Effect.addFinalizer(() => end)

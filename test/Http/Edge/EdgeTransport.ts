@@ -2,16 +2,17 @@ import { Context, Effect, Layer } from "effect"
 import { Api } from "../../../src/Api.ts"
 import * as Auth from "../../../src/Auth/Auth.ts"
 import { endpoints } from "../../../src/Endpoints.ts"
+import type { AllowedOrigins } from "../../../src/Http/Cors.ts"
 import * as Edge from "../../../src/Http/Edge/Edge.ts"
 import * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
 import * as Tracer from "../../../src/Observability/Tracer.ts"
 import { services, type Transport } from "../../Harness.ts"
 
-const serving = (name: string, tracing: Layer.Layer<never>): Transport => ({
+const serving = (name: string, tracing: Layer.Layer<never>, origins: AllowedOrigins = []): Transport => ({
   name,
   serve: store =>
     Effect.gen(function* () {
-      const server = NodeServer.layer({ host: "127.0.0.1", port: 0, gracePeriod: 0 })
+      const server = NodeServer.layer({ host: "127.0.0.1", port: 0, gracePeriod: 0, origins })
       const app = NodeServer.serve(Edge.make(Api, endpoints, Auth.guards)).pipe(Layer.provideMerge(server))
       const context = yield* Layer.build(Layer.provide(Layer.provide(app, services(store)), tracing))
       const { address } = Context.get(context, NodeServer.NodeServer)
@@ -25,3 +26,6 @@ export const edge: Transport = serving("edge", Layer.empty)
 
 /** The same without spans, so that what can be answered without a fiber is. */
 export const quickEdge: Transport = serving("edge without fibers", Tracer.layerOff)
+
+/** The same for web pages of other origins. */
+export const edgeFor = (origins: AllowedOrigins): Transport => serving("edge", Tracer.layerOff, origins)

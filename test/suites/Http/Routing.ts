@@ -129,7 +129,11 @@ export const routing = (check: Check) => {
         `/api/v1/${"x/".repeat(4096)}`
       ]) {
         const answer = yield* call("GET", target)
-        expect([target, answer.status, answer.text]).toEqual([target, 404, '{"error":"Not found"}'])
+        expect([target, answer.status, answer.text]).toEqual([
+          target,
+          404,
+          '{"error":"Not found: the service has no such route"}'
+        ])
       }
     })
   )

@@ -1,0 +1,189 @@
+/**
+ * The entries of the key-value store: single ones, batches and lists.
+ */
+import { detailsOf, InvalidResponse, NotFound } from "./Errors.ts"
+import type { CursorPage } from "./Follow.ts"
+import type { DeleteResult, Entry, ListPage, Operation, OperationResult } from "./Model.ts"
+import { json, type Request, Requests, segment, type Token } from "./Requests.ts"
+import { type Clock, iterable, systemClock } from "./Time.ts"
+
+/** Where the service is, and who asks. */
+export interface KeyValueOptions {
+  /** The address that the API is served under, such as `https://kv.example.com`. */
+  readonly baseUrl: string
+  /** The credential, or a function that is asked for it at each try. */
+  readonly token: Token
+  /** What stands before every path; `/api/v1` unless the host of the service has mounted it elsewhere. */
+  readonly prefix?: string
+  /** Milliseconds that an answer may take; 30,000 without it. */
+  readonly timeoutMs?: number
+  /** The most bytes of an answer that are taken, 64 MiB without it; a larger one is `ResponseTooLarge`. */
+  readonly maxResponseBytes?: number
+  readonly fetch?: typeof globalThis.fetch
+  /** For tests. */
+  readonly clock?: Clock
+}
+
+/** What every call takes. */
+export interface CallOptions {
+  /** Ends the call; it then fails with the reason of the signal. */
+  readonly signal?: AbortSignal
+}
+
+/** What a call that depends on the version of an entry takes. */
+export interface VersionOptions extends CallOptions {
+  /** The entry must be at this version. */
+  readonly ifVersion?: number
+}
+
+export interface GetOptions extends VersionOptions {
+  /** The entry as it was read before: returned where it has not changed, without being sent again. */
+  readonly known?: Entry
+}
+
+export interface SetOptions extends CallOptions {
+  /** The entry must be at this version; 0 means that it must be absent. */
+  readonly ifVersion?: number
+  /** Who writes; `api` without it. */
+  readonly actor?: string
+  /** The entry expires this many milliseconds from now. */
+  readonly ttlMs?: number
+  /** The entry expires at this time, in epoch milliseconds. */
+  readonly expiresAt?: number
+}
+
+export interface DeleteOptions extends VersionOptions {
+  /** Who deletes; `api` without it. */
+  readonly actor?: string
+}
+
+export interface BatchOptions extends CallOptions {
+  /** Who writes; `api` without it. */
+  readonly actor?: string
+}
+
+export interface ListOptions extends CallOptions {
+  /** Only keys that start with this. */
+  readonly prefix?: string
+  /** The most entries in a page, 1 to 1000; 1000 without it. */
+  readonly limit?: number
+}
+
+/** Reads and writes entries. Calls fail with a `ClientError`. */
+export interface KeyValueClient {
+  /** The entry, or `undefined` where it is absent. */
+  readonly get: (namespace: string, key: string, options?: GetOptions) => Promise<Entry | undefined>
+  /** Sets an entry, which is replaced whole, its expiry included. Returns it as stored. */
+  readonly set: (namespace: string, key: string, value: unknown, options?: SetOptions) => Promise<Entry>
+  /** Deletes an entry. Returns whether there was one. */
+  readonly delete: (namespace: string, key: string, options?: DeleteOptions) => Promise<boolean>
+  /** Applies all operations in order, or none. Returns what each has done. */
+  readonly batch: (
+    operations: ReadonlyArray<Operation>,
+    options?: BatchOptions
+  ) => Promise<ReadonlyArray<OperationResult>>
+  /** The entries of a namespace, page by page, each page read as it is asked for. */
+  readonly list: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage>
+}
+
+/** The most entries in a page of a list. */
+const maxPage = 1000
+
+/** The header by which an entry must be at a version. */
+const matching = (ifVersion: number | undefined): Record<string, string> =>
+  ifVersion === undefined ? {} : { "if-match": `"${ifVersion}"` }
+
+const readEntry = json<Entry>(({ key, version }) => typeof key === "string" && Number.isSafeInteger(version))
+const readDeleted = json<DeleteResult>(({ deleted }) => typeof deleted === "boolean")
+const readResults = json<{ readonly results: ReadonlyArray<OperationResult> }>(({ results }) => Array.isArray(results))
+const readItems = json<{ readonly items: ReadonlyArray<Entry> }>(({ items }) => Array.isArray(items))
+
+/** A page of a list, with what its headers tell. */
+const readPage = async (response: Response, limitBytes: number): Promise<CursorPage> => {
+  const { items } = await readItems(response, limitBytes)
+  const lastSeq = Number(response.headers.get("kv-last-seq") ?? Number.NaN)
+  if (Number.isNaN(lastSeq)) throw new InvalidResponse(detailsOf(response, "The header Kv-Last-Seq is missing"))
+  const next = /<([^>]*)>; *rel="next"/.exec(response.headers.get("link") ?? "")?.[1]
+  const cursor = next === undefined ? undefined : new URL(next, "http://localhost").searchParams.get("cursor")
+  return { items, lastSeq, cursor: cursor ?? undefined }
+}
+
+/** What sends the requests of a client. */
+export const requestsOf = ({
+  baseUrl,
+  clock = systemClock,
+  fetch = globalThis.fetch,
+  maxResponseBytes = 64 * 1024 * 1024,
+  prefix = "/api/v1",
+  timeoutMs = 30_000,
+  token
+}: KeyValueOptions): Requests =>
+  new Requests({
+    base: new URL(baseUrl).href.replace(/\/+$/, "") + prefix,
+    token,
+    fetch: fetch.bind(globalThis),
+    timeoutMs,
+    maxResponseBytes,
+    clock
+  })
+
+const entryPath = (namespace: string, key: string) => `/kv/${segment("namespace", namespace)}/${segment("key", key)}`
+
+/** Reads a page of a list. */
+export const listPage = (
+  requests: Requests,
+  namespace: string,
+  { limit = maxPage, prefix, signal }: ListOptions,
+  cursor: string | undefined
+): Promise<CursorPage> => {
+  const request: Request = { path: `/kv/${segment("namespace", namespace)}`, query: { prefix, limit, cursor } }
+  return requests.ask(request, signal, readPage)
+}
+
+/** The calls for entries. */
+export const keyValueOf = (requests: Requests): KeyValueClient => ({
+  get: async (namespace, key, { ifVersion, known, signal } = {}) => {
+    const headers = { ...matching(ifVersion), ...(known && { "if-none-match": `"${known.version}"` }) }
+    try {
+      return await requests.ask({ path: entryPath(namespace, key), headers }, signal, readEntry)
+    } catch (error) {
+      if (error instanceof NotFound && error.isEntry) return undefined
+      if (error instanceof InvalidResponse && error.status === 304) return known
+      throw error
+    }
+  },
+
+  set: async (namespace, key, value, { ifVersion, signal, ...written } = {}) => {
+    const path = entryPath(namespace, key)
+    const headers = ifVersion === 0 ? { "if-none-match": "*" } : matching(ifVersion)
+    return requests.ask(
+      { method: "PUT", path, headers, body: JSON.stringify({ value, ...written }) },
+      signal,
+      readEntry
+    )
+  },
+
+  delete: async (namespace, key, { actor, ifVersion, signal } = {}) => {
+    const path = entryPath(namespace, key)
+    const request: Request = { method: "DELETE", path, query: { actor }, headers: matching(ifVersion) }
+    return (await requests.ask(request, signal, readDeleted)).deleted
+  },
+
+  batch: async (operations, { actor, signal } = {}) => {
+    const request: Request = { method: "POST", path: "/batch", body: JSON.stringify({ operations, actor }) }
+    return (await requests.ask(request, signal, readResults)).results
+  },
+
+  list: (namespace, listOptions = {}) =>
+    iterable(requests.clock, listOptions.signal, async function* (signal) {
+      for (let cursor: string | undefined, isMore = true; isMore; ) {
+        const page: CursorPage = await listPage(requests, namespace, { ...listOptions, signal }, cursor)
+        yield { items: page.items, lastSeq: page.lastSeq }
+        cursor = page.cursor
+        isMore = cursor !== undefined
+      }
+    })
+})
+
+/** Makes a client that reads and writes, and does not follow. */
+export const makeKeyValueClient = (options: KeyValueOptions): KeyValueClient => keyValueOf(requestsOf(options))
