@@ -5,7 +5,7 @@
  * fraction of it. An effect stays direct through the functions of this module. An `Exit` or `Either` is direct as it is.
  * Direct effects are lazy: each run does the work again.
  */
-import { Cause, Effect, Effectable, Either, Exit, type Fiber, FiberId } from "effect"
+import { Cause, type Context, Effect, Effectable, Either, Exit, type Fiber, FiberId } from "effect"
 
 /** Ends an asynchronous effect with what another effect comes to. */
 type Resume<A, E, R> = (effect: Effect.Effect<A, E, R>) => void
@@ -55,13 +55,26 @@ const advance = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R
   }
 }
 
-/** The exit that an effect is, if it is one. */
-const exitOf = <A, E, R>(effect: Effect.Effect<A, E, R>): Exit.Exit<A, E> | undefined => {
+/** The exit that an effect is, or that an `Either` stands for; `undefined` where it has to be run. */
+export const exitOf = <A, E, R>(effect: Effect.Effect<A, E, R>): Exit.Exit<A, E> | undefined => {
   if (Exit.isExit(effect)) return effect as Exit.Exit<A, E>
   if (!Either.isEither(effect)) return undefined
   const either = effect as Either.Either<A, E>
   return Either.isLeft(either) ? Exit.fail(either.left) : Exit.succeed(either.right)
 }
+
+/** `Effect.provide` of a context. */
+export const provide = <A, E, R>(self: Effect.Effect<A, E, R>, context: Context.Context<R>): Effect.Effect<A, E> =>
+  new Suspend<A, E, never>(() => {
+    const current = advance(self)
+    const exit = exitOf(current)
+    if (exit !== undefined) return exit
+    return current instanceof Async
+      ? new Async<A, E, never>(resume =>
+          current.register((effect: Effect.Effect<A, E, R>) => resume(provide(effect, context)))
+        )
+      : Effect.provide(current, context)
+  })
 
 /** Continues with the exit of an effect, unless it is interrupted. */
 const matchExit = <A, E, R, B, E2, R2>(

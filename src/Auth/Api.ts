@@ -2,19 +2,25 @@ import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
-import { Forbidden, Unauthorized } from "../Http/ApiError.ts"
+import { Forbidden, ServiceUnavailable, Unauthorized } from "../Http/ApiError.ts"
+import { Identity } from "../Http/Identity.ts"
 
 const bearer = HttpApiSecurity.bearer.pipe(
   HttpApiSecurity.annotate(OpenApi.Description, "KV_API_KEY reads and writes; KV_AGENT_API_KEY only reads.")
 )
 
-/** The request has a credential that reads. */
+const failure = Schema.Union(Unauthorized.Wire, Forbidden.Wire, ServiceUnavailable.Wire)
+
+/** The request may read. */
 export class ReadAccess extends HttpApiMiddleware.Tag<ReadAccess>()("causeway/ReadAccess", {
-  failure: Unauthorized.Wire,
+  failure,
+  provides: Identity,
   security: { bearer }
 }) {}
 
-/** The request has the credential that writes. It may run before {@link ReadAccess}, so it answers 401 too. */
+/** The request may read and write. */
 export class WriteAccess extends HttpApiMiddleware.Tag<WriteAccess>()("causeway/WriteAccess", {
-  failure: Schema.Union(Unauthorized.Wire, Forbidden.Wire)
+  failure,
+  provides: Identity,
+  security: { bearer }
 }) {}

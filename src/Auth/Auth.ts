@@ -1,28 +1,19 @@
 /**
- * Authentication of requests to the key-value endpoints, by API keys.
+ * Authentication of requests: by API keys, or by what a host puts in their place.
  */
 import { timingSafeEqual } from "node:crypto"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import { Config, Context, Effect, Layer, Option, Redacted } from "effect"
+import { Config, Context, Effect, Exit, Layer, Option, Redacted } from "effect"
+import * as Direct from "../Direct.ts"
 import { Forbidden, Unauthorized } from "../Http/ApiError.ts"
 import type { Guard } from "../Http/Endpoints.ts"
-import { authorizationOfPlatform } from "../Http/HeaderFields.ts"
-import { handshakeOf } from "../Http/WebSocket/Handshake.ts"
-import { credentialOf } from "../Http/WebSocket/Subprotocol.ts"
+import type { Access, Credentials, Identify, IdentityShape } from "../Http/Identity.ts"
+import { ofPlatform } from "../Http/Incoming.ts"
 import * as Setting from "../Setting.ts"
 import { ReadAccess, WriteAccess } from "./Api.ts"
 
-/** The permission of a credential. */
-export type Access = "read" | "write"
-
-/** Tells what a request may do. */
-export class Auth extends Context.Tag("causeway/Auth")<
-  Auth,
-  {
-    /** The permission of an `Authorization` header, or `undefined`. */
-    readonly accessOf: (authorization: string | undefined) => Access | undefined
-  }
->() {}
+/** Tells who sends a request. */
+export class Auth extends Context.Tag("causeway/Auth")<Auth, { readonly identify: Identify }>() {}
 
 /** The two credentials. An absent or empty one matches nothing. */
 export interface Keys {
@@ -64,54 +55,103 @@ const matcher = (key: Option.Option<Redacted.Redacted>): ((token: string) => boo
   }
 }
 
-/** Authenticates by the keys. */
-export const make = (keys: Keys): Context.Tag.Service<Auth> => {
+/** The permission that the keys give to an `Authorization` header, or `undefined`. */
+export const accessBy = (keys: Keys): ((authorization: string | undefined) => Access | undefined) => {
   const mayWrite = matcher(keys.write)
   const mayRead = matcher(keys.read)
-  return {
-    accessOf: authorization => {
-      const token = authorization === undefined ? undefined : bearer.exec(authorization)?.[1]
-      if (token === undefined) return undefined
-      const [writes, reads] = [mayWrite(token), mayRead(token)]
-      return writes ? "write" : reads ? "read" : undefined
-    }
+  return authorization => {
+    const token = authorization === undefined ? undefined : bearer.exec(authorization)?.[1]
+    if (token === undefined) return undefined
+    const [writes, reads] = [mayWrite(token), mayRead(token)]
+    return writes ? "write" : reads ? "read" : undefined
   }
 }
 
-/** Authenticates by the keys. */
-export const layer = (keys: Keys): Layer.Layer<Auth> => Layer.succeed(Auth, make(keys))
+const holders: Readonly<Record<Access, Exit.Exit<IdentityShape>>> = {
+  read: Exit.succeed({ access: "read" }),
+  write: Exit.succeed({ access: "write" })
+}
 
-/** The error for a request that may not read, or `undefined`. */
-const refusalToRead = (access: Access | undefined): Unauthorized | undefined =>
-  access === undefined ? Unauthorized.answer() : undefined
+/** Authenticates by API keys, which name no actor and are limited to no tenant. */
+export const byKeys = (keys: Keys): Identify => {
+  const accessOf = accessBy(keys)
+  return ({ credential }) => {
+    const access = accessOf(credential)
+    return access === undefined ? Exit.fail(Unauthorized.answer()) : holders[access]
+  }
+}
 
-/** The error for a request that may not write, or `undefined`. */
-const refusalToWrite = (access: Access | undefined): Unauthorized | Forbidden | undefined =>
-  access === "read" ? new Forbidden({ error: "Forbidden" }) : refusalToRead(access)
+/** Authenticates by API keys. */
+export const layer = (keys: Keys): Layer.Layer<Auth> => Layer.succeed(Auth, { identify: byKeys(keys) })
 
-const admit = <E>(auth: typeof Auth.Service, refusal: (access: Access | undefined) => E | undefined) =>
-  Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
-    const handshake = handshakeOf(request)
-    const credential = handshake === undefined ? authorizationOfPlatform(request) : credentialOf(handshake.request)
-    const refused = refusal(auth.accessOf(credential))
-    return refused === undefined ? Effect.void : Effect.fail(refused)
-  })
+/**
+ * A mistake of a host is a defect, so that no request gets past it. An empty tenant would follow the changes of all, and
+ * one with a slash would be another's namespace.
+ */
+const checked = (identity: IdentityShape): Exit.Exit<IdentityShape> => {
+  const { access, tenant } = identity
+  if (access !== "read" && access !== "write") {
+    return Exit.die(new Error(`The access of an identity is "read" or "write", not ${JSON.stringify(access)}`))
+  }
+  return tenant === undefined || (tenant !== "" && /^[^/\0]+$/.test(tenant) && tenant.isWellFormed())
+    ? Exit.succeed(identity)
+    : Exit.die(new Error(`${JSON.stringify(tenant)} cannot be the tenant of an identity`))
+}
+
+/** Authenticates by a function of the host, which may use services of the context. */
+export const layerIdentity = <R>(identify: Identify<R>): Layer.Layer<Auth, never, R> =>
+  Layer.effect(
+    Auth,
+    Effect.map(Effect.context<R>(), context => ({
+      identify: (request: Credentials) =>
+        Direct.flatMap(
+          Direct.provide(
+            Direct.suspend(() => identify(request)),
+            context
+          ),
+          checked
+        )
+    }))
+  )
+
+const forbidden = () => Exit.fail(new Forbidden({ error: "Forbidden" }))
+
+/** Lets in who has the access; others are answered 403. */
+const admitting = (auth: Context.Tag.Service<Auth>, wanted: Access) => {
+  const admits = ({ access }: IdentityShape): boolean => access === wanted || access === "write"
+  return (request: Credentials): ReturnType<Identify> => {
+    const identified = auth.identify(request)
+    const exit = Direct.exitOf(identified)
+    if (exit === undefined) {
+      return Direct.flatMap(identified, identity => (admits(identity) ? Exit.succeed(identity) : forbidden()))
+    }
+    return Exit.isFailure(exit) || admits(exit.value) ? exit : forbidden()
+  }
+}
 
 /** The middlewares as `Http/Edge` runs them. */
-export const guards: Effect.Effect<ReadonlyArray<Guard>, never, Auth> = Effect.map(Auth, auth => [
-  { key: ReadAccess.key, contains: [], refusal: header => refusalToRead(auth.accessOf(header)) },
-  { key: WriteAccess.key, contains: [ReadAccess.key], refusal: header => refusalToWrite(auth.accessOf(header)) }
-])
+export const guards: Effect.Effect<ReadonlyArray<Guard<ReadAccess> | Guard<WriteAccess>>, never, Auth> = Effect.map(
+  Auth,
+  auth => [
+    { middleware: ReadAccess, admit: admitting(auth, "read") },
+    { middleware: WriteAccess, admit: admitting(auth, "write") }
+  ]
+)
+
+const middleware = (auth: Context.Tag.Service<Auth>, wanted: Access) => {
+  const admit = admitting(auth, wanted)
+  // The decoded token is not used: the platform's decoder removes seven characters whatever the scheme.
+  return { bearer: () => Effect.flatMap(HttpServerRequest.HttpServerRequest, request => admit(ofPlatform(request))) }
+}
 
 /** The middlewares as @effect/platform runs them. */
 export const middlewares: Layer.Layer<ReadAccess | WriteAccess, never, Auth> = Layer.mergeAll(
-  // The decoded token is not used: the platform's decoder removes seven characters whatever the scheme.
   Layer.effect(
     ReadAccess,
-    Effect.map(Auth, auth => ({ bearer: () => admit(auth, refusalToRead) }))
+    Effect.map(Auth, auth => middleware(auth, "read"))
   ),
   Layer.effect(
     WriteAccess,
-    Effect.map(Auth, auth => admit(auth, refusalToWrite))
+    Effect.map(Auth, auth => middleware(auth, "write"))
   )
 )

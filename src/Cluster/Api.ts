@@ -17,13 +17,18 @@ const Nobody = Schema.Null.annotations({
   jsonSchema: { anyOf: [{ type: "string" }, { type: "null" }], description: "Always null." }
 })
 
+/** What only authentication by a host may answer. */
+const never = [403, 503]
+
 const status = operation({
   operationId: "getClusterStatus",
+  never,
   answers: { 200: { description: "The state of the service.", example: { ok: true, mode } } }
 })
 
 const leader = operation({
   operationId: "getClusterLeader",
+  never,
   answers: {
     200: {
       description: "There is no leader. The backing store needs none.",
@@ -36,7 +41,7 @@ const leader = operation({
 const refused = (operationId: string, title: string, example: Readonly<Record<string, string>>) =>
   operation({
     operationId,
-    never: [204],
+    never: [204, ...never],
     ignored: {
       schema: {
         title,

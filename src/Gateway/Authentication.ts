@@ -4,8 +4,11 @@
 import type * as HttpClient from "@effect/platform/HttpClient"
 import { Clock, Config, Context, Effect, Layer, Option, Redacted, Schema, type Scope } from "effect"
 import type { JWTPayload, jwtVerify } from "jose"
+import { Auth } from "../Auth/Auth.ts"
+import type { Credentials, IdentityShape, Refusal } from "../Http/Identity.ts"
 import * as Origin from "../Http/Origin.ts"
 import { problemOfActor } from "../Kv/Entry.ts"
+import { defaultActor } from "../Kv/Requests.ts"
 import * as Setting from "../Setting.ts"
 import * as KeySet from "./Authentication/KeySet.ts"
 import type { Caller } from "./Sessions.ts"
@@ -21,6 +24,9 @@ export class Unauthorized extends Schema.TaggedError<Unauthorized>()("Unauthoriz
   message: Schema.String
 }) {}
 
+/** The client is known, and may not use the gateway. The message is for the client. */
+export class Refused extends Schema.TaggedError<Refused>()("Refused", { message: Schema.String }) {}
+
 /** The credential cannot be verified at present. */
 export class AuthenticationUnavailable extends Schema.TaggedError<AuthenticationUnavailable>()(
   "AuthenticationUnavailable",
@@ -30,10 +36,11 @@ export class AuthenticationUnavailable extends Schema.TaggedError<Authentication
 export class Authentication extends Context.Tag("causeway/Authentication")<
   Authentication,
   {
-    /** Verifies a token, and returns its bearer. */
+    /** Verifies the token of a handshake, and returns its bearer. */
     readonly identify: (
-      token: Option.Option<Redacted.Redacted>
-    ) => Effect.Effect<Identity, Unauthorized | AuthenticationUnavailable>
+      token: Option.Option<Redacted.Redacted>,
+      request: Credentials
+    ) => Effect.Effect<Identity, Unauthorized | Refused | AuthenticationUnavailable>
     /** Whether a page of an origin may connect to a host. A client without an origin is not a browser, and may. */
     readonly admits: (origin: string | undefined, host: string | undefined) => boolean
   }
@@ -243,3 +250,46 @@ export const layer = (settings: Settings): Layer.Layer<Authentication, never, Ht
 /** Dev mode: tokens are not checked. Web pages may connect from this machine and from the allowed origins. */
 export const layerDev = ({ origins }: Pick<Settings, "origins">): Layer.Layer<Authentication> =>
   Layer.succeed(Authentication, { identify: () => Effect.succeed(developer), admits: Origin.admitsLoopback(origins) })
+
+/** What the gateway's identity needs of a host's: it serves tenants, whose clients all may write. */
+const identityOfHost = ({
+  access,
+  actor = defaultActor,
+  expiresAt,
+  tenant
+}: IdentityShape): Effect.Effect<Identity, Refused> => {
+  if (tenant === undefined) return new Refused({ message: "The credential belongs to no tenant" })
+  if (access !== "write") return new Refused({ message: "The credential only reads" })
+  const problem = tenantPattern.test(tenant)
+    ? problemOfActor(actor, actorBytes)
+    : `tenant ${JSON.stringify(tenant)} is not made of letters, digits, '.', '_' and '-'`
+  return problem === undefined
+    ? Effect.succeed({ tenant, actor, expiresAt })
+    : Effect.dieMessage(`The identity's ${problem}`)
+}
+
+const refusalOfHost = (refusal: Refusal) => {
+  const { error: message } = refusal
+  switch (refusal._tag) {
+    case "Unauthorized":
+      return unauthorized(message)
+    case "Forbidden":
+      return new Refused({ message })
+    case "ServiceUnavailable":
+      return new AuthenticationUnavailable({ message })
+  }
+}
+
+/** Authenticates clients as every other request of the host: by `Auth`. */
+export const layerIdentity = ({ origins }: Pick<Settings, "origins">): Layer.Layer<Authentication, never, Auth> =>
+  Layer.effect(
+    Authentication,
+    Effect.map(Auth, auth => ({
+      identify: (token, { headers, method, remoteAddress, url }) =>
+        Effect.suspend(() => {
+          const credential = Option.getOrUndefined(Option.map(token, token => `Bearer ${Redacted.value(token)}`))
+          return auth.identify({ credential, headers, method, remoteAddress, url })
+        }).pipe(Effect.mapError(refusalOfHost), Effect.flatMap(identityOfHost)),
+      admits: Origin.admits(origins)
+    }))
+  )

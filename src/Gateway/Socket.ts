@@ -7,6 +7,7 @@ import { Config, Context, Duration, Effect, Either, FiberSet, Layer, Option, Red
 import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } from "../Http/ApiError.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
+import type { Credentials } from "../Http/Identity.ts"
 import * as Reply from "../Http/Reply.ts"
 import { bearersOf, offeredBy, subprotocol } from "../Http/WebSocket/Subprotocol.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
@@ -65,7 +66,7 @@ export const config: Config.Config<Settings> = Config.all({
 /** The handshake of a client. */
 interface Handshake {
   readonly headers: HandshakeHeaders
-  readonly incoming: Pick<Endpoints.Incoming, "authorization" | "upgradeProblem">
+  readonly incoming: Pick<Endpoints.Incoming, "authorization" | "upgradeProblem"> & Credentials
 }
 
 /** Accepts connections of clients. */
@@ -196,9 +197,10 @@ const make = (settings: Settings) =>
         if (handshakes > settings.connections) return yield* unavailable(`${handshakes} handshakes are under way`)
         const token = tokenOf(headers, incoming.authorization)
         if (token._tag === "Left") return yield* unauthorized(token.left)
-        return yield* authentication.identify(token.right).pipe(
+        return yield* authentication.identify(token.right, incoming).pipe(
           Effect.catchTags({
             Unauthorized: ({ message }) => unauthorized(message),
+            Refused: ({ message }) => new Forbidden({ error: message }),
             AuthenticationUnavailable: ({ message }) => unavailable(message)
           }),
           Effect.timeoutFail({

@@ -67,7 +67,7 @@ export class Unauthorized extends Schema.TaggedError<Unauthorized>()("Unauthoriz
 }
 
 export class Forbidden extends Schema.TaggedError<Forbidden>()("Forbidden", fields) {
-  static readonly Wire = wire(Forbidden, "The credential only reads.")
+  static readonly Wire = wire(Forbidden, "The credential only reads, or is limited to another tenant.")
 }
 
 export class NotFound extends Schema.TaggedError<NotFound>()("NotFound", fields) {

@@ -6,10 +6,13 @@ import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import type { Effect } from "effect"
 import type { ApiError } from "./ApiError.ts"
+import type { Credentials, IdentityShape } from "./Identity.ts"
 import type { Reply } from "./Reply.ts"
 
 /** What a handler may read of a request beyond what its contract decodes. */
-export interface Incoming {
+export interface Incoming extends Credentials {
+  /** Who sends it, where the endpoint requires access. */
+  readonly identity: IdentityShape | undefined
   /** The path as the client wrote it, without its query. */
   readonly target: string
   /** The `Authorization` header. */
@@ -17,8 +20,8 @@ export interface Incoming {
   /** Why the request cannot become a WebSocket; `undefined` where it can. */
   readonly upgradeProblem: string | undefined
   /** The page that asks for a WebSocket, and the host that it asks; see `Http/Origin`. */
-  readonly origin?: string | undefined
-  readonly host?: string | undefined
+  readonly origin: string | undefined
+  readonly host: string | undefined
 }
 
 /** A request that matched an endpoint's schemas. */
@@ -27,14 +30,12 @@ export type Decoded<Endpoint extends HttpApiEndpoint.HttpApiEndpoint.Any> = Omit
   "request"
 > & { readonly incoming: Incoming }
 
-/** What a middleware of the contract checks before a request is decoded. */
-export interface Guard {
-  /** The key of the middleware's tag. */
-  readonly key: string
-  /** The keys of middlewares whose checks this one contains. */
-  readonly contains: ReadonlyArray<string>
-  /** Why a request with this `Authorization` header, or what stands for it in a handshake, is refused. */
-  readonly refusal: (authorization: string | undefined) => ApiError | undefined
+/** What a middleware of the contract does on `Http/Edge`, which runs it before the request is decoded. */
+export interface Guard<Middleware = unknown> {
+  /** The tag of the middleware. */
+  readonly middleware: { readonly key: string; readonly Identifier: Middleware }
+  /** Fails with what a request is answered that is not let in; may tell who sends it. */
+  readonly admit: (request: Incoming) => Effect.Effect<IdentityShape | undefined, ApiError>
 }
 
 /** One handler for each endpoint of a group. The edge runs a direct answer without a fiber. */

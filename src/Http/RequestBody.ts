@@ -280,7 +280,8 @@ export const read = (
   return () => {}
 }
 
-const json = (source: unknown, format: Format): Effect.Effect<unknown, BodyError> =>
+/** The JSON of a request's body. */
+export const json = (source: unknown, format: Format): Effect.Effect<unknown, BodyError> =>
   source instanceof IncomingMessage
     ? Effect.async(resume => Effect.sync(read(source, format, resume)))
     : Effect.dieMessage("A request body can only be read from a server on node:http")

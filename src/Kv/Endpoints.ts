@@ -29,6 +29,7 @@ interface Services {
 interface EntryRequest {
   readonly path: Operations.Address
   readonly headers: Operations.ConditionHeaders
+  readonly incoming: Endpoints.Incoming
 }
 
 const entryReply = (entry: StoredEntry): Reply.Reply => Reply.jsonWithETag(toJson(entry), etag(entry.version))
@@ -48,9 +49,9 @@ const answerGet = (
 
 const get =
   ({ limits, store }: Services) =>
-  ({ path, headers }: EntryRequest): Effect.Effect<Reply.Reply, ApiError> =>
+  ({ headers, incoming, path }: EntryRequest): Effect.Effect<Reply.Reply, ApiError> =>
     Direct.suspend((): Effect.Effect<Reply.Reply, ApiError> => {
-      const address = Operations.address(path, limits)
+      const address = Operations.address(path, incoming.identity, limits)
       if (Either.isLeft(address)) return Exit.fail(address.left)
       const precondition = Operations.precondition(headers)
       if (Either.isLeft(precondition)) return Exit.fail(precondition.left)
@@ -110,12 +111,12 @@ const entryRefused = ({ currentVersion }: PreconditionFailed): ApiError => Error
 
 /** Sets an entry and answers it as stored. */
 const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> = {
-  check: ({ path, headers, payload }, limits, now) => {
+  check: ({ headers, incoming: { identity }, path, payload }, limits, now) => {
     const precondition = Operations.precondition(headers)
     if (Either.isLeft(precondition)) return Either.left(precondition.left)
     return single(
-      Operations.actor(payload.actor, limits),
-      Operations.set({ ...payload, ...path }, precondition.right, limits, now)
+      Operations.actor(payload.actor, identity, limits),
+      Operations.set({ ...payload, ...path }, precondition.right, identity, limits, now)
     )
   },
   done: ([result]) => {
@@ -127,10 +128,13 @@ const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> 
 
 /** Deletes an entry, if there is one. */
 const remove: Writing<EntryRequest & { readonly urlParams: { readonly actor?: string } }> = {
-  check: ({ path, headers, urlParams }, limits) => {
+  check: ({ headers, incoming: { identity }, path, urlParams }, limits) => {
     const precondition = Operations.precondition(headers)
     if (Either.isLeft(precondition)) return Either.left(precondition.left)
-    return single(Operations.actor(urlParams.actor, limits), Operations.remove(path, precondition.right, limits))
+    return single(
+      Operations.actor(urlParams.actor, identity, limits),
+      Operations.remove(path, precondition.right, identity, limits)
+    )
   },
   done: ([result]) => Reply.json(resultJson(result!)),
   refused: entryRefused
@@ -140,17 +144,17 @@ const resultJson = (result: OperationResult): string =>
   result.op === "set" ? `{"version":${result.version}}` : `{"deleted":${result.deleted}}`
 
 /** Applies operations atomically, in order. */
-const batch: Writing<{ readonly payload: typeof BatchPayload.Type }> = {
-  check: ({ payload }, limits, now) => {
+const batch: Writing<{ readonly payload: typeof BatchPayload.Type; readonly incoming: Endpoints.Incoming }> = {
+  check: ({ incoming: { identity }, payload }, limits, now) => {
     const count = payload.operations.length
     if (count > limits.batchOperations) {
       return Either.left(Errors.tooLarge(`operations has ${count} elements; the limit is ${limits.batchOperations}`))
     }
-    const actor = Operations.actor(payload.actor, limits)
+    const actor = Operations.actor(payload.actor, identity, limits)
     if (Either.isLeft(actor)) return Either.left(actor.left)
     const operations: Array<Operation> = []
     for (let index = 0; index < count; index++) {
-      const operation = Operations.ofBatch(payload.operations[index]!, index, limits, now)
+      const operation = Operations.ofBatch(payload.operations[index]!, index, identity, limits, now)
       if (Either.isLeft(operation)) return Either.left(operation.left)
       operations.push(operation.right)
     }

@@ -13,6 +13,7 @@ import type { ChangeQuery } from "./ChangeLog.ts"
 import * as Errors from "./Errors.ts"
 import * as Operations from "./Operations.ts"
 import { defaultPage, maxPage } from "./Requests.ts"
+import { followed } from "./TenantLimit.ts"
 
 /** The part of the log that a request asks for. */
 interface FeedParams {
@@ -21,9 +22,12 @@ interface FeedParams {
   readonly limit?: number
 }
 
-const queryOf = (params: FeedParams): Operations.Checked<ChangeQuery> => {
-  const { tenant = "", after = 0, limit = defaultPage } = params
-  return Either.map(Operations.text("tenant", tenant), () => ({ tenant, after, limit: Math.min(limit, maxPage) }))
+/** The part of the log that a request may follow. */
+const queryOf = (params: FeedParams, { identity }: Incoming): Operations.Checked<ChangeQuery> => {
+  const { tenant: asked = "", after = 0, limit = defaultPage } = params
+  const problem = Operations.text("tenant", asked)
+  if (Either.isLeft(problem)) return Either.left(problem.left)
+  return Either.map(followed(identity, asked), tenant => ({ tenant, after, limit: Math.min(limit, maxPage) }))
 }
 
 type Feed = Context.Tag.Service<ChangeFeed>
@@ -31,9 +35,12 @@ type Feed = Context.Tag.Service<ChangeFeed>
 /** A page of the change log. It may wait for one. */
 const changes =
   (feed: Feed) =>
-  (request: { readonly urlParams: FeedParams & { readonly wait?: number } }): Effect.Effect<Reply.Reply, ApiError> =>
+  (request: {
+    readonly urlParams: FeedParams & { readonly wait?: number }
+    readonly incoming: Incoming
+  }): Effect.Effect<Reply.Reply, ApiError> =>
     Direct.suspend((): Effect.Effect<Reply.Reply, ApiError> => {
-      const query = queryOf(request.urlParams)
+      const query = queryOf(request.urlParams, request.incoming)
       if (Either.isLeft(query)) return Exit.fail(query.left)
       return Direct.matchEffect(feed.poll(query.right, Duration.seconds(request.urlParams.wait ?? 0)), {
         onFailure: Errors.ofFeed,
@@ -45,6 +52,7 @@ const changes =
 const changesStream = (feed: Feed) =>
   Effect.fnUntraced(function* (request: {
     readonly urlParams: FeedParams
+    readonly incoming: Incoming
     readonly headers: { readonly "last-event-id"?: string }
   }) {
     const seen = request.headers["last-event-id"]
@@ -53,7 +61,8 @@ const changesStream = (feed: Feed) =>
     }
     // A browser that has seen no event yet may send an empty one.
     const query = yield* queryOf(
-      seen === undefined || seen === "" ? request.urlParams : { ...request.urlParams, after: Number(seen) }
+      seen === undefined || seen === "" ? request.urlParams : { ...request.urlParams, after: Number(seen) },
+      request.incoming
     )
     const events = yield* Effect.catchAll(feed.events(query), Errors.ofFeed)
     return Reply.stream("text/event-stream", events, { "cache-control": "no-store", "x-accel-buffering": "no" })
@@ -62,7 +71,7 @@ const changesStream = (feed: Feed) =>
 /** The change log over a WebSocket. */
 const changesSocket = (feed: Feed, admits: Admits) =>
   Effect.fnUntraced(function* (request: { readonly urlParams: FeedParams; readonly incoming: Incoming }) {
-    const query = yield* queryOf(request.urlParams)
+    const query = yield* queryOf(request.urlParams, request.incoming)
     const { host, origin, upgradeProblem } = request.incoming
     if (upgradeProblem !== undefined) return yield* upgradeFailed(upgradeProblem)
     if (!admits(origin, host)) return yield* new Forbidden({ error: "This origin may not connect" })

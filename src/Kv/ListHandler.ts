@@ -93,7 +93,7 @@ interface ListRequest {
 export const make = ({ limits, store }: { readonly limits: LimitsShape; readonly store: Context.Tag.Service<Store> }) =>
   Effect.fnUntraced(function* ({ incoming, path, urlParams }: ListRequest) {
     const { prefix = "", limit, cursor } = urlParams
-    yield* Operations.namespace(path.namespace, limits)
+    yield* Operations.namespace(path.namespace, incoming.identity, limits)
     yield* Operations.text("prefix", prefix)
     const after = yield* keyOf(cursor)
     const selection = { namespace: path.namespace, prefix }

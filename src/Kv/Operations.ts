@@ -2,23 +2,27 @@
  * Makes operations of the store from requests: names, values, expiry and preconditions are checked and converted.
  */
 import { Either } from "effect"
-import type { BadRequest, PayloadTooLarge } from "../Http/ApiError.ts"
+import type { BadRequest, Forbidden, PayloadTooLarge } from "../Http/ApiError.ts"
 import * as Json from "../Json/JsonText.ts"
 import type { LimitsShape } from "../Limits.ts"
 import { problemOfActor, problemOfName, problemOfText } from "./Entry.ts"
 import { badRequest, tooLarge } from "./Errors.ts"
 import { type BatchOperation, defaultActor, endOfTime } from "./Requests.ts"
+import { actorOf, checkNamespace, type Sender } from "./TenantLimit.ts"
 import { type DeleteOperation, ifVersion, type Operation, type Precondition, type SetOperation } from "./Write.ts"
 
 /** A checked part of a request, or the answer to a bad one. */
-export type Checked<A> = Either.Either<A, BadRequest | PayloadTooLarge>
+export type Checked<A> = Either.Either<A, BadRequest | Forbidden | PayloadTooLarge>
 
 /** `at` is the path of the checked part in the request, as in `operations[3].`. */
 const refuseIf = (problem: string | undefined, at = ""): Checked<void> =>
   problem === undefined ? Either.void : Either.left(badRequest(at + problem))
 
-export const namespace = (name: string, limits: LimitsShape, at = ""): Checked<void> =>
-  refuseIf(problemOfName("namespace", name, limits.namespaceBytes), at)
+/** Checks a namespace: its name, and whether it is one that the sender may use. */
+export const namespace = (name: string, sender: Sender, limits: LimitsShape, at = ""): Checked<void> => {
+  const problem = problemOfName("namespace", name, limits.namespaceBytes)
+  return problem === undefined ? checkNamespace(sender, name, at) : refuseIf(problem, at)
+}
 
 /** The address of an entry. */
 export interface Address {
@@ -27,19 +31,22 @@ export interface Address {
 }
 
 /** Checks both names of an entry. */
-export const address = (given: Address, limits: LimitsShape, at = ""): Checked<void> => {
-  const space = namespace(given.namespace, limits, at)
+export const address = (given: Address, sender: Sender, limits: LimitsShape, at = ""): Checked<void> => {
+  const space = namespace(given.namespace, sender, limits, at)
   return Either.isLeft(space) ? space : refuseIf(problemOfName("key", given.key, limits.keyBytes), at)
 }
 
 /** A query parameter that is compared with names. Its length is not limited, since a longer text matches nothing. */
 export const text = (name: string, given: string): Checked<void> => refuseIf(problemOfText(name, given))
 
-/** The writer to record. */
-export const actor = (given: string | undefined, limits: LimitsShape): Checked<string> =>
-  given === undefined || given === ""
+/** The writer to record: that of the sender's identity, or else the one that the client gives. */
+export const actor = (given: string | undefined, sender: Sender, limits: LimitsShape): Checked<string> => {
+  const identified = actorOf(sender, limits.actorBytes)
+  if (identified !== undefined) return Either.right(identified)
+  return given === undefined || given === ""
     ? Either.right(defaultActor)
     : Either.map(refuseIf(problemOfActor(given, limits.actorBytes)), () => given)
+}
 
 /** The JSON text of a value within the limits. */
 export const value = (given: unknown, limits: LimitsShape, at = ""): Checked<Json.JsonText> => {
@@ -118,12 +125,13 @@ export const precondition = (headers: ConditionHeaders): Checked<Precondition | 
 export const set = (
   given: Address & Expiry & { readonly value: unknown },
   precondition: Precondition | undefined,
+  sender: Sender,
   limits: LimitsShape,
   now: number,
   at = ""
 ): Checked<SetOperation> => {
   const { key, namespace } = given
-  const named = address(given, limits, at)
+  const named = address(given, sender, limits, at)
   if (Either.isLeft(named)) return Either.left(named.left)
   const json = value(given.value, limits, at)
   if (Either.isLeft(json)) return Either.left(json.left)
@@ -137,11 +145,12 @@ export const set = (
 export const remove = (
   given: Address,
   precondition: Precondition | undefined,
+  sender: Sender,
   limits: LimitsShape,
   at = ""
 ): Checked<DeleteOperation> => {
   const { key, namespace } = given
-  const named = address(given, limits, at)
+  const named = address(given, sender, limits, at)
   if (Either.isLeft(named)) return Either.left(named.left)
   const operation = { op: "delete", namespace, key } as const
   return Either.right(precondition === undefined ? operation : { ...operation, precondition })
@@ -151,10 +160,13 @@ export const remove = (
 export const ofBatch = (
   given: typeof BatchOperation.Type,
   index: number,
+  sender: Sender,
   limits: LimitsShape,
   now: number
 ): Checked<Operation> => {
   const at = `operations[${index}].`
   const precondition = given.ifVersion === undefined ? undefined : ifVersion(given.ifVersion)
-  return given.op === "delete" ? remove(given, precondition, limits, at) : set(given, precondition, limits, now, at)
+  return given.op === "delete"
+    ? remove(given, precondition, sender, limits, at)
+    : set(given, precondition, sender, limits, now, at)
 }

@@ -41,7 +41,7 @@ export const endpoints = Endpoints.of(
     const routes = yield* MetricsRoutes
     const metrics = yield* Metrics
     const hidden = Effect.fail(new NotFound({ error: "Not found" }))
-    const { accessOf } = Auth.make({ read: routes.token, write: Option.none() })
+    const accessOf = Auth.accessBy({ read: routes.token, write: Option.none() })
     return {
       json: () => (routes.json ? Effect.map(metrics.json, text => json(text)) : hidden),
       prometheus: ({ incoming }) => {

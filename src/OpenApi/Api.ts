@@ -6,13 +6,18 @@ import { ReadAccess } from "../Auth/Api.ts"
 import { InternalServerError } from "../Http/ApiError.ts"
 import { operation } from "./Describe.ts"
 
+/** What only authentication by a host may answer. */
+const never = [403, 503]
+
 const described = operation({
   operationId: "getOpenApi",
+  never,
   answers: { 200: { description: "The description of every endpoint of this service." } }
 })
 
 const protocolDescribed = operation({
   operationId: "getAsyncApi",
+  never,
   answers: { 200: { description: "The description of the client protocol on `/ws`." } }
 })
 

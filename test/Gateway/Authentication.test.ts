@@ -52,13 +52,15 @@ const defaults: Authentication.Settings = {
 
 const withKeys = { keySetUrl: Option.some(new URL("http://keys.example/set")) }
 
+const request = { credential: undefined, method: "GET", url: "/ws", headers: {}, remoteAddress: undefined }
+
 /** Tells of tokens: `ok`, or the tag of the refusal. */
 const make = (settings: Partial<Authentication.Settings>, server = keyServer([])) =>
   Effect.gen(function* () {
     const context = yield* Layer.build(Layer.provide(Authentication.layer({ ...defaults, ...settings }), server.layer))
     const { identify } = yield* Effect.provide(Authentication.Authentication, context)
     return (token: string) =>
-      Effect.match(identify(Option.some(Redacted.make(token))), {
+      Effect.match(identify(Option.some(Redacted.make(token)), request), {
         onFailure: ({ _tag }): string => _tag,
         onSuccess: () => "ok"
       })

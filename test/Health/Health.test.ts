@@ -189,7 +189,9 @@ describe("the health report", () => {
 describe("GET /health", () => {
   it.scoped("is 503 only if the report is unhealthy, and is not cached", () =>
     Effect.gen(function* () {
-      const incoming = { target: "/health", authorization: undefined, upgradeProblem: undefined }
+      const credentials = { credential: undefined, authorization: undefined, headers: {}, identity: undefined }
+      const address = { method: "GET", url: "/health", target: "/health", remoteAddress: undefined }
+      const incoming = { ...credentials, ...address, upgradeProblem: undefined, origin: undefined, host: undefined }
       const answer = (status: Report["status"]) =>
         Effect.flatMap(endpoints, handlers => handlers.status({ incoming })).pipe(
           Effect.provideService(Health.Health, {

@@ -10,6 +10,7 @@ import type { AnyHandlers, Guard, Incoming } from "../Endpoints.ts"
 import { describe } from "../Issues.ts"
 import type { Reply } from "../Reply.ts"
 import { label, Router } from "../Router.ts"
+import { guardsOf } from "./Guards.ts"
 
 /** A request's parts before they are decoded. */
 export interface Parts {
@@ -87,16 +88,6 @@ const decodeWith =
     }
     return Either.right(request as never)
   }
-
-/** The guards of an endpoint's middlewares, without those that another one contains. */
-const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyArray<Guard>): ReadonlyArray<Guard> => {
-  const known = new Set([JsonBody.key, ...guards.map(({ key }) => key)])
-  const unknown = [...keys].find(key => !known.has(key))
-  if (unknown !== undefined)
-    throw new Error(`The endpoint ${endpoint} wants a middleware unknown to the edge: ${unknown}`)
-  const wanted = guards.filter(({ key }) => keys.has(key))
-  return wanted.filter(({ key }) => !wanted.some(({ contains }) => contains.includes(key)))
-}
 
 /**
  * Makes a router of an api's endpoints. `groups` has the handlers of each group, by its name.

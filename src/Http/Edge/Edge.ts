@@ -5,18 +5,19 @@
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
-import { Cause, Effect, Either, type Exit, FiberRef, HashMap, LogLevel, Option, Runtime, type Tracer } from "effect"
+import { Cause, Effect, Either, Exit, FiberRef, HashMap, LogLevel, Option, Runtime, type Tracer } from "effect"
 import * as Direct from "../../Direct.ts"
 import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
 import type { AnyHandlers, Guard } from "../Endpoints.ts"
-import { authorizationOf, requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
+import { requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
+import { NodeIncoming } from "../Incoming.ts"
 import { fromError, type Reply } from "../Reply.ts"
 import * as Body from "../RequestBody.ts"
 import { type Match, note, parseQuery, pathOf, problemOfTarget, unrouted } from "../Router.ts"
 import type { Listeners } from "../Server/Gate.ts"
-import { type Handshake, incomingOf, upgrading } from "../WebSocket/Handshake.ts"
-import { credentialOf } from "../WebSocket/Subprotocol.ts"
+import { type Handshake, upgrading } from "../WebSocket/Handshake.ts"
 import { compile, type Endpoint } from "./Compile.ts"
+import { admit } from "./Guards.ts"
 import { ResponseBatcher, send } from "./ResponseWriter.ts"
 import { inServerSpan } from "./Span.ts"
 
@@ -137,49 +138,41 @@ export const make = <
         inServerSpan(effect, route, request, id, made => {
           span = made
         })
-      /** A refused request has a span like any other, so that what is logged for it names one. */
-      const refuse = (error: ApiError, route?: string): void =>
-        traced ? perform(inSpan(Effect.fail(error), route)) : answer(fromError(error))
       const url = request.url!
       const mark = url.indexOf("?")
       const target = pathOf(url)
+      /** A refused request has a span like any other, so that what is logged for it names one. */
+      const begin = (effect: Effect.Effect<Reply, ApiError>, route?: string): void =>
+        perform(traced ? inSpan(effect, route) : effect)
       const problem = problemOfTarget(url)
-      if (problem !== undefined) return refuse(new BadRequest({ error: problem }))
+      if (problem !== undefined) return begin(Exit.fail(new BadRequest({ error: problem })))
       const match: Match<Endpoint> | undefined = router.find(request.method!, target)
-      if (match === undefined) return refuse(unrouted(url, router))
-      const endpoint = match.value
-      note(request, endpoint.label)
-      // Of a plain request there is one at most: the server has refused a second.
-      const authorization = handshake === undefined ? request.headers.authorization : authorizationOf(request)
-      const credential = handshake === undefined ? authorization : credentialOf(request)
-      for (const guard of endpoint.guards) {
-        const refused = guard.refusal(credential)
-        if (refused !== undefined) return refuse(refused, endpoint.label)
+      if (match === undefined) return begin(Exit.fail(unrouted(url, router)))
+      const { decode, guards, handler, isSocket, label, name, takesBody } = match.value
+      note(request, label)
+      const incoming = new NodeIncoming(request, target, handshake)
+      /** The answer to an admitted request with this body. */
+      const handled = (payload: unknown): Effect.Effect<Reply, ApiError> => {
+        const path = decodeParams(match.params)
+        const query = mark === -1 ? {} : parseQuery(url.slice(mark + 1))
+        const decoded = decode({ path, query, headers: request.headers, payload }, incoming)
+        if (Either.isLeft(decoded)) return Exit.fail(decoded.left)
+        const reply = Direct.suspend(() => handler(decoded.right))
+        const effect = isSocket ? Effect.flatMap(reply, upgrading(handshake)) : reply
+        return traced ? Effect.withSpan(effect, name, { captureStackTrace: false }) : effect
       }
-      const proceed = (payload: unknown): void => {
-        const decoded = endpoint.decode(
-          {
-            path: decodeParams(match.params),
-            query: mark === -1 ? {} : parseQuery(url.slice(mark + 1)),
-            headers: request.headers,
-            payload
-          },
-          incomingOf(target, authorization, handshake)
+      const admitted = admit(guards, incoming)
+      if (admitted !== undefined) {
+        const answered = Direct.flatMap(admitted, () =>
+          takesBody ? Effect.flatMap(Body.json(request, bodyFormat), handled) : handled(undefined)
         )
-        if (Either.isLeft(decoded)) return refuse(decoded.left, endpoint.label)
-        const { label, name } = endpoint
-        const handled = Direct.suspend(() => endpoint.handler(decoded.right))
-        const effect = endpoint.isSocket ? Effect.flatMap(handled, upgrading(handshake)) : handled
-        perform(traced ? inSpan(Effect.withSpan(effect, name, { captureStackTrace: false }), label) : effect)
+        return begin(answered, label)
       }
-      if (!endpoint.takesBody) return proceed(undefined)
+      if (!takesBody) return begin(handled(undefined), label)
       Body.read(
         request,
         bodyFormat,
-        json => {
-          if (Either.isLeft(json)) refuse(json.left, endpoint.label)
-          else proceed(json.right)
-        },
+        json => begin(Either.isLeft(json) ? Exit.fail(json.left) : handled(json.right), label),
         bytes => batcher.flushBefore(bytes)
       )
     }

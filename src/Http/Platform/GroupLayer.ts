@@ -7,10 +7,11 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Context, Effect, type Layer, Option, type Scope, Tracer } from "effect"
 import type { ApiError } from "../ApiError.ts"
 import type { AnyHandlers, Handlers } from "../Endpoints.ts"
-import { authorizationOfPlatform } from "../HeaderFields.ts"
+import { Identity, type IdentityShape } from "../Identity.ts"
+import { ofPlatform } from "../Incoming.ts"
 import { type Reply, respond } from "../Reply.ts"
-import { label, pathOf } from "../Router.ts"
-import { closed, type Handshake, handshakeOf, incomingOf, upgrading } from "../WebSocket/Handshake.ts"
+import { label } from "../Router.ts"
+import { closed, type Handshake, handshakeOf, upgrading } from "../WebSocket/Handshake.ts"
 
 type AnyGroup = HttpApiGroup.HttpApiGroup.Any
 
@@ -41,6 +42,11 @@ const labelRoute: Effect.Effect<void> = Effect.map(Effect.context<never>(), cont
   const route = span.attributes.get("http.route")
   if (typeof route === "string") span.attribute("http.route", label(route))
 })
+
+/** Who sends the request, where a middleware has found out. */
+const identity: Effect.Effect<IdentityShape | undefined> = Effect.map(Effect.context<never>(), context =>
+  Option.getOrUndefined(Context.getOption(context, Identity))
+)
 
 /** The builder of a group of which nothing is known: its handlers were checked against it when they were written. */
 interface Builder {
@@ -77,8 +83,9 @@ export const layer = <Id extends string, Groups extends AnyGroup, E, R, Group ex
         (built, [endpoint, handler]) =>
           built.handle(endpoint, ({ request, ...decoded }) => {
             const handshake = handshakeOf(request)
-            const incoming = incomingOf(pathOf(request.originalUrl), authorizationOfPlatform(request), handshake)
-            const handled = handler({ ...decoded, incoming } as never)
+            const handled = Effect.flatMap(identity, found =>
+              handler({ ...decoded, incoming: ofPlatform(request, found) } as never)
+            )
             return Effect.zipRight(
               labelRoute,
               respond(handshake === undefined ? handled : upgraded(handled, handshake), cutOff(request)).pipe(

@@ -7,7 +7,6 @@ import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Effect } from "effect"
 import { WebSocketServer } from "ws"
 import type { ApiError } from "../ApiError.ts"
-import type { Incoming } from "../Endpoints.ts"
 import type { Reply } from "../Reply.ts"
 import { type ConnectionSet, noHandshake, type Upgrade, upgradeFailed } from "../WebSocket.ts"
 import { Connection, Socket } from "./Connection.ts"
@@ -48,19 +47,6 @@ export const problemOf = ({ request }: Handshake): string | undefined => {
   if (version !== "13") return `Sec-WebSocket-Version must be 13, not ${version ?? "absent"}`
   if (!key.test(headers["sec-websocket-key"] ?? "")) return "Sec-WebSocket-Key must be 16 bytes in base64"
   return undefined
-}
-
-/** What a handler may read of a request, which asks for a WebSocket where there is a handshake. */
-export const incomingOf = (
-  target: string,
-  authorization: string | undefined,
-  handshake: Handshake | undefined
-): Incoming => {
-  if (handshake === undefined) {
-    return { target, authorization, upgradeProblem: noHandshake, origin: undefined, host: undefined }
-  }
-  const { host, origin } = handshake.request.headers
-  return { target, authorization, upgradeProblem: problemOf(handshake), origin, host }
 }
 
 const options = {
