@@ -15,8 +15,8 @@ import * as Cors from "../src/Http/Cors.ts"
 import * as DrainingSignal from "../src/Http/DrainingSignal.ts"
 import * as GroupLayer from "../src/Http/Platform/GroupLayer.ts"
 import * as PlatformMiddleware from "../src/Http/Platform/Middleware.ts"
+import * as StockServer from "../src/Http/Platform/StockServer.ts"
 import { routerConfig } from "../src/Http/Router.ts"
-import { remember } from "../src/Http/WebSocket/Handshake.ts"
 import { KvGroup } from "../src/Kv/Api.ts"
 import * as Body from "../src/Kv/Body.ts"
 import * as ChangeFeed from "../src/Kv/ChangeFeed.ts"
@@ -67,13 +67,11 @@ const groups = Layer.mergeAll(
 const appFor = (origins: Cors.AllowedOrigins) =>
   HttpApiBuilder.serve().pipe(
     Layer.provide(Cors.layer(origins)),
-    Layer.provide(PlatformMiddleware.requestIdLayer),
     Layer.provide(PlatformMiddleware.errorLayer(Api)),
     Layer.provide(HttpApiBuilder.api(Api)),
     Layer.provide(groups),
     Layer.provide(HttpRouter.setRouterConfig(routerConfig))
   )
-
 /** The port of a server that listens on TCP. */
 export const portOf = (server: { readonly address: HttpServer.Address }): number =>
   server.address._tag === "TcpAddress" ? server.address.port : 0
@@ -83,14 +81,11 @@ export const stockFor = (origins: Cors.AllowedOrigins): Transport => ({
   name: "stock",
   serve: store =>
     Effect.gen(function* () {
-      const server = createServer()
-      server.prependListener("upgrade", remember)
-      const listening = NodeHttpServer.layer(() => server, { host: "127.0.0.1", port: 0 })
+      const server = NodeHttpServer.layer(() => createServer(), { host: "127.0.0.1", port: 0 })
+      const listening = StockServer.layer(Api).pipe(Layer.provideMerge(server))
       const context = yield* Layer.build(
         appFor(origins).pipe(Layer.provideMerge(listening), Layer.provide(services(store)))
       )
-      // Idle keep-alive connections must not delay the end of a test.
-      yield* Effect.addFinalizer(() => Effect.sync(() => server.closeAllConnections()))
       const port = portOf(yield* Effect.provide(HttpServer.HttpServer, context))
       return { url: `http://127.0.0.1:${port}`, port }
     })

@@ -2,6 +2,7 @@
  * The gateway as a whole: sessions of agents for clients over WebSocket.
  */
 import { Config, Effect, Layer } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 import * as Authentication from "./Authentication.ts"
 import * as GatewayMetrics from "./GatewayMetrics.ts"
 import * as Retention from "./SessionEvents/Retention.ts"
@@ -28,7 +29,7 @@ export const layer = ({ authentication, history, sessions, socket }: Settings, {
   Layer.mergeAll(
     Registry.layerSubscriptions,
     Retention.layer(history.age),
-    Layer.effectDiscard(Effect.sync(GatewayMetrics.register))
+    Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register))
   ).pipe(
     Layer.provideMerge(Socket.layer(socket)),
     Layer.provideMerge(Registry.layer(sessions)),

@@ -2,6 +2,7 @@
  * Metrics of the gateway: messages by type, and turns.
  */
 import { Metric } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 import * as LabelValues from "../Observability/LabelValues.ts"
 import { Answer } from "./Protocol/Answer.ts"
 import { eventTypes } from "./Protocol/Event.ts"
@@ -39,9 +40,9 @@ export const turns = {
 }
 
 /** Registers every series with the value 0. */
-export const register = (): void => {
-  for (const metric of Object.values(turns)) metric.register()
-  received.register([...requestTypes, invalid])
-  sent.register([...Answer.members.map(({ fields }) => fields.type.literals[0]), ...eventTypes])
-  dropped.register()
+export const register = (tags: MetricTags.MetricTags): void => {
+  MetricTags.register(Object.values(turns), tags)
+  received.register([...requestTypes, invalid], tags)
+  sent.register([...Answer.members.map(({ fields }) => fields.type.literals[0]), ...eventTypes], tags)
+  dropped.register([], tags)
 }

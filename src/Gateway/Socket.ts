@@ -11,6 +11,7 @@ import type { Credentials } from "../Http/Identity.ts"
 import * as Reply from "../Http/Reply.ts"
 import { bearersOf, offeredBy, subprotocol } from "../Http/WebSocket/Subprotocol.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
+import * as MetricTags from "../MetricTags.ts"
 import * as DebugLog from "../Observability/DebugLog.ts"
 import { Tracer } from "../Observability/Tracer.ts"
 import * as Setting from "../Setting.ts"
@@ -181,7 +182,8 @@ const make = (settings: Settings) =>
       monotonic: connections.now,
       run,
       files: new FileCalls(settings.fileBytes),
-      debug: yield* DebugLog.make
+      debug: yield* DebugLog.make,
+      tags: yield* MetricTags.current
     }
     let handshakes = 0
 

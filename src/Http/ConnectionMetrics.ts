@@ -2,6 +2,7 @@
  * Metrics of connections: how many there are, what they hold in memory, and which the server ended.
  */
 import { Metric, MetricLabel } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 
 export const unsent = Metric.gauge("connections_unsent_bytes", {
   description: "Bytes that wait for clients to take them, over all connections."
@@ -38,9 +39,13 @@ const series = new Map(
 )
 
 /** Counts a connection that was ended. */
-export const countCut = (reason: (typeof reasons)[number]): void => series.get(reason)!.unsafeUpdate(1, [])
+export const countCut = (reason: (typeof reasons)[number], tags: MetricTags.MetricTags): void =>
+  series.get(reason)!.unsafeUpdate(1, tags)
+
+/** Registers the numbers of connections, which are all that is known of a server that is not ours. */
+export const registerCounts = (tags: MetricTags.MetricTags): void =>
+  MetricTags.register([connections, webSockets], tags)
 
 /** Registers every series with the value 0. */
-export const register = (): void => {
-  for (const metric of [unsent, received, refusedBodies, connections, webSockets, ...series.values()]) metric.register()
-}
+export const register = (tags: MetricTags.MetricTags): void =>
+  MetricTags.register([unsent, received, refusedBodies, connections, webSockets, ...series.values()], tags)

@@ -4,6 +4,7 @@
  */
 import { Effect, Random, Schedule, type Scope } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
+import * as MetricTags from "../MetricTags.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
 import { type ApiError, InternalServerError } from "./ApiError.ts"
@@ -109,6 +110,7 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
   Effect.gen(function* () {
     const draining = yield* DrainingSignal
     const clock = yield* Effect.clock
+    const tags = yield* MetricTags.current
     const now = () => Monotonic.unsafeMillis(clock)
     const connections = new Set<Connection>()
 
@@ -149,11 +151,11 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
       now,
       add: connection => {
         connections.add(connection)
-        ConnectionMetrics.webSockets.unsafeModify(1, [])
+        ConnectionMetrics.webSockets.unsafeModify(1, tags)
         if (draining.hasBegun()) connection.close(settings.goingAway)
       },
       remove: connection => {
-        if (connections.delete(connection)) ConnectionMetrics.webSockets.unsafeModify(-1, [])
+        if (connections.delete(connection)) ConnectionMetrics.webSockets.unsafeModify(-1, tags)
       },
       get size() {
         return connections.size

@@ -5,6 +5,7 @@ import { Config, Context, Duration, Effect, Layer, Metric, Option, type Stream }
 import * as Direct from "../Direct.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import type { Upgrade } from "../Http/WebSocket.ts"
+import * as MetricTags from "../MetricTags.ts"
 import { Metrics } from "../Observability/Metrics.ts"
 import * as Setting from "../Setting.ts"
 import { type FeedBusy, FollowerSlots } from "./ChangeFeed/FollowerSlots.ts"
@@ -176,10 +177,11 @@ export const layerMetrics: Layer.Layer<never, never, ChangeFeed | Metrics> = Lay
   Effect.gen(function* () {
     const feed = yield* ChangeFeed
     const metrics = yield* Metrics
+    const tags = yield* MetricTags.current
     yield* metrics.measure(
       Effect.zipRight(
-        Effect.flatMap(feed.followers, count => Metric.set(followersGauge, count)),
-        Effect.flatMap(feed.lag, count => Metric.set(lagGauge, count))
+        Effect.map(feed.followers, count => followersGauge.unsafeUpdate(count, tags)),
+        Effect.map(feed.lag, count => lagGauge.unsafeUpdate(count, tags))
       )
     )
   })

@@ -2,6 +2,7 @@
  * Labels with values from outside, with a bounded number of series.
  */
 import { Metric, MetricLabel } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 
 /** The label's value for all values beyond the bounds. */
 export const other = "other"
@@ -27,10 +28,10 @@ export class LabelValues {
 
 /** A counter with one label, for hot paths: each series is looked up only once. */
 export interface LabelledCounter {
-  /** Adds one. */
-  readonly increment: (value: string) => void
+  /** Adds one, for the instance with these tags. */
+  readonly increment: (value: string, tags: MetricTags.MetricTags) => void
   /** Registers the series of these values and of `other` with 0. */
-  readonly register: (values?: ReadonlyArray<string>) => void
+  readonly register: (values: ReadonlyArray<string>, tags: MetricTags.MetricTags) => void
 }
 
 /** A counter by the values of a label, of which at most `most` have a series of their own. */
@@ -50,9 +51,7 @@ export const counter = (
     return made
   }
   return {
-    increment: value => seriesOf(value).unsafeUpdate(1, []),
-    register: (values = []) => {
-      for (const value of [...values, other]) seriesOf(value).register()
-    }
+    increment: (value, tags) => seriesOf(value).unsafeUpdate(1, tags),
+    register: (values, tags) => MetricTags.register([...values, other].map(seriesOf), tags)
   }
 }

@@ -1,4 +1,5 @@
 import { Context, Effect, Layer, Metric, type Scope } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 import * as LogOutput from "./LogOutput.ts"
 import * as ProcessMetrics from "./ProcessMetrics.ts"
 import * as Prometheus from "./Prometheus.ts"
@@ -26,26 +27,29 @@ const bounded = (measurement: Effect.Effect<void>): Effect.Effect<void> =>
     Effect.catchAllCause(cause => Effect.logError("A measurement failed", cause))
   )
 
-/** Reads Effect's metric registry, and measures the process. */
+/** Reads Effect's metric registry, without the series of other instances, and measures the process. */
 export const layer: Layer.Layer<Metrics> = Layer.merge(
-  Layer.sync(Metrics, () => {
-    const measurements = new Set<Effect.Effect<void>>([ProcessMetrics.measure])
-    LogOutput.register()
-    const samples = Effect.suspend(() => Effect.forEach(measurements, bounded, { discard: true })).pipe(
-      Effect.zipRight(Metric.snapshot),
-      Effect.map(Samples.fromSnapshot)
-    )
-    return {
-      json: Effect.map(samples, Samples.toJson),
-      prometheus: Effect.map(samples, Prometheus.render),
-      measure: measurement =>
-        Effect.asVoid(
-          Effect.acquireRelease(
-            Effect.sync(() => measurements.add(measurement)),
-            () => Effect.sync(() => measurements.delete(measurement))
+  Layer.effect(
+    Metrics,
+    Effect.map(MetricTags.current, tags => {
+      const measurements = new Set<Effect.Effect<void>>([ProcessMetrics.measure])
+      LogOutput.register()
+      const samples = Effect.suspend(() => Effect.forEach(measurements, bounded, { discard: true })).pipe(
+        Effect.zipRight(Metric.snapshot),
+        Effect.map(pairs => Samples.fromSnapshot(pairs, tags))
+      )
+      return {
+        json: Effect.map(samples, Samples.toJson),
+        prometheus: Effect.map(samples, Prometheus.render),
+        measure: measurement =>
+          Effect.asVoid(
+            Effect.acquireRelease(
+              Effect.sync(() => measurements.add(measurement)),
+              () => Effect.sync(() => measurements.delete(measurement))
+            )
           )
-        )
-    }
-  }),
+      }
+    })
+  ),
   ProcessMetrics.layer
 )

@@ -3,6 +3,7 @@
  */
 import { monitorEventLoopDelay } from "node:perf_hooks"
 import { Duration, Effect, Layer, Metric, Schedule } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
 
 const residentMemory = Metric.gauge("process_resident_memory_bytes", {
@@ -15,18 +16,16 @@ const loopDelay = Metric.gauge("event_loop_delay_ms", {
   description: "Delay of the event loop in milliseconds, 99th percentile of the last ten seconds."
 })
 
+// Whatever the tags of the instance that measures: there is one process.
+const set = (gauge: Metric.Metric.Gauge<number>, value: number): void => gauge.unsafeUpdate(value, MetricTags.none)
+
 /** Updates the gauges of memory and uptime. */
-export const measure: Effect.Effect<void> = Effect.suspend(() => {
+export const measure: Effect.Effect<void> = Effect.sync(() => {
   const memory = process.memoryUsage()
-  return Effect.all(
-    [
-      Metric.set(residentMemory, memory.rss),
-      Metric.set(heapUsed, memory.heapUsed),
-      Metric.set(heapTotal, memory.heapTotal),
-      Metric.set(uptime, process.uptime())
-    ],
-    { discard: true }
-  )
+  set(residentMemory, memory.rss)
+  set(heapUsed, memory.heapUsed)
+  set(heapTotal, memory.heapTotal)
+  set(uptime, process.uptime())
 })
 
 /** The sampling interval in milliseconds, which each recorded delay contains. */
@@ -46,11 +45,11 @@ export const loopDelays = Effect.acquireRelease(
 export const layer: Layer.Layer<never> = Layer.scopedDiscard(
   Effect.gen(function* () {
     const delays = yield* loopDelays
-    yield* Metric.set(loopDelay, 0)
-    const look = Effect.suspend(() => {
+    set(loopDelay, 0)
+    const look = Effect.sync(() => {
       const delay = delays.count === 0 ? 0 : Math.max(0, delays.percentile(99) / 1e6 - resolution)
       delays.reset()
-      return Metric.set(loopDelay, delay)
+      set(loopDelay, delay)
     })
     yield* Supervision.forkScoped("process metrics", Effect.schedule(look, Schedule.spaced(Duration.seconds(10))))
   })

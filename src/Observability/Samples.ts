@@ -2,6 +2,7 @@
  * Effect's metrics in the form that both endpoints render.
  */
 import { type MetricPair, MetricState, Option } from "effect"
+import type { MetricTags } from "../MetricTags.ts"
 
 /** The value of a histogram. */
 export interface Distribution {
@@ -60,15 +61,20 @@ const isInternal = (name: string): boolean => name.startsWith("effect_fiber_")
 
 /**
  * The series of a snapshot, sorted by name and labels. A frequency becomes a counter with the label `value`; a summary
- * becomes gauges with the label `quantile` and two counters.
+ * becomes gauges with the label `quantile` and two counters. A series in which one of `tags` has another value is that of
+ * another instance, and is left out.
  */
-export const fromSnapshot = (pairs: Iterable<MetricPair.MetricPair.Untyped>): ReadonlyArray<Sample> => {
+export const fromSnapshot = (
+  pairs: Iterable<MetricPair.MetricPair.Untyped>,
+  tags: MetricTags
+): ReadonlyArray<Sample> => {
   const samples: Array<Sample> = []
   for (const { metricKey, metricState } of pairs) {
     if (isInternal(metricKey.name)) continue
     const labels = Object.fromEntries(
       metricKey.tags.map(({ key, value }): [string, string] => [key, value]).sort(([a], [b]) => (a < b ? -1 : 1))
     )
+    if (tags.some(({ key, value }) => labels[key] !== undefined && labels[key] !== value)) continue
     const description = Option.getOrElse(metricKey.description, () => "")
     samples.push(...ofState({ name: metricKey.name, description, labels }, metricState))
   }

@@ -14,6 +14,7 @@ import {
 } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
+import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 import { LastSeq } from "./LastSeq.ts"
@@ -45,6 +46,7 @@ export const make = (
 ): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const { wholeLists } = yield* Limits
+    const tags = yield* MetricTags.current
     const end = new LastSeq()
     const { commit, isWritable, reader, run } = yield* Database.make(options, {
       ...writer,
@@ -53,20 +55,20 @@ export const make = (
       maxSnapshots: wholeLists,
       startsLazily: false,
       onLastSeq: lastSeq => end.set(lastSeq),
-      reportDamage: Damage.reporter("store database", "store_database_damage_total"),
+      reportDamage: Damage.reporter("store database", "store_database_damage_total", tags),
       describe: writes => ({
         writes: writes.length,
         operations: writes.reduce((sum, write) => sum + write.operations.length, 0)
       })
     })
-    StoreMetrics.register()
+    StoreMetrics.register(tags)
     const group = yield* GroupCommit.make<Write, Committed, WriteError>({
       commit: (writes, now) =>
         Effect.map(commit(writes, now), outcomes =>
           outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome))
         ),
       weigh,
-      observe: StoreMetrics.observe,
+      observe: StoreMetrics.observer(tags),
       outage: Supervision.outage("writing")
     })
 

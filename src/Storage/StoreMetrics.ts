@@ -2,6 +2,7 @@
  * Metrics of the store's group commit.
  */
 import { Metric, MetricBoundaries, MetricLabel } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 
 /** A group of writes that was committed, or was not. */
 export interface CommittedGroup {
@@ -33,14 +34,15 @@ const durations = Metric.histogram(
   "Milliseconds from closing a group of writes to its being durable."
 )
 
-/** Counts a group. */
-export const observe = ({ writes, millis, outcome }: CommittedGroup): void => {
-  byOutcome[outcome].unsafeUpdate(1, [])
-  sizes.unsafeUpdate(writes, [])
-  durations.unsafeUpdate(millis, [])
-}
+/** Counts the groups of an instance. */
+export const observer =
+  (tags: MetricTags.MetricTags) =>
+  ({ writes, millis, outcome }: CommittedGroup): void => {
+    byOutcome[outcome].unsafeUpdate(1, tags)
+    sizes.unsafeUpdate(writes, tags)
+    durations.unsafeUpdate(millis, tags)
+  }
 
 /** Registers every series with the value 0. */
-export const register = (): void => {
-  for (const metric of [byOutcome.ok, byOutcome.failed, sizes, durations]) metric.register()
-}
+export const register = (tags: MetricTags.MetricTags): void =>
+  MetricTags.register([byOutcome.ok, byOutcome.failed, sizes, durations], tags)

@@ -8,6 +8,7 @@ import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { type Context, type Duration, Effect, Exit, Layer, Metric, Option, Redacted, Schema, type Scope } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 import { randomHex } from "../RandomHex.ts"
 import * as AgentPlatform from "./AgentPlatform.ts"
 import * as FileCalls from "./FileCalls.ts"
@@ -110,10 +111,11 @@ const make = (
       durations,
       operations: [create.operation, stop.operation]
     })
-    const breakers = KeyedBreakers.make({ upstream: "agent_instance", label: "instanceId" })
+    const tags = yield* MetricTags.current
+    const breakers = KeyedBreakers.make({ upstream: "agent_instance", label: "instanceId", tags })
     // An instance that cannot be called can still be stopped.
-    const cleanups = KeyedBreakers.make({ upstream: "agent_instance_cleanup", label: "instanceId" })
-    const creations = KeyedBreakers.make({ upstream: "agent_creation", label: "tenant" })
+    const cleanups = KeyedBreakers.make({ upstream: "agent_instance_cleanup", label: "instanceId", tags })
+    const creations = KeyedBreakers.make({ upstream: "agent_creation", label: "tenant", tags })
     const probe = yield* HealthProbe.make(http)
     const authorization: Readonly<Record<string, string>> = Option.match(apiKey, {
       onNone: () => ({}),
@@ -228,8 +230,10 @@ export const layer = (
     Effect.gen(function* () {
       const client = yield* HttpClient.HttpClient
       const sockets = yield* PlatformSocket
-      durations.pipe(Metric.tagged("operation", create.operation), Metric.tagged("outcome", "ok")).register()
-      InstanceConnection.register()
+      const tags = yield* MetricTags.current
+      const created = durations.pipe(Metric.tagged("operation", create.operation), Metric.tagged("outcome", "ok"))
+      MetricTags.register([created], tags)
+      InstanceConnection.register(tags)
       if (Option.isNone(settings.url)) return unavailable
       return yield* make(client, sockets, settings.url.value, settings.apiKey)
     })

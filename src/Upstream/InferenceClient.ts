@@ -4,6 +4,7 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import { type Context, Effect, Layer, Metric, Option, type Redacted, type Scope, Stream } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 import * as GeneratedText from "./GeneratedText.ts"
 import * as HealthProbe from "./HealthProbe.ts"
 import * as Inference from "./Inference.ts"
@@ -91,7 +92,8 @@ export const layer = (settings: Inference.Settings): Layer.Layer<Inference.Infer
     Inference.Inference,
     Effect.gen(function* () {
       const client = yield* HttpClient.HttpClient
-      durations.pipe(Metric.tagged("operation", policy.operation), Metric.tagged("outcome", "ok")).register()
+      const generated = durations.pipe(Metric.tagged("operation", policy.operation), Metric.tagged("outcome", "ok"))
+      MetricTags.register([generated], yield* MetricTags.current)
       if (Option.isSome(settings.apiKey)) return yield* make(client, settings.url, settings.apiKey.value)
       if (settings.url !== Inference.defaultUrl) {
         yield* Effect.logWarning(

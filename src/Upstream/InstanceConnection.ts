@@ -15,6 +15,7 @@ import {
   Scope,
   Stream
 } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as FrameSender from "./FrameSender.ts"
 import * as PlatformEvent from "./PlatformEvent.ts"
@@ -76,9 +77,7 @@ const rejectedFrames = Metric.counter("agent_platform_frames_rejected_total", {
 })
 
 /** Registers the metrics with 0. */
-export const register = (): void => {
-  for (const counter of [reconnects, rejectedFrames]) counter.register()
-}
+export const register = (tags: MetricTags.MetricTags): void => MetricTags.register([reconnects, rejectedFrames], tags)
 
 /** Events that wait to be consumed, beside frames that wait in the socket. */
 const waitingEvents = 64

@@ -5,6 +5,7 @@
  * is awaited once the breaker is open.
  */
 import { Duration, Effect, ExecutionStrategy, Exit, Metric, MetricBoundaries, Option, Scope, Stream } from "effect"
+import * as MetricTags from "../MetricTags.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Breaker from "./Resilience/CircuitBreaker.ts"
 import * as CircuitBreakerState from "./Resilience/CircuitBreakerState.ts"
@@ -104,6 +105,7 @@ const rejectedCounter = Metric.counter("circuit_breaker_rejected_total", {
 export const make = (options: Options): Effect.Effect<Resilience, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { upstream } = options
+    const tags = yield* MetricTags.current
     const settings = options.breaker ?? CircuitBreakerState.defaults
     const breaker = yield* Breaker.make(upstream, settings)
     const budget = Retries.makeBudget(options.budget)
@@ -133,9 +135,10 @@ export const make = (options: Options): Effect.Effect<Resilience, never, Scope.S
     const [onCall, onPart] = [clearing(verdictOf), clearing(verdictOnWhole)]
 
     for (const operation of options.operations ?? []) {
-      for (const counter of [retried, rejected]) Metric.tagged(counter, "operation", operation).register()
+      const counters = [retried, rejected].map(counter => Metric.tagged(counter, "operation", operation))
       const timed = Metric.tagged(options.durations, "operation", operation)
-      for (const outcome of measuredOutcomes) Metric.tagged(timed, "outcome", outcome).register()
+      const histograms = measuredOutcomes.map(outcome => Metric.tagged(timed, "outcome", outcome))
+      MetricTags.register([...counters, ...histograms], tags)
     }
 
     const measure = (operation: string, start: number, outcome: Outcome) =>

@@ -6,7 +6,9 @@ import { ConfigProvider, Context, Effect, Layer, Logger, Option } from "effect"
 import { Api } from "../../src/Api.ts"
 import * as Auth from "../../src/Auth/Auth.ts"
 import { endpoints } from "../../src/Endpoints.ts"
+import { GatewayGroup } from "../../src/Gateway/Api.ts"
 import * as Gateway from "../../src/Gateway/Gateway.ts"
+import * as Socket from "../../src/Gateway/Socket.ts"
 import * as Health from "../../src/Health/Health.ts"
 import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import * as Edge from "../../src/Http/Edge/Edge.ts"
@@ -14,6 +16,7 @@ import * as NodeServer from "../../src/Http/Server/NodeServer.ts"
 import * as RequestMetrics from "../../src/Http/Server/RequestMetrics.ts"
 import * as Body from "../../src/Kv/Body.ts"
 import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
+import * as MetricTags from "../../src/MetricTags.ts"
 import { MetricsRoutes } from "../../src/Observability/Endpoints.ts"
 import * as Metrics from "../../src/Observability/Metrics.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
@@ -38,7 +41,11 @@ export const upstreams = (platform: Option.Option<string>) =>
 export const quiet = Logger.remove(Logger.defaultLogger)
 
 /** Serves until the scope closes, and returns the base address. */
-export const serve = (options: { readonly platform?: string; readonly tracing?: Layer.Layer<Tracer.Tracer> }) =>
+export const serve = (options: {
+  readonly platform?: string
+  readonly tracing?: Layer.Layer<Tracer.Tracer>
+  readonly tags?: Readonly<Record<string, string>>
+}) =>
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
     const gateway = yield* Effect.withConfigProvider(Gateway.config, ConfigProvider.fromMap(new Map()))
@@ -66,11 +73,12 @@ export const serve = (options: { readonly platform?: string; readonly tracing?: 
       Effect.map(RequestMetrics.observer(Api), observe => NodeServer.layer({ host: "127.0.0.1", port: 0, observe }))
     )
     const context = yield* Layer.build(
-      NodeServer.serve(Edge.make(Api, endpoints, Auth.guards)).pipe(
+      NodeServer.serve(Edge.make(Api.add(GatewayGroup), { ...endpoints, gateway: Socket.endpoints }, Auth.guards)).pipe(
         Layer.provideMerge(listening),
         Layer.provide(services),
         Layer.provide(options.tracing ?? Tracer.layerFor(Option.none())),
-        Layer.provide(quiet)
+        Layer.provide(quiet),
+        MetricTags.tagged(options.tags ?? {})
       )
     )
     const server = Context.get(context, NodeServer.NodeServer)

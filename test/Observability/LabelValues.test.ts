@@ -1,12 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, Metric } from "effect"
+import * as MetricTags from "../../src/MetricTags.ts"
 import * as LabelValues from "../../src/Observability/LabelValues.ts"
 import * as Samples from "../../src/Observability/Samples.ts"
 
 const series = (name: string) =>
   Effect.map(Metric.snapshot, pairs =>
     Object.fromEntries(
-      Samples.fromSnapshot(pairs).flatMap(sample => (sample.name === name ? [[sample.labels.type, sample.value]] : []))
+      Samples.fromSnapshot(pairs, MetricTags.none).flatMap(sample =>
+        sample.name === name ? [[sample.labels.type, sample.value]] : []
+      )
     )
   )
 
@@ -29,10 +32,10 @@ describe("label values", () => {
   it.effect("of a counter share one series above the bound; nothing is lost", () =>
     Effect.gen(function* () {
       const counter = LabelValues.counter("test_labelled_total", { label: "type", description: "Tests.", most: 2 })
-      counter.register()
+      counter.register([], MetricTags.none)
       assert.deepStrictEqual(yield* series("test_labelled_total"), { other: 0 })
-      for (let index = 0; index < 100; index++) counter.increment(`type${index}`)
-      counter.increment("type1")
+      for (let index = 0; index < 100; index++) counter.increment(`type${index}`, MetricTags.none)
+      counter.increment("type1", MetricTags.none)
       assert.deepStrictEqual(yield* series("test_labelled_total"), { type0: 1, type1: 2, other: 98 })
     })
   )

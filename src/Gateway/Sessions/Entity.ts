@@ -84,7 +84,7 @@ export class Entity extends SessionCore {
   private onEvent(event: EventBody): void {
     switch (event.type) {
       case "turn_started":
-        return GatewayMetrics.turns.started.unsafeUpdate(1, [])
+        return GatewayMetrics.turns.started.unsafeUpdate(1, this.shared.tags)
       case "question_requested":
       case "approval_requested":
         return this.commands.openRequest(event.requestId)
@@ -97,11 +97,11 @@ export class Entity extends SessionCore {
         if (!this.isRunning) this.commands.closeRequests()
         return this.touch()
       case "turn_completed":
-        GatewayMetrics.turns.completed.unsafeUpdate(1, [])
+        GatewayMetrics.turns.completed.unsafeUpdate(1, this.shared.tags)
         if (!this.record.titled) this.commands.finishTitle()
         return this.touch()
       case "turn_errored":
-        GatewayMetrics.turns.errored.unsafeUpdate(1, [])
+        GatewayMetrics.turns.errored.unsafeUpdate(1, this.shared.tags)
         return this.touch()
       case "turn_interrupted":
         return this.touch()

@@ -2,6 +2,7 @@
  * A session's connection to its instance: what the platform sends becomes updates of the session.
  */
 import { type Context, Duration, Effect, Exit, Fiber, FiberRef, HashMap, Scope, Stream } from "effect"
+import * as MetricTags from "../../MetricTags.ts"
 import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { Send } from "../../Upstream/FrameSender.ts"
 import { type Received, Undelivered } from "../../Upstream/InstanceConnection.ts"
@@ -142,9 +143,9 @@ const remembered = 4096
 const reported = new Set<string>()
 
 /** Malformed events are logged once for each type. */
-const report = ({ dropped, malformed }: Ingested) =>
+const report = ({ dropped, malformed }: Ingested, tags: MetricTags.MetricTags) =>
   Effect.suspend(() => {
-    for (const type of dropped) GatewayMetrics.dropped.increment(type)
+    for (const type of dropped) GatewayMetrics.dropped.increment(type, tags)
     const types = [...new Set(malformed)].filter(type => !reported.has(type))
     for (const type of types) reported.add(type)
     return Effect.forEach(
@@ -162,6 +163,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
   Effect.gen(function* () {
     const { instanceId, journal, platform } = options
     const outer = yield* Effect.scope
+    const tags = yield* MetricTags.current
     const scope = yield* Scope.fork(outer, { _tag: "Sequential" })
     const connection = yield* platform.connect(instanceId).pipe(
       Scope.extend(scope),
@@ -201,7 +203,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
           Effect.suspend(() => {
             if (result === undefined) return Effect.void
             const isUsual = result.undelivered.length === 0 && result.lateStarts.length === 0
-            return isUsual ? report(result) : Effect.zipRight(interruptLateStarts(result), report(result))
+            return isUsual ? report(result, tags) : Effect.zipRight(interruptLateStarts(result), report(result, tags))
           })
         )
       })

@@ -5,6 +5,7 @@ import { Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
 import { Subscriptions } from "../../Health/Health.ts"
 import { Store, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Limits from "../../Limits.ts"
+import * as MetricTags from "../../MetricTags.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { Tracer } from "../../Observability/Tracer.ts"
 import * as Supervision from "../../Supervision.ts"
@@ -78,7 +79,8 @@ const make = (settings: Settings) =>
       isClosing: () => isClosing,
       cleanups: sharedPool("capacity for stops", backgroundCleanups, Number.POSITIVE_INFINITY),
       activations: sharedPool("activations", settings.activations),
-      traceId: tracer.currentTraceId
+      traceId: tracer.currentTraceId,
+      tags: yield* MetricTags.current
     }
     const cache: SessionCache.SessionCache = SessionCache.make(shared, records)
 

@@ -3,6 +3,7 @@
  */
 import { type Context, Effect, Either, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import type { MetricTags } from "../../MetricTags.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { FairPool } from "../FairPool.ts"
 import type { History, SessionEvents } from "../SessionEvents.ts"
@@ -35,6 +36,8 @@ export interface Shared {
   readonly cleanups: FairPool
   readonly activations: FairPool
   readonly traceId: Effect.Effect<string>
+  /** Of metrics. */
+  readonly tags: MetricTags
 }
 
 /** Opens the history of a session; a new one where the record tells of more events than are stored. */

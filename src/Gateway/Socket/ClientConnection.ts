@@ -122,7 +122,10 @@ export class ClientConnection implements Handler {
     // Beyond the rate limit only a small frame is decoded, for its id.
     const decoded =
       taken.taken || text.length <= smallFrame ? decodeRequest(text) : Either.left({ id: undefined, ...tooMany })
-    GatewayMetrics.received.increment(Either.isRight(decoded) ? decoded.right.type : GatewayMetrics.invalid)
+    GatewayMetrics.received.increment(
+      Either.isRight(decoded) ? decoded.right.type : GatewayMetrics.invalid,
+      this.shared.tags
+    )
     const frame = this.shared.debug === undefined ? undefined : FrameSummary.ofText(text)
     if (!taken.taken) return this.responder.refuse(Either.merge(decoded).id, tooMany, frame)
     if (Either.isRight(decoded)) this.onRequest(decoded.right, frame)

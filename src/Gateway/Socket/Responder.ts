@@ -1,5 +1,6 @@
 import { Effect, type Fiber, type Tracer } from "effect"
 import type { Connection } from "../../Http/WebSocket.ts"
+import type { MetricTags } from "../../MetricTags.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { LogValue } from "../../Observability/LogValue.ts"
@@ -22,6 +23,8 @@ export interface Shared {
   readonly files: FileCalls
   /** Logs frames, where `LOG_LEVEL` is debug. */
   readonly debug: DebugLog | undefined
+  /** Of metrics. */
+  readonly tags: MetricTags
 }
 
 /** The client of a connection, and the span that its handshake named, if any. */
@@ -68,7 +71,7 @@ export class Responder {
   /** Sends a frame. The caller has checked that there is room, unless the frame is small. */
   send(type: string, data: string | Buffer, onSent?: () => void): void {
     if (!this.connection.isOpen) return
-    GatewayMetrics.sent.increment(type)
+    GatewayMetrics.sent.increment(type, this.shared.tags)
     this.connection.send(data, onSent)
   }
 

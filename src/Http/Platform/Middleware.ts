@@ -1,6 +1,6 @@
 /**
  * Middlewares for apis that @effect/platform serves: every error is JSON with the one field `error`, whether it is of the
- * router, the decoder, the authentication or a handler; and every request has an id.
+ * router, the decoder, the authentication or a handler.
  */
 import { IncomingMessage } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
@@ -11,10 +11,9 @@ import type * as HttpApp from "@effect/platform/HttpApp"
 import * as HttpLayerRouter from "@effect/platform/HttpLayerRouter"
 import * as HttpServerError from "@effect/platform/HttpServerError"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import { Cause, Effect, type Layer } from "effect"
+import { Cause, Effect } from "effect"
 import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
-import { problemOfFields, requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
+import { problemOfFields } from "../HeaderFields.ts"
 import { describe } from "../Issues.ts"
 import { fromError, refusal, toResponse } from "../Reply.ts"
 import { problemOfTarget, type Router, routable, routesOf, unrouted } from "../Router.ts"
@@ -72,19 +71,3 @@ export const errorLayer = <Id extends string, Groups extends HttpApiGroup.HttpAp
 export const errorLayerRouter = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ) => HttpLayerRouter.middleware(answering(routesOf(api)), { global: true })
-
-/** Gives every request an id. Provide it before {@link errorLayer}, so that what that logs and answers has the id too. */
-export const requestIdLayer: Layer.Layer<never> = HttpApiBuilder.middleware(
-  Effect.map(
-    requestIds,
-    next =>
-      (app: HttpApp.Default): HttpApp.Default =>
-        Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
-          const id = requestIdOf(request.headers[requestIdHeader]) ?? next()
-          return Effect.map(
-            Effect.annotateLogs(app, requestIdAnnotation, id),
-            HttpServerResponse.setHeader(requestIdHeader, id)
-          )
-        })
-  )
-)

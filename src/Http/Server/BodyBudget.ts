@@ -6,6 +6,7 @@
  * longest, then the slowest. So clients that send slowly do not keep out those that send at full speed.
  */
 import type { Socket } from "node:net"
+import type { MetricTags } from "../../MetricTags.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 
@@ -59,7 +60,10 @@ export class BodyBudget {
   #now = 0
 
   /** @param limit bytes over all connections; a single body is never refused for it */
-  constructor(private readonly limit: number) {}
+  constructor(
+    private readonly limit: number,
+    private readonly tags: MetricTags
+  ) {}
 
   /** All bytes that are held. */
   get total(): number {
@@ -102,7 +106,7 @@ export class BodyBudget {
       if (this.#total <= enough) return
       const { refuse } = held
       held.release()
-      ConnectionMetrics.refusedBodies.unsafeUpdate(1, [])
+      ConnectionMetrics.refusedBodies.unsafeUpdate(1, this.tags)
       refuse?.()
     }
   }

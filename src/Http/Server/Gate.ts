@@ -4,6 +4,7 @@
 import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
+import * as MetricTags from "../../MetricTags.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as Cors from "../Cors.ts"
 import { problemOfFields } from "../HeaderFields.ts"
@@ -82,13 +83,15 @@ export class Gate extends Http.Server {
    * @param limits of all connections together
    * @param isProbe whether a target tells of the service's health, which is served on connections beyond the limit too
    * @param origins of web pages that may send requests and read their answers
+   * @param tags of the metrics of its connections
    */
   constructor(
     private readonly timing: Timing,
     private readonly observe?: Observe,
     limits: ConnectionLimits = defaults,
     private readonly isProbe: (target: string) => boolean = () => false,
-    origins: Cors.AllowedOrigins = []
+    origins: Cors.AllowedOrigins = [],
+    private readonly tags: MetricTags.MetricTags = MetricTags.none
   ) {
     const policy = { upgradable: (_target: string) => true }
     super({
@@ -107,20 +110,20 @@ export class Gate extends Http.Server {
     this.#origins = Cors.isUsed(origins) ? origins : undefined
     // Node would silently drop headers beyond a limit of its own. The limit on their bytes holds all the same.
     this.maxHeadersCount = 0
-    this.#unsent = new UnsentBudget(limits.unsentBytes)
-    this.#bodies = new BodyBudget(limits.heldBodyBytes)
+    this.#unsent = new UnsentBudget(limits.unsentBytes, tags)
+    this.#bodies = new BodyBudget(limits.heldBodyBytes, tags)
     this.#connections = new Connections(this.#unsent, limits.connections)
     // A client that has closed its half may still wait for its answer.
     Reflect.set(this, "httpAllowHalfOpen", true)
     this.on("connection", (socket: Socket) => {
       const outcome = this.#connections.add(socket)
       if (outcome === "refused") {
-        ConnectionMetrics.countCut("refused")
+        ConnectionMetrics.countCut("refused", tags)
         refuse(socket, 503, tooMany)
         socket.destroySoon()
         return
       }
-      if (outcome === "displacing") ConnectionMetrics.countCut("idle_displaced")
+      if (outcome === "displacing") ConnectionMetrics.countCut("idle_displaced", tags)
       this.#bodies.open(socket)
       closeGracefully(socket, timing, () => this.#connections.receiving(socket))
       socket.on("close", () => this.#connections.remove(socket))
@@ -135,6 +138,11 @@ export class Gate extends Http.Server {
     this.on("clientError", (error: NodeJS.ErrnoException, socket) =>
       this.#refuseMalformed(error, socket, timing.linger)
     )
+  }
+
+  /** Whether its requests are counted already. */
+  get isObserved(): boolean {
+    return this.observe !== undefined
   }
 
   /** Requests that are being answered. */
@@ -250,7 +258,7 @@ export class Gate extends Http.Server {
       return { status: 503, error, headers: { "retry-after": "1" } }
     }
     if (this.#connections.isSurplus(request.socket) && !this.isProbe(request.url ?? "")) {
-      ConnectionMetrics.countCut("refused")
+      ConnectionMetrics.countCut("refused", this.tags)
       return { status: 503, error: tooMany, headers: { "retry-after": "1" } }
     }
     return request.headers.host === undefined && request.httpVersion === "1.1"

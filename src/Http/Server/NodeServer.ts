@@ -3,6 +3,7 @@
  */
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
+import * as MetricTags from "../../MetricTags.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Setting from "../../Setting.ts"
 import * as Supervision from "../../Supervision.ts"
@@ -135,12 +136,12 @@ const drain = (gate: Gate, draining: typeof DrainingSignal.Service, gracePeriod:
   })
 
 /** Checks once a second which clients read. */
-const watch = (gate: Gate): Effect.Effect<never> =>
+const watch = (gate: Gate, tags: MetricTags.MetricTags): Effect.Effect<never> =>
   Effect.gen(function* () {
     const cut = gate.tick(yield* Monotonic.millis)
-    ConnectionMetrics.unsent.unsafeUpdate(gate.unsent, [])
-    ConnectionMetrics.received.unsafeUpdate(gate.received, [])
-    ConnectionMetrics.connections.unsafeUpdate(gate.connected, [])
+    ConnectionMetrics.unsent.unsafeUpdate(gate.unsent, tags)
+    ConnectionMetrics.received.unsafeUpdate(gate.received, tags)
+    ConnectionMetrics.connections.unsafeUpdate(gate.connected, tags)
     if (cut > 0) {
       yield* Effect.annotateLogs(Effect.logWarning("Connections were cut whose clients did not read"), {
         connections: cut
@@ -170,13 +171,15 @@ const askKernel = (possiblyStalled: ReadonlyArray<Account>): Effect.Effect<void>
  */
 export const make = <A, E, R>(options: Options, bind: (gate: Gate) => Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
-    ConnectionMetrics.register()
+    const tags = yield* MetricTags.current
+    ConnectionMetrics.register(tags)
     const draining = yield* DrainingSignal
-    const gate = new Gate(options.timing ?? timing, options.observe, options.limits, options.isProbe, options.origins)
+    const { isProbe, limits, observe, origins } = options
+    const gate = new Gate(options.timing ?? timing, observe, limits, isProbe, origins, tags)
     const bound = yield* bind(gate)
     const end = yield* Effect.cached(drain(gate, draining, options.gracePeriod ?? Duration.seconds(10)))
     yield* Effect.addFinalizer(() => end)
-    yield* Supervision.forkScoped("connections", watch(gate))
+    yield* Supervision.forkScoped("connections", watch(gate, tags))
     // The application keeps its listeners until the last request is answered: this finalizer runs before its own.
     const open = (upgradable?: Upgradable) =>
       Effect.zipRight(

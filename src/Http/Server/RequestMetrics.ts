@@ -5,6 +5,7 @@ import type { ServerResponse } from "node:http"
 import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect, Metric, MetricBoundaries, MetricLabel } from "effect"
+import * as MetricTags from "../../MetricTags.ts"
 import * as Router from "../Router.ts"
 import type { Observe } from "./Gate.ts"
 
@@ -49,22 +50,22 @@ const hasBegun = (response: ServerResponse): boolean =>
 export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ): Effect.Effect<Observe> =>
-  Effect.map(Effect.clock, clock => {
+  Effect.map(Effect.all([Effect.clock, MetricTags.current]), ([clock, tags]) => {
     const routeOf = routeLabels(api)
     const seriesOf = knownSeries()
-    registerDeclared(api, seriesOf)
+    registerDeclared(api, seriesOf, tags)
     return (request, response) => {
       const start = clock.unsafeCurrentTimeNanos()
-      inFlight.unsafeModify(1, [])
+      inFlight.unsafeModify(1, tags)
       return () => {
         const { method = "" } = request
         const series = seriesOf(
           Router.noted(request) ?? routeOf(request.url ?? ""),
           methods.has(method) ? method : "other"
         )
-        inFlight.unsafeModify(-1, [])
-        series.countOf(hasBegun(response) ? response.statusCode : "aborted").unsafeUpdate(1, [])
-        series.time.unsafeUpdate(Number(clock.unsafeCurrentTimeNanos() - start) / 1e6, [])
+        inFlight.unsafeModify(-1, tags)
+        series.countOf(hasBegun(response) ? response.statusCode : "aborted").unsafeUpdate(1, tags)
+        series.time.unsafeUpdate(Number(clock.unsafeCurrentTimeNanos() - start) / 1e6, tags)
       }
     }
   })
@@ -75,14 +76,15 @@ export const observer = <Id extends string, Groups extends HttpApiGroup.HttpApiG
  */
 const registerDeclared = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
-  seriesOf: (route: string, method: string) => Series
+  seriesOf: (route: string, method: string) => Series,
+  tags: MetricTags.MetricTags
 ): void =>
   HttpApi.reflect(api, {
     onGroup: () => undefined,
     onEndpoint: ({ endpoint, successes, errors }) => {
       const series = seriesOf(Router.label(endpoint.path), endpoint.method)
-      series.time.register()
-      for (const status of [...successes.keys(), ...errors.keys()]) series.countOf(status).register()
+      const counts = [...successes.keys(), ...errors.keys()].map(status => series.countOf(status))
+      MetricTags.register([series.time, ...counts], tags)
     }
   })
 

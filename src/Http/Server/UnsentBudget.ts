@@ -5,6 +5,7 @@
  * ended: first those whose clients have read nothing for longest, then those that hold most.
  */
 import type { Duplex } from "node:stream"
+import type { MetricTags } from "../../MetricTags.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 
@@ -190,7 +191,10 @@ export class UnsentBudget {
   #isRelieving = false
 
   /** @param limit bytes over all connections */
-  constructor(private readonly limit: number) {}
+  constructor(
+    private readonly limit: number,
+    private readonly tags: MetricTags
+  ) {}
 
   /** All bytes that wait; what is shared counts once. */
   get total(): number {
@@ -236,7 +240,7 @@ export class UnsentBudget {
       held.checkRead(now)
       if (held.index === -1 || held.end !== undefined || now - held.readAt < readTimeout) continue
       this.#cut(held)
-      ConnectionMetrics.countCut("not_reading")
+      ConnectionMetrics.countCut("not_reading", this.tags)
       cut++
     }
     return cut
@@ -302,7 +306,7 @@ export class UnsentBudget {
     })
     for (const held of inOrder) {
       if (this.#counted <= 0.75 * this.limit) return
-      ConnectionMetrics.countCut("unsent_bytes")
+      ConnectionMetrics.countCut("unsent_bytes", this.tags)
       this.#cut(held)
     }
   }

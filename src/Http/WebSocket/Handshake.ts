@@ -26,9 +26,21 @@ export const remember = (request: IncomingMessage, socket: Duplex, head: Buffer)
   pending.set(request, { request, socket, head })
 }
 
-/** What was remembered of a request, or `undefined` where it asks for no upgrade. */
-export const handshakeOf = ({ source }: HttpServerRequest.HttpServerRequest): Handshake | undefined =>
-  source instanceof IncomingMessage ? pending.get(source) : undefined
+/** Whether node hands a request out by the event `upgrade`. */
+export const isUpgrade = (request: IncomingMessage): boolean => Reflect.get(request, "upgrade") === true
+
+const nothing = Buffer.alloc(0)
+
+/**
+ * The handshake of a request, or `undefined` where it asks for no upgrade. Where it was not remembered, what the client
+ * sent after it is lost; a client must send nothing before it is answered (RFC 6455, 4.1).
+ */
+export const handshakeOf = ({ source }: HttpServerRequest.HttpServerRequest): Handshake | undefined => {
+  if (!(source instanceof IncomingMessage)) return undefined
+  return (
+    pending.get(source) ?? (isUpgrade(source) ? { request: source, socket: source.socket, head: nothing } : undefined)
+  )
+}
 
 /** 16 bytes in base64 (RFC 6455, 4.2.1). */
 const key = /^[+/0-9A-Za-z]{22}==$/

@@ -11,6 +11,7 @@ import {
   SessionUnreadable
 } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
+import * as MetricTags from "../../MetricTags.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as GroupCommit from "../GroupCommit.ts"
 import * as Damage from "./Database/Damage.ts"
@@ -66,7 +67,7 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
 const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const retention = options.retention ?? Retention.defaults
-    const reportDamage = Damage.reporter("session database", "session_database_damage_total")
+    const reportDamage = Damage.reporter("session database", "session_database_damage_total", yield* MetricTags.current)
     const threadData: ThreadData = { database: "sessions", retention }
     const { commit, reader, run } = yield* Database.make(options, {
       ...writer(retention),

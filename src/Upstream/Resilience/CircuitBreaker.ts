@@ -2,6 +2,7 @@
  * A circuit breaker with state: the pure transitions of `CircuitBreakerState` on monotonic time, with metrics and logs.
  */
 import { Effect, type Exit, Metric, Schema, type Scope } from "effect"
+import * as MetricTags from "../../MetricTags.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as CircuitBreakerState from "./CircuitBreakerState.ts"
@@ -127,9 +128,10 @@ export const fromRef = (
 }
 
 /** Registers the transitions of an upstream's breakers with 0, and returns how to log and count one. */
-export const reportTransitions = (upstream: string) => {
+export const reportTransitions = (upstream: string, tags: MetricTags.MetricTags) => {
   const transitions = Metric.tagged(transitionCounter, "upstream", upstream)
-  for (const [from, to] of possible) Metric.tagged(Metric.tagged(transitions, "from", from), "to", to).register()
+  const series = possible.map(([from, to]) => Metric.tagged(Metric.tagged(transitions, "from", from), "to", to))
+  MetricTags.register(series, tags)
   return (annotations: Readonly<Record<string, unknown>>, ...[from, to]: Parameters<OnTransition>) =>
     Effect.logInfo(`Circuit breaker ${from._tag} → ${to._tag}`).pipe(
       Effect.annotateLogs({ upstream, ...annotations }),
@@ -146,7 +148,7 @@ export const make = (
     let state: CircuitBreakerState.State = CircuitBreakerState.initial
     const gauge = Metric.tagged(stateGauge, "upstream", upstream)
     yield* Metric.set(gauge, figures.closed)
-    const report = reportTransitions(upstream)
+    const report = reportTransitions(upstream, yield* MetricTags.current)
     const rescheduled = yield* Effect.makeLatch(false)
 
     const ref: StateRef = {

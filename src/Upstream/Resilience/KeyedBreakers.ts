@@ -2,6 +2,7 @@
  * A circuit breaker for each key that fails, such as an instance or a tenant, so that failures of one do not block
  * others.
  */
+import * as MetricTags from "../../MetricTags.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as CircuitBreakerState from "./CircuitBreakerState.ts"
 
@@ -12,6 +13,8 @@ export interface Options {
   readonly label: string
   /** Most states that are kept, by default 10,000; of more, the least recently used one is dropped. */
   readonly most?: number
+  /** Of metrics. */
+  readonly tags?: MetricTags.MetricTags
 }
 
 /** Only consecutive failures open them, so that nothing is kept for keys that work. */
@@ -30,9 +33,9 @@ export interface KeyedBreakers {
 const isInitial = (state: CircuitBreakerState.State): boolean => state._tag === "closed" && state.failuresInRow === 0
 
 /** Breakers that are all closed. */
-export const make = ({ label, most = 10_000, upstream }: Options): KeyedBreakers => {
+export const make = ({ label, most = 10_000, tags = MetricTags.none, upstream }: Options): KeyedBreakers => {
   const states = new Map<string, CircuitBreakerState.State>()
-  const report = CircuitBreaker.reportTransitions(upstream)
+  const report = CircuitBreaker.reportTransitions(upstream, tags)
 
   const set = (key: string, state: CircuitBreakerState.State): void => {
     // A map is in order of insertion.

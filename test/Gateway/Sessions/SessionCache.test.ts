@@ -56,6 +56,7 @@ const make = Effect.gen(function* () {
     cleanups: new FairPool({ name: "turns", capacity: 1 }),
     activations: new FairPool({ name: "activations", capacity: 1 }),
     traceId: Effect.succeed("0".repeat(32)),
+    tags: [],
     platform: undefined as never,
     now: () => 0,
     monotonic: () => 0,

@@ -6,10 +6,11 @@ import { Effect, Metric, TestClock } from "effect"
 import { Api } from "../../../src/Api.ts"
 import type { Observe } from "../../../src/Http/Server/Gate.ts"
 import * as RequestMetrics from "../../../src/Http/Server/RequestMetrics.ts"
+import * as MetricTags from "../../../src/MetricTags.ts"
 import * as Samples from "../../../src/Observability/Samples.ts"
 
 const series = Effect.map(Metric.snapshot, pairs =>
-  Samples.fromSnapshot(pairs).filter(({ name }) => name.startsWith("http_"))
+  Samples.fromSnapshot(pairs, MetricTags.none).filter(({ name }) => name.startsWith("http_"))
 )
 
 /** How many requests have ended, and how many milliseconds they took, by the labels of their series. */

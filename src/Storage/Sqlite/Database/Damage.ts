@@ -1,4 +1,5 @@
 import { Clock, Effect } from "effect"
+import type { MetricTags } from "../../../MetricTags.ts"
 import * as LabelValues from "../../../Observability/LabelValues.ts"
 
 /** Codes of SQLite for pages that are malformed or cannot be read. */
@@ -18,18 +19,18 @@ export type Report = (
 ) => Effect.Effect<void>
 
 /** Counts damage, and logs it with the number of reports that were not logged since the last one. */
-export const reporter = (database: string, metric: string): Report => {
+export const reporter = (database: string, metric: string, tags: MetricTags): Report => {
   const counter = LabelValues.counter(metric, {
     label: "operation",
     description: `Reads and writes of the ${database} that met a damaged or unreadable page.`
   })
-  counter.register(["read", "write"])
+  counter.register(["read", "write"], tags)
   let logAgainAt: bigint | undefined
   let unlogged = 0
   return (operation, reason, annotations) =>
     Effect.flatMap(Clock.currentTimeNanos, now => {
       if (!isDamage(reason)) return Effect.void
-      counter.increment(operation)
+      counter.increment(operation, tags)
       if (logAgainAt !== undefined && now < logAgainAt) {
         unlogged++
         return Effect.void

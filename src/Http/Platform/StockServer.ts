@@ -1,0 +1,121 @@
+/**
+ * A platform server of the host's own, served as ours is: with request ids, metrics of requests and connections, and an
+ * end that comes though clients follow the change log.
+ */
+import { IncomingMessage } from "node:http"
+import * as Headers from "@effect/platform/Headers"
+import type * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as HttpApp from "@effect/platform/HttpApp"
+import * as HttpServer from "@effect/platform/HttpServer"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import { Duration, Effect, Layer, Option } from "effect"
+import * as MetricTags from "../../MetricTags.ts"
+import * as Supervision from "../../Supervision.ts"
+import { ServiceUnavailable } from "../ApiError.ts"
+import * as ConnectionMetrics from "../ConnectionMetrics.ts"
+import { DrainingSignal } from "../DrainingSignal.ts"
+import { requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
+import { fromError, toResponse } from "../Reply.ts"
+import * as RequestMetrics from "../Server/RequestMetrics.ts"
+import { NodeTraffic } from "./NodeTraffic.ts"
+
+/** How the server ends. */
+export interface Options {
+  /** How long requests in flight and WebSockets may take at the end; then their connections are cut. 10 seconds by default. */
+  readonly gracePeriod?: Duration.DurationInput
+}
+
+/** How long connections may take to close once they are cut. */
+const cutting = Duration.seconds(1)
+
+const shuttingDown = toResponse(
+  fromError(
+    new ServiceUnavailable({
+      error: "The service is shutting down",
+      headers: { "retry-after": "1", connection: "close" }
+    })
+  )
+)
+
+/** Gives a request its id: on its log lines, its span and its answer, whoever makes that. */
+const identified = <E, R>(id: string, app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
+  HttpApp.appendPreResponseHandler((_request, response) =>
+    Effect.succeed(HttpServerResponse.setHeader(response, requestIdHeader, id))
+  ).pipe(
+    Effect.zipRight(Effect.option(Effect.currentSpan)),
+    Effect.flatMap(span => {
+      if (Option.isSome(span)) span.value.attribute("http.request.id", id)
+      return Effect.annotateLogs(app, requestIdAnnotation, id)
+    })
+  )
+
+/**
+ * Puts the application of a platform server behind what our own server does: request ids (`x-request-id`, log lines,
+ * spans), the metrics of requests by the routes of `api` and of connections, and the end.
+ *
+ * ```ts
+ * StockServer.layer(Shop).pipe(
+ *   Layer.provideMerge(NodeHttpServer.layer(createServer, { port: 8080 })),
+ *   Layer.provide(DrainingSignal.layer)
+ * )
+ * ```
+ *
+ * At its end the server begins {@link DrainingSignal}, which ends polls, streams and WebSockets; it takes no more
+ * connections, answers late requests with 503, lets requests in flight finish within the grace period, and then cuts what
+ * is left. The signal must be the one that the other layers have. A server that is not on `node:http` gets ids and the
+ * signal alone.
+ */
+export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>,
+  { gracePeriod = Duration.seconds(10) }: Options = {}
+): Layer.Layer<HttpServer.HttpServer, never, HttpServer.HttpServer | DrainingSignal> =>
+  Layer.effect(
+    HttpServer.HttpServer,
+    Effect.gen(function* () {
+      const inner = yield* HttpServer.HttpServer
+      const draining = yield* DrainingSignal
+      const tags = yield* MetricTags.current
+      ConnectionMetrics.registerCounts(tags)
+      const traffic = new NodeTraffic(yield* RequestMetrics.observer(api), tags)
+      const nextId = yield* requestIds
+
+      const served = <AppE, AppR>(app: HttpApp.Default<AppE, AppR>): HttpApp.Default<AppE, AppR> =>
+        Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
+          const { source } = request
+          if (source instanceof IncomingMessage) {
+            traffic.take(source, () => NodeHttpServerRequest.toServerResponse(request))
+          }
+          const id = requestIdOf(request.headers[requestIdHeader]) ?? nextId()
+          return identified(id, draining.hasBegun() ? Effect.succeed(shuttingDown) : app)
+        })
+
+      const end = Effect.gen(function* () {
+        yield* draining.begin
+        yield* Effect.annotateLogs(Effect.logInfo("Draining"), { requests: traffic.inFlight })
+        traffic.drain()
+        const ended = yield* Supervision.within(gracePeriod, traffic.ended)
+        if (Option.isSome(ended)) return
+        yield* Effect.annotateLogs(Effect.logWarning("Connections outlasted the grace period and are cut"), {
+          requests: traffic.inFlight
+        })
+        traffic.cut()
+        yield* Supervision.within(cutting, traffic.ended)
+      })
+
+      return HttpServer.make({
+        address: inner.address,
+        serve: (app, middleware) =>
+          Effect.zipRight(
+            middleware === undefined ? inner.serve(served(app)) : inner.serve(served(app), middleware),
+            // It runs before the finalizers of `serve`: the application keeps answering until the last request is done.
+            Effect.addFinalizer(() => end)
+          ).pipe(
+            // The platform writes the headers of a request on its span; this one has the credential of a browser.
+            Effect.locallyWith(Headers.currentRedactedNames, names => [...names, "sec-websocket-protocol"])
+          )
+      })
+    })
+  )

@@ -1,0 +1,65 @@
+/**
+ * Tags by which the metrics of several instances in one process are told apart. They are Effect's own metric labels, as
+ * `Effect.tagMetrics` sets them: what measures without a fiber reads them once, when its layer is built.
+ */
+import { Effect, FiberRef, Layer, MetricLabel } from "effect"
+
+/** The tags of an instance. It is one array for as long as the instance lives, by which Effect looks up its series. */
+export type MetricTags = ReadonlyArray<MetricLabel.MetricLabel>
+
+/** Of an instance without tags. Its metrics cost no look-up. */
+export const none: MetricTags = []
+
+/** The tags of the instance whose layer is being built. */
+export const current: Effect.Effect<MetricTags> = Effect.metricLabels
+
+/** Registers series of an instance with their initial values. */
+export const register = (
+  metrics: Iterable<{ readonly unsafeValue: (tags: MetricTags) => unknown }>,
+  tags: MetricTags
+): void => {
+  for (const metric of metrics) metric.unsafeValue(tags)
+}
+
+/** Labels that metrics of this package have. A tag of the same name would replace their values. */
+export const reserved: ReadonlySet<string> = new Set([
+  ...["from", "le", "method", "operation", "outcome", "quantile", "reason", "route", "status", "to", "type"],
+  ...["upstream", "value"]
+])
+
+const problemOf = (name: string): string | undefined => {
+  if (!/^(?!__)[a-zA-Z_][a-zA-Z0-9_]*$/.test(name)) {
+    return `The metric tag ${JSON.stringify(name)} is no label of Prometheus: letters, digits and _, no digit first, no __`
+  }
+  return reserved.has(name) ? `The metric tag ${name} is a label that metrics have already` : undefined
+}
+
+/**
+ * Makes a layer an instance with metrics of its own: each of its series gets these tags, and `/metrics` of the instance
+ * leaves out series in which one of these tags has another value, which are those of other instances. Metrics of the
+ * process (memory, event loop, log) stay without tags.
+ *
+ * ```ts
+ * const application = Layer.merge(
+ *   MetricTags.tagged({ store: "orders" })(orders),
+ *   MetricTags.tagged({ store: "sessions" })(sessions)
+ * )
+ * ```
+ *
+ * Layers are built once wherever they stand in a program; those within `layer` are built for this instance alone. What it
+ * is to share with others is a requirement of `layer`, provided outside. Without tags nothing else changes. A tag that
+ * cannot be a label, or is one already, is a defect of the layer.
+ */
+export const tagged =
+  (tags: Readonly<Record<string, string>>) =>
+  <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R> => {
+    const problem = Object.keys(tags)
+      .map(problemOf)
+      .find(found => found !== undefined)
+    if (problem !== undefined) return Layer.die(new Error(problem))
+    const labels = Object.entries(tags).map(([name, value]) => MetricLabel.make(name, value))
+    const instance = Layer.fresh(layer)
+    return labels.length === 0
+      ? instance
+      : Layer.locallyWith(instance, FiberRef.currentMetricLabels, outer => [...outer, ...labels])
+  }
