@@ -72,6 +72,7 @@ const appFor = (origins: Cors.AllowedOrigins) =>
     Layer.provide(groups),
     Layer.provide(HttpRouter.setRouterConfig(routerConfig))
   )
+
 /** The port of a server that listens on TCP. */
 export const portOf = (server: { readonly address: HttpServer.Address }): number =>
   server.address._tag === "TcpAddress" ? server.address.port : 0

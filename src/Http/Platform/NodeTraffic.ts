@@ -32,19 +32,24 @@ export class NodeTraffic {
     return this.#answers.size
   }
 
-  /** Takes in a request. To be called while the event of it is emitted. */
+  /** Takes in a request. To be called while the event of it is emitted. Our own server sees to its connections itself. */
   take(request: IncomingMessage, response: () => ServerResponse): void {
     const { socket } = request
     const server = serverOf(socket)
-    const isOurs = server instanceof Gate
-    if (server !== undefined && !isOurs) this.#addServer(server)
-    this.#addSocket(socket, isOurs)
+    if (server instanceof Gate) {
+      if (server.isObserved || isUpgrade(request)) return
+      const answer = response()
+      answer.once("close", this.observe(request, answer))
+      return
+    }
+    if (server !== undefined) this.#addServer(server)
+    this.#addSocket(socket)
     if (isUpgrade(request)) {
       // Node removes its own listener, and an error without a listener would end the process.
       socket.on("error", () => socket.destroy())
       return
     }
-    this.#addAnswer(request, response(), isOurs && server.isObserved)
+    this.#addAnswer(request, response())
   }
 
   /** Takes no more connections and closes those that are idle; the others close after their answers. */
@@ -79,28 +84,28 @@ export class NodeTraffic {
   #addServer(server: Server): void {
     if (this.#servers.has(server)) return
     this.#servers.add(server)
-    server.on("connection", (socket: Socket) => this.#addSocket(socket, false))
+    server.on("connection", (socket: Socket) => this.#addSocket(socket))
     // The bytes after a handshake are in the event alone.
     server.prependListener("upgrade", remember)
   }
 
-  #addSocket(socket: Socket, isOurs: boolean): void {
+  #addSocket(socket: Socket): void {
     if (this.#sockets.has(socket) || socket.destroyed) return
     this.#sockets.add(socket)
-    if (!isOurs) ConnectionMetrics.connections.unsafeModify(1, this.tags)
+    ConnectionMetrics.connections.unsafeModify(1, this.tags)
     socket.once("close", () => {
       this.#sockets.delete(socket)
-      if (!isOurs) ConnectionMetrics.connections.unsafeModify(-1, this.tags)
+      ConnectionMetrics.connections.unsafeModify(-1, this.tags)
       this.#onChange()
     })
   }
 
-  #addAnswer(request: IncomingMessage, answer: ServerResponse, isObserved: boolean): void {
-    const ended = isObserved ? undefined : this.observe(request, answer)
+  #addAnswer(request: IncomingMessage, answer: ServerResponse): void {
+    const ended = this.observe(request, answer)
     this.#answers.set(answer, request.socket)
     if (this.#isDraining) closeAfter(answer, request.socket)
     answer.once("close", () => {
-      ended?.()
+      ended()
       this.#answers.delete(answer)
       this.#onChange()
     })

@@ -1,82 +1,196 @@
 /** What a host has on a platform server of its own, and on ours: an end, request ids, figures. All over real sockets. */
 import { spawn } from "node:child_process"
-import { createServer, get, type IncomingMessage } from "node:http"
+import { get, type IncomingMessage } from "node:http"
+import { connect, type Socket } from "node:net"
+import { join } from "node:path"
 import { createInterface } from "node:readline"
-import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
-import * as HttpRouter from "@effect/platform/HttpRouter"
-import * as HttpServer from "@effect/platform/HttpServer"
-import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Exit, HashMap, Layer, Logger, Option, Redacted, Scope, Tracer } from "effect"
+import { Effect, Exit, HashMap, Layer, Logger, Scope, Tracer } from "effect"
+import { inject } from "vitest"
 import { WebSocket } from "ws"
-import {
-  Api,
-  Auth,
-  Body,
-  ChangeFeed,
-  ClusterGroup,
-  clusterEndpoints,
-  DescriptionGroup,
-  DrainingSignal,
-  descriptionEndpoints,
-  Edge,
-  GroupLayer,
-  Health,
-  HealthGroup,
-  healthEndpoints,
-  KvGroup,
-  kvEndpoints,
-  Memory,
-  Metrics,
-  MetricsGroup,
-  MetricsRoutes,
-  metricsEndpoints,
-  MetricTags,
-  NodeServer,
-  PlatformMiddleware,
-  PlatformServer,
-  routerConfig,
-  StockServer
-} from "../../../src/index.ts"
-import { portOf } from "../../Harness.ts"
+import { type Kind, key, serve } from "./Host.ts"
 
-const headers = { authorization: "Bearer key" }
+const headers = { authorization: `Bearer ${key}` }
 
-const description = descriptionEndpoints(Api, Effect.succeed("{}"))
+/** A client of the change feed, with its first message, and what it got by the end of its connection. */
+interface Follower {
+  readonly end: Promise<unknown>
+}
 
-const services = Layer.mergeAll(Auth.middlewares, Body.layer, Health.layerAlone, ChangeFeed.layerMetrics).pipe(
-  Layer.provideMerge(Layer.merge(ChangeFeed.layer, Metrics.layer)),
-  Layer.provideMerge(
-    Layer.mergeAll(
-      Auth.layer({ write: Option.some(Redacted.make("key")), read: Option.none() }),
-      Layer.succeed(MetricsRoutes, { json: true, prometheus: true, token: Option.none() }),
-      Memory.layer
+const textOf = async (response: IncomingMessage): Promise<string> => {
+  let text = ""
+  for await (const chunk of response) text += chunk
+  return text
+}
+
+const request = (port: number, path: string): Promise<IncomingMessage> =>
+  new Promise((resolve, reject) =>
+    get({ port, host: "127.0.0.1", path: `/api/v1${path}`, headers, agent: false }, resolve).on("error", reject)
+  )
+
+/** Its answer comes at the end. */
+const poll = (port: number): Follower => ({
+  end: request(port, "/changes?wait=60").then(async response => [
+    response.statusCode,
+    JSON.parse(await textOf(response))
+  ])
+})
+
+const stream = (port: number): Follower => ({
+  end: request(port, "/changes/stream").then(async response => [response.statusCode, await textOf(response)])
+})
+
+const socket = (port: number): Follower => {
+  const client = new WebSocket(`ws://127.0.0.1:${port}/api/v1/changes/ws`, { headers })
+  return {
+    end: new Promise((resolve, reject) => client.on("error", reject).on("close", (code: number) => resolve(code)))
+  }
+}
+
+interface Sample {
+  readonly name: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+const samplesOf = async (port: number): Promise<ReadonlyArray<Sample>> => {
+  const answer = (await (await fetch(`http://127.0.0.1:${port}/api/metrics`)).json()) as { metrics: Array<Sample> }
+  return answer.metrics
+}
+
+const valueOf = (samples: ReadonlyArray<Sample>, name: string, labels: Readonly<Record<string, string>> = {}) =>
+  samples.find(
+    sample => sample.name === name && Object.entries(labels).every(([label, value]) => sample.labels[label] === value)
+  )?.value
+
+/** Three followers, once the service says that they are there. */
+const follow = async (port: number): Promise<ReadonlyArray<Promise<unknown>>> => {
+  const followers = [poll(port), stream(port), socket(port)]
+  while (valueOf(await samplesOf(port), "change_feed_watchers") !== 3)
+    await new Promise(resolve => setImmediate(resolve))
+  return followers.map(({ end }) => end)
+}
+
+/** What followers are told at the end of a service. */
+const farewells = [[200, { changes: [], lastSeq: 0 }], [200, expect.stringMatching(/^retry: 1000\n/)], 1001]
+
+const quiet = Logger.remove(Logger.defaultLogger)
+
+for (const kind of ["stock", "platform", "edge"] as const satisfies ReadonlyArray<Kind>) {
+  describe(`a host on ${kind}`, () => {
+    it.scopedLive("ends with followers connected, and tells each that it may come again", () =>
+      Effect.gen(function* () {
+        const scope = yield* Scope.make()
+        const port = yield* Scope.extend(serve(kind), scope)
+        const ends = yield* Effect.promise(() => follow(port))
+        yield* Scope.close(scope, Exit.void)
+        expect(yield* Effect.promise(() => Promise.all(ends))).toEqual(farewells)
+        yield* Effect.promise(() => expect(request(port, "/health")).rejects.toThrow("ECONNREFUSED"))
+      }).pipe(Effect.provide(quiet))
     )
+
+    it.scopedLive("is not held up by a connection that says nothing", () =>
+      Effect.gen(function* () {
+        const scope = yield* Scope.make()
+        const port = yield* Scope.extend(serve(kind), scope)
+        // The first request is what a platform server is known by.
+        yield* Effect.promise(() => request(port, "/health").then(textOf))
+        const silent = yield* Effect.async<Socket>(resume => {
+          const made = connect(port, "127.0.0.1", () => resume(Effect.succeed(made)))
+          made.on("error", () => {})
+        })
+        yield* Effect.promise(() => request(port, "/health").then(textOf))
+        const closed = new Promise(resolve => silent.once("close", resolve))
+        silent.resume()
+        yield* Scope.close(scope, Exit.void)
+        yield* Effect.promise(() => closed)
+      }).pipe(Effect.provide(quiet))
+    )
+
+    it.scopedLive("counts requests by route, connections and followers", () =>
+      Effect.gen(function* () {
+        const port = yield* serve(kind)
+        const figures = Effect.promise(() => samplesOf(port))
+        const route = { route: "/api/v1/kv/{namespace}/{key}", method: "GET", status: "404" }
+        const before = yield* figures
+        expect(valueOf(before, "http_requests_total", route)).toBeTypeOf("number")
+        yield* Effect.promise(() => request(port, "/kv/n/k").then(textOf))
+        yield* Effect.promise(() => request(port, "/kv/n/k").then(textOf))
+        yield* Effect.promise(() => follow(port))
+        const after = yield* figures
+        expect(valueOf(after, "http_requests_total", route)! - valueOf(before, "http_requests_total", route)!).toBe(2)
+        // The poll, the stream, and this request; a WebSocket is none.
+        expect(valueOf(after, "http_requests_in_flight")! - valueOf(before, "http_requests_in_flight")!).toBe(2)
+        expect(valueOf(after, "ws_connections_active")).toBe(1)
+        expect(valueOf(after, "http_connections")).toBeTypeOf("number")
+        expect(valueOf(after, "change_feed_lag_changes")).toBe(0)
+      }).pipe(Effect.provide(quiet))
+    )
+
+    it.scopedLive("names each request in its answer, its log lines and its span", () =>
+      Effect.gen(function* () {
+        const lines: Array<unknown> = []
+        const logger = Logger.make(({ annotations }) => {
+          const id = HashMap.get(annotations, "requestId")
+          if (id._tag === "Some") lines.push(id.value)
+        })
+        const spans: Array<Tracer.Span> = []
+        const native = yield* Effect.tracer
+        const tracer = Tracer.make({
+          context: (f, fiber) => native.context(f, fiber),
+          span: (...args) => {
+            const span = native.span(...args)
+            spans.push(span)
+            return span
+          }
+        })
+        const port = yield* serve(kind).pipe(
+          Effect.provide(Layer.setTracer(tracer)),
+          Effect.provide(Logger.replace(Logger.defaultLogger, logger))
+        )
+        const url = `http://127.0.0.1:${port}`
+        const ask = (path: string, id?: string) =>
+          Effect.promise(async () => {
+            const answer = await fetch(url + path, {
+              headers: id === undefined ? headers : { ...headers, "x-request-id": id }
+            })
+            await answer.text()
+            return answer.headers.get("x-request-id")
+          })
+        expect(yield* ask("/api/v1/kv/n/k", "given-1")).toBe("given-1")
+        expect(yield* ask("/nowhere", "given-2")).toBe("given-2")
+        const made = yield* ask("/api/v1/changes/stream?after=x", "not fit for a log")
+        expect(made).toMatch(/^[0-9a-f]+-\d+$/)
+        const ids = spans.filter(({ kind }) => kind === "server").map(span => span.attributes.get("http.request.id"))
+        expect(ids).toEqual(["given-1", "given-2", made])
+      })
+    )
+  })
+}
+
+describe("a process of a host", () => {
+  it.scopedLive("ends by SIGTERM with followers connected", () =>
+    Effect.gen(function* () {
+      const child = yield* Effect.acquireRelease(
+        Effect.sync(() =>
+          spawn(process.execPath, [join(inject("compiled"), "test", "Http", "Platform", "Program.js")], {
+            stdio: ["ignore", "pipe", "inherit"]
+          })
+        ),
+        child => Effect.sync(() => child.kill("SIGKILL"))
+      )
+      const ended = new Promise(resolve => child.once("exit", (code, signal) => resolve({ code, signal })))
+      const port = yield* Effect.promise(async () => {
+        for await (const line of createInterface(child.stdout)) {
+          const found = /^port=(\d+)$/.exec(line)
+          if (found !== null) return Number(found[1])
+        }
+        throw new Error("The host did not start")
+      })
+      const ends = yield* Effect.promise(() => follow(port))
+      child.kill("SIGTERM")
+      expect(yield* Effect.promise(() => Promise.all(ends))).toEqual(farewells)
+      expect(yield* Effect.promise(() => ended)).toEqual({ code: 0, signal: null })
+    })
   )
-)
-
-const application = HttpApiBuilder.serve().pipe(
-  Layer.provide(PlatformMiddleware.errorLayer(Api)),
-  Layer.provide(HttpApiBuilder.api(Api)),
-  Layer.provide([
-    GroupLayer.layer(Api, KvGroup, kvEndpoints),
-    GroupLayer.layer(Api, ClusterGroup, clusterEndpoints),
-    GroupLayer.layer(Api, HealthGroup, healthEndpoints),
-    GroupLayer.layer(Api, MetricsGroup, metricsEndpoints),
-    GroupLayer.layer(Api, DescriptionGroup, description)
-  ]),
-  Layer.provide(HttpRouter.setRouterConfig(routerConfig))
-)
-
-const address = { host: "127.0.0.1", port: 0 }
-const stock = StockServer.layer(Api).pipe(Layer.provideMerge(NodeHttpServer.layer(createServer, address)))
-const ours = StockServer.layer(Api).pipe(Layer.provideMerge(PlatformServer.layer(address)))
-
-const onPlatform = (server: typeof stock | typeof ours) =>
-  application.pipe(
-    Layer.provideMerge(server),
-    Layer.provide(services),
-    Layer.provide(DrainingSignal.layer),
-    Layer.map(context => portOf(Context.get(context as Context.Context<HttpServer.HttpServer>, HttpServer.HttpServer))),
-    Layer.orDie
-  )
+})
