@@ -94,19 +94,20 @@ const waitForPage = (
   duration: Duration.Duration
 ): Effect.Effect<Page, Pages.ReadFailure> =>
   Effect.suspend(() => {
-    let after = query.after
+    const reader: LogWaiters.Reader = { query, after: query.after }
     const found = Effect.gen(function* () {
-      while ((yield* waiters.wait(after, Number.POSITIVE_INFINITY)) !== "draining") {
+      while ((yield* waiters.wait(reader, Number.POSITIVE_INFINITY)) !== "draining") {
+        const { after } = reader
         const page = yield* pages.next({ ...query, after })
         if (page.count > 0 || page.lastSeq < after) return page
         if (page.lastSeq === after) yield* Effect.sleep(LogWaiters.spuriousWakeupPause)
-        after = page.lastSeq
+        reader.after = page.lastSeq
       }
-      return Page.empty(after)
+      return Page.empty(reader.after)
     })
     return Effect.map(
       Effect.timeoutOption(found, duration),
-      Option.getOrElse(() => Page.empty(after))
+      Option.getOrElse(() => Page.empty(reader.after))
     )
   })
 

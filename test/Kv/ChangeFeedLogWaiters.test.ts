@@ -1,8 +1,12 @@
-import { expect, it } from "@effect/vitest"
-import { Effect, Fiber, Layer } from "effect"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Fiber, Layer, TestClock } from "effect"
 import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
+import { encode } from "../../src/Kv/Change.ts"
 import * as LogWaiters from "../../src/Kv/ChangeFeed/LogWaiters.ts"
+import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
+import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { layer, Probe, put, query } from "./ChangeFeedHarness.ts"
 
 /** A log that grew to this seq, and grows no more. */
 const grown = (lastSeq: number) =>
@@ -15,17 +19,152 @@ const grown = (lastSeq: number) =>
     expire: Effect.succeed(0)
   })
 
-it.scoped("a waiter during another's read is woken too", () =>
-  Effect.gen(function* () {
-    let end = 0
-    const waiters = yield* LogWaiters.make({
-      fresh: () => Effect.never,
-      next: () => Effect.never,
-      end: () => end
-    })
-    yield* Effect.yieldNow()
-    const waiting = Effect.runFork(waiters.wait(0, Number.POSITIVE_INFINITY))
-    end = 1
-    expect(yield* Fiber.join(waiting)).toBe("grown")
-  }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
-)
+const change = encode({
+  seq: 1,
+  op: "delete",
+  namespace: "tenant:a/x",
+  key: "k",
+  value: null,
+  version: 1,
+  actor: "test",
+  timestamp: 0
+})
+
+const never = Number.POSITIVE_INFINITY
+
+/** Waiters over the log of the harness, and what a test does with them. */
+const waiting = Effect.gen(function* () {
+  const pages = yield* Pages.make
+  const waiters = yield* LogWaiters.make(pages)
+  yield* pages.fresh(query())
+  const fork = (reader: LogWaiters.Reader, deadline = never) =>
+    Effect.zipLeft(Effect.fork(waiters.wait(reader, deadline)), settle)
+  return { pages, fork }
+})
+
+const reader = (tenant: string, after = 0): LogWaiters.Reader => ({ query: query(after, tenant), after })
+
+const settle = Effect.repeatN(Effect.yieldNow(), 100)
+
+const isWaiting = <A>(fiber: Fiber.RuntimeFiber<A>): Effect.Effect<boolean> =>
+  Effect.map(Fiber.poll(fiber), ({ _tag }) => _tag === "None")
+
+describe("LogWaiters", () => {
+  it.scoped("a waiter that comes during another's read is woken too", () =>
+    Effect.gen(function* () {
+      let end = 0
+      const waiters = yield* LogWaiters.make({
+        fresh: () => Effect.never,
+        next: () => Effect.succeed(Page.of({ changes: [change], lastSeq: 1, isComplete: false })),
+        end: () => end
+      })
+      yield* Effect.yieldNow()
+      const waiting = Effect.runFork(waiters.wait(reader(""), never))
+      end = 1
+      expect(yield* Fiber.join(waiting)).toBe("grown")
+    }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
+  )
+
+  it.scoped("a commit wakes those who wait for its tenant, and no others", () =>
+    Effect.gen(function* () {
+      const { fork } = yield* waiting
+      const [own, all, other] = [reader("a"), reader(""), reader("b")]
+      const fibers = [yield* fork(own), yield* fork(all), yield* fork(other)] as const
+      yield* put("a", 1)
+      yield* settle
+      expect(yield* Fiber.join(fibers[0])).toBe("grown")
+      expect(yield* Fiber.join(fibers[1])).toBe("grown")
+      expect([own.after, all.after]).toEqual([0, 0])
+      expect(yield* isWaiting(fibers[2])).toBe(true)
+      yield* put("a", 2, 3)
+      yield* settle
+      expect(yield* isWaiting(fibers[2])).toBe(true)
+      yield* put("b", 4)
+      expect(yield* Fiber.join(fibers[2])).toBe("grown")
+      expect(other.after).toBe(3)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("costs one read for each commit, however many wait", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const { fork } = yield* waiting
+      const fibers = yield* Effect.forEach(Array.from({ length: 200 }), (_, i) => fork(reader(`t${i % 20}`)))
+      const before = probe.reads
+      for (let seq = 1; seq <= 5; seq++) {
+        yield* put("a", seq)
+        yield* settle
+      }
+      expect(probe.reads - before).toBe(5)
+      expect(yield* Effect.forEach(fibers, isWaiting)).not.toContain(false)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("says at the deadline and after an interruption how far the log was scanned", () =>
+    Effect.gen(function* () {
+      const { fork } = yield* waiting
+      const [timed, interrupted] = [reader("b"), reader("b")]
+      const deadline = yield* fork(timed, 5000)
+      const fiber = yield* fork(interrupted)
+      yield* put("a", 1, 2, 3)
+      yield* settle
+      yield* TestClock.adjust("5 seconds")
+      expect(yield* Fiber.join(deadline)).toBe("deadline")
+      expect(timed.after).toBe(3)
+      yield* Fiber.interrupt(fiber)
+      expect(interrupted.after).toBe(3)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("a reader that has read on by itself is not woken for what it has seen", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const { fork, pages } = yield* waiting
+      yield* put("a", 1, 2)
+      const first = yield* fork(reader("b", 2))
+      yield* pages.fresh(query(0))
+      const ahead = reader("a", 2)
+      const fiber = yield* fork(ahead)
+      yield* put("b", 3)
+      yield* Fiber.join(first)
+      yield* settle
+      expect(yield* isWaiting(fiber)).toBe(true)
+      yield* put("a", 4)
+      expect(yield* Fiber.join(fiber)).toBe("grown")
+      expect(ahead.after).toBe(3)
+      expect(probe.reads).toBeGreaterThan(0)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("wakes all where the log cannot be read, was trimmed or was reset", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const { fork, pages } = yield* waiting
+      yield* put("a", 1, 2, 3)
+      yield* pages.fresh(query(0))
+      const readers = () => Effect.all([fork(reader("b", pages.end())), fork(reader("", pages.end()))])
+      const woken = (fibers: ReadonlyArray<Fiber.RuntimeFiber<LogWaiters.WakeReason>>) =>
+        Effect.forEach(fibers, Fiber.join)
+      const duringOutage = yield* readers()
+      probe.away = true
+      yield* put("a", 4)
+      expect(yield* woken(duringOutage)).toEqual(["grown", "grown"])
+      probe.away = false
+      yield* pages.fresh(query(3))
+      const beforeTrim = yield* readers()
+      probe.trimmedSeq = 99
+      yield* put("a", 5)
+      expect(yield* woken(beforeTrim)).toEqual(["grown", "grown"])
+      probe.trimmedSeq = 0
+      yield* pages.fresh(query(4))
+      const beforeReset = yield* readers()
+      yield* probe.restore
+      yield* put("a", 1)
+      yield* pages.fresh(query(5))
+      const late = yield* fork(reader("a", 1))
+      expect(yield* woken(beforeReset)).toEqual(["grown", "grown"])
+      yield* put("a", 2)
+      expect(yield* Fiber.join(late)).toBe("grown")
+    }).pipe(Effect.provide(layer()))
+  )
+})

@@ -229,7 +229,7 @@ export class Followers {
     const now = this.now()
     if (page.lastSeq < from) return this.goBack(page.lastSeq, now)
     this.shared = page.lastSeq
-    for (const tenant of page.count === 0 ? [] : new Set(["", ...page.tenants])) {
+    for (const tenant of page.count === 0 ? [] : new Set(["", ...page.lastSeqs.keys()])) {
       const parts = new Map<number, ReadonlyArray<Page>>()
       for (const follower of this.live.get(tenant) ?? []) {
         const { limit } = follower

@@ -2,89 +2,168 @@ import { Effect, Schedule, type Scope } from "effect"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
-import { ChangeLog } from "../ChangeLog.ts"
-import type { Pages } from "./Pages.ts"
+import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
+import type { Page } from "./Page.ts"
+import { type Pages, tail } from "./Pages.ts"
 
-/** Why a wait is over: the log may have grown, the deadline has passed, or the service drains. */
+/** Why a wait is over: there may be something to read, the deadline has passed, or the service drains. */
 export type WakeReason = "grown" | "deadline" | "draining"
 
+/** A reader of the log, and how far the log was scanned for it. */
+export interface Reader {
+  readonly query: ChangeQuery
+  /** The last `seq` scanned. It takes the place of `query.after`, and a wait moves it past what the query does not select. */
+  after: number
+}
+
 /**
- * Readers that wait for the log to grow. They are callbacks, served by three fibers however many they are: a wait that
- * races fibers of its own costs ten times the event that it waits for.
+ * Readers that wait for changes which their queries select. They are callbacks, served by three fibers however many they
+ * are: a wait that races fibers of its own costs ten times the event that it waits for.
  */
 export interface LogWaiters {
   /**
-   * Waits until the log may have grown past `after`. The deadline is in monotonic milliseconds, exact to a second;
-   * there may be none (`Infinity`). Wake-ups may be spurious.
+   * Waits until the log may have something for the reader after `reader.after`. The deadline is in monotonic
+   * milliseconds, exact to a second; there may be none (`Infinity`). Wake-ups may be spurious. However the wait ends,
+   * by interruption too, `reader.after` says how far the log was scanned.
    */
-  readonly wait: (after: number, deadline: number) => Effect.Effect<WakeReason>
+  readonly wait: (reader: Reader, deadline: number) => Effect.Effect<WakeReason>
 }
 
 /** The pause after a spurious wake-up. */
 export const spuriousWakeupPause = "20 millis"
 
 interface Waiter {
-  readonly after: number
+  readonly reader: Reader
   readonly deadline: number
   readonly resume: (reason: WakeReason) => void
+}
+
+/** Waiters by tenant, so that a commit costs as many steps as it has readers. */
+class WaitersByTenant {
+  private readonly groups = new Map<string, Set<Waiter>>()
+  private count = 0
+
+  get size(): number {
+    return this.count
+  }
+
+  add(waiter: Waiter): void {
+    const { tenant } = waiter.reader.query
+    const group = this.groups.get(tenant)
+    if (group === undefined) this.groups.set(tenant, new Set([waiter]))
+    else group.add(waiter)
+    this.count++
+  }
+
+  /** Returns whether the waiter was there. */
+  delete(waiter: Waiter): boolean {
+    const { tenant } = waiter.reader.query
+    const group = this.groups.get(tenant)
+    if (group === undefined || !group.delete(waiter)) return false
+    if (group.size === 0) this.groups.delete(tenant)
+    this.count--
+    return true
+  }
+
+  all(): ReadonlyArray<Waiter> {
+    return [...this.groups.values()].flatMap(group => [...group])
+  }
+
+  /** The waiters for which an unfiltered page has changes. */
+  selectedBy(page: Page): ReadonlyArray<Waiter> {
+    if (page.count === 0) return []
+    const isAfter = (waiter: Waiter, seq: number) => waiter.reader.after < seq
+    const found = [...(this.groups.get("") ?? [])].filter(waiter => isAfter(waiter, page.lastSeq))
+    if (this.count === found.length) return found
+    for (const [tenant, seq] of page.lastSeqs) {
+      for (const waiter of this.groups.get(tenant) ?? []) if (isAfter(waiter, seq)) found.push(waiter)
+    }
+    return found
+  }
 }
 
 export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog | DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
     const log = yield* ChangeLog
     const draining = yield* DrainingSignal
-    const waiters = new Set<Waiter>()
-    const arrival = Effect.unsafeMakeLatch(false)
-    /** The end of the log for which growth is awaited; `undefined` while there are no waiters. */
-    let awaited: number | undefined
+    const waiters = new WaitersByTenant()
+    const changed = Effect.unsafeMakeLatch(false)
+    /** How far the log was scanned for all waiters; some may have read further by themselves. */
+    let scanned = 0
 
-    const wake = (reason: WakeReason, concerns: (waiter: Waiter) => boolean): void => {
-      for (const waiter of [...waiters]) {
-        if (!concerns(waiter)) continue
-        waiters.delete(waiter)
-        waiter.resume(reason)
-      }
+    /** Removes a waiter. Returns whether it was still waiting. */
+    const leave = (waiter: Waiter): boolean => {
+      if (!waiters.delete(waiter)) return false
+      const { reader } = waiter
+      reader.after = Math.max(reader.after, scanned)
+      return true
     }
-    const all = () => true
+
+    const wake = (reason: WakeReason, concerned: ReadonlyArray<Waiter>): void => {
+      for (const waiter of concerned) if (leave(waiter)) waiter.resume(reason)
+    }
+
+    /** Wakes all, and goes on from the furthest `seq` that any reader has seen. */
+    const restart = (): void => {
+      wake("grown", waiters.all())
+      scanned = pages.end()
+    }
+
+    /** Scans an unfiltered page after `scanned`. */
+    const scan = (page: Page): void => {
+      // The log was reset.
+      if (page.lastSeq < scanned) return restart()
+      wake("grown", waiters.selectedBy(page))
+      scanned = page.lastSeq
+    }
 
     const watch = Effect.gen(function* () {
-      arrival.unsafeClose()
-      if (waiters.size === 0) {
-        awaited = undefined
-        return yield* arrival.await
-      }
-      const end = pages.end()
-      awaited = end
-      // Another reader may have read on since these came, and the log may grow no more.
-      wake("grown", waiter => waiter.after < end)
-      const grown = Effect.map(log.awaitPast(end), () => wake("grown", all))
-      yield* Effect.raceFirst(grown, arrival.await)
-    })
-
-    const watchOn = Effect.catchAllCause(watch, cause =>
-      Effect.zipRight(Effect.logError("The watch over the change log failed", cause), Effect.sleep("1 second"))
+      changed.unsafeClose()
+      if (waiters.size === 0) return yield* changed.await
+      if (pages.end() < scanned) return restart()
+      const from = scanned
+      const grown = Effect.as(log.awaitPast(from), true)
+      const hasGrown = yield* Effect.raceFirst(grown, Effect.as(changed.await, false))
+      if (!hasGrown) return
+      // Where the read fails, each reader finds out whether that concerns it.
+      const page = yield* Effect.tapErrorCause(pages.next(tail(from)), () => Effect.sync(restart))
+      if (scanned !== from) return
+      scan(page)
+      if (page.lastSeq === from) yield* Effect.sleep(spuriousWakeupPause)
+    }).pipe(
+      Effect.catchAll(() => Effect.void),
+      Effect.catchAllCause(cause =>
+        Effect.zipRight(Effect.logError("The watch over the change log failed", cause), Effect.sleep("1 second"))
+      )
     )
 
-    yield* Supervision.forkScoped("watch over the change log", Effect.forever(watchOn))
+    yield* Supervision.forkScoped("watch over the change log", Effect.forever(watch))
     yield* Supervision.forkScoped(
       "deadlines of polls",
       Effect.schedule(
-        Effect.map(Monotonic.millis, now => wake("deadline", ({ deadline }) => deadline <= now)),
+        Effect.map(Monotonic.millis, now =>
+          wake(
+            "deadline",
+            waiters.all().filter(({ deadline }) => deadline <= now)
+          )
+        ),
         Schedule.spaced("1 second")
       )
     )
-    yield* Effect.forkScoped(Effect.map(draining.begun, () => wake("draining", all)))
+    yield* Effect.forkScoped(Effect.map(draining.begun, () => wake("draining", waiters.all())))
 
     return {
-      wait: (after, deadline) =>
+      wait: (reader, deadline) =>
         Effect.async<WakeReason>(resume => {
+          const end = pages.end()
           if (draining.hasBegun()) return resume(Effect.succeed("draining"))
-          if (after < pages.end()) return resume(Effect.succeed("grown"))
-          const waiter: Waiter = { after, deadline, resume: reason => resume(Effect.succeed(reason)) }
-          waiters.add(waiter)
+          if (reader.after < end) return resume(Effect.succeed("grown"))
+          const waiter: Waiter = { reader, deadline, resume: reason => resume(Effect.succeed(reason)) }
           // The end moves back where the log is reset: then the watch has to begin anew.
-          if (awaited !== pages.end()) arrival.unsafeOpen()
-          return Effect.sync(() => waiters.delete(waiter))
+          if (waiters.size === 0 || end < scanned) changed.unsafeOpen()
+          if (waiters.size === 0) scanned = end
+          waiters.add(waiter)
+          return Effect.sync(() => leave(waiter))
         })
     }
   })

@@ -13,6 +13,7 @@ export class Page {
   private answerBody: string | Uint8Array | undefined
   private eventBytes: Uint8Array | undefined
   private bytes: number | undefined
+  private lastSeqByTenant: ReadonlyMap<string, number> | undefined
 
   constructor(
     private readonly records: ReadonlyArray<EncodedChange>,
@@ -61,9 +62,10 @@ export class Page {
     return this.bytes
   }
 
-  /** The tenants that have changes here. */
-  get tenants(): ReadonlySet<string> {
-    return new Set(this.records.map(({ tenant }) => tenant))
+  /** The last `seq` of each tenant that has changes here. */
+  get lastSeqs(): ReadonlyMap<string, number> {
+    this.lastSeqByTenant ??= new Map(this.records.map(({ seq, tenant }) => [tenant, seq]))
+    return this.lastSeqByTenant
   }
 
   /**

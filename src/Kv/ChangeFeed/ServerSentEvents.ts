@@ -3,7 +3,7 @@ import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import type { ChangeQuery } from "../ChangeLog.ts"
 import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
-import { type LogWaiters, spuriousWakeupPause } from "./LogWaiters.ts"
+import { type LogWaiters, type Reader, spuriousWakeupPause } from "./LogWaiters.ts"
 import type { Page } from "./Page.ts"
 import type { Pages } from "./Pages.ts"
 
@@ -27,8 +27,8 @@ const reset = (lastSeq: number): Uint8Array =>
   Buffer.from(`event: reset\nid: ${lastSeq}\ndata: {"lastSeq":${lastSeq}}\n\n`)
 
 /** Reads the log for one stream. */
-class Reader {
-  private after: number
+class StreamReader implements Reader {
+  after: number
   /** Whether to read without waiting for the log to grow, as one that was reset may not. */
   private polling = false
   private pause = firstPause
@@ -37,7 +37,7 @@ class Reader {
     private readonly pages: Pages,
     private readonly waiters: LogWaiters,
     private readonly draining: Context.Tag.Service<DrainingSignal>,
-    private readonly query: ChangeQuery,
+    readonly query: ChangeQuery,
     /** A page that is read but not yet sent. */
     private pending: Page | undefined
   ) {
@@ -57,7 +57,7 @@ class Reader {
       const firstBytes = first === undefined ? undefined : self.advance(first)
       if (firstBytes !== undefined) return firstBytes
       while (true) {
-        const reason = self.polling ? "grown" : yield* self.waiters.wait(self.after, deadline)
+        const reason = self.polling ? "grown" : yield* self.waiters.wait(self, deadline)
         if (reason === "draining" || self.draining.hasBegun()) return yield* Effect.fail(Option.none())
         if (reason === "deadline") return self.keepAlive()
         const read = yield* Effect.either(self.pages.next({ ...self.query, after: self.after }))
@@ -117,7 +117,7 @@ export const make = (
   return Stream.unwrapScoped(
     Effect.gen(function* () {
       yield* Effect.acquireRelease(slots.acquire, () => Effect.sync(() => slots.release()))
-      const reader = new Reader(pages, waiters, draining, query, pending)
+      const reader = new StreamReader(pages, waiters, draining, query, pending)
       pending = undefined
       return Stream.concat(Stream.make(opening), Stream.repeatEffectOption(reader.next))
     })
