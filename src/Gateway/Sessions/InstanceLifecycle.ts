@@ -1,7 +1,7 @@
 /**
  * Starting, stopping and recovering a session's instance. A session is in one transition at a time.
  */
-import { Cause, Duration, Effect, Exit, Fiber, Scope } from "effect"
+import { Cause, Deferred, Duration, Effect, Exit, Fiber, FiberId, Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { type ActivationError, ActivationTimeout, SessionNotActive, SessionNotFound } from "../Sessions.ts"
 import { delayAfter, type InstanceCleanup } from "./InstanceCleanup.ts"
@@ -97,8 +97,9 @@ export class InstanceLifecycle {
       // An agent without all that it was given would fail in ways that are hard to understand.
       const { error } = this.configuration
       if (error !== undefined) return yield* error
-      const { done } = transition ?? (yield* this.beginActivation())
-      yield* done
+      const activation = transition ?? (yield* this.beginActivation())
+      if (activation === undefined) return yield* this.activate()
+      yield* activation.done
       if (this.connection !== undefined) return this.connection
       return yield* new SessionNotActive({ message: "The instance ended right after its start", mayPass: true })
     })
@@ -119,8 +120,8 @@ export class InstanceLifecycle {
         return yield* this.stop(reason, isAwaited)
       }
       if (lifecycle === "inactive" && instance === null) return
-      const { done } = yield* this.begin("deactivation", this.deactivate(reason, isAwaited))
-      yield* storeErrorOf(done)
+      const deactivation = yield* this.begin("deactivation", this.deactivate(reason, isAwaited))
+      yield* deactivation === undefined ? this.stop(reason, isAwaited) : storeErrorOf(deactivation.done)
     })
   }
 
@@ -169,45 +170,45 @@ export class InstanceLifecycle {
     })
   }
 
-  /** Begins a transition, which goes on without the caller. */
+  /**
+   * Begins a transition, which goes on without the caller. Returns `undefined` where another one has begun since the
+   * caller looked: between any two steps of a fiber others may run.
+   */
   private begin(
     kind: LifecycleTransition["kind"],
     work: Effect.Effect<void, ActivationError>
-  ): Effect.Effect<LifecycleTransition> {
-    return Effect.gen(this, function* () {
-      const begun = yield* Effect.makeLatch(false)
-      const end = Effect.sync(() => {
-        this.transition = undefined
-        this.session.touch()
-      })
-      const fiber = yield* Effect.forkIn(
-        Effect.zipRight(begun.await, Effect.ensuring(Effect.interruptible(work), end)),
-        this.session.shared.scope
-      )
-      const exit = Fiber.await(fiber)
+  ): Effect.Effect<LifecycleTransition | undefined> {
+    return Effect.suspend(() => {
+      if (this.transition !== undefined) return Effect.succeed(undefined)
+      const forked = Deferred.unsafeMake<Fiber.RuntimeFiber<void, ActivationError>>(FiberId.none)
+      const fiber = Deferred.await(forked)
+      const exit = Effect.flatMap(fiber, Fiber.await)
       const transition: LifecycleTransition = {
         kind,
         done: Effect.flatMap(exit, resultOf),
         ended: Effect.asVoid(exit),
-        cancel: Effect.asVoid(Fiber.interrupt(fiber))
+        cancel: Effect.asVoid(Effect.flatMap(fiber, Fiber.interrupt))
       }
       this.transition = transition
-      yield* begun.open
-      return transition
+      const end = Effect.sync(() => {
+        this.transition = undefined
+        this.session.touch()
+      })
+      const run = Effect.forkIn(Effect.ensuring(Effect.interruptible(work), end), this.session.shared.scope)
+      return Effect.as(Deferred.complete(forked, run), transition)
       // A fiber that starts out interruptible may be interrupted before it has begun, and would never end the transition.
     }).pipe(Effect.uninterruptible)
   }
 
   /** Begins an activation, which waits until the tenants' share allows it; one that fails is cleaned up after. */
-  private beginActivation(): Effect.Effect<LifecycleTransition> {
+  private beginActivation(): Effect.Effect<LifecycleTransition | undefined> {
     const { record, shared } = this.session
     const { activations, scope, settings } = shared
     const limited = activations.use(record.tenant, 1, () => this.createAndConnect(), settings.activationTimeout)
-    return Effect.tap(this.begin("activation", limited), ({ done }) =>
-      Effect.forkIn(
-        Effect.catchAll(done, error => (error._tag === "SessionNotActive" ? Effect.void : this.reconcile())),
-        scope
-      )
+    const whenFailed = ({ done }: LifecycleTransition) =>
+      Effect.catchAll(done, error => (error._tag === "SessionNotActive" ? Effect.void : this.reconcile()))
+    return Effect.tap(this.begin("activation", limited), begun =>
+      begun === undefined ? Effect.void : Effect.forkIn(whenFailed(begun), scope)
     )
   }
 

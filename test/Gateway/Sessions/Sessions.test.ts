@@ -95,6 +95,27 @@ describe("Sessions", () => {
     })
   )
 
+  it.scopedLive("concurrent calls share one transition, wherever their fibers yield", () =>
+    Effect.gen(function* () {
+      const { simulator, start } = yield* make()
+      const { sessions } = yield* start
+      for (let index = 1; index <= 20; index++) {
+        const steps = index + 15
+        const { id } = yield* sessions.create(alice, { agentType: "echo" })
+        const listener = yield* listen(sessions, id)
+        const atOnce = <A, E>(call: Effect.Effect<A, E>) =>
+          Effect.all(
+            Array.from({ length: 5 }, () => Effect.withMaxOpsBeforeYield(call, steps)),
+            { concurrency: "unbounded" }
+          )
+        yield* atOnce(sessions.start(alice, id))
+        yield* atOnce(sessions.stop(alice, id))
+        expect((yield* simulator.state).created).toBe(index)
+        expect(statesOf(listener.events).filter(state => state === "deactivating")).toHaveLength(1)
+      }
+    })
+  )
+
   it.scoped("an interrupted caller of an activation, also the first one, does not affect others", () =>
     Effect.gen(function* () {
       const { simulator, start } = yield* make()
