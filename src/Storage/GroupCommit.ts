@@ -58,7 +58,8 @@ const closing = Duration.seconds(4)
  *
  * While a group is in flight new writes wait, up to a bound beyond which they are refused with `StoreBusy`. When the
  * group does not come back in time, its callers and all who wait fail with `StoreUnavailable`, and later ones fail at
- * once until its answer arrives after all. The end of the scope refuses new writes and finishes those that are there.
+ * once until its answer arrives after all. The end of the scope refuses new writes and finishes those that are there; what
+ * is left after a limit fails.
  */
 export const make = <A, B, E = never>(
   options: Options<A, B, E>
@@ -152,7 +153,8 @@ export const make = <A, B, E = never>(
         if (left > 0) yield* Effect.sleep(left)
         else if (queue.flight === flight && !queue.stuck) {
           const reason = `a commit takes longer than ${patience} ms`
-          for (const item of queue.giveUp()) answer(item, Exit.fail(new StoreUnavailable({ reason })))
+          const { inFlight, waiting } = queue.giveUp()
+          for (const item of [...inFlight, ...waiting]) answer(item, Exit.fail(new StoreUnavailable({ reason })))
           queue.changed()
           yield* reportFaults
           yield* options.outage?.failed(Cause.fail(new StoreUnavailable({ reason }))) ?? Effect.void
@@ -160,13 +162,24 @@ export const make = <A, B, E = never>(
       })
     )
 
+    /** Answers the writes that are still there when nobody will commit them any more. */
+    const abandon = Effect.suspend(() => {
+      const { inFlight, waiting } = queue.giveUp()
+      const fail = (items: ReadonlyArray<Waiting<A, B, E>>, reason: string) => {
+        for (const item of items) answer(item, Exit.fail(new StoreUnavailable({ reason })))
+      }
+      fail(inFlight, "the store closed during the commit; its outcome is unknown")
+      fail(waiting, "the store closed before the write was begun; nothing of it was done")
+      return reportFaults
+    })
+
     yield* Supervision.forkScoped("group commit", committer)
     yield* Supervision.forkScoped("watchdog of group commits", watchdog)
     yield* Effect.addFinalizer(() => {
       queue.closing = true
       const isDone = queue.until(() => queue.stuck || (queue.flight === undefined && queue.size === 0))
-      // Many groups before a slow disk may each come back in time.
-      return Supervision.within(closing, isDone)
+      // Many groups before a slow disk may each come back in time, and yet be too many.
+      return Effect.zipRight(Supervision.within(closing, isDone), abandon)
     })
 
     return {
@@ -304,14 +317,15 @@ class GroupQueue<A, B, E> {
   }
 
   /** Returns all writes, whose callers are to be told that they failed. The group stays in flight until its answer. */
-  giveUp(): ReadonlyArray<Waiting<A, B, E>> {
-    this.stuck = true
-    const all = [...this.flight!.group, ...this.items]
-    for (const item of this.items) item.isQueued = false
+  giveUp(): { readonly inFlight: ReadonlyArray<Waiting<A, B, E>>; readonly waiting: ReadonlyArray<Waiting<A, B, E>> } {
+    const waiting = this.items.filter(({ isQueued }) => isQueued)
+    const inFlight = this.flight?.group ?? []
+    this.stuck = inFlight.length > 0
+    for (const item of waiting) item.isQueued = false
     this.items = []
     this.count = 0
     this.bytes = 0
-    return all
+    return { inFlight, waiting }
   }
 
   changed(): void {

@@ -250,6 +250,29 @@ describe("GroupCommit", () => {
     })
   )
 
+  it.effect("closing the scope answers each write, also where the groups take longer than its limit together", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const { submit, answer } = yield* Scope.extend(setup({ maxGroup: { operations: 1, bytes: 1 } }), scope)
+      const fibers = yield* Effect.forEach(["a", "b", "c", "d", "e"], submit)
+      const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+      for (let index = 0; index < 2; index++) {
+        yield* TestClock.adjust("1700 millis")
+        yield* answer(index)
+      }
+      yield* TestClock.adjust("600 millis")
+      yield* Fiber.join(closing)
+      const ends = yield* Effect.forEach(fibers, fiber => Effect.map(Fiber.poll(fiber), Option.isSome))
+      expect(ends).toEqual([true, true, true, true, true])
+      const outcomes = yield* Effect.forEach(fibers, Fiber.join)
+      expect(outcomes.slice(0, 2).map(tagOf)).toEqual(["done a", "done b"])
+      const reasons = outcomes.slice(2).map(outcome => String(Either.merge(outcome)))
+      expect(reasons[0]).toMatch(/outcome is unknown/)
+      expect(reasons[1]).toMatch(/nothing of it was done/)
+      expect(reasons[2]).toMatch(/nothing of it was done/)
+    })
+  )
+
   it.scoped("without a fiber a caller is answered once, and not after its interruption", () =>
     Effect.gen(function* () {
       const { committer, groups, answer } = yield* setup({ maxWaiting: 2 })
