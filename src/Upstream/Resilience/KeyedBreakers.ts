@@ -2,6 +2,7 @@
  * A circuit breaker for each key that fails, such as an instance or a tenant, so that failures of one do not block
  * others.
  */
+import { Hash } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 import * as CircuitBreaker from "./CircuitBreaker.ts"
 import * as CircuitBreakerState from "./CircuitBreakerState.ts"
@@ -32,22 +33,54 @@ export interface KeyedBreakers {
 
 const isInitial = (state: CircuitBreakerState.State): boolean => state._tag === "closed" && state.failuresInRow === 0
 
+/**
+ * The epochs at which states begin that are not kept. A verdict must not count for a state that begins after its call
+ * was admitted, so a new state begins after the epochs of those that were dropped. Keys with the same hash share an
+ * epoch: where it changes, the verdicts of their calls in progress are ignored.
+ */
+class FirstEpochs {
+  private readonly epochs = new Float64Array(4096)
+
+  of(key: string): number {
+    return this.epochs[this.indexOf(key)]!
+  }
+
+  raise(key: string, epoch: number): void {
+    const index = this.indexOf(key)
+    this.epochs[index] = Math.max(this.epochs[index]!, epoch)
+  }
+
+  private indexOf(key: string): number {
+    return Math.abs(Hash.string(key)) % this.epochs.length
+  }
+}
+
 /** Breakers that are all closed. */
 export const make = ({ label, most = 10_000, tags = MetricTags.none, upstream }: Options): KeyedBreakers => {
   const states = new Map<string, CircuitBreakerState.State>()
+  const firstEpochs = new FirstEpochs()
   const report = CircuitBreaker.reportTransitions(upstream, tags)
 
   const set = (key: string, state: CircuitBreakerState.State): void => {
     // A map is in order of insertion.
     states.delete(key)
-    if (isInitial(state)) return
+    if (isInitial(state)) return firstEpochs.raise(key, state.epoch)
     states.set(key, state._tag === "closed" ? { ...state, calls: [] } : state)
-    if (states.size > most) states.delete(states.keys().next().value!)
+    if (states.size > most) evictOldest()
   }
+
+  const evictOldest = (): void => {
+    const [key, state] = states.entries().next().value!
+    states.delete(key)
+    firstEpochs.raise(key, state.epoch + 1)
+  }
+
+  const get = (key: string): CircuitBreakerState.State =>
+    states.get(key) ?? { ...CircuitBreakerState.initial, epoch: firstEpochs.of(key) }
 
   return {
     of: key => {
-      const ref = { get: () => states.get(key) ?? CircuitBreakerState.initial, set: set.bind(undefined, key) }
+      const ref = { get: get.bind(undefined, key), set: set.bind(undefined, key) }
       return CircuitBreaker.fromRef(upstream, settings, ref, (from, to) => report({ [label]: key }, from, to))
     },
     size: () => states.size
