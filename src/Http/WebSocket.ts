@@ -2,7 +2,7 @@
  * WebSockets as the code that serves them sees them. A handler answers a request with an {@link Upgrade}; the transport
  * performs the handshake and makes the {@link Connection}.
  */
-import { Effect, Random, Schedule, type Scope } from "effect"
+import { Cause, Effect, Random, Schedule, type Scope } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as Monotonic from "../Monotonic.ts"
@@ -114,23 +114,35 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
     const now = () => Monotonic.unsafeMillis(clock)
     const connections = new Set<Connection>()
 
-    const closeAll = Effect.sync(() => {
-      for (const connection of connections) connection.close(settings.goingAway)
-    })
+    /** Calls each of the connections. One whose handler throws is cut, so that the others are called all the same. */
+    const callEach = (each: Iterable<Connection>, call: (connection: Connection) => void): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        let cause: Cause.Cause<never> = Cause.empty
+        for (const connection of each) {
+          try {
+            call(connection)
+          } catch (error) {
+            cause = Cause.parallel(cause, Cause.die(error))
+            connection.terminate()
+          }
+        }
+        return cause === Cause.empty
+          ? Effect.void
+          : Effect.logError("WebSockets were cut, as their handlers failed", cause)
+      })
+    const goAway = (connection: Connection) => connection.close(settings.goingAway)
+    const closeAll = callEach(connections, goAway)
     const closeOne = (connection: Connection) =>
       Effect.flatMap(Random.nextIntBetween(0, settings.drainInterval), delay =>
-        Effect.delay(
-          Effect.sync(() => connection.close(settings.goingAway)),
-          delay
-        )
+        Effect.delay(callEach([connection], goAway), delay)
       )
     const drain =
       settings.drainInterval === 0
         ? closeAll
         : Effect.suspend(() => Effect.forEach([...connections], closeOne, { concurrency: "unbounded", discard: true }))
-    const tick = Effect.sync(() => {
+    const tick = Effect.suspend(() => {
       const time = now()
-      for (const connection of connections) connection.tick(time)
+      return callEach(connections, connection => connection.tick(time))
     })
 
     yield* Effect.addFinalizer(() =>

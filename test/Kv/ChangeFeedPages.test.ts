@@ -1,5 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber } from "effect"
+import { Deferred, Effect, Exit, Fiber, Logger, Runtime } from "effect"
+import * as Direct from "../../src/Direct.ts"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { encode, type StoredChange } from "../../src/Kv/Change.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
@@ -102,6 +103,28 @@ describe("Pages", () => {
       yield* Deferred.succeed(reads[1]!, undefined)
       expect((yield* Fiber.join(again)).count).toBe(1)
     })
+  )
+
+  it.effect("a reader that throws on its page keeps it from no other", () =>
+    Effect.gen(function* () {
+      const { reads, commit, make } = slowLog()
+      const pages = yield* make
+      const tail = Pages.tail(0)
+      commit()
+      const runtime = yield* Effect.runtime()
+      const told: Array<number> = []
+      Direct.run(pages.fresh(tail), Runtime.runFork(runtime), () => {
+        throw new Error("a bug of the reader")
+      })
+      const others = yield* Effect.forkAll([pages.next(tail), pages.next(tail)])
+      yield* settle
+      Direct.run(pages.next(tail), Runtime.runFork(runtime), exit => {
+        if (Exit.isSuccess(exit)) told.push(exit.value.lastSeq)
+      })
+      yield* Deferred.succeed(reads[0]!, undefined)
+      expect((yield* Fiber.join(others)).map(({ lastSeq }) => lastSeq)).toEqual([1, 1])
+      expect(told).toEqual([1])
+    }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
   )
 
   it.effect("caches pages with changes, never an empty one", () =>

@@ -1,4 +1,4 @@
-import { Effect, type Exit, FiberRef, Option, Runtime } from "effect"
+import { Cause, Effect, type Exit, FiberRef, Option, Runtime } from "effect"
 import * as Direct from "../../Direct.ts"
 import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.ts"
 import { maxPage } from "../Requests.ts"
@@ -138,7 +138,13 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       queued.delete(key)
       running.delete(key)
       if (next !== undefined) start(query, next)
-      for (const resume of flight) resume(exit)
+      for (const resume of flight) {
+        try {
+          resume(exit)
+        } catch (error) {
+          runFork(Effect.logError("A reader of the change log failed on its page", Cause.die(error)))
+        }
+      }
     })
   }
 
