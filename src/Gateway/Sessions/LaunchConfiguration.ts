@@ -154,12 +154,13 @@ export class LaunchConfiguration {
     const { events } = session.shared
     return this.mutex.withPermits(1)(
       Effect.gen(this, function* () {
-        // Nobody would ever remove it.
-        if (session.isDeleting) return
         const configuration = merge(yield* events.configuration(session.key), given)
         yield* check(configuration, secrets ?? this.secrets)
+        // A deletion may have begun meanwhile, here and below: nobody would ever remove what is given after it.
+        if (session.isDeleting) return
         if (given.environment !== undefined || given.deployment !== undefined) {
           yield* events.configure(session.key, configuration)
+          if (session.isDeleting) return
           this.parts = storedParts(configuration)
           this.currentVersion++
           const isGiven = (part: LostPart) => given[part] !== undefined
@@ -168,7 +169,8 @@ export class LaunchConfiguration {
         }
         if (secrets === undefined) return
         yield* session.shared.secrets.put(session.key, secrets)
-        session.amend({ secretNames: Object.keys(secrets) })
+        if (session.isDeleting) session.shared.secrets.forget(session.key)
+        else session.amend({ secretNames: Object.keys(secrets) })
       })
     )
   }

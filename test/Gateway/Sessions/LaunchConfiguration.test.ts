@@ -3,7 +3,7 @@ import { existsSync, readFileSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Context, Effect, Layer, Redacted } from "effect"
+import { Context, Effect, Fiber, Layer, Option, Redacted } from "effect"
 import { deploymentBytes, environmentBytes } from "../../../src/Gateway/Protocol/Limits.ts"
 import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
@@ -16,7 +16,7 @@ import { format } from "../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as EventsInFile from "../../../src/Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { temporaryDirectory } from "../../Storage/SqliteFixture.ts"
-import { alice, inMemory, make, pass, type Stored } from "../Fixture.ts"
+import { alice, breathe, inMemory, make, pass, type Stored } from "../Fixture.ts"
 
 /** As the service has it: the store first, which may have something to move to the session database. */
 const inDirectory = (directory: string): Layer.Layer<Stored, unknown> =>
@@ -126,6 +126,43 @@ describe("launch configurations", () => {
       expect(retries).toBeLessThan(10)
     })
   )
+
+  for (const call of ["configuration", "configure"] as const) {
+    it.scopedLive(`that are given while their session is deleted leave nothing behind (during ${call})`, () =>
+      Effect.gen(function* () {
+        const begun = yield* Effect.makeLatch(false)
+        const gate = yield* Effect.makeLatch(true)
+        const slow = Layer.map(inMemory, context => {
+          const events = Context.get(context, SessionEvents)
+          const delayed = <Args extends ReadonlyArray<unknown>, A, E>(f: (...args: Args) => Effect.Effect<A, E>) => {
+            return (...args: Args) => Effect.tap(f(...args), () => Effect.zipRight(begun.open, gate.await))
+          }
+          return Context.add(context, SessionEvents, {
+            ...events,
+            ...(call === "configure"
+              ? { configure: delayed(events.configure) }
+              : { configuration: delayed(events.configuration) })
+          })
+        })
+        const { start } = yield* make({ stored: slow, settings: { secretBytes: 1000 } })
+        const { sessions } = yield* start
+        const { id } = yield* sessions.create(alice, { agentType: "echo" })
+        // It is in memory from here on.
+        yield* sessions.get(alice, id)
+        yield* gate.close
+        yield* begun.close
+        const secrets = { KEY: Redacted.make("s".repeat(800)) }
+        const starting = yield* Effect.fork(Effect.flip(sessions.start(alice, id, { environment, secrets })))
+        yield* begun.await
+        const removing = yield* Effect.fork(sessions.remove(alice, id))
+        while (Option.isSome(yield* Effect.option(sessions.get(alice, id)))) yield* breathe
+        yield* gate.open
+        yield* Fiber.join(removing)
+        expect(yield* Fiber.join(starting)).toMatchObject({ _tag: "SessionNotFound" })
+        yield* sessions.create(alice, { agentType: "echo", secrets })
+      })
+    )
+  }
 
   it.scopedLive("have limits, wherever they are given", () =>
     Effect.gen(function* () {
