@@ -179,7 +179,8 @@ const pieces = (text: string): ReadonlyArray<string> => {
   return all
 }
 
-const cut = (event: EventBody): ReadonlyArray<EventBody> => {
+/** An event, or several in its place where its text is too long for one. */
+export const cut = (event: EventBody): ReadonlyArray<EventBody> => {
   switch (event.type) {
     case "text_delta":
     case "thinking_delta":

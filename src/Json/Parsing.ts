@@ -96,24 +96,33 @@ export const illFormedAt = (value: unknown): ReadonlyArray<string> | undefined =
 /** Whether a value parsed from this text may have lone surrogates: escapes can express them, UTF-8 cannot. */
 export const mayBeIllFormed = (text: string): boolean => /\\u[dD][89a-fA-F]/.test(text)
 
-/** The value with U+FFFD in place of lone surrogates, in names too. */
-const toWellFormed = (value: unknown): unknown => {
+/** The value with U+FFFD in place of lone surrogates, in names too. It recurses as deep as the value is nested. */
+export const toWellFormed = (value: unknown): unknown => {
   if (typeof value === "string") return value.toWellFormed()
   if (typeof value !== "object" || value === null) return value
   if (Array.isArray(value)) return value.map(toWellFormed)
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name.toWellFormed(), toWellFormed(member)]))
 }
 
-/** Parses a text within the limits and replaces lone surrogates. Fails with the predicate of a sentence. */
-export const parseWellFormed = (text: string, limits: StructureLimits): Either.Either<unknown, string> => {
-  const isSuspect = mayBeIllFormed(text)
-  // toWellFormed recurses as deep as the value is nested.
+/** Parses a text within the limits. Fails with the predicate of a sentence. */
+export const parse = (
+  text: string,
+  limits: StructureLimits,
+  isSuspect = mayBeIllFormed(text)
+): Either.Either<unknown, string> => {
+  // What looks for lone surrogates recurses as deep as the value is nested.
   const problem = isSuspect ? excess(text, limits) : excessOfLarge(text, limits)
   if (problem !== undefined) return Either.left(problem)
   try {
-    const value: unknown = JSON.parse(text)
-    return Either.right(isSuspect ? toWellFormed(value) : value)
+    return Either.right(JSON.parse(text))
   } catch {
     return Either.left("is not JSON")
   }
+}
+
+/** {@link parse}, and replaces lone surrogates. */
+export const parseWellFormed = (text: string, limits: StructureLimits): Either.Either<unknown, string> => {
+  const isSuspect = mayBeIllFormed(text)
+  const parsed = parse(text, limits, isSuspect)
+  return isSuspect ? Either.map(parsed, toWellFormed) : parsed
 }

@@ -2,7 +2,7 @@
  * The frames of the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
-import { parseWellFormed } from "../Json/Parsing.ts"
+import { illFormedAt, mayBeIllFormed, parse, toWellFormed } from "../Json/Parsing.ts"
 
 /**
  * Most characters (UTF-16 code units) of an id of the agent platform: of instances, turns, messages, events. The
@@ -22,8 +22,10 @@ export interface PlatformEvent {
   readonly type: string
   /** Epoch milliseconds of the platform's clock. */
   readonly timestamp: number | undefined
-  /** The whole object as received, with the envelope. */
+  /** The whole object as received, with the envelope, and U+FFFD in place of lone surrogates. */
   readonly payload: Readonly<Record<string, unknown>>
+  /** The object with its lone surrogates, where there are any: two texts may have a half each of one character. */
+  readonly asSent?: Readonly<Record<string, unknown>> | undefined
 }
 
 /** Characters of a type. */
@@ -56,14 +58,24 @@ const shape = { levels: 1000, members: 250_000 }
 /**
  * Decodes a frame, or tells what is wrong with it. An invalid id or timestamp counts as absent.
  */
-export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =>
-  Either.flatMap(parseWellFormed(frame, shape), (data): Either.Either<PlatformEvent, string> => {
-    if (!isPayload(data)) return Either.left("is not an object")
-    const { id, timestamp, type } = data
+export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> => {
+  const isSuspect = mayBeIllFormed(frame)
+  return Either.flatMap(parse(frame, shape, isSuspect), (data): Either.Either<PlatformEvent, string> => {
+    const isIllFormed = isSuspect && illFormedAt(data) !== undefined
+    const payload = isIllFormed ? toWellFormed(data) : data
+    if (!isPayload(payload)) return Either.left("is not an object")
+    const { id, timestamp, type } = payload
     return isText(type, typeChars)
-      ? Either.right({ id: idOf(id), type, timestamp: timeOf(timestamp), payload: data })
+      ? Either.right({
+          id: idOf(id),
+          type,
+          timestamp: timeOf(timestamp),
+          payload,
+          asSent: isIllFormed && isPayload(data) ? data : undefined
+        })
       : Either.left("is without a type")
   })
+}
 
 /** A user's message, which starts a turn. */
 export const MessageFrame = Schema.Struct({

@@ -7,9 +7,9 @@ import type { AgentPlatform, AgentPlatformConnectionError } from "../../Upstream
 import type { Send } from "../../Upstream/FrameSender.ts"
 import { type Received, Undelivered } from "../../Upstream/InstanceConnection.ts"
 import type { PlatformEvent } from "../../Upstream/PlatformEvent.ts"
-import * as EventMapping from "../EventMapping.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import type { EventBody } from "../Protocol/Event.ts"
+import * as SplitCharacters from "../SplitCharacters.ts"
 import type { Journal } from "./Journal.ts"
 import * as State from "./SessionState.ts"
 import { longestReconnection } from "./Settings.ts"
@@ -25,6 +25,8 @@ export interface Ingested {
   readonly undelivered: ReadonlyArray<string>
   /** Turns that the agent starts although they have ended. */
   readonly lateStarts: ReadonlyArray<string>
+  /** Halves of characters whose other halves have yet to come. */
+  readonly halves: SplitCharacters.Halves
 }
 
 const textOf = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined)
@@ -68,13 +70,18 @@ const deliveryUnknown = State.errored(
 )
 
 /** Makes one update of what an instance sends, in order. What comes after the end of the instance is dropped. */
-export const ingest = (before: State.SessionState, received: ReadonlyArray<Received>): Ingested => {
+export const ingest = (
+  before: State.SessionState,
+  received: ReadonlyArray<Received>,
+  halvesBefore: SplitCharacters.Halves = SplitCharacters.none
+): Ingested => {
   const dropped: Array<string> = []
   const malformed: Array<string> = []
   const undelivered: Array<string> = []
   const lateStarts: Array<string> = []
   const events: Array<EventBody> = []
   let state = before
+  let halves = halvesBefore
   const add = (update: State.Update): void => {
     state = update.state
     events.push(...update.events)
@@ -86,7 +93,9 @@ export const ingest = (before: State.SessionState, received: ReadonlyArray<Recei
       add(State.endPendingTurns(state, platformEvent.turnIds, deliveryUnknown))
       continue
     }
-    const mapped = EventMapping.map(platformEvent, { turnId: State.currentTurn(state) })
+    const joined = SplitCharacters.map(halves, platformEvent, { turnId: State.currentTurn(state) })
+    const { mapped } = joined
+    halves = joined.halves
     if (mapped.dropped !== undefined) dropped.push(mapped.dropped)
     if (mapped.malformed !== undefined) malformed.push(mapped.malformed)
     for (const body of mapped.events) {
@@ -95,7 +104,7 @@ export const ingest = (before: State.SessionState, received: ReadonlyArray<Recei
     }
     add(endInstance(platformEvent, state))
   }
-  return { update: { state, events }, dropped, malformed, undelivered, lateStarts }
+  return { update: { state, events }, dropped, malformed, undelivered, lateStarts, halves }
 }
 
 /** The ids of the newest events, to recognize those that are sent again. */
@@ -171,6 +180,7 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
     )
     const recent = new RecentIds(remembered)
     const lost = new Set<string>()
+    let halves = SplitCharacters.none
 
     /** Interrupts turns that the agent starts after clients were told of their end, and may have sent them again. */
     const interruptLateStarts = (result: Ingested): Effect.Effect<void> =>
@@ -195,13 +205,14 @@ export const open = (options: Options): Effect.Effect<InstanceLink, AgentPlatfor
         if (fresh.length === 0) return Effect.void
         let result: Ingested | undefined
         const update = ifOurs(state => {
-          result = ingest(state, fresh)
+          result = ingest(state, fresh, halves)
           return result.update
         })
         return Effect.zipRight(
           journal.updateWithRetry(update),
           Effect.suspend(() => {
             if (result === undefined) return Effect.void
+            halves = result.halves
             const isUsual = result.undelivered.length === 0 && result.lateStarts.length === 0
             return isUsual ? report(result, tags) : Effect.zipRight(interruptLateStarts(result), report(result, tags))
           })
