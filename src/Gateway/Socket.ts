@@ -220,7 +220,13 @@ const make = (settings: Settings) =>
         if (slot === undefined) {
           return unavailable(`There are ${slots.used} connections; the limit is ${slots.capacity}`)
         }
-        const failure = connect(connection => new ClientConnection(connection, { identity, parent }, slot, shared))
+        let failure: ApiError | undefined
+        try {
+          failure = connect(connection => new ClientConnection(connection, { identity, parent }, slot, shared))
+        } catch (error) {
+          slots.release(slot)
+          throw error
+        }
         if (failure !== undefined) slots.release(slot)
         return failure
       }

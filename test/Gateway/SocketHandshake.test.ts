@@ -369,6 +369,25 @@ describe("The handshake", () => {
     })
   )
 
+  it.scopedLive("a connection that cannot be made takes no slot", () =>
+    Effect.gen(function* () {
+      const { start } = yield* make({ socket: { connections: 1 } })
+      const { url, socket } = yield* start
+      const upgrade = yield* socket.connect({
+        headers: {},
+        incoming: {
+          ...{ authorization: undefined, upgradeProblem: undefined, credential: undefined },
+          ...{ method: "GET", url: "/ws", headers: {}, remoteAddress: undefined }
+        }
+      })
+      const fail = () => {
+        throw new Error("a bug of the transport")
+      }
+      expect(() => upgrade.accept(fail)).toThrow("a bug of the transport")
+      expect(yield* statusOf(url)).toBe(101)
+    })
+  )
+
   it.scopedLive("one connection too many is refused, and the end of another makes room", () =>
     Effect.gen(function* () {
       const { start } = yield* make({ socket: { connections: 2 } })

@@ -152,8 +152,9 @@ export const make = (
         connections,
         accept: connect =>
           connect(connection => {
+            const handler = followers.handler(connection, query, first)
             slots.take()
-            return followers.handler(connection, query, first)
+            return handler
           })
       })
     }
