@@ -17,6 +17,19 @@ export interface Reply {
 
 const jsonType = { "content-type": "application/json" }
 
+/** Headers of JSON, and others; made once where many answers have the same. */
+export const jsonHeaders = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> => ({
+  ...jsonType,
+  ...headers
+})
+
+/** A 200 with JSON text, or with the bytes of it, and {@link jsonHeaders}, which are not copied. */
+export const jsonWith = (body: string | Uint8Array, headers: Readonly<Record<string, string>>): Reply => ({
+  status: 200,
+  headers,
+  body
+})
+
 /** A 200 with JSON text, or with the bytes of it. */
 export const json = (body: string | Uint8Array, headers: Readonly<Record<string, string>> = {}): Reply => ({
   status: 200,

@@ -91,7 +91,7 @@ const BatchResult = Schema.Struct({
 
 const EventStream = Schema.String.pipe(
   HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
-).annotations({ description: "Server-Sent Events. `id` is the `seq`, `data` is a change." })
+).annotations({ description: "Server-Sent Events. `data` is a change. `id` is opaque." })
 
 /** Entries, batches and the change feed, under `/api/v1`. */
 export const KvGroup = HttpApiGroup.make("kv")
@@ -177,7 +177,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .annotate(OpenApi.Summary, "Poll the change log")
       .annotate(
         OpenApi.Description,
-        "Changes are in ascending `seq`. A `lastSeq` below `after` means that the log was reset; list again."
+        "Changes are in ascending `seq`. `Kv-Epoch` names the log; send it as `epoch` with the next `after`. Without it, only a `lastSeq` below `after` shows that the log was reset."
       )
   )
   .add(
@@ -204,7 +204,7 @@ export const KvGroup = HttpApiGroup.make("kv")
       .annotate(OpenApi.Summary, "Follow the change log by WebSocket")
       .annotate(
         OpenApi.Description,
-        'Frames are `{"type":"changes","changes":[…],"lastSeq":n}` and, after 15 idle seconds, `{"type":"heartbeat","lastSeq":n}`. Close code 4008 means that the client read too slowly; it resumes with `after`. A request that is not a WebSocket handshake is answered with 500. A browser sends the key as a subprotocol: `causeway.v1, bearer.<base64url of the key>`.'
+        'Frames are `{"type":"changes","changes":[…],"lastSeq":n,"epoch":"…"}` and, after 15 idle seconds, `{"type":"heartbeat","lastSeq":n,"epoch":"…"}`. If the service has another log than `epoch` says, it sends `{"type":"reset","epoch":"…","lastSeq":n}` and closes with 4010: list again. Close code 4008 means that the client read too slowly; it resumes with `after`. A request that is not a WebSocket handshake is answered with 500. A browser sends the key as a subprotocol: `causeway.v1, bearer.<base64url of the key>`.'
       )
   )
   .addError(InternalServerError.Wire)

@@ -9,16 +9,21 @@ import * as MetricTags from "../MetricTags.ts"
 import { Metrics } from "../Observability/Metrics.ts"
 import * as Setting from "../Setting.ts"
 import { type FeedBusy, FollowerSlots } from "./ChangeFeed/FollowerSlots.ts"
+import { type FollowQuery, type LogReplaced, ofKnownLog } from "./ChangeFeed/FollowQuery.ts"
 import * as LogWaiters from "./ChangeFeed/LogWaiters.ts"
 import { Page } from "./ChangeFeed/Page.ts"
 import * as Pages from "./ChangeFeed/Pages.ts"
 import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
 import * as WebSockets from "./ChangeFeed/WebSockets.ts"
-import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "./ChangeLog.ts"
+import { ChangeLog, type HistoryTrimmed } from "./ChangeLog.ts"
 import type { StoreUnavailable } from "./Store.ts"
 
 export { FeedBusy } from "./ChangeFeed/FollowerSlots.ts"
+export { type FollowQuery, LogReplaced } from "./ChangeFeed/FollowQuery.ts"
 export type { Page } from "./ChangeFeed/Page.ts"
+
+/** Why the log cannot be followed. */
+export type FollowFailure = StoreUnavailable | HistoryTrimmed | LogReplaced | FeedBusy
 
 /** Follows the change log for clients. A follower sees every matching change once and in order. */
 export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
@@ -29,19 +34,18 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
      * of `wait`, whichever comes first. An `after` beyond the end of the log is answered at once. `FeedBusy` only where
      * the poll would have to wait.
      */
-    readonly poll: (
-      query: ChangeQuery,
-      wait: Duration.Duration
-    ) => Effect.Effect<Page, StoreUnavailable | HistoryTrimmed | FeedBusy>
+    readonly poll: (query: FollowQuery, wait: Duration.Duration) => Effect.Effect<Page, FollowFailure>
     /**
      * Server-Sent Events from `query.after` on; `limit` bounds a read, not the stream. The stream goes on after the
-     * store was unavailable. It ends when the service drains, and when its position is older than the history.
+     * store was unavailable. It tells when the log is replaced by another. It ends when the service drains, and when its
+     * position is older than the history.
      */
-    readonly events: (
-      query: ChangeQuery
-    ) => Effect.Effect<Stream.Stream<Uint8Array>, StoreUnavailable | HistoryTrimmed | FeedBusy>
-    /** Makes a WebSocket of a request that follows from `query.after` on. */
-    readonly webSocket: (query: ChangeQuery) => Effect.Effect<Upgrade, StoreUnavailable | HistoryTrimmed | FeedBusy>
+    readonly events: (query: FollowQuery) => Effect.Effect<Stream.Stream<Uint8Array>, FollowFailure>
+    /**
+     * Makes a WebSocket of a request that follows from `query.after` on. It is closed where the log is another one than
+     * the query says, after it has been told.
+     */
+    readonly webSocket: (query: FollowQuery) => Effect.Effect<Upgrade, Exclude<FollowFailure, LogReplaced>>
     /** Followers at present: polls that wait, event streams and WebSockets. */
     readonly followers: Effect.Effect<number>
     /** Changes between the WebSocket furthest behind and the end of the log, as far as that is known. */
@@ -84,30 +88,33 @@ export const config: Config.Config<FollowLimitsShape> = Config.all({
 })
 
 /**
- * Waits for a page beyond `query.after`. After `duration`, or when the service drains, it returns an empty page that says
+ * Waits for a page beyond `first`, which has no changes. After `duration`, or when the service drains, it returns an empty page that says
  * how far the log was scanned.
  */
 const waitForPage = (
   pages: Pages.Pages,
   waiters: LogWaiters.LogWaiters,
-  query: ChangeQuery,
+  query: FollowQuery,
+  first: Page,
   duration: Duration.Duration
-): Effect.Effect<Page, Pages.ReadFailure> =>
+): Effect.Effect<Page, Pages.ReadFailure | LogReplaced> =>
   Effect.suspend(() => {
-    const reader: LogWaiters.Reader = { query, after: query.after }
+    const reader: LogWaiters.Reader = { query, after: first.lastSeq }
+    let { epoch } = first
     const found = Effect.gen(function* () {
       while ((yield* waiters.wait(reader, Number.POSITIVE_INFINITY)) !== "draining") {
         const { after } = reader
-        const page = yield* pages.next({ ...query, after })
+        const page = yield* ofKnownLog(query, pages.next({ ...query, after }))
         if (page.count > 0 || page.lastSeq < after) return page
         if (page.lastSeq === after) yield* Effect.sleep(LogWaiters.spuriousWakeupPause)
         reader.after = page.lastSeq
+        epoch = page.epoch
       }
-      return Page.empty(reader.after)
+      return Page.empty(reader.after, epoch)
     })
     return Effect.map(
       Effect.timeoutOption(found, duration),
-      Option.getOrElse(() => Page.empty(reader.after))
+      Option.getOrElse(() => Page.empty(reader.after, epoch))
     )
   })
 
@@ -124,10 +131,10 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
     const webSockets = yield* WebSockets.make(pages, slots, limits.unsentBytes)
 
     const waitFor = Effect.fn("ChangeFeed.poll")(
-      (rest: ChangeQuery, wait: Duration.Duration): Effect.Effect<Page, Pages.ReadFailure | FeedBusy> =>
+      (query: FollowQuery, first: Page, wait: Duration.Duration): Effect.Effect<Page, FollowFailure> =>
         Effect.acquireUseRelease(
           slots.acquire,
-          () => waitForPage(pages, waiters, rest, wait),
+          () => waitForPage(pages, waiters, query, first, wait),
           () => Effect.sync(() => slots.release())
         )
     )
@@ -135,21 +142,23 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
     return {
       // A poll that need not wait has no span of its own: it would cost more than the poll.
       poll: (query, wait) =>
-        Direct.flatMap(pages.fresh(query), (first): ReturnType<typeof waitFor> => {
+        Direct.flatMap(ofKnownLog(query, pages.fresh(query)), (first): ReturnType<typeof waitFor> => {
           const tells = first.count > 0 || first.lastSeq < query.after
           if (tells || Duration.toMillis(wait) === 0 || draining.hasBegun()) return Effect.succeed(first)
-          return waitFor({ ...query, after: first.lastSeq }, wait)
+          return waitFor(query, first, wait)
         }),
 
       events: Effect.fn("ChangeFeed.events")(function* (query) {
         yield* slots.check
-        const first = yield* pages.fresh(query)
+        const first = yield* ofKnownLog(query, pages.fresh(query))
         return ServerSentEvents.make(pages, waiters, draining, slots, query, first)
       }),
 
       webSocket: Effect.fn("ChangeFeed.webSocket")(function* (query) {
         yield* slots.check
-        const first = yield* pages.fresh(query)
+        const first = yield* Effect.catchTag(ofKnownLog(query, pages.fresh(query)), "LogReplaced", ({ epoch }) =>
+          Effect.map(log.lastSeq, lastSeq => Page.empty(lastSeq, epoch))
+        )
         // Others may have taken the last slot meanwhile.
         yield* slots.check
         return webSockets.upgrade(query, first)

@@ -5,7 +5,9 @@ import type { StoreUnavailable } from "./Store.ts"
 /** Records after `after` were removed by retention: list again, and follow from the position of that list. */
 export class HistoryTrimmed extends Schema.TaggedError<HistoryTrimmed>()("HistoryTrimmed", {
   /** The highest `seq` that was removed. */
-  trimmedSeq: Schema.Int
+  trimmedSeq: Schema.Int,
+  /** Which log this is; see {@link ChangePage}. */
+  epoch: Schema.String
 }) {}
 
 /** Which part of the log a reader wants. */
@@ -26,6 +28,12 @@ export interface ChangePage {
    * it lies below `after` where the log ends before that, as after a restore from a backup.
    */
   readonly lastSeq: number
+  /**
+   * Which log this is: 1 to 64 characters of letters, digits, `.`, `_` and `-`, made with the store. It is another one
+   * from the moment on at which changes that a reader has seen may be missing or have other numbers, as after a restore
+   * from a backup. Only positions of the same epoch can be compared. It is that of the snapshot that was read.
+   */
+  readonly epoch: string
   /** Whether no later commit can add to the page: it is full, or more records were there already. */
   readonly isComplete: boolean
 }

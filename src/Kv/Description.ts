@@ -33,6 +33,12 @@ const lastSeq: Header = {
   example: 42
 }
 
+const epoch: Header = {
+  description: "Which change log it is. After a restore from a backup it is another one.",
+  schema: { type: "string", minLength: 1, maxLength: 64 },
+  example: "9f86d081884c7d65"
+}
+
 const nextPage: Header = {
   description: 'A link to the next page, as `<…>; rel="next"`, if there is one.',
   required: false,
@@ -45,7 +51,9 @@ const malformed = (error: string) => ({ example: { error: `Invalid request: ${er
 const badPrecondition = { example: { error: "If-Match must be a version in quotes, a list of them, or *" } }
 
 const trimmed = {
-  description: "`after` is older than the history that is kept. List again and follow from `Kv-Last-Seq`.",
+  description:
+    "`after` is older than the history that is kept, or `epoch` is that of another log. List again and follow from `Kv-Last-Seq`.",
+  headers: { "Kv-Epoch": epoch },
   example: { error: "Changes up to seq 41 are no longer kept; list again and follow from Kv-Last-Seq" }
 }
 
@@ -56,7 +64,7 @@ export const list = operation({
   answers: {
     200: {
       description: "The entries of the namespace, or of the page.",
-      headers: { "Kv-Last-Seq": lastSeq, Link: nextPage },
+      headers: { "Kv-Last-Seq": lastSeq, "Kv-Epoch": epoch, Link: nextPage },
       example: { items: [entry] }
     },
     400: malformed('limit: must be a whole number from 1 to 1000, not "0"')
@@ -127,6 +135,7 @@ export const changes = operation({
   answers: {
     200: {
       description: "The changes, possibly none, and the position to continue from.",
+      headers: { "Kv-Epoch": epoch },
       example: { changes: [change], lastSeq: 42 }
     },
     400: badAfter,
@@ -137,7 +146,7 @@ export const changes = operation({
 export const changesStream = operation({
   operationId: "streamChanges",
   answers: {
-    200: { example: `id: 42\ndata: ${JSON.stringify(change)}\n\n` },
+    200: { example: `id: 42@${epoch.example}\ndata: ${JSON.stringify(change)}\n\n` },
     400: badAfter,
     410: trimmed
   }

@@ -3,9 +3,9 @@
  */
 import { Effect } from "effect"
 import { BadRequest, Gone, PayloadTooLarge, PreconditionFailed, ServiceUnavailable } from "../Http/ApiError.ts"
-import type { FeedBusy } from "./ChangeFeed.ts"
-import type { HistoryTrimmed } from "./ChangeLog.ts"
+import type { FollowFailure } from "./ChangeFeed.ts"
 import { etag } from "./Entry.ts"
+import { epochHeader } from "./Requests.ts"
 import type * as Store from "./Store.ts"
 
 export const badRequest = (error: string): BadRequest => new BadRequest({ error })
@@ -29,9 +29,7 @@ export const tooManyLists = (error: Store.StoreBusy): ServiceUnavailable =>
   retryLater("Too many whole lists are being read; use limit", error)
 
 /** What a reader of the change log is answered. */
-export const ofFeed = (
-  error: Store.StoreUnavailable | HistoryTrimmed | FeedBusy
-): Effect.Effect<never, ServiceUnavailable | Gone> => {
+export const ofFeed = (error: FollowFailure): Effect.Effect<never, ServiceUnavailable | Gone> => {
   switch (error._tag) {
     case "StoreUnavailable":
       return unavailable(error)
@@ -40,7 +38,15 @@ export const ofFeed = (
     case "HistoryTrimmed":
       return Effect.fail(
         new Gone({
-          error: `Changes up to seq ${error.trimmedSeq} are no longer kept; list again and follow from Kv-Last-Seq`
+          error: `Changes up to seq ${error.trimmedSeq} are no longer kept; list again and follow from Kv-Last-Seq`,
+          headers: { [epochHeader]: error.epoch }
+        })
+      )
+    case "LogReplaced":
+      return Effect.fail(
+        new Gone({
+          error: `The change log is another one, of epoch ${error.epoch}; list again and follow from Kv-Last-Seq`,
+          headers: { [epochHeader]: error.epoch }
         })
       )
   }

@@ -8,11 +8,10 @@ import type { Incoming } from "../Http/Endpoints.ts"
 import type { Admits } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
 import { upgradeFailed } from "../Http/WebSocket.ts"
-import type { ChangeFeed } from "./ChangeFeed.ts"
-import type { ChangeQuery } from "./ChangeLog.ts"
+import type { ChangeFeed, FollowQuery } from "./ChangeFeed.ts"
 import * as Errors from "./Errors.ts"
 import * as Operations from "./Operations.ts"
-import { defaultPage, maxPage } from "./Requests.ts"
+import { defaultPage, epochHeader, maxPage } from "./Requests.ts"
 import { followed } from "./TenantLimit.ts"
 
 /** The part of the log that a request asks for. */
@@ -20,21 +19,47 @@ interface FeedParams {
   readonly tenant?: string
   readonly after?: number
   readonly limit?: number
+  readonly epoch?: string
 }
 
 /** The part of the log that a request may follow. */
-const queryOf = (params: FeedParams, { identity }: Incoming): Operations.Checked<ChangeQuery> => {
-  const { tenant: asked = "", after = 0, limit = defaultPage } = params
+const queryOf = (params: FeedParams, { identity }: Incoming): Operations.Checked<FollowQuery> => {
+  const { tenant: asked = "", after = 0, limit = defaultPage, epoch = "" } = params
   const problem = Operations.text("tenant", asked)
   if (Either.isLeft(problem)) return Either.left(problem.left)
-  return Either.map(followed(identity, asked), tenant => ({ tenant, after, limit: Math.min(limit, maxPage) }))
+  return Either.map(followed(identity, asked), tenant => ({
+    tenant,
+    after,
+    limit: Math.min(limit, maxPage),
+    epoch: epoch === "" ? undefined : epoch
+  }))
+}
+
+/** The headers of pages. There is one epoch at a time, and so they are made once for all pages of it. */
+const pageHeaders = (): ((epoch: string) => Readonly<Record<string, string>>) => {
+  let headers = Reply.jsonHeaders({})
+  return epoch => {
+    if (headers[epochHeader] !== epoch) headers = Reply.jsonHeaders({ [epochHeader]: epoch })
+    return headers
+  }
+}
+
+/** The id of an event: the `seq` after which to go on, and the epoch of the log, which ids of the first release lack. */
+const eventId = /^(\d{1,16})(?:@([\x21-\x7e]{1,64}))?$/
+
+/** Where to go on after the last event that a client saw. A browser that has seen none may send an empty id. */
+const resumed = (params: FeedParams, lastEventId: string | undefined): Operations.Checked<FeedParams> => {
+  if (lastEventId === undefined || lastEventId === "") return Either.right(params)
+  const [, seq, epoch] = eventId.exec(lastEventId) ?? []
+  if (seq === undefined) return Either.left(Errors.badRequest("Last-Event-ID must be the id of an event"))
+  return Either.right({ ...params, after: Number(seq), ...(epoch === undefined ? {} : { epoch }) })
 }
 
 type Feed = Context.Tag.Service<ChangeFeed>
 
 /** A page of the change log. It may wait for one. */
 const changes =
-  (feed: Feed) =>
+  (feed: Feed, headersOf = pageHeaders()) =>
   (request: {
     readonly urlParams: FeedParams & { readonly wait?: number }
     readonly incoming: Incoming
@@ -44,7 +69,7 @@ const changes =
       if (Either.isLeft(query)) return Exit.fail(query.left)
       return Direct.matchEffect(feed.poll(query.right, Duration.seconds(request.urlParams.wait ?? 0)), {
         onFailure: Errors.ofFeed,
-        onSuccess: page => Exit.succeed(Reply.json(page.answer))
+        onSuccess: page => Exit.succeed(Reply.jsonWith(page.answer, headersOf(page.epoch)))
       })
     })
 
@@ -55,15 +80,8 @@ const changesStream = (feed: Feed) =>
     readonly incoming: Incoming
     readonly headers: { readonly "last-event-id"?: string }
   }) {
-    const seen = request.headers["last-event-id"]
-    if (seen !== undefined && !/^\d{0,16}$/.test(seen)) {
-      return yield* Errors.badRequest("Last-Event-ID must be the id of an event, which is a whole number")
-    }
-    // A browser that has seen no event yet may send an empty one.
-    const query = yield* queryOf(
-      seen === undefined || seen === "" ? request.urlParams : { ...request.urlParams, after: Number(seen) },
-      request.incoming
-    )
+    const params = yield* resumed(request.urlParams, request.headers["last-event-id"])
+    const query = yield* queryOf(params, request.incoming)
     const events = yield* Effect.catchAll(feed.events(query), Errors.ofFeed)
     return Reply.stream("text/event-stream", events, { "cache-control": "no-store", "x-accel-buffering": "no" })
   })

@@ -9,7 +9,7 @@ import type { LimitsShape } from "../Limits.ts"
 import type { EncodedEntry } from "./Entry.ts"
 import * as Errors from "./Errors.ts"
 import * as Operations from "./Operations.ts"
-import { maxPage } from "./Requests.ts"
+import { epochHeader, maxPage } from "./Requests.ts"
 import type { ListPage, ListStream, Selection, Store } from "./Store.ts"
 
 /** A page starts after its cursor: the last key of the page before, in base64url, so that a query can hold any key. */
@@ -38,12 +38,16 @@ const link = (target: string, prefix: string, limit: number, lastKey: string): s
   return `<${path}?${params}>; rel="next"`
 }
 
-const lastSeqHeader = (lastSeq: number) => ({ "kv-last-seq": String(lastSeq) })
+/** Of which log a list is, and where in it. */
+const positionHeaders = ({ epoch, lastSeq }: { readonly epoch: string; readonly lastSeq: number }) => ({
+  "kv-last-seq": String(lastSeq),
+  [epochHeader]: epoch
+})
 
 const joined = (entries: ReadonlyArray<EncodedEntry>): string => entries.map(({ json }) => json).join(",")
 
 const pageReply = (page: ListPage, headers: Readonly<Record<string, string>> = {}): Reply.Reply =>
-  Reply.json(`{"items":[${joined(page.entries)}]}`, { ...lastSeqHeader(page.lastSeq), ...headers })
+  Reply.json(`{"items":[${joined(page.entries)}]}`, { ...positionHeaders(page), ...headers })
 
 const encoder = new TextEncoder()
 
@@ -67,7 +71,7 @@ const listAll = (store: Context.Tag.Service<Store>, selection: Selection) =>
   Effect.uninterruptibleMask(restore =>
     Effect.gen(function* () {
       const snapshot = yield* Scope.make()
-      const { lastSeq, portions } = yield* restore(Scope.extend(store.listAll(selection), snapshot)).pipe(
+      const list = yield* restore(Scope.extend(store.listAll(selection), snapshot)).pipe(
         Effect.onError(cause => Scope.close(snapshot, Exit.failCause(cause))),
         Effect.catchTags({
           StoreBusy: error => Effect.fail(Errors.tooManyLists(error)),
@@ -76,8 +80,8 @@ const listAll = (store: Context.Tag.Service<Store>, selection: Selection) =>
       )
       return Reply.stream(
         "application/json",
-        listBody(portions),
-        lastSeqHeader(lastSeq),
+        listBody(list.portions),
+        positionHeaders(list),
         Scope.close(snapshot, Exit.void)
       )
     })

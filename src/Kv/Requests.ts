@@ -14,6 +14,9 @@ export const defaultPage = 100
 /** The longest that a poll for changes waits, in seconds. */
 export const maxWaitSeconds = 60
 
+/** The header that tells of which log a list or a page of changes is. */
+export const epochHeader = "kv-epoch"
+
 /** The actor of requests that name none. */
 export const defaultActor = "api"
 
@@ -283,10 +286,18 @@ const limit = optional(
   })
 )
 
+const epoch = optional(
+  Schema.String.annotations({
+    description:
+      "The log that `after` is a position of, from `Kv-Epoch`. If the service has another log, it says so instead of sending changes."
+  })
+)
+
 export const ChangesParams = Schema.Struct({
   tenant,
   after,
   limit,
+  epoch,
   wait: optional(
     QueryInt({
       minimum: 0,
@@ -298,7 +309,7 @@ export const ChangesParams = Schema.Struct({
 })
 
 /** The part of the log to follow. */
-export const FollowParams = Schema.Struct({ tenant, after, limit })
+export const FollowParams = Schema.Struct({ tenant, after, limit, epoch })
 
 /** Who deletes. */
 export const DeleteParams = Schema.Struct({ actor: Actor })
@@ -306,7 +317,9 @@ export const DeleteParams = Schema.Struct({ actor: Actor })
 /** The position at which a stream was lost. */
 export const ResumeHeaders = Schema.Struct({
   "last-event-id": optional(
-    Schema.String.annotations({ description: "Resumes after this `seq`. It takes precedence over `after`." })
+    Schema.String.annotations({
+      description: "The `id` of the last event. It takes precedence over `after` and `epoch`."
+    })
   )
 })
 

@@ -51,6 +51,8 @@ export interface ListPage {
   readonly entries: ReadonlyArray<EncodedEntry>
   /** The log position of the snapshot that the page was read from. */
   readonly lastSeq: number
+  /** The epoch of the change log, in the same snapshot; see `ChangePage`. */
+  readonly epoch: string
   /** Whether entries follow after the last one here. */
   readonly more: boolean
 }
@@ -58,6 +60,7 @@ export interface ListPage {
 /** A whole list, read from one snapshot in portions. */
 export interface ListStream {
   readonly lastSeq: number
+  readonly epoch: string
   /** Entries in byte order of the UTF-8 key, in portions of bounded size. */
   readonly portions: Stream.Stream<ReadonlyArray<EncodedEntry>, StoreUnavailable>
 }

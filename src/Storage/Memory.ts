@@ -9,6 +9,7 @@ import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "..
 import * as Entry from "../Kv/Entry.ts"
 import { type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
 import { type Committed, committed, isLive, type KeyState, plan, type Step, type Write } from "../Kv/Write.ts"
+import { randomHex } from "../RandomHex.ts"
 import * as KeyOrder from "./KeyOrder.ts"
 import { LastSeq } from "./LastSeq.ts"
 
@@ -69,6 +70,8 @@ class State {
   /** How often records were removed. */
   trims = 0
 
+  constructor(readonly epoch: string) {}
+
   get lastSeq(): number {
     return this.changes.at(-1)?.seq ?? 0
   }
@@ -81,7 +84,7 @@ class State {
   list(query: ListQuery, now: number): ListPage {
     const { after, isDescending = false, limit } = query
     const { page, more } = takePage(this.select(query, after, isDescending, now), limit)
-    return { entries: page.map(Entry.encode), lastSeq: this.lastSeq, more }
+    return { entries: page.map(Entry.encode), lastSeq: this.lastSeq, epoch: this.epoch, more }
   }
 
   /** The visible entries of a selection that come after `after` in its order. */
@@ -150,11 +153,12 @@ class State {
   read({ after, limit, tenant }: ChangeQuery): Either.Either<ChangePage, HistoryTrimmed> {
     const lastSeq = this.lastSeq
     const trimmedSeq = (this.changes[0]?.seq ?? 1) - 1
-    if (after < trimmedSeq) return Either.left(new HistoryTrimmed({ trimmedSeq }))
+    if (after < trimmedSeq) return Either.left(new HistoryTrimmed({ trimmedSeq, epoch: this.epoch }))
     const { page, more } = takePage(this.changesAfter(after - trimmedSeq, tenant), limit)
     return Either.right({
       changes: page.map(Change.encode),
       lastSeq: more ? page.at(-1)!.seq : lastSeq,
+      epoch: this.epoch,
       isComplete: more || page.length === limit
     })
   }
@@ -237,7 +241,8 @@ const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> 
   listAll: selection =>
     Direct.sync(() => {
       const entries = [...state.select(selection, "", false, now())]
-      return { lastSeq: state.lastSeq, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
+      const { epoch, lastSeq } = state
+      return { lastSeq, epoch, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
     }),
   commit: write => Direct.suspend(() => state.commit(write, now())),
   ready: Effect.succeed(true)
@@ -254,8 +259,8 @@ const makeChangeLog = (state: State, now: () => number): Context.Tag.Service<Cha
 
 /** An empty store, and the log of its changes. Each build of the layer is a store of its own. */
 export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
-  Effect.map(Effect.clock, clock => {
-    const state = new State()
+  Effect.zipWith(Effect.clock, randomHex(2), (clock, epoch) => {
+    const state = new State(epoch)
     const now = () => clock.unsafeCurrentTimeMillis()
     return Context.make(Store, makeStore(state, now)).pipe(Context.add(ChangeLog, makeChangeLog(state, now)))
   })

@@ -21,10 +21,10 @@ import { LastSeq } from "./LastSeq.ts"
 import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
 import type { WriteFailure } from "./Sqlite/Database/Messages.ts"
-import type { StoreRefused } from "./Sqlite/Database/Opening.ts"
+import { renewEpoch as renewEpochOf, type StoreRefused } from "./Sqlite/Database/Opening.ts"
 import type { Reader } from "./Sqlite/Database/Reader.ts"
 import { Queries } from "./Sqlite/Kv/Queries.ts"
-import { type Outcome, writer } from "./Sqlite/Kv/Writer.ts"
+import { format, type Outcome, writer } from "./Sqlite/Kv/Writer.ts"
 import type { ThreadData } from "./Sqlite/WriterThread.ts"
 import * as StoreMetrics from "./StoreMetrics.ts"
 
@@ -48,7 +48,7 @@ export const make = (
     const { wholeLists } = yield* Limits
     const tags = yield* MetricTags.current
     const end = new LastSeq()
-    const { commit, isWritable, reader, run } = yield* Database.make(options, {
+    const { commit, epoch, isWritable, reader, run } = yield* Database.make(options, {
       ...writer,
       threadData,
       queries: connection => new Queries(connection),
@@ -76,9 +76,13 @@ export const make = (
       get: (namespace, key) => reader.read((queries, now) => Option.fromNullable(queries.get(namespace, key, now))),
       list: query =>
         reader.read((queries, now) =>
-          queries.inSnapshot(() => ({ ...queries.entries({ ...query, now }), lastSeq: queries.lastSeq() }))
+          queries.inSnapshot(() => ({
+            ...queries.entries({ ...query, now }),
+            lastSeq: queries.lastSeq(),
+            epoch: epoch()
+          }))
         ),
-      listAll: selection => listAll(reader, selection),
+      listAll: selection => listAll(reader, epoch, selection),
       // A bug in the writer is a defect of the commit.
       commit: write =>
         Direct.catchAll(group.submit(write), error =>
@@ -97,8 +101,11 @@ export const make = (
     const log = ChangeLog.of({
       read: query =>
         Direct.flatMap(
-          reader.read(queries => queries.changes(query)),
-          page => ("_tag" in page ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq })) : Exit.succeed(page))
+          reader.read(queries => queries.changes(query, epoch())),
+          page =>
+            "_tag" in page
+              ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq, epoch: epoch() }))
+              : Exit.succeed(page)
         ),
       history: reader.history,
       lastSeq: reader.read(queries => queries.lastSeq()),
@@ -118,12 +125,16 @@ export const make = (
 /** A whole list from one snapshot, in portions. */
 const listAll = (
   { snapshots }: Reader<Queries>,
+  epochNow: () => string,
   selection: Selection
 ): Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope> =>
   Effect.gen(function* () {
     const now = yield* Clock.currentTimeMillis
     const snapshot = yield* snapshots.take
-    const lastSeq = yield* snapshots.read(snapshot, queries => queries.lastSeq())
+    const { epoch, lastSeq } = yield* snapshots.read(snapshot, queries => ({
+      epoch: epochNow(),
+      lastSeq: queries.lastSeq()
+    }))
     const portion = (after: string) =>
       snapshots.read(snapshot, queries => {
         const rows = queries.entries({ ...selection, ...listPortion, after, now })
@@ -137,7 +148,7 @@ const listAll = (
         more ? Option.some(entries.at(-1)!.key) : Option.none()
       ])
     )
-    return { lastSeq, portions }
+    return { lastSeq, epoch, portions }
   })
 
 const weigh = ({ operations }: Write): GroupCommit.Weight => {
@@ -165,6 +176,13 @@ const outcomeOf = (write: Write, outcome: Outcome | WriteFailure): Either.Either
       return Either.left(new Database.WriterDefect({ message: outcome.reason }))
   }
 }
+
+/**
+ * Gives the log of a store that nobody has open a new epoch, as one whose changes are not those that its readers know.
+ * Returns it.
+ */
+export const renewEpoch = ({ directory }: Pick<Database.Options, "directory">): Effect.Effect<string, StoreRefused> =>
+  renewEpochOf(directory, format)
 
 /** The store in a directory. */
 export const layer = (options: Database.Options): Layer.Layer<Store | ChangeLog, StoreRefused> =>

@@ -3,15 +3,15 @@ import { Effect, Fiber, Queue, Stream, TestClock } from "effect"
 import { EventSource } from "eventsource"
 import { DrainingSignal } from "../../src/Http/DrainingSignal.ts"
 import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
-import { layer, Probe, put, query, serve, until, untilWatchers } from "./ChangeFeedHarness.ts"
+import { epochNow, layer, Probe, put, query, serve, until, untilWatchers } from "./ChangeFeedHarness.ts"
 
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString()
 
 /** Runs a stream of events on, one block of bytes after the other; `undefined` is its end. */
-const follow = (after: number, tenant = "", limit = 100) =>
+const follow = (after: number, tenant = "", limit = 100, epoch?: string) =>
   Effect.gen(function* () {
     const feed = yield* ChangeFeed
-    const events = yield* feed.events(query(after, tenant, limit))
+    const events = yield* feed.events(query(after, tenant, limit, epoch))
     const blocks = yield* Queue.unbounded<string | undefined>()
     yield* Effect.forkScoped(
       Effect.zipRight(
@@ -19,48 +19,54 @@ const follow = (after: number, tenant = "", limit = 100) =>
         Queue.offer(blocks, undefined)
       )
     )
-    expect(yield* Queue.take(blocks)).toBe("retry: 1000\n: following the change log\n\n")
+    // Also a client that is cut off before the first event knows of which log it has nothing yet.
+    expect(yield* Queue.take(blocks)).toMatch(/^retry: 1000\n: following the change log\nid: \d+@[0-9a-f]+\n\n$/)
     return blocks
   })
 
 describe("ChangeFeed.events", () => {
-  it.scoped("sends each change as an event with its seq as id", () =>
+  it.scoped("sends each change as an event with its seq and the epoch as id", () =>
     Effect.gen(function* () {
       yield* put("a", { text: "line\nbreak\u2028" })
+      const epoch = yield* epochNow
       const blocks = yield* follow(0)
-      const first = (yield* Queue.take(blocks))!
-      expect(first).toMatch(/^id: 1\ndata: [^\n]*\n\n$/)
-      expect(JSON.parse(first.slice("id: 1\ndata: ".length))).toMatchObject({
+      const [id, data] = (yield* Queue.take(blocks))!.split("\ndata: ")
+      expect(id).toBe(`id: 1@${epoch}`)
+      expect(data).toMatch(/^[^\n]*\n\n$/)
+      expect(JSON.parse(data!)).toMatchObject({
         seq: 1,
         value: { text: "line\nbreak\u2028" }
       })
       yield* put("a", 2, 3)
-      expect((yield* Queue.take(blocks))!.match(/^id: .*$/gm)).toEqual(["id: 2", "id: 3"])
+      expect((yield* Queue.take(blocks))!.match(/^id: .*$/gm)).toEqual([`id: 2@${epoch}`, `id: 3@${epoch}`])
     }).pipe(Effect.provide(layer()))
   )
 
   it.scoped("sends keep-alives, which advance a reader of one tenant", () =>
     Effect.gen(function* () {
+      const epoch = yield* epochNow
       const blocks = yield* follow(0, "b")
       yield* put("a", 1, 2, 3)
       yield* TestClock.adjust("14 seconds")
       expect(yield* Queue.size(blocks)).toBe(0)
       yield* TestClock.adjust("1 seconds")
-      expect(yield* Queue.take(blocks)).toBe(": keep-alive\nid: 3\n\n")
+      expect(yield* Queue.take(blocks)).toBe(`: keep-alive\nid: 3@${epoch}\n\n`)
       yield* TestClock.adjust("15 seconds")
-      expect(yield* Queue.take(blocks)).toBe(": keep-alive\nid: 3\n\n")
+      expect(yield* Queue.take(blocks)).toBe(`: keep-alive\nid: 3@${epoch}\n\n`)
       yield* put("b", 4)
-      expect(yield* Queue.take(blocks)).toMatch(/^id: 4\n/)
+      expect(yield* Queue.take(blocks)).toMatch(/^id: 4@/)
     }).pipe(Effect.provide(layer()))
   )
 
   it.scoped("reports a log that ends before `after`, and continues from its end", () =>
     Effect.gen(function* () {
       yield* put("a", 1, 2)
+      const epoch = yield* epochNow
       const blocks = yield* follow(99)
-      expect(yield* Queue.take(blocks)).toBe('event: reset\nid: 2\ndata: {"lastSeq":2}\n\n')
+      const event = `event: reset\nid: 2@${epoch}\ndata: {"lastSeq":2,"epoch":"${epoch}"}\n\n`
+      expect(yield* Queue.take(blocks)).toBe(event)
       yield* put("a", 3)
-      expect(yield* Queue.take(blocks)).toMatch(/^id: 3\n/)
+      expect(yield* Queue.take(blocks)).toMatch(/^id: 3@/)
     }).pipe(Effect.provide(layer()))
   )
 
@@ -73,9 +79,46 @@ describe("ChangeFeed.events", () => {
       yield* put("a", 1)
       yield* TestClock.adjust("15 seconds")
       expect(yield* Queue.take(blocks)).toContain(": keep-alive")
-      expect(yield* Queue.take(blocks)).toBe('event: reset\nid: 1\ndata: {"lastSeq":1}\n\n')
+      const epoch = yield* epochNow
+      const event = `event: reset\nid: 1@${epoch}\ndata: {"lastSeq":1,"epoch":"${epoch}"}\n\n`
+      expect(yield* Queue.take(blocks)).toBe(event)
       yield* put("a", 2)
-      expect(yield* Queue.take(blocks)).toMatch(/^id: 2\n/)
+      expect(yield* Queue.take(blocks)).toMatch(/^id: 2@/)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("tells a reader that the log is another one, however far that has come", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      yield* put("a", 1, 2, 3)
+      const [given, none] = [yield* follow(3, "", 100, yield* epochNow), yield* follow(3, "b")]
+      yield* probe.restore
+      yield* put("a", 1, 2, 3, 4, 5)
+      yield* TestClock.adjust("30 seconds")
+      const epoch = yield* epochNow
+      for (const blocks of [given, none]) {
+        const event = `event: reset\nid: 5@${epoch}\ndata: {"lastSeq":5,"epoch":"${epoch}"}\n\n`
+        const all = [...(yield* Queue.takeAll(blocks))]
+        expect(all).toContain(event)
+        expect(all.filter(block => block?.includes("data:"))).toEqual([event])
+      }
+      yield* put("b", 6)
+      for (const blocks of [given, none]) expect(yield* Queue.take(blocks)).toMatch(/^id: 6@/)
+    }).pipe(Effect.provide(layer()))
+  )
+
+  it.scoped("refuses a reader that knows another log, also where its history is trimmed", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      yield* put("a", 1, 2, 3)
+      const epoch = yield* epochNow
+      for (const after of [0, 3, 99]) {
+        expect(yield* Effect.flip(follow(after, "", 100, "other"))).toMatchObject({ _tag: "LogReplaced", epoch })
+      }
+      probe.trimmedSeq = 2
+      expect(yield* Effect.flip(follow(0, "", 100, "other"))).toMatchObject({ _tag: "LogReplaced", epoch })
+      expect(yield* Effect.flip(follow(0, "", 100, epoch))).toMatchObject({ _tag: "HistoryTrimmed" })
+      yield* follow(3, "", 100, epoch)
     }).pipe(Effect.provide(layer()))
   )
 
@@ -89,7 +132,7 @@ describe("ChangeFeed.events", () => {
       expect(yield* Queue.takeAll(blocks)).toHaveLength(2)
       probe.away = false
       yield* TestClock.adjust("2 seconds")
-      expect(yield* Queue.take(blocks)).toMatch(/^id: 1\n/)
+      expect(yield* Queue.take(blocks)).toMatch(/^id: 1@/)
     }).pipe(Effect.provide(layer()))
   )
 
@@ -151,7 +194,7 @@ describe("ChangeFeed.events", () => {
       const before = probe.reads
       for (let seq = 1; seq <= 10; seq++) {
         yield* put("a", seq)
-        for (const blocks of all) expect(yield* Queue.take(blocks)).toMatch(new RegExp(`^id: ${seq}\n`))
+        for (const blocks of all) expect(yield* Queue.take(blocks)).toMatch(new RegExp(`^id: ${seq}@`))
       }
       expect(probe.reads - before).toBeLessThanOrEqual(12)
     }).pipe(Effect.provide(layer()))
@@ -160,13 +203,15 @@ describe("ChangeFeed.events", () => {
   it.live("a browser's EventSource resumes where it was cut off", () =>
     Effect.gen(function* () {
       const served = yield* serve
+      const epoch = yield* epochNow
       const seen: Array<number> = []
       yield* Effect.acquireRelease(
         Effect.sync(() => {
           const source = new EventSource(`http://127.0.0.1:${served.port}/stream?tenant=a`)
           source.addEventListener("message", event => {
-            expect(event.lastEventId).toBe(String((JSON.parse(event.data) as { readonly seq: number }).seq))
-            seen.push(Number(event.lastEventId))
+            const { seq } = JSON.parse(event.data) as { readonly seq: number }
+            expect(event.lastEventId).toBe(`${seq}@${epoch}`)
+            seen.push(seq)
           })
           return source
         }),

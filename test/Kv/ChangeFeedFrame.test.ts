@@ -5,7 +5,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc } from "effect"
 import { WebSocket, WebSocketServer } from "ws"
 import { textFrame } from "../../src/Http/WebSocket.ts"
-import { heartbeatFrame, pageFrame } from "../../src/Kv/ChangeFeed/Followers.ts"
+import { heartbeatFrame, pageFrame, resetFrame } from "../../src/Kv/ChangeFeed/Frames.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
 
 /** What a client makes of frames that are written under the WebSocket, between others that it writes itself. */
@@ -43,13 +43,14 @@ describe("Frame", () => {
     })
   )
 
-  it.live("has a page or a heartbeat as JSON", () =>
+  it.live("has a page, a heartbeat or a reset as JSON", () =>
     Effect.gen(function* () {
-      const page = new Page([{ json: '{"seq":7}', seq: 7, tenant: "" }], 9, false)
-      const messages = yield* received([pageFrame(page), heartbeatFrame(9)])
+      const page = new Page([{ json: '{"seq":7}', seq: 7, tenant: "" }], 9, "e", false)
+      const messages = yield* received([pageFrame(page), heartbeatFrame(9, "e"), resetFrame("e", 9)])
       expect(messages.map(message => JSON.parse(message))).toEqual([
-        { type: "changes", changes: [{ seq: 7 }], lastSeq: 9 },
-        { type: "heartbeat", lastSeq: 9 }
+        { type: "changes", changes: [{ seq: 7 }], lastSeq: 9, epoch: "e" },
+        { type: "heartbeat", lastSeq: 9, epoch: "e" },
+        { type: "reset", lastSeq: 9, epoch: "e" }
       ])
       expect(pageFrame(page)).toBe(pageFrame(page))
     })

@@ -19,7 +19,7 @@ const numbers = () => {
         const seq = after + index + 1
         return { json: `${state.history}.${seq}`, seq, tenant: "" }
       })
-      return { changes, lastSeq: count === 0 ? state.end : after + count, isComplete: count === limit }
+      return { changes, lastSeq: count === 0 ? state.end : after + count, epoch: "e", isComplete: count === limit }
     })
   const make = Effect.provideService(Pages.make, ChangeLog, {
     read,

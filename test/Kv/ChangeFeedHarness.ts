@@ -56,13 +56,16 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
           Effect.suspend(() => {
             probe.reads++
             if (probe.away) return new StoreUnavailable({ reason: "away" })
-            if (query.after < probe.trimmedSeq) return new HistoryTrimmed({ trimmedSeq: probe.trimmedSeq })
+            if (query.after < probe.trimmedSeq) {
+              const { trimmedSeq } = probe
+              return Effect.flatMap(inner().read(query), ({ epoch }) => new HistoryTrimmed({ trimmedSeq, epoch }))
+            }
             return Effect.flatMap(inner().read(query), page => {
               const index = page.changes.findIndex(({ seq }) => seq === probe.unreadableSeq)
               if (index === -1) return Effect.succeed(page)
               if (index === 0) return new StoreUnavailable({ reason: "damaged", isUnreadable: true })
               const changes = page.changes.slice(0, index)
-              return Effect.succeed({ changes, lastSeq: changes.at(-1)!.seq, isComplete: true })
+              return Effect.succeed({ ...page, changes, lastSeq: changes.at(-1)!.seq, isComplete: true })
             })
           }),
         history: Effect.suspend(() =>
@@ -102,16 +105,27 @@ export const put = (tenant: string, ...values: ReadonlyArray<unknown>) =>
     return (yield* Effect.orDie(store.commit({ operations, actor: "test" }))).lastSeq
   })
 
-export const query = (after = 0, tenant = "", limit = 100): ChangeQuery => ({ after, tenant, limit })
+export const query = (after = 0, tenant = "", limit = 100, epoch?: string): ChangeFeed.FollowQuery => ({
+  after,
+  tenant,
+  limit,
+  epoch
+})
+
+/** The epoch of the log. */
+export const epochNow = Effect.flatMap(ChangeLog, log =>
+  Effect.map(log.read({ after: 0, tenant: "", limit: 1 }), page => page.epoch)
+)
 
 /** What a message or an answer holds. */
 export interface Body {
   readonly type?: string
   readonly changes: ReadonlyArray<{ readonly seq: number; readonly tenantId: string; readonly value: unknown }>
   readonly lastSeq: number
+  readonly epoch: string
 }
 
-export const seqsOf = (body: Body): ReadonlyArray<number> => body.changes.map(({ seq }) => seq)
+export const seqsOf = (body: Pick<Body, "changes">): ReadonlyArray<number> => body.changes.map(({ seq }) => seq)
 
 /** Polls a condition once in each turn of the event loop until it holds. */
 export const until = (condition: () => boolean): Effect.Effect<void> =>
@@ -141,11 +155,12 @@ export interface Served {
   readonly ended: () => number
 }
 
-const queryOf = (request: IncomingMessage): ChangeQuery & { readonly wait: number } => {
+const queryOf = (request: IncomingMessage): ChangeFeed.FollowQuery & { readonly wait: number } => {
   const params = new URL(request.url ?? "/", "http://localhost").searchParams
-  const resumed = request.headers["last-event-id"]
+  const [after, epoch] = String(request.headers["last-event-id"] ?? "").split("@")
   return {
-    after: Number(resumed ?? params.get("after") ?? 0),
+    after: Number(after || (params.get("after") ?? 0)),
+    epoch: epoch ?? params.get("epoch") ?? undefined,
     tenant: params.get("tenant") ?? "",
     limit: Number(params.get("limit") ?? 100),
     wait: Number(params.get("wait") ?? 0)
@@ -169,12 +184,12 @@ const answer = (request: IncomingMessage, response: ServerResponse) =>
       response.end()
     } else {
       const page = yield* feed.poll(where, Duration.seconds(wait))
-      response.end(`{"changes":${page.changes},"lastSeq":${page.lastSeq}}`)
+      response.end(`{"changes":${page.changes},"lastSeq":${page.lastSeq},"epoch":"${page.epoch}"}`)
     }
   }).pipe(
     Effect.catchAll(error =>
       Effect.sync(() => {
-        response.writeHead(error._tag === "HistoryTrimmed" ? 410 : 503)
+        response.writeHead(error._tag === "HistoryTrimmed" || error._tag === "LogReplaced" ? 410 : 503)
         response.end()
       })
     )

@@ -55,13 +55,34 @@ describe("LogWaiters", () => {
       let end = 0
       const waiters = yield* LogWaiters.make({
         fresh: () => Effect.never,
-        next: () => Effect.succeed(Page.of({ changes: [change], lastSeq: 1, isComplete: false })),
-        end: () => end
+        next: () => Effect.succeed(Page.of({ changes: [change], lastSeq: 1, epoch: "e", isComplete: false })),
+        end: () => end,
+        epoch: () => "e"
       })
       yield* Effect.yieldNow()
       const waiting = Effect.runFork(waiters.wait(reader(""), never))
       end = 1
       expect(yield* Fiber.join(waiting)).toBe("grown")
+    }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
+  )
+
+  it.scoped("another log wakes all, also those for whom it has nothing", () =>
+    Effect.gen(function* () {
+      let epoch = "old"
+      const waiters = yield* LogWaiters.make({
+        fresh: () => Effect.never,
+        next: () =>
+          Effect.sync(() => {
+            epoch = "new"
+            return Page.of({ changes: [change], lastSeq: 1, epoch, isComplete: false })
+          }),
+        end: () => (epoch === "old" ? 0 : 1),
+        epoch: () => epoch
+      })
+      yield* Effect.yieldNow()
+      const other = reader("b")
+      expect(yield* waiters.wait(other, never)).toBe("grown")
+      expect(other.after).toBe(0)
     }).pipe(Effect.provide(Layer.merge(grown(1), DrainingSignal.layer)))
   )
 

@@ -22,6 +22,7 @@ const change = (seq: number, tenant = "a", size = 1): StoredChange => ({
 const page = (...changes: ReadonlyArray<StoredChange>): ChangePage => ({
   changes: changes.map(encode),
   lastSeq: changes.at(-1)?.seq ?? 0,
+  epoch: "e",
   isComplete: false
 })
 

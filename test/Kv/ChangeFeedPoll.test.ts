@@ -2,11 +2,11 @@ import { describe, expect, it } from "@effect/vitest"
 import { Duration, Effect, Fiber, TestClock } from "effect"
 import { DrainingSignal } from "../../src/Http/DrainingSignal.ts"
 import { ChangeFeed, type Page } from "../../src/Kv/ChangeFeed.ts"
-import { type Body, layer, Probe, put, query, seqsOf, untilWatchers } from "./ChangeFeedHarness.ts"
+import { type Body, epochNow, layer, Probe, put, query, seqsOf, untilWatchers } from "./ChangeFeedHarness.ts"
 
 const minute = Duration.seconds(60)
 
-const bodyOf = (page: Page): Body => ({
+const bodyOf = (page: Page): Omit<Body, "epoch"> => ({
   changes: JSON.parse(page.changes) as Body["changes"],
   lastSeq: page.lastSeq
 })
@@ -18,6 +18,27 @@ const poll = (after: number, tenant = "", wait = Duration.zero, limit = 100) =>
   })
 
 describe("ChangeFeed.poll", () => {
+  it.scoped("refuses a reader that knows another log, however far the log has come", () =>
+    Effect.gen(function* () {
+      const feed = yield* ChangeFeed
+      const probe = yield* Probe
+      yield* put("a", 1, 2)
+      const old = yield* epochNow
+      const ask = (after: number, epoch: string, wait = Duration.zero) => feed.poll(query(after, "", 100, epoch), wait)
+      expect(bodyOf(yield* ask(0, old))).toMatchObject({ lastSeq: 2 })
+      for (const after of [0, 2, 9]) {
+        expect(yield* Effect.flip(ask(after, "other", minute))).toMatchObject({ _tag: "LogReplaced", epoch: old })
+      }
+      yield* probe.restore
+      yield* put("a", 1, 2, 3, 4)
+      const epoch = yield* epochNow
+      expect(yield* Effect.flip(ask(2, old))).toMatchObject({ _tag: "LogReplaced", epoch })
+      probe.trimmedSeq = 3
+      expect(yield* Effect.flip(ask(2, old))).toMatchObject({ _tag: "LogReplaced", epoch })
+      expect(yield* Effect.flip(ask(2, epoch))).toMatchObject({ _tag: "HistoryTrimmed" })
+    }).pipe(Effect.provide(layer()))
+  )
+
   it.effect("answers at once with existing changes, or with none without `wait`", () =>
     Effect.gen(function* () {
       yield* put("a", { n: 1 }, "two")

@@ -41,7 +41,8 @@ const followByPoll = Effect.map(
           Duration.millis(patience)
         )
         if (page._tag === "None") return
-        take(seen, { changes: JSON.parse(page.value.changes) as Body["changes"], lastSeq: page.value.lastSeq })
+        const { changes, epoch, lastSeq } = page.value
+        take(seen, { changes: JSON.parse(changes) as Body["changes"], lastSeq, epoch })
       })
 )
 
@@ -63,7 +64,7 @@ const followByEvents =
             const blocks = (rest + bytes.toString()).split("\n\n")
             rest = blocks.pop()!
             for (const block of blocks) {
-              const match = /^id: (\d+)\ndata: (.*)$/.exec(block)
+              const match = /^id: (\d+)@\w+\ndata: (.*)$/.exec(block)
               if (match === null) continue
               seen.seqs.push(Number(match[1]))
               seen.after = Number(match[1])

@@ -3,7 +3,18 @@ import { connect as connectTcp } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc, TestClock } from "effect"
 import { DrainingSignal } from "../../src/Http/DrainingSignal.ts"
-import { connect, layer, Probe, put, type Served, seqsOf, serve, until, untilWatchers } from "./ChangeFeedHarness.ts"
+import {
+  connect,
+  epochNow,
+  layer,
+  Probe,
+  put,
+  type Served,
+  seqsOf,
+  serve,
+  until,
+  untilWatchers
+} from "./ChangeFeedHarness.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 
@@ -86,7 +97,7 @@ describe("ChangeFeed.webSocket", () => {
       const served = yield* serve
       yield* put("a", 1, 2)
       const client = yield* connect(served, "after=50")
-      expect(yield* client.message(0)).toEqual({ type: "changes", changes: [], lastSeq: 2 })
+      expect(yield* client.message(0)).toEqual({ type: "changes", changes: [], lastSeq: 2, epoch: yield* epochNow })
       yield* put("a", 3)
       expect(yield* client.message(1)).toMatchObject({ changes: [{ seq: 3 }], lastSeq: 3 })
     }).pipe(Effect.provide(layer()))
@@ -131,6 +142,7 @@ describe("ChangeFeed.webSocket", () => {
   it.scoped("sends an idle reader a heartbeat with the last scanned seq", () =>
     Effect.gen(function* () {
       const served = yield* serve
+      const epoch = yield* epochNow
       const idle = yield* connect(served, "tenant=b")
       const busy = yield* connect(served, "tenant=a")
       yield* put("a", 1, 2)
@@ -140,9 +152,9 @@ describe("ChangeFeed.webSocket", () => {
       yield* busy.message(1)
       expect(idle.messages).toEqual([])
       yield* TestClock.adjust("1 seconds")
-      expect(yield* idle.message(0)).toEqual({ type: "heartbeat", lastSeq: 3 })
+      expect(yield* idle.message(0)).toEqual({ type: "heartbeat", lastSeq: 3, epoch })
       yield* TestClock.adjust("14 seconds")
-      expect(yield* busy.message(2)).toEqual({ type: "heartbeat", lastSeq: 3 })
+      expect(yield* busy.message(2)).toEqual({ type: "heartbeat", lastSeq: 3, epoch })
       expect(busy.changes).toEqual([1, 2, 3])
     }).pipe(Effect.provide(layer()))
   )
@@ -413,6 +425,79 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
+  it.scoped("accepts a reader that knows another log, tells it which one there is, and closes with 4010", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      yield* put("a", 1, 2, 3)
+      const epoch = yield* epochNow
+      for (const trimmedSeq of [0, 2]) {
+        probe.trimmedSeq = trimmedSeq
+        for (const after of [0, 3, 99]) {
+          const client = yield* connect(served, `epoch=other&after=${after}`)
+          expect(yield* client.code).toBe(4010)
+          expect(client.messages).toEqual([{ type: "reset", epoch, lastSeq: 3 }])
+        }
+      }
+      yield* untilWatchers(0)
+      const known = yield* connect(served, `epoch=${epoch}&after=2`)
+      expect(yield* known.message(0)).toMatchObject({ changes: [{ seq: 3 }], epoch })
+      yield* connect(served, `epoch=${epoch}&after=1`)
+      expect(served.refusals).toEqual(["HistoryTrimmed"])
+    }).pipe(Effect.provide(layer()))
+  )
+
+  for (const [title, values] of [
+    ["is shorter", [1]],
+    ["is as long", [1, 2, 3]],
+    ["has come further", [1, 2, 3, 4, 5]]
+  ] as const) {
+    it.scoped(`tells readers that the log was replaced by one that ${title}, if they know the old one`, () =>
+      Effect.gen(function* () {
+        const probe = yield* Probe
+        const served = yield* serve
+        yield* put("a", 1, 2, 3)
+        const old = yield* epochNow
+        const knowing = yield* Effect.forEach([`after=3`, `after=0`, `after=3&tenant=nobody`], search =>
+          connect(served, `${search}&epoch=${old}`)
+        )
+        const other = yield* connect(served, "after=3&tenant=b")
+        yield* untilWatchers(4)
+        yield* until(() => knowing[1]!.changes.length === 3)
+        yield* probe.restore
+        yield* put("a", ...values)
+        yield* TestClock.adjust("15 seconds")
+        const epoch = yield* epochNow
+        expect(epoch).not.toBe(old)
+        for (const client of knowing) {
+          expect(yield* client.code).toBe(4010)
+          expect(client.messages.at(-1)).toEqual({ type: "reset", epoch, lastSeq: values.length })
+        }
+        yield* put("b", 1)
+        yield* until(() => other.changes.length === 1)
+        expect(other.messages.at(-1)).toMatchObject({ changes: [{ seq: values.length + 1 }], epoch })
+      }).pipe(Effect.provide(layer()))
+    )
+  }
+
+  it.scoped("tells a reader that lags behind of the new log", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      yield* put("a", ...Array.from({ length: 20 }, (_, i) => i))
+      const old = yield* epochNow
+      const client = yield* connect(served, `limit=1&epoch=${old}`)
+      yield* client.message(0)
+      yield* probe.restore
+      yield* put("a", ...Array.from({ length: 30 }, (_, i) => i))
+      yield* TestClock.adjust("15 seconds")
+      expect(yield* client.code).toBe(4010)
+      expect(client.messages.at(-1)).toMatchObject({ type: "reset", epoch: yield* epochNow })
+      expect(client.changes).toEqual(client.changes.map((_, i) => i + 1))
+      for (const { epoch } of client.messages.slice(0, -1)) expect(epoch).toBe(old)
+    }).pipe(Effect.provide(layer()))
+  )
+
   it.scoped("continues when the store is back", () =>
     Effect.gen(function* () {
       const probe = yield* Probe
@@ -423,7 +508,7 @@ describe("ChangeFeed.webSocket", () => {
       yield* put("a", 1)
       yield* until(() => probe.reads > reads)
       yield* TestClock.adjust("16 seconds")
-      expect(yield* client.message(0)).toEqual({ type: "heartbeat", lastSeq: 0 })
+      expect(yield* client.message(0)).toMatchObject({ type: "heartbeat", lastSeq: 0 })
       probe.away = false
       yield* TestClock.adjust("2 seconds")
       yield* until(() => client.changes.length === 1)

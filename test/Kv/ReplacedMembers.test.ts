@@ -61,8 +61,8 @@ const store: { readonly [Member in keyof StoreShape]: Replacement<StoreShape> } 
   listAll: {
     replace: ({ listAll }) => ({
       listAll: selection =>
-        Effect.map(listAll(selection), ({ lastSeq, portions }) => ({
-          lastSeq,
+        Effect.map(listAll(selection), ({ portions, ...list }) => ({
+          ...list,
           portions: Stream.map(portions, portion => portion.map(wrapEntry))
         }))
     }),

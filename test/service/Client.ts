@@ -109,13 +109,13 @@ export const make = (url: string) =>
 /** See {@link make}. */
 export type Client = Effect.Effect.Success<ReturnType<typeof make>>
 
-/** The change records of an event stream; the id of each event must be its `seq`. */
+/** The change records of an event stream; the id of each event must begin with its `seq`. */
 const changesOf = (bytes: Stream.Stream<Uint8Array, HttpClientError>) =>
   bytes.pipe(
     Stream.decodeText(),
     Stream.splitLines,
     Stream.mapAccum("", (id, line): readonly [string, ReadonlyArray<string>] => {
-      if (line.startsWith("id: ")) return [line.slice(4), []]
+      if (line.startsWith("id: ")) return [line.slice(4, line.indexOf("@")), []]
       return [id, line.startsWith("data: ") ? [`{"id":${id},"change":${line.slice(6)}}`] : []]
     }),
     Stream.mapConcat(events => events),

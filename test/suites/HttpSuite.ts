@@ -10,6 +10,7 @@ import { conditions } from "./Http/Conditions.ts"
 import { credentials } from "./Http/Credentials.ts"
 import { endings } from "./Http/Endings.ts"
 import { entries } from "./Http/Entries.ts"
+import { epochs } from "./Http/Epochs.ts"
 import { expiry } from "./Http/Expiry.ts"
 import { fields } from "./Http/Fields.ts"
 import { type Check, Site, site } from "./Http/Fixture.ts"
@@ -36,6 +37,7 @@ const parts = {
   lists,
   batches,
   polling,
+  epochs,
   retention,
   races
 }

@@ -1,37 +1,15 @@
-import { type Close, type Connection, type Handler, textFrame } from "../../Http/WebSocket.ts"
+import type { Close, Connection, Handler } from "../../Http/WebSocket.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
-import type { ChangeQuery } from "../ChangeLog.ts"
+import type { ChangeQuery, HistoryTrimmed } from "../ChangeLog.ts"
+import { type FollowQuery, isOfOther } from "./FollowQuery.ts"
+import { closes, heartbeatFrame, pageFrame, resetFrame } from "./Frames.ts"
 import { Page } from "./Page.ts"
-
-/** How the feed closes WebSockets, as the service's documentation lists it. */
-export const closes = {
-  goingAway: { code: 1001, reason: "The service is shutting down" },
-  internal: { code: 1011, reason: "Internal error" },
-  unreadable: { code: 1011, reason: "A change record cannot be read" },
-  /** The client may resume after the last `lastSeq` that it saw. */
-  slow: { code: 4008, reason: "Too slow; resume after lastSeq" },
-  trimmed: { code: 4010, reason: "The history is no longer kept; list again" }
-} as const satisfies Record<string, Close>
 
 /** A follower to which nothing was sent for so many milliseconds is sent a heartbeat. */
 export const heartbeatInterval = 15_000
 
 /** Frames that are read from a follower, which has nothing to say, between two ticks. */
 const maxFrames = 100
-
-const frames = new WeakMap<Page, Buffer>()
-
-/** A page as a frame, made once for all who are sent it. */
-export const pageFrame = (page: Page): Buffer => {
-  const known = frames.get(page)
-  if (known !== undefined) return known
-  const frame = textFrame(`{"type":"changes","changes":${page.changes},"lastSeq":${page.lastSeq}}`)
-  frames.set(page, frame)
-  return frame
-}
-
-/** Tells an idle follower how far the log was scanned for it. */
-export const heartbeatFrame = (lastSeq: number): Buffer => textFrame(`{"type":"heartbeat","lastSeq":${lastSeq}}`)
 
 /**
  * Where a follower stands: at the shared position, after it, or before it. One that is suspended, as it is blocked or
@@ -47,18 +25,26 @@ class Follower implements Handler {
   lastSent = 0
   readonly tenant: string
   readonly limit: number
+  /** The epoch of the log that the follower knows, if it has said so. */
+  readonly epoch: string | undefined
+  /** The epoch of what was sent last. */
+  seenEpoch: string
   /** Frames that came since the last tick. */
   #received = 0
+  private first: Page | undefined
 
   constructor(
     readonly connection: Connection,
     private readonly followers: Followers,
-    query: ChangeQuery,
-    private first: Page | undefined
+    query: FollowQuery,
+    first: Page
   ) {
+    this.first = first
+    this.seenEpoch = first.epoch
     this.cursor = query.after
     this.tenant = query.tenant
     this.limit = query.limit
+    this.epoch = query.epoch
   }
 
   onOpen(): void {
@@ -116,7 +102,9 @@ export class Followers {
   private readonly ahead = new Set<Follower>()
   private readonly behind = new Set<Follower>()
   private shared = 0
-  private lastHeartbeat: { readonly lastSeq: number; readonly frame: Buffer } | undefined
+  /** The epoch of the page that led to the shared position. */
+  private epoch: string | undefined
+  private lastHeartbeat: { readonly lastSeq: number; readonly epoch: string; readonly frame: Buffer } | undefined
 
   /**
    * @param endOfLog the highest known `seq`
@@ -159,7 +147,7 @@ export class Followers {
   }
 
   /** The handler of a connection that is sent `first`, and then what follows. */
-  handler(connection: Connection, query: ChangeQuery, first: Page): Handler {
+  handler(connection: Connection, query: FollowQuery, first: Page): Handler {
     return new Follower(connection, this, query, first)
   }
 
@@ -193,8 +181,12 @@ export class Followers {
   }
 
   heartbeat(follower: Follower, now: number): void {
-    const lastSeq = follower.state === "live" ? this.shared : follower.cursor
-    if (this.lastHeartbeat?.lastSeq !== lastSeq) this.lastHeartbeat = { lastSeq, frame: heartbeatFrame(lastSeq) }
+    const isLive = follower.state === "live"
+    const lastSeq = isLive ? this.shared : follower.cursor
+    const epoch = (isLive ? this.epoch : undefined) ?? follower.seenEpoch
+    if (this.lastHeartbeat?.lastSeq !== lastSeq || this.lastHeartbeat.epoch !== epoch) {
+      this.lastHeartbeat = { lastSeq, epoch, frame: heartbeatFrame(lastSeq, epoch) }
+    }
     follower.lastSent = now
     follower.connection.sendFrame(this.lastHeartbeat.frame)
   }
@@ -227,7 +219,8 @@ export class Followers {
   advance(page: Page, from: number): void {
     if (from !== this.shared) return
     const now = this.now()
-    if (page.lastSeq < from) return this.goBack(page.lastSeq, now)
+    if (page.epoch !== this.epoch) this.changeEpoch(page)
+    if (page.lastSeq < from) return this.goBack(page, now)
     this.shared = page.lastSeq
     for (const tenant of page.count === 0 ? [] : new Set(["", ...page.lastSeqs.keys()])) {
       const parts = new Map<number, ReadonlyArray<Page>>()
@@ -247,9 +240,12 @@ export class Followers {
     for (const { connection } of members) connection.close(close)
   }
 
-  /** Closes those that wait for what comes after the position. */
-  closeAtEnd(close: Close): void {
-    for (const { connection } of this.waiting()) connection.close(close)
+  /** Closes those for which history is no longer kept: a group, or those that wait for what comes after the position. */
+  closeTrimmed(trimmed: HistoryTrimmed, group?: Group): void {
+    for (const follower of group?.members ?? this.waiting()) {
+      if (isOfOther(follower, trimmed)) this.reset(follower, trimmed)
+      else follower.connection.close(closes.trimmed)
+    }
   }
 
   /** Leaves the position: each of its followers is read for on its own. */
@@ -268,8 +264,8 @@ export class Followers {
   }
 
   /** The log was reset and ends before the position. Its readers are told where, and go on from there. */
-  private goBack(lastSeq: number, now: number): void {
-    const page = Page.empty(lastSeq)
+  private goBack({ epoch, lastSeq }: Page, now: number): void {
+    const page = Page.empty(lastSeq, epoch)
     const waiting = this.waiting()
     for (const follower of waiting) {
       this.leave(follower)
@@ -277,6 +273,24 @@ export class Followers {
     }
     this.shared = lastSeq
     for (const follower of waiting) this.enter(follower)
+  }
+
+  /** The log after the position is another one. Those who know the old one are told. */
+  private changeEpoch(page: Page): void {
+    this.epoch = page.epoch
+    for (const follower of this.waiting()) {
+      follower.seenEpoch = page.epoch
+      if (isOfOther(follower, page)) this.reset(follower, page)
+    }
+  }
+
+  private reset(
+    { connection }: Follower,
+    { epoch, lastSeq = 0 }: { readonly epoch: string; readonly lastSeq?: number }
+  ): void {
+    if (!connection.isOpen) return
+    connection.sendFrame(resetFrame(epoch, Math.max(lastSeq, this.endOfLog())))
+    connection.close(closes.replaced)
   }
 
   /** Delivers pages while the follower takes them, and puts it where it then stands. */
@@ -294,8 +308,10 @@ export class Followers {
   private deliver(follower: Follower, page: Page, now: number): void {
     const { connection } = follower
     if (!connection.isOpen) return this.suspend(follower)
+    if (isOfOther(follower, page)) return this.reset(follower, page)
     const tells = page.count > 0 || page.lastSeq < follower.cursor
     follower.cursor = page.lastSeq
+    follower.seenEpoch = page.epoch
     if (!tells) return
     follower.lastSent = now
     this.debug?.("Sending a frame to a follower", {
@@ -309,7 +325,10 @@ export class Followers {
   private enter(follower: Follower): void {
     const { cursor, state, tenant } = follower
     if (state === "suspended") return
-    if (!this.atEnd && cursor >= this.endOfLog()) this.shared = cursor
+    if (!this.atEnd && cursor >= this.endOfLog()) {
+      this.shared = cursor
+      this.epoch = follower.seenEpoch
+    }
     if (this.atEnd ? cursor === this.shared : cursor >= this.endOfLog()) {
       follower.state = "live"
       const peers = this.live.get(tenant)

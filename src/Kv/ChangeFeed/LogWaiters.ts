@@ -90,6 +90,8 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     const changed = Effect.unsafeMakeLatch(false)
     /** How far the log was scanned for all waiters; some may have read further by themselves. */
     let scanned = 0
+    /** The epoch of the log that was scanned. */
+    let epoch = pages.epoch()
 
     /** Removes a waiter. Returns whether it was still waiting. */
     const leave = (waiter: Waiter): boolean => {
@@ -106,13 +108,18 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     /** Wakes all, and goes on from the furthest `seq` that any reader has seen. */
     const restart = (): void => {
       wake("grown", waiters.all())
+      begin()
+    }
+
+    const begin = (): void => {
       scanned = pages.end()
+      epoch = pages.epoch()
     }
 
     /** Scans an unfiltered page after `scanned`. */
     const scan = (page: Page): void => {
-      // The log was reset.
-      if (page.lastSeq < scanned) return restart()
+      // The log was reset, or is another one.
+      if (page.lastSeq < scanned || page.epoch !== epoch) return restart()
       wake("grown", waiters.selectedBy(page))
       scanned = page.lastSeq
     }
@@ -161,7 +168,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
           const waiter: Waiter = { reader, deadline, resume: reason => resume(Effect.succeed(reason)) }
           // The end moves back where the log is reset: then the watch has to begin anew.
           if (waiters.size === 0 || end < scanned) changed.unsafeOpen()
-          if (waiters.size === 0) scanned = end
+          if (waiters.size === 0) begin()
           waiters.add(waiter)
           return Effect.sync(() => leave(waiter))
         })

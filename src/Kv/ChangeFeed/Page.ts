@@ -18,17 +18,18 @@ export class Page {
   constructor(
     private readonly records: ReadonlyArray<EncodedChange>,
     readonly lastSeq: number,
+    readonly epoch: string,
     /** Whether no later commit can add to it. */
     readonly isComplete: boolean
   ) {}
 
-  static of({ changes, isComplete, lastSeq }: ChangePage): Page {
-    return new Page(changes, lastSeq, isComplete)
+  static of({ changes, epoch, isComplete, lastSeq }: ChangePage): Page {
+    return new Page(changes, lastSeq, epoch, isComplete)
   }
 
   /** A page without changes, which only tells how far the log was scanned. */
-  static empty(lastSeq: number): Page {
-    return new Page([], lastSeq, false)
+  static empty(lastSeq: number, epoch: string): Page {
+    return new Page([], lastSeq, epoch, false)
   }
 
   get count(): number {
@@ -52,7 +53,9 @@ export class Page {
 
   /** The Server-Sent Events, one for each change. JSON text has no line breaks, so that one `data` line holds it. */
   get events(): Uint8Array {
-    this.eventBytes ??= Buffer.from(this.records.map(({ json, seq }) => `id: ${seq}\ndata: ${json}\n\n`).join(""))
+    this.eventBytes ??= Buffer.from(
+      this.records.map(({ json, seq }) => `id: ${seq}@${this.epoch}\ndata: ${json}\n\n`).join("")
+    )
     return this.eventBytes
   }
 
@@ -75,14 +78,14 @@ export class Page {
   split({ after, limit, tenant }: ChangeQuery): readonly [Page, ...Array<Page>] {
     const records = this.records.filter(record => record.seq > after && (tenant === "" || record.tenant === tenant))
     if (records.length <= limit) {
-      return [records.length === this.records.length ? this : new Page(records, this.lastSeq, false)]
+      return [records.length === this.records.length ? this : new Page(records, this.lastSeq, this.epoch, false)]
     }
-    const head = new Page(records.slice(0, limit), records[limit - 1]!.seq, true)
+    const head = new Page(records.slice(0, limit), records[limit - 1]!.seq, this.epoch, true)
     const pages: [Page, ...Array<Page>] = [head]
     for (let start = limit; start < records.length; start += limit) {
       const part = records.slice(start, start + limit)
       const isLast = start + limit >= records.length
-      pages.push(new Page(part, isLast ? this.lastSeq : part.at(-1)!.seq, !isLast))
+      pages.push(new Page(part, isLast ? this.lastSeq : part.at(-1)!.seq, this.epoch, !isLast))
     }
     return pages
   }

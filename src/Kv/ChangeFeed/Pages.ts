@@ -22,6 +22,8 @@ export interface Pages {
   readonly next: (query: ChangeQuery) => Effect.Effect<Page, ReadFailure>
   /** The furthest `seq` that any read has seen. */
   readonly end: () => number
+  /** The epoch of the log that was read last; `undefined` before the first read. */
+  readonly epoch: () => string | undefined
 }
 
 /** The callbacks that wait for a read. */
@@ -90,6 +92,8 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   const running = new Map<string, Flight>()
   const queued = new Map<string, Flight>()
   let end = 0
+  /** The epoch of the log that was read last. */
+  let epoch: string | undefined
   /** The history that the cached pages belong to. */
   let history: number | undefined
 
@@ -104,11 +108,12 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   const last: Effect.Effect<number | undefined> = Direct.catchAll(known, () => Direct.sync(() => history))
 
   const keep = (query: ChangeQuery, page: Page, isLasting: boolean): Page => {
-    // The log ends before a position that was read: a backup was restored, and cached pages are invalid. Reads that
-    // overtake each other look the same; to clear the cache is harmless then.
-    if (page.lastSeq <= query.after && page.lastSeq < end) {
+    // Another log, or one that ends before a position that was read: a backup was restored, and cached pages are
+    // invalid. Reads that overtake each other look the same; to clear the cache is harmless then.
+    if (page.epoch !== epoch || (page.lastSeq <= query.after && page.lastSeq < end)) {
       cache.clear()
       end = page.lastSeq
+      epoch = page.epoch
     }
     end = Math.max(end, page.lastSeq)
     if (isLasting && page.lastSeq > query.after) cache.put(keyOf(query), page)
@@ -194,5 +199,5 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       return Effect.catchIf(Effect.map(join(shared), split), isUnreadable, () => join(query))
     })
 
-  return { fresh, next, end: () => end }
+  return { fresh, next, end: () => end, epoch: () => epoch }
 })

@@ -1,8 +1,8 @@
 import { type Context, Effect, Either, Option, Stream } from "effect"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
-import type { ChangeQuery } from "../ChangeLog.ts"
 import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
+import type { FollowQuery } from "./FollowQuery.ts"
 import { type LogWaiters, type Reader, spuriousWakeupPause } from "./LogWaiters.ts"
 import type { Page } from "./Page.ts"
 import type { Pages } from "./Pages.ts"
@@ -14,17 +14,20 @@ const keepAliveInterval = 15_000
 const firstPause = 100
 const longestPause = 2000
 
+/** Of which log and where in it a client has everything. */
+const idOf = (lastSeq: number, epoch: string): string => `${lastSeq}@${epoch}`
+
+// A block that has only an `id` dispatches nothing, but a browser resumes after it (HTML, section 9.2.6).
+
 /** Sent at once, so that the client sees the stream open; it reconnects a second after losing it. */
-const opening = Buffer.from("retry: 1000\n: following the change log\n\n")
+const opening = (id: string): Uint8Array => Buffer.from(`retry: 1000\n: following the change log\nid: ${id}\n\n`)
 
-/**
- * A block that has only an `id` dispatches nothing, but a browser resumes after it (HTML, section 9.2.6), so that a
- * reader of one tenant does not scan again what lies before.
- */
-const keepAlive = (after: number): Uint8Array => Buffer.from(`: keep-alive\nid: ${after}\n\n`)
+/** Tells a reader of one tenant how far the log was scanned, so that it does not scan that again. */
+const keepAlive = (after: number, epoch: string): Uint8Array =>
+  Buffer.from(`: keep-alive\nid: ${idOf(after, epoch)}\n\n`)
 
-const reset = (lastSeq: number): Uint8Array =>
-  Buffer.from(`event: reset\nid: ${lastSeq}\ndata: {"lastSeq":${lastSeq}}\n\n`)
+const reset = ({ epoch, lastSeq }: Page): Uint8Array =>
+  Buffer.from(`event: reset\nid: ${idOf(lastSeq, epoch)}\ndata: {"lastSeq":${lastSeq},"epoch":"${epoch}"}\n\n`)
 
 /** Reads the log for one stream. */
 class StreamReader implements Reader {
@@ -37,9 +40,11 @@ class StreamReader implements Reader {
     private readonly pages: Pages,
     private readonly waiters: LogWaiters,
     private readonly draining: Context.Tag.Service<DrainingSignal>,
-    readonly query: ChangeQuery,
+    readonly query: FollowQuery,
     /** A page that is read but not yet sent. */
-    private pending: Page | undefined
+    private pending: Page | undefined,
+    /** The epoch of the log that was read last. */
+    private epoch: string
   ) {
     this.after = query.after
   }
@@ -87,14 +92,15 @@ class StreamReader implements Reader {
 
   private keepAlive(): Uint8Array {
     this.polling = true
-    return keepAlive(this.after)
+    return keepAlive(this.after, this.epoch)
   }
 
   /** Moves on by a page. Returns its events, if it has any. */
   private advance(page: Page): Uint8Array | undefined {
-    const wentBack = page.lastSeq < this.after
+    const isReset = page.lastSeq < this.after || page.epoch !== this.epoch
     this.after = page.lastSeq
-    if (wentBack) return reset(page.lastSeq)
+    this.epoch = page.epoch
+    if (isReset) return reset(page)
     return page.count > 0 ? page.events : undefined
   }
 }
@@ -109,20 +115,22 @@ export const make = (
   waiters: LogWaiters,
   draining: Context.Tag.Service<DrainingSignal>,
   slots: FollowerSlots,
-  query: ChangeQuery,
+  query: FollowQuery,
   first: Page
 ): Stream.Stream<Uint8Array> => {
   // The stream must not keep its first page in memory.
   let pending: Page | undefined = first
+  const { epoch, lastSeq } = first
+  const start = opening(idOf(Math.min(query.after, lastSeq), epoch))
   return Stream.unwrapScoped(
     Effect.gen(function* () {
       yield* Effect.acquireRelease(slots.acquire, () => Effect.sync(() => slots.release()))
-      const reader = new StreamReader(pages, waiters, draining, query, pending)
+      const reader = new StreamReader(pages, waiters, draining, query, pending, epoch)
       pending = undefined
-      return Stream.concat(Stream.make(opening), Stream.repeatEffectOption(reader.next))
+      return Stream.concat(Stream.make(start), Stream.repeatEffectOption(reader.next))
     })
   ).pipe(
     // All slots were taken between the answer's head and its body: the client reconnects by itself.
-    Stream.catchAll((_: FeedBusy) => Stream.make(opening))
+    Stream.catchAll((_: FeedBusy) => Stream.make(start))
   )
 }

@@ -5,9 +5,11 @@ import { subprotocol } from "../../Http/WebSocket/Subprotocol.ts"
 import * as WebSocket from "../../Http/WebSocket.ts"
 import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as Supervision from "../../Supervision.ts"
-import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
+import { ChangeLog } from "../ChangeLog.ts"
 import type { FollowerSlots } from "./FollowerSlots.ts"
-import { closes, Followers, type Group, heartbeatInterval } from "./Followers.ts"
+import { Followers, type Group, heartbeatInterval } from "./Followers.ts"
+import type { FollowQuery } from "./FollowQuery.ts"
+import { closes } from "./Frames.ts"
 import { spuriousWakeupPause } from "./LogWaiters.ts"
 import type { Page } from "./Page.ts"
 import { isUnreadable, type Pages, tail } from "./Pages.ts"
@@ -15,7 +17,7 @@ import { isUnreadable, type Pages, tail } from "./Pages.ts"
 /** The WebSockets that follow the log, served by a few fibers however many they are. */
 export interface WebSockets {
   /** Makes a WebSocket of a request, which is sent `first`, and then what follows. */
-  readonly upgrade: (query: ChangeQuery, first: Page) => WebSocket.Upgrade
+  readonly upgrade: (query: FollowQuery, first: Page) => WebSocket.Upgrade
   /** The position of the follower furthest behind; `undefined` without followers. */
   readonly lowest: () => number | undefined
 }
@@ -63,7 +65,7 @@ export const make = (
       for (const group of followers.groups(groupsPerRound)) {
         yield* pages.next(group.query).pipe(
           Effect.map(page => followers.advanceGroup(group, page)),
-          Effect.catchTag("HistoryTrimmed", () => closeGroup(group, closes.trimmed)),
+          Effect.catchTag("HistoryTrimmed", trimmed => Effect.sync(() => followers.closeTrimmed(trimmed, group))),
           Effect.catchIf(isUnreadable, failure =>
             Effect.zipRight(
               Effect.logError("WebSockets are closed, as a change record cannot be read").pipe(
@@ -92,9 +94,9 @@ export const make = (
           followers.advance(page, from)
           return page.lastSeq !== from
         }),
-        Effect.catchTag("HistoryTrimmed", () =>
+        Effect.catchTag("HistoryTrimmed", trimmed =>
           Effect.sync(() => {
-            followers.closeAtEnd(closes.trimmed)
+            followers.closeTrimmed(trimmed)
             return true
           })
         ),

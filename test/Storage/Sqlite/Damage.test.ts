@@ -152,7 +152,9 @@ const examine = (url: string, call: Effect.Effect.Success<ReturnType<typeof laun
     expect(yield* follow(url, "after=0&limit=50")).toEqual({ seqs: range(1, first - 1), code: 1011 })
     const stream = yield* call("/changes/stream?after=0")
     expect(stream.status).toBe(200)
-    expect([...stream.text.matchAll(/^id: (\d+)\ndata/gm)].map(([, seq]) => Number(seq))).toEqual(range(1, first - 1))
+    expect([...stream.text.matchAll(/^id: (\d+)@\w+\ndata/gm)].map(([, seq]) => Number(seq))).toEqual(
+      range(1, first - 1)
+    )
     const others = yield* Effect.fork(follow(url, "after=0&tenant=a", end + 2))
     const atEnd = yield* Effect.fork(follow(url, `after=${end}`, end + 2))
 

@@ -107,7 +107,7 @@ export const polling = (check: Check) => {
       const answer = yield* call("GET", `/api/v1/changes?after=${last}`)
       expect([answer.text, telling(answer)]).toEqual([
         `{"changes":[],"lastSeq":${last}}`,
-        { "content-type": "application/json" }
+        { "content-type": "application/json", "kv-epoch": expect.stringMatching(/^[\w.-]{1,64}$/) }
       ])
       expect((yield* changes(`after=${last}&wait=0`)).lastSeq).toBe(last)
     })
@@ -226,9 +226,9 @@ export const polling = (check: Check) => {
         }
       })
       expect(received).toMatchObject({ status: 200, type: "text/event-stream", cache: "no-store" })
-      const event = received.text.slice(received.text.indexOf(`id: ${start + 1}\n`))
-      expect(event).toBe(`id: ${start + 1}\ndata: ${JSON.stringify(record)}\n\n`)
-      for (const id of ["x", "-1", "1.5", "1 2"]) {
+      const event = received.text.slice(received.text.indexOf(`id: ${start + 1}@`))
+      expect(event).toBe(`id: ${start + 1}@${polled.headers["kv-epoch"]}\ndata: ${JSON.stringify(record)}\n\n`)
+      for (const id of ["x", "-1", "1.5", "1 2", "@e", "1@", "1@a b", `1@${"e".repeat(65)}`]) {
         const answer = yield* call("GET", "/api/v1/changes/stream", { headers: { "last-event-id": id } })
         expectError(answer, 400, "Last-Event-ID")
       }
@@ -251,7 +251,7 @@ export const polling = (check: Check) => {
         socket.once("message", data => resume(Effect.succeed(String(data))))
         socket.once("error", error => resume(Effect.fail(error)))
       })
-      expect(frame).toBe(`{"type":"changes",${polled.text.slice(1)}`)
+      expect(frame).toBe(`{"type":"changes",${polled.text.slice(1, -1)},"epoch":"${polled.headers["kv-epoch"]}"}`)
     })
   )
 

@@ -115,7 +115,7 @@ export const entries = (check: Check) => {
           `{"seq":${start + 2},"op":"delete","namespace":"${namespace}","key":"k","value":null,"version":2,` +
           `"actor":"api","timestamp":${deleted!.timestamp},"tenantId":"${tenant}"}],"lastSeq":${start + 2}}`
       )
-      expect(telling(answer)).toEqual({ "content-type": "application/json" })
+      expect(telling(answer)).toEqual({ "content-type": "application/json", "kv-epoch": expect.any(String) })
     })
   )
 
@@ -159,7 +159,11 @@ export const entries = (check: Check) => {
     Effect.gen(function* () {
       const answer = yield* call("GET", listAt(space()))
       expect([answer.status, answer.text]).toEqual([200, '{"items":[]}'])
-      const headers = { "content-type": "application/json", "kv-last-seq": expect.stringMatching(/^\d+$/) }
+      const headers = {
+        "content-type": "application/json",
+        "kv-last-seq": expect.stringMatching(/^\d+$/),
+        "kv-epoch": expect.any(String)
+      }
       expect(telling(answer)).toEqual(headers)
     })
   )

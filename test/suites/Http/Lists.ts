@@ -69,7 +69,11 @@ export const lists = (check: Check) => {
       for (const key of ["a", "b", "c"]) texts.push((yield* put(namespace, key, { [key]: key })).text)
       const answer = yield* call("GET", listAt(namespace))
       expect(answer.text).toBe(`{"items":[${texts.join(",")}]}`)
-      expect(telling(answer)).toEqual({ "content-type": "application/json", "kv-last-seq": String(yield* end) })
+      expect(telling(answer)).toEqual({
+        "content-type": "application/json",
+        "kv-last-seq": String(yield* end),
+        "kv-epoch": expect.any(String)
+      })
     })
   )
 
@@ -229,7 +233,11 @@ export const lists = (check: Check) => {
       yield* setAll(namespace, names)
       const answer = yield* call("GET", listAt(namespace))
       expect(answer.status).toBe(200)
-      expect(telling(answer)).toEqual({ "content-type": "application/json", "kv-last-seq": expect.any(String) })
+      expect(telling(answer)).toEqual({
+        "content-type": "application/json",
+        "kv-last-seq": expect.any(String),
+        "kv-epoch": expect.any(String)
+      })
       expect(items(answer).map(({ key, value }) => [key, value])).toEqual(names.map((key, index) => [key, index]))
       const prefixed = yield* call("GET", `${listAt(namespace)}?prefix=k00`)
       expect(keysOf(prefixed)).toEqual(numbered(1000))

@@ -42,13 +42,13 @@ export const away = failing(new StoreUnavailable({ reason: secret }))
 export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
   Layer.succeed(Store, {
     get: () => Effect.succeedNone,
-    list: () => Effect.succeed({ entries: [], lastSeq: 0, more: true }),
+    list: () => Effect.succeed({ entries: [], lastSeq: 0, epoch: "e", more: true }),
     listAll: () => new StoreBusy({ retryAfterSeconds: 3 }),
     commit: () => new StoreBusy({ retryAfterSeconds: 3 }),
     ready: Effect.succeed(true)
   }),
   Layer.succeed(ChangeLog, {
-    read: () => Effect.succeed({ changes: [], lastSeq: 0, isComplete: false }),
+    read: () => Effect.succeed({ changes: [], lastSeq: 0, epoch: "e", isComplete: false }),
     history: Effect.succeed(0),
     lastSeq: Effect.succeed(0),
     awaitPast: () => Effect.never,
@@ -108,10 +108,11 @@ export const failingHalfWay: Layer.Layer<Store | ChangeLog> = Layer.effect(
   Store,
   Effect.map(Store, store => ({
     ...store,
-    list: () => Effect.succeed({ entries: [], lastSeq: 0, more: true }),
+    list: () => Effect.succeed({ entries: [], lastSeq: 0, epoch: "e", more: true }),
     listAll: () =>
       Effect.succeed({
         lastSeq: 0,
+        epoch: "e",
         portions: Stream.concat(
           Stream.make([
             encode({

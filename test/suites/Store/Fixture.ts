@@ -75,7 +75,7 @@ export const list = (
 ) =>
   Effect.map(
     Effect.flatMap(Store, store => store.list({ namespace, prefix: "", after: "", limit: 1000, ...options })),
-    page => ({ ...page, entries: page.entries.map(Entry.decode) })
+    ({ epoch: _, ...page }) => ({ ...page, entries: page.entries.map(Entry.decode) })
   )
 
 /** A whole list, portion by portion. */

@@ -2,6 +2,7 @@ import { expect } from "@effect/vitest"
 import { Duration, Effect, Fiber, Option } from "effect"
 import * as TestClock from "effect/TestClock"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { Store } from "../../../src/Kv/Store.ts"
 import {
   type Check,
   expireAll,
@@ -31,6 +32,28 @@ export const log = (check: Check) => {
       expect(yield* read(0, 1, "t1")).toEqual({ changes: [], lastSeq: 0 })
       expect(yield* trimAll("1 millis")).toBe(0)
       expect(yield* expireAll).toBe(0)
+    })
+  )
+
+  check("every page and every list tells the epoch of the log, which stays", () =>
+    Effect.gen(function* () {
+      const log = yield* ChangeLog
+      const store = yield* Store
+      const page = (after: number) => log.read({ after, limit: 1, tenant: "" })
+      const { epoch } = yield* page(0)
+      // Fit for headers, for ids of events and for queries.
+      expect(epoch).toMatch(/^[A-Za-z0-9._-]{1,64}$/)
+      for (let index = 0; index < 3; index++) {
+        yield* put(namespace, `k${index}`, index)
+        yield* TestClock.adjust("1 hour")
+      }
+      expect(yield* trimAll("1 minute")).toBe(2)
+      expect(yield* Effect.flip(page(0))).toMatchObject({ _tag: "HistoryTrimmed", epoch })
+      for (const after of [2, 3, 100]) expect(yield* page(after)).toMatchObject({ epoch })
+      for (const space of [namespace, "empty"]) {
+        expect(yield* store.list({ namespace: space, prefix: "", after: "", limit: 1 })).toMatchObject({ epoch })
+        expect(yield* store.listAll({ namespace: space, prefix: "" })).toMatchObject({ epoch })
+      }
     })
   )
 

@@ -4,6 +4,7 @@
 import { join } from "node:path"
 import Database from "better-sqlite3"
 import { DatabaseUnavailable } from "./DatabaseError.ts"
+import type { LogFormat } from "./Epoch.ts"
 import type { Migration } from "./Migrations.ts"
 
 /** What marks the files of a database, and its schema. */
@@ -14,6 +15,8 @@ export interface Format {
   readonly applicationId: number
   /** The newest schema that this code knows (PRAGMA user_version): how many migrations there are. */
   readonly schemaVersion: number
+  /** Absent for a database without a log, which has no epoch. */
+  readonly log?: LogFormat
   /** Loads the migrations, which few starts need. */
   readonly load: () => Promise<{ readonly migrations: ReadonlyArray<Migration> }>
 }

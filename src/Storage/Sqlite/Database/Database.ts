@@ -2,7 +2,7 @@
  * A database in one SQLite file: reads on the calling thread, writes in groups on a thread of their own.
  */
 import { basename, dirname } from "node:path"
-import { Effect, ExecutionStrategy, Schema, Scope } from "effect"
+import { Effect, ExecutionStrategy, Runtime, Schema, Scope } from "effect"
 import { StoreUnavailable } from "../../../Kv/Store.ts"
 import { Limits } from "../../../Limits.ts"
 import * as Monotonic from "../../../Monotonic.ts"
@@ -14,6 +14,7 @@ import type { Done, Reply, Request, Task, Unavailable, WriteFailure } from "./Me
 import { open, StoreRefused } from "./Opening.ts"
 import type { ReadConnection } from "./ReadConnection.ts"
 import { Reader } from "./Reader.ts"
+import { StuckLocks } from "./StuckLocks.ts"
 import { Writer, type WriterPlugin } from "./Writer.ts"
 import * as WriterPort from "./WriterPort.ts"
 
@@ -51,6 +52,8 @@ export class WriterDefect extends Schema.TaggedError<WriterDefect>()("WriterDefe
 
 export interface Database<W, O, Q> {
   readonly reader: Reader<Q>
+  /** The epoch of the log that the reader reads; `""` where the database has none. */
+  readonly epoch: () => string
   /** Commits a group of writes, and tells what became of each, in order. It is given one group at a time. */
   readonly commit: (
     writes: ReadonlyArray<W>,
@@ -71,9 +74,11 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
   plugin: Plugin<W, O, Q>
 ): Effect.Effect<Database<W, O, Q>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const { file, lock } = yield* open(options.directory, plugin.format)
+    const opened = yield* open(options.directory, plugin.format)
+    const { file, lock } = opened
     const { walBytes } = yield* Limits
     const debug = yield* DebugLog.make
+    const runFork = Runtime.runFork(yield* Effect.runtime())
     const clock = yield* Effect.clock
     const database = basename(file)
     const stuckLocks = new StuckLocks(() => Monotonic.unsafeMillis(clock))
@@ -85,6 +90,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
     let checkpointAbove = walBytes
     let unanswered = 0
     let isLockLost = false
+    let { epoch } = opened
 
     const reader = new Reader({ file, debug }, plugin.queries, plugin.maxSnapshots, clock, {
       // A probe shows whether the reader can be resumed.
@@ -95,11 +101,15 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
           isProbing = false
         })
       },
+      onReplaced: reason => {
+        if (isOpen && !isReopening) replace(reason)
+      },
       onLocked: (reason, tried) => {
         if (isOpen && !isReopening && stuckLocks.onLocked(tried)) replace(reason)
       },
       reportDamage: plugin.reportDamage
     })
+    if (epoch !== "") reader.adopt(opened.databaseId)
 
     const onReply = (reply: Reply<O>): void => {
       if (isOpen && !isReopening) react(reply)
@@ -117,8 +127,21 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
       if (reply.outcomes.length > 0 || reply.count > 0) stuckLocks.onWritten()
       limitLog(reply.logBytes)
       if (reader.readsOther(reply.databaseId)) return replace("the database was replaced")
+      adopt(reply)
       reader.resume()
       plugin.onLastSeq(reply.lastSeq)
+    }
+    /** Only a file that was opened again has another epoch, and then nothing of the old one is being read. */
+    const adopt = (reply: Done<O>): void => {
+      if (reply.epoch !== "") reader.adopt(reply.databaseId)
+      if (reply.epoch === epoch) return
+      epoch = reply.epoch
+      runFork(
+        Effect.annotateLogs(Effect.logWarning("the change log has a new epoch: its readers have to list again"), {
+          file,
+          reason: "the database was replaced"
+        })
+      )
     }
     /**
      * Closes all connections, and opens the file that has the name now: it may be another process's, if that took the
@@ -244,6 +267,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
 
     return {
       reader,
+      epoch: () => epoch,
       commit: (writes, now) =>
         Effect.flatMap(ask({ kind: "commit", writes, now }), reply => {
           if (reply._tag === "Unavailable") return fail(reply)
@@ -276,58 +300,3 @@ const isFailed = (outcome: { readonly _tag: string }): outcome is WriteFailure =
 
 const failureOf = ({ cause, reason }: Unavailable): Effect.Effect<never, StoreUnavailable> =>
   cause === "Defect" ? Effect.die(new WriterDefect({ message: reason })) : new StoreUnavailable({ reason })
-
-/** A lock that cannot be taken for this long is not one that another program holds in passing; in milliseconds. */
-const stuckAfter = 500
-
-/** The least time between two attempts to drop it, in milliseconds: each of them ends all snapshots. */
-const retryEvery = 5000
-
-/** Failures that are further apart are taken for those of different locks, in milliseconds. */
-const sameLockWithin = 60_000
-
-/** More of them in a row, without a write in between, are one stuck lock of a store that is seldom used. */
-const mostPassing = 2
-
-/**
- * Detects locks that are never released.
- *
- * SQLite keeps the locks of a process in tables of its own. Where the operating system fails to release a lock, it stays
- * in the table, and every later attempt to take it fails with SQLITE_BUSY, even by the connection that has it. The table
- * is dropped when the last connection of the process to the file is closed.
- */
-export class StuckLocks {
-  private since: number | undefined
-  /** Different locks since the last write. */
-  private count = 0
-  private lastAt = Number.NEGATIVE_INFINITY
-  private triedAt = Number.NEGATIVE_INFINITY
-
-  constructor(
-    /** Monotonic time in milliseconds. */
-    private readonly now: () => number
-  ) {}
-
-  /**
-   * A read or a write failed because of a lock, after SQLite itself tried for so many milliseconds. Returns whether all
-   * connections to the file must be closed.
-   */
-  onLocked(tried = 0): boolean {
-    const now = this.now()
-    if (this.since === undefined || now - this.lastAt > sameLockWithin) {
-      this.since = now
-      this.count++
-    }
-    this.lastAt = now
-    const isStuck = this.count > mostPassing || now - this.since + tried >= stuckAfter
-    if (!isStuck || now - this.triedAt < retryEvery) return false
-    this.triedAt = now
-    return true
-  }
-
-  /** A write took all its locks. A read does not show that. */
-  onWritten(): void {
-    this.since = undefined
-    this.count = 0
-  }
-}

@@ -37,7 +37,8 @@ export const makeDirectory = (path: string): void => {
   }
 }
 
-const hasCode = (error: unknown, ...codes: ReadonlyArray<string>): boolean =>
+/** Whether an error is one of the system with one of these codes. */
+export const hasCode = (error: unknown, ...codes: ReadonlyArray<string>): boolean =>
   error instanceof Error && "code" in error && codes.some(code => code === error.code)
 
 /** Makes an empty file. One that exists is not changed. Throws the system's error. */
@@ -79,6 +80,15 @@ const idFrom = (stat: BigIntStats | undefined): string | undefined =>
 /** Identifies a file for as long as somebody has it open; `undefined` where there is none. */
 export const idOf = (file: string): string | undefined =>
   idFrom(statSync(file, { bigint: true, throwIfNoEntry: false }))
+
+/**
+ * Identifies a file also after everybody has closed it. The number of a device may be another one after a restart, and
+ * that of an inode may be given to a new file, which has another time of birth. Throws where there is no file.
+ */
+export const lastingIdOf = (file: string): string => {
+  const { birthtimeNs, ino } = statSync(file, { bigint: true })
+  return `${ino}:${birthtimeNs}`
+}
 
 /** The files of a connection. */
 export interface FileIdentity {

@@ -40,6 +40,8 @@ export interface Done<O> {
   readonly logBytes: number
   /** Which file the writer has open. */
   readonly databaseId: string | undefined
+  /** The epoch of the log; `""` where the database has none. */
+  readonly epoch: string
 }
 
 /** Nothing was done, or it is not known whether it was. */

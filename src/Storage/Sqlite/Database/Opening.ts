@@ -5,8 +5,9 @@ import { accessSync, closeSync, constants, fsyncSync, openSync, readSync, rename
 import { dirname } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Cause, Effect, Schema, type Scope } from "effect"
-import { type Format, fileOf, openExclusive, openForReading } from "./Connection.ts"
-import { hasRoom, Lock, makeDirectory, makeFile, realFile } from "./Files.ts"
+import { closeLast, type Format, fileOf, openExclusive, openForReading, openForWriting } from "./Connection.ts"
+import * as Epoch from "./Epoch.ts"
+import { hasRoom, idOf, Lock, makeDirectory, makeFile, realFile } from "./Files.ts"
 
 /** The database cannot be opened; it was not changed. */
 export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", {
@@ -40,6 +41,9 @@ const parseHeader = (bytes: Buffer): Header =>
 export interface Opened {
   /** The database file itself, where the one in the directory is a symbolic link. */
   readonly file: string
+  readonly databaseId: string | undefined
+  /** The epoch of its log; `""` where it has none. */
+  readonly epoch: string
   readonly lock: Lock
 }
 
@@ -61,7 +65,45 @@ export const open = (directory: string, format: Format): Effect.Effect<Opened, S
     const version = yield* versionOf(file, format)
     if (version === undefined) yield* create(file, format)
     else if (version < format.schemaVersion) yield* migrating(file, file, format)
-    return { file, lock }
+    return { file, databaseId: idOf(file), epoch: yield* epochOf(file, format), lock }
+  })
+
+/**
+ * Gives the log of a database that nobody has open a new epoch, as one whose changes are not those that its readers
+ * know. Returns it.
+ */
+export const renewEpoch = (directory: string, format: Format): Effect.Effect<string, StoreRefused> =>
+  Effect.scoped(Effect.flatMap(open(directory, format), ({ file }) => renewing(file, format)))
+
+/** The epoch of the log, which is a new one where the database differs from the record beside it. */
+const epochOf = (file: string, format: Format): Effect.Effect<string, StoreRefused> =>
+  Effect.gen(function* () {
+    const { log } = format
+    if (log === undefined) return ""
+    const { difference, epoch } = yield* attempt(file, "cannot be opened", () =>
+      readingRecovered(file, format, db => Epoch.check(db, file, log))
+    )
+    if (difference === undefined) return epoch
+    const renewed = yield* renewing(file, format)
+    if (epoch !== "") {
+      yield* Effect.annotateLogs(Effect.logWarning("the change log has a new epoch: its readers have to list again"), {
+        file,
+        reason: difference
+      })
+    }
+    return renewed
+  })
+
+const renewing = (file: string, format: Format): Effect.Effect<string, StoreRefused> =>
+  attempt(file, "needs a new epoch, which cannot be stored", () => {
+    const { log } = format
+    if (log === undefined) return ""
+    const db = openForWriting(file, format)
+    try {
+      return Epoch.renew(db, file, log)
+    } finally {
+      closeLast(db)
+    }
   })
 
 /** Owns a database until the scope closes or the process ends. */
@@ -105,7 +147,9 @@ const versionOf = (file: string, format: Format): Effect.Effect<number | undefin
     yield* attempt(file, "cannot be written", () => accessSync(file, constants.R_OK | constants.W_OK))
     if (log === undefined || log.size === 0) return header.userVersion
     // The header may lag behind the log.
-    const version = yield* attempt(file, "cannot be opened", () => versionWithLog(file))
+    const version = yield* attempt(file, "cannot be opened", () =>
+      reading(file, db => Number(db.pragma("user_version", { simple: true })))
+    )
     return version > schemaVersion ? yield* refuseNewer(file, version, schemaVersion) : version
   })
 
@@ -123,19 +167,29 @@ const readHeader = (file: string): Header | undefined => {
   }
 }
 
-/** The version that the write-ahead log has. */
-const versionWithLog = (file: string): number => {
+/** Reads from a database with its write-ahead log, on a connection for this alone. */
+const reading = <A>(file: string, body: (db: Database) => A): A => {
   try {
-    return versionFrom(openForReading(file, 0))
+    return using(openForReading(file, 0), body)
   } catch (error) {
     if (hasRoom(dirname(file))) throw error
-    return versionFrom(openExclusive(file, 0))
+    return using(openExclusive(file, 0), body)
   }
 }
 
-const versionFrom = (db: Database): number => {
+/** The same, after the transaction of a process that was killed is rolled back, which takes a connection that writes. */
+const readingRecovered = <A>(file: string, format: Format, body: (db: Database) => A): A => {
   try {
-    return Number(db.pragma("user_version", { simple: true }))
+    return reading(file, body)
+  } catch (error) {
+    if (!(error instanceof SqliteError && error.code.startsWith("SQLITE_READONLY"))) throw error
+    return using(openForWriting(file, format), body)
+  }
+}
+
+const using = <A>(db: Database, body: (db: Database) => A): A => {
+  try {
+    return body(db)
   } finally {
     db.close()
   }

@@ -22,6 +22,8 @@ interface Main<Q> extends Opened<Q> {
 export interface ReaderListener {
   /** The reader is suspended. */
   readonly onSuspended: () => void
+  /** The file is not the one that was adopted. */
+  readonly onReplaced: (reason: string) => void
   /** A lock could not be taken, which SQLite itself tried for so many milliseconds. */
   readonly onLocked: (reason: string, tried: number) => void
   readonly reportDamage: Damage.Report
@@ -37,6 +39,7 @@ export class Reader<Q> {
   private suspension: string | undefined = "the database is not open yet"
   private isWriting = false
   private generation = 0
+  private adopted: string | undefined
   private clearedAt = Number.NEGATIVE_INFINITY
 
   constructor(
@@ -97,6 +100,11 @@ export class Reader<Q> {
     return this.main !== undefined && databaseId !== undefined && this.main.databaseId !== databaseId
   }
 
+  /** Says which file may be read; until then any may. */
+  adopt(databaseId: string | undefined): void {
+    this.adopted = databaseId
+  }
+
   /** Makes reads possible. */
   resume(): void {
     this.suspension = undefined
@@ -131,7 +139,7 @@ export class Reader<Q> {
     }
     if (this.main === undefined) {
       const databaseId = idOf(this.source.file)
-      const opened = this.opened(ReadConnection.open(this.source))
+      const opened = this.openedFile(() => ReadConnection.open(this.source))
       this.main = { ...opened, databaseId, shared: new SharedSnapshot(opened.connection, this.isWriting) }
       this.generation++
     }
@@ -140,7 +148,7 @@ export class Reader<Q> {
 
   /** Opens a connection for a snapshot that lasts. */
   connect(): Opened<Q> {
-    return this.opened(ReadConnection.openSnapshot(this.source))
+    return this.openedFile(() => ReadConnection.openSnapshot(this.source))
   }
 
   attempt<A>(body: () => A, annotations?: Readonly<Record<string, unknown>>): Effect.Effect<A, StoreUnavailable> {
@@ -166,13 +174,24 @@ export class Reader<Q> {
     return main.queries
   }
 
-  private opened(connection: ReadConnection): Opened<Q> {
+  private openedFile(open: () => ReadConnection): Opened<Q> {
+    const connection = open()
     try {
+      this.verify()
       return { connection, queries: this.queries(connection) }
     } catch (error) {
       connection.close()
       throw error
     }
+  }
+
+  /** Throws where another file has the name of the one that was adopted, with a log of its own. */
+  private verify(): void {
+    const { file } = this.source
+    if (this.adopted === undefined || idOf(file) === this.adopted) return
+    const reason = `another file has replaced ${file}`
+    this.listener.onReplaced(reason)
+    throw new DatabaseUnavailable(reason, "FileReplaced")
   }
 
   /** A page that was found damaged in memory may be intact on the disk: it was read badly, or has been restored. */

@@ -10,6 +10,7 @@ import {
   leavesConnectionSound,
   unavailableCause
 } from "./DatabaseError.ts"
+import { OpenLog } from "./Epoch.ts"
 import * as Files from "./Files.ts"
 import type { Codec, Done, Reply, Request, Task, WriteFailure } from "./Messages.ts"
 
@@ -42,9 +43,11 @@ class Connection<W, O> {
   readonly db: Database.Database
   readonly tables: Tables<W, O>
   readonly identity: Files.FileIdentity
+  /** `undefined` where the database has no log. */
+  readonly log: OpenLog | undefined
   private readonly statements: Readonly<Record<"begin" | "commit" | "rollback", Database.Statement>>
 
-  constructor(file: string, { format, tables }: WriterPlugin<W, O>) {
+  constructor(file: string, { format, tables }: WriterPlugin<W, O>, mayRenewEpoch: boolean) {
     this.db = openForWriting(file, format)
     try {
       this.statements = {
@@ -54,6 +57,7 @@ class Connection<W, O> {
       }
       this.tables = tables(this.db)
       this.identity = Files.identify(file)
+      this.log = format.log && new OpenLog(this.db, file, format.log, mayRenewEpoch)
     } catch (error) {
       this.db.close()
       throw error
@@ -84,6 +88,17 @@ class Connection<W, O> {
     } finally {
       this.rollback()
     }
+  }
+
+  close(): void {
+    this.db.close()
+    this.log?.close()
+  }
+
+  /** Closes the last connection of the process. */
+  closeLast(): void {
+    closeLast(this.db)
+    this.log?.close()
   }
 
   /** Ends a transaction, if an error has not. */
@@ -202,13 +217,13 @@ export class Writer<W, O> {
   }
 
   /** The connection, ready for a transaction. */
-  private ready(): Connection<W, O> {
-    const connection = this.connection ?? this.open()
+  private ready(mayRenewEpoch = false): Connection<W, O> {
+    const connection = this.connection ?? this.open(mayRenewEpoch)
     Files.verify(this.file, connection.identity)
     if (!this.isSuspect) return connection
     this.connection = undefined
-    connection.db.close()
-    const fresh = this.open()
+    connection.close()
+    const fresh = this.open(mayRenewEpoch)
     if (!checkpoint(fresh.db)) {
       throw new DatabaseUnavailable("a checkpoint waits for readers of older snapshots", "Locked")
     }
@@ -217,9 +232,9 @@ export class Writer<W, O> {
   }
 
   /** Opens the file that was open before, and no other: readers may still have it. */
-  private open(): Connection<W, O> {
+  private open(mayRenewEpoch: boolean): Connection<W, O> {
     Files.verifyDatabase(this.file, this.databaseId)
-    this.connection = new Connection(this.file, this.plugin)
+    this.connection = new Connection(this.file, this.plugin, mayRenewEpoch)
     this.databaseId = this.connection.identity.databaseId
     return this.connection
   }
@@ -237,10 +252,11 @@ export class Writer<W, O> {
       } catch {
         // The old file cannot be reached any more.
       }
-      old.db.close()
+      old.close()
       Files.setAsideLog(this.file, old.identity)
     }
-    return this.ready()
+    // Nobody reads, so that nobody takes the old epoch for that of the new file.
+    return this.ready(true)
   }
 
   private recoverFrom(error: unknown): void {
@@ -252,22 +268,27 @@ export class Writer<W, O> {
 
   private close(): Reply<O> {
     if (this.connection !== undefined) {
-      if (this.isSuspect) this.connection.db.close()
-      else closeLast(this.connection.db)
+      if (this.isSuspect) this.connection.close()
+      else this.connection.closeLast()
     }
     this.connection = undefined
-    return { _tag: "Done", outcomes: [], count: 0, lastSeq: 0, logBytes: 0, databaseId: undefined }
+    return { _tag: "Done", outcomes: [], count: 0, lastSeq: 0, logBytes: 0, databaseId: undefined, epoch: "" }
   }
 
   /** The reply to a request. A commit into a file that has lost its name meanwhile must not be acknowledged. */
   private done(connection: Connection<W, O>, outcomes: ReadonlyArray<O | WriteFailure> = [], count = 0): Done<O> {
+    const logBytes = Files.verify(this.file, connection.identity)
+    const lastSeq = connection.tables.lastSeq()
+    const { identity, log } = connection
+    log?.reached(lastSeq)
     return {
       _tag: "Done",
       outcomes,
       count,
-      lastSeq: connection.tables.lastSeq(),
-      logBytes: Files.verify(this.file, connection.identity),
-      databaseId: connection.identity.databaseId
+      lastSeq,
+      logBytes,
+      databaseId: identity.databaseId,
+      epoch: log?.epoch ?? ""
     }
   }
 }

@@ -75,20 +75,21 @@ export class Queries {
     return { entries: texts.map(Entry.encoded), more }
   }
 
-  changes(query: ChangeQuery): ChangePage | TrimmedBefore {
+  /** `epoch` is that of the log that the connection reads. */
+  changes(query: ChangeQuery, epoch: string): ChangePage | TrimmedBefore {
     return this.inSnapshot(() => {
       const { after, limit, tenant } = query
       const bounds = this.bounds(query)
       if ("_tag" in bounds) return bounds
       const { last } = bounds
-      if (after >= last) return { changes: [], lastSeq: last, isComplete: false }
+      if (after >= last) return { changes: [], lastSeq: last, epoch, isComplete: false }
       const { isCut, texts } =
         tenant === ""
           ? this.take(this.statements.changes, [after, limit], pageSize)
           : this.take(this.statements.tenantChanges, [tenant, after, limit], pageSize)
       const changes = texts.map(Change.encoded)
       const isComplete = isCut || changes.length === limit
-      return { changes, lastSeq: isComplete ? changes.at(-1)!.seq : last, isComplete }
+      return { changes, lastSeq: isComplete ? changes.at(-1)!.seq : last, epoch, isComplete }
     })
   }
 

@@ -145,5 +145,9 @@ export const migrations: ReadonlyArray<Migration> = [
     ) STRICT`,
     "CREATE INDEX changes_by_tenant ON changes (tenant, seq) WHERE tenant <> ''"
   ),
-  launchConfigurations
+  launchConfigurations,
+  fromStatements(
+    "metadata",
+    "CREATE TABLE metadata (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
+  )
 ]

@@ -25,7 +25,8 @@ import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 export const format: Format = {
   name: "kv",
   applicationId: 0x43574b56,
-  schemaVersion: 2,
+  schemaVersion: 3,
+  log: { lastSeq: "SELECT max(seq) FROM changes" },
   load: () => import("./Schema.ts")
 }
 

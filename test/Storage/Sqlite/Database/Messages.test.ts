@@ -127,7 +127,8 @@ const suite = <W, O>(database: string, codec: Codec<W, O>, write: fc.Arbitrary<W
         count,
         lastSeq: count,
         logBytes: count,
-        databaseId: fc.option(text, { nil: undefined })
+        databaseId: fc.option(text, { nil: undefined }),
+        epoch: text
       })
       fc.assert(
         fc.property(done, reply => {

@@ -157,7 +157,7 @@ describe("a reader", () => {
         connection => new Queries(connection),
         1,
         yield* Effect.clock,
-        { onSuspended: () => {}, onLocked: () => {}, reportDamage: () => Effect.void }
+        { onSuspended: () => {}, onReplaced: () => {}, onLocked: () => {}, reportDamage: () => Effect.void }
       )
       reader.resume()
       const failure = expect.objectContaining({ _tag: "StoreUnavailable", reason: expect.stringContaining("ELOOP") })

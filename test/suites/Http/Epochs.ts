@@ -1,0 +1,157 @@
+import { expect } from "@effect/vitest"
+import { Effect } from "effect"
+import { WebSocket } from "ws"
+import { keys } from "../../Harness.ts"
+import {
+  batch,
+  bearer,
+  bodyOf,
+  type ChangesBody,
+  type Check,
+  call,
+  end,
+  expectError,
+  listAt,
+  put,
+  Site,
+  space
+} from "./Fixture.ts"
+
+/** The epoch of the log, from an empty list. */
+const epochNow = Effect.map(call("GET", listAt("nobody's")), answer => String(answer.headers["kv-epoch"]))
+
+/** What a WebSocket is sent until it is closed, and the code; or its first frame where that is all that is wanted. */
+const messages = (query: string, most = Number.POSITIVE_INFINITY) =>
+  Effect.gen(function* () {
+    const { port } = yield* Site
+    const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?${query}`
+    return yield* Effect.async<{ readonly frames: ReadonlyArray<unknown>; readonly code: number }, Error>(resume => {
+      const frames: Array<unknown> = []
+      const socket = new WebSocket(url, { headers: { authorization: bearer(keys.read) } })
+      socket.on("message", data => {
+        frames.push(JSON.parse(String(data)))
+        if (frames.length === most) socket.close(1000)
+      })
+      socket.once("error", error => resume(Effect.fail(error)))
+      socket.once("close", code => resume(Effect.succeed({ frames, code })))
+      return Effect.sync(() => socket.terminate())
+    })
+  })
+
+/** The status of an event stream, and its text up to the first event. */
+const events = (query: string, headers: Readonly<Record<string, string>> = {}) =>
+  Effect.gen(function* () {
+    const { url } = yield* Site
+    return yield* Effect.promise(async signal => {
+      const answer = await fetch(`${url}/api/v1/changes/stream?${query}`, {
+        headers: { authorization: bearer(keys.read), ...headers },
+        signal
+      })
+      const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
+      let text = ""
+      while (answer.status === 200 && !text.includes("data:")) text += (await reader.read()).value ?? ""
+      if (answer.status !== 200) text = (await reader.read()).value ?? ""
+      await reader.cancel()
+      return { status: answer.status, epoch: answer.headers.get("kv-epoch"), text }
+    })
+  })
+
+/** The epoch of the log: what names it, and who is told that it is another one. */
+export const epochs = (check: Check) => {
+  check("every list and every page of changes tells the epoch of the log", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const start = yield* end
+      // Too much for one page, so that the whole list is streamed.
+      for (const part of [0, 1]) {
+        yield* batch(
+          Array.from({ length: 600 }, (_, index) => ({ op: "set", namespace, key: `k${part}-${index}`, value: index }))
+        )
+      }
+      const epoch = yield* epochNow
+      expect(epoch).toMatch(/^[A-Za-z0-9._-]{1,64}$/)
+      for (const target of [
+        listAt(namespace),
+        `${listAt(namespace)}?limit=1`,
+        listAt(space()),
+        "/api/v1/changes?limit=1",
+        `/api/v1/changes?after=${start}&limit=1000`,
+        "/api/v1/changes?after=999999999"
+      ]) {
+        const answer = yield* call("GET", target)
+        expect([target, answer.status, answer.headers["kv-epoch"]]).toEqual([target, 200, epoch])
+      }
+      expect((yield* call("HEAD", "/api/v1/changes")).headers["kv-epoch"]).toBe(epoch)
+    })
+  )
+
+  check("a poll that knows the log is answered, one that knows another is 410", () =>
+    Effect.gen(function* () {
+      yield* put(space(), "k", 1)
+      const epoch = yield* epochNow
+      const last = yield* end
+      const plain = yield* call("GET", `/api/v1/changes?after=${last - 1}`)
+      for (const known of [epoch, ""]) {
+        const answer = yield* call("GET", `/api/v1/changes?after=${last - 1}&epoch=${known}`)
+        expect([answer.status, answer.text]).toEqual([200, plain.text])
+        expect(bodyOf<ChangesBody>(answer).changes).toHaveLength(1)
+      }
+      for (const query of ["after=0", `after=${last}`, `after=${last}&wait=60`, `after=${last + 9}`, "tenant=nobody"]) {
+        for (const other of [`${epoch}x`, "%20", "x".repeat(1000), "%C3%A9"]) {
+          const answer = yield* call("GET", `/api/v1/changes?${query}&epoch=${other}`)
+          expectError(answer, 410, epoch, "list again")
+          expect(answer.headers["kv-epoch"]).toBe(epoch)
+        }
+      }
+      expectError(yield* call("GET", "/api/v1/changes?epoch=a&epoch=b"), 400, "epoch")
+    })
+  )
+
+  check("an event stream that knows another log is 410, and its ids tell which one they are of", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      yield* put(namespace, "k", 1)
+      const epoch = yield* epochNow
+      const last = yield* end
+      const id = `id: ${last}@${epoch}\ndata: `
+      for (const [query, lastEventId] of [
+        [`after=${last - 1}`, undefined],
+        [`after=${last - 1}&epoch=${epoch}`, undefined],
+        [`after=${last - 1}&epoch=${epoch}`, ""],
+        ["after=0", `${last - 1}@${epoch}`],
+        ["after=0", `${last - 1}`],
+        [`after=0&epoch=${epoch}`, `${last - 1}`],
+        ["after=0&epoch=other", `${last - 1}@${epoch}`]
+      ] as const) {
+        const received = yield* events(query, lastEventId === undefined ? {} : { "last-event-id": lastEventId })
+        expect([query, received.status]).toEqual([query, 200])
+        expect(received.text).toContain(id)
+        expect(received.text.match(/^data:/gm)).toHaveLength(1)
+      }
+      for (const [query, lastEventId] of [
+        ["after=0&epoch=other", undefined],
+        ["after=0&epoch=other", `${last}`],
+        [`after=${last}&epoch=${epoch}`, `${last}@other`],
+        ["", "0@other"]
+      ] as const) {
+        const received = yield* events(query, lastEventId === undefined ? {} : { "last-event-id": lastEventId })
+        expect([query, received.status, received.epoch]).toEqual([query, 410, epoch])
+        expect(JSON.parse(received.text)).toEqual({ error: expect.stringContaining("list again") })
+      }
+    })
+  )
+
+  check("a WebSocket that knows another log is told which one there is, and closed", () =>
+    Effect.gen(function* () {
+      yield* put(space(), "k", 1)
+      const epoch = yield* epochNow
+      const last = yield* end
+      for (const after of [0, last, last + 9]) {
+        const { code, frames } = yield* messages(`after=${after}&epoch=other`)
+        expect([code, frames]).toEqual([4010, [{ type: "reset", epoch, lastSeq: last }]])
+      }
+      const { frames } = yield* messages(`after=${last - 1}&epoch=${epoch}`, 1)
+      expect(frames).toEqual([{ type: "changes", changes: [expect.anything()], lastSeq: last, epoch }])
+    })
+  )
+}
