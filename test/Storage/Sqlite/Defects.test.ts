@@ -52,6 +52,30 @@ describe("a defect in the writer", () => {
       })
     )
 
+    it.scopedLive(`in what cannot be cloned fails its write alone, written ${mode}`, () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const odd: ReadonlyArray<unknown> = [() => "tester", Symbol("tester"), { name: () => "tester" }]
+        const oddWrites = odd.map((actor, index): Write => Object.assign(write(`odd${index}`), { actor }))
+        yield* Effect.gen(function* () {
+          const store = yield* Store
+          const [first, ...rest] = oddWrites
+          const commits = [write("a"), first!, write("b"), ...rest, write("c")].map(write =>
+            Effect.exit(store.commit(write))
+          )
+          const exits = yield* Effect.all(commits, { concurrency: "unbounded" })
+          expect(exits.map(Exit.isSuccess)).toEqual([true, false, true, false, false, true])
+          expect(exits.map(exit => Exit.isFailure(exit) && Cause.isDie(exit.cause))[1]).toBe(true)
+          expect(yield* lastSeq).toBe(3)
+          expect(Exit.isSuccess(yield* Effect.exit(store.commit(first!)))).toBe(false)
+          yield* put("n", "d", 1)
+        }).pipe(
+          Effect.provide(Sqlite.layer({ directory, writer: mode })),
+          Effect.provide(Logger.remove(Logger.defaultLogger))
+        )
+      })
+    )
+
     it.scopedLive(`reaches its caller as a defect, with its stack, written ${mode}`, () =>
       Effect.gen(function* () {
         const directory = yield* temporaryDirectory

@@ -13,7 +13,8 @@ import {
   type Reply,
   type Request,
   type Unavailable,
-  unpackReply
+  unpackReply,
+  type WriteFailure
 } from "./Messages.ts"
 import type { Writer } from "./Writer.ts"
 
@@ -71,8 +72,23 @@ class Outstanding<O> {
     for (const respond of callers) respond(reply)
   }
 
+  /** Takes back what was added by a caller alone. */
+  remove(kind: string): void {
+    this.callers.set(kind, undefined)
+  }
+
   answerAll(reply: Unavailable): void {
     for (const kind of [...this.callers.keys()]) this.answer(kind, reply)
+  }
+}
+
+/** Why a write cannot be posted to a thread, if it cannot: what its type forbids may be in it, such as a function. */
+const obstacleOf = <W, O>(codec: Codec<W, O>, write: W): WriteFailure | undefined => {
+  try {
+    structuredClone(packRequest(codec, { kind: "commit", writes: [write], now: 0 }))
+    return undefined
+  } catch (error) {
+    return { _tag: "Defect", reason: defect(error).reason }
   }
 }
 
@@ -168,9 +184,30 @@ export const thread = <W, O>(
       try {
         current.postMessage(packRequest(codec, request))
       } catch (error) {
+        const others = withoutUnpostable(request, respond)
         // The thread does not learn of it, so nobody else would answer.
-        outstanding.answer(request.kind, defect(error))
+        if (others === undefined) return outstanding.answer(request.kind, defect(error))
+        outstanding.remove(request.kind)
+        post(...others)
       }
+    }
+
+    /** The writes of a commit that can be posted, if there are others; those fail in the answer. */
+    const withoutUnpostable = (
+      request: Request<W>,
+      respond: Respond<O>
+    ): readonly [Request<W>, Respond<O>] | undefined => {
+      if (request.kind !== "commit") return undefined
+      const failures = request.writes.map(write => obstacleOf(codec, write))
+      const writes = request.writes.filter((_, index) => failures[index] === undefined)
+      if (writes.length === 0 || writes.length === failures.length) return undefined
+      const respondAll: Respond<O> = reply => {
+        if (reply._tag === "Unavailable") return respond(reply)
+        const outcomes = [...reply.outcomes]
+        // Outcomes that are missing stay so.
+        respond({ ...reply, outcomes: failures.flatMap(failure => failure ?? outcomes.splice(0, 1)) })
+      }
+      return [{ ...request, writes }, respondAll]
     }
 
     yield* Effect.addFinalizer(() =>
