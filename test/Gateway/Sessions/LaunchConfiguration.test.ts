@@ -341,8 +341,7 @@ describe("Records of earlier versions", () => {
       const old = new Database(file)
       old.exec("DELETE FROM entries WHERE namespace = 'tenant:acme/notes'")
       old.exec("DELETE FROM changes WHERE namespace = 'tenant:acme/notes'")
-      old.pragma("secure_delete = ON")
-      old.exec("VACUUM")
+      expect(rowsOf(old).entries.length).toBeGreaterThan(0)
       // Somebody stands in the way of the records after they were copied.
       old.exec("CREATE TRIGGER stop BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'stopped'); END")
       old.close()

@@ -16,8 +16,10 @@ export const migrationsTable = "effect_sql_migrations"
 export interface Migration {
   /** In lower case with underscores, as it is listed in the table of migrations. */
   readonly name: string
-  /** Runs in the transaction that all missing migrations share, after those before it. */
+  /** Runs after those before it, in the transaction that missing migrations share; one with `prepare` begins another. */
   readonly run: Effect.Effect<void, unknown, SqlClient.SqlClient>
+  /** Runs before that transaction in a file that is not new, and again where the migration was interrupted. */
+  readonly prepare?: Effect.Effect<void, unknown, SqlClient.SqlClient>
 }
 
 /** A migration that is made of SQL statements without parameters. */
@@ -32,12 +34,17 @@ const keyOf = (migration: Migration, index: number): string => `${String(index +
 const pragma = (name: string, value: number) =>
   Effect.flatMap(SqlClient.SqlClient, sql => sql.unsafe(`PRAGMA ${name} = ${value}`))
 
+const versionOf = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const [row] = yield* sql.unsafe<{ readonly user_version: number }>("PRAGMA user_version")
+  return row?.user_version ?? 0
+})
+
 /** Lists the migrations that have run in a file that was made before its format had migrations. */
 const adopt = (migrations: ReadonlyArray<Migration>) =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
-    const [row] = yield* sql.unsafe<{ readonly user_version: number }>("PRAGMA user_version")
-    const version = row?.user_version ?? 0
+    const version = yield* versionOf
     const tables = yield* sql`SELECT 1 FROM sqlite_schema WHERE name = ${migrationsTable}`
     if (version === 0 || tables.length > 0) return
     yield* sql.unsafe(
@@ -52,8 +59,8 @@ const adopt = (migrations: ReadonlyArray<Migration>) =>
   })
 
 /**
- * Runs the missing migrations of a database in one transaction, on a connection of its own, and checkpoints them into
- * the file. A migration's number in the list is the schema version that it makes. The caller has made sure that the
+ * Runs the missing migrations of a database on a connection of its own, all or none of those that share a transaction,
+ * and checkpoints them into the file. A migration's number in the list is the schema version that it makes. The caller has made sure that the
  * file is ours, or missing.
  */
 export const migrate = (
@@ -64,17 +71,27 @@ export const migrate = (
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     yield* sql.withTransaction(adopt(migrations))
-    const loader = Migrator.fromRecord(
-      Object.fromEntries(
-        migrations.map((migration, index) => [
+    const version = yield* versionOf
+    const steps = migrations.map(
+      (migration, index) =>
+        [
           keyOf(migration, index),
           Effect.zipRight(
             migration.run,
             Effect.zip(pragma("application_id", applicationId), pragma("user_version", index + 1))
           ).pipe(Effect.asVoid)
-        ])
-      )
+        ] as const
     )
-    yield* Migrator.make({})({ loader, table: migrationsTable })
+    const runUpTo = (end: number) =>
+      Migrator.make({})({
+        loader: Migrator.fromRecord(Object.fromEntries(steps.slice(0, end))),
+        table: migrationsTable
+      })
+    for (const [index, { prepare }] of migrations.entries()) {
+      if (version === 0 || index < version || prepare === undefined) continue
+      yield* runUpTo(index)
+      yield* prepare
+    }
+    yield* runUpTo(migrations.length)
     yield* sql.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
   }).pipe(Effect.provide(SqliteClient.layer({ filename: file, disableWAL: true })))

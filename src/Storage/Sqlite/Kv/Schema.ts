@@ -80,10 +80,38 @@ const copyTo = (directory: string, next: (after: number) => Effect.Effect<Readon
     db.pragma("wal_checkpoint(TRUNCATE)")
   }).pipe(Effect.scoped)
 
+const MiB = 1024 * 1024
+
+/** A larger database is not rebuilt: that takes about a second for each 100 MiB, and as much room on the disk again. */
+const mostRebuilt = 512 * MiB
+
+/**
+ * Rebuilds a file that has had sessions. Schema 2 has removed environments from its rows; copies of them are still in
+ * free space, also of pages that SQLite has reordered, which `secure_delete` does not overwrite.
+ */
+const rebuild = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient
+  const ofSessions = (table: string) => `EXISTS (SELECT 1 FROM ${table} WHERE namespace GLOB 'tenant:*/sessions')`
+  const [row] = yield* sql.unsafe<{ readonly hasSessions: number }>(
+    `SELECT ${ofSessions("entries")} OR ${ofSessions("tombstones")} AS hasSessions`
+  )
+  if (row?.hasSessions !== 1) return
+  const [size] = yield* sql.unsafe<{ readonly bytes: number }>(
+    "SELECT page_count * page_size AS bytes FROM pragma_page_count(), pragma_page_size()"
+  )
+  if (size === undefined || size.bytes > mostRebuilt) return yield* Effect.fail("it is large")
+  yield* sql.unsafe("VACUUM")
+}).pipe(
+  Effect.catchAll(reason =>
+    Effect.logWarning(
+      "kv.db was not rebuilt: its free space may have environments of sessions until VACUUM is run with the service stopped"
+    ).pipe(Effect.annotateLogs({ reason: String(reason) }))
+  )
+)
+
 /**
  * Schema 2 of the key-value store: environments and deployments of sessions move to the session database beside it, as
  * they must not be readable by all who may read the store.
-
  *
  * It copies first and removes then, so that an interrupted run can be repeated. Entries and their change records keep their
  * versions and sequence numbers; only the members are removed, and overwritten on the disk.
@@ -146,8 +174,11 @@ export const migrations: ReadonlyArray<Migration> = [
     "CREATE INDEX changes_by_tenant ON changes (tenant, seq) WHERE tenant <> ''"
   ),
   launchConfigurations,
-  fromStatements(
-    "metadata",
-    "CREATE TABLE metadata (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
-  )
+  {
+    ...fromStatements(
+      "metadata",
+      "CREATE TABLE metadata (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
+    ),
+    prepare: rebuild
+  }
 ]

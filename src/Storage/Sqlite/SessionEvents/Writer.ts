@@ -57,10 +57,12 @@ class Tables {
   private readonly statements: ReturnType<typeof prepare>
 
   constructor(
-    db: Database.Database,
+    private readonly db: Database.Database,
     private readonly retention: Retention
   ) {
     this.statements = prepare(db)
+    // What is deleted is overwritten where its page is written anyway.
+    db.pragma("secure_delete = FAST")
   }
 
   apply(writes: ReadonlyArray<EventWrite>): ReadonlyArray<EventOutcome> {
@@ -107,7 +109,7 @@ class Tables {
         return stored
       case "remove":
         this.removeHistory(write.session)
-        this.statements.removeConfiguration.run(write.session)
+        this.overwriting(() => this.statements.removeConfiguration.run(write.session))
         return stored
     }
   }
@@ -119,10 +121,20 @@ class Tables {
   }
 
   private configure(session: string, { deployment, environment }: LaunchConfiguration): void {
-    if (deployment === null && environment === null) this.statements.removeConfiguration.run(session)
-    else {
+    this.overwriting(() => {
+      if (deployment === null && environment === null) return this.statements.removeConfiguration.run(session)
       const [hasEnvironment, hasDeployment] = [environment !== null, deployment !== null].map(Number)
-      this.statements.configure.run(session, hasEnvironment, hasDeployment, environment, deployment)
+      return this.statements.configure.run(session, hasEnvironment, hasDeployment, environment, deployment)
+    })
+  }
+
+  /** Runs a statement that overwrites all that it deletes, as environments may have passwords. */
+  private overwriting(statement: () => unknown): void {
+    this.db.pragma("secure_delete = ON")
+    try {
+      statement()
+    } finally {
+      this.db.pragma("secure_delete = FAST")
     }
   }
 

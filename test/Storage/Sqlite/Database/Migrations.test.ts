@@ -53,6 +53,35 @@ const newest = {
 const newFile = Effect.map(temporaryDirectory, directory => join(directory, "file.db"))
 
 describe("migrations of a database file", () => {
+  it.scoped("what prepares one runs between transactions, not for a new file, and again after an interruption", () =>
+    Effect.gen(function* () {
+      const seen: Array<unknown> = []
+      let isFailing = true
+      const file = yield* newFile
+      const prepared: Migration = {
+        ...fromStatements("shapes", "ALTER TABLE notes ADD COLUMN shape TEXT"),
+        prepare: Effect.suspend(() => {
+          seen.push(look(file, db => [db.pragma("user_version", { simple: true }), db.inTransaction]))
+          return isFailing ? Effect.fail("interrupted") : Effect.void
+        })
+      }
+      const all = [first, second, prepared]
+      yield* migrate(file, id, [first])
+      expect(Either.isLeft(yield* Effect.either(migrate(file, id, all)))).toBe(true)
+      expect(stateOf(file)).toEqual(newest)
+      isFailing = false
+      yield* migrate(file, id, all)
+      yield* migrate(file, id, all)
+      expect(seen).toEqual([
+        [2, false],
+        [2, false]
+      ])
+      expect(stateOf(file)).toMatchObject({ version: 3, notes: [["1", "red", null]] })
+      yield* migrate(yield* newFile, id, all)
+      expect(seen).toHaveLength(2)
+    })
+  )
+
   it.scoped("all run without a file, and none runs again", () =>
     Effect.gen(function* () {
       const file = yield* newFile
