@@ -56,6 +56,8 @@ export type FollowOptions = CallOptions & {
     | {
         /** Only changes with a greater `seq`. */
         readonly after: number
+        /** The log that the position belongs to, as the list or the event told that it is from. */
+        readonly epoch?: string
         /** Only the changes of this tenant. */
         readonly tenant?: string
       }
@@ -89,7 +91,10 @@ export const makeClient = (options: ClientOptions): Client => {
     follow: followOptions =>
       iterable(clock, followOptions.signal, signal => {
         const reader = new LogReader(requests, transports, signal, followOptions.onStatus)
-        if (!("namespace" in followOptions)) return followLog(reader, followOptions.after, followOptions.tenant)
+        if (!("namespace" in followOptions)) {
+          const { after, epoch, tenant } = followOptions
+          return followLog(reader, { after, epoch: epoch || undefined }, tenant)
+        }
         const { namespace, prefix = "" } = followOptions
         return followNamespace(reader, namespace, prefix, cursor =>
           listPage(requests, namespace, { prefix, signal }, cursor)

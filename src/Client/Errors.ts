@@ -11,6 +11,7 @@ export interface ErrorDetails {
   /** How long the service asks to wait before the next try. */
   readonly retryAfterMs: number | undefined
   readonly etag?: string | null
+  readonly epoch?: string | null
 }
 
 /** The service, or something before it, has answered with an error. */
@@ -62,9 +63,16 @@ export class MethodNotAllowed extends ResponseError {
   readonly _tag = "MethodNotAllowed"
 }
 
-/** 410: the changes that were asked for are no longer kept. */
+/** 410: the changes that were asked for are no longer kept, or are those of another log. */
 export class Gone extends ResponseError {
   readonly _tag = "Gone"
+  /** The epoch of the log that the service has, if it has said so. */
+  readonly epoch: string | undefined
+
+  constructor(details: ErrorDetails) {
+    super(details)
+    this.epoch = details.epoch ?? undefined
+  }
 }
 
 /** 412: a precondition does not hold; nothing was written. */
@@ -194,7 +202,8 @@ export const detailsOf = ({ headers, status }: Response, message: string): Error
   status,
   requestId: headers.get("x-request-id") ?? undefined,
   retryAfterMs: retryAfterOf(headers),
-  etag: headers.get("etag")
+  etag: headers.get("etag"),
+  epoch: headers.get("kv-epoch")
 })
 
 /** The most bytes of an error that are read. */

@@ -2,7 +2,7 @@ import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
 import type { Change, ChangePage } from "./Model.ts"
 import { parse, type Requests } from "./Requests.ts"
 import { Lifetime } from "./Time.ts"
-import { isPage, silenceMs, type Transport } from "./Transport.ts"
+import { type FeedPage, isPage, silenceMs, type Transport } from "./Transport.ts"
 
 /** One event of an event stream; one that has only an id moves the position. */
 interface Event {
@@ -52,22 +52,31 @@ const fieldOf = (line: string): readonly [string, string] => {
   return [line.slice(0, colon), line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1)]
 }
 
-/** What events tell after a position. The id of one begins with its `seq`. A reset has a page of its own, the last one. */
-const pagesOf = (events: ReadonlyArray<Event>, after: number): ReadonlyArray<ChangePage> => {
+/**
+ * What events tell after a position. The id of one is its `seq` and the epoch of the log. A reset has a page of its own,
+ * the last one.
+ */
+const pagesOf = (events: ReadonlyArray<Event>, before: FeedPage): readonly [FeedPage, ...Array<FeedPage>] => {
   const changes: Array<Change> = []
-  let lastSeq = after
+  let { epoch, lastSeq } = before
   for (const { data, id, type } of events) {
     if (id === "") continue
-    const seq = Number.parseInt(id, 10)
+    const [number = "", newEpoch = ""] = id.split("@")
+    const seq = Number.parseInt(number, 10)
     const isReset = type === "reset"
     const page = parse<ChangePage>(`{"changes":[${isReset ? "" : data}],"lastSeq":${seq}}`, isPage)
     if (page === undefined) throw new ConnectionFailed("An event is not what the service sends", false)
     // What follows a reset is read again.
-    if (isReset) return [{ changes, lastSeq }, page]
+    if (isReset)
+      return [
+        { changes, lastSeq, epoch },
+        { ...page, epoch: newEpoch }
+      ]
     lastSeq = seq
+    epoch = newEpoch
     changes.push(...page.changes)
   }
-  return [{ changes, lastSeq }]
+  return [{ changes, lastSeq, epoch }]
 }
 
 /** The change log as Server-Sent Events, by `fetch`, which can send the credential and is read only as it is taken. */
@@ -87,14 +96,14 @@ export const eventStream = (requests: Requests): Transport => ({
       const reader = body.getReader()
       const decoder = new TextDecoder()
       const parser = new EventParser(requests.maxResponseBytes)
-      for (let after = query.after; ; ) {
+      for (let last: FeedPage = { changes: [], lastSeq: query.after, epoch: query.epoch ?? "" }; ; ) {
         const silence = lifetime.limit(silenceMs, "Nothing comes over the event stream")
         const { done, value } = await requests.attempt(signal, () => reader.read())
         silence.cancel()
         if (done) throw new ConnectionFailed("The event stream has ended", false)
-        const pages = pagesOf(parser.push(decoder.decode(value, { stream: true })), after)
+        const pages = pagesOf(parser.push(decoder.decode(value, { stream: true })), last)
         yield* pages
-        after = pages.at(-1)!.lastSeq
+        last = pages.at(-1) ?? last
       }
     } finally {
       lifetime.end()

@@ -2,26 +2,31 @@ import { Gone } from "./Errors.ts"
 import type { LogReader } from "./LogReader.ts"
 import type { Change, FollowEvent, ListPage } from "./Model.ts"
 import { Snapshot, tenantOf } from "./Snapshot.ts"
+import { isOther, isReset, type Position } from "./Transport.ts"
 
 /** Follows the log from a position. A reset, and history that is no longer kept, are its last event. */
 export async function* followLog(
   reader: LogReader,
-  after: number,
+  start: Position,
   tenant: string | undefined,
   isWanted: (change: Change) => boolean = () => true
 ): AsyncGenerator<FollowEvent, void> {
-  let position = after
+  let { after, epoch } = start
   try {
-    for await (const { changes, lastSeq } of reader.pages(after, tenant)) {
-      if (lastSeq < position) return yield { type: "reset", lastSeq }
+    for await (const page of reader.pages(start, tenant)) {
+      const { changes, lastSeq } = page
+      if (isReset(page, { after, epoch })) return yield { type: "reset", lastSeq, epoch: page.epoch }
+      epoch = page.epoch || epoch
       for (const change of changes) {
-        if (change.seq > position && isWanted(change)) yield { type: "change", change }
+        if (change.seq > after && isWanted(change)) yield { type: "change", change, epoch: epoch ?? "" }
       }
-      position = lastSeq
+      after = lastSeq
     }
   } catch (error) {
     if (!(error instanceof Gone)) throw error
-    yield { type: "trimmed", after: position }
+    if (epoch === undefined || !isOther(error.epoch, epoch)) return yield { type: "trimmed", after }
+    const { epoch: newEpoch, lastSeq } = await reader.end()
+    yield { type: "reset", lastSeq, epoch: newEpoch }
   }
 }
 
@@ -39,18 +44,29 @@ export async function* followNamespace(
 ): AsyncGenerator<FollowEvent, void> {
   for (;;) {
     const snapshot = new Snapshot()
+    let epoch: string | undefined
+    let isReplaced = false
     for (let cursor: string | undefined, isMore = true; isMore; ) {
       const page: CursorPage = await reader.retrying(() => list(cursor))
+      epoch ??= page.epoch
+      // The pages of one list are of one log.
+      if (isOther(page.epoch, epoch)) {
+        yield { type: "reset", lastSeq: page.lastSeq, epoch: page.epoch }
+        isReplaced = true
+        break
+      }
       snapshot.add(page)
       for (const entry of page.items) yield { type: "entry", entry }
       cursor = page.cursor
       isMore = cursor !== undefined
     }
-    const { start } = snapshot
-    yield { type: "synced", lastSeq: start }
-    const isWanted = (change: Change) =>
-      change.namespace === namespace && change.key.startsWith(prefix) && snapshot.isNew(change)
-    yield* followLog(reader, start, tenantOf(namespace) || undefined, isWanted)
+    if (!isReplaced) {
+      const { start } = snapshot
+      yield { type: "synced", lastSeq: start, epoch: epoch ?? "" }
+      const isWanted = (change: Change) =>
+        change.namespace === namespace && change.key.startsWith(prefix) && snapshot.isNew(change)
+      yield* followLog(reader, { after: start, epoch: epoch || undefined }, tenantOf(namespace) || undefined, isWanted)
+    }
     await reader.pause()
   }
 }

@@ -4,7 +4,7 @@
 import { detailsOf, InvalidResponse, NotFound } from "./Errors.ts"
 import type { CursorPage } from "./Follow.ts"
 import type { DeleteResult, Entry, ListPage, Operation, OperationResult } from "./Model.ts"
-import { json, type Request, Requests, segment, type Token } from "./Requests.ts"
+import { epochOf, json, type Request, Requests, segment, type Token } from "./Requests.ts"
 import { type Clock, iterable, systemClock } from "./Time.ts"
 
 /** Where the service is, and who asks. */
@@ -105,7 +105,7 @@ const readPage = async (response: Response, limitBytes: number): Promise<CursorP
   if (Number.isNaN(lastSeq)) throw new InvalidResponse(detailsOf(response, "The header Kv-Last-Seq is missing"))
   const next = /<([^>]*)>; *rel="next"/.exec(response.headers.get("link") ?? "")?.[1]
   const cursor = next === undefined ? undefined : new URL(next, "http://localhost").searchParams.get("cursor")
-  return { items, lastSeq, cursor: cursor ?? undefined }
+  return { items, lastSeq, epoch: epochOf(response), cursor: cursor ?? undefined }
 }
 
 /** What sends the requests of a client. */
@@ -178,7 +178,7 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
     iterable(requests.clock, listOptions.signal, async function* (signal) {
       for (let cursor: string | undefined, isMore = true; isMore; ) {
         const page: CursorPage = await listPage(requests, namespace, { ...listOptions, signal }, cursor)
-        yield { items: page.items, lastSeq: page.lastSeq }
+        yield { items: page.items, lastSeq: page.lastSeq, epoch: page.epoch }
         cursor = page.cursor
         isMore = cursor !== undefined
       }

@@ -1,9 +1,17 @@
 import { type ClientError, ConnectionFailed, isClientError } from "./Errors.ts"
 import type { ChangePage, FollowStatus } from "./Model.ts"
-import { json, type Requests } from "./Requests.ts"
+import { epochOf, json, type Requests } from "./Requests.ts"
 import { isTransient } from "./Retry.ts"
 import { Backoff, pause } from "./Time.ts"
-import { type FeedQuery, isPage, silenceMs, type Transport } from "./Transport.ts"
+import {
+  type FeedPage,
+  type FeedQuery,
+  isPage,
+  isReset,
+  type Position,
+  silenceMs,
+  type Transport
+} from "./Transport.ts"
 
 /** The most changes that are asked for at once. */
 const pageSize = 500
@@ -16,10 +24,17 @@ const stableMs = 60_000
 
 const pollWaitSeconds = 30
 
+const readChanges = json<ChangePage>(isPage)
+
+const readPage = async (response: Response, limitBytes: number): Promise<FeedPage> => ({
+  ...(await readChanges(response, limitBytes)),
+  epoch: epochOf(response)
+})
+
 /** A page of the log; with `wait` the service waits for one. */
 const poll = (requests: Requests, query: FeedQuery & { readonly wait?: number }, signal: AbortSignal) => {
   const timeoutMs = query.wait === undefined ? undefined : silenceMs
-  return requests.ask({ path: "/changes", query, timeoutMs }, signal, json(isPage))
+  return requests.ask({ path: "/changes", query, timeoutMs }, signal, readPage)
 }
 
 /** The change log by polls that wait. */
@@ -28,7 +43,7 @@ export const longPolling = (requests: Requests): Transport => ({
 
   async *pages(query, signal) {
     const { now } = requests.clock
-    yield { changes: [], lastSeq: query.after }
+    yield { changes: [], lastSeq: query.after, epoch: query.epoch ?? "" }
     const end = now() + passedOverMs
     for (let after = query.after; now() < end; ) {
       const begun = now()
@@ -77,16 +92,16 @@ export class LogReader {
   /**
    * The log after a position, without gap or double. Each connection begins with polls until they have caught up: they
    * go at the pace of the reader, and their answers say what is wrong where a handshake would not. It ends behind a page
-   * whose `lastSeq` lies before the position: the log was reset.
+   * of another log, or whose `lastSeq` lies before the position: the log was reset.
    */
-  async *pages(after: number, tenant: string | undefined): AsyncGenerator<ChangePage, void> {
-    let query: FeedQuery = { after, tenant, limit: pageSize }
+  async *pages(start: Position, tenant: string | undefined): AsyncGenerator<FeedPage, void> {
+    let query: FeedQuery = { ...start, tenant, limit: pageSize }
     for (;;) {
       for (let isBehind = true; isBehind; ) {
         const page = await this.retrying(() => poll(this.requests, query, this.signal))
         yield page
-        if (page.lastSeq < query.after) return
-        query = { ...query, after: page.lastSeq }
+        if (isReset(page, query)) return
+        query = { ...query, after: page.lastSeq, epoch: page.epoch || query.epoch }
         isBehind = page.changes.length >= pageSize
       }
       const transport = this.#choose()
@@ -98,14 +113,20 @@ export class LogReader {
           if (count++ === 0) this.onStatus?.({ type: "connected", transport: transport.name })
           if (page.changes.length > 0) this.#backoff.reset()
           yield page
-          if (page.lastSeq < query.after) return
-          query = { ...query, after: page.lastSeq }
+          if (isReset(page, query)) return
+          query = { ...query, after: page.lastSeq, epoch: page.epoch || query.epoch }
         }
       } catch (error) {
         if (now() - begun > stableMs) this.#backoff.reset()
         if (!this.#passOver(transport, error, count)) await this.#recover(error)
       }
     }
+  }
+
+  /** The end of the log, whichever it is. */
+  end(): Promise<FeedPage> {
+    const query = { after: Number.MAX_SAFE_INTEGER, epoch: undefined, tenant: undefined, limit: 1 }
+    return this.retrying(() => poll(this.requests, query, this.signal))
   }
 
   /** Tries until there is an answer, or a failure that a later try would not avoid. */

@@ -91,6 +91,8 @@ export interface ListPage {
   readonly items: ReadonlyArray<Entry>
   /** The position of the change log that the page was read at. */
   readonly lastSeq: number
+  /** The log that the position belongs to. */
+  readonly epoch: string
 }
 
 /** What happens while the log is followed. */
@@ -98,10 +100,14 @@ export type FollowEvent =
   /** An entry that was there when the follower began. */
   | { readonly type: "entry"; readonly entry: Entry }
   /** All entries were told; what comes next is new. */
-  | { readonly type: "synced"; readonly lastSeq: number }
-  | { readonly type: "change"; readonly change: Change }
-  /** The log ends before the position: the store was restored from an older backup. What is known must be read again. */
-  | { readonly type: "reset"; readonly lastSeq: number }
+  | { readonly type: "synced"; readonly lastSeq: number; readonly epoch: string }
+  /** The `seq` of the change is a position of the log with this epoch. */
+  | { readonly type: "change"; readonly change: Change; readonly epoch: string }
+  /**
+   * The log is another one, or ends before the position, as after a restore from a backup. What is known must be read
+   * again.
+   */
+  | { readonly type: "reset"; readonly lastSeq: number; readonly epoch: string }
   /** Changes after `after` are no longer kept. What is known must be read again. */
   | { readonly type: "trimmed"; readonly after: number }
 

@@ -155,6 +155,9 @@ const reasonOf = (error: unknown): string => {
   return error.cause instanceof Error && error.cause.message !== "" ? error.cause.message : error.message
 }
 
+/** The epoch of the log that an answer tells; `""` where it tells none. */
+export const epochOf = ({ headers }: Response): string => headers.get("kv-epoch") ?? ""
+
 /** Reads a body that must be JSON of some form. */
 export const json =
   <A>(isValid: (body: A) => boolean) =>

@@ -1,8 +1,7 @@
 import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
-import type { ChangePage } from "./Model.ts"
 import { parse, type Requests } from "./Requests.ts"
 import { abortable, Lifetime } from "./Time.ts"
-import { isPage, silenceMs, type Transport } from "./Transport.ts"
+import { type FeedPage, isPage, silenceMs, type Transport } from "./Transport.ts"
 import { base64Url, connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
 
 /** Characters of frames that wait to be taken. Beyond that the connection is given up, as it cannot be paused. */
@@ -53,8 +52,8 @@ class FrameBuffer {
   }
 }
 
-/** A heartbeat has no changes. */
-type Frame = Partial<ChangePage> & Pick<ChangePage, "lastSeq">
+/** A heartbeat and a reset have no changes. */
+type Frame = Partial<FeedPage> & Pick<FeedPage, "lastSeq">
 
 const isFrame = ({ changes = [], lastSeq }: Frame): boolean => isPage({ changes, lastSeq })
 
@@ -84,7 +83,9 @@ export const webSocket = (requests: Requests, Constructor: WebSocketConstructor)
         silence.cancel()
         opened.close()
       }
-      opened.addEventListener("open", () => receive(JSON.stringify({ type: "heartbeat", lastSeq: query.after })))
+      opened.addEventListener("open", () =>
+        receive(JSON.stringify({ type: "heartbeat", lastSeq: query.after, epoch: query.epoch }))
+      )
       opened.addEventListener("message", ({ data }) => receive(data))
       opened.addEventListener("error", () => frames.fail(new ConnectionFailed("The WebSocket failed", false)))
       opened.addEventListener("close", ({ code, reason }) =>
@@ -93,7 +94,8 @@ export const webSocket = (requests: Requests, Constructor: WebSocketConstructor)
       for (let text = await frames.shift(signal); text !== undefined; text = await frames.shift(signal)) {
         const frame = parse(text, isFrame)
         if (frame === undefined) throw new ConnectionFailed("A frame is not what the service sends", false)
-        yield { changes: frame.changes ?? [], lastSeq: frame.lastSeq }
+        const { changes = [], epoch = "", lastSeq } = frame
+        yield { changes, lastSeq, epoch }
       }
     } finally {
       lifetime.end()

@@ -64,7 +64,7 @@ describe("an event stream", () => {
       const gathered = new Gathered(client.follow({ after: 0 }))
       await gathered.done
       expect(gathered.seqs).toEqual([1, 2, 3])
-      expect(gathered.events.at(-1)).toEqual({ type: "reset", lastSeq: 2 })
+      expect(gathered.events.at(-1)).toEqual({ type: "reset", lastSeq: 2, epoch: "" })
     })
   })
 

@@ -53,7 +53,7 @@ describe.each(transports)("a follower by %s", transport => {
       expect(gathered.events.slice(0, 5).map(event => event.type === "entry" && event.entry.key)).toEqual(
         range(1, 5).map(n => `a/${n}`)
       )
-      expect(gathered.events[5]).toEqual({ type: "synced", lastSeq: 7 })
+      expect(gathered.events[5]).toEqual({ type: "synced", lastSeq: 7, epoch: expect.stringMatching(/./) })
       await writer.set(namespace, "b", 1)
       await writer.set("tenant:acme/more", "a/1", 1)
       await writer.set(namespace, "a/9", 1)
@@ -166,10 +166,50 @@ describe.each(transports)("a follower by %s", transport => {
       const again = () => part.types.filter(type => type === "synced").length === 2
       await passUntil(clock, () => all.ended !== undefined && again())
       expect(all.types).toEqual(["change", "change", "change", "change", "reset"])
-      expect(all.events.at(-1)).toEqual({ type: "reset", lastSeq: 1 })
+      const reset = { type: "reset", lastSeq: 1, epoch: expect.stringMatching(/./) }
+      expect(all.events.at(-1)).toEqual(reset)
       expect(part.types).toEqual(["entry", "entry", "entry", "entry", "synced", "reset", "entry", "synced"])
       ending.abort()
       await part.done
+    }))
+
+  it("is told that the log is another one, however far that has come", () =>
+    withService(async ({ connect, direct, service }) => {
+      const clock = new ManualClock()
+      const ending = new AbortController()
+      const { signal } = ending
+      for (const value of range(1, 4)) await direct().set(namespace, `k${value}`, value)
+      const statuses: Array<FollowStatus> = []
+      const onStatus = (status: FollowStatus) => statuses.push(status)
+      const client = connect({ ...only, clock })
+      const all = new Gathered(client.follow({ after: 0, onStatus }))
+      const part = new Gathered(client.follow({ namespace, signal, onStatus }))
+      await until(() => statuses.length === 2)
+      await service.stop()
+      const writer = await service.restored()
+      for (const value of range(1, 9)) await writer("tenant:acme/settings", `n${value}`)
+      await service.start()
+      const again = () => part.types.filter(type => type === "synced").length === 2
+      await passUntil(clock, () => all.ended !== undefined && again())
+      expect(all.types).toEqual(["change", "change", "change", "change", "reset"])
+      expect(all.events.at(-1)).toMatchObject({ lastSeq: 9 })
+      const entries = (count: number) => range(1, count).map(() => "entry")
+      expect(part.types).toEqual([...entries(4), "synced", "reset", ...entries(9), "synced"])
+      const epochs = new Set(part.events.flatMap(event => (event.type === "synced" ? event.epoch : [])))
+      expect(epochs.size).toBe(2)
+
+      // A position that is stored with its epoch is told from one of the new log.
+      const [old, current] = epochs
+      for (const after of [0, 4, 9]) {
+        const late = new Gathered(client.follow({ after, epoch: old! }))
+        await late.done
+        expect([late.events, late.ended]).toEqual([[{ type: "reset", lastSeq: 9, epoch: current }], {}])
+      }
+      const known = new Gathered(client.follow({ after: 8, epoch: current!, signal }))
+      await until(() => known.events.length > 0)
+      expect(known.events).toMatchObject([{ type: "change", change: { seq: 9 }, epoch: current }])
+      ending.abort()
+      await Promise.all([part.done, known.done])
     }))
 
   it("reads no more than it must while its reader is slow", () =>

@@ -2,8 +2,9 @@
 import { createServer, connect as dial, type Server, type Socket } from "node:net"
 import { Context, Duration, Effect, Exit, Layer, Logger, Scope } from "effect"
 import { type Client, type ClientOptions, type Clock, type FollowEvent, makeClient } from "../../src/Client/Client.ts"
+import { JsonText } from "../../src/Json/JsonText.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
-import type { Store } from "../../src/Kv/Store.ts"
+import { Store } from "../../src/Kv/Store.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys } from "../Harness.ts"
 import { quickEdge } from "../Http/Edge/EdgeTransport.ts"
@@ -39,6 +40,16 @@ export class Service {
     await this.stop()
     this.#store = undefined
     await this.start()
+  }
+
+  /** Puts another store in the place of the one there was, while the service is stopped. Returns how it is written to. */
+  async restored(): Promise<(namespace: string, key: string) => Promise<unknown>> {
+    this.#store = await Effect.runPromise(Layer.buildWithScope(Layer.fresh(Memory.layer), this.#storeScope))
+    const store = Context.get(this.#store, Store)
+    return (namespace, key) => {
+      const set = { op: "set", namespace, key, value: JsonText("1"), expiresAt: null } as const
+      return Effect.runPromise(store.commit({ operations: [set], actor: "restore" }))
+    }
   }
 
   /** Removes all change records but the newest. */
