@@ -6,7 +6,7 @@ export default defineConfig({
   root: new URL("..", import.meta.url).pathname,
   test: {
     include: ["test/**/*.test.ts"],
-    globalSetup: ["test/service/compile.ts"],
+    globalSetup: ["test/service/compile.ts", "test/postgres/setup.ts"],
     setupFiles: ["test/setup.ts"],
     testTimeout: 60_000,
     hookTimeout: 60_000,

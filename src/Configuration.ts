@@ -140,6 +140,10 @@ const warningsOf = ({ mode, address, gateway, keys, metrics, replication, store 
     [
       Option.exists(replication, ({ directory }) => directory !== store.directory),
       "REPLICATION_ENABLED looks at DATA_DIR, but STORE_URL keeps the database elsewhere"
+    ],
+    [
+      Option.isSome(replication) && Option.isSome(store.postgres),
+      "REPLICATION_ENABLED looks at the files in DATA_DIR, which with PostgreSQL have the sessions only"
     ]
   ]
   return [

@@ -30,6 +30,7 @@ import * as Housekeeping from "./Storage/Housekeeping.ts"
 import * as Replication from "./Storage/Sqlite/Replication.ts"
 import * as SessionEvents from "./Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "./Storage/Sqlite.ts"
+import type { PostgresLocation } from "./Storage/StoreUrl.ts"
 import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 import { version } from "./Version.ts"
 
@@ -53,22 +54,50 @@ const httpClient = (configuration: Configuration) =>
       )
     : FetchHttpClient.layer
 
+/** The shared store. Its client is loaded only where it is configured. */
+const postgres = (location: PostgresLocation) =>
+  Layer.unwrapEffect(
+    Effect.map(
+      Effect.promise(() => import("./Storage/Postgres.ts")),
+      ({ layer }) => layer(location)
+    )
+  )
+
+/**
+ * The gateway over the store. It has the files of its node, if entries are kept elsewhere: a session belongs to the node
+ * that runs it, and another node must not take it for one that was left behind.
+ */
+const gateway = ({ devMode, gateway, retention, shutdownTimeout, store: { directory, postgres } }: Configuration) => {
+  const settings = {
+    ...gateway,
+    sessions: { ...gateway.sessions, stopping: Duration.times(shutdownTimeout, 0.3) }
+  }
+  const layer = Gateway.layer(settings, { devMode }).pipe(
+    // The store is opened first: it owns the directory, and migrates session data of earlier versions out of `kv.db`.
+    Layer.provideMerge(SessionEvents.layer({ directory, retention: settings.history }))
+  )
+  if (Option.isNone(postgres)) return layer
+  const notice = Layer.effectDiscard(
+    Effect.annotateLogs(
+      Effect.logInfo(
+        "Entries are kept in PostgreSQL, and sessions on this node: a client of a session must come back to this node"
+      ),
+      { directory }
+    )
+  )
+  return Layer.mergeAll(layer, Housekeeping.layer(retention), notice).pipe(Layer.provide(Sqlite.layer({ directory })))
+}
+
 const services = (configuration: Configuration) => {
   const { devMode, followLimits, keys, limits, metrics, replication, retention, store } = configuration
-  const gateway = {
-    ...configuration.gateway,
-    sessions: { ...configuration.gateway.sessions, stopping: Duration.times(configuration.shutdownTimeout, 0.3) }
-  }
   return Layer.mergeAll(
     KvBody.layer,
     ChangeFeed.layerMetrics,
     Housekeeping.layer(retention),
     Health.layer({ replication: Option.map(replication, Replication.check) })
   ).pipe(
-    Layer.provideMerge(Layer.merge(ChangeFeed.layer, Gateway.layer(gateway, { devMode }))),
-    // The store is opened first: it owns the directory, and migrates session data of earlier versions out of `kv.db`.
-    Layer.provideMerge(SessionEvents.layer({ directory: store.directory, retention: gateway.history })),
-    Layer.provideMerge(Sqlite.layer(store)),
+    Layer.provideMerge(Layer.merge(ChangeFeed.layer, gateway(configuration))),
+    Layer.provideMerge(Option.match(store.postgres, { onNone: () => Sqlite.layer(store), onSome: postgres })),
     Layer.provideMerge(UpstreamClients.layer(configuration)),
     Layer.provideMerge(
       Layer.mergeAll(
@@ -80,7 +109,7 @@ const services = (configuration: Configuration) => {
         Layer.succeed(MetricsRoutes, { ...metrics, json: devMode }),
         Layer.succeed(Limits.Limits, limits),
         Layer.succeed(ChangeFeed.FollowLimits, followLimits),
-        Layer.succeed(FeedOrigins, (devMode ? admitsLoopback : admits)(gateway.authentication.origins))
+        Layer.succeed(FeedOrigins, (devMode ? admitsLoopback : admits)(configuration.gateway.authentication.origins))
       )
     )
   )

@@ -107,14 +107,14 @@ describe("Cli", () => {
   it.scoped("names all invalid variables at once", () =>
     Effect.gen(function* () {
       const message = assertFailedStart(
-        yield* runToEnd({ PORT: "99999", LOG_LEVEL: "VERBOSE", STORE_URL: "postgres://u:sesame@db/kv", KV_API_KEY: "" })
+        yield* runToEnd({ PORT: "99999", LOG_LEVEL: "VERBOSE", STORE_URL: "mysql://u:sesame@db/kv", KV_API_KEY: "" })
       )
       assert.include(message, 'PORT: "99999" is not a whole number from 0 to 65535')
       assert.include(
         message,
         'LOG_LEVEL: "VERBOSE" is not one of trace, debug, info, warning, error, fatal (warn is warning)'
       )
-      assert.include(message, "STORE_URL: the value is not sqlite: or")
+      assert.include(message, "STORE_URL: the value is not sqlite:, sqlite:<path of a directory> or postgres:")
       assert.include(message, "KV_API_KEY: it must be set, unless DEV_MODE is true")
       assert.notInclude(message, "sesame")
     })

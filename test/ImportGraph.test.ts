@@ -165,7 +165,7 @@ describe("imports within src", () => {
   })
 
   it("of storage backends occur only in the composition of the service", () => {
-    const isBackend = (file: string) => /^Storage\/(?:Memory|Sqlite)\b/.test(file)
+    const isBackend = (file: string) => /^Storage\/(?:Memory|Postgres|Sqlite)\b/.test(file)
     const others = files.filter(file => !composition.includes(file) && !isIn("Storage", "Simulator")(file))
     expect(violations(others, isBackend)).toStrictEqual([])
   })

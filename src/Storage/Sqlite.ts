@@ -27,6 +27,7 @@ import { Queries } from "./Sqlite/Kv/Queries.ts"
 import { format, type Outcome, writer } from "./Sqlite/Kv/Writer.ts"
 import type { ThreadData } from "./Sqlite/WriterThread.ts"
 import * as StoreMetrics from "./StoreMetrics.ts"
+import { weigh } from "./WriteWeight.ts"
 
 export type { Options } from "./Sqlite/Database/Database.ts"
 export { StoreRefused } from "./Sqlite/Database/Opening.ts"
@@ -150,15 +151,6 @@ const listAll = (
     )
     return { lastSeq, epoch, portions }
   })
-
-const weigh = ({ operations }: Write): GroupCommit.Weight => {
-  let bytes = 0
-  for (const operation of operations) {
-    bytes += 64 + operation.namespace.length + operation.key.length
-    if (operation.op === "set") bytes += operation.value.length
-  }
-  return { operations: operations.length, bytes }
-}
 
 type WriteError = PreconditionFailed | StoreUnavailable | Database.WriterDefect
 

@@ -2,13 +2,24 @@
  * Which store the service keeps its entries in.
  */
 import { basename, dirname } from "node:path"
-import { Config, Option } from "effect"
+import { Config, Option, Redacted } from "effect"
 import * as Setting from "../Setting.ts"
 
-/** A store of SQLite files in a directory. */
+/** A database that nodes share. Addresses hold passwords. */
+export interface PostgresLocation {
+  /** The address of the database, or of a pooler before it. */
+  readonly url: Redacted.Redacted
+  /** The address of the database itself, where `url` is that of a pooler. */
+  readonly directUrl: Option.Option<Redacted.Redacted>
+  /** Connections for reads. */
+  readonly connections: number
+}
+
+/** Where entries are kept. */
 export interface StoreLocation {
-  /** Relative to the working directory, or absolute. */
+  /** Of SQLite files, relative to the working directory or absolute. With PostgreSQL they have the sessions only. */
   readonly directory: string
+  readonly postgres: Option.Option<PostgresLocation>
 }
 
 /** The database file within the directory; its path stands for the directory's. */
@@ -27,25 +38,60 @@ export const parse = (text: string): Option.Option<string> => {
   return Option.some(basename(path) === file ? dirname(path) : path)
 }
 
+/** The address of a PostgreSQL database. A host may be missing, where the query names a socket's directory. */
+const postgresUrl = (text: string): Option.Option<Redacted.Redacted> =>
+  /^postgres(?:ql)?:\/\//i.test(text) && URL.canParse(text) && new URL(text).pathname.length > 1
+    ? Option.some(Redacted.make(text))
+    : Option.none()
+
 /** The directory where `STORE_URL` names none. */
 export const dataDirectory = Setting.string("DATA_DIR", {
   description: "Directory of the database, made when it is missing",
   default: "./data"
 })
 
+type Address = { readonly path: string } | { readonly url: Redacted.Redacted }
+
+const address: Config.Config<Address> = Setting.declare<Address>(
+  "STORE_URL",
+  {
+    description: "Where entries are kept; sqlite: means DATA_DIR",
+    allowed: "sqlite:, sqlite:<path of a directory> or postgres://<user>:<password>@<host>:<port>/<database>",
+    default: { path: "" },
+    shown: "sqlite:"
+  },
+  text =>
+    Option.orElse(
+      Option.map(parse(text), path => ({ path })),
+      () => Option.map(postgresUrl(text), url => ({ url }))
+    ),
+  true
+)
+
+const directUrl: Config.Config<Option.Option<Redacted.Redacted>> = Setting.declare(
+  "STORE_DIRECT_URL",
+  {
+    description: "The PostgreSQL database itself, where STORE_URL is the address of a pooler",
+    allowed: "postgres://<user>:<password>@<host>:<port>/<database>",
+    default: Option.none<Redacted.Redacted>(),
+    shown: ""
+  },
+  text => Option.map(postgresUrl(text), Option.some),
+  true
+)
+
+const connections = Setting.integer("STORE_CONNECTIONS", {
+  description: "Most connections of a node to PostgreSQL for reads; it has up to 4 more, and one for each whole list",
+  default: 10,
+  min: 1,
+  max: 1000
+})
+
 /** The store that the environment names. */
-export const config: Config.Config<StoreLocation> = Config.all({
-  dataDirectory,
-  path: Setting.declare(
-    "STORE_URL",
-    {
-      description: "Where entries are kept; sqlite: means DATA_DIR",
-      allowed: "sqlite: or sqlite:<path of a directory> (PostgreSQL is not in this build)",
-      default: "",
-      shown: "sqlite:"
-    },
-    parse,
-    // Addresses of other stores hold passwords.
-    true
+export const config: Config.Config<StoreLocation> = Config.all({ dataDirectory, address, directUrl, connections }).pipe(
+  Config.map(({ address, connections, dataDirectory, directUrl }) =>
+    "url" in address
+      ? { directory: dataDirectory, postgres: Option.some({ url: address.url, directUrl, connections }) }
+      : { directory: address.path === "" ? dataDirectory : address.path, postgres: Option.none() }
   )
-}).pipe(Config.map(({ dataDirectory, path }) => ({ directory: path === "" ? dataDirectory : path })))
+)

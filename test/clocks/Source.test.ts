@@ -23,6 +23,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Kv/Endpoints.ts": 1,
   "Storage/GroupCommit.ts": 1,
   "Storage/Memory.ts": 1,
+  "Storage/Postgres/DatabaseClock.ts": 2,
   "Storage/Sqlite.ts": 3,
   "Storage/Sqlite/Database/Reader.ts": 1,
   // Timestamps of lines that the log writes by itself.

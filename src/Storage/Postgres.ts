@@ -1,0 +1,284 @@
+/**
+ * The key-value store in a PostgreSQL database that several nodes share.
+ */
+import {
+  Cause,
+  Context,
+  Duration,
+  Effect,
+  Either,
+  Exit,
+  Layer,
+  Option,
+  type Redacted,
+  Runtime,
+  type Scope
+} from "effect"
+import * as Direct from "../Direct.ts"
+import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
+import { PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
+import { type Committed, committed, type Write } from "../Kv/Write.ts"
+import { Limits, type LimitsShape } from "../Limits.ts"
+import * as MetricTags from "../MetricTags.ts"
+import * as Supervision from "../Supervision.ts"
+import * as GroupCommit from "./GroupCommit.ts"
+import * as Connections from "./Postgres/Connections.ts"
+import * as DatabaseClock from "./Postgres/DatabaseClock.ts"
+import type { Outcome } from "./Postgres/Group.ts"
+import { LogEnd } from "./Postgres/LogEnd.ts"
+import * as Opening from "./Postgres/Opening.ts"
+import * as Queries from "./Postgres/Queries.ts"
+import * as Snapshots from "./Postgres/Snapshots.ts"
+import * as WakeUps from "./Postgres/WakeUps.ts"
+import * as Writer from "./Postgres/Writer.ts"
+import * as StoreMetrics from "./StoreMetrics.ts"
+import type { PostgresLocation } from "./StoreUrl.ts"
+import { weigh } from "./WriteWeight.ts"
+
+export { StoreRefused } from "./Postgres/Opening.ts"
+
+export type Options = PostgresLocation
+
+/** Connections beside those for reads and whole lists: for writes and background work, and one that listens. */
+const writeConnections = 3
+
+/** Entries that one transaction expires, and records that one removes. */
+const expiryPortion = 500
+const trimPortion = 500
+
+/** Milliseconds that one of these transactions may take. */
+const portionTimeout = 6000
+
+/** Bytes of a namespace and a key that an index can hold together; the rest of 2,704 is its own. */
+const maxNameBytes = 2660
+
+const checkLimits = ({ keyBytes, namespaceBytes }: LimitsShape) =>
+  keyBytes + namespaceBytes <= maxNameBytes
+    ? Effect.void
+    : new Opening.StoreRefused({
+        message:
+          `LIMIT_NAMESPACE_BYTES (${namespaceBytes}) and LIMIT_KEY_BYTES (${keyBytes}) come to ` +
+          `${namespaceBytes + keyBytes} bytes; an index of PostgreSQL can hold ${maxNameBytes} of both together.`
+      })
+
+/** How long the start waits for the database; then it goes on without. */
+const startTimeout = "5 seconds"
+
+/** Between two attempts to open the database. */
+const openPause = "500 millis"
+
+/** Brings the schema up to date, now or as soon as the database is there. */
+const open = (url: Redacted.Redacted) =>
+  Effect.gen(function* () {
+    const outage = Supervision.outage("opening the database")
+    const first = yield* Opening.open(url).pipe(
+      Effect.asSome,
+      Effect.catchTag("StoreUnavailable", error => Effect.as(outage.failed(Cause.fail(error)), Option.none<void>())),
+      Effect.disconnect,
+      Effect.timeoutTo({ duration: startTimeout, onSuccess: answer => answer, onTimeout: () => Option.none<void>() })
+    )
+    if (Option.isSome(first)) return
+    const again: Effect.Effect<void> = Effect.catchTags(Opening.open(url), {
+      StoreUnavailable: error =>
+        Effect.zipRight(
+          outage.failed(Cause.fail(error)),
+          Effect.zipRight(
+            Effect.sleep(openPause),
+            Effect.suspend(() => again)
+          )
+        ),
+      // It was not there when the service started, so that only the log can say it.
+      StoreRefused: ({ message }) =>
+        Effect.zipRight(
+          Effect.logError(message),
+          Effect.zipRight(
+            Effect.sleep("1 minute"),
+            Effect.suspend(() => again)
+          )
+        )
+    })
+    yield* Effect.forkScoped(
+      Effect.interruptible(Effect.zipRight(Effect.zipRight(Effect.sleep(openPause), again), outage.over))
+    )
+  })
+
+/** Repeats work by portions until one is not full, and returns how much was done. */
+const inPortions = (
+  portion: Effect.Effect<number, StoreUnavailable>,
+  full: number
+): Effect.Effect<number, StoreUnavailable> =>
+  Effect.flatMap(portion, done =>
+    done < full ? Effect.succeed(done) : Effect.map(inPortions(portion, full), rest => done + rest)
+  )
+
+/** Calls that are made while one is running share the next one, so that each sees what was there before it. */
+const shared = <A, E>(ask: Effect.Effect<A, E>, runtime: Runtime.Runtime<never>): Effect.Effect<A, E> => {
+  const fork = Runtime.runFork(runtime)
+  type Listener = (exit: Exit.Exit<A, E>) => void
+  let running = false
+  let waiting: Array<Listener> = []
+  const start = (): void => {
+    const listeners = waiting
+    waiting = []
+    running = true
+    Direct.run(ask, fork, exit => {
+      running = false
+      if (waiting.length > 0) start()
+      for (const listener of listeners) listener(exit)
+    })
+  }
+  return Direct.async(resume => {
+    waiting.push(resume)
+    if (!running) start()
+    return () => {
+      waiting = waiting.filter(listener => listener !== resume)
+    }
+  })
+}
+
+/** Counts how often what is asked for was another than the time before. */
+const countChanges = (): ((now: string) => number) => {
+  let known: string | undefined
+  let count = 0
+  return now => {
+    if (now !== known) count++
+    known = now
+    return count
+  }
+}
+
+/** The ports of a store in a database. The layer is there before the database is, and fails with what it can never use. */
+export const make = (
+  options: Options
+): Effect.Effect<Context.Context<Store | ChangeLog>, Opening.StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const limits = yield* Limits
+    yield* checkLimits(limits)
+    const directUrl = Option.getOrElse(options.directUrl, () => options.url)
+    const pooled = { url: options.url, isPooled: Option.isSome(options.directUrl) }
+    const reads = yield* Connections.make({
+      ...pooled,
+      max: options.connections,
+      statementTimeout: Connections.readTimeout
+    })
+    const writes = yield* Connections.make({
+      ...pooled,
+      max: writeConnections,
+      statementTimeout: Writer.statementTimeout
+    })
+    const lists = yield* Connections.make({
+      ...pooled,
+      max: limits.wholeLists,
+      statementTimeout: 10_000,
+      idleTimeout: Snapshots.idleTimeout
+    })
+    yield* DatabaseClock.bySystemClock(open(directUrl))
+
+    const clock = yield* DatabaseClock.make
+    const end = new LogEnd()
+    const ask = Effect.suspend(() => {
+      const known = end.last
+      return Effect.map(
+        clock.measure(writes.read(Queries.pulse.statement, [], Queries.pulse.decode)),
+        ({ epoch, lastSeq }) => end.found({ epoch, lastSeq }, known)
+      )
+    })
+    // So that a store that is there knows its end from the start.
+    yield* Effect.ignore(ask)
+    const wakeUps = yield* DatabaseClock.bySystemClock(WakeUps.make({ pool: writes, url: directUrl, end, ask }))
+    const onLastSeq = (lastSeq: number): void => {
+      end.advance(lastSeq)
+      wakeUps.announce(lastSeq)
+    }
+    const writer = Writer.make(writes, onLastSeq)
+    yield* DatabaseClock.bySystemClock(
+      Supervision.repeatScoped("removing marks of commits", "20 seconds", writer.prune)
+    )
+
+    const tags = yield* MetricTags.current
+    StoreMetrics.register(tags)
+    const group = yield* GroupCommit.make<Write, Committed, PreconditionFailed | StoreUnavailable>({
+      commit: group =>
+        Effect.map(
+          Effect.suspend(() => DatabaseClock.bySystemClock(writer.commit(group, clock.now()))),
+          outcomes =>
+            outcomes.map((outcome, index) => Either.flatMap(outcome, decided => outcomeOf(group[index]!, decided)))
+        ),
+      weigh,
+      observe: StoreMetrics.observer(tags),
+      outage: Supervision.outage("writing")
+    })
+
+    const listAll = Snapshots.make(lists, limits.wholeLists)
+    const run = <A>({ decode, statement, values }: Queries.Query<A>): Effect.Effect<A, StoreUnavailable> =>
+      reads.read(statement, values, decode)
+
+    const store = Store.of({
+      get: (namespace, key) =>
+        Direct.map(
+          Direct.suspend(() => run(Queries.get(namespace, key, clock.now()))),
+          Option.fromNullable
+        ),
+      list: query => Direct.suspend(() => run(Queries.entries({ ...query, now: clock.now() }))),
+      listAll: selection => Effect.suspend(() => listAll(selection, clock.now())),
+      commit: write => group.submit(write),
+      ready: Effect.suspend(() =>
+        group.isStuck() ? Effect.succeed(false) : Effect.as(run(Queries.history), true)
+      ).pipe(
+        Effect.timeoutTo({ duration: "1 second", onSuccess: answer => answer, onTimeout: () => false }),
+        Effect.catchAll(() => Effect.succeed(false))
+      )
+    })
+
+    const expirePortion = Effect.suspend(() =>
+      writes.read(
+        { name: "expire", text: "SELECT expired, last_seq FROM causeway.expire($1, $2)" },
+        [clock.now(), expiryPortion],
+        rows => rows[0] as readonly [number, number | null],
+        portionTimeout
+      )
+    ).pipe(
+      Effect.map(([expired, lastSeq]) => {
+        if (lastSeq !== null) onLastSeq(lastSeq)
+        return expired
+      })
+    )
+
+    const log = ChangeLog.of({
+      read: query =>
+        Direct.flatMap(
+          Direct.suspend(() => run(Queries.changes(query))),
+          page =>
+            "_tag" in page
+              ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq, epoch: page.epoch }))
+              : Exit.succeed(page)
+        ),
+      history: shared(Direct.map(run(Queries.history), countChanges()), yield* Effect.runtime<never>()),
+      lastSeq: Direct.suspend(() => run(Queries.end)),
+      awaitPast: seq => end.awaitPast(seq),
+      trim: age =>
+        Effect.suspend(() => {
+          const before = clock.now() - Duration.toMillis(age)
+          const portion = writes.read(
+            { name: "trim", text: "SELECT causeway.trim($1, $2)" },
+            [before, trimPortion],
+            rows => rows[0]![0] as number,
+            portionTimeout
+          )
+          return inPortions(portion, trimPortion)
+        }),
+      expire: inPortions(expirePortion, expiryPortion)
+    })
+
+    return Context.make(Store, store).pipe(Context.add(ChangeLog, log))
+  })
+
+const outcomeOf = (write: Write, outcome: Outcome): Either.Either<Committed, PreconditionFailed> => {
+  if (outcome._tag === "Committed") return Either.right(committed(write, outcome.committed))
+  const { currentVersion, index, isChangedBefore } = outcome
+  return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
+}
+
+/** The store in a database. */
+export const layer = (options: Options): Layer.Layer<Store | ChangeLog, Opening.StoreRefused> =>
+  Layer.scopedContext(make(options))

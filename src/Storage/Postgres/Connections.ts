@@ -1,0 +1,248 @@
+/**
+ * Connections to the database, and statements on them.
+ */
+import { Effect, Exit, Redacted, type Scope } from "effect"
+import pg from "pg"
+import * as Direct from "../../Direct.ts"
+import { StoreUnavailable } from "../../Kv/Store.ts"
+import * as Supervision from "../../Supervision.ts"
+import { isOutcomeUnknown, isStatementLost, NotSent, unavailable } from "./DatabaseError.ts"
+
+/** A statement, and the name under which a connection prepares it once. */
+export interface Statement {
+  readonly name: string
+  readonly text: string
+}
+
+/** A row, column by column. Whole numbers of the database are numbers. */
+export type Row = ReadonlyArray<unknown>
+
+export type Parameter = string | number | boolean | Buffer | null
+
+export interface PoolOptions {
+  readonly url: Redacted.Redacted
+  /** Whether the address is that of a pooler, so that statements have no names and sessions no settings. */
+  readonly isPooled: boolean
+  readonly max: number
+  /** Milliseconds that the server gives a statement. */
+  readonly statementTimeout: number
+  /** Milliseconds that the server lets a transaction wait for the next statement. */
+  readonly idleTimeout?: number
+}
+
+/** Milliseconds to wait for a connection. */
+const connectTimeout = 1500
+
+/** Milliseconds that a statement waits for a lock on the server. */
+const lockTimeout = 1500
+
+/** Milliseconds for which an unused connection is kept. */
+const unusedTimeout = 60_000
+
+/** Callers that may wait for a connection. */
+const maxWaiting = 10_000
+
+const int8 = 20
+
+/** Whole numbers are numbers: none is beyond 2^53. All else is text. */
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (oid: number) => (oid === int8 || oid === 23 ? Number : oid === 16 ? isTrue : asText)
+} as pg.CustomTypesConfig
+
+const isTrue = (text: string): boolean => text === "t"
+
+const asText = (text: string): string => text
+
+/** The options of a client of its own, such as one that listens. */
+export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({
+  connectionString: Redacted.value(url),
+  connectionTimeoutMillis: connectTimeout,
+  keepAlive: true,
+  fallback_application_name: "causeway",
+  types
+})
+
+/** The settings that a session must have, whatever those of its role are. */
+const settings = ({ idleTimeout = 5000, statementTimeout }: PoolOptions): string =>
+  [
+    "SET client_encoding = 'UTF8'",
+    "SET default_transaction_isolation = 'read committed'",
+    "SET default_transaction_read_only = off",
+    `SET statement_timeout = ${statementTimeout}`,
+    `SET lock_timeout = ${lockTimeout}`,
+    `SET idle_in_transaction_session_timeout = ${idleTimeout}`,
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+  ].join("; ")
+
+/** Prepares a new connection, and refuses one to a standby: what that holds may be old. */
+const prepare = async (client: pg.ClientBase, options: PoolOptions): Promise<void> => {
+  // What ends a connection is reported by the statement that it ends; without a listener it would end the process.
+  client.on("error", () => undefined)
+  const query_timeout = connectTimeout
+  if (!options.isPooled) await client.query({ text: settings(options), query_timeout } as pg.QueryConfig)
+  const { rows } = await client.query<{ standby: boolean }>({
+    text: "SELECT pg_is_in_recovery() AS standby",
+    query_timeout
+  } as pg.QueryConfig)
+  if (rows[0]?.standby === true) throw new StoreUnavailable({ reason: "the database is a standby" })
+}
+
+/** A connection that is held for several statements. Whoever takes it releases it. */
+export interface Connection {
+  readonly query: (
+    text: string,
+    values?: ReadonlyArray<Parameter>
+  ) => Effect.Effect<ReadonlyArray<Row>, StoreUnavailable>
+  /** Whether a statement has no answer yet, such as one whose caller was interrupted. */
+  readonly isBusy: () => boolean
+  /** Ends the connection rather than give it back. */
+  readonly discard: () => void
+  readonly release: () => void
+}
+
+/** Up to a number of connections, which are made when they are needed. */
+export class Pool {
+  private readonly pool: pg.Pool
+  private isNamed: boolean
+
+  constructor(options: PoolOptions) {
+    this.isNamed = !options.isPooled
+    this.pool = new pg.Pool({
+      ...clientConfig(options.url),
+      max: options.max,
+      idleTimeoutMillis: unusedTimeout,
+      onConnect: client => prepare(client, options)
+    })
+    // An unused connection was lost: there will be another one.
+    this.pool.on("error", () => undefined)
+  }
+
+  /**
+   * Runs one statement and decodes its rows. It fails after `limit` milliseconds, waiting for a connection included, and
+   * then ends the connection. An interruption drops the answer. The effect is direct; its failure is what the client or
+   * the database reported.
+   */
+  run<A>(
+    statement: Statement,
+    values: ReadonlyArray<Parameter>,
+    limit: number,
+    decode: (rows: ReadonlyArray<Row>) => A
+  ): Effect.Effect<A, unknown> {
+    return Direct.async<A, unknown>(resume => {
+      if (this.pool.waitingCount >= maxWaiting) {
+        resume(Exit.fail(new NotSent("too many statements wait for a connection")))
+        return noop
+      }
+      let release: ((destroy?: boolean) => void) | undefined
+      let isOver = false
+      const settle = (exit: Exit.Exit<A, unknown>, destroys = false): void => {
+        if (isOver) return
+        isOver = true
+        clearTimeout(timer)
+        release?.(destroys)
+        resume(exit)
+      }
+      const timer = setTimeout(() => {
+        const error = new Error(`no answer within ${limit} ms`)
+        settle(Exit.fail(release === undefined ? new NotSent(error) : error), true)
+      }, limit)
+      this.pool.connect((error, client, done) => {
+        if (error !== undefined || client === undefined) return settle(Exit.fail(new NotSent(error)))
+        if (isOver) return done()
+        release = done
+        const config = this.isNamed ? statement : { text: statement.text }
+        client.query({ ...config, values: values as Array<unknown>, rowMode: "array" }, (error, result) => {
+          if (error) {
+            if (isStatementLost(error)) this.isNamed = false
+            return settle(Exit.fail(error), isOutcomeUnknown(error) || isStatementLost(error))
+          }
+          let exit: Exit.Exit<A, unknown>
+          try {
+            exit = Exit.succeed(decode(result.rows))
+          } catch (defect) {
+            exit = Exit.die(defect)
+          }
+          settle(exit)
+        })
+      })
+      return noop
+    })
+  }
+
+  /** The same, with any failure as that of the store. */
+  read<A>(
+    statement: Statement,
+    values: ReadonlyArray<Parameter>,
+    decode: (rows: ReadonlyArray<Row>) => A,
+    limit = readTimeout
+  ): Effect.Effect<A, StoreUnavailable> {
+    return Direct.catchAll(this.run(statement, values, limit, decode), error => Exit.fail(unavailable(error)))
+  }
+
+  /** Takes a connection out of the pool. */
+  readonly take: Effect.Effect<Connection, StoreUnavailable> = Effect.async(resume => {
+    let isDropped = false
+    this.pool.connect((error, client, done) => {
+      if (error !== undefined || client === undefined) return resume(Effect.fail(unavailable(error)))
+      if (isDropped) return done()
+      let isHeld = true
+      let running = 0
+      const end = (destroys: boolean) => (): void => {
+        if (!isHeld) return
+        isHeld = false
+        done(destroys)
+      }
+      resume(
+        Effect.succeed({
+          query: (text, values = []) =>
+            Effect.suspend(() => {
+              running++
+              return queryOn(client, text, values, 10_000, () => running--)
+            }),
+          isBusy: () => running > 0,
+          release: end(false),
+          discard: end(true)
+        })
+      )
+    })
+    return Effect.sync(() => {
+      isDropped = true
+    })
+  })
+
+  /** Ends all connections, those last that are in use. */
+  readonly close: Effect.Effect<void> = Effect.promise(() => this.pool.end())
+}
+
+/** Milliseconds that a read may take, waiting for a connection included. */
+export const readTimeout = 1900
+
+const noop = (): void => {}
+
+/** Runs a statement on a client. A failure leaves open whether the client can be used again. */
+export const queryOn = (
+  client: pg.ClientBase,
+  text: string,
+  values: ReadonlyArray<Parameter> = [],
+  limit = 10_000,
+  onEnd?: () => void
+): Effect.Effect<ReadonlyArray<Row>, StoreUnavailable> =>
+  Effect.tryPromise({
+    try: () =>
+      client
+        .query<Array<unknown>>({
+          text,
+          values: values as Array<unknown>,
+          rowMode: "array",
+          query_timeout: limit
+        } as pg.QueryArrayConfig)
+        .finally(onEnd),
+    catch: unavailable
+  }).pipe(Effect.map(({ rows }) => rows))
+
+/** A pool that is closed with the scope; connections in use get a few seconds. */
+export const make = (options: PoolOptions): Effect.Effect<Pool, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.sync(() => new Pool(options)),
+    pool => Supervision.within("2 seconds", pool.close)
+  )

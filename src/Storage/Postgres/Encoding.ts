@@ -1,0 +1,60 @@
+/**
+ * Arrays as PostgreSQL receives them in binary form, which is quicker on both sides than their text and needs no escapes.
+ */
+
+const int4 = 23
+const int8 = 20
+const text = 25
+
+/** One dimension, its bounds from 1, and whether an element may be null. */
+const header = (buffer: Buffer, length: number, type: number): number => {
+  buffer.writeInt32BE(length === 0 ? 0 : 1, 0)
+  buffer.writeInt32BE(1, 4)
+  buffer.writeInt32BE(type, 8)
+  if (length === 0) return 12
+  buffer.writeInt32BE(length, 12)
+  buffer.writeInt32BE(1, 16)
+  return 20
+}
+
+const headerSize = (length: number): number => (length === 0 ? 12 : 20)
+
+/** `integer[]` */
+export const integers = (numbers: ReadonlyArray<number>): Buffer => {
+  const buffer = Buffer.allocUnsafe(headerSize(numbers.length) + 8 * numbers.length)
+  let at = header(buffer, numbers.length, int4)
+  for (const number of numbers) {
+    buffer.writeInt32BE(4, at)
+    at = buffer.writeInt32BE(number, at + 4)
+  }
+  return buffer
+}
+
+/** `bigint[]` of whole numbers and nulls. */
+export const bigints = (numbers: ReadonlyArray<number | null>): Buffer => {
+  const buffer = Buffer.allocUnsafe(headerSize(numbers.length) + 12 * numbers.length)
+  let at = header(buffer, numbers.length, int8)
+  for (const number of numbers) {
+    at = buffer.writeInt32BE(number === null ? -1 : 8, at)
+    if (number === null) continue
+    // The two halves, of which the upper one has the sign.
+    const high = Math.floor(number / 2 ** 32)
+    at = buffer.writeInt32BE(high, at)
+    at = buffer.writeUInt32BE(number - high * 2 ** 32, at)
+  }
+  return buffer.subarray(0, at)
+}
+
+/** `text[]` of texts and nulls. */
+export const texts = (all: ReadonlyArray<string | null>): Buffer => {
+  let size = headerSize(all.length)
+  for (const item of all) size += 4 + (item === null ? 0 : Buffer.byteLength(item))
+  const buffer = Buffer.allocUnsafe(size)
+  let at = header(buffer, all.length, text)
+  for (const item of all) {
+    const length = item === null ? -1 : buffer.write(item, at + 4)
+    buffer.writeInt32BE(length, at)
+    at += 4 + Math.max(length, 0)
+  }
+  return buffer
+}

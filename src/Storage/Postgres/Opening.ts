@@ -1,0 +1,107 @@
+/**
+ * Opening the database: whether it is one that the store can use, and its schema.
+ */
+import { Effect, type Redacted, Schema } from "effect"
+import pg from "pg"
+import { StoreUnavailable } from "../../Kv/Store.ts"
+import { clientConfig, queryOn, type Row } from "./Connections.ts"
+import { unavailable } from "./DatabaseError.ts"
+import { migrations } from "./Schema.ts"
+
+/** The store cannot be used as it is; the message says why, for the operator. */
+export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", { message: Schema.String }) {}
+
+/** The oldest release that has what the schema uses. */
+const oldestVersion = 14
+
+/** Nodes that start together migrate one after the other, by an advisory lock of this key: `CWKV`. */
+const lockKey = 0x43574b56
+
+type Query = (
+  text: string,
+  values?: ReadonlyArray<string | number>
+) => Effect.Effect<ReadonlyArray<Row>, StoreUnavailable>
+
+/** Runs on a connection of its own. A migration may take long; the connection's loss undoes it. */
+const withClient = <A, E>(url: Redacted.Redacted, body: (query: Query) => Effect.Effect<A, E>) =>
+  Effect.acquireUseRelease(
+    Effect.sync(() => new pg.Client(clientConfig(url)).on("error", () => undefined)),
+    client =>
+      Effect.tryPromise({ try: () => client.connect(), catch: unavailable }).pipe(
+        Effect.zipRight(body((text, values) => queryOn(client, text, values, 600_000)))
+      ),
+    // Without its socket a client may wait for ever.
+    client => Effect.sync(() => void client.end().catch(() => undefined))
+  )
+
+const check = (query: Query) =>
+  Effect.gen(function* () {
+    const [row] = yield* query(
+      `SELECT current_setting('server_version_num')::int / 10000, current_setting('server_encoding'),
+         pg_is_in_recovery(), current_database()`
+    )
+    const [version, encoding, isStandby, database] = row as [number, string, boolean, string]
+    if (isStandby) return yield* new StoreUnavailable({ reason: "the database is a standby" })
+    if (version < oldestVersion) {
+      return yield* new StoreRefused({
+        message: `The store needs PostgreSQL ${oldestVersion} or later, and the server is version ${version}.`
+      })
+    }
+    if (encoding !== "UTF8") {
+      return yield* new StoreRefused({
+        message: `The database "${database}" has the encoding ${encoding}; the store needs one with UTF8.`
+      })
+    }
+  })
+
+const migrate = (query: Query) =>
+  Effect.gen(function* () {
+    yield* query("SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '60s', true)")
+    yield* query("SELECT pg_advisory_xact_lock($1)", [lockKey])
+    // Only where something is missing, as these take rights that the role of the service need not have.
+    const [[schema, table]] = (yield* query(
+      "SELECT to_regnamespace('causeway') IS NOT NULL, to_regclass('causeway.migrations') IS NOT NULL"
+    )) as [[boolean, boolean]]
+    if (!schema) yield* query("CREATE SCHEMA causeway")
+    if (!table) {
+      yield* query(
+        `CREATE TABLE causeway.migrations (
+          version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
+        )`
+      )
+    }
+    const [[applied]] = (yield* query("SELECT coalesce(max(version), 0) FROM causeway.migrations")) as [[number]]
+    if (applied > migrations.length) {
+      return yield* new StoreRefused({
+        message:
+          `The store in the database has schema ${applied}, and this version of causeway knows schemas up to ` +
+          `${migrations.length}: it was written by a newer version.`
+      })
+    }
+    for (let version = applied + 1; version <= migrations.length; version++) {
+      const { name, statements } = migrations[version - 1]!
+      for (const statement of statements) yield* query(statement)
+      yield* query("INSERT INTO causeway.migrations (version, name) VALUES ($1, $2)", [version, name])
+    }
+  })
+
+/**
+ * Checks the database and brings its schema up to date, in one transaction. It fails with `StoreUnavailable` where a
+ * later attempt may succeed.
+ */
+export const open = (url: Redacted.Redacted): Effect.Effect<void, StoreRefused | StoreUnavailable> =>
+  withClient(url, query =>
+    Effect.gen(function* () {
+      yield* check(query)
+      yield* query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+      yield* migrate(query)
+      const [[isIdentified]] = (yield* query("SELECT causeway.identify()")) as [[boolean]]
+      yield* query("COMMIT")
+      if (!isIdentified) {
+        yield* Effect.logWarning(
+          "The database does not tell its system identifier or its timeline: a restore or a fail-over that loses changes " +
+            "does not change the epoch. Grant EXECUTE on pg_control_system, pg_walfile_name and pg_current_wal_insert_lsn."
+        )
+      }
+    })
+  )

@@ -1,0 +1,229 @@
+/**
+ * The reads of the key-value store. Each is one statement, and so reads one snapshot. Lists and changes are printed by the
+ * database, as their readers need JSON text.
+ */
+
+import type { JsonText } from "../../Json/JsonText.ts"
+import * as Change from "../../Kv/Change.ts"
+import type { ChangePage, ChangeQuery } from "../../Kv/ChangeLog.ts"
+import * as Entry from "../../Kv/Entry.ts"
+import type { Selection } from "../../Kv/Store.ts"
+import * as KeyOrder from "../KeyOrder.ts"
+import type { Parameter, Row, Statement } from "./Connections.ts"
+
+/** A page ends after the value with which it comes to this many bytes. */
+const pageSize = 4 * 1024 * 1024
+
+/** A statement with its parameters, and how its rows are read. */
+export interface Query<A> {
+  readonly statement: Statement
+  readonly values: ReadonlyArray<Parameter>
+  readonly decode: (rows: ReadonlyArray<Row>) => A
+}
+
+const lastSeq = "coalesce((SELECT max(seq) FROM causeway.changes), 0)"
+
+const getStatement: Statement = {
+  name: "get",
+  text: `SELECT version, updated_by, updated_at, expires_at, value FROM causeway.entries
+    WHERE namespace = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)`
+}
+
+type EntryRow = readonly [
+  version: number,
+  updatedBy: string,
+  updatedAt: number,
+  expiresAt: number | null,
+  value: JsonText
+]
+
+/** The entry, unless it is absent or past its end at `now`. */
+export const get = (namespace: string, key: string, now: number): Query<Entry.StoredEntry | undefined> => ({
+  statement: getStatement,
+  values: [namespace, key, now],
+  decode: ([row]) => {
+    if (row === undefined) return undefined
+    const [version, updatedBy, updatedAt, expiresAt, value] = row as EntryRow
+    return { namespace, key, value, version, updatedBy, updatedAt, expiresAt }
+  }
+})
+
+/** What `toJson` of an entry prints. */
+const printedEntry = `concat('{"namespace":', to_json(namespace), ',"key":', to_json(key), ',"value":', value,
+  ',"version":', version, ',"updatedBy":', to_json(updated_by), ',"updatedAt":', updated_at, ',"expiresAt":',
+  coalesce(expires_at::text, 'null'), '}')`
+
+/** What `encode` of a change prints. */
+const printedChange = `concat('{"seq":', seq, ',"op":"', op, '","namespace":', to_json(namespace), ',"key":',
+  to_json(key), ',"value":', coalesce(value, 'null'), ',"version":', version, ',"actor":', to_json(actor),
+  ',"timestamp":', timestamp, ',"tenantId":', to_json(tenant), '}')`
+
+/** Between the texts of a page: it occurs in no JSON text. */
+const separator = "\u001e"
+
+/**
+ * The texts of a page in one column, which costs less than a row for each, and how many rows there are. Texts end with
+ * the one with which the values come to so many bytes. Sizes are known without reading the values.
+ */
+const page = (printed: string, order: string, rows: string, size: string): string =>
+  `SELECT string_agg(json, U&'\\001e') AS texts, count(*) AS selected FROM (
+    SELECT CASE WHEN total - bytes < ${size} THEN ${printed} END AS json FROM (
+      SELECT *, sum(bytes) OVER (ORDER BY ${order} ROWS UNBOUNDED PRECEDING) AS total FROM (
+        SELECT *, coalesce(octet_length(value), 0)::bigint AS bytes ${rows} ORDER BY ${order} LIMIT $1
+      ) selected
+    ) summed ORDER BY ${order}
+  ) printed`
+
+/** The texts of a page, and whether it was cut short for its size. */
+const textsOf = (texts: unknown, selected: unknown): { readonly texts: Array<string>; readonly isCut: boolean } => {
+  const all = texts === null ? [] : (texts as string).split(separator)
+  return { texts: all, isCut: (selected as number) > all.length }
+}
+
+/** Entries of a selection that are visible at `now` (epoch milliseconds) and come after a key. */
+export interface EntryQuery extends Selection {
+  readonly after: string
+  readonly limit: number
+  readonly isDescending?: boolean
+  readonly now: number
+  /** The page ends after the value with which it comes to this many bytes. */
+  readonly size?: number
+}
+
+export interface EntryRows {
+  readonly entries: ReadonlyArray<Entry.EncodedEntry>
+  readonly more: boolean
+  readonly lastSeq: number
+  readonly epoch: string
+}
+
+const listStatement = (comparison: ">" | ">=", isBounded: boolean, isDescending: boolean): Statement => {
+  const rows = `FROM causeway.entries WHERE namespace = $2 AND key ${comparison} $3 ${isBounded ? "AND key < $6" : ""}
+    AND (expires_at IS NULL OR expires_at > $4)`
+  return {
+    name: `list ${comparison}${isBounded ? " bounded" : ""}${isDescending ? " descending" : ""}`,
+    text: `SELECT page.texts, page.selected, ${lastSeq}, causeway.epoch() FROM (
+      ${page(printedEntry, isDescending ? "key DESC" : "key", rows, "$5")}
+    ) page`
+  }
+}
+
+const lists = {
+  from: { bounded: listStatement(">=", true, false), open: listStatement(">=", false, false) },
+  after: { bounded: listStatement(">", true, false), open: listStatement(">", false, false) },
+  down: { bounded: listStatement(">=", true, true), open: listStatement(">=", false, true) }
+} as const
+
+/** The least text after all that start with a text and U+0000, which no key holds. */
+const nul = "\u0000"
+
+/**
+ * The greatest text without U+0000 that is not greater, so that the same keys come after it: the database takes no
+ * U+0000.
+ */
+const floor = (key: string): string => {
+  const at = key.indexOf(nul)
+  return at === -1 ? key : key.slice(0, at)
+}
+
+/** The least text without U+0000 that is not less, so that the same keys come before it. */
+const ceiling = (key: string): string => {
+  const at = key.indexOf(nul)
+  return at === -1 ? key : `${key.slice(0, at)}\u0001`
+}
+
+/** The lesser of an end and a key, where there is a key. */
+const before = (end: string | undefined, key: string): string | undefined =>
+  key === "" || (end !== undefined && KeyOrder.compare(key, end) > 0) ? end : key
+
+/** A page of a list. A prefix with half of a surrogate pair has no UTF-8, in which prefixes are compared: none matches. */
+export const entries = (query: EntryQuery): Query<EntryRows> => {
+  const { after, isDescending = false, limit, namespace, now, prefix, size = pageSize } = query
+  const isPossible = prefix.isWellFormed()
+  const endOfPrefix = KeyOrder.endOfPrefix(isPossible ? prefix : "")
+  const floored = floor(after)
+  const end = isDescending ? before(endOfPrefix, ceiling(after)) : endOfPrefix
+  const isAfter = !isDescending && floored !== "" && KeyOrder.compare(prefix, floored) <= 0
+  const variants = isDescending ? lists.down : isAfter ? lists.after : lists.from
+  return {
+    statement: end === undefined ? variants.open : variants.bounded,
+    values: [
+      isPossible ? limit + 1 : 0,
+      namespace,
+      isAfter ? floored : isPossible ? prefix : "",
+      now,
+      size,
+      ...(end === undefined ? [] : [end])
+    ],
+    decode: ([row]) => {
+      const { isCut, texts } = textsOf(row![0], row![1])
+      const more = isCut || texts.length > limit
+      if (texts.length > limit) texts.length = limit
+      return { entries: texts.map(Entry.encoded), more, lastSeq: row![2] as number, epoch: row![3] as string }
+    }
+  }
+}
+
+const changesStatement = (name: string, condition: string): Statement => ({
+  name,
+  text: `SELECT page.texts, page.selected, ${lastSeq}, log.trimmed_seq, causeway.epoch() FROM causeway.log, (
+    ${page(printedChange, "seq", `FROM causeway.changes WHERE ${condition}`, String(pageSize))}
+  ) page`
+})
+
+const allChanges = changesStatement("changes", "seq > $2")
+
+// The empty tenant is ruled out in words, so that the index that leaves it out can be used.
+const tenantChanges = changesStatement("changes of tenant", "tenant = $3 AND tenant <> '' AND seq > $2")
+
+export interface TrimmedBefore {
+  readonly _tag: "TrimmedBefore"
+  readonly trimmedSeq: number
+  readonly epoch: string
+}
+
+/** A page of the log. */
+export const changes = ({ after, limit, tenant }: ChangeQuery): Query<ChangePage | TrimmedBefore> => ({
+  statement: tenant === "" ? allChanges : tenantChanges,
+  values: tenant === "" ? [limit, after] : [limit, after, tenant],
+  decode: ([row]) => {
+    const [printed, selected, last, trimmedSeq, epoch] = row as readonly [string | null, number, number, number, string]
+    if (after < trimmedSeq) return { _tag: "TrimmedBefore", trimmedSeq, epoch }
+    const { isCut, texts } = textsOf(printed, selected)
+    const changes = texts.map(Change.encoded)
+    const isComplete = isCut || changes.length === limit
+    return { changes, lastSeq: isComplete ? changes.at(-1)!.seq : last, epoch, isComplete }
+  }
+})
+
+/** What a node asks for again and again. */
+export interface Pulse {
+  readonly lastSeq: number
+  readonly epoch: string
+  /** The clock of the database, in epoch milliseconds. */
+  readonly now: number
+}
+
+/** The end of the log, and the time. */
+export const pulse: Query<Pulse> = {
+  statement: {
+    name: "pulse",
+    text: `SELECT ${lastSeq}, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, causeway.epoch()`
+  },
+  values: [],
+  decode: ([row]) => ({ lastSeq: row![0] as number, now: row![1] as number, epoch: row![2] as string })
+}
+
+/** The last `seq`. */
+export const end: Query<number> = {
+  statement: { name: "last_seq", text: `SELECT ${lastSeq}` },
+  values: [],
+  decode: ([row]) => row![0] as number
+}
+
+/** What changes with each trim, and with the identity of the log. */
+export const history: Query<string> = {
+  statement: { name: "history", text: "SELECT log.history || ' ' || causeway.epoch() FROM causeway.log" },
+  values: [],
+  decode: ([row]) => row![0] as string
+}

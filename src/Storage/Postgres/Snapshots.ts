@@ -1,0 +1,91 @@
+/**
+ * Whole lists, each from one snapshot on a connection of its own.
+ */
+import { Effect, Option, type Scope, Stream } from "effect"
+import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import * as Monotonic from "../../Monotonic.ts"
+import type { Connection, Pool } from "./Connections.ts"
+import * as Queries from "./Queries.ts"
+
+/** A portion of a whole list: small, so that a client with a slow connection reads one in time. */
+const portionSize = { limit: 1000, size: 256 * 1024 }
+
+/** Milliseconds that a snapshot may be without a read, after which the server ends its transaction. */
+export const idleTimeout = 60_000
+
+/** Milliseconds that a snapshot may last: while there is one, no server removes what was replaced since. */
+const maxAge = 600_000
+
+/** A connection, and how it is counted no more. */
+interface Held {
+  readonly connection: Connection
+  readonly release: () => void
+}
+
+export type ListAll = (
+  selection: Selection,
+  now: number
+) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
+
+/** At most `max` lists at a time, on a pool with as many connections. */
+export const make = (pool: Pool, max: number): ListAll => {
+  let held = 0
+
+  const take = Effect.suspend((): Effect.Effect<Held, StoreUnavailable | StoreBusy> => {
+    if (held >= max) return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
+    held++
+    let isHeld = true
+    const release = (): void => {
+      if (isHeld) held--
+      isHeld = false
+    }
+    return Effect.onError(
+      Effect.map(pool.take, connection => ({ connection, release })),
+      () => Effect.sync(release)
+    )
+  })
+
+  return (selection, now) =>
+    Effect.gen(function* () {
+      let isOver = false
+      /** Ends the snapshot; a connection that does not answer is dropped. */
+      const end = (connection: Connection, release: () => void) =>
+        Effect.suspend(() => {
+          if (isOver) return Effect.void
+          isOver = true
+          release()
+          if (connection.isBusy()) return Effect.sync(connection.discard)
+          return Effect.matchEffect(connection.query("ROLLBACK"), {
+            onFailure: () => Effect.sync(connection.discard),
+            onSuccess: () => Effect.sync(connection.release)
+          })
+        })
+      const { connection, release } = yield* Effect.acquireRelease(take, ({ connection, release }) =>
+        end(connection, release)
+      )
+      yield* connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+      const startedAt = yield* Monotonic.millis
+
+      const portion = (after: string) =>
+        Effect.gen(function* () {
+          if ((yield* Monotonic.millis) - startedAt > maxAge) {
+            yield* end(connection, release)
+            return yield* new StoreUnavailable({ reason: `a whole list took longer than ${maxAge} ms` })
+          }
+          const { decode, statement, values } = Queries.entries({ ...selection, ...portionSize, after, now })
+          const rows = decode(yield* connection.query(statement.text, values))
+          // A list that has been read to its end needs no snapshot, however long the scope lasts.
+          if (!rows.more) yield* end(connection, release)
+          return rows
+        })
+
+      const first = yield* portion("")
+      const portions = Stream.paginateEffect("", after =>
+        Effect.map(after === "" ? Effect.succeed(first) : portion(after), ({ entries, more }) => [
+          entries,
+          more ? Option.some(entries.at(-1)!.key) : Option.none()
+        ])
+      )
+      return { lastSeq: first.lastSeq, epoch: first.epoch, portions }
+    })
+}

@@ -1,0 +1,163 @@
+/**
+ * How nodes learn of each other's writes: by notifications of the database, and by asking for the end of the log, which
+ * alone is relied on. A notification only makes it quick.
+ */
+import { Effect, Exit, type Redacted, type Scope } from "effect"
+import pg from "pg"
+import { StoreUnavailable } from "../../Kv/Store.ts"
+import { randomHex } from "../../RandomHex.ts"
+import * as Supervision from "../../Supervision.ts"
+import { clientConfig, type Pool, queryOn, type Statement } from "./Connections.ts"
+import { unavailable } from "./DatabaseError.ts"
+import type { LogEnd } from "./LogEnd.ts"
+
+/** The payload of a notification is the last `seq` that a node has committed. */
+const channel = "causeway_changes"
+
+/** Between two notifications of a node, as each takes a lock of the whole server at its commit. */
+const notifyInterval = "10 millis"
+
+/** Between two probes of the listening connection, and how long a probe may take. */
+const probeInterval = "2 seconds"
+const probeTimeout = 1500
+
+/** Between two attempts to listen. */
+const listenPause = "1 second"
+
+/** Between two questions for the end of the log, with notifications and without. */
+const askInterval = { listening: "1 second", deaf: "150 millis" } as const
+
+const notification: Statement = { name: "notify", text: "SELECT pg_notify($1, $2)" }
+
+export interface Options {
+  readonly pool: Pool
+  /** The address of the database itself, where notifications are heard. */
+  readonly url: Redacted.Redacted
+  readonly end: LogEnd
+  /** Asks for the end of the log, and sets it. */
+  readonly ask: Effect.Effect<unknown, StoreUnavailable>
+}
+
+export interface WakeUps {
+  /** Tells the other nodes soon that this one has committed up to here. */
+  readonly announce: (lastSeq: number) => void
+}
+
+/** A connection that listens until it is lost, or until a notification that it sends to itself does not come back. */
+const listen = ({ end, url }: Options, onListening: (isListening: boolean) => void) =>
+  Effect.gen(function* () {
+    const own = `causeway_probe_${yield* randomHex(4)}`
+    const client = yield* Effect.acquireRelease(
+      Effect.sync(() => new pg.Client(clientConfig(url)).on("error", () => undefined)),
+      client =>
+        Effect.sync(() => {
+          onListening(false)
+          // A lost connection would be waited for.
+          client.connection.stream.destroy()
+        })
+    )
+    const lost = Effect.async<never, StoreUnavailable>(resume => {
+      const onEnd = (): void => resume(Effect.fail(new StoreUnavailable({ reason: "the listening connection ended" })))
+      client.once("end", onEnd)
+      return Effect.sync(() => client.off("end", onEnd))
+    })
+    let onProbe = (): void => {}
+    client.on("notification", ({ channel: name, payload = "" }) => {
+      if (name === own) onProbe()
+      else if (/^\d{1,16}$/.test(payload)) end.advance(Number(payload))
+    })
+    /** A notification sent and received, so that a pooler that hands connections on is found out too. */
+    const probe = Effect.async<void, StoreUnavailable>(resume => {
+      const fail = (reason: string): void => resume(Exit.fail(new StoreUnavailable({ reason })))
+      const timer = setTimeout(() => fail(`no notification within ${probeTimeout} ms`), probeTimeout)
+      onProbe = () => resume(Exit.void)
+      client.query(`NOTIFY ${own}`, error => {
+        if (error) resume(Exit.fail(unavailable(error)))
+      })
+      return Effect.sync(() => clearTimeout(timer))
+    }).pipe(
+      Effect.ensuring(
+        Effect.sync(() => {
+          onProbe = () => {}
+        })
+      )
+    )
+    yield* Effect.tryPromise({ try: () => client.connect(), catch: unavailable })
+    yield* queryOn(client, `LISTEN ${channel}; LISTEN ${own}`, [], probeTimeout)
+    const probing = Effect.forever(
+      Effect.zipRight(
+        probe,
+        Effect.zipRight(
+          Effect.sync(() => onListening(true)),
+          Effect.sleep(probeInterval)
+        )
+      )
+    )
+    return yield* Effect.raceFirst(probing, lost)
+  }).pipe(Effect.scoped)
+
+/** Listens, asks and announces until the scope closes. */
+export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const { ask, pool } = options
+    let isListening = false
+    let onDeaf = (): void => {}
+    const onListening = (now: boolean): void => {
+      const was = isListening
+      isListening = now
+      if (was && !now) onDeaf()
+    }
+    const listening = Supervision.outage("listening for writes of other nodes")
+    yield* Supervision.forkScoped(
+      "listening",
+      Effect.forever(
+        Effect.matchCauseEffect(
+          listen(options, now => {
+            onListening(now)
+          }),
+          { onFailure: listening.failed, onSuccess: () => Effect.void }
+        ).pipe(Effect.zipRight(Effect.sleep(listenPause)))
+      )
+    )
+
+    /** Sleeps until the next question, which comes at once when notifications stop. */
+    const pause = Effect.suspend(() =>
+      Effect.raceFirst(
+        Effect.sleep(isListening ? askInterval.listening : askInterval.deaf),
+        Effect.async<void>(resume => {
+          onDeaf = () => resume(Effect.void)
+        })
+      )
+    )
+    const asking = Supervision.outage("asking for the end of the log")
+    const askOnce = Effect.matchCauseEffect(ask, { onFailure: asking.failed, onSuccess: () => asking.over })
+    yield* Supervision.forkScoped("asking for the end of the log", Effect.forever(Effect.zipRight(askOnce, pause)))
+
+    let announced = 0
+    let latest = 0
+    let onWork = (): void => {}
+    const work = Effect.async<void>(resume => {
+      const check = (): void => {
+        if (latest > announced) resume(Effect.void)
+      }
+      onWork = check
+      check()
+    })
+    const send = Effect.suspend(() => {
+      announced = latest
+      return pool.read(notification, [channel, String(latest)], () => undefined)
+    })
+    yield* Supervision.forkScoped(
+      "announcing writes",
+      // The others ask too: a notification that is lost makes them late by as much.
+      Effect.forever(Effect.zipRight(work, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send))))
+    )
+
+    return {
+      announce: lastSeq => {
+        if (lastSeq <= latest) return
+        latest = lastSeq
+        onWork()
+      }
+    }
+  })

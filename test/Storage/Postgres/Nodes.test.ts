@@ -1,0 +1,297 @@
+/** Several nodes over one database. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Duration, Effect, Either, Fiber, Layer, Option } from "effect"
+import * as Change from "../../../src/Kv/Change.ts"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import type { Operation } from "../../../src/Kv/Write.ts"
+import * as Postgres from "../../../src/Storage/Postgres.ts"
+import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import { reasonToSkip } from "../../postgres/Server.ts"
+import { del, set } from "../../suites/Store/Fixture.ts"
+
+const namespace = "tenant:t/nodes"
+
+/** A node: a store of its own over the database. */
+const node = (url: string) =>
+  Effect.map(Layer.build(Postgres.layer(optionsOf(url))), context => ({
+    store: Context.get(context, Store),
+    log: Context.get(context, ChangeLog)
+  }))
+
+type Node = Effect.Effect.Success<ReturnType<typeof node>>
+
+const commit = ({ store }: Node, ...operations: ReadonlyArray<Operation>) =>
+  store.commit({ operations, actor: "tester" })
+
+/** All records up to `end`, as a follower receives them. */
+const follow = ({ log }: Node, end: number) =>
+  Effect.gen(function* () {
+    const seen: Array<Change.StoredChange> = []
+    for (let at = 0; at < end; ) {
+      const page = yield* log.read({ after: at, limit: 100, tenant: "" })
+      seen.push(...page.changes.map(Change.decode))
+      if (page.lastSeq === at) yield* log.awaitPast(at)
+      at = page.lastSeq
+    }
+    return seen
+  })
+
+const versionAt = (operation: { readonly op: string; readonly version?: number } | undefined): number =>
+  operation?.op === "set" ? (operation.version ?? 0) : 0
+
+/** Waits until a statement of the database waits for a lock. */
+const someoneWaits = (url: string) =>
+  Effect.promise(async () => {
+    for (;;) {
+      const [row] = await execute(url, "SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted")
+      if (Number(row?.waiting) > 0) return
+    }
+  })
+
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSkip ?? ""}`, () => {
+  const database = Effect.promise(() => createDatabase())
+
+  it.scopedLive("nodes that start together migrate once", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const nodes = yield* Effect.all([node(url), node(url), node(url)], { concurrency: "unbounded" })
+      for (const each of nodes) yield* commit(each, set(namespace, "k", 1))
+      const rows = yield* Effect.promise(() => execute(url, "SELECT version FROM causeway.migrations"))
+      expect(rows).toHaveLength(1)
+    })
+  )
+
+  it.scopedLive(
+    "writers of three nodes make one chain of versions, and every follower sees each seq once and in order",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* database
+        const nodes = [yield* node(url), yield* node(url), yield* node(url)]
+        const writes = 60
+        const followers = yield* Effect.forEach(nodes, each => Effect.fork(follow(each, 3 * writes * 2)))
+        const committed = yield* Effect.forEach(
+          nodes,
+          (each, index) =>
+            Effect.forEach(
+              Array.from({ length: writes }),
+              (_, n) => commit(each, set(namespace, `k${n % 5}`, n), set(namespace, `own${index}`, n)),
+              { concurrency: 20 }
+            ),
+          { concurrency: "unbounded" }
+        )
+        const feeds = yield* Effect.forEach(followers, Fiber.join)
+        for (const feed of feeds) {
+          expect(feed.map(({ seq }) => seq)).toEqual(Array.from({ length: 3 * writes * 2 }, (_, index) => index + 1))
+          expect(feed).toEqual(feeds[0])
+        }
+        for (const key of ["k0", "k1", "k2", "k3", "k4"]) {
+          const versions = feeds[0]!.filter(change => change.key === key).map(({ version }) => version)
+          expect(versions).toEqual(versions.map((_, index) => index + 1))
+        }
+        // A batch has consecutive records, and what a writer was told is what the log has.
+        for (const { lastSeq, results } of committed.flat()) {
+          const [first, second] = results
+          expect(feeds[0]!.slice(lastSeq - 2, lastSeq).map(({ version }) => version)).toEqual([
+            versionAt(first),
+            versionAt(second)
+          ])
+        }
+      })
+  )
+
+  it.scopedLive("of creators on three nodes only one succeeds, again and again", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const nodes = [yield* node(url), yield* node(url), yield* node(url)]
+      for (let round = 0; round < 10; round++) {
+        const outcomes = yield* Effect.forEach(
+          [...nodes, ...nodes],
+          each => Effect.either(commit(each, set(namespace, `new${round}`, 1, { precondition: { noneMatch: "any" } }))),
+          { concurrency: "unbounded" }
+        )
+        expect(outcomes.filter(Either.isRight)).toHaveLength(1)
+        for (const outcome of outcomes) {
+          if (Either.isLeft(outcome))
+            expect(outcome.left).toMatchObject({ _tag: "PreconditionFailed", currentVersion: 1 })
+        }
+      }
+      expect(yield* nodes[0]!.log.lastSeq).toBe(10)
+    })
+  )
+
+  it.scopedLive("a counter that nodes increase by its version loses no increase", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const nodes = [yield* node(url), yield* node(url)]
+      yield* commit(nodes[0]!, set(namespace, "counter", 0))
+      const increase = (each: Node): Effect.Effect<void, unknown> =>
+        Effect.gen(function* () {
+          const { value, version } = Option.getOrThrow(yield* each.store.get(namespace, "counter"))
+          const next = set(namespace, "counter", Number(value) + 1, { precondition: { match: [version] } })
+          yield* Effect.catchTag(Effect.asVoid(commit(each, next)), "PreconditionFailed", () => increase(each))
+        })
+      yield* Effect.forEach(
+        nodes.flatMap(each => Array.from({ length: 20 }, () => each)),
+        increase,
+        { concurrency: "unbounded" }
+      )
+      expect(Option.getOrThrow(yield* nodes[1]!.store.get(namespace, "counter"))).toMatchObject({
+        value: "40",
+        version: 41
+      })
+    })
+  )
+
+  /** Lets another writer change things between what the function reads and its lock. */
+  const overtaken = (between: string, ...operations: ReadonlyArray<Operation>) =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const one = yield* node(url)
+      yield* commit(one, set(namespace, "there", 1), set(namespace, "deleted", 1))
+      yield* commit(one, del(namespace, "deleted"))
+      const outcome = yield* withClient(url, other =>
+        Effect.gen(function* () {
+          yield* other("BEGIN")
+          yield* other("SELECT FROM causeway.log FOR UPDATE")
+          const writing = yield* Effect.fork(Effect.either(commit(one, ...operations)))
+          yield* someoneWaits(url)
+          yield* other(between)
+          yield* other("COMMIT")
+          return yield* Fiber.join(writing)
+        })
+      )
+      return { outcome, one, feed: yield* follow(one, yield* one.log.lastSeq) }
+    })
+
+  const change = `INSERT INTO causeway.changes (seq, op, namespace, key, version, actor, timestamp, value)`
+
+  it.scopedLive("a write that another node has overtaken is decided anew", () =>
+    Effect.gen(function* () {
+      const { feed, outcome } = yield* overtaken(
+        `UPDATE causeway.entries SET version = 2, value = '"other"' WHERE key = 'there';
+         ${change} VALUES (4, 'set', '${namespace}', 'there', 2, 'other', 1, '"other"')`,
+        set(namespace, "there", "mine")
+      )
+      expect(outcome).toMatchObject({ right: { results: [{ op: "set", version: 3 }], lastSeq: 5 } })
+      expect(feed.map(({ seq, key, version }) => `${seq} ${key} ${version}`)).toEqual([
+        "1 there 1",
+        "2 deleted 1",
+        "3 deleted 2",
+        "4 there 2",
+        "5 there 3"
+      ])
+    })
+  )
+
+  it.scopedLive("a batch is refused whose condition on an absent key another node has broken", () =>
+    Effect.gen(function* () {
+      const { feed, outcome } = yield* overtaken(
+        `INSERT INTO causeway.entries (namespace, key, version, updated_by, updated_at, value)
+           VALUES ('${namespace}', 'absent', 1, 'other', 1, '1');
+         ${change} VALUES (4, 'set', '${namespace}', 'absent', 1, 'other', 1, '1')`,
+        del(namespace, "absent", { noneMatch: "any" }),
+        set(namespace, "there", "mine")
+      )
+      expect(outcome).toMatchObject({ left: { _tag: "PreconditionFailed", index: 0, currentVersion: 1 } })
+      expect(feed).toHaveLength(4)
+    })
+  )
+
+  it.scopedLive("a key that another node has created or set again meanwhile gets the next version", () =>
+    Effect.gen(function* () {
+      const { outcome } = yield* overtaken(
+        `INSERT INTO causeway.entries (namespace, key, version, updated_by, updated_at, value)
+           VALUES ('${namespace}', 'new', 1, 'other', 1, '1'), ('${namespace}', 'deleted', 3, 'other', 1, '1');
+         DELETE FROM causeway.tombstones;
+         ${change} VALUES (4, 'set', '${namespace}', 'new', 1, 'other', 1, '1'),
+           (5, 'set', '${namespace}', 'deleted', 3, 'other', 1, '1')`,
+        set(namespace, "new", "mine"),
+        set(namespace, "deleted", "mine")
+      )
+      expect(outcome).toMatchObject({
+        right: {
+          results: [
+            { op: "set", version: 2 },
+            { op: "set", version: 4 }
+          ],
+          lastSeq: 7
+        }
+      })
+    })
+  )
+
+  it.scopedLive(
+    "a write that is the victim of a deadlock, or of a serialization failure, is repeated a few times",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* database
+        const one = yield* node(url)
+        // The number of a sequence is not taken back with the transaction.
+        const failing = (code: string, times: number) =>
+          Effect.promise(() =>
+            execute(
+              url,
+              `CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               IF nextval('failures') <= ${times} THEN RAISE EXCEPTION 'planted' USING ERRCODE = '${code}'; END IF;
+               RETURN NEW;
+             END $$`,
+              "DROP SEQUENCE IF EXISTS failures",
+              "CREATE SEQUENCE failures",
+              "CREATE OR REPLACE TRIGGER fail BEFORE INSERT ON causeway.changes FOR EACH STATEMENT EXECUTE FUNCTION fail()"
+            )
+          )
+        yield* failing("40P01", 1)
+        expect(yield* commit(one, set(namespace, "k", 1))).toMatchObject({ lastSeq: 1 })
+        yield* failing("40001", 3)
+        expect(yield* commit(one, set(namespace, "k", 2))).toMatchObject({ lastSeq: 2 })
+        yield* failing("40P01", 4)
+        expect(yield* Effect.flip(commit(one, set(namespace, "k", 3)))).toMatchObject({
+          _tag: "StoreUnavailable",
+          reason: "tried 4 times: planted (40P01)"
+        })
+        expect(yield* commit(one, set(namespace, "k", 4))).toMatchObject({
+          results: [{ op: "set", version: 3 }],
+          lastSeq: 3
+        })
+      })
+  )
+
+  it.scopedLive("a write that the database refuses fails alone", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const one = yield* node(url)
+      yield* Effect.promise(() =>
+        execute(url, "ALTER TABLE causeway.entries ADD CONSTRAINT no_bad CHECK (value <> '\"bad\"')")
+      )
+      const outcomes = yield* Effect.forEach(
+        ["good", "bad", "good", "good"],
+        (value, index) => Effect.either(commit(one, set(namespace, `k${index}`, value))),
+        { concurrency: "unbounded" }
+      )
+      expect(outcomes.map(Either.isRight)).toEqual([true, false, true, true])
+      expect((yield* follow(one, 3)).map(({ seq, value }) => [seq, value])).toEqual([
+        [1, '"good"'],
+        [2, '"good"'],
+        [3, '"good"']
+      ])
+    })
+  )
+
+  it.scopedLive("what was trimmed on one node is known to be gone on the others", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const [one, other] = [yield* node(url), yield* node(url)]
+      for (let n = 0; n < 3; n++) yield* commit(one, set(namespace, "k", n))
+      const before = yield* other.log.history
+      // A record of this very millisecond is not old.
+      const trimmed = yield* Effect.iterate(0, {
+        while: total => total < 2,
+        body: total => Effect.map(one.log.trim(Duration.zero), count => total + count)
+      })
+      expect(trimmed).toBe(2)
+      expect(yield* other.log.history).not.toBe(before)
+      expect(yield* Effect.flip(other.log.read({ after: 0, limit: 10, tenant: "" }))).toMatchObject({ trimmedSeq: 2 })
+    })
+  )
+})

@@ -1,0 +1,125 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Fiber, Layer, Logger, Option, Redacted } from "effect"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
+import { offsetOf } from "../../../src/Storage/Postgres/DatabaseClock.ts"
+import { LogEnd } from "../../../src/Storage/Postgres/LogEnd.ts"
+import * as WakeUps from "../../../src/Storage/Postgres/WakeUps.ts"
+import * as Postgres from "../../../src/Storage/Postgres.ts"
+import { createDatabase, optionsOf, server } from "../../postgres/Databases.ts"
+import * as Proxy from "../../postgres/Proxy.ts"
+import { reasonToSkip } from "../../postgres/Server.ts"
+import { set } from "../../suites/Store/Fixture.ts"
+
+const quiet = Logger.remove(Logger.defaultLogger)
+
+const poolOf = (url: string) =>
+  Connections.make({ url: Redacted.make(url), isPooled: false, max: 2, statementTimeout: 1900 })
+
+/** A listener that asks nothing, so that only notifications can wake it. */
+const listener = (url: string, ask: Effect.Effect<void> = Effect.never) =>
+  Effect.gen(function* () {
+    const end = new LogEnd()
+    const wakeUps = yield* WakeUps.make({ pool: yield* poolOf(url), url: Redacted.make(url), end, ask })
+    return { end, wakeUps }
+  })
+
+/** Announces a growing `seq` until somebody has heard of it: who has just begun to listen has missed what was before. */
+const announceUntilHeard = (wakeUps: WakeUps.WakeUps, { end }: { readonly end: LogEnd }) =>
+  Effect.gen(function* () {
+    const heard = yield* Effect.fork(end.awaitPast(end.last))
+    let seq = end.last + 1000
+    yield* Effect.raceFirst(
+      Fiber.join(heard),
+      Effect.forever(
+        Effect.zipRight(
+          Effect.sync(() => wakeUps.announce(++seq)),
+          Effect.sleep("20 millis")
+        )
+      )
+    )
+    expect(end.last).toBeGreaterThan(0)
+  })
+
+describe("the offset of the database", () => {
+  it("is taken from the shortest round trip, and is 0 where that cannot tell it from 0", () => {
+    expect(offsetOf([])).toBe(0)
+    expect(offsetOf([{ offset: 3, roundTrip: 6 }])).toBe(0)
+    expect(
+      offsetOf([
+        { offset: 900, roundTrip: 500 },
+        { offset: 1000.4, roundTrip: 2 },
+        { offset: 1100, roundTrip: 300 }
+      ])
+    ).toBe(1000)
+    expect(offsetOf([{ offset: -5000, roundTrip: 1 }])).toBe(-5000)
+  })
+})
+
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("a notification of another node wakes, without any question", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const [one, other] = [yield* listener(url), yield* listener(url)]
+      yield* announceUntilHeard(one.wakeUps, other)
+    })
+  )
+
+  it.scopedLive("a listening connection that ends is made anew", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
+      yield* announceUntilHeard(one.wakeUps, other)
+      yield* Effect.promise(() => proxy.cut(false))
+      yield* announceUntilHeard(one.wakeUps, other)
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a listening connection into a black hole is found out by its probe and made anew", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
+      yield* announceUntilHeard(one.wakeUps, other)
+      proxy.set("black hole")
+      // The probe is the first to notice.
+      yield* Effect.promise(() => proxy.affected)
+      proxy.set("open")
+      yield* announceUntilHeard(one.wakeUps, other)
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a follower wakes for a write on another node while its listening connection is in a black hole", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const build = (options: Postgres.Options) => Layer.build(Postgres.layer(options))
+      const writer = Context.get(yield* build(optionsOf(url)), Store)
+      const log = Context.get(
+        yield* build({ ...optionsOf(url), directUrl: Option.some(Redacted.make(proxy.url)) }),
+        ChangeLog
+      )
+      proxy.set("black hole")
+      const waiting = yield* Effect.fork(log.awaitPast(0))
+      yield* writer.commit({ operations: [set("n", "k", 1)], actor: "tester" })
+      yield* Fiber.join(waiting)
+      expect(yield* log.lastSeq).toBe(1)
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("followers of a log that ends before what they have seen are woken", () =>
+    Effect.gen(function* () {
+      const database = yield* server({})
+      const url = yield* Effect.promise(() => createDatabase(database))
+      const context = yield* Layer.build(Postgres.layer(optionsOf(url)))
+      const [log, store] = [Context.get(context, ChangeLog), Context.get(context, Store)]
+      for (let n = 0; n < 3; n++) yield* store.commit({ operations: [set("n", "k", n)], actor: "tester" })
+      const waiting = yield* Effect.fork(log.awaitPast(3))
+      const pool = yield* poolOf(url)
+      yield* pool.read({ name: "lose", text: "DELETE FROM causeway.changes WHERE seq = 3" }, [], () => undefined)
+      yield* Fiber.join(waiting)
+    })
+  )
+})

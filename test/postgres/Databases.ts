@@ -1,0 +1,122 @@
+/**
+ * Databases for tests. A cluster is initialized once in a test run, on first use, and copied for each server.
+ */
+import { existsSync, mkdirSync, renameSync } from "node:fs"
+import { join } from "node:path"
+import { Effect, Layer, Option, Redacted, type Scope } from "effect"
+import pg from "pg"
+import { inject } from "vitest"
+import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import type { Store } from "../../src/Kv/Store.ts"
+import * as Postgres from "../../src/Storage/Postgres.ts"
+import * as Server from "./Server.ts"
+
+/** An initialized cluster, which test processes that start together make once. */
+const template = async (): Promise<string> => {
+  const root = inject("clusters")
+  const ready = join(root, "template")
+  try {
+    mkdirSync(join(root, "lock"))
+    Server.initialize(join(root, "initializing"))
+    renameSync(join(root, "initializing"), ready)
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error
+    while (!existsSync(ready)) await new Promise(resolve => setTimeout(resolve, 20))
+  }
+  return ready
+}
+
+let clusters = 0
+
+/** Starts a server over a new cluster. */
+export const startServer = async (settings: Readonly<Record<string, string>>): Promise<Server.Server> => {
+  const from = await template()
+  const directory = join(inject("clusters"), `${process.pid}-${++clusters}`)
+  Server.copy(from, directory)
+  return Server.start(directory, await Server.freePort(), settings)
+}
+
+/** A server of its own, until the scope closes. */
+export const server = (settings: Readonly<Record<string, string>>): Effect.Effect<Server.Server, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.promise(() => startServer(settings)),
+    server => Effect.promise(() => server.stop("immediate"))
+  )
+
+/** The server that all test files of this process share. It flushes nothing, and ends with the process. */
+let shared: Promise<Server.Server> | undefined
+const sharedServer = (): Promise<Server.Server> => {
+  shared ??= startServer(Server.fast)
+  return shared
+}
+
+/** Runs statements on a connection of their own. */
+export const execute = async (
+  url: string,
+  ...statements: ReadonlyArray<string>
+): Promise<ReadonlyArray<Record<string, unknown>>> => {
+  const client = new pg.Client({ connectionString: url })
+  client.on("error", () => undefined)
+  await client.connect()
+  try {
+    let rows: ReadonlyArray<Record<string, unknown>> = []
+    for (const statement of statements) rows = (await client.query(statement)).rows
+    return rows
+  } finally {
+    await client.end()
+  }
+}
+
+/** Runs statements of one connection. */
+export const withClient = <A, E, R>(
+  url: string,
+  use: (query: (text: string) => Effect.Effect<void>) => Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R> =>
+  Effect.acquireUseRelease(
+    Effect.promise(async () => {
+      const client = new pg.Client({ connectionString: url })
+      client.on("error", () => undefined)
+      await client.connect()
+      return client
+    }),
+    client => use(text => Effect.promise(() => client.query(text))),
+    client => Effect.promise(() => client.end())
+  )
+
+let databases = 0
+
+/** The address of a new database. */
+export const createDatabase = async (server?: Server.Server): Promise<string> => {
+  const { urlOf } = server ?? (await sharedServer())
+  const name = `test_${process.pid}_${++databases}`
+  await execute(urlOf("postgres"), `CREATE DATABASE ${name}`)
+  return urlOf(name)
+}
+
+/** How tests open a store. */
+export const optionsOf = (url: string): Postgres.Options => ({
+  url: Redacted.make(url),
+  directUrl: Option.none(),
+  connections: 4
+})
+
+/** A store whose database is emptied for each build of the layer. */
+export const emptiedLayer = (): Layer.Layer<Store | ChangeLog, unknown> => {
+  let url: Promise<string> | undefined
+  return Layer.unwrapEffect(
+    Effect.promise(async () => {
+      url ??= createDatabase()
+      const known = await url
+      await execute(
+        known,
+        `DO $$ BEGIN
+          IF to_regnamespace('causeway') IS NOT NULL THEN
+            TRUNCATE causeway.entries, causeway.tombstones, causeway.changes, causeway.commits;
+            UPDATE causeway.log SET trimmed_seq = 0;
+          END IF;
+        END $$`
+      )
+      return Postgres.layer(optionsOf(known))
+    })
+  )
+}
