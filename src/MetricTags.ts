@@ -2,7 +2,7 @@
  * Tags by which the metrics of several instances in one process are told apart. They are Effect's own metric labels, as
  * `Effect.tagMetrics` sets them: what measures without a fiber reads them once, when its layer is built.
  */
-import { Effect, FiberRef, Layer, MetricLabel } from "effect"
+import { Effect, FiberRef, Layer, MetricLabel, type Scope } from "effect"
 
 /** The tags of an instance. It is one array for as long as the instance lives, by which Effect looks up its series. */
 export type MetricTags = ReadonlyArray<MetricLabel.MetricLabel>
@@ -52,13 +52,14 @@ const problemOf = (name: string): string | undefined => {
  */
 export const tagged =
   (tags: Readonly<Record<string, string>>) =>
-  <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R> => {
+  <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, Exclude<R, Scope.Scope>> => {
     const problem = Object.keys(tags)
       .map(problemOf)
       .find(found => found !== undefined)
     if (problem !== undefined) return Layer.die(new Error(problem))
     const labels = Object.entries(tags).map(([name, value]) => MetricLabel.make(name, value))
-    const instance = Layer.fresh(layer)
+    // Its parts are shared with no other instance, and it is built once itself, which a fresh layer is not.
+    const instance = Layer.scopedContext(Layer.build(layer))
     return labels.length === 0
       ? instance
       : Layer.locallyWith(instance, FiberRef.currentMetricLabels, outer => [...outer, ...labels])

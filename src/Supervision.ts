@@ -105,8 +105,47 @@ export const repeatScoped = <R>(
   name: string,
   pause: Duration.DurationInput,
   work: Effect.Effect<unknown, Failure, R>
+): Effect.Effect<void, never, R | Scope.Scope> => repeatWhenDueScoped(name, pause, Effect.as(work, Effect.void))
+
+/** The same for work that tells when there is more to do: after a run, that is awaited before the pause. */
+export const repeatWhenDueScoped = <R>(
+  name: string,
+  pause: Duration.DurationInput,
+  work: Effect.Effect<Effect.Effect<void>, Failure, R>
 ): Effect.Effect<void, never, R | Scope.Scope> => {
   const { failed, over } = outage(name)
-  const run = Effect.matchCauseEffect(work, { onFailure: failed, onSuccess: () => over })
-  return forkScoped(name, Effect.repeat(run, Schedule.spaced(pause)))
+  const run = Effect.matchCauseEffect(work, {
+    onFailure: cause => Effect.as(failed(cause), Effect.void),
+    onSuccess: due => Effect.as(over, due)
+  })
+  return forkScoped(name, Effect.repeat(Effect.flatten(run), Schedule.spaced(pause)))
 }
+
+/** Whether something is there that must be looked at from time to time. */
+export class Occupancy {
+  readonly #latch = Effect.unsafeMakeLatch(false)
+
+  set(isOccupied: boolean): void {
+    if (isOccupied) this.#latch.unsafeOpen()
+    else this.#latch.unsafeClose()
+  }
+
+  /** Waits until something is there. */
+  get occupied(): Effect.Effect<void> {
+    return this.#latch.await
+  }
+}
+
+/**
+ * Runs `work` after each interval as long as something is there to work on. Nothing wakes up while there is not, and a
+ * test that lets hours pass does not run through each interval of them.
+ */
+export const tick = <R>(
+  interval: Duration.DurationInput,
+  { occupied }: { readonly occupied: Effect.Effect<void> },
+  work: Effect.Effect<void, never, R>
+): Effect.Effect<never, never, R> =>
+  Effect.forever(occupied.pipe(Effect.zipRight(Effect.sleep(interval)), Effect.zipRight(work)))
+
+/** Runs {@link tick} in the current scope as `forever` does. */
+export const tickScoped = <R>(name: string, ...args: Parameters<typeof tick<R>>) => forkScoped(name, tick(...args))

@@ -157,7 +157,16 @@ describe("imports within src", () => {
   })
 
   /** The files that put the service together. */
-  const composition = ["Api.ts", "Cli.ts", "Configuration.ts", "Endpoints.ts", "index.ts", "main.ts", "Server.ts"]
+  const composition = [
+    "Api.ts",
+    "Cli.ts",
+    "Configuration.ts",
+    "Endpoints.ts",
+    "index.ts",
+    "main.ts",
+    "Server.ts",
+    "Testing.ts"
+  ]
 
   it("of domains do not lead to the composition of the service", () => {
     const domains = files.filter(file => file.includes("/"))
@@ -168,6 +177,12 @@ describe("imports within src", () => {
     const isBackend = (file: string) => /^Storage\/(?:Memory|Postgres|Sqlite)\b/.test(file)
     const others = files.filter(file => !composition.includes(file) && !isIn("Storage", "Simulator")(file))
     expect(violations(others, isBackend)).toStrictEqual([])
+  })
+
+  it("of the testing kit lead to no server, so that tests of a port load none", () => {
+    const isServer = isIn("Auth", "Http/Edge", "Http/Platform", "Http/Server", "Kv/ChangeFeed", "Storage/Sqlite")
+    const isComposition = (file: string) => composition.includes(file)
+    expect(violations(["Testing.ts"], target => isServer(target) || isComposition(target))).toStrictEqual([])
   })
 
   it("of the plain client stay within it, so that it needs nothing but what browsers have", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Exit, Layer } from "effect"
+import { Context, Effect, Exit, Layer } from "effect"
 import { WebSocket } from "ws"
 import * as MetricTags from "../src/MetricTags.ts"
 import { keys } from "./Harness.ts"
@@ -50,23 +50,18 @@ describe("two instances in one process", () => {
       yield* put(other, "a")
       yield* ping(other)
       const [ofOne, ofOther] = [yield* samplesOf(one), yield* samplesOf(other)]
-      const figures = (samples: ReadonlyArray<Sample>) => ({
-        puts: sum(samples, "http_requests_total", { method: "PUT" }),
-        times: sum(samples, "http_request_duration_ms", { method: "PUT" }),
-        commits: sum(samples, "store_commits_total"),
-        pings: sum(samples, "ws_messages_received_total", { type: "ping" })
+      const figures = (samples: ReadonlyArray<Sample>, store: string) => ({
+        puts: sum(samples, "http_requests_total", { store, method: "PUT" }),
+        times: sum(samples, "http_request_duration_ms", { store, method: "PUT" }),
+        commits: sum(samples, "store_commits_total", { store }),
+        pings: sum(samples, "ws_messages_received_total", { store, type: "ping" })
       })
-      expect(figures(ofOne)).toEqual({ puts: 3, times: 3, commits: 3, pings: 0 })
-      expect(figures(ofOther)).toEqual({ puts: 1, times: 1, commits: 1, pings: 1 })
-      for (const [samples, store] of [
-        [ofOne, "one"],
-        [ofOther, "other"]
-      ] as const) {
-        const tags = new Set(samples.map(({ labels }) => labels.store))
-        expect(tags).toEqual(new Set([store, undefined]))
-        const untagged = samples.filter(({ labels }) => labels.store === undefined).map(({ name }) => name)
-        expect(untagged.filter(name => !/^(process_|event_loop_|log_lines_)/.test(name))).toEqual([])
-      }
+      expect(figures(ofOne, "one")).toEqual({ puts: 3, times: 3, commits: 3, pings: 0 })
+      expect(figures(ofOther, "other")).toEqual({ puts: 1, times: 1, commits: 1, pings: 1 })
+      expect(new Set(ofOne.map(({ labels }) => labels.store))).toEqual(new Set(["one", undefined]))
+      expect(new Set(ofOther.map(({ labels }) => labels.store))).toEqual(new Set(["other", undefined]))
+      const ofProcess = ofOne.filter(({ name }) => /^(process|event_loop|log_lines)_/.test(name))
+      expect(ofProcess.map(({ labels }) => labels)).toEqual(Array.from({ length: 6 }, () => ({})))
     })
   )
 
@@ -76,6 +71,23 @@ describe("two instances in one process", () => {
       const labels = new Set((yield* samplesOf(one)).flatMap(sample => Object.keys(sample.labels)))
       labels.delete("store")
       expect([...labels].filter(label => !MetricTags.reserved.has(label))).toEqual([])
+    })
+  )
+})
+
+describe("an instance", () => {
+  it.scoped("is built once where it is provided twice, and shares no part with another", () =>
+    Effect.gen(function* () {
+      let built = 0
+      class Part extends Context.Tag("test/Part")<Part, number>() {}
+      const part = Layer.sync(Part, () => ++built)
+      const make = (name: string) => MetricTags.tagged({ store: name })(part)
+      const one = make("one")
+      const twice = Layer.provideMerge(Layer.effectDiscard(Part), one)
+      expect(Context.get(yield* Layer.build(twice), Part)).toBe(1)
+      const both = Layer.merge(Layer.provide(Layer.effectDiscard(Part), make("other")), one)
+      yield* Layer.build(both)
+      expect(built).toBe(3)
     })
   )
 })

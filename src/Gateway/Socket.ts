@@ -3,7 +3,7 @@
  */
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import { Config, Context, Duration, Effect, Either, FiberSet, Layer, Option, Redacted, Schedule, Scope } from "effect"
+import { Config, Context, Duration, Effect, Either, FiberSet, Layer, Option, Redacted, Scope } from "effect"
 import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } from "../Http/ApiError.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
@@ -232,12 +232,11 @@ const make = (settings: Settings) =>
       }
     }
 
-    yield* Supervision.forkScoped(
+    yield* Supervision.tickScoped(
       "memory of file calls",
-      Effect.schedule(
-        Effect.sync(() => shared.files.tick()),
-        Schedule.spaced("1 second")
-      )
+      "1 second",
+      connections,
+      Effect.sync(() => shared.files.tick())
     )
 
     return Socket.of({

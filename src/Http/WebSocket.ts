@@ -2,7 +2,7 @@
  * WebSockets as the code that serves them sees them. A handler answers a request with an {@link Upgrade}; the transport
  * performs the handshake and makes the {@link Connection}.
  */
-import { Cause, Effect, Random, Schedule, type Scope } from "effect"
+import { Cause, Effect, Random, type Scope } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as Monotonic from "../Monotonic.ts"
@@ -86,6 +86,8 @@ export interface ConnectionSet {
   readonly add: (connection: Connection) => void
   readonly remove: (connection: Connection) => void
   readonly size: number
+  /** Waits until there is a connection. */
+  readonly occupied: Effect.Effect<void>
 }
 
 /** Performs the handshake. Where it fails, nothing was written and the handler is not made. */
@@ -113,6 +115,7 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
     const tags = yield* MetricTags.current
     const now = () => Monotonic.unsafeMillis(clock)
     const connections = new Set<Connection>()
+    const occupancy = new Supervision.Occupancy()
 
     /** Calls each of the connections. One whose handler throws is cut, so that the others are called all the same. */
     const callEach = (each: Iterable<Connection>, call: (connection: Connection) => void): Effect.Effect<void> =>
@@ -155,7 +158,7 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
         )
       )
     )
-    yield* Supervision.forkScoped("ticks of WebSockets", Effect.schedule(tick, Schedule.spaced("1 second")))
+    yield* Supervision.tickScoped("ticks of WebSockets", "1 second", occupancy, tick)
     yield* Effect.forkScoped(Effect.interruptible(Effect.zipRight(draining.begun, drain)))
 
     return {
@@ -163,15 +166,18 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
       now,
       add: connection => {
         connections.add(connection)
+        occupancy.set(true)
         ConnectionMetrics.webSockets.unsafeModify(1, tags)
         if (draining.hasBegun()) connection.close(settings.goingAway)
       },
       remove: connection => {
         if (connections.delete(connection)) ConnectionMetrics.webSockets.unsafeModify(-1, tags)
+        occupancy.set(connections.size > 0)
       },
       get size() {
         return connections.size
-      }
+      },
+      occupied: occupancy.occupied
     }
   })
 

@@ -38,6 +38,14 @@ export interface ChangePage {
   readonly isComplete: boolean
 }
 
+/** When housekeeping has something to do, in epoch milliseconds. */
+export interface Due {
+  /** The earliest expiry of an entry; `null` where none expires. */
+  readonly expiresAt: number | null
+  /** The timestamp of the oldest record that `trim` may remove; `null` where there is none beside the newest. */
+  readonly oldestAt: number | null
+}
+
 /** The log of all sets and deletes. `seq` has no holes, and a record shows only when all smaller ones do. */
 export class ChangeLog extends Context.Tag("causeway/ChangeLog")<
   ChangeLog,
@@ -62,5 +70,10 @@ export class ChangeLog extends Context.Tag("causeway/ChangeLog")<
     readonly trim: (age: Duration.Duration) => Effect.Effect<number, StoreUnavailable>
     /** Turns entries past their `expiresAt` into deletes with change records. Returns how many. */
     readonly expire: Effect.Effect<number, StoreUnavailable>
+    /**
+     * What `expire` and `trim` will have to do next, so that nothing wakes up before. It may grow with the log alone. Where
+     * a log does not tell, it is looked at each second, and for old records each minute.
+     */
+    readonly due?: Effect.Effect<Due, StoreUnavailable>
   }
 >() {}

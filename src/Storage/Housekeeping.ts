@@ -1,8 +1,10 @@
 /**
- * Background work on the store: entries that have expired are deleted, and old change records are removed.
+ * Background work on the store: entries that have expired are deleted, and old change records are removed. It sleeps until
+ * there is something to do.
  */
-import { type Config, type Duration, Effect, Layer, Option } from "effect"
-import { ChangeLog } from "../Kv/ChangeLog.ts"
+import { Clock, type Config, type Context, Duration, Effect, Layer, Option } from "effect"
+import { ChangeLog, type Due } from "../Kv/ChangeLog.ts"
+import type { StoreUnavailable } from "../Kv/Store.ts"
 import * as Setting from "../Setting.ts"
 import * as Supervision from "../Supervision.ts"
 
@@ -12,14 +14,64 @@ export const config: Config.Config<Option.Option<Duration.Duration>> = Setting.o
   shown: "for ever"
 })
 
-/** Expires entries every second, and every minute removes change records that are older than the retention. */
+/** The least time between two runs; what is due meanwhile is late by no more than this. */
+const pauses = { expiry: Duration.seconds(1), retention: Duration.minutes(1) }
+
+/** The longest sleep while something will be due: the wall clock may be set meanwhile, and goes on while a machine sleeps. */
+const longestSleep = Duration.minutes(5)
+
+/**
+ * Does work as it starts and when it is due, and returns an effect that waits until the pause before it is due again, or
+ * until the log has grown, which may bring the time forward.
+ */
+const whenDue = (
+  log: Context.Tag.Service<ChangeLog>,
+  work: Effect.Effect<unknown, StoreUnavailable>,
+  pause: Duration.Duration,
+  timeOf: (due: Due) => number | null
+): Effect.Effect<Effect.Effect<void>, StoreUnavailable> => {
+  const { due } = log
+  if (due === undefined) return Effect.as(work, Effect.void)
+  /** Milliseconds until there is work; `null` where there will be none. */
+  const left = Effect.zipWith(due, Clock.currentTimeMillis, (found, now) => {
+    const time = timeOf(found)
+    return time === null ? null : time - now
+  })
+  let isFirst = true
+  return Effect.gen(function* () {
+    if (isFirst || ((yield* left) ?? 1) <= 0) yield* work
+    isFirst = false
+    // Before it is asked again: what is written after that wakes.
+    const grown = log.awaitPast(yield* log.lastSeq)
+    const rest = yield* left
+    if (rest === null) return grown
+    const sleep = Math.max(0, Math.min(rest, Duration.toMillis(longestSleep)) - Duration.toMillis(pause))
+    return Effect.raceFirst(Effect.sleep(sleep), grown)
+  })
+}
+
+/**
+ * Expires entries within a second of their time, and removes change records within a minute of the end of their
+ * retention; either may be five minutes late where the wall clock was set forward.
+ */
 export const layer = (retention: Option.Option<Duration.Duration>): Layer.Layer<never, never, ChangeLog> =>
   Layer.scopedDiscard(
     Effect.gen(function* () {
       const log = yield* ChangeLog
-      yield* Supervision.repeatScoped("expiry of entries", "1 second", log.expire)
-      if (Option.isSome(retention)) {
-        yield* Supervision.repeatScoped("retention of changes", "1 minute", log.trim(retention.value))
-      }
+      yield* Supervision.repeatWhenDueScoped(
+        "expiry of entries",
+        pauses.expiry,
+        whenDue(log, log.expire, pauses.expiry, ({ expiresAt }) => expiresAt)
+      )
+      if (Option.isNone(retention)) return
+      const age = retention.value
+      yield* Supervision.repeatWhenDueScoped(
+        "retention of changes",
+        pauses.retention,
+        whenDue(log, log.trim(age), pauses.retention, ({ oldestAt }) =>
+          // Records are removed that are older.
+          oldestAt === null ? null : oldestAt + Duration.toMillis(age) + 1
+        )
+      )
     })
   )

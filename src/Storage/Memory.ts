@@ -5,7 +5,7 @@
 import { Context, Duration, Effect, Either, Layer, Option, Stream } from "effect"
 import * as Direct from "../Direct.ts"
 import * as Change from "../Kv/Change.ts"
-import { ChangeLog, type ChangePage, type ChangeQuery, HistoryTrimmed } from "../Kv/ChangeLog.ts"
+import { ChangeLog, type ChangePage, type ChangeQuery, type Due, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import * as Entry from "../Kv/Entry.ts"
 import { type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
 import { type Committed, committed, isLive, type KeyState, plan, type Step, type Write } from "../Kv/Write.ts"
@@ -134,6 +134,12 @@ class State {
     return due.length
   }
 
+  due(): Due {
+    let expiresAt: number | null = null
+    for (const entry of this.expiring.values()) expiresAt = Math.min(expiresAt ?? Infinity, entry.expiresAt!)
+    return { expiresAt, oldestAt: this.changes.length > 1 ? this.changes[0]!.timestamp : null }
+  }
+
   trim(before: number): number {
     const newest = this.changes.length - 1
     let count = 0
@@ -254,7 +260,8 @@ const makeChangeLog = (state: State, now: () => number): Context.Tag.Service<Cha
   lastSeq: Direct.sync(() => state.lastSeq),
   awaitPast: seq => state.end.awaitPast(seq),
   trim: age => Direct.sync(() => state.trim(now() - Duration.toMillis(age))),
-  expire: Direct.sync(() => state.expire(now()))
+  expire: Direct.sync(() => state.expire(now())),
+  due: Direct.sync(() => state.due())
 })
 
 /** An empty store, and the log of its changes. Each build of the layer is a store of its own. */

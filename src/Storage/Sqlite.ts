@@ -117,7 +117,8 @@ export const make = (
           Effect.map(Clock.currentTimeMillis, now => now - Duration.toMillis(age)),
           trimPortion
         ),
-      expire: run("expire", Clock.currentTimeMillis, expiryPortion)
+      expire: run("expire", Clock.currentTimeMillis, expiryPortion),
+      due: reader.read(queries => queries.due())
     })
 
     return Context.make(Store, store).pipe(Context.add(ChangeLog, log))

@@ -1,6 +1,6 @@
 /** A gateway's sessions with a simulated platform, which can be restarted on the same storage. */
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
-import { Context, Duration, Effect, Exit, identity, Layer, Option, Redacted, Scope, TestClock } from "effect"
+import { Context, Effect, Exit, identity, Layer, Option, Redacted, Scope } from "effect"
 import type { Event } from "../../src/Gateway/Protocol.ts"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
@@ -107,17 +107,7 @@ export const make = (options: Options = {}) =>
     return { simulator, stored, start }
   })
 
-/** Lets sockets be read and written. */
-export const breathe: Effect.Effect<void> = Effect.async<void>(resume => {
-  const handle = setTimeout(() => resume(Effect.void), 2)
-  return Effect.sync(() => clearTimeout(handle))
-})
-
-/** Advances the test's clock step by step, and lets sockets be read and written in between. */
-export const pass = (duration: Duration.DurationInput, step: Duration.DurationInput = "10 seconds") => {
-  const steps = Math.ceil(Duration.toMillis(duration) / Duration.toMillis(step))
-  return Effect.repeatN(Effect.zipRight(TestClock.adjust(step), breathe), steps - 1)
-}
+export { breathe, pass } from "../../src/Testing/Time.ts"
 
 /** Collects the events of one session. */
 export interface Listener {

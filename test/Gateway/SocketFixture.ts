@@ -18,6 +18,7 @@ import * as Body from "../../src/Kv/Body.ts"
 import * as Tracer from "../../src/Observability/Tracer.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { until } from "../../src/Testing/Time.ts"
 import { type Options as FixtureOptions, inMemory, type Life, mortalLayer, upstreams } from "./Fixture.ts"
 
 export interface Options extends FixtureOptions {
@@ -233,14 +234,4 @@ export const completeTurn = (client: Client, sessionId: string, content: string)
 /** The code of an error answer; the answer's type where it is none. */
 export const codeOf = (answer: Answer): string => (answer.type === "error" ? answer.error.code : answer.type)
 
-/** Polls a condition once in each turn of the event loop until it holds. */
-export const until = (condition: () => boolean): Effect.Effect<void> =>
-  Effect.async<void>(resume => {
-    let handle: NodeJS.Immediate
-    const look = (): void => {
-      if (condition()) resume(Effect.void)
-      else handle = setImmediate(look)
-    }
-    look()
-    return Effect.sync(() => clearImmediate(handle))
-  })
+export { until }

@@ -13,6 +13,7 @@ import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
 import { ChangeLog, type ChangeQuery, HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
+import { until } from "../../src/Testing/Time.ts"
 
 /** What a test observes of the log under a feed, and the failures that it injects. */
 export interface ProbeShape {
@@ -127,16 +128,7 @@ export interface Body {
 
 export const seqsOf = (body: Pick<Body, "changes">): ReadonlyArray<number> => body.changes.map(({ seq }) => seq)
 
-/** Polls a condition once in each turn of the event loop until it holds. */
-export const until = (condition: () => boolean): Effect.Effect<void> =>
-  Effect.async(resume => {
-    const check = (): void => {
-      if (condition()) resume(Effect.void)
-      else handle = setImmediate(check)
-    }
-    let handle = setImmediate(check)
-    return Effect.sync(() => clearImmediate(handle))
-  })
+export { until }
 
 /** Waits until there are so many followers. */
 export const untilWatchers = (count: number) =>

@@ -150,7 +150,8 @@ const log: { readonly [Member in keyof LogShape]: Replacement<LogShape> } = {
     })
   },
   trim: { replace: ({ trim }) => ({ trim: age => counted(trim(age)) }), check: Effect.suspend(() => housekeeping) },
-  expire: { replace: ({ expire }) => ({ expire: counted(expire) }), check: Effect.suspend(() => housekeeping) }
+  expire: { replace: ({ expire }) => ({ expire: counted(expire) }), check: Effect.suspend(() => housekeeping) },
+  due: { replace: ({ due }) => ({ due: counted(due!) }), check: Effect.suspend(() => housekeeping) }
 }
 
 /** Housekeeping does both of its chores as it starts. */

@@ -6,6 +6,7 @@ import * as KeySet from "../../src/Gateway/Authentication/KeySet.ts"
 import { ChangeFeed } from "../../src/Kv/ChangeFeed.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
+import { withWallClock } from "../../src/Testing/Time.ts"
 import * as HealthProbe from "../../src/Upstream/HealthProbe.ts"
 import * as Breaker from "../../src/Upstream/Resilience/CircuitBreaker.ts"
 import { UpstreamFailure } from "../../src/Upstream/Resilience/UpstreamFailure.ts"
@@ -17,7 +18,6 @@ import * as Feed from "../Kv/ChangeFeedHarness.ts"
 import { temporaryLayer } from "../Storage/SqliteFixture.ts"
 import { set as setEntry, write } from "../suites/Store/Fixture.ts"
 import * as Stub from "../Upstream/Stub.ts"
-import { withWallClock } from "./WallClock.ts"
 
 const directions = ["back", "forward"] as const
 

@@ -34,10 +34,13 @@ export const config: Config.Config<Settings> = Config.all({
   }).pipe(Config.map(Option.getOrElse(() => defaults.age)))
 })
 
-/** Removes events past their age every minute. */
+/** How often events of an age are removed: a sixtieth of it, so that they are kept little longer, within these bounds. */
+const interval = Duration.clamp({ minimum: Duration.minutes(1), maximum: Duration.hours(1) })
+
+/** Removes events past their age. */
 export const layer = (age: Duration.Duration): Layer.Layer<never, never, SessionEvents> =>
   Layer.scopedDiscard(
     Effect.flatMap(SessionEvents, events =>
-      Supervision.repeatScoped("retention of session events", "1 minute", events.trim(age))
+      Supervision.repeatScoped("retention of session events", interval(Duration.times(age, 1 / 60)), events.trim(age))
     )
   )

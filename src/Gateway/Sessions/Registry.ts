@@ -100,17 +100,15 @@ const make = (settings: Settings) =>
 
     /** Sessions that were not created, and whose launch configurations nothing else would ever remove. */
     const leftOver = new Set<string>()
+    const leftOvers = new Supervision.Occupancy()
     // One at a time, and no more after a failure: while the database is unavailable all of them cost no more than one.
     const removeLeftOver = Effect.suspend(() =>
       Effect.forEach([...leftOver], key => Effect.map(events.remove(key), () => leftOver.delete(key)), {
         discard: true
       })
-    )
-    yield* Supervision.forkIn(
-      "removal of launch configurations",
-      Effect.forever(Effect.zipRight(Effect.sleep(removalInterval), Effect.ignore(removeLeftOver))),
-      shared.scope
-    )
+    ).pipe(Effect.ensuring(Effect.sync(() => leftOvers.set(leftOver.size > 0))))
+    const removingLeftOver = Supervision.tick(removalInterval, leftOvers, Effect.ignore(removeLeftOver))
+    yield* Supervision.forkIn("removal of launch configurations", removingLeftOver, shared.scope)
 
     const create = ({ tenant, actor }: Caller, request: CreateSession) =>
       Effect.gen(function* () {
@@ -143,7 +141,12 @@ const make = (settings: Settings) =>
         const undo = Effect.suspend(() => {
           secrets.forget(key)
           if (!isConfigured) return Effect.void
-          return Effect.catchAll(events.remove(key), () => Effect.sync(() => leftOver.add(key)))
+          return Effect.catchAll(events.remove(key), () =>
+            Effect.sync(() => {
+              leftOver.add(key)
+              leftOvers.set(true)
+            })
+          )
         })
         const creation = Effect.gen(function* () {
           yield* secrets.put(key, given)

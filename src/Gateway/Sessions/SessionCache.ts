@@ -27,6 +27,8 @@ export interface SessionCache {
   /** The session, if it is in memory. */
   readonly peek: (key: string) => Entity | undefined
   readonly all: () => Iterable<Entity>
+  /** Waits until a session is in memory. */
+  readonly occupied: Effect.Effect<void>
   readonly evict: (entity: Entity) => void
 }
 
@@ -52,12 +54,14 @@ const stopLimit = Duration.seconds(5)
 
 export const make = (shared: Shared, records: SessionRecords): SessionCache => {
   const entities = new Map<string, Entity>()
+  const occupancy = new Supervision.Occupancy()
   const loading = new Map<string, Deferred.Deferred<Entity, LookupError>>()
   const claims = new Map<Entity, Claim>()
   const { inMemory } = shared.settings
 
   const evict = (entity: Entity): void => {
     if (entities.get(entity.key) === entity) entities.delete(entity.key)
+    occupancy.set(entities.size > 0)
     claims.get(entity)?.release()
     claims.delete(entity)
   }
@@ -127,6 +131,7 @@ export const make = (shared: Shared, records: SessionRecords): SessionCache => {
           Effect.tap(entity => {
             claims.set(entity, claim)
             entities.set(entity.key, entity)
+            occupancy.set(true)
           }),
           Effect.onError(() => Effect.sync(() => claim.release()))
         )
@@ -209,6 +214,7 @@ export const make = (shared: Shared, records: SessionRecords): SessionCache => {
     loadDeleted,
     peek: key => entities.get(key),
     all: () => entities.values(),
+    occupied: occupancy.occupied,
     evict
   }
 }

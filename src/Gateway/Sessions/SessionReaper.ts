@@ -120,5 +120,5 @@ export const start = (
     yield* Effect.addFinalizer(() => shutDown)
     // Recovery ends once, and is only started again where it fails.
     yield* Supervision.forkIn("recovery of sessions", Effect.zipRight(recover, Effect.never), scope)
-    yield* Supervision.forkIn("watch over sessions", Effect.repeat(sweep, Schedule.spaced(sweepInterval)), scope)
+    yield* Supervision.forkIn("watch over sessions", Supervision.tick(sweepInterval, sessions, sweep), scope)
   })

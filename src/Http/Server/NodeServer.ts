@@ -149,8 +149,18 @@ const watch = (gate: Gate, tags: MetricTags.MetricTags): Effect.Effect<never> =>
     }
     const possiblyStalled = gate.possiblyStalled()
     if (possiblyStalled.length > 0) yield* askKernel(possiblyStalled)
+    // The last look at a connection is after its end.
+    if (gate.connected === 0) yield* connection(gate)
     yield* Effect.sleep("1 second")
   }).pipe(Effect.forever)
+
+/** Waits for a connection. */
+const connection = (gate: Gate): Effect.Effect<void> =>
+  Effect.async(resume => {
+    const done = () => resume(Effect.void)
+    gate.once("connection", done)
+    return Effect.sync(() => gate.off("connection", done))
+  })
 
 /** Connections about which the kernel is asked at a time. Beyond, slow clients may be cut as if they did not read. */
 const mostAsked = 1000

@@ -1,4 +1,4 @@
-import { Effect, Schedule, type Scope } from "effect"
+import { Effect, type Scope } from "effect"
 import { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Supervision from "../../Supervision.ts"
@@ -87,6 +87,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     const log = yield* ChangeLog
     const draining = yield* DrainingSignal
     const waiters = new WaitersByTenant()
+    const occupancy = new Supervision.Occupancy()
     const changed = Effect.unsafeMakeLatch(false)
     /** How far the log was scanned for all waiters; some may have read further by themselves. */
     let scanned = 0
@@ -96,6 +97,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     /** Removes a waiter. Returns whether it was still waiting. */
     const leave = (waiter: Waiter): boolean => {
       if (!waiters.delete(waiter)) return false
+      occupancy.set(waiters.size > 0)
       const { reader } = waiter
       reader.after = Math.max(reader.after, scanned)
       return true
@@ -145,16 +147,15 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     )
 
     yield* Supervision.forkScoped("watch over the change log", Effect.forever(watch))
-    yield* Supervision.forkScoped(
+    yield* Supervision.tickScoped(
       "deadlines of polls",
-      Effect.schedule(
-        Effect.map(Monotonic.millis, now =>
-          wake(
-            "deadline",
-            waiters.all().filter(({ deadline }) => deadline <= now)
-          )
-        ),
-        Schedule.spaced("1 second")
+      "1 second",
+      occupancy,
+      Effect.map(Monotonic.millis, now =>
+        wake(
+          "deadline",
+          waiters.all().filter(({ deadline }) => deadline <= now)
+        )
       )
     )
     yield* Effect.forkScoped(Effect.map(draining.begun, () => wake("draining", waiters.all())))
@@ -170,6 +171,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
           if (waiters.size === 0 || end < scanned) changed.unsafeOpen()
           if (waiters.size === 0) begin()
           waiters.add(waiter)
+          occupancy.set(true)
           return Effect.sync(() => leave(waiter))
         })
     }

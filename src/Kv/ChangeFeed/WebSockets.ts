@@ -1,4 +1,4 @@
-import { Effect, Schedule, type Scope } from "effect"
+import { Effect, type Scope } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import { subprotocol } from "../../Http/WebSocket/Subprotocol.ts"
@@ -146,7 +146,7 @@ export const make = (
     })
 
     yield* Supervision.forkScoped("change feed", rounds)
-    yield* Supervision.forkScoped("polls of the change log", Effect.schedule(poll, Schedule.spaced(heartbeatInterval)))
+    yield* Supervision.tickScoped("polls of the change log", heartbeatInterval, connections, poll)
 
     return {
       lowest: () => followers.lowest,

@@ -1,7 +1,7 @@
 import type Database from "better-sqlite3"
 import type { JsonText } from "../../../Json/JsonText.ts"
 import * as Change from "../../../Kv/Change.ts"
-import type { ChangePage, ChangeQuery } from "../../../Kv/ChangeLog.ts"
+import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import type { Selection } from "../../../Kv/Store.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
@@ -58,6 +58,11 @@ export class Queries {
 
   lastSeq(): number {
     return this.statements.last.get() ?? 0
+  }
+
+  due(): Due {
+    const { firstExpiry, oldestTrimmable } = this.statements
+    return { expiresAt: timeOf(firstExpiry), oldestAt: timeOf(oldestTrimmable) }
   }
 
   entries({ namespace, prefix, after, limit, isDescending = false, now, size = pageSize }: EntryQuery): EntryRows {
@@ -147,6 +152,16 @@ export class Queries {
   }
 }
 
+/** A time that cannot be read has come: the work itself then tells what is wrong. */
+const timeOf = (statement: Database.Statement<[], number | null>): number | null => {
+  try {
+    return statement.get() ?? null
+  } catch (error) {
+    if (!isUnreadable(error)) throw error
+    return 0
+  }
+}
+
 const visible = "(expires_at IS NULL OR expires_at > ?)"
 
 /** What `toJson` of an entry prints. Names hold no U+0000, at which SQLite's texts would end. */
@@ -199,6 +214,14 @@ const prepare = (db: Database.Database) => ({
   last: db.prepare<[], number | null>("SELECT max(seq) FROM changes").pluck(),
   // At or after a number rather than after the one before it, whose record may be the one that cannot be read.
   next: db.prepare<[number], number | null>("SELECT min(seq) FROM changes WHERE seq >= ?").pluck(),
+  firstExpiry: db
+    .prepare<[], number | null>("SELECT min(expires_at) FROM entries WHERE expires_at IS NOT NULL")
+    .pluck(),
+  oldestTrimmable: db
+    .prepare<[], number | null>(
+      "SELECT timestamp FROM changes WHERE seq < (SELECT max(seq) FROM changes) ORDER BY seq LIMIT 1"
+    )
+    .pluck(),
   // Only what the caller does not know, as an array: to build an object for each row takes a sixth of the time.
   get: db
     .prepare<[string, string, number], EntryRow>(

@@ -1,0 +1,57 @@
+/**
+ * Virtual time over real sockets: `TestClock` says what time it is, while the event loop still has to carry bytes.
+ */
+import { type Clock, Duration, Effect, TestClock } from "effect"
+
+/** Two milliseconds of real time, in which sockets are read and written. */
+export const breathe: Effect.Effect<void> = Effect.async<void>(resume => {
+  const handle = setTimeout(() => resume(Effect.void), 2)
+  return Effect.sync(() => clearTimeout(handle))
+})
+
+/**
+ * Advances the test's clock step by step, and lets sockets be read and written in between: an answer that starts the next
+ * wait arrives before time goes on.
+ */
+export const pass = (
+  duration: Duration.DurationInput,
+  step: Duration.DurationInput = "10 seconds"
+): Effect.Effect<void> => {
+  const steps = Math.ceil(Duration.toMillis(duration) / Duration.toMillis(step))
+  return Effect.asVoid(Effect.repeatN(Effect.zipRight(TestClock.adjust(step), breathe), steps - 1))
+}
+
+/** Waits in real time until a condition holds, which is checked in each turn of the event loop. */
+export const until = (condition: () => boolean): Effect.Effect<void> =>
+  Effect.async(resume => {
+    const check = (): void => {
+      if (condition()) resume(Effect.void)
+      else handle = setImmediate(check)
+    }
+    let handle = setImmediate(check)
+    return Effect.sync(() => clearImmediate(handle))
+  })
+
+/**
+ * Runs a test that may set the wall clock by a duration, forward or back, while monotonic time continues. Both are driven
+ * by `TestClock.adjust`.
+ */
+export const withWallClock = <A, E, R>(
+  body: (set: (by: Duration.DurationInput, direction: "back" | "forward") => void) => Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R> =>
+  Effect.clockWith(inner => {
+    // Dates lie after 1970 also when the clock is set back.
+    let offset = Date.UTC(2026, 0, 1)
+    const now = (): number => inner.unsafeCurrentTimeMillis() + offset
+    // What TestClock itself needs of its clock is inherited.
+    const clock: Clock.Clock = Object.create(inner, {
+      unsafeCurrentTimeMillis: { value: now },
+      currentTimeMillis: { value: Effect.sync(now) },
+      // TestClock's own goes by its milliseconds.
+      unsafeCurrentTimeNanos: { value: () => inner.unsafeCurrentTimeNanos() }
+    })
+    const set = (by: Duration.DurationInput, direction: "back" | "forward"): void => {
+      offset += Duration.toMillis(by) * (direction === "back" ? -1 : 1)
+    }
+    return Effect.withClock(body(set), clock)
+  })
