@@ -20,6 +20,7 @@ import * as GroupCommit from "./GroupCommit.ts"
 import { LastSeq } from "./LastSeq.ts"
 import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
+import { describe } from "./Sqlite/Database/DatabaseError.ts"
 import type { WriteFailure } from "./Sqlite/Database/Messages.ts"
 import { renewEpoch as renewEpochOf, type StoreRefused } from "./Sqlite/Database/Opening.ts"
 import type { Reader } from "./Sqlite/Database/Reader.ts"
@@ -49,14 +50,20 @@ export const make = (
     const { wholeLists } = yield* Limits
     const tags = yield* MetricTags.current
     const end = new LastSeq()
+    const reportDamage = Damage.reporter("store database", "store_database_damage_total", tags)
+    /** Why a page could not be read that the last read of the log did without. */
+    let passed: string | undefined
     const { commit, epoch, isWritable, reader, run } = yield* Database.make(options, {
       ...writer,
       threadData,
-      queries: connection => new Queries(connection),
+      queries: connection =>
+        new Queries(connection, error => {
+          passed = describe(error)
+        }),
       maxSnapshots: wholeLists,
       startsLazily: false,
       onLastSeq: lastSeq => end.set(lastSeq),
-      reportDamage: Damage.reporter("store database", "store_database_damage_total", tags),
+      reportDamage,
       describe: writes => ({
         writes: writes.length,
         operations: writes.reduce((sum, write) => sum + write.operations.length, 0)
@@ -103,10 +110,16 @@ export const make = (
       read: query =>
         Direct.flatMap(
           reader.read(queries => queries.changes(query, epoch())),
-          page =>
-            "_tag" in page
-              ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq, epoch: epoch() }))
-              : Exit.succeed(page)
+          page => {
+            const answer =
+              "_tag" in page
+                ? Exit.fail(new HistoryTrimmed({ trimmedSeq: page.trimmedSeq, epoch: epoch() }))
+                : Exit.succeed(page)
+            if (passed === undefined) return answer
+            const reason = passed
+            passed = undefined
+            return Effect.zipRight(reportDamage("read", reason), answer)
+          }
         ),
       history: reader.history,
       lastSeq: reader.read(queries => queries.lastSeq()),

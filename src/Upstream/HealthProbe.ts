@@ -12,7 +12,7 @@ import type { UpstreamHttp } from "./UpstreamHttp.ts"
 export interface Health {
   /** 200 in time is `ok`, any other status `degraded`, no answer in time or no connection `unhealthy`. */
   readonly status: "ok" | "degraded" | "unhealthy"
-  /** Milliseconds of the probe. */
+  /** Whole milliseconds of the probe. */
   readonly latencyMs: number
   /** The HTTP status, if there was an answer. */
   readonly statusCode?: number
@@ -74,7 +74,7 @@ export const make = (http: UpstreamHttp): Effect.Effect<Effect.Effect<Health>, n
     const timed = Effect.gen(function* () {
       const start = yield* Monotonic.millis
       const found = yield* probe
-      return { ...found, latencyMs: Math.max(0, (yield* Monotonic.millis) - start) }
+      return { ...found, latencyMs: Math.max(0, Math.round((yield* Monotonic.millis) - start)) }
     })
     return shared(timed)
   })

@@ -43,6 +43,17 @@ describe("probe", () => {
     })
   )
 
+  it.effect("tells the latency in whole milliseconds", () =>
+    withPlatform(Stub.make([Stub.late(149.6, Stub.status(200))]), platform =>
+      Effect.gen(function* () {
+        const probing = yield* Effect.fork(platform.probe)
+        yield* TestClock.adjust(149.6)
+        yield* TestClock.adjust("1 second")
+        expect(yield* Fiber.join(probing)).toMatchObject({ value: { latencyMs: 150 } })
+      })
+    )
+  )
+
   it.effect("goes by the status line, whether the body comes or not", () =>
     Effect.gen(function* () {
       expect(yield* probe(Stub.make([Stub.stalled(200)]))).toMatchObject({ status: "ok", latencyMs: 0 })

@@ -6,6 +6,7 @@ import Database from "better-sqlite3"
 import { Effect, Logger, LogLevel, Metric, Schema } from "effect"
 import { WebSocket } from "ws"
 import { JsonText } from "../../../src/Json/JsonText.ts"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import * as ServerProcess from "../../ServerProcess.ts"
@@ -235,6 +236,36 @@ describe("a database with damaged pages", () => {
         expect((yield* call("/ready")).text).toContain('"ok":false')
         expect((yield* call(entry)).status).toBe(200)
       })
+  )
+
+  it.scopedLive("at the start of the log: reads behind it are served, and count it", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* fill(directory)
+      const file = join(directory, "kv.db")
+      const db = new Database(file, { readonly: true })
+      const first = db
+        .prepare<[], number>("SELECT pageno FROM dbstat WHERE name = 'changes' AND pagetype = 'leaf' ORDER BY path")
+        .pluck()
+        .get()
+      db.close()
+      const descriptor = openSync(file, "r+")
+      writeSync(descriptor, Buffer.alloc(4096, 0xff), 0, 4096, (first! - 1) * 4096)
+      closeSync(descriptor)
+      const before = yield* counted("read")
+      yield* Effect.gen(function* () {
+        const log = yield* ChangeLog
+        const after = entriesPerTenant
+        for (let tries = 0; tries < 2; tries++) {
+          expect((yield* log.read({ after, limit: 10, tenant: "" })).changes).toHaveLength(10)
+        }
+        expect(yield* Effect.flip(log.read({ after: 0, limit: 10, tenant: "" }))).toMatchObject({ isUnreadable: true })
+      }).pipe(
+        Effect.provide(Sqlite.layer({ directory, writer: "inline" })),
+        Effect.provide(Logger.remove(Logger.defaultLogger))
+      )
+      expect((yield* counted("read")) - before).toBeGreaterThanOrEqual(3)
+    })
   )
 
   for (const writer of ["inline", "thread"] as const) {

@@ -46,7 +46,11 @@ export interface TrimmedBefore {
 export class Queries {
   private readonly statements: ReturnType<typeof prepare>
 
-  constructor(private readonly connection: ReadConnection) {
+  /** `onPassed` is told of an unreadable page that a read did without. */
+  constructor(
+    private readonly connection: ReadConnection,
+    private readonly onPassed: (error: unknown) => void = () => {}
+  ) {
     this.statements = connection.prepare(prepare)
   }
 
@@ -141,6 +145,7 @@ export class Queries {
       return this.statements.ends.get()!
     } catch (error) {
       if (!isUnreadable(error)) throw error
+      this.onPassed(error)
       const last = this.lastSeq()
       return { first: after < last ? this.statements.next.get(after + 1)! : last, last }
     }
