@@ -3,13 +3,39 @@
  *
  * The kernel asks for more only when a third of a queue of 4 MiB is free, which takes a slow client a minute. Until then
  * only the kernel knows that the client reads. Without /proc, such a client looks like one that does not read.
+ *
+ * The kernel's tables cannot be read in part: they have a line for each socket of the network namespace, whoever's it is,
+ * and 10,000 lines take 40 ms of a processor, a third of them on the calling thread. So they are read the more seldom the
+ * longer they are, and up to a limit.
  */
-import { readFile, readlink } from "node:fs/promises"
+import { type FileHandle, open, readlink } from "node:fs/promises"
 import type { Duplex } from "node:stream"
 
 interface Descriptor {
   readonly _handle?: { readonly fd: number } | null
 }
+
+/** The tables of `proc_pid_net(5)`. */
+const kernelTables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"]
+
+/** Lines for each second that the next reading waits: about 1 % of a processor. */
+const linesPerSecond = 2500
+
+/** Milliseconds between two readings. The longest is a third of the time after which clients that do not read are cut. */
+const pauses = { shortest: 1000, longest: 10_000 }
+
+/** Bytes of all tables that are read, about 100,000 lines. */
+const mostBytes = 16 * 1024 * 1024
+
+/** Sockets that are asked about at a time. Beyond, slow clients may be cut as if they did not read. */
+const mostSockets = 1000
+
+const pieceBytes = 64 * 1024
+
+/** A line of a table, with the bytes in the send queue and the inode. */
+const line = /^ *\d+: \S+ \S+ \S+ ([0-9A-F]+):\S+ \S+ \S+ +\d+ +\d+ (\d+) .*\n/gm
+
+const orNothing = <A>(promise: Promise<A>): Promise<A | undefined> => promise.catch(() => undefined)
 
 const known = new WeakMap<Duplex, string>()
 
@@ -24,25 +50,60 @@ const inodeOf = async (socket: Duplex & Descriptor): Promise<string | undefined>
   return found
 }
 
-const orNothing = <A>(promise: Promise<A>): Promise<A | undefined> => promise.catch(() => undefined)
+/** Reads the queues for one server. */
+export class KernelQueues {
+  #dueAt = Number.NEGATIVE_INFINITY
 
-/** The bytes in the kernel's send queues, for each socket in its tables. */
-export const read = async (sockets: ReadonlyArray<Duplex>): Promise<ReadonlyMap<Duplex, number>> => {
-  const byInode = new Map<string, Duplex>()
-  for (const socket of sockets) {
-    const inode = await orNothing(inodeOf(socket))
-    if (inode !== undefined) byInode.set(inode, socket)
+  constructor(private readonly tables: ReadonlyArray<string> = kernelTables) {}
+
+  /** Whether it is time to read again, by the length of the tables at the last reading. Monotonic milliseconds. */
+  isDue(now: number): boolean {
+    return now >= this.#dueAt
   }
-  const queues = new Map<Duplex, number>()
-  if (byInode.size === 0) return queues
-  for (const table of ["/proc/self/net/tcp", "/proc/self/net/tcp6"]) {
-    const lines = ((await orNothing(readFile(table, "latin1"))) ?? "").split("\n")
-    for (const line of lines.slice(1)) {
-      // The columns are those of `proc_pid_net(5)`.
-      const columns = line.trim().split(/\s+/, 10)
-      const socket = byInode.get(columns[9] ?? "")
-      if (socket !== undefined) queues.set(socket, Number.parseInt(columns[4]!.split(":")[0]!, 16))
+
+  /** The bytes in the kernel's send queues, for each of the sockets that is in the tables. */
+  async read(sockets: ReadonlyArray<Duplex>, now: number): Promise<ReadonlyMap<Duplex, number>> {
+    const byInode = new Map<string, Duplex>()
+    for (const socket of sockets.slice(0, mostSockets)) {
+      const inode = await orNothing(inodeOf(socket))
+      if (inode !== undefined) byInode.set(inode, socket)
     }
+    const queues = new Map<Duplex, number>()
+    let lines = 0
+    let left = mostBytes
+    for (const table of byInode.size === 0 ? [] : this.tables) {
+      const handle = await orNothing(open(table))
+      if (handle === undefined) continue
+      try {
+        for await (const piece of pieces(handle, left)) {
+          left -= piece.length
+          for (const [, queued = "", inode = ""] of piece.matchAll(line)) {
+            lines++
+            const socket = byInode.get(inode)
+            if (socket !== undefined) queues.set(socket, Number.parseInt(queued, 16))
+          }
+        }
+      } finally {
+        await handle.close()
+      }
+    }
+    const pause = (1000 * lines) / linesPerSecond
+    this.#dueAt = now + Math.min(Math.max(pause, pauses.shortest), pauses.longest)
+    return queues
   }
-  return queues
+}
+
+/** A file in pieces of whole lines, up to so many bytes; nothing more of one that cannot be read. */
+async function* pieces(handle: FileHandle, most: number): AsyncGenerator<string> {
+  const buffer = Buffer.allocUnsafe(pieceBytes)
+  let rest = ""
+  for (let left = most; left > 0; ) {
+    const bytes = (await orNothing(handle.read(buffer, 0, pieceBytes, null)))?.bytesRead ?? 0
+    if (bytes === 0) return
+    left -= bytes
+    const text = rest + buffer.toString("latin1", 0, bytes)
+    const end = text.lastIndexOf("\n") + 1
+    rest = text.slice(end)
+    yield text.slice(0, end)
+  }
 }

@@ -12,7 +12,7 @@ import type { AllowedOrigins } from "../Cors.ts"
 import { DrainingSignal } from "../DrainingSignal.ts"
 import { type ConnectionLimits, type Timing, timing } from "./ConnectionLimits.ts"
 import { Gate, type Listeners, type Observe, type Upgradable } from "./Gate.ts"
-import * as KernelQueues from "./KernelQueues.ts"
+import { KernelQueues } from "./KernelQueues.ts"
 import type { Account } from "./UnsentBudget.ts"
 
 /** The server cannot listen at its address. */
@@ -136,9 +136,10 @@ const drain = (gate: Gate, draining: typeof DrainingSignal.Service, gracePeriod:
   })
 
 /** Checks once a second which clients read. */
-const watch = (gate: Gate, tags: MetricTags.MetricTags): Effect.Effect<never> =>
+const watch = (gate: Gate, tags: MetricTags.MetricTags, queues = new KernelQueues()): Effect.Effect<never> =>
   Effect.gen(function* () {
-    const cut = gate.tick(yield* Monotonic.millis)
+    const now = yield* Monotonic.millis
+    const cut = gate.tick(now)
     ConnectionMetrics.unsent.unsafeUpdate(gate.unsent, tags)
     ConnectionMetrics.received.unsafeUpdate(gate.received, tags)
     ConnectionMetrics.connections.unsafeUpdate(gate.connected, tags)
@@ -147,8 +148,8 @@ const watch = (gate: Gate, tags: MetricTags.MetricTags): Effect.Effect<never> =>
         connections: cut
       })
     }
-    const possiblyStalled = gate.possiblyStalled()
-    if (possiblyStalled.length > 0) yield* askKernel(possiblyStalled)
+    const possiblyStalled = queues.isDue(now) ? gate.possiblyStalled() : []
+    if (possiblyStalled.length > 0) yield* askKernel(queues, possiblyStalled, now)
     // The last look at a connection is after its end.
     if (gate.connected === 0) yield* connection(gate)
     yield* Effect.sleep("1 second")
@@ -162,15 +163,15 @@ const connection = (gate: Gate): Effect.Effect<void> =>
     return Effect.sync(() => gate.off("connection", done))
   })
 
-/** Connections about which the kernel is asked at a time. Beyond, slow clients may be cut as if they did not read. */
-const mostAsked = 1000
-
 /** Finds out about clients that read less than the kernel asks for anew. */
-const askKernel = (possiblyStalled: ReadonlyArray<Account>): Effect.Effect<void> =>
+const askKernel = (queues: KernelQueues, possiblyStalled: ReadonlyArray<Account>, now: number): Effect.Effect<void> =>
   Effect.promise(async () => {
-    const queues = await KernelQueues.read(possiblyStalled.slice(0, mostAsked).map(({ socket }) => socket))
+    const bytes = await queues.read(
+      possiblyStalled.map(({ socket }) => socket),
+      now
+    )
     for (const account of possiblyStalled) {
-      const queued = queues.get(account.socket)
+      const queued = bytes.get(account.socket)
       if (queued !== undefined) account.onKernelQueue(queued)
     }
   })

@@ -4,7 +4,7 @@ import * as Net from "node:net"
 import { afterEach, describe, expect, it } from "vitest"
 import { type ConnectionLimits, defaults, timing } from "../../../src/Http/Server/ConnectionLimits.ts"
 import { Gate } from "../../../src/Http/Server/Gate.ts"
-import * as KernelQueues from "../../../src/Http/Server/KernelQueues.ts"
+import { KernelQueues } from "../../../src/Http/Server/KernelQueues.ts"
 import { accountOf } from "../../../src/Http/Server/UnsentBudget.ts"
 
 const MiB = 1024 * 1024
@@ -175,7 +175,8 @@ describe("unsent bytes", () => {
     await until(() => gate.unsent >= 64 * MiB)
     // Whatever the client's side takes by itself has arrived once the queue stands still.
     let queued = -1
-    const queue = async () => (await KernelQueues.read(sockets)).get(sockets[0]!) ?? -1
+    const queues = new KernelQueues()
+    const queue = async () => (await queues.read(sockets, 0)).get(sockets[0]!) ?? -1
     for (let now = await queue(); now !== queued; now = await queue()) queued = now
     expect(queued).toBeGreaterThan(0)
     const account = accountOf(sockets[0]!)!
