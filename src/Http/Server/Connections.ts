@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
+import { type Idle, IdleConnections, type Network } from "./IdleConnections.ts"
 import * as IndexedArray from "./IndexedArray.ts"
 import { type HttpSocket, pause, resume } from "./NodeInternals.ts"
 import type { Account, UnsentBudget } from "./UnsentBudget.ts"
@@ -16,21 +17,13 @@ export interface PipelinedRequest {
   readonly serve: () => void
 }
 
-/** A remote network, and how many connections come from it. */
-interface Network {
-  readonly name: string
-  count: number
-}
-
 /** A connection with the request that is served, and those that wait for it. It is idle while it serves none. */
-interface Connection extends IndexedArray.Indexed {
+interface Connection extends IndexedArray.Indexed, Idle<Connection> {
   readonly socket: Socket
   readonly account: Account
   /** It came beyond the limit of connections, and is served nothing but probes of the service's health. */
   readonly isSurplus: boolean
-  readonly network: Network
-  /** The position in the order in which connections became idle. */
-  idleSince: number
+  readonly network: Network<Connection>
   serving: PipelinedRequest | undefined
   /** The bytes that are counted for the head of the request that is served. */
   headBytes: number
@@ -97,14 +90,12 @@ const reserve = 16
  */
 export class Connections {
   readonly #all: Array<Connection> = []
-  readonly #networks = new Map<string, Network>()
+  /**
+   * Where there are too many connections, one of these is closed: of the network that has most, it is the one that has
+   * been idle for longest, so that a client that opens many connections displaces its own.
+   */
+  readonly #idle = new IdleConnections<Connection>()
   #answers = 0
-  /** The last position in the order in which connections became idle. */
-  #lastIdle = 0
-  /** Idle connections that are closed next where there are too many, the last one first. */
-  #candidates: Array<Connection> = []
-  /** The last position when the candidates were chosen. */
-  #chosenAt = 0
 
   /**
    * @param budget counts what waits for clients
@@ -128,7 +119,7 @@ export class Connections {
   /** Adds a connection, unless it is refused. Where there are too many an idle one is closed in its place. */
   add(socket: Known): "added" | "displacing" | "refused" {
     if (socket[connection] !== undefined) return "added"
-    const displaced = this.size >= this.limit ? this.#displaced() : undefined
+    const displaced = this.size >= this.limit ? this.#idle.first() : undefined
     if (displaced !== undefined) {
       this.remove(displaced.socket)
       displaced.socket.destroy()
@@ -138,16 +129,18 @@ export class Connections {
       socket,
       account: this.budget.open(socket),
       isSurplus: this.size >= this.limit,
-      network: this.#network(socket.remoteAddress),
-      idleSince: ++this.#lastIdle,
+      network: this.#idle.join(networkOf(socket.remoteAddress)),
+      previous: undefined,
+      next: undefined,
+      isIdle: false,
       index: -1,
       serving: undefined,
       headBytes: 0,
       waiting: []
     }
-    added.network.count++
     socket[connection] = added
     IndexedArray.append(this.#all, added)
+    this.#idle.add(added)
     socket.on("drain", stayPaused)
     return displaced === undefined ? "added" : "displacing"
   }
@@ -161,13 +154,11 @@ export class Connections {
     const removed = socket[connection]
     if (removed === undefined || removed.index === -1) return
     IndexedArray.remove(this.#all, removed)
-    if (--removed.network.count === 0) this.#networks.delete(removed.network.name)
+    this.#idle.leave(removed)
   }
 
   /** Updates what is counted as unsent on each connection. To be called once a second. */
   recount(): void {
-    // They must not keep connections in memory that are gone.
-    this.#candidates = []
     for (const { account, socket } of this.#all) if (socket.writableLength > 0) account.recount()
   }
 
@@ -225,7 +216,7 @@ export class Connections {
     const next = socket.destroyed ? undefined : of.waiting.shift()
     if (next === undefined) {
       of.waiting.length = 0
-      of.idleSince = ++this.#lastIdle
+      if (of.index !== -1) this.#idle.add(of)
       return
     }
     of.account.hold(-waitingBytes - weightOf(next))
@@ -235,6 +226,7 @@ export class Connections {
 
   #begin(of: Connection, next: PipelinedRequest): void {
     of.serving = next
+    this.#idle.delete(of)
     if (next.answer !== undefined) {
       this.#answers++
       // Polls, streams and slow bodies keep the head in memory; a WebSocket does not.
@@ -245,38 +237,5 @@ export class Connections {
       }
     }
     next.serve()
-  }
-
-  #network(address: string | undefined): Network {
-    const name = networkOf(address)
-    const known = this.#networks.get(name)
-    if (known !== undefined) return known
-    const network = { name, count: 0 }
-    this.#networks.set(name, network)
-    return network
-  }
-
-  /**
-   * The connection to close when there are too many; none where all are busy. Of the network that has most, it is the one
-   * that has been idle for longest: a client that opens many connections displaces its own.
-   *
-   * To search all connections takes long, so that a tenth of a network's connections are chosen at once.
-   */
-  #displaced(): Connection | undefined {
-    while (this.#candidates.length > 0) {
-      const next = this.#candidates.pop()!
-      // It may be gone or busy, or have been busy meanwhile.
-      if (next.index !== -1 && next.serving === undefined && next.idleSince <= this.#chosenAt) return next
-    }
-    let largest: Network | undefined
-    for (const { network, serving } of this.#all) {
-      if (serving === undefined && network.count > (largest?.count ?? 0)) largest = network
-    }
-    if (largest === undefined) return undefined
-    const idle = this.#all.filter(({ network, serving }) => network === largest && serving === undefined)
-    idle.sort((a, b) => b.idleSince - a.idleSince)
-    this.#candidates = idle.slice(-Math.ceil(largest.count / 10))
-    this.#chosenAt = this.#lastIdle
-    return this.#candidates.pop()
   }
 }

@@ -1,0 +1,128 @@
+/**
+ * The idle connections of a server by the network that they come from, in the order in which they became idle.
+ *
+ * Each request makes its connection busy and idle again, so that takes a few assignments: the connections of a network
+ * are a linked list. Networks are in a binary heap by the number of their connections. One that has no idle connection
+ * leaves the heap only when it comes up.
+ */
+import * as IndexedArray from "./IndexedArray.ts"
+
+/** A connection, and its neighbors among the idle ones of its network. */
+export interface Idle<C extends Idle<C>> {
+  readonly network: Network<C>
+  previous: C | undefined
+  next: C | undefined
+  isIdle: boolean
+}
+
+/** A remote network, and how many connections come from it. */
+export interface Network<C> extends IndexedArray.Indexed {
+  readonly name: string
+  count: number
+  /** The connections that have been idle for longest and shortest. */
+  oldest: C | undefined
+  newest: C | undefined
+}
+
+export class IdleConnections<C extends Idle<C>> {
+  readonly #networks = new Map<string, Network<C>>()
+  readonly #heap: Array<Network<C>> = []
+
+  /** Counts another connection of a network. */
+  join(name: string): Network<C> {
+    let network = this.#networks.get(name)
+    if (network === undefined) {
+      network = { name, count: 0, oldest: undefined, newest: undefined, index: -1 }
+      this.#networks.set(name, network)
+    }
+    network.count++
+    if (network.index !== -1) this.#rise(network)
+    return network
+  }
+
+  /** Undoes {@link join} for a connection that is gone. */
+  leave(connection: C): void {
+    const { network } = connection
+    this.delete(connection)
+    network.count--
+    if (network.index !== -1) this.#sink(network)
+    if (network.count > 0) return
+    this.#networks.delete(network.name)
+    if (network.index !== -1) this.#remove(network)
+  }
+
+  /** Adds a connection that has just become idle. */
+  add(connection: C): void {
+    if (connection.isIdle) return
+    const { network } = connection
+    connection.isIdle = true
+    connection.previous = network.newest
+    if (network.newest === undefined) network.oldest = connection
+    else network.newest.next = connection
+    network.newest = connection
+    if (network.index === -1) this.#insert(network)
+  }
+
+  /** Removes a connection that has become busy. */
+  delete(connection: C): void {
+    if (!connection.isIdle) return
+    const { network } = connection
+    const { next, previous } = connection
+    if (previous === undefined) network.oldest = next
+    else previous.next = next
+    if (next === undefined) network.newest = previous
+    else next.previous = previous
+    connection.isIdle = false
+    connection.previous = undefined
+    connection.next = undefined
+  }
+
+  /** Of the network that has most connections and an idle one, the connection that has been idle for longest. */
+  first(): C | undefined {
+    for (let largest = this.#heap[0]; largest !== undefined; largest = this.#heap[0]) {
+      if (largest.oldest !== undefined) return largest.oldest
+      this.#remove(largest)
+    }
+    return undefined
+  }
+
+  #insert(network: Network<C>): void {
+    IndexedArray.append(this.#heap, network)
+    this.#rise(network)
+  }
+
+  #remove(network: Network<C>): void {
+    const { index } = network
+    IndexedArray.remove(this.#heap, network)
+    const moved = this.#heap[index]
+    if (moved === undefined) return
+    this.#rise(moved)
+    this.#sink(moved)
+  }
+
+  #rise(network: Network<C>): void {
+    while (network.index > 0) {
+      const parent = this.#heap[(network.index - 1) >> 1]!
+      if (parent.count >= network.count) return
+      this.#swap(parent, network)
+    }
+  }
+
+  #sink(network: Network<C>): void {
+    for (;;) {
+      const left = this.#heap[2 * network.index + 1]
+      const right = this.#heap[2 * network.index + 2]
+      const larger = right !== undefined && right.count > left!.count ? right : left
+      if (larger === undefined || larger.count <= network.count) return
+      this.#swap(network, larger)
+    }
+  }
+
+  #swap(upper: Network<C>, lower: Network<C>): void {
+    const { index } = upper
+    upper.index = lower.index
+    lower.index = index
+    this.#heap[upper.index] = upper
+    this.#heap[lower.index] = lower
+  }
+}

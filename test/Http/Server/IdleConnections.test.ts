@@ -1,0 +1,94 @@
+import { FastCheck as fc } from "effect"
+import { describe, expect, it } from "vitest"
+import { type Idle, IdleConnections, type Network } from "../../../src/Http/Server/IdleConnections.ts"
+
+class Connection implements Idle<Connection> {
+  previous: Connection | undefined
+  next: Connection | undefined
+  isIdle = false
+
+  constructor(readonly network: Network<Connection>) {}
+}
+
+/** The same by searching all connections. */
+class Model {
+  readonly connections: Array<{ readonly connection: Connection; readonly name: string; idleSince: number }> = []
+
+  /** The connections that may come first: those idle for longest, of the networks that have most and an idle one. */
+  first(): ReadonlySet<Connection> {
+    const idle = this.connections.filter(({ connection }) => connection.isIdle)
+    const countOf = (name: string) => this.connections.filter(one => one.name === name).length
+    const most = Math.max(0, ...idle.map(({ name }) => countOf(name)))
+    const largest = new Set(idle.filter(({ name }) => countOf(name) === most).map(({ name }) => name))
+    const oldest = [...largest].map(name => {
+      const own = idle.filter(one => one.name === name)
+      return own.reduce((a, b) => (a.idleSince < b.idleSince ? a : b)).connection
+    })
+    return new Set(oldest)
+  }
+}
+
+describe("idle connections", () => {
+  it("come in the order of idle time, those of the network with most connections first", () => {
+    const idle = new IdleConnections<Connection>()
+    const open = (name: string) => {
+      const connection = new Connection(idle.join(name))
+      idle.add(connection)
+      return connection
+    }
+    const [a, b, c] = [open("one"), open("two"), open("two")]
+    expect(idle.first()).toBe(b)
+    idle.delete(b)
+    expect(idle.first()).toBe(c)
+    idle.add(b)
+    expect(idle.first()).toBe(c)
+    idle.delete(c)
+    idle.delete(b)
+    expect(idle.first()).toBe(a)
+    idle.leave(a)
+    expect(idle.first()).toBe(undefined)
+    idle.add(c)
+    expect(idle.first()).toBe(c)
+  })
+
+  it("are those of a search, whatever happens", () => {
+    const step = fc.record({
+      kind: fc.constantFrom("open", "open", "busy", "idle", "close", "close first" as const),
+      name: fc.constantFrom("a", "b", "c", "d", "e", "f"),
+      pick: fc.nat()
+    })
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 200 }), steps => {
+        const idle = new IdleConnections<Connection>()
+        const model = new Model()
+        let now = 0
+        const close = (connection: Connection) => {
+          idle.leave(connection)
+          const index = model.connections.findIndex(one => one.connection === connection)
+          model.connections.splice(index, 1)
+        }
+        for (const { kind, name, pick } of steps) {
+          const picked = model.connections[pick % Math.max(1, model.connections.length)]
+          if (kind === "open") {
+            const connection = new Connection(idle.join(name))
+            idle.add(connection)
+            model.connections.push({ connection, name, idleSince: ++now })
+          } else if (kind === "close first") {
+            const first = idle.first()
+            if (first !== undefined) close(first)
+          } else if (picked === undefined) continue
+          else if (kind === "close") close(picked.connection)
+          else if (kind === "busy") idle.delete(picked.connection)
+          else if (!picked.connection.isIdle) {
+            idle.add(picked.connection)
+            picked.idleSince = ++now
+          }
+          const first = idle.first()
+          const expected = model.first()
+          expect(first === undefined ? expected.size === 0 : expected.has(first)).toBe(true)
+        }
+      }),
+      { numRuns: 200 * Number(process.env.SOAK ?? 1) }
+    )
+  })
+})
