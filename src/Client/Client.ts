@@ -32,6 +32,23 @@ export {
 } from "./KeyValue.ts"
 export type * from "./Model.ts"
 export type { Token } from "./Requests.ts"
+export * from "./SessionErrors.ts"
+export type * from "./SessionModel.ts"
+export {
+  type CreateOptions,
+  type InterruptOptions,
+  type Launch,
+  type ListFilesOptions,
+  type ListSessionsOptions,
+  makeSessions,
+  type SendOptions,
+  type SentMessage,
+  type SessionPage,
+  type Sessions,
+  type SessionsOptions,
+  type StartOptions,
+  type SubscribeOptions
+} from "./Sessions.ts"
 export type { Clock } from "./Time.ts"
 export type { WebSocketConstructor, WebSocketLike } from "./WebSocket.ts"
 

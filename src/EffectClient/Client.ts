@@ -8,6 +8,7 @@ import { type ClientError, fromPlain } from "./Errors.ts"
 import { callsOf, clock, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
 
 export * from "./Errors.ts"
+export * from "./Sessions.ts"
 
 /** Where the service is, and who asks. */
 export interface ClientOptions<E = never, R = never>

@@ -138,3 +138,43 @@ const byTag = {
   ServiceUnavailable,
   InvalidResponse
 } as const
+
+/** The gateway has refused a request. */
+export class RequestRefused extends Data.TaggedError("RequestRefused")<{
+  readonly message: string
+  readonly code: Plain.RequestRefused["code"]
+  /** Whether the same request may succeed later. */
+  readonly retryable: boolean
+  /** Finds the request in the traces and the log of the gateway. */
+  readonly traceId: string
+}> {}
+
+/** The connection was lost before the answer came, and repeating the request is not safe: it may have been carried out. */
+export class AnswerLost extends Data.TaggedError("AnswerLost")<{ readonly message: string }> {}
+
+/** The connections have ended for good: by a close code after which a client must not come back, or by the scope. */
+export class ConnectionClosed extends Data.TaggedError("ConnectionClosed")<{
+  readonly message: string
+  /** The close code of the gateway (RFC 6455, 7.4); 1000 where it was this client. */
+  readonly code: number
+}> {}
+
+/** Every error that a call for a session can fail with. */
+export type SessionsError = RequestRefused | AnswerLost | ConnectionClosed | ClientError
+
+/** An error of the plain client of sessions as one of Effect. */
+export const fromPlainSessions = (error: Plain.SessionsError): SessionsError => {
+  const { message } = error
+  switch (error._tag) {
+    case "RequestRefused": {
+      const { code, retryable, traceId } = error
+      return new RequestRefused({ message, code, retryable, traceId })
+    }
+    case "AnswerLost":
+      return new AnswerLost({ message })
+    case "ConnectionClosed":
+      return new ConnectionClosed({ message, code: error.code })
+    default:
+      return fromPlain(error)
+  }
+}

@@ -189,7 +189,6 @@ const make = (settings: Settings) =>
 
     const identify = ({ headers, incoming }: Handshake): Effect.Effect<Identity, ApiError> =>
       Effect.gen(function* () {
-        if (incoming.upgradeProblem !== undefined) return yield* WebSocket.upgradeFailed(incoming.upgradeProblem)
         if (!acceptsSubprotocol(headers)) return yield* WebSocket.upgradeFailed(`the subprotocol is ${subprotocol}`)
         if (draining.hasBegun()) return yield* unavailable("The service is shutting down")
         if (!authentication.admits(headers.origin, headers.host)) {
@@ -199,7 +198,7 @@ const make = (settings: Settings) =>
         if (handshakes > settings.connections) return yield* unavailable(`${handshakes} handshakes are under way`)
         const token = tokenOf(headers, incoming.authorization)
         if (token._tag === "Left") return yield* unauthorized(token.left)
-        return yield* authentication.identify(token.right, incoming).pipe(
+        const identity = yield* authentication.identify(token.right, incoming).pipe(
           Effect.catchTags({
             Unauthorized: ({ message }) => unauthorized(message),
             Refused: ({ message }) => new Forbidden({ error: message }),
@@ -210,6 +209,9 @@ const make = (settings: Settings) =>
             onTimeout: () => unavailable("The credential could not be verified in time")
           })
         )
+        // Checked last: an ordinary request tells why a handshake is refused, which no browser does.
+        if (incoming.upgradeProblem !== undefined) return yield* WebSocket.upgradeFailed(incoming.upgradeProblem)
+        return identity
       })
 
     /** Connects a client if there is a slot for its tenant. */

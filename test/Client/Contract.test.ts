@@ -1,5 +1,6 @@
 /** The plain client beside the contract that it speaks, and what it costs a browser. */
 import { execFile } from "node:child_process"
+import { readFileSync } from "node:fs"
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -12,8 +13,10 @@ import { build } from "esbuild"
 import * as fc from "fast-check"
 import { describe, expect, it } from "vitest"
 import type * as Client from "../../src/Client/Client.ts"
+import type * as GatewayFrames from "../../src/Client/GatewayFrames.ts"
 import { compareBytes, tenantOf } from "../../src/Client/Snapshot.ts"
 import type * as EffectClient from "../../src/EffectClient/Client.ts"
+import type * as Protocol from "../../src/Gateway/Protocol.ts"
 import type { ApiError } from "../../src/Http/ApiError.ts"
 import type { KvGroup } from "../../src/Kv/Api.ts"
 import * as Entry from "../../src/Kv/Entry.ts"
@@ -21,9 +24,36 @@ import type { BatchOperation, SetPayload } from "../../src/Kv/Requests.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const entryPoint = join(root, "src", "Client", "Client.ts")
+const effectEntryPoint = join(root, "src", "EffectClient", "Client.ts")
+const page = readFileSync(join(root, "docs", "client.md"), "utf8")
+
+/** Bundles a module for browsers. Returns the bytes after gzip, and the files that something is taken from. */
+const bundle = async (contents: string) => {
+  const { metafile, outputFiles } = await build({
+    stdin: { contents, resolveDir: root, loader: "ts" },
+    bundle: true,
+    minify: true,
+    format: "esm",
+    platform: "browser",
+    target: "es2022",
+    metafile: true,
+    write: false,
+    absWorkingDir: root
+  })
+  const taken = Object.values(metafile.outputs).flatMap(({ inputs }) => Object.entries(inputs))
+  return {
+    size: gzipSync(outputFiles[0]!.contents).length,
+    files: taken.flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 ? [file] : []))
+  }
+}
 
 /** `true` where two types are the same, modifiers of members included. */
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
+
+/** The names of the members of each request. */
+type Members<Frame extends { readonly type: string }> = { [Each in Frame as Each["type"]]: keyof Each }
+
+type OmitEach<A, Key extends PropertyKey> = A extends unknown ? Omit<A, Key> : never
 
 /** A type with its members written out. */
 type Flat<A> = A extends unknown ? { [Key in keyof A]: A[Key] } : never
@@ -57,8 +87,9 @@ describe("the plain client", () => {
   it("has an error for each of the contract, and the client for Effect has the same", () => {
     const same: [
       Same<Exclude<ApiError["_tag"], Client.ClientError["_tag"]>, never>,
-      Same<Client.ClientError["_tag"], EffectClient.ClientError["_tag"]>
-    ] = [true, true]
+      Same<Client.ClientError["_tag"], EffectClient.ClientError["_tag"]>,
+      Same<Client.SessionsError["_tag"], EffectClient.SessionsError["_tag"]>
+    ] = [true, true, true]
     expect(same).not.toContain(false)
   })
 
@@ -72,22 +103,45 @@ describe("the plain client", () => {
     )
   })
 
-  it("costs a browser at most 25 KB", async () => {
-    const { metafile, outputFiles } = await build({
-      entryPoints: [entryPoint],
-      bundle: true,
-      minify: true,
-      format: "esm",
-      platform: "browser",
-      target: "es2022",
-      metafile: true,
-      write: false
-    })
-    const size = gzipSync(outputFiles[0]!.contents).length
+  it("has the types of the gateway's protocol", () => {
+    const same: [
+      Same<Flat<Client.Session>, Flat<Protocol.Session>>,
+      Same<Client.SessionEvent["type"], Protocol.EventType>,
+      Same<Flat<Client.EventBody>, Flat<Protocol.EventBody>>,
+      Same<Flat<Client.EventEnvelope>, Flat<Protocol.Envelope>>,
+      Same<Client.ErrorCode, Protocol.ErrorCode>,
+      Same<Flat<GatewayFrames.Answer>, Flat<Protocol.Answer>>,
+      GatewayFrames.RequestFrame extends OmitEach<Protocol.RequestFrame, "id"> ? true : false,
+      Same<Members<GatewayFrames.RequestFrame>, Members<OmitEach<Protocol.RequestFrame, "id">>>
+    ] = [true, true, true, true, true, true, true, true]
+    expect(same).not.toContain(false)
+  })
+
+  /** What is bundled, minified and compressed, and the most KiB that it may have. docs/client.md names the figures. */
+  const bundles = [
+    ["entries", "import { makeKeyValueClient } from ENTRY; globalThis.make = makeKeyValueClient", 3.5],
+    ["entries and the log", "import { makeClient } from ENTRY; globalThis.make = makeClient", 7],
+    ["sessions", "import { makeSessions } from ENTRY; globalThis.make = makeSessions", 7.5],
+    ["all", "export * from ENTRY", 12]
+  ] as const
+
+  it.each(bundles)("costs a browser for %s what docs/client.md says", async (what, code, limit) => {
+    const { files, size } = await bundle(code.replace("ENTRY", JSON.stringify(entryPoint)))
+    const shown = (size / 1024).toFixed(1)
+    console.log(`${what}: ${shown} KiB`)
+    expect(size).toBeLessThan(limit * 1024)
     expect(size).toBeLessThan(25 * 1024)
-    // docs/client.md names the figure.
-    expect(size).toBeLessThan(7 * 1024)
-    expect(Object.keys(metafile.inputs).filter(file => !file.startsWith("src/Client/"))).toEqual([])
+    expect(page).toContain(`| ${what} | ${limit} KiB |`)
+    expect(files.filter(file => !file.startsWith("src/Client/") && file !== "<stdin>")).toEqual([])
+    if (what === "entries") expect(files.filter(file => /Session|Gateway|WebSocket|Follow/.test(file))).toEqual([])
+  })
+
+  it("costs a browser in Effect what docs/client.md says", async () => {
+    const { size } = await bundle(`export { make, makeSessions } from ${JSON.stringify(effectEntryPoint)}`)
+    const limit = 125
+    console.log(`in Effect: ${(size / 1024).toFixed(1)} KiB`)
+    expect(size).toBeLessThan(limit * 1024)
+    expect(page).toContain(`| all, for Effect | ${limit} KiB |`)
   })
 
   it("compiles for browsers, with declarations that need neither Node's types nor Effect's", async () => {
@@ -96,13 +150,19 @@ describe("the plain client", () => {
       const page = join(directory, "page.ts")
       await writeFile(
         page,
-        `import { type ClientError, makeClient } from ${JSON.stringify(entryPoint)}
+        `import { type ClientError, makeClient, makeSessions } from ${JSON.stringify(entryPoint)}
          const client = makeClient({ baseUrl: location.origin, token: "t", WebSocket, fetch })
          export const show = async (): Promise<void> => {
            for await (const event of client.follow({ namespace: "n" })) if (event.type === "entry") event.entry.key
          }
          export const explain = (error: ClientError): number | undefined =>
-           error._tag === "PreconditionFailed" ? error.currentVersion : undefined`
+           error._tag === "PreconditionFailed" ? error.currentVersion : undefined
+         export const talk = async (id: string): Promise<void> => {
+           const sessions = makeSessions({ baseUrl: location.origin, token: () => "t" })
+           for await (const update of sessions.subscribe(id)) {
+             if (update.type === "event" && update.event.type === "text_delta") update.event.text
+           }
+         }`
       )
       const config = join(directory, "tsconfig.json")
       await writeFile(

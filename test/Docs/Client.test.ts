@@ -3,8 +3,9 @@ import { readFileSync } from "node:fs"
 import { Effect, Redacted, Stream } from "effect"
 import { transformSync } from "esbuild"
 import { describe, expect, it } from "vitest"
-import { makeClient, PreconditionFailed } from "../../src/Client/Client.ts"
+import { makeClient, makeSessions, PreconditionFailed } from "../../src/Client/Client.ts"
 import * as Client from "../../src/EffectClient/Client.ts"
+import { withRealGateway } from "../Client/GatewayHarness.ts"
 import { withService } from "../Client/Harness.ts"
 import { keys } from "../Harness.ts"
 
@@ -13,27 +14,32 @@ const examples = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code = ""]) => 
 
 describe("docs/client.md", () => {
   it("has examples", () => {
-    expect(examples).toHaveLength(5)
+    expect(examples).toHaveLength(7)
   })
 
+  const run = async (code: string, baseUrl: string) => {
+    const scope = {
+      Client,
+      Effect,
+      PreconditionFailed,
+      Redacted,
+      Stream,
+      baseUrl,
+      console: { log: () => {} },
+      makeClient,
+      makeSessions,
+      token: keys.write
+    }
+    const { code: script } = transformSync(`const run = async () => {${code}}`, { loader: "ts" })
+    const example: () => Promise<void> = new Function(...Object.keys(scope), `${script}; return run`)(
+      ...Object.values(scope)
+    )
+    await example()
+  }
+
   it.each(examples.map((code, index) => [index + 1, code] as const))("example %i runs", (_, code) =>
-    withService(async ({ service }) => {
-      const scope = {
-        Client,
-        Effect,
-        PreconditionFailed,
-        Redacted,
-        Stream,
-        baseUrl: `http://127.0.0.1:${service.port}`,
-        console: { log: () => {} },
-        makeClient,
-        token: keys.write
-      }
-      const { code: script } = transformSync(`const run = async () => {${code}}`, { loader: "ts" })
-      const run: () => Promise<void> = new Function(...Object.keys(scope), `${script}; return run`)(
-        ...Object.values(scope)
-      )
-      await run()
-    })
+    code.includes("makeSessions")
+      ? withRealGateway(({ proxy }) => run(code, `http://127.0.0.1:${proxy.port}`))
+      : withService(({ service }) => run(code, `http://127.0.0.1:${service.port}`))
   )
 })

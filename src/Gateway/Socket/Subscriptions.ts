@@ -5,7 +5,7 @@ import type { RequestOf } from "../Protocol/Request.ts"
 import type { Caller, LookupError, Sessions } from "../Sessions.ts"
 import { Feed } from "./Feed.ts"
 import type { Replays } from "./Replays.ts"
-import { Refused } from "./Requests.ts"
+import { type Failure, Refused } from "./Requests.ts"
 import type * as Responder from "./Responder.ts"
 
 /** What the subscriptions of all connections share. */
@@ -13,6 +13,14 @@ export interface Shared extends Responder.Shared {
   readonly sessions: Context.Tag.Service<Sessions>
   readonly replays: Replays
 }
+
+const unreadable: Failure = {
+  code: "internal",
+  message: "The events of the session cannot be read at present; its subscription has ended",
+  retryable: true
+}
+
+const deleted: Failure = { code: "not_found", message: "The session was deleted; its subscription has ended" }
 
 /** The subscriptions of one client: a feed for each session. */
 export class Subscriptions {
@@ -44,11 +52,11 @@ export class Subscriptions {
         const scope = yield* Scope.make()
         const owner = {
           onBehind: (feed: Feed) => this.shared.replays.add(this.caller.tenant, feed),
-          onDeleted: () => this.end(sessionId),
+          onDeleted: () => this.abandon(sessionId, feed, deleted),
           onLost: this.onLost,
-          onUnreadable: (feed: Feed) => this.abandon(sessionId, feed)
+          onUnreadable: (feed: Feed) => this.abandon(sessionId, feed, unreadable)
         }
-        const feed = new Feed(this.responder, owner, this.shared.debug)
+        const feed: Feed = new Feed(this.responder, owner, this.shared.debug)
         this.beginning++
         const subscription = yield* restore(
           this.shared.sessions.subscribe(this.caller, sessionId, feed).pipe(Scope.extend(scope))
@@ -95,20 +103,19 @@ export class Subscriptions {
     for (const sessionId of [...this.feeds.keys()]) this.end(sessionId)
   }
 
-  /** Ends a subscription whose events cannot be read, and tells the client. */
-  private abandon(sessionId: string, feed: Feed): void {
+  /** Ends a subscription of which no events can come, and tells the client. */
+  private abandon(sessionId: string, feed: Feed, failure: Failure): void {
     if (this.feeds.get(sessionId)?.feed !== feed) return
     this.end(sessionId)
-    const message = "The events of the session cannot be read at present; its subscription has ended"
     this.shared.run(
       Effect.flatMap(this.shared.traceId, traceId =>
         Effect.zipRight(
-          Effect.logWarning("A subscription ended as its events cannot be read").pipe(
-            Effect.annotateLogs({ tenant: this.caller.tenant, sessionId, traceId })
-          ),
-          this.responder.answer(
-            errorAnswer({ id: undefined, sessionId, code: "internal", message, traceId, retryable: true })
-          )
+          failure === deleted
+            ? Effect.void
+            : Effect.logWarning("A subscription ended as its events cannot be read").pipe(
+                Effect.annotateLogs({ tenant: this.caller.tenant, sessionId, traceId })
+              ),
+          this.responder.answer(errorAnswer({ id: undefined, sessionId, traceId, ...failure }))
         )
       )
     )

@@ -1,0 +1,306 @@
+import { refused } from "./Errors.ts"
+import type { AnswerOf } from "./GatewayFrames.ts"
+import type { GatewayLink } from "./GatewayLink.ts"
+import { AnswerLost, RequestRefused } from "./SessionErrors.ts"
+import type { Position, Session, SessionEvent, SessionUpdate } from "./SessionModel.ts"
+import { abortable, Backoff, type Clock } from "./Time.ts"
+
+/** The most sessions that are followed over one connection. */
+const maxSubscriptions = 128
+
+/** Bytes that an update other than an event counts for. */
+const smallUpdate = 256
+
+/** One subscriber: its position, and what waits to be taken. */
+class Reader {
+  readonly #queue: Array<{ readonly update: SessionUpdate; readonly bytes: number }> = []
+  #bytes = 0
+  #failure: { readonly error: unknown } | undefined
+  #wake = () => {}
+  /** Whether events are to be told from the first one on, as another history has taken the place of the old one. */
+  isReset = false
+  /** Whether the events of the present subscription reach it. */
+  isLive = false
+  /** Whether events were left out because too many bytes wait. */
+  isPaused = false
+  /** Whether events may be missing before the next one, as they are no longer kept. */
+  mayMiss = false
+  isSynced = false
+
+  constructor(
+    public position: Position | undefined,
+    private readonly maxBytes: number
+  ) {}
+
+  push(update: SessionUpdate, bytes = smallUpdate): void {
+    this.#queue.push({ update, bytes })
+    this.#bytes += bytes
+    this.#wake()
+  }
+
+  /** Whether an event may wait here. One may, whatever its size. */
+  hasRoom(bytes: number): boolean {
+    return this.#bytes === 0 || this.#bytes + bytes <= this.maxBytes
+  }
+
+  /** Fails once what waits is taken. */
+  fail(error: unknown): void {
+    this.#failure ??= { error }
+    this.#wake()
+  }
+
+  /** The next update, once there is one. `onEmpty` is called before each wait. */
+  async shift(signal: AbortSignal, onEmpty: () => void): Promise<SessionUpdate> {
+    for (;;) {
+      const next = this.#queue.shift()
+      if (next !== undefined) {
+        this.#bytes -= next.bytes
+        return next.update
+      }
+      if (this.#failure !== undefined) throw this.#failure.error
+      onEmpty()
+      const changed = new Promise<void>(resolve => {
+        this.#wake = resolve
+      })
+      await abortable(changed, signal)
+    }
+  }
+}
+
+/** The subscription to one session over the present connection, and all who read it. */
+class Channel {
+  readonly readers = new Set<Reader>()
+  readonly #backoff: Backoff
+  /** The number of the newest `subscribe`. */
+  #round = 0
+  #isSubscribed = false
+  #headSeq = 0
+  #epoch = ""
+  #session: Session | undefined
+  #cancelRetry = () => {}
+
+  constructor(
+    private readonly sessionId: string,
+    private readonly link: GatewayLink,
+    private readonly clock: Clock
+  ) {
+    this.#backoff = new Backoff(clock)
+  }
+
+  /** Subscribes from the position of the reader that is furthest behind; the others pass over what they know. */
+  refresh(): void {
+    this.#cancelRetry()
+    if (!this.link.isOpen) return
+    const { link, sessionId } = this
+    const readers = [...this.readers].filter(({ isPaused }) => !isPaused)
+    if (readers.length === 0) {
+      if (this.#isSubscribed) link.ask({ type: "unsubscribe", sessionId }, { onLoss: "drop" }).catch(() => {})
+      this.#isSubscribed = false
+      this.#round++
+      return
+    }
+    const positions = readers.flatMap(({ position }) => position ?? [])
+    const epoch = positions[0]?.epoch
+    const isSame = positions.length === readers.length && positions.every(position => position.epoch === epoch)
+    const afterSeq = isSame ? Math.min(...positions.map(({ seq }) => seq)) : 0
+    const round = ++this.#round
+    this.#isSubscribed = true
+    link
+      .ask(
+        { type: "subscribe", sessionId, ...(isSame && epoch !== undefined && { afterSeq, epoch }) },
+        {
+          onLoss: "drop",
+          onAnswer: answer => {
+            if (round === this.#round && answer.type === "subscribed") this.#onSubscribed(answer)
+          }
+        }
+      )
+      .catch(error => {
+        if (round === this.#round) this.#onRefused(error, afterSeq)
+      })
+  }
+
+  /** Passes an event to the readers that do not know it yet. */
+  onEvent(event: SessionEvent, bytes: number): void {
+    const { seq } = event
+    let isFull = false
+    for (const reader of this.readers) {
+      const { position } = reader
+      if (!reader.isLive || position === undefined) continue
+      if (seq > position.seq + 1 && !reader.mayMiss) return this.link.abandon("Events of a session are missing")
+      if (seq > position.seq && !reader.hasRoom(bytes)) {
+        reader.isPaused = true
+        reader.isLive = false
+        isFull = true
+        continue
+      }
+      if (seq > position.seq + 1) {
+        reader.push({ type: "trimmed", after: position.seq })
+        reader.isSynced = false
+      }
+      reader.mayMiss = false
+      if (seq <= position.seq) continue
+      reader.position = { epoch: this.#epoch, seq }
+      reader.push({ type: "event", event, position: reader.position }, bytes)
+      this.#sync(reader)
+    }
+    this.#backoff.reset()
+    if (isFull && [...this.readers].every(({ isPaused }) => isPaused)) this.refresh()
+  }
+
+  /** Subscribes again later. */
+  retry(): void {
+    this.onDisconnected()
+    this.#cancelRetry = this.clock.after(this.#backoff.next(), () => this.refresh())
+  }
+
+  onDisconnected(): void {
+    this.#cancelRetry()
+    this.#isSubscribed = false
+    this.#round++
+    for (const reader of this.readers) reader.isLive = false
+  }
+
+  fail(error: unknown): void {
+    this.#cancelRetry()
+    for (const reader of this.readers) reader.fail(error)
+  }
+
+  #onSubscribed({ epoch, headSeq, recovered, session }: AnswerOf<"subscribed">): void {
+    this.#headSeq = headSeq
+    this.#epoch = epoch
+    this.#session = session
+    let isBeyond = false
+    for (const reader of this.readers) {
+      if (reader.isPaused) continue
+      const { position } = reader
+      if (position?.epoch === epoch && position.seq > headSeq) {
+        reader.isReset = true
+        reader.position = undefined
+        isBeyond = true
+        continue
+      }
+      if (position === undefined || position.epoch !== epoch) {
+        if (position !== undefined || reader.isReset) {
+          reader.push({ type: "reset", epoch })
+          reader.isSynced = false
+          reader.isReset = false
+        }
+        reader.position = { epoch, seq: 0 }
+      }
+      reader.mayMiss = !recovered
+      reader.isLive = true
+      this.#sync(reader)
+    }
+    if (isBeyond) this.refresh()
+  }
+
+  /** Tells a reader once that it knows what was there. */
+  #sync(reader: Reader): void {
+    const { position } = reader
+    if (reader.isSynced || position === undefined || position.seq < this.#headSeq) return
+    reader.isSynced = true
+    reader.push({ type: "synced", session: this.#session!, position })
+  }
+
+  #onRefused(error: unknown, afterSeq: number): void {
+    // The next connection brings another subscription.
+    if (error instanceof AnswerLost) return
+    this.#isSubscribed = false
+    if (error instanceof RequestRefused && error.code === "bad_request" && afterSeq > 0) {
+      // The position is beyond the end of the history: it was restored from a backup.
+      for (const reader of this.readers) {
+        reader.isReset = true
+        reader.position = undefined
+      }
+      return this.refresh()
+    }
+    const isFinal = error instanceof RequestRefused ? !error.retryable : !this.link.isOpen
+    if (isFinal) this.fail(error)
+    else this.retry()
+  }
+}
+
+/** The subscriptions of a client: one for each session, however many read it. */
+export class Subscriptions {
+  readonly #channels = new Map<string, Channel>()
+
+  constructor(
+    private readonly link: () => GatewayLink,
+    private readonly clock: Clock,
+    private readonly maxBytes: number
+  ) {}
+
+  /** What happens in a session after a position, or from its first event on. */
+  async *read(
+    sessionId: string,
+    after: Position | undefined,
+    signal: AbortSignal
+  ): AsyncGenerator<SessionUpdate, void> {
+    const release = this.link().hold()
+    const reader = new Reader(after, this.maxBytes)
+    let channel: Channel
+    try {
+      channel = this.#channel(sessionId)
+    } catch (error) {
+      release()
+      throw error
+    }
+    channel.readers.add(reader)
+    channel.refresh()
+    const onEmpty = () => {
+      if (!reader.isPaused) return
+      reader.isPaused = false
+      channel.refresh()
+    }
+    try {
+      for (;;) yield await reader.shift(signal, onEmpty)
+    } finally {
+      channel.readers.delete(reader)
+      release()
+      if (channel.readers.size === 0 && this.#channels.get(sessionId) === channel) {
+        this.#channels.delete(sessionId)
+        channel.refresh()
+      }
+    }
+  }
+
+  onConnected(): void {
+    for (const channel of this.#channels.values()) channel.refresh()
+  }
+
+  onDisconnected(): void {
+    for (const channel of this.#channels.values()) channel.onDisconnected()
+  }
+
+  onEvent(event: SessionEvent, bytes: number): void {
+    this.#channels.get(event.sessionId)?.onEvent(event, bytes)
+  }
+
+  onSubscriptionEnded(sessionId: string, error: RequestRefused): void {
+    const channel = this.#channels.get(sessionId)
+    if (error.retryable) channel?.retry()
+    else this.#end(sessionId, error)
+  }
+
+  onEnded(error: unknown): void {
+    for (const sessionId of [...this.#channels.keys()]) this.#end(sessionId, error)
+  }
+
+  #end(sessionId: string, error: unknown): void {
+    const channel = this.#channels.get(sessionId)
+    this.#channels.delete(sessionId)
+    channel?.fail(error)
+  }
+
+  #channel(sessionId: string): Channel {
+    const known = this.#channels.get(sessionId)
+    if (known !== undefined) return known
+    if (this.#channels.size >= maxSubscriptions) {
+      throw refused(`${maxSubscriptions} sessions are followed already, which is the limit`)
+    }
+    const channel = new Channel(sessionId, this.link(), this.clock)
+    this.#channels.set(sessionId, channel)
+    return channel
+  }
+}

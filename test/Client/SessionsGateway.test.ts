@@ -1,0 +1,168 @@
+/** The client of sessions with the gateway itself. */
+import * as fc from "fast-check"
+import { describe, expect, it } from "vitest"
+import type { SessionEvent, Sessions, SessionUpdate } from "../../src/Client/Client.ts"
+import { withRealGateway } from "./GatewayHarness.ts"
+import { ManualClock, passUntil, randomBy, range, turns, until } from "./Harness.ts"
+import { Told } from "./ScriptedGateway.ts"
+
+/** Reads until an update is as asked, and returns it. */
+const next = async <A extends SessionUpdate>(
+  updates: AsyncIterable<SessionUpdate>,
+  matches: (update: SessionUpdate) => update is A
+): Promise<A> => {
+  for await (const update of updates) if (matches(update)) return update
+  return expect.fail("The updates have ended")
+}
+
+const eventOf =
+  <Type extends SessionEvent["type"]>(type: Type) =>
+  (
+    update: SessionUpdate
+  ): update is Extract<SessionUpdate, { type: "event" }> & { readonly event: Extract<SessionEvent, { type: Type }> } =>
+    update.type === "event" && update.event.type === type
+
+/** The texts of the agent. */
+const textOf = (updates: ReadonlyArray<SessionUpdate>): string =>
+  updates
+    .map(update => (update.type === "event" && update.event.type === "text_delta" ? update.event.text : ""))
+    .join("")
+
+const converse = async (sessions: Sessions, sessionId: string, content: string): Promise<void> => {
+  const { turnId } = await sessions.send(sessionId, content)
+  await next(
+    sessions.subscribe(sessionId),
+    (update): update is SessionUpdate =>
+      update.type === "event" && update.event.type === "turn_completed" && update.event.turnId === turnId
+  )
+}
+
+describe("with the gateway, the client of sessions", () => {
+  it("makes, lists, starts, stops and deletes sessions", () =>
+    withRealGateway(async ({ connect }) => {
+      const sessions = connect()
+      const made = await sessions.create("echo", { title: "mine", environment: { MODE: "test" } })
+      expect(made).toMatchObject({ state: "inactive", tenant: "dev", agentType: "echo", title: "mine" })
+      const other = await sessions.create("echo")
+      const pages: Array<ReadonlyArray<string>> = []
+      for await (const page of sessions.list({ limit: 1 })) pages.push(page.sessions.map(({ id }) => id))
+      expect(pages.flat().sort()).toEqual([made.id, other.id].sort())
+      expect(await sessions.start(made.id)).toMatchObject({ state: "active" })
+      expect(await sessions.get(made.id)).toMatchObject({ state: "active" })
+      expect(await sessions.stop(made.id)).toMatchObject({ state: "inactive" })
+      const told = new Told(sessions.subscribe(made.id))
+      await until(() => told.story.includes("synced"))
+      await sessions.delete(made.id)
+      await told.done
+      expect(told.ended?.error).toMatchObject({ _tag: "RequestRefused", code: "not_found" })
+      const gone = await sessions.get(made.id).catch(error => error)
+      expect(gone).toMatchObject({ code: "not_found", traceId: expect.stringMatching(/^[0-9a-f]{32}$/) })
+    }))
+
+  it("holds a conversation: messages, questions, approvals, interruptions", () =>
+    withRealGateway(async ({ connect }) => {
+      const sessions = connect()
+      const { id } = await sessions.create("echo")
+      const told = new Told(sessions.subscribe(id))
+      await converse(sessions, id, "Grüße, 世界 😀")
+      await until(() => told.seqs.length > 0 && textOf(told.updates).endsWith("😀"))
+      expect(textOf(told.updates)).toBe("echo: Grüße, 世界 😀")
+      const same = await sessions.send(id, "once", { clientMessageId: "m" })
+      expect(await sessions.send(id, "once", { clientMessageId: "m" })).toEqual(same)
+      expect(await sessions.send(id, "other", { clientMessageId: "m" }).catch(error => error)).toMatchObject({
+        code: "conflict"
+      })
+      const question = next(sessions.subscribe(id), eventOf("question_requested"))
+      await sessions.send(id, "/ask")
+      await sessions.answer(id, (await question).event.requestId, "blue")
+      const resolved = await next(sessions.subscribe(id), eventOf("question_resolved"))
+      expect(resolved.event.answer).toBe("blue")
+      const { turnId } = await sessions.send(id, "/hang")
+      expect(await sessions.interrupt(id)).toBe(turnId)
+      const interrupted = await next(sessions.subscribe(id), eventOf("turn_interrupted"))
+      expect(interrupted.event.turnId).toBe(turnId)
+    }))
+
+  it("reads files and their history", () =>
+    withRealGateway(async ({ connect }) => {
+      const sessions = connect()
+      const { id } = await sessions.create("echo")
+      await converse(sessions, id, "/write a.md one")
+      await converse(sessions, id, "/write a.md two")
+      expect((await sessions.listFiles(id)).map(({ path }) => path)).toContain("a.md")
+      expect(await sessions.readFile(id, "a.md")).toMatchObject({ path: "a.md", content: "two", encoding: "utf-8" })
+      const iterations = await sessions.fileHistory(id, "a.md")
+      expect(iterations.map(({ size }) => size)).toEqual([3, 3])
+      expect(await sessions.fileAtIteration(id, "a.md", iterations[0]!.iteration)).toMatchObject({ content: "one" })
+      expect(await sessions.readFile(id, "../up").catch(error => error)).toMatchObject({ code: "bad_request" })
+    }))
+
+  it("goes on over a gateway that is shut down and one that is killed", () =>
+    withRealGateway(async ({ connect, drain, restart }) => {
+      const clock = new ManualClock()
+      const statuses: Array<string> = []
+      const sessions = connect({ clock, onStatus: ({ type }) => statuses.push(type) })
+      const { id } = await sessions.create("echo")
+      const told = new Told(sessions.subscribe(id))
+      await converse(sessions, id, "one")
+      void drain()
+      await until(() => statuses.at(-1) === "disconnected")
+      await restart()
+      const sent = sessions.send(id, "two")
+      let isSent = false
+      void sent.then(() => {
+        isSent = true
+      })
+      await passUntil(clock, () => isSent && textOf(told.updates).endsWith("two"))
+      expect(textOf(told.updates)).toBe("echo: oneecho: two")
+      expect(told.seqs).toEqual(range(1, told.seqs.length))
+    }))
+})
+
+const disturbances = ["cut", "silence", "restart"] as const
+
+type Step = { readonly type: "send"; readonly words: number } | { readonly type: (typeof disturbances)[number] }
+
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ type: fc.constant("send" as const), words: fc.integer({ min: 1, max: 60 }) }) },
+  { weight: 2, arbitrary: fc.record({ type: fc.constantFrom(...disturbances) }) }
+)
+
+it("subscribers see exactly the history, whatever is cut when", { timeout: 240_000 }, async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(step, { minLength: 1, maxLength: 8 }),
+      fc.constantFrom(500, 5000, 1_000_000),
+      fc.nat({ max: 3 }),
+      fc.nat(),
+      (steps, maxQueuedBytes, pace, seed) =>
+        withRealGateway(async ({ connect, direct, proxy, restart }) => {
+          const clock = new ManualClock(randomBy(seed))
+          const sessions = connect({ clock, maxQueuedBytes })
+          const { id } = await direct().create("echo")
+          const slow = new Told(sessions.subscribe(id), () => turns(pace))
+          const quick = new Told(sessions.subscribe(id))
+          const last: Step = { type: "send", words: 1 }
+          for (const step of [...steps, last]) {
+            if (step.type === "cut") proxy.cut()
+            else if (step.type === "silence") proxy.silence()
+            else if (step.type === "restart") await restart()
+            else if (step.type === "send") await direct().send(id, range(1, step.words).join(" "))
+          }
+          const isOver = async () => (await direct().get(id)).headSeq
+          let head = await isOver()
+          const hasAll = () => Math.min(slow.seqs.length, quick.seqs.length) >= head
+          for (let before = -1; before !== head || !hasAll(); head = await isOver()) {
+            before = head
+            await passUntil(clock, hasAll)
+          }
+          for (const { story } of [slow, quick]) {
+            expect(story.filter(one => typeof one === "number").slice(0, head)).toEqual(range(1, head))
+            expect(story.filter(one => typeof one !== "number")).toEqual(["synced"])
+          }
+          expect(await direct().list()[Symbol.asyncIterator]().next()).toMatchObject({ done: false })
+        })
+    ),
+    { numRuns: 8 * Number(process.env.SOAK ?? 1), endOnFailure: true }
+  )
+})
