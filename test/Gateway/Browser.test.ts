@@ -28,7 +28,7 @@ const refused = { isOpen: false, closed: { code: 1006, wasClean: false } }
 /** A gateway in production mode, which a page of one origin may use. */
 const setting = Effect.gen(function* () {
   const simulator = yield* Simulator.make({ seed: "browser" })
-  const origin = yield* Browser.serve
+  const origin = yield* Browser.serve(Browser.gatewayPage)
   const { url } = yield* Service.start({
     directory: yield* Environment.temporaryDirectory,
     env: {
@@ -80,7 +80,7 @@ layer(Environment.layer, { excludeTestServices: true })(
         const { browser, gateway, origin } = yield* setting
         const bearer = yield* token("acme", "alice")
         const page = yield* Browser.visit(browser, origin)
-        const foreign = yield* Browser.visit(browser, yield* Browser.serve)
+        const foreign = yield* Browser.visit(browser, yield* Browser.serve(Browser.gatewayPage))
         assert.deepStrictEqual(yield* Browser.call(page, "knock", gateway, bearer), taken)
         assert.deepStrictEqual(yield* Browser.call(page, "knock", gateway), refused)
         assert.deepStrictEqual(yield* Browser.call(page, "knock", gateway, `${bearer}x`), refused)

@@ -34,24 +34,27 @@ export const launch = Effect.gen(function* () {
   )
 })
 
-/** Serves the test's page and returns its origin, which differs for each call. */
-export const serve: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(
-  Effect.async<{ readonly origin: string; readonly close: () => void }>(resume => {
-    const html = readFileSync(new URL("./page.html", import.meta.url))
-    const server = createServer((_, response) => {
-      response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end(html)
-    })
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo
-      const close = () => {
-        server.close()
-        server.closeAllConnections()
-      }
-      resume(Effect.succeed({ origin: `http://127.0.0.1:${port}`, close }))
-    })
-  }),
-  ({ close }) => Effect.sync(close)
-).pipe(Effect.map(({ origin }) => origin))
+/** A page that speaks the protocol of the gateway by itself. */
+export const gatewayPage: string = readFileSync(new URL("./page.html", import.meta.url), "utf8")
+
+/** Serves a page and returns its origin, which differs for each call. */
+export const serve = (html: string): Effect.Effect<string, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.async<{ readonly origin: string; readonly close: () => void }>(resume => {
+      const server = createServer((_, response) => {
+        response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end(html)
+      })
+      server.listen(0, "127.0.0.1", () => {
+        const { port } = server.address() as AddressInfo
+        const close = () => {
+          server.close()
+          server.closeAllConnections()
+        }
+        resume(Effect.succeed({ origin: `http://127.0.0.1:${port}`, close }))
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  ).pipe(Effect.map(({ origin }) => origin))
 
 /** Opens the test's page in a tab of its own, until the scope closes. */
 export const visit = (browser: BrowserContext, origin: string): Effect.Effect<Page, never, Scope.Scope> =>
