@@ -1,23 +1,40 @@
 /** A conversation with an agent: sends lines to it, and prints its events. */
 import { randomUUID } from "node:crypto"
-import { Effect, Either, Option, type Schedule, Schema, type Scope } from "effect"
-import type { Event } from "../../src/Gateway/Protocol.ts"
+import {
+  Clock,
+  Deferred,
+  Duration,
+  Effect,
+  Either,
+  Option,
+  type Redacted,
+  Runtime,
+  Schema,
+  type Scope,
+  Stream
+} from "effect"
+import * as Client from "../../src/EffectClient/Client.ts"
+import { Event } from "../../src/Gateway/Protocol.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import * as AnswerText from "./AnswerText.ts"
-import * as Client from "./Client.ts"
 import * as Command from "./Command.ts"
-import type { Target } from "./Connection.ts"
 import * as Requests from "./Requests.ts"
 import * as Screen from "./Screen.ts"
 import { Terminal } from "./Terminal.ts"
 import { clean, coloured, type Paint, plain } from "./Text.ts"
 
 /** The session and the gateway. */
-export interface Options extends Target {
+export interface Options {
+  /** The address of the WebSocket. */
+  readonly url: string
+  readonly token: Option.Option<Redacted.Redacted>
   /** The session to continue; default a new one. */
   readonly session: Option.Option<string>
   readonly agentType: string
-  readonly backOff?: Schedule.Schedule<unknown>
+  /** How long to try to connect again; 10 minutes without it. */
+  readonly patience?: Duration.DurationInput
+  /** How long an answer may take; a minute without it. */
+  readonly timeout?: Duration.DurationInput
 }
 
 /** The conversation failed, or part of it did. */
@@ -26,19 +43,23 @@ export class ChatFailed extends Schema.TaggedError<ChatFailed>()("ChatFailed", {
 /** The user ended the conversation by a signal. */
 export class Interrupted extends Schema.TaggedError<Interrupted>()("Interrupted", {}) {}
 
+/** What happens to the connection and to the history. */
+type Notice = { readonly is: "lost"; readonly reason: string } | { readonly is: "back" | "trimmed" | "reset" }
+
 const notices = {
   back: "· connected again",
-  gap: "· events that are no longer kept are missing here",
+  trimmed: "· events that are no longer kept are missing here",
   reset: "· the history was reset; this is the new one"
 } as const
 
-const noticeText = (notice: Client.Notice, { red, yellow }: Paint): string => {
-  if (notice.is === "lost") return yellow(`· ${clean(notice.reason)}; connecting again`)
-  return notice.is === "complaint" ? red(`✗ ${clean(notice.message)}`) : yellow(notices[notice.is])
-}
+const noticeText = (notice: Notice, { yellow }: Paint): string =>
+  yellow(notice.is === "lost" ? `· ${clean(notice.reason)}; connecting again` : notices[notice.is])
 
-/** How often a request is repeated if its answer is lost. */
-const mostRepetitions = 5
+/** How long missed events are waited for before the first line is read. */
+const catchUpWithin = "30 seconds"
+
+/** A newer gateway may send other events, which are not shown. */
+const isKnown = Schema.is(Event)
 
 /** Whether to show a prompt. */
 type Mood = "idle" | "busy"
@@ -78,7 +99,7 @@ const make = (options: Options) =>
         return tell(paint.red(`✗ ${message}`))
       })
 
-    const onEvent = (event: Event) =>
+    const onEvent = (event: Client.SessionEvent) =>
       Effect.suspend(() => {
         standing = Requests.advance(standing, event)
         const isOwn = event.type === "turn_started" && own.delete(event.clientMessageId ?? "")
@@ -87,42 +108,69 @@ const make = (options: Options) =>
         )
       })
 
-    const client = yield* Client.make({
-      ...options,
-      onEvent,
-      onNotice: notice => tell(noticeText(notice, paint))
+    const runFork = Runtime.runFork(yield* Effect.runtime())
+    const clock = yield* Clock.clockWith(Effect.succeed)
+    /** Fails when there is no use in going on. */
+    const ended = yield* Deferred.make<never, Client.SessionsError>()
+    const patience = Duration.toMillis(options.patience ?? "10 minutes")
+    let lostAt: number | undefined
+    let isConnected = false
+
+    const onStatus = (status: Client.ConnectionStatus) => {
+      const now = Number(clock.unsafeCurrentTimeNanos()) / 1e6
+      if (status.type === "connected") {
+        if (lostAt !== undefined) runFork(tell(noticeText({ is: "back" }, paint)))
+        lostAt = undefined
+        isConnected = true
+        return
+      }
+      if (!isConnected) return
+      const { error } = status
+      if (lostAt === undefined) runFork(tell(noticeText({ is: "lost", reason: error.message }, paint)))
+      lostAt ??= now
+      if (now - lostAt >= patience) {
+        Deferred.unsafeDone(ended, new Client.ConnectionFailed({ message: error.message, isTimeout: true }))
+      }
+    }
+
+    const { session: continued, timeout, token, url } = options
+    const sessions = yield* Client.makeSessions({
+      baseUrl: url,
+      path: "",
+      ...(Option.isSome(token) && { token: token.value }),
+      ...(timeout !== undefined && { timeout }),
+      onStatus
     })
+    yield* sessions.connect
 
-    const failed = ({ message }: Client.RequestFailed | Client.AnswerLost) => new ChatFailed({ message })
-
-    const session = yield* Effect.mapError(
-      Option.match(options.session, {
-        onSome: Effect.succeed,
-        onNone: () =>
-          Effect.map(
-            client.ask(id => ({ type: "create_session", id, agentType: options.agentType })),
-            ({ session }) => session.id
-          )
-      }),
-      failed
-    )
+    const session = Option.isSome(continued) ? continued.value : (yield* sessions.create(options.agentType)).id
     yield* tell(paint.dim(`· session ${session}; :help lists the commands`))
-    yield* Effect.mapError(client.follow(session), failed)
-    yield* client.caughtUp
 
-    /** Repeats a request if the answer was lost with the connection. A request with a `clientMessageId` is idempotent. */
-    const surely = <A, E>(request: Effect.Effect<A, E | Client.AnswerLost>) =>
-      Effect.retry(request, { while: error => error instanceof Client.AnswerLost, times: mostRepetitions })
+    const synced = yield* Deferred.make<void>()
+    const onUpdate = (update: Client.SessionUpdate): Effect.Effect<void> => {
+      switch (update.type) {
+        case "event":
+          return isKnown(update.event) ? onEvent(update.event) : Effect.void
+        case "synced":
+          return Effect.asVoid(Deferred.succeed(synced, undefined))
+        case "reset":
+          return tell(noticeText({ is: "reset" }, paint))
+        case "trimmed":
+          return update.after === 0 ? Effect.void : tell(noticeText({ is: "trimmed" }, paint))
+      }
+    }
+    yield* Stream.runForEach(sessions.subscribe(session), onUpdate).pipe(
+      Effect.onError(cause => Deferred.failCause(ended, cause)),
+      Effect.forkScoped
+    )
+    yield* Effect.raceFirst(Effect.timeoutOption(Deferred.await(synced), catchUpWithin), Deferred.await(ended))
 
     /** Sends a message. Returns the turn that it starts. */
     const say = (content: string) =>
       Effect.suspend(() => {
         const clientMessageId = randomUUID()
         own.add(clientMessageId)
-        return Effect.map(
-          surely(client.ask(id => ({ type: "send_message", id, sessionId: session, content, clientMessageId }))),
-          ({ turnId }) => turnId
-        )
+        return Effect.map(sessions.send(session, content, { clientMessageId }), ({ turnId }) => turnId)
       })
 
     /** Waits until a turn has ended, or the agent waits for an answer. */
@@ -145,11 +193,7 @@ const make = (options: Options) =>
         onRight: answer =>
           Effect.suspend(() => {
             standing = Requests.settle(standing, open.requestId)
-            const { requestId } = open
-            const clientMessageId = randomUUID()
-            return surely(
-              client.ask(id => ({ type: "answer", id, sessionId: session, requestId, answer, clientMessageId }))
-            )
+            return sessions.answer(session, open.requestId, answer)
           }).pipe(
             Effect.tapError(() =>
               Effect.sync(() => {
@@ -159,39 +203,34 @@ const make = (options: Options) =>
           )
       })
 
-    const interruptTurn = client.ask(id => ({ type: "interrupt_turn", id, sessionId: session }))
-
     const follow = (
       command: Exclude<Command.Command, { readonly do: "say" | "quit" }>
-    ): Effect.Effect<void, Client.RequestFailed | Client.AnswerLost> => {
-      const show = <E, R>(answer: Effect.Effect<Parameters<typeof AnswerText.textOf>[0], E, R>) =>
-        Effect.flatMap(answer, answer => tell(AnswerText.textOf(answer)))
+    ): Effect.Effect<void, Client.SessionsError> => {
+      const show = <A, E>(answer: Effect.Effect<A, E>, textOf: (answer: A) => string) =>
+        Effect.flatMap(answer, answer => tell(textOf(answer)))
       switch (command.do) {
         case "nothing":
           return Effect.void
         case "help":
           return tell(Command.help)
         case "sessions":
-          return show(client.ask(id => ({ type: "list_sessions", id })))
+          return show(Effect.map(Stream.runHead(sessions.list()), Option.getOrThrow), AnswerText.ofSessions)
         case "start":
-          return show(client.ask(id => ({ type: "start_session", id, sessionId: session })))
+          return show(sessions.start(session), AnswerText.ofSession)
         case "stop":
-          return show(client.ask(id => ({ type: "stop_session", id, sessionId: session })))
+          return show(sessions.stop(session), AnswerText.ofSession)
         case "interrupt":
-          return Effect.asVoid(interruptTurn)
+          return Effect.asVoid(sessions.interrupt(session))
         case "files": {
           const { path } = command
-          const below = path === undefined ? {} : { path }
-          return show(client.ask(id => ({ type: "list_files", id, sessionId: session, ...below })))
+          return show(sessions.listFiles(session, path === undefined ? {} : { path }), AnswerText.ofFiles)
         }
         case "read":
-          return show(client.ask(id => ({ type: "read_file", id, sessionId: session, path: command.path })))
+          return show(sessions.readFile(session, command.path), AnswerText.ofFile)
         case "history":
-          return show(client.ask(id => ({ type: "file_history", id, sessionId: session, path: command.path })))
-        case "at": {
-          const { iteration, path } = command
-          return show(client.ask(id => ({ type: "file_at_iteration", id, sessionId: session, path, iteration })))
-        }
+          return show(sessions.fileHistory(session, command.path), AnswerText.ofIterations)
+        case "at":
+          return show(sessions.fileAtIteration(session, command.path, command.iteration), AnswerText.ofFile)
       }
     }
 
@@ -204,10 +243,7 @@ const make = (options: Options) =>
 
     const carryOut = (command: Parameters<typeof perform>[0]): Effect.Effect<string | undefined> =>
       Effect.suspend(() => perform(command)).pipe(
-        Effect.catchTags({
-          RequestFailed: ({ answer }) => Effect.as(fail(AnswerText.textOf(answer)), undefined),
-          AnswerLost: ({ message }) => Effect.as(fail(message), undefined)
-        })
+        Effect.catchAll(error => Effect.as(fail(AnswerText.ofError(error)), undefined))
       )
 
     /** Executes lines one after the other, each after the end of the one before. */
@@ -261,7 +297,7 @@ const make = (options: Options) =>
     const conversation: Effect.Effect<void, ChatFailed | Interrupted, Scope.Scope> = terminal.isInteractive
       ? withPerson
       : byItself
-    yield* Effect.raceFirst(conversation, client.ended).pipe(
+    yield* Effect.raceFirst(conversation, Deferred.await(ended)).pipe(
       Effect.ensuring(
         Effect.zipRight(
           put(Screen.breakLine),
@@ -274,5 +310,10 @@ const make = (options: Options) =>
 /** Runs a conversation until the input or the user ends it. */
 export const run = (options: Options): Effect.Effect<void, ChatFailed | Interrupted, Terminal> =>
   Effect.scoped(make(options)).pipe(
-    Effect.catchTag("Disconnected", ({ reason }) => new ChatFailed({ message: `${options.url}: ${reason}` }))
+    Effect.mapError(error => {
+      if (error._tag === "ChatFailed" || error._tag === "Interrupted") return error
+      return new ChatFailed({
+        message: error._tag === "RequestRefused" ? error.message : `${options.url}: ${error.message}`
+      })
+    })
   )

@@ -7,6 +7,18 @@ import * as Plain from "../Client/Client.ts"
 import { type ClientError, fromPlain } from "./Errors.ts"
 import { callsOf, clock, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
 
+export type {
+  ConnectionStatus,
+  FileContent,
+  FileEntry,
+  FileIteration,
+  Position,
+  SentMessage,
+  Session,
+  SessionEvent,
+  SessionPage,
+  SessionUpdate
+} from "../Client/Client.ts"
 export * from "./Errors.ts"
 export * from "./Sessions.ts"
 

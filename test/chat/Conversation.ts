@@ -1,4 +1,4 @@
-import { Effect, Exit, Layer, Option, Schedule } from "effect"
+import { Effect, Exit, Layer, Option, Random } from "effect"
 import * as Chat from "../../scripts/chat/Chat.ts"
 import { type Input, Terminal } from "../../scripts/chat/Terminal.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
@@ -15,8 +15,7 @@ export type Typed = string | Input | { readonly shown: string }
 const defaults: Omit<Chat.Options, "url"> = {
   token: Option.none(),
   session: Option.none(),
-  agentType: "assistant",
-  backOff: Schedule.recurs(100)
+  agentType: "assistant"
 }
 
 /** Holds a conversation by these lines, without colours. A person may interrupt and be prompted. */
@@ -50,7 +49,9 @@ export const hold = (
       complain: text => write(`${text}\n`),
       prompt: () => Effect.void
     })
-    const exit = yield* Effect.exit(Effect.provide(Chat.run({ ...defaults, ...options }), terminal))
+    // Lost connections come back without a pause.
+    const chat = Effect.withRandom(Chat.run({ ...defaults, ...options }), Random.fixed([0]))
+    const exit = yield* Effect.exit(Effect.provide(chat, terminal))
     return { output, exit }
   })
 

@@ -85,7 +85,9 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
         headSeq: head()
       })
 
-      const server = createServer((_, response) => response.writeHead(426).end())
+      const refusal = '{"error":"not you"}'
+      // Clients ask why a handshake is refused.
+      const server = createServer((_, response) => response.writeHead(behaviour.status?.() ?? 500).end(refusal))
       const sockets = new WebSocketServer({ noServer: true })
 
       const broadcast = (frame: string) => {
@@ -198,8 +200,8 @@ export const make = (behaviour: Behaviour): Effect.Effect<FakeGateway, never, Sc
         })
         const status = behaviour.status?.()
         if (status !== undefined) {
-          const body = '{"error":"not you"}'
-          socket.end(`HTTP/1.1 ${status} No\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`)
+          const head = `HTTP/1.1 ${status} No\r\ncontent-length: ${refusal.length}\r\nconnection: close\r\n\r\n`
+          socket.end(head + refusal)
           return
         }
         sockets.handleUpgrade(request, socket, rest, socket => {

@@ -1,11 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Either, FastCheck as fc, Option, Redacted } from "effect"
+import { Effect, Either, Option, Redacted } from "effect"
 import * as Arguments from "../../scripts/chat/Arguments.ts"
 import * as Command from "../../scripts/chat/Command.ts"
-import * as Place from "../../scripts/chat/Place.ts"
 import * as Requests from "../../scripts/chat/Requests.ts"
-
-const soak = Number(process.env.SOAK ?? 1)
 
 describe("a line", () => {
   const cases: ReadonlyArray<readonly [string, Command.Command | string]> = [
@@ -53,39 +50,6 @@ describe("an answer", () => {
     assert.deepStrictEqual(Requests.answerOf(approval, " Yes "), Either.right(true))
     assert.deepStrictEqual(Requests.answerOf(approval, "deny"), Either.right(false))
     assert.isTrue(Either.isLeft(Requests.answerOf(approval, "perhaps")))
-  })
-})
-
-describe("the place in a history", () => {
-  it("shows each event once, in order, whatever comes again", () => {
-    const arrivals = fc.array(fc.integer({ min: 1, max: 30 }), { maxLength: 60 })
-    fc.assert(
-      fc.property(arrivals, seqs => {
-        let place = Place.start("s")
-        const shown: Array<number> = []
-        for (const seq of seqs) {
-          const next = Place.accept(place, { sessionId: "s", seq })
-          if (next !== undefined) shown.push(seq)
-          place = next ?? place
-        }
-        assert.deepStrictEqual(
-          shown,
-          [...new Set(shown)].sort((a, b) => a - b)
-        )
-        assert.strictEqual(place.seq, Math.max(0, ...seqs))
-      }),
-      { numRuns: 200 * soak }
-    )
-  })
-  it("begins anew where the history is another one, and names what is missing where it was trimmed", () => {
-    const at = { ...Place.start("s"), seq: 7, epoch: "a" }
-    const told = { epoch: "a", headSeq: 9, recovered: true }
-    assert.deepStrictEqual(Place.resume(at, told), [{ ...at, headSeq: 9 }, undefined])
-    assert.deepStrictEqual(Place.resume(at, { ...told, recovered: false }), [{ ...at, headSeq: 9 }, "gap"])
-    const anew = { ...at, epoch: "b", seq: 0, headSeq: 9 }
-    assert.deepStrictEqual(Place.resume(at, { ...told, epoch: "b", recovered: false }), [anew, "reset"])
-    assert.strictEqual(Place.resume(Place.start("s"), { ...told, recovered: false })[1], undefined)
-    assert.strictEqual(Place.accept(at, { sessionId: "other", seq: 8 }), undefined)
   })
 })
 
