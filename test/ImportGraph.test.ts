@@ -165,6 +165,7 @@ describe("imports within src", () => {
     "index.ts",
     "main.ts",
     "Server.ts",
+    "Standalone.ts",
     "Testing.ts"
   ]
 

@@ -1,0 +1,82 @@
+/**
+ * Builds the package `causeway-standalone`, in which Effect is bundled: `npm run build:standalone [directory]`. Its
+ * `package.json` and its declarations are generated.
+ */
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { join, resolve } from "node:path"
+import { fileURLToPath } from "node:url"
+import { build } from "esbuild"
+
+const root = fileURLToPath(new URL("..", import.meta.url))
+const out = resolve(process.argv[2] ?? join(root, "dist-standalone"))
+const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
+
+/** Packages that are installed beside it: one has a native part, and the other finds faster native parts where there are. */
+const dependencies = Object.fromEntries(
+  ["better-sqlite3", "ws"].map(name => [name, manifest.dependencies[name] as string])
+)
+
+rmSync(out, { recursive: true, force: true })
+mkdirSync(join(out, "dist"), { recursive: true })
+
+const { metafile } = await build({
+  absWorkingDir: root,
+  // The writer's thread lies where the code that starts it looks for it: one folder above.
+  entryPoints: { "causeway/index": "src/Standalone.ts", WriterThread: "src/Storage/Sqlite/WriterThread.ts" },
+  outdir: join(out, "dist"),
+  bundle: true,
+  platform: "node",
+  format: "esm",
+  target: "node22",
+  external: Object.keys(dependencies),
+  metafile: true,
+  logLevel: "warning"
+})
+
+// A module of types alone is its own declaration.
+const types = readFileSync(join(root, "src/Standalone/Interface.ts"), "utf8")
+writeFileSync(join(out, "dist/causeway/index.d.ts"), `${types}\nexport declare const createCauseway: CreateCauseway\n`)
+
+const { description, engines, license, type, version } = manifest
+writeFileSync(
+  join(out, "package.json"),
+  `${JSON.stringify(
+    {
+      name: "causeway-standalone",
+      version,
+      description,
+      license,
+      type,
+      engines,
+      sideEffects: false,
+      exports: {
+        ".": { types: "./dist/causeway/index.d.ts", default: "./dist/causeway/index.js" },
+        "./package.json": "./package.json"
+      },
+      files: ["dist", "THIRD-PARTY-LICENSES"],
+      dependencies,
+      peerDependencies: { "@types/node": ">=22" },
+      peerDependenciesMeta: { "@types/node": { optional: true } }
+    },
+    null,
+    2
+  )}\n`
+)
+
+/** The directory of the package that a bundled file belongs to. */
+const packageOf = (file: string): string | undefined => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1]
+
+const inputs = Object.values(metafile.outputs).flatMap(output => Object.entries(output.inputs))
+const bundled = new Set(inputs.flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 && packageOf(file)) || []))
+const licenses = [...bundled].sort().map(directory => {
+  const files = readdirSync(join(root, directory))
+  const file = files.find(name => /^licen[cs]e(?:\.|$)/i.test(name))
+  const { license, name, version } = JSON.parse(readFileSync(join(root, directory, "package.json"), "utf8"))
+  const text = file === undefined ? `License: ${license}` : readFileSync(join(root, directory, file), "utf8")
+  return `${name} ${version}\n\n${text.trim()}\n`
+})
+writeFileSync(join(out, "THIRD-PARTY-LICENSES"), licenses.join(`\n${"-".repeat(80)}\n\n`))
+
+cpSync(join(root, "LICENSE"), join(out, "LICENSE"))
+const page = join(root, "docs/standalone.md")
+if (existsSync(page)) cpSync(page, join(out, "README.md"))
