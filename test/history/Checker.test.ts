@@ -1,0 +1,61 @@
+/** The checker passes what a right store does, and names what a wrong one did. */
+import { assert, describe, it } from "@effect/vitest"
+import * as fc from "fast-check"
+import { check } from "./Checker.ts"
+import * as H from "./History.ts"
+import * as Model from "./Model.ts"
+import { mutate, mutations } from "./Mutations.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+/** fast-check prints the seed of a failure; HISTORY_SEED has it again. */
+const seed = process.env.HISTORY_SEED
+const parameters = { numRuns: 100 * soak, ...(seed === undefined ? {} : { seed: Number(seed) }) }
+
+describe("the checker", () => {
+  it("finds nothing in what a right store does", () => {
+    fc.assert(
+      fc.property(Model.histories, history => {
+        assert.deepStrictEqual(check(history), [])
+      }),
+      parameters
+    )
+  })
+
+  it("finds nothing in what a right store does that is put back to an earlier state as a new epoch", () => {
+    fc.assert(
+      fc.property(Model.restored, history => {
+        assert.deepStrictEqual(check(history), [])
+      }),
+      parameters
+    )
+  })
+
+  it("finds the same in a file as in the history that was written to it", () => {
+    fc.assert(
+      fc.property(Model.histories, history => {
+        assert.deepStrictEqual(H.parse([...H.lines(history)].join("\n")), history)
+      }),
+      { ...parameters, numRuns: 10 }
+    )
+  })
+
+  for (const mutation of mutations) {
+    it(`finds by the rule "${mutation.rule}" that ${mutation.name}`, () => {
+      let found = 0
+      fc.assert(
+        fc.property(Model.histories, fc.nat(), (history, random) => {
+          const mutated = mutate(mutation, history, random)
+          // A short history may have nothing to do it to.
+          if (mutated === undefined) return
+          found++
+          const violations = check(mutated.history).filter(({ rule }) => rule === mutation.rule)
+          const isNamed = ({ message, operations }: (typeof violations)[number]) =>
+            mutated.names.some(name => (typeof name === "number" ? operations.includes(name) : message.includes(name)))
+          assert.isTrue(violations.some(isNamed), JSON.stringify(check(mutated.history)))
+        }),
+        { ...parameters, numRuns: 15 * soak }
+      )
+      assert.isAbove(found, 0)
+    })
+  }
+})

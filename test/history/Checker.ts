@@ -1,0 +1,52 @@
+/**
+ * Judges a history. All that was asked must be explained by one sequence of commits, the change log, in which each
+ * operation has its place between its invocation and its answer (strict serializability, of which linearizability for
+ * each key is a part). As every write names its actor and every answer its version or `seq`, the places are known
+ * and the check takes n · log n steps, no search.
+ */
+import type * as H from "./History.ts"
+import { Log } from "./Log.ts"
+import { isWrite, operations, type Write } from "./Operations.ts"
+import * as Epochs from "./rules/Epochs.ts"
+import * as Followers from "./rules/Followers.ts"
+import * as Order from "./rules/Order.ts"
+import * as Writes from "./rules/Writes.ts"
+import * as Sightings from "./Sightings.ts"
+import type { Violation } from "./Violation.ts"
+
+/** All violations of a history; throws where it is not well-formed. */
+export const check = (history: H.History): ReadonlyArray<Violation> => {
+  const { clockError } = history.header
+  const ops = operations(history)
+  const writes = new Map(ops.filter(isWrite).map(op => [op.action.actor, op]))
+  const joined = Sightings.joined(history, ops)
+  const epochs = Epochs.epochs(history, ops)
+  return epochs.flatMap((epoch, index): ReadonlyArray<Violation> => {
+    const isLast = index === epochs.length - 1
+    const { hole, records, violations } = joined.get(epoch.name) ?? { records: [], hole: undefined, violations: [] }
+    const log = new Log(records, writes, clockError, isLast)
+    const isOf = (name: string | undefined = Sightings.noEpoch) => name === epoch.name
+    const own = epoch.operations(log)
+    const context: Writes.Context = { log, writes, clockError, own: new Set<Write>(own.filter(isWrite)) }
+    return [
+      ...violations,
+      ...(isLast && hole !== undefined ? [hole] : []),
+      ...Writes.check(context),
+      // The end of a log that was replaced may have been lost before anybody read it.
+      ...(isLast ? Writes.acknowledged(context) : []),
+      ...Order.check({ log, ops: own, events: history.events, isOf, clockError }),
+      ...Followers.check(history.events, log, isOf)
+    ]
+  })
+}
+
+/** How many operations of each kind ended in which way, for those who run a workload. */
+export const counts = (history: H.History): Readonly<Record<string, number>> => {
+  const found: Record<string, number> = {}
+  const add = (name: string) => {
+    found[name] = (found[name] ?? 0) + 1
+  }
+  for (const op of operations(history)) add(`${op.action.type} ${op.outcome.type}`)
+  for (const event of history.events) if (event.type === "open" || event.type === "reset") add(event.type)
+  return found
+}

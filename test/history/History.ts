@@ -1,0 +1,235 @@
+/**
+ * A history: what clients asked of the service, what they were told, and when. It is recorded while a workload runs and
+ * judged afterwards, by `Checker`. As a file it is one JSON object a line (NDJSON), the header first.
+ */
+import type * as Api from "../../src/Kv/Api.ts"
+
+export type Change = typeof Api.Change.Type
+export type Entry = typeof Api.Entry.Type
+
+/** What the entry must be for an operation to go ahead: 0 is absent, any other number that very version. */
+interface Conditional {
+  readonly ifVersion?: number
+}
+
+export interface SetOperation extends Conditional {
+  readonly op: "set"
+  readonly namespace: string
+  readonly key: string
+  readonly value: unknown
+  /** Milliseconds until the entry expires. */
+  readonly ttlMs?: number
+}
+
+export interface DeleteOperation extends Conditional {
+  readonly op: "delete"
+  readonly namespace: string
+  readonly key: string
+}
+
+export type Operation = SetOperation | DeleteOperation
+
+/** A PUT, a DELETE or a batch. No two writes of a history have the same actor, so that a record tells its write. */
+export interface WriteAction {
+  readonly type: "write"
+  readonly by: "put" | "delete" | "batch"
+  readonly actor: string
+  readonly operations: ReadonlyArray<Operation>
+}
+
+export type OperationResult = { readonly version: number } | { readonly deleted: boolean }
+
+export interface WriteResult {
+  /** One for each operation. */
+  readonly results: ReadonlyArray<OperationResult>
+  /** The entry as the answer to a PUT has it. */
+  readonly entry?: Entry
+}
+
+export interface GetAction {
+  readonly type: "get"
+  readonly namespace: string
+  readonly key: string
+  /** The version in `If-None-Match`. */
+  readonly ifNoneMatch?: number
+}
+
+/** The entry, `null` where it is absent, or that it still has the version in `If-None-Match`. */
+export type GetResult = { readonly entry: Entry | null } | { readonly notModified: number }
+
+/** A page of a list, or a whole one where there is no `limit`. */
+export interface ListAction {
+  readonly type: "list"
+  readonly namespace: string
+  readonly prefix: string
+  readonly limit?: number
+  /** The last key of the page before this one. */
+  readonly afterKey?: string
+}
+
+export interface ListResult {
+  readonly items: ReadonlyArray<Entry>
+  /** `Kv-Last-Seq`. */
+  readonly lastSeq: number
+  /** Whether a `Link` header led to another page. */
+  readonly more: boolean
+  /** `Kv-Epoch`, where the service has one. */
+  readonly epoch?: string
+}
+
+/** A read of the change log, one page. */
+export interface PollAction {
+  readonly type: "poll"
+  /** Who reads the log in several polls, each from where the last one ended. */
+  readonly follower: string
+  readonly after: number
+  readonly limit: number
+  /** Seconds. */
+  readonly wait: number
+  readonly tenant?: string
+}
+
+export interface PollResult {
+  readonly changes: ReadonlyArray<Change>
+  readonly lastSeq: number
+  readonly epoch?: string
+}
+
+export type Action = WriteAction | GetAction | ListAction | PollAction
+export type Result = WriteResult | GetResult | ListResult | PollResult
+
+/** What an answer of 412 tells of the entry that a PUT or a DELETE was for. */
+export interface Refusal {
+  /** The version in `ETag`, `null` without one; absent for a batch, whose answer has none. */
+  readonly currentVersion?: number | null
+}
+
+interface At {
+  /** Nanoseconds on a monotonic clock; no two events have the same time. */
+  readonly time: number
+  /** Epoch milliseconds, by which entries expire. */
+  readonly wall: number
+}
+
+export interface Invoke extends At {
+  readonly type: "invoke"
+  readonly id: number
+  readonly client: string
+  readonly node: string
+  readonly action: Action
+}
+
+/** The operation has ended as its answer says. */
+export interface Ok extends At {
+  readonly type: "ok"
+  readonly id: number
+  readonly result: Result
+}
+
+/** The operation has had no effect, and never will. */
+export interface Fail extends At {
+  readonly type: "fail"
+  readonly id: number
+  readonly reason: string
+  /** There where a precondition did not hold. */
+  readonly refused?: Refusal
+}
+
+/** No answer came, or 503: the operation may take effect at any time after its invocation, or never. */
+export interface Unknown extends At {
+  readonly type: "unknown"
+  readonly id: number
+  readonly reason: string
+}
+
+/** A follower opens a stream or a WebSocket. */
+export interface Open extends At {
+  readonly type: "open"
+  readonly follower: string
+  readonly node: string
+  readonly by: "events" | "socket"
+  readonly after: number
+  readonly tenant?: string
+}
+
+/** A follower receives records, or a position beyond the last record that is for it. */
+export interface Seen extends At {
+  readonly type: "seen"
+  readonly follower: string
+  readonly changes: ReadonlyArray<Change>
+  readonly lastSeq: number
+  readonly epoch?: string
+}
+
+/** A follower is told to begin anew, as the log was replaced or what it needs was removed. */
+export interface Reset extends At {
+  readonly type: "reset"
+  readonly follower: string
+}
+
+/** Something that helps to understand the history, as that a node was killed. */
+export interface Note extends At {
+  readonly type: "note"
+  readonly text: string
+}
+
+/** All clients have ended and all followers have had the time to read to the end of the log. */
+export interface End extends At {
+  readonly type: "end"
+}
+
+export type Event = Invoke | Ok | Fail | Unknown | Open | Seen | Reset | Note | End
+
+/** The first line of a file. */
+export interface Header {
+  readonly type: "history"
+  readonly version: 1
+  readonly seed: string
+  /** By how many milliseconds the clocks of clients, nodes and the database may differ. */
+  readonly clockError: number
+}
+
+export interface History {
+  readonly header: Header
+  readonly events: ReadonlyArray<Event>
+}
+
+export const addressOf = ({ namespace, key }: { readonly namespace: string; readonly key: string }): string =>
+  `${namespace}\u0000${key}`
+
+/** The history as a file has it, line by line. */
+export const lines = function* ({ events, header }: History): Generator<string> {
+  yield JSON.stringify(header)
+  for (const event of events) yield JSON.stringify(event)
+}
+
+const types: ReadonlySet<string> = new Set<Event["type"]>([
+  "invoke",
+  "ok",
+  "fail",
+  "unknown",
+  "open",
+  "seen",
+  "reset",
+  "note",
+  "end"
+])
+
+/** Reads what {@link lines} wrote; throws where the text is something else. */
+export const parse = (text: string): History => {
+  const parsed = text
+    .split("\n")
+    .filter(line => line !== "")
+    .map((line, index): Partial<Header> | Partial<Event> => {
+      try {
+        return Object(JSON.parse(line))
+      } catch (cause) {
+        throw new Error(`Line ${index + 1} is no JSON`, { cause })
+      }
+    })
+  const [header, ...events] = parsed
+  if (header?.type !== "history" || header.version !== 1) throw new Error("Line 1 is no header of a history, version 1")
+  const bad = events.findIndex(({ type }) => type === undefined || !types.has(type))
+  if (bad !== -1) throw new Error(`Line ${bad + 2} is no event of a history`)
+  return { header: header as Header, events: events as ReadonlyArray<Event> }
+}

@@ -1,0 +1,169 @@
+/**
+ * The change log that the followers of a history saw, as a sequence of commits. A position is the number of commits
+ * that have been made: the state at position 0 is empty, and the commit with index i leads from position i to i + 1.
+ */
+import { addressOf, type Change, type Operation, type SetOperation } from "./History.ts"
+import type { Write } from "./Operations.ts"
+
+/** A record and the operation of its write that made it; none for an expiry, or where the record fits none. */
+interface Made {
+  readonly change: Change
+  readonly operation: Operation | undefined
+}
+
+/** The records of one write, or one record of an expiry. */
+export interface Commit {
+  readonly index: number
+  readonly first: number
+  readonly last: number
+  readonly actor: string
+  /** Absent for an expiry, and for an actor that is not in the history. */
+  readonly write: Write | undefined
+  readonly made: ReadonlyArray<Made>
+}
+
+/** When an entry expires, as far as it can be told, in epoch milliseconds. */
+export interface Expires {
+  readonly min: number
+  readonly max: number
+}
+
+/** The state of a key from a position on. */
+export interface State {
+  readonly position: number
+  readonly change: Change
+  readonly commit: Commit
+  readonly expires: Expires | undefined
+}
+
+/** Whether readers see an entry; "unsure" where its time may have come or not. */
+export type Presence = "present" | "absent" | "unsure"
+
+/** @param from earliest and `to` latest time by the clock of the store, in epoch milliseconds */
+export const presence = (state: State | undefined, from: number, to: number): Presence => {
+  if (state === undefined || state.change.op === "delete") return "absent"
+  if (state.expires === undefined || state.expires.min > to) return "present"
+  return state.expires.max <= from ? "absent" : "unsure"
+}
+
+const isFor = (operation: Operation, change: Change): boolean =>
+  operation.op === change.op && operation.namespace === change.namespace && operation.key === change.key
+
+/** The records of a write and its operations, in order; a delete may have made no record. */
+const align = (write: Write | undefined, changes: ReadonlyArray<Change>): ReadonlyArray<Made> => {
+  const operations = write?.action.operations ?? []
+  let next = 0
+  return changes.map(change => {
+    let index = next
+    while (index < operations.length && !isFor(operations[index]!, change)) index++
+    const operation = operations[index]
+    if (operation !== undefined) next = index + 1
+    return { change, operation }
+  })
+}
+
+/** When a set makes its entry expire, as its answer says, or else from when it was sent and recorded. */
+export const expiresOf = (
+  write: Write | undefined,
+  operation: SetOperation | undefined,
+  timestamp: number,
+  clockError: number
+): Expires | undefined => {
+  if (write === undefined || operation?.ttlMs === undefined) return undefined
+  const told = write.outcome.type === "ok" ? write.outcome.result.entry?.expiresAt : undefined
+  if (typeof told === "number") return { min: told, max: told }
+  const { ttlMs } = operation
+  return { min: write.wallStart - clockError + ttlMs, max: timestamp + clockError + ttlMs }
+}
+
+export class Log {
+  readonly commits: ReadonlyArray<Commit>
+  /** By address, what the key was at each position from which on it was something else. */
+  private readonly states = new Map<string, Array<State>>()
+  private readonly keys = new Map<string, Set<string>>()
+  private readonly positions: ReadonlyArray<number>
+
+  /**
+   * @param records dense in `seq`, from 1 on
+   * @param writes by actor
+   * @param isWhole whether the log was read to its end; else its last write may be known in part
+   */
+  constructor(
+    readonly records: ReadonlyArray<Change>,
+    writes: ReadonlyMap<string, Write>,
+    clockError: number,
+    readonly isWhole = true
+  ) {
+    const commits: Array<Commit> = []
+    const positions: Array<number> = []
+    for (let start = 0; start < records.length; ) {
+      const { actor, seq } = records[start]!
+      const write = writes.get(actor)
+      let end = start + 1
+      if (write !== undefined) while (end < records.length && records[end]!.actor === actor) end++
+      const index = commits.length
+      const made = align(write, records.slice(start, end))
+      commits.push({ index, actor, write, first: seq, last: seq + end - start - 1, made })
+      for (; start < end; start++) positions.push(index + 1)
+    }
+    this.commits = commits
+    this.positions = positions
+    for (const commit of commits) {
+      for (const { change, operation } of commit.made) {
+        const set = operation?.op === "set" ? operation : undefined
+        const expires = expiresOf(commit.write, set, change.timestamp, clockError)
+        this.add({ position: commit.index + 1, change, commit, expires })
+      }
+    }
+  }
+
+  private add(state: State): void {
+    const { namespace, key } = state.change
+    const address = addressOf(state.change)
+    const states = this.states.get(address)
+    if (states === undefined) {
+      this.states.set(address, [state])
+      const keys = this.keys.get(namespace)
+      if (keys === undefined) this.keys.set(namespace, new Set([key]))
+      else keys.add(key)
+    } else if (states.at(-1)!.position === state.position) states[states.length - 1] = state
+    else states.push(state)
+  }
+
+  /** The last `seq`, 0 for an empty log. */
+  get end(): number {
+    return this.records.length
+  }
+
+  /** The position from which on the record is visible; 0 for `seq` 0. */
+  positionOf(seq: number): number {
+    return seq === 0 ? 0 : (this.positions[seq - 1] ?? this.commits.length + 1)
+  }
+
+  /** Whether a log that ends with this `seq` was ever visible. */
+  isBoundary(seq: number): boolean {
+    return seq === 0 || this.commits[this.positionOf(seq) - 1]?.last === seq
+  }
+
+  statesOf(address: string): ReadonlyArray<State> {
+    return this.states.get(address) ?? []
+  }
+
+  /** What the key is at a position, `undefined` before its first record. */
+  stateAt(address: string, position: number): State | undefined {
+    const states = this.statesOf(address)
+    let low = 0
+    let high = states.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (states[middle]!.position <= position) low = middle + 1
+      else high = middle
+    }
+    return states[low - 1]
+  }
+
+  /** All keys of a namespace that the log has a record of. */
+  keysOf(namespace: string): Iterable<string> {
+    return this.keys.get(namespace) ?? []
+  }
+}

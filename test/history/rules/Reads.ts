@@ -1,0 +1,142 @@
+/** What positions of the log agree with what a read, a refused write or a delete of nothing was told. */
+import { addressOf, type Operation } from "../History.ts"
+import { presence, type State } from "../Log.ts"
+import { type Get, isGet, isList, isPoll, isWrite, type Op, type Write } from "../Operations.ts"
+import { text } from "../Violation.ts"
+import * as Pages from "./Pages.ts"
+import type { Misplaced, Window } from "./Window.ts"
+
+/** The first position of the window that agrees, or any other one, or none. */
+type Search = { readonly in: number } | { readonly out: number | undefined }
+
+/**
+ * Tries each state that the keys go through in the window, from the first one on.
+ *
+ * @param agrees whether a position agrees
+ */
+const search = (
+  addresses: ReadonlyArray<string>,
+  { ceiling, floor, log }: Window,
+  agrees: (position: number) => boolean
+): Search => {
+  if (agrees(floor)) return { in: floor }
+  const all = [...new Set([0, ...addresses.flatMap(address => log.statesOf(address).map(({ position }) => position))])]
+  const agreeing = all.sort((a, b) => a - b).filter(agrees)
+  const inside = agreeing.find(position => position > floor && position <= ceiling)
+  return inside === undefined ? { out: agreeing.at(-1) } : { in: inside }
+}
+
+const get = (op: Get, window: Window): number | undefined | Misplaced => {
+  if (op.outcome.type !== "ok") return undefined
+  const { clockError, log } = window
+  const { result } = op.outcome
+  const address = addressOf(op.action)
+  const from = op.wallStart - clockError
+  const to = op.wallEnd + clockError
+  const stateAt = (position: number) => log.stateAt(address, position)
+  if ("notModified" in result) {
+    const version = result.notModified
+    const found = search([address], window, position => {
+      const state = stateAt(position)
+      return state?.change.version === version && presence(state, from, to) !== "absent"
+    })
+    if ("in" in found) return found.in
+    return { rule: "read", predicate: `was told that version ${version} is still there`, ...at(found.out) }
+  }
+  const { entry } = result
+  if (entry === null) {
+    const found = search([address], window, position => presence(stateAt(position), from, to) !== "present")
+    if ("in" in found) return found.in
+    return { rule: "read", predicate: "saw nothing", ...at(found.out) }
+  }
+  if (entry.namespace !== op.action.namespace || entry.key !== op.action.key) {
+    return { rule: "read", predicate: `was given another entry, ${text(entry)}` }
+  }
+  const found = search([address], window, position => Pages.shows(entry, stateAt(position)))
+  if (entry.expiresAt !== null && entry.expiresAt <= from) {
+    return {
+      rule: "expiry",
+      predicate: `saw version ${entry.version}, which had expired at ${entry.expiresAt}, at ${op.wallStart}`
+    }
+  }
+  if ("in" in found) return found.in
+  const isHidden = log.commits.some(
+    ({ made, index }) =>
+      made.some(({ change }) => addressOf(change) === address && change.version === entry.version) &&
+      stateAt(index + 1)?.change.version !== entry.version
+  )
+  if (isHidden)
+    return { rule: "batch", predicate: `saw version ${entry.version}, which a batch had replaced before it ended` }
+  const hint = found.out === undefined ? ", which the log has not" : ""
+  return { rule: "read", predicate: `saw version ${entry.version}, ${text(entry.value)}${hint}`, ...at(found.out) }
+}
+
+const at = (position: number | undefined) => (position === undefined ? {} : { position })
+
+/** Whether the precondition of an operation may fail for a state. */
+const mayFail = (operation: Operation, state: State | undefined, from: number, to: number): boolean => {
+  const { ifVersion } = operation
+  if (ifVersion === undefined) return false
+  const found = presence(state, from, to)
+  if (ifVersion === 0) return found !== "absent"
+  return found !== "present" || state?.change.version !== ifVersion
+}
+
+const refused = (op: Write, currentVersion: number | null | undefined, window: Window): number | Misplaced => {
+  const { clockError, log } = window
+  const from = op.wallStart - clockError
+  const to = op.wallEnd + clockError
+  const { operations } = op.action
+  const written = new Set<string>()
+  const conditional = operations.filter(operation => {
+    const address = addressOf(operation)
+    // Once the batch itself has changed the key, what it finds does not stand in the log.
+    const isOwn = written.has(address)
+    written.add(address)
+    return operation.ifVersion !== undefined && !isOwn
+  })
+  const changesAndTests = operations.filter(({ ifVersion }) => ifVersion !== undefined).length > conditional.length
+  if (changesAndTests) return window.floor
+  const found = search(conditional.map(addressOf), window, position =>
+    conditional.some(operation => {
+      const state = log.stateAt(addressOf(operation), position)
+      if (!mayFail(operation, state, from, to)) return false
+      if (currentVersion === undefined) return true
+      const isThere = presence(state, from, to)
+      return currentVersion === null
+        ? isThere !== "present"
+        : isThere !== "absent" && state?.change.version === currentVersion
+    })
+  )
+  if ("in" in found) return found.in
+  const told = currentVersion === undefined ? "" : `, and told version ${currentVersion}`
+  return { rule: "read", predicate: `was refused by its precondition${told}`, ...at(found.out) }
+}
+
+/** A write that was told to have deleted nothing, and has set nothing. */
+const ineffective = (op: Write, window: Window): number | undefined | Misplaced => {
+  const { clockError, log } = window
+  const addresses = op.action.operations.map(addressOf)
+  if (op.outcome.type !== "ok" || op.outcome.result.results.some(result => !("deleted" in result && !result.deleted))) {
+    // `outcome` reports a write that has been lost.
+    return undefined
+  }
+  const found = search(addresses, window, position =>
+    addresses.every(
+      address =>
+        presence(log.stateAt(address, position), op.wallStart - clockError, op.wallEnd + clockError) !== "present"
+    )
+  )
+  if ("in" in found) return found.in
+  return { rule: "read", predicate: "was told that there was nothing to delete", ...at(found.out) }
+}
+
+/** A position of the operation, `undefined` where it has none, or why none is possible. It is no write of the log. */
+export const place = (op: Op, window: Window): number | undefined | Misplaced => {
+  if (isGet(op)) return get(op, window)
+  if (isList(op)) return Pages.list(op, window)
+  if (isPoll(op)) return Pages.poll(op, window)
+  if (!isWrite(op) || op.outcome.type === "unknown") return undefined
+  if (op.outcome.type === "ok") return ineffective(op, window)
+  return op.outcome.refused === undefined ? undefined : refused(op, op.outcome.refused.currentVersion, window)
+}
