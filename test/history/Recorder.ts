@@ -1,6 +1,9 @@
 /** Records a history while it happens. */
 import type * as H from "./History.ts"
 
+type WithoutTime<E> = E extends H.Event ? Omit<E, "time" | "wall"> : never
+type Undated = WithoutTime<H.Event>
+
 export class Recorder implements H.History {
   readonly header: H.Header
   readonly events: Array<H.Event> = []
@@ -8,59 +11,74 @@ export class Recorder implements H.History {
   private readonly records = new Map<string, { readonly change: H.Change; readonly json: string }>()
   private last = -1
   private ids = 0
+  private isOver = false
+  /** How many operations have ended. */
+  ended = 0
 
-  /** @param clockError by how many milliseconds the clocks of clients and nodes may differ */
-  constructor(seed: string, clockError: number) {
+  /**
+   * @param clockError by how many milliseconds the clocks of clients and nodes may differ
+   * @param whenEnded called at the end of each operation
+   */
+  constructor(
+    seed: string,
+    clockError: number,
+    private readonly whenEnded: () => void = () => {}
+  ) {
     this.header = { type: "history", version: 1, seed, clockError }
   }
 
-  private at() {
+  private push(event: Undated): void {
+    if (this.isOver) return
     this.last = Math.max(this.last + 1, Number(process.hrtime.bigint() - this.began))
-    return { time: this.last, wall: Date.now() }
+    this.events.push({ ...event, time: this.last, wall: Date.now() })
+    if (event.type !== "ok" && event.type !== "fail" && event.type !== "unknown") return
+    this.ended++
+    this.whenEnded()
   }
 
   /** Records an operation before it is sent; returns its id. */
   invoke(client: string, node: string, action: H.Action): number {
     const id = ++this.ids
-    this.events.push({ type: "invoke", id, client, node, action, ...this.at() })
+    this.push({ type: "invoke", id, client, node, action })
     return id
   }
 
   ok(id: number, result: H.Result): void {
-    this.events.push({
+    this.push({
       type: "ok",
       id,
-      result: "changes" in result ? { ...result, changes: this.shared(result.changes) } : result,
-      ...this.at()
+      result: "changes" in result ? { ...result, changes: this.shared(result.changes) } : result
     })
   }
 
   fail(id: number, reason: string, refused?: H.Refusal): void {
-    this.events.push({ type: "fail", id, reason, ...(refused === undefined ? {} : { refused }), ...this.at() })
+    this.push({ type: "fail", id, reason, ...(refused === undefined ? {} : { refused }) })
   }
 
   unknown(id: number, reason: string): void {
-    this.events.push({ type: "unknown", id, reason, ...this.at() })
+    this.push({ type: "unknown", id, reason })
   }
 
-  open(open: Omit<H.Open, "type" | "time" | "wall">): void {
-    this.events.push({ type: "open", ...open, ...this.at() })
+  open(open: Omit<WithoutTime<H.Open>, "type">): void {
+    this.push({ type: "open", ...open })
   }
 
-  seen(seen: Omit<H.Seen, "type" | "time" | "wall">): void {
-    this.events.push({ type: "seen", ...seen, changes: this.shared(seen.changes), ...this.at() })
+  seen(seen: Omit<WithoutTime<H.Seen>, "type">): void {
+    this.push({ type: "seen", ...seen, changes: this.shared(seen.changes) })
   }
 
   reset(follower: string): void {
-    this.events.push({ type: "reset", follower, ...this.at() })
+    this.push({ type: "reset", follower })
   }
 
   note(text: string): void {
-    this.events.push({ type: "note", text, ...this.at() })
+    this.push({ type: "note", text })
   }
 
+  /** What comes later is not recorded any more. */
   end(): void {
-    this.events.push({ type: "end", ...this.at() })
+    this.push({ type: "end" })
+    this.isOver = true
   }
 
   /** The same records, one object for all followers that saw the same. */

@@ -9,8 +9,8 @@ interface Follower {
   readonly tenant: string | undefined
   /** The last `seq` that it knows to have been scanned; `undefined` after a reset, until it opens again. */
   position: number | undefined
-  /** Whether it reads this epoch's log. */
-  isHere: boolean
+  /** Whether it reads this epoch's log; `undefined` before it has received anything. */
+  isHere: boolean | undefined
 }
 
 /** @param isOf whether an epoch is that of the log */
@@ -26,10 +26,15 @@ export const check = (
   for (const event of events) {
     if (event.type === "open") {
       const known = followers.get(event.follower)
-      if (known?.isHere && known.position !== undefined && known.position !== event.after) {
+      if (
+        known !== undefined &&
+        known.isHere !== false &&
+        known.position !== undefined &&
+        known.position !== event.after
+      ) {
         report(event.follower, `resumed after seq ${event.after}, and had read up to ${known.position}`)
       }
-      followers.set(event.follower, { tenant: event.tenant, position: event.after, isHere: known?.isHere ?? false })
+      followers.set(event.follower, { tenant: event.tenant, position: event.after, isHere: known?.isHere })
     } else if (event.type === "reset") {
       const follower = followers.get(event.follower)
       if (follower !== undefined) follower.position = undefined

@@ -1,0 +1,191 @@
+/** One client of the workload: it does one operation after the other, and records each before it is sent and when it ends. */
+import type { Agent } from "node:http"
+import { Data, Duration, Effect } from "effect"
+import type * as H from "./History.ts"
+import * as Http from "./Http.ts"
+import type { Recorder } from "./Recorder.ts"
+
+/** A node of the service. */
+export interface Node {
+  readonly name: string
+  /** Its base address; `undefined` while it is known to be down. */
+  readonly url: () => string | undefined
+}
+
+/** What the clients and followers of a workload share. */
+export interface Session {
+  readonly recorder: Recorder
+  readonly agent: Agent
+  readonly key: string
+  /** How long to wait for an answer, beyond what was asked to wait. A guard: what takes longer has an unknown outcome. */
+  readonly patience: Duration.Duration
+}
+
+/** The service answered what it must not. */
+export class Unexpected extends Data.TaggedError("Unexpected")<{ readonly message: string }> {}
+
+/** The log was replaced, or what the reader needs of it was removed. */
+export class Gone extends Data.TaggedError("Gone") {}
+
+/** What an operation came to, for the client that asked; nothing where it had no answer or was refused. */
+export type Outcome<R> = Effect.Effect<R | undefined, Unexpected | Gone>
+
+const path = (namespace: string, key?: string) =>
+  `/api/v1/kv/${encodeURIComponent(namespace)}${key === undefined ? "" : `/${encodeURIComponent(key)}`}`
+
+const query = (params: Readonly<Record<string, string | number | undefined>>) => {
+  const present = new URLSearchParams()
+  for (const [name, value] of Object.entries(params)) {
+    if (value !== undefined && value !== "") present.set(name, String(value))
+  }
+  return present.size === 0 ? "" : `?${present}`
+}
+
+const versionIn = (etag: string | undefined): number | null => (etag === undefined ? null : Number(etag.slice(1, -1)))
+
+const epochOf = (headers: Http.Answer["headers"]) => {
+  const epoch = headers["kv-epoch"]
+  return typeof epoch === "string" ? { epoch } : {}
+}
+
+/** A page as the client goes on from it. */
+export interface ListPage extends H.ListResult {
+  /** The target of the `Link` header. */
+  readonly next: string | undefined
+}
+
+export class Client {
+  constructor(
+    private readonly session: Session,
+    private readonly name: string
+  ) {}
+
+  /**
+   * Sends a request for an action and records both ends.
+   *
+   * @param understand makes the result of an answer; what a failure is is the same for all
+   */
+  private perform<R extends H.Result>(
+    node: Node,
+    action: H.Action,
+    request: Http.Request,
+    understand: (answer: Http.Answer) => R
+  ): Outcome<R> {
+    const { patience, recorder } = this.session
+    return Effect.suspend((): Outcome<R> => {
+      const base = node.url()
+      if (base === undefined) return Effect.delay(Effect.succeed(undefined), pauseWithoutAnswer)
+      const id = recorder.invoke(this.name, node.name, action)
+      const waits = action.type === "poll" ? Duration.seconds(action.wait) : Duration.zero
+      return Http.ask(base, request, this.session).pipe(
+        Effect.timeoutFail({
+          duration: Duration.sum(patience, waits),
+          onTimeout: () => new Http.NoAnswer({ reason: "no answer in time", isUnsent: false })
+        }),
+        Effect.flatMap((answer): Outcome<R> => {
+          const { body, headers, status } = answer
+          // That there is no entry, or no other one, is a result like any other.
+          if (status === 200 || (action.type === "get" && (status === 304 || status === 404))) {
+            const result = understand(answer)
+            recorder.ok(id, result)
+            return Effect.succeed(result)
+          }
+          if (status === 412) {
+            const isSingle = action.type === "write" && action.by !== "batch"
+            recorder.fail(id, body, isSingle ? { currentVersion: versionIn(headers.etag) } : {})
+            return Effect.succeed(undefined)
+          }
+          if (status === 503) {
+            recorder.unknown(id, body)
+            return Effect.delay(Effect.succeed(undefined), pauseWithoutAnswer)
+          }
+          recorder.fail(id, `${status} ${body}`)
+          if (status === 410) return new Gone()
+          return new Unexpected({
+            message: `${request.method} ${request.path} was answered ${status} ${body.slice(0, 500)}`
+          })
+        }),
+        Effect.catchTag("NoAnswer", ({ isUnsent, reason }) => {
+          if (isUnsent) recorder.fail(id, reason)
+          else recorder.unknown(id, reason)
+          return Effect.delay(Effect.succeed(undefined), pauseWithoutAnswer)
+        })
+      )
+    })
+  }
+
+  /** A PUT, a DELETE, or a batch of several operations. */
+  write(
+    node: Node,
+    by: H.WriteAction["by"],
+    actor: string,
+    operations: ReadonlyArray<H.Operation>
+  ): Outcome<H.WriteResult> {
+    const action: H.WriteAction = { type: "write", by, actor, operations }
+    if (by === "batch") {
+      const request: Http.Request = { method: "POST", path: "/api/v1/batch", body: { operations, actor } }
+      return this.perform(node, action, request, ({ body }) => ({ results: JSON.parse(body).results }))
+    }
+    const [operation] = operations as readonly [H.Operation]
+    const { ifVersion, key, namespace } = operation
+    const headers: Record<string, string> =
+      ifVersion === undefined ? {} : ifVersion === 0 ? { "if-none-match": "*" } : { "if-match": `"${ifVersion}"` }
+    if (operation.op === "delete") {
+      const target = `${path(namespace, key)}${query({ actor })}`
+      return this.perform(node, action, { method: "DELETE", path: target, headers }, ({ body }) => ({
+        results: [{ deleted: JSON.parse(body).deleted }]
+      }))
+    }
+    const { ttlMs, value } = operation
+    const body = { value, actor, ...(ttlMs === undefined ? {} : { ttlMs }) }
+    return this.perform(node, action, { method: "PUT", path: path(namespace, key), headers, body }, answer => {
+      const entry: H.Entry = JSON.parse(answer.body)
+      return { results: [{ version: versionIn(answer.headers.etag) ?? 0 }], entry }
+    })
+  }
+
+  get(node: Node, namespace: string, key: string, ifNoneMatch?: number): Outcome<H.GetResult> {
+    const isConditional = ifNoneMatch !== undefined
+    const action: H.GetAction = { type: "get", namespace, key, ...(isConditional ? { ifNoneMatch } : {}) }
+    const headers: Record<string, string> = isConditional ? { "if-none-match": `"${ifNoneMatch}"` } : {}
+    const request: Http.Request = { method: "GET", path: path(namespace, key), headers }
+    return this.perform(node, action, request, ({ body, status }): H.GetResult => {
+      if (status === 404) return { entry: null }
+      return status === 304 ? { notModified: ifNoneMatch ?? 0 } : { entry: JSON.parse(body) }
+    })
+  }
+
+  /** @param next the target of the `Link` header of the page before, whose last key is `afterKey` */
+  list(
+    node: Node,
+    selection: Pick<H.ListAction, "namespace" | "prefix" | "limit" | "afterKey">,
+    next?: string
+  ): Outcome<ListPage> {
+    const { limit, namespace, prefix } = selection
+    const target = next ?? `${path(namespace)}${query({ prefix, limit })}`
+    let link: string | undefined
+    const page = this.perform(
+      node,
+      { type: "list", ...selection },
+      { method: "GET", path: target },
+      ({ body, headers }): H.ListResult => {
+        link = typeof headers.link === "string" ? /^<([^>]*)>; rel="next"$/.exec(headers.link)?.[1] : undefined
+        const lastSeq = Number(headers["kv-last-seq"])
+        return { items: JSON.parse(body).items, lastSeq, more: link !== undefined, ...epochOf(headers) }
+      }
+    )
+    return Effect.map(page, result => (result === undefined ? undefined : { ...result, next: link }))
+  }
+
+  poll(node: Node, action: Omit<H.PollAction, "type">, epoch?: string): Outcome<H.PollResult> {
+    const { after, limit, tenant, wait } = action
+    const target = `/api/v1/changes${query({ after, limit, tenant, wait, epoch })}`
+    return this.perform(node, { type: "poll", ...action }, { method: "GET", path: target }, ({ body, headers }) => {
+      const { changes, lastSeq } = JSON.parse(body)
+      return { changes, lastSeq, ...epochOf(headers) }
+    })
+  }
+}
+
+/** A client that got no answer lets a node come back, rather than fill the history with attempts. */
+export const pauseWithoutAnswer = Duration.millis(20)

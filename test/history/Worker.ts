@@ -1,0 +1,180 @@
+/** A client of the workload that draws what it does. */
+import { Effect, type Random } from "effect"
+import { Client, type Node, type Session } from "./Client.ts"
+import * as H from "./History.ts"
+
+/** Few keys, so that writers conflict and expiries meet writes; and a namespace whose lists take several pages. */
+const spaces = [
+  { namespace: "tenant:a/x", keys: 6, weight: 5 },
+  { namespace: "plain", keys: 8, weight: 5 },
+  { namespace: "tenant:b", keys: 60, weight: 2 }
+] as const
+
+type Address = Pick<H.Operation, "namespace" | "key">
+
+/** What a client draws, by one seed. */
+class Dice {
+  constructor(private readonly random: Random.Random) {}
+
+  below(bound: number): Effect.Effect<number> {
+    return this.random.nextIntBetween(0, bound)
+  }
+
+  oneOf<A>(items: ReadonlyArray<A>): Effect.Effect<A> {
+    return Effect.map(this.below(items.length), index => items[index]!)
+  }
+
+  chance(probability: number): Effect.Effect<boolean> {
+    return Effect.map(this.random.next, drawn => drawn < probability)
+  }
+
+  get space() {
+    return this.oneOf(spaces.flatMap(space => Array.from({ length: space.weight }, () => space)))
+  }
+
+  get address(): Effect.Effect<Address> {
+    return Effect.flatMap(this.space, ({ keys, namespace }) =>
+      Effect.map(this.below(keys), index => ({ namespace, key: `k/${index}` }))
+    )
+  }
+}
+
+/** The versions that any client saw last, so that preconditions often hold. */
+export type Versions = Map<string, number>
+
+/** One client of the workload. */
+export class Worker {
+  private count = 0
+  private readonly dice: Dice
+  private readonly client: Client
+  private position: { readonly seq: number; readonly epoch: string | undefined } = { seq: 0, epoch: undefined }
+
+  constructor(
+    session: Session,
+    private readonly name: string,
+    private readonly nodes: ReadonlyArray<Node>,
+    random: Random.Random,
+    private readonly versions: Versions
+  ) {
+    this.dice = new Dice(random)
+    this.client = new Client(session, name)
+  }
+
+  private get node(): Effect.Effect<Node> {
+    return this.dice.oneOf(this.nodes)
+  }
+
+  private operation(index: number, conditions: number): Effect.Effect<H.Operation> {
+    const { dice } = this
+    return Effect.gen(this, function* () {
+      const address = yield* dice.address
+      const known = this.versions.get(H.addressOf(address)) ?? 0
+      const version = (yield* dice.chance(0.8)) ? known : (yield* dice.chance(0.5)) ? 0 : Math.max(0, known - 1)
+      const condition = (yield* dice.chance(conditions)) ? { ifVersion: version } : {}
+      if (yield* dice.chance(0.25)) return { op: "delete", ...address, ...condition }
+      const padding = "·".repeat(yield* dice.below(100))
+      const ttl = (yield* dice.chance(0.08)) ? { ttlMs: 20 + (yield* dice.below(1500)) } : {}
+      return {
+        op: "set",
+        ...address,
+        value: { by: this.name, count: this.count, index, padding },
+        ...ttl,
+        ...condition
+      }
+    })
+  }
+
+  private learn({ key, namespace }: Address, version: number): void {
+    this.versions.set(H.addressOf({ namespace, key }), version)
+  }
+
+  private send(by: H.WriteAction["by"], operations: ReadonlyArray<H.Operation>) {
+    return Effect.gen(this, function* () {
+      const result = yield* this.client.write(yield* this.node, by, `${this.name}-${this.count}`, operations)
+      for (const [index, one] of (result?.results ?? []).entries()) {
+        const operation = operations[index]!
+        this.learn(operation, "version" in one ? one.version : 0)
+      }
+      return result
+    })
+  }
+
+  private readonly write = Effect.gen(this, function* () {
+    const operation = yield* this.operation(0, 0.4)
+    yield* this.send(operation.op === "set" ? "put" : "delete", [operation])
+  })
+
+  /** A batch, and often reads of its keys, one after the other at other nodes. */
+  private readonly batch = Effect.gen(this, function* () {
+    const { dice } = this
+    const size = 1 + (yield* dice.below((yield* dice.chance(0.1)) ? 40 : 6))
+    const operations = yield* Effect.forEach(Array.from({ length: size }), (_, index) => this.operation(index, 0.05))
+    const sending = this.send("batch", operations)
+    // Reads while it is under way, so that a part of it would show.
+    const isRead = yield* dice.chance(0.5)
+    const reading = !isRead
+      ? Effect.void
+      : Effect.forEach(operations.slice(0, 4), operation => this.read(operation), { discard: true })
+    yield* Effect.all([sending, reading], { concurrency: "unbounded", discard: true })
+  })
+
+  private read(address: Address) {
+    return Effect.gen(this, function* () {
+      const { key, namespace } = address
+      const known = this.versions.get(H.addressOf(address))
+      const isConditional = known !== undefined && known > 0 && (yield* this.dice.chance(0.2))
+      const result = yield* this.client.get(yield* this.node, namespace, key, isConditional ? known : undefined)
+      if (result !== undefined && "entry" in result) this.learn(address, result.entry?.version ?? 0)
+    })
+  }
+
+  private readonly readOne = Effect.flatMap(
+    Effect.suspend(() => this.dice.address),
+    address => this.read(address)
+  )
+
+  private readonly list = Effect.gen(this, function* () {
+    const { keys, namespace } = yield* this.dice.space
+    const prefix = (yield* this.dice.chance(0.3)) ? `k/${yield* this.dice.below(Math.ceil(keys / 10))}` : ""
+    yield* this.client.list(yield* this.node, { namespace, prefix })
+  })
+
+  private readonly pages = Effect.gen(this, function* () {
+    const { keys, namespace } = yield* this.dice.space
+    const limit = 1 + (yield* this.dice.below(Math.ceil(keys / 3)))
+    const selection = { namespace, prefix: "", limit }
+    let page = yield* this.client.list(yield* this.node, selection)
+    while (page?.next !== undefined) {
+      const afterKey = page.items.at(-1)!.key
+      page = yield* this.client.list(yield* this.node, { ...selection, afterKey }, page.next)
+    }
+  })
+
+  /** Reads on in the log, from where this client has read up to. */
+  private readonly poll = Effect.gen(this, function* () {
+    const { epoch, seq: after } = this.position
+    const limit = (yield* this.dice.chance(0.3)) ? 1 + (yield* this.dice.below(20)) : 1000
+    const wait = (yield* this.dice.chance(0.2)) ? 1 : 0
+    const page = yield* this.client.poll(yield* this.node, { follower: this.name, after, limit, wait }, epoch).pipe(
+      Effect.catchTag("Gone", () =>
+        Effect.sync(() => {
+          this.position = { seq: 0, epoch: undefined }
+          return undefined
+        })
+      )
+    )
+    if (page !== undefined) this.position = { seq: page.lastSeq, epoch: page.epoch }
+  })
+
+  /** One step, of one or several operations. */
+  readonly step = Effect.gen(this, function* () {
+    this.count++
+    const drawn = yield* this.dice.below(100)
+    if (drawn < 38) return yield* this.write
+    if (drawn < 54) return yield* this.batch
+    if (drawn < 80) return yield* this.readOne
+    if (drawn < 86) return yield* this.list
+    if (drawn < 91) return yield* this.pages
+    return yield* this.poll
+  })
+}

@@ -1,0 +1,233 @@
+/** Clients and followers of a store without faults, in simulated time. */
+import * as H from "../History.ts"
+import type { Script, Step } from "./Script.ts"
+import { addresses, Store } from "./Store.ts"
+
+/** A client that reads the log in polls. */
+interface Reader {
+  after: number
+  epoch: string
+}
+
+export class Simulation {
+  private readonly store = new Store()
+  private readonly events: Array<H.Event> = []
+  private readonly agenda: Array<{ readonly at: number; readonly order: number; readonly run: () => void }> = []
+  private readonly readers = new Map<number, Reader>()
+  private readonly streams = new Map<string, Reader & { isOpen: boolean }>()
+  private readonly lastKeys = new Map<number, string>()
+  private readonly began = 1_767_225_600_000
+  private now = 0
+  private ids = 0
+  private orders = 0
+
+  constructor(private readonly script: Script) {}
+
+  private later(delay: number, run: () => void): void {
+    this.agenda.push({ at: this.now + delay, order: this.orders++, run })
+  }
+
+  private get wall(): number {
+    return this.began + this.now
+  }
+
+  private get at() {
+    return { time: this.events.length + 1, wall: this.wall }
+  }
+
+  private operation({ deletes, keys, kind, ttlMs, ...step }: Step, index: number): H.Operation {
+    const address = addresses[keys[index]!]!
+    const current = this.store.versionOf(H.addressOf(address), this.wall)
+    const { condition } = step
+    const version = condition === "absent" ? 0 : condition === "current" ? current : current + 1 + index
+    const conditional = condition === "none" ? {} : { ifVersion: version }
+    const isDelete = kind === "delete" || (kind === "batch" && ((deletes >> index) & 1) === 1)
+    if (isDelete) return { op: "delete", ...address, ...conditional }
+    const value = { of: this.ids + 1, index }
+    return { op: "set", ...address, value, ...conditional, ...(ttlMs === 0 ? {} : { ttlMs }) }
+  }
+
+  private action(step: Step): H.Action {
+    const { client, keys, kind } = step
+    const address = addresses[keys[0]!]!
+    const { namespace } = address
+    switch (kind) {
+      case "put":
+      case "delete":
+        return { type: "write", by: kind, actor: `w${this.ids + 1}`, operations: [this.operation(step, 0)] }
+      case "batch":
+        return {
+          type: "write",
+          by: "batch",
+          actor: `w${this.ids + 1}`,
+          operations: keys.map((_, index) => this.operation(step, index))
+        }
+      case "get":
+        return { type: "get", ...address }
+      case "list":
+        return { type: "list", namespace, prefix: step.deletes % 4 === 0 ? "k" : "" }
+      case "page": {
+        const afterKey = this.lastKeys.get(client)
+        return {
+          type: "list",
+          namespace,
+          prefix: "",
+          limit: keys.length,
+          ...(afterKey === undefined ? {} : { afterKey })
+        }
+      }
+      case "poll": {
+        const { after } = this.reader(client)
+        // A reader keeps to its part of the log.
+        const tenant = client === 0 ? { tenant: "a" } : {}
+        return { type: "poll", follower: `client ${client}`, after, limit: 2 * keys.length, wait: 0, ...tenant }
+      }
+    }
+  }
+
+  private reader(client: number): Reader {
+    const known = this.readers.get(client)
+    if (known !== undefined) return known
+    const made = { after: 0, epoch: this.store.epoch }
+    this.readers.set(client, made)
+    return made
+  }
+
+  /** Does what the operation asks, and returns its outcome. */
+  private perform(action: H.Action, client: number): Omit<H.Ok, keyof At | "id"> | Omit<H.Fail, keyof At | "id"> {
+    switch (action.type) {
+      case "write": {
+        const result = this.store.write(action, this.wall)
+        return "results" in result
+          ? { type: "ok", result }
+          : { type: "fail", reason: "precondition failed", refused: result }
+      }
+      case "get":
+        return { type: "ok", result: { entry: this.store.get(H.addressOf(action), this.wall) } }
+      case "list": {
+        const result = this.store.list(action, this.wall)
+        const last = result.more ? result.items.at(-1)?.key : undefined
+        if (last === undefined) this.lastKeys.delete(client)
+        else this.lastKeys.set(client, last)
+        return { type: "ok", result }
+      }
+      case "poll": {
+        const reader = this.reader(client)
+        if (reader.epoch !== this.store.epoch) {
+          reader.epoch = this.store.epoch
+          reader.after = 0
+          return { type: "fail", reason: "another epoch" }
+        }
+        const result = this.store.poll(action)
+        reader.after = result.lastSeq
+        return { type: "ok", result }
+      }
+    }
+  }
+
+  private run(steps: ReadonlyArray<Step>): void {
+    const [step, ...others] = steps
+    if (step === undefined) return
+    const { client, fate, toAnswer, toEffect } = step
+    const next = () => this.run(others)
+    this.later(step.pause, () => {
+      const action = this.action(step)
+      const id = ++this.ids
+      this.events.push({ type: "invoke", id, client: `c${client}`, node: "model", action, ...this.at })
+      const lose = () => {
+        this.events.push({ type: "unknown", id, reason: "lost", ...this.at })
+        next()
+      }
+      if (fate !== "answered" && action.type === "write") {
+        if (fate !== "never") {
+          this.later(fate === "late" ? 20 * toEffect : toEffect, () => this.perform(action, client))
+        }
+        this.later(toEffect + toAnswer, lose)
+        return
+      }
+      this.later(toEffect, () => {
+        const outcome = this.perform(action, client)
+        this.later(toAnswer, () => {
+          this.events.push({ ...outcome, id, ...this.at })
+          next()
+        })
+      })
+    })
+  }
+
+  private follow(follower: string, count = Number.POSITIVE_INFINITY): void {
+    const { store } = this
+    const known = this.streams.get(follower)
+    let stream = known ?? { after: 0, epoch: store.epoch, isOpen: false }
+    this.streams.set(follower, stream)
+    if (stream.epoch !== store.epoch) {
+      this.events.push({ type: "reset", follower, ...this.at })
+      stream = { after: 0, epoch: store.epoch, isOpen: false }
+      this.streams.set(follower, stream)
+    }
+    const tenant = follower === "stream 1" ? "a" : undefined
+    if (!stream.isOpen) {
+      const part = tenant === undefined ? {} : { tenant }
+      const by = tenant === undefined ? "socket" : "events"
+      this.events.push({ type: "open", follower, node: "model", by, after: stream.after, ...part, ...this.at })
+      stream.isOpen = true
+    }
+    const all = store.records.slice(stream.after).filter(({ tenantId }) => tenant === undefined || tenantId === tenant)
+    const changes = all.slice(0, count)
+    const lastSeq = changes.length < all.length ? changes.at(-1)!.seq : store.records.length
+    if (lastSeq === stream.after) return
+    this.events.push({ type: "seen", follower, changes, lastSeq, epoch: store.epoch, ...this.at })
+    stream.after = lastSeq
+    // Every third time the connection breaks.
+    if (this.events.length % 3 === 0) stream.isOpen = false
+  }
+
+  private every(interval: number, until: number, run: () => void): void {
+    this.later(interval, () => {
+      run()
+      if (this.now + interval <= until) this.every(interval, until, run)
+    })
+  }
+
+  history(): H.History {
+    const { expiryInterval, followers, restore, steps } = this.script
+    for (const [, own] of Map.groupBy(steps, ({ client }) => client)) this.run(own)
+    this.every(expiryInterval, 2000, () => this.store.expire(this.wall))
+    for (const [index, interval] of followers.entries()) {
+      this.every(interval, 1000, () => this.follow(`stream ${index}`, 1 + (interval % 4)))
+    }
+    if (restore !== undefined) {
+      this.later(restore.backup, () => this.store.backUp())
+      this.later(restore.at, () => this.store.restore())
+    }
+    for (let next = this.first(); next !== undefined; next = this.first()) {
+      this.now = next.at
+      next.run()
+    }
+    for (const [index] of followers.entries()) {
+      this.follow(`stream ${index}`)
+    }
+    this.readAll()
+    this.events.push({ type: "end", ...this.at })
+    return { header: { type: "history", version: 1, seed: "model", clockError: 0 }, events: this.events }
+  }
+
+  /** The last reader reads the whole log. */
+  private readAll(): void {
+    const action = { type: "poll", follower: "last", after: 0, limit: 100_000, wait: 0 } as const
+    const id = ++this.ids
+    this.events.push({ type: "invoke", id, client: "last", node: "model", action, ...this.at })
+    this.events.push({ type: "ok", id, result: this.store.poll(action), ...this.at })
+  }
+
+  private first() {
+    let least = 0
+    for (const [index, { at, order }] of this.agenda.entries()) {
+      const known = this.agenda[least]!
+      if (at < known.at || (at === known.at && order < known.order)) least = index
+    }
+    return this.agenda.splice(least, 1)[0]
+  }
+}
+
+type At = Pick<H.Note, "time" | "wall">

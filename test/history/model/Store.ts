@@ -1,0 +1,125 @@
+/** A store in memory without faults. */
+import { Either } from "effect"
+import type { JsonText } from "../../../src/Json/JsonText.ts"
+import { tenantOf } from "../../../src/Kv/Entry.ts"
+import { ifVersion, isLive, type Operation as PlannedOperation, plan } from "../../../src/Kv/Write.ts"
+import { compare } from "../../../src/Storage/KeyOrder.ts"
+import * as H from "../History.ts"
+
+/** All keys that the model knows. */
+export const addresses = Array.from({ length: 8 }, (_, index) => ({
+  namespace: index % 3 === 0 ? "tenant:a/x" : "plain",
+  key: `k${index}`
+}))
+
+interface Slot {
+  readonly version: number
+  readonly present: boolean
+  readonly expiresAt: number | null
+  readonly entry: H.Entry | undefined
+}
+
+/** The store that does everything right. */
+export class Store {
+  private slots = new Map<string, Slot>()
+  records: Array<H.Change> = []
+  epoch = "first"
+  private copy: { readonly slots: Map<string, Slot>; readonly records: Array<H.Change> } | undefined
+
+  backUp(): void {
+    this.copy = { slots: new Map(this.slots), records: [...this.records] }
+  }
+
+  restore(): void {
+    if (this.copy === undefined) return
+    this.slots = new Map(this.copy.slots)
+    this.records = [...this.copy.records]
+    this.epoch = "second"
+  }
+
+  versionOf(address: string, now: number): number {
+    const slot = this.slots.get(address)
+    return isLive(slot, now) ? slot.version : 0
+  }
+
+  get(address: string, now: number): H.Entry | null {
+    const slot = this.slots.get(address)
+    return isLive(slot, now) ? (slot.entry ?? null) : null
+  }
+
+  list({ afterKey = "", limit = 1000, namespace, prefix }: H.ListAction, now: number): H.ListResult {
+    const all = addresses
+      .filter(address => address.namespace === namespace && address.key.startsWith(prefix))
+      .flatMap(address => this.get(H.addressOf(address), now) ?? [])
+      .filter(({ key }) => compare(key, afterKey) > 0)
+      .sort((a, b) => compare(a.key, b.key))
+    return { items: all.slice(0, limit), lastSeq: this.records.length, more: all.length > limit, epoch: this.epoch }
+  }
+
+  poll({ after, limit, tenant }: H.PollAction): H.PollResult {
+    const all = this.records.slice(after).filter(({ tenantId }) => tenant === undefined || tenantId === tenant)
+    const changes = all.slice(0, limit)
+    return {
+      changes,
+      lastSeq: all.length > limit ? changes.at(-1)!.seq : this.records.length,
+      epoch: this.epoch
+    }
+  }
+
+  private append(change: Omit<H.Change, "seq" | "tenantId">, expiresAt: number | null): void {
+    const { actor, key, namespace, op, timestamp, value, version } = change
+    this.records.push({ ...change, seq: this.records.length + 1, tenantId: tenantOf(namespace) })
+    const entry = { namespace, key, value, version, updatedBy: actor, updatedAt: timestamp, expiresAt }
+    const present = op === "set"
+    this.slots.set(H.addressOf(change), { version, present, expiresAt, entry: present ? entry : undefined })
+  }
+
+  /** The result, or that a precondition failed at that version. */
+  write({ actor, operations }: H.WriteAction, now: number): H.WriteResult | H.Refusal {
+    const planned = plan(
+      {
+        actor,
+        operations: operations.map((operation): PlannedOperation => {
+          const { key, namespace } = operation
+          const condition = operation.ifVersion === undefined ? {} : { precondition: ifVersion(operation.ifVersion) }
+          if (operation.op === "delete") return { op: "delete", namespace, key, ...condition }
+          const expiresAt = operation.ttlMs === undefined ? null : now + operation.ttlMs
+          return {
+            op: "set",
+            namespace,
+            key,
+            value: JSON.stringify(operation.value) as JsonText,
+            expiresAt,
+            ...condition
+          }
+        })
+      },
+      (namespace, key) => this.slots.get(H.addressOf({ namespace, key })),
+      now
+    )
+    if (Either.isLeft(planned)) {
+      return operations.length === 1 ? { currentVersion: planned.left.currentVersion } : {}
+    }
+    for (const one of planned.right.steps) {
+      const { actor, key, namespace, op, version } = one
+      const value = one.op === "set" ? JSON.parse(one.value) : null
+      const change = { op, namespace, key, value, version, actor, timestamp: now }
+      this.append(change, one.op === "set" ? one.expiresAt : null)
+    }
+    const results = planned.right.results.map(
+      (result): H.OperationResult => (result.op === "set" ? { version: result.version } : { deleted: result.deleted })
+    )
+    const [first] = operations
+    const entry = first?.op === "set" && operations.length === 1 ? this.get(H.addressOf(first), now) : null
+    return entry === null ? { results } : { results, entry }
+  }
+
+  expire(now: number): void {
+    for (const { present, entry, expiresAt, version } of [...this.slots.values()]) {
+      if (!present || entry === undefined || expiresAt === null || expiresAt > now) continue
+      const { key, namespace } = entry
+      const change = { op: "delete" as const, namespace, key, value: null, version: version + 1 }
+      this.append({ ...change, actor: "expiry", timestamp: now }, null)
+    }
+  }
+}

@@ -1,0 +1,178 @@
+/** What mutations of histories are made of. */
+import * as H from "../History.ts"
+import { Log, type State } from "../Log.ts"
+import { isEffective, isWrite, type Op, operations, type Write } from "../Operations.ts"
+import { joined, noEpoch } from "../Sightings.ts"
+import type { Rule } from "../Violation.ts"
+
+/** An invalid history. */
+export interface Mutated {
+  readonly history: H.History
+  /** One of these operations or texts must be named. */
+  readonly names: ReadonlyArray<number | string>
+}
+
+/** A history to mutate, and what the checker knows of it. */
+export class Subject {
+  readonly ops: ReadonlyArray<Op>
+  readonly log: Log
+  readonly epoch: string
+
+  /** @param pick a whole number below its argument, at random */
+  constructor(
+    readonly history: H.History,
+    readonly pick: (below: number) => number
+  ) {
+    this.ops = operations(history)
+    const [epoch = noEpoch, found] = [...joined(history, this.ops)][0] ?? []
+    this.epoch = epoch
+    const writes = new Map(this.ops.filter(isWrite).map(op => [op.action.actor, op]))
+    this.log = new Log(found?.records ?? [], writes, history.header.clockError)
+  }
+
+  oneOf<A>(items: ReadonlyArray<A>): A | undefined {
+    return items[this.pick(items.length)]
+  }
+
+  get writes(): ReadonlyArray<Write> {
+    const there = new Set(this.log.commits.map(({ write }) => write))
+    return this.ops.filter(isWrite).filter(op => isEffective(op) && there.has(op))
+  }
+
+  /** The states of all keys in which they have an entry that does not expire. */
+  get lasting(): ReadonlyArray<State> {
+    return this.log.commits.flatMap(({ index, made }) =>
+      made.flatMap(({ change }) => {
+        const state = this.log.stateAt(H.addressOf(change), index + 1)
+        return state?.change === change && change.op === "set" && state.expires === undefined ? [state] : []
+      })
+    )
+  }
+
+  /** What comes after a state of a key. */
+  next(state: State): State | undefined {
+    const states = this.log.statesOf(H.addressOf(state.change))
+    return states[states.indexOf(state) + 1]
+  }
+
+  /** States that the key still has in the end. */
+  get present(): ReadonlyArray<State> {
+    return this.lasting.filter(state => this.next(state) === undefined)
+  }
+
+  /** States that are no more since an acknowledged write. */
+  get past(): ReadonlyArray<State> {
+    return this.lasting.filter(state => {
+      const write = this.next(state)?.commit.write
+      return write !== undefined && isEffective(write)
+    })
+  }
+}
+
+export const retimed = (history: H.History, events: ReadonlyArray<H.Event>): H.History => ({
+  ...history,
+  events: events.map((event, index) => ({ ...event, time: index + 1 }))
+})
+
+export const wallEnd = ({ events }: H.History): number => events.at(-1)!.wall
+
+/** An operation that is invoked and answered at once, before an event or at the end. */
+export const withOperation = (
+  { history }: Subject,
+  action: H.Action,
+  outcome: { readonly result: H.Result } | { readonly refused: H.Refusal },
+  { before = history.events.length - 1, wall = wallEnd(history) } = {}
+): Mutated => {
+  const id = 1_000_000 + history.events.length
+  const at = { time: 0, wall }
+  const invoke: H.Invoke = { type: "invoke", id, client: "mutant", node: "model", action, ...at }
+  const end: H.Event =
+    "result" in outcome
+      ? { type: "ok", id, ...outcome, ...at }
+      : { type: "fail", id, reason: "mutant", ...outcome, ...at }
+  const events = history.events.toSpliced(before, 0, invoke, end)
+  return { history: retimed(history, events), names: [id] }
+}
+
+export const entryOf = ({ change, expires }: State): H.Entry => {
+  const { actor, key, namespace, timestamp, value, version } = change
+  return { namespace, key, value, version, updatedBy: actor, updatedAt: timestamp, expiresAt: expires?.min ?? null }
+}
+
+export const address = ({ change: { key, namespace } }: State) => ({ namespace, key })
+
+/** Changes what all followers saw. */
+export const withChanges = (
+  { history }: Subject,
+  change: (changes: ReadonlyArray<H.Change>) => ReadonlyArray<H.Change>
+): H.History => ({
+  ...history,
+  events: history.events.map((event): H.Event => {
+    if (event.type === "seen") return { ...event, changes: change(event.changes) }
+    if (event.type !== "ok" || !("changes" in event.result)) return event
+    return { ...event, result: { ...event.result, changes: change(event.result.changes) } }
+  })
+})
+
+export const withRecord = (subject: Subject, seq: number, fields: Partial<H.Change>): H.History =>
+  withChanges(subject, changes => changes.map(change => (change.seq === seq ? { ...change, ...fields } : change)))
+
+/** Changes the invocation or the outcome of an operation. */
+export const withEvent = (
+  { history }: Subject,
+  id: number,
+  change: (event: H.Invoke | H.Ok) => H.Event
+): H.History => ({
+  ...history,
+  events: history.events.map(event =>
+    (event.type === "invoke" || event.type === "ok") && event.id === id ? change(event) : event
+  )
+})
+
+export const withWrite = (subject: Subject, id: number, change: (action: H.WriteAction) => H.WriteAction): H.History =>
+  withEvent(subject, id, event =>
+    event.type === "invoke" && event.action.type === "write" ? { ...event, action: change(event.action) } : event
+  )
+
+export const withResult = <R extends H.Result>(subject: Subject, id: number, result: R): H.History =>
+  withEvent(subject, id, event => (event.type === "ok" ? { ...event, result } : event))
+
+export const withSeen = ({ history }: Subject, seen: H.Seen, replacement: ReadonlyArray<Partial<H.Seen>>): H.History =>
+  retimed(
+    history,
+    history.events.flatMap(event => (event === seen ? replacement.map(fields => ({ ...seen, ...fields })) : event))
+  )
+
+export const fold = ({ log }: Subject, namespace: string, seq: number): ReadonlyArray<State> =>
+  [...log.keysOf(namespace)].sort().flatMap(key => {
+    const state = log.stateAt(H.addressOf({ namespace, key }), log.positionOf(seq))
+    return state?.change.op === "set" ? [state] : []
+  })
+
+/** A kind of violation, and how a history gets it; `undefined` where it has nothing to do it to. */
+export interface Mutation {
+  readonly name: string
+  readonly rule: Rule
+  readonly apply: (subject: Subject) => Mutated | undefined
+}
+
+export const mutation = <A>(
+  rule: Rule,
+  name: string,
+  among: (subject: Subject) => ReadonlyArray<A>,
+  change: (subject: Subject, chosen: A) => Mutated | undefined
+): Mutation => ({
+  name,
+  rule,
+  apply: subject => {
+    const chosen = subject.oneOf(among(subject))
+    return chosen === undefined ? undefined : change(subject, chosen)
+  }
+})
+
+export const records = ({ log }: Subject) => log.records
+export const seenWith =
+  (least: number) =>
+  ({ history }: Subject): ReadonlyArray<H.Seen> =>
+    history.events.filter(event => event.type === "seen").filter(({ changes }) => changes.length >= least)
+export const idOf = ({ log }: Subject, seq: number): number => log.commits[log.positionOf(seq) - 1]?.write?.id ?? -1
