@@ -24,9 +24,11 @@ import * as Supervision from "../Supervision.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 import * as Connections from "./Postgres/Connections.ts"
 import * as DatabaseClock from "./Postgres/DatabaseClock.ts"
+import { isStatementLost, unavailable } from "./Postgres/DatabaseError.ts"
 import type { Outcome } from "./Postgres/Group.ts"
 import { LogEnd } from "./Postgres/LogEnd.ts"
 import * as Opening from "./Postgres/Opening.ts"
+import * as Pipeline from "./Postgres/Pipeline.ts"
 import * as Queries from "./Postgres/Queries.ts"
 import * as Snapshots from "./Postgres/Snapshots.ts"
 import * as WakeUps from "./Postgres/WakeUps.ts"
@@ -161,6 +163,7 @@ export const make = (
       max: options.connections,
       statementTimeout: Connections.readTimeout
     })
+    const pipeline = yield* Pipeline.make(options.url, Connections.readTimeout)
     const writes = yield* Connections.make({
       ...pooled,
       max: writeConnections,
@@ -212,11 +215,18 @@ export const make = (
     const listAll = Snapshots.make(lists, limits.wholeLists)
     const run = <A>({ decode, statement, values }: Queries.Query<A>): Effect.Effect<A, StoreUnavailable> =>
       reads.read(statement, values, decode)
+    /** A pooler hands connections on, so that statements on them cannot follow each other. */
+    const runShort = <A>(query: Queries.Query<A>): Effect.Effect<A, StoreUnavailable> =>
+      pooled.isPooled
+        ? run(query)
+        : Direct.catchAll(pipeline.run(query.statement, query.values, query.decode), error =>
+            isStatementLost(error) ? run(query) : Exit.fail(unavailable(error))
+          )
 
     const store = Store.of({
       get: (namespace, key) =>
         Direct.map(
-          Direct.suspend(() => run(Queries.get(namespace, key, clock.now()))),
+          Direct.suspend(() => runShort(Queries.get(namespace, key, clock.now()))),
           Option.fromNullable
         ),
       list: query => Direct.suspend(() => run(Queries.entries({ ...query, now: clock.now() }))),

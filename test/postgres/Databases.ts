@@ -43,6 +43,17 @@ export const server = (settings: Readonly<Record<string, string>>): Effect.Effec
     server => Effect.promise(() => server.stop("immediate"))
   )
 
+/** A server over a copy of the cluster of another one that does not run. It has yet to be started. */
+export const copyOf = ({ directory }: Server.Server): Effect.Effect<Server.Server, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const copy = `${directory}-copy`
+      Server.copy(directory, copy)
+      return Server.start(copy, await Server.freePort(), {}, false)
+    }),
+    server => Effect.promise(() => server.stop("immediate"))
+  )
+
 /** The server that all test files of this process share. It flushes nothing, and ends with the process. */
 let shared: Promise<Server.Server> | undefined
 const sharedServer = (): Promise<Server.Server> => {

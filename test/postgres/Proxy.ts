@@ -18,6 +18,8 @@ export interface Proxy {
   readonly url: string
   /** Sets the mode of connections that send a text from now on, or anything; those that have another one keep it. */
   readonly set: (mode: Mode, text?: string) => void
+  /** Leads new connections to another port. */
+  readonly lead: (port: number) => void
   /** Closes all connections, and refuses new ones or not. */
   readonly cut: (refuse: boolean) => Promise<void>
   /** Fulfilled when a connection has been affected by its mode. */
@@ -37,6 +39,7 @@ export const make = (url: string): Effect.Effect<Proxy, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.promise(async () => {
       const target = new URL(url)
+      let targetPort = Number(target.port)
       const sockets = new Set<Socket>()
       let mode: Mode = "open"
       let wanted = ""
@@ -50,7 +53,7 @@ export const make = (url: string): Effect.Effect<Proxy, never, Scope.Scope> =>
           client.destroy()
           return
         }
-        const database = connect(Number(target.port), target.hostname)
+        const database = connect(targetPort, target.hostname)
         // What has happened to a connection stays so.
         let own: Mode = "open"
         for (const socket of [client, database]) {
@@ -92,7 +95,10 @@ export const make = (url: string): Effect.Effect<Proxy, never, Scope.Scope> =>
         mode = next
         wanted = text
       }
-      return { proxy: { url: through.href, set, cut, affected }, server }
+      const lead = (port: number): void => {
+        targetPort = port
+      }
+      return { proxy: { url: through.href, set, lead, cut, affected }, server }
     }),
     ({ proxy, server }) =>
       Effect.promise(async () => {

@@ -88,6 +88,7 @@ export type StopMode = "immediate" | "fast"
 const signals = { immediate: "SIGQUIT", fast: "SIGINT" } as const
 
 export interface Server {
+  readonly directory: string
   readonly port: number
   readonly urlOf: (database: string) => string
   readonly stop: (mode: StopMode) => Promise<void>
@@ -123,11 +124,12 @@ trap 'kill -QUIT $server' QUIT
 while kill -0 $server 2>&-; do wait $server; done
 kill $watch`
 
-/** Starts a server over a cluster. */
+/** A server over a cluster, which is started unless that is not wanted yet. */
 export const start = async (
   directory: string,
   port: number,
-  settings: Readonly<Record<string, string>>
+  settings: Readonly<Record<string, string>>,
+  isLaunched = true
 ): Promise<Server> => {
   const urlOf = (database: string): string => `postgres://postgres@127.0.0.1:${port}/${database}`
   const options = Object.entries({
@@ -153,13 +155,14 @@ export const start = async (
     })
     await isUp(urlOf("postgres"), child, () => log)
   }
-  await launch()
+  if (isLaunched) await launch()
   return {
+    directory,
     port,
     urlOf,
     stop: async mode => {
-      const stopping = child!
-      if (stopping.exitCode !== null) return
+      const stopping = child
+      if (stopping === undefined || stopping.exitCode !== null) return
       const ended = new Promise(resolve => stopping.once("exit", resolve))
       stopping.kill(signals[mode])
       await ended

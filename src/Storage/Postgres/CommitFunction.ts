@@ -37,6 +37,7 @@ SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 AS $function$
 DECLARE
   key_count integer := cardinality(keys);

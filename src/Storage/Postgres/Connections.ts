@@ -75,7 +75,7 @@ const settings = ({ idleTimeout = 5000, statementTimeout }: PoolOptions): string
   ].join("; ")
 
 /** Prepares a new connection, and refuses one to a standby: what that holds may be old. */
-const prepare = async (client: pg.ClientBase, options: PoolOptions): Promise<void> => {
+export const prepare = async (client: pg.ClientBase, options: PoolOptions): Promise<void> => {
   // What ends a connection is reported by the statement that it ends; without a listener it would end the process.
   client.on("error", () => undefined)
   const query_timeout = connectTimeout
@@ -93,8 +93,8 @@ export interface Connection {
     text: string,
     values?: ReadonlyArray<Parameter>
   ) => Effect.Effect<ReadonlyArray<Row>, StoreUnavailable>
-  /** Whether a statement has no answer yet, such as one whose caller was interrupted. */
-  readonly isBusy: () => boolean
+  /** Whether each statement had an answer: neither a failure, nor none yet, as when its caller was interrupted. */
+  readonly isUsable: () => boolean
   /** Ends the connection rather than give it back. */
   readonly discard: () => void
   readonly release: () => void
@@ -176,7 +176,12 @@ export class Pool {
     decode: (rows: ReadonlyArray<Row>) => A,
     limit = readTimeout
   ): Effect.Effect<A, StoreUnavailable> {
-    return Direct.catchAll(this.run(statement, values, limit, decode), error => Exit.fail(unavailable(error)))
+    return Direct.catchAll(this.run(statement, values, limit, decode), error =>
+      // From now on statements have no names.
+      isStatementLost(error)
+        ? Direct.catchAll(this.run(statement, values, limit, decode), error => Exit.fail(unavailable(error)))
+        : Exit.fail(unavailable(error))
+    )
   }
 
   /** Takes a connection out of the pool. */
@@ -186,7 +191,8 @@ export class Pool {
       if (error !== undefined || client === undefined) return resume(Effect.fail(unavailable(error)))
       if (isDropped) return done()
       let isHeld = true
-      let running = 0
+      // Statements without an answer, and with a failure for one.
+      let unanswered = 0
       const end = (destroys: boolean) => (): void => {
         if (!isHeld) return
         isHeld = false
@@ -196,10 +202,10 @@ export class Pool {
         Effect.succeed({
           query: (text, values = []) =>
             Effect.suspend(() => {
-              running++
-              return queryOn(client, text, values, 10_000, () => running--)
+              unanswered++
+              return queryOn(client, text, values, heldTimeout, () => unanswered--)
             }),
-          isBusy: () => running > 0,
+          isUsable: () => unanswered === 0,
           release: end(false),
           discard: end(true)
         })
@@ -219,13 +225,16 @@ export const readTimeout = 1900
 
 const noop = (): void => {}
 
+/** Milliseconds that a statement on a connection that is held may take. */
+const heldTimeout = 10_000
+
 /** Runs a statement on a client. A failure leaves open whether the client can be used again. */
 export const queryOn = (
   client: pg.ClientBase,
   text: string,
   values: ReadonlyArray<Parameter> = [],
-  limit = 10_000,
-  onEnd?: () => void
+  limit = heldTimeout,
+  onAnswer: () => void = noop
 ): Effect.Effect<ReadonlyArray<Row>, StoreUnavailable> =>
   Effect.tryPromise({
     try: () =>
@@ -236,7 +245,10 @@ export const queryOn = (
           rowMode: "array",
           query_timeout: limit
         } as pg.QueryArrayConfig)
-        .finally(onEnd),
+        .then(result => {
+          onAnswer()
+          return result
+        }),
     catch: unavailable
   }).pipe(Effect.map(({ rows }) => rows))
 

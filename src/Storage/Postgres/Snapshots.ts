@@ -4,7 +4,8 @@
 import { Effect, Option, type Scope, Stream } from "effect"
 import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Monotonic from "../../Monotonic.ts"
-import type { Connection, Pool } from "./Connections.ts"
+import { type Connection, type Pool, readTimeout } from "./Connections.ts"
+import { bySystemClock } from "./DatabaseClock.ts"
 import * as Queries from "./Queries.ts"
 
 /** A portion of a whole list: small, so that a client with a slow connection reads one in time. */
@@ -54,7 +55,7 @@ export const make = (pool: Pool, max: number): ListAll => {
           if (isOver) return Effect.void
           isOver = true
           release()
-          if (connection.isBusy()) return Effect.sync(connection.discard)
+          if (!connection.isUsable()) return Effect.sync(connection.discard)
           return Effect.matchEffect(connection.query("ROLLBACK"), {
             onFailure: () => Effect.sync(connection.discard),
             onSuccess: () => Effect.sync(connection.release)
@@ -63,8 +64,7 @@ export const make = (pool: Pool, max: number): ListAll => {
       const { connection, release } = yield* Effect.acquireRelease(take, ({ connection, release }) =>
         end(connection, release)
       )
-      yield* connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-      const startedAt = yield* Monotonic.millis
+      const startedAt = yield* bySystemClock(Monotonic.millis)
 
       const portion = (after: string) =>
         Effect.gen(function* () {
@@ -77,9 +77,16 @@ export const make = (pool: Pool, max: number): ListAll => {
           // A list that has been read to its end needs no snapshot, however long the scope lasts.
           if (!rows.more) yield* end(connection, release)
           return rows
-        })
+        }).pipe(bySystemClock)
 
-      const first = yield* portion("")
+      const first = yield* connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").pipe(
+        Effect.zipRight(portion("")),
+        Effect.timeoutFail({
+          duration: readTimeout,
+          onTimeout: () => new StoreUnavailable({ reason: `no answer within ${readTimeout} ms` })
+        }),
+        bySystemClock
+      )
       const portions = Stream.paginateEffect("", after =>
         Effect.map(after === "" ? Effect.succeed(first) : portion(after), ({ entries, more }) => [
           entries,

@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Either, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted } from "effect"
+import { Context, Effect, Either, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, type Scope } from "effect"
 import { inject } from "vitest"
 import * as Change from "../../../src/Kv/Change.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
@@ -10,7 +10,7 @@ import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { Limits } from "../../../src/Limits.ts"
 import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
-import { createDatabase, execute, optionsOf, server, withClient } from "../../postgres/Databases.ts"
+import { copyOf, createDatabase, execute, optionsOf, server, withClient } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
@@ -158,6 +158,61 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures${reasonToSkip ??
         Array.from({ length: lastSeq }, (_, at) => at + 1)
       )
     }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("all is unavailable while connections lead into a black hole, and later requests use new ones", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const started = yield* node(optionsOf(proxy.url))
+      yield* put(started, "k", 1)
+      const requests: ReadonlyArray<Effect.Effect<unknown, unknown, Scope.Scope>> = [
+        started.store.get(namespace, "k"),
+        started.store.list({ namespace, prefix: "", after: "", limit: 10 }),
+        started.store.listAll({ namespace, prefix: "" }),
+        records(started),
+        started.log.history
+      ]
+      yield* Effect.all(requests, { concurrency: "unbounded" })
+      proxy.set("black hole")
+      const outcomes = yield* Effect.all([...requests, put(started, "k", 2)].map(Effect.either), {
+        concurrency: "unbounded"
+      })
+      expect(outcomes.filter(outcome => !isUnavailable(outcome))).toEqual([])
+      proxy.set("open")
+      yield* Effect.all(
+        requests.map(request => Effect.retry(request, { while: error => error instanceof StoreUnavailable })),
+        { concurrency: "unbounded" }
+      )
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive(
+    "a fail-over to a standby that lacks the newest writes gives their numbers again, in another epoch",
+    () =>
+      Effect.gen(function* () {
+        const database = yield* server({})
+        const url = yield* Effect.promise(() => createDatabase(database))
+        const proxy = yield* Proxy.make(url)
+        const started = yield* node(optionsOf(proxy.url))
+        for (const key of ["a", "b"]) yield* put(started, key, 1)
+        const before = yield* started.log.read({ after: 0, limit: 10, tenant: "" })
+        yield* Effect.promise(() => database.stop("fast"))
+        const standby = yield* copyOf(database)
+        yield* Effect.promise(() => database.start())
+        yield* Effect.retry(put(started, "lost", 1), { while: error => error instanceof StoreUnavailable })
+        const waiting = yield* Effect.fork(started.log.awaitPast(yield* started.log.lastSeq))
+        yield* Effect.promise(() => database.stop("immediate"))
+        yield* Effect.promise(() => standby.start("standby"))
+        yield* Effect.promise(() => execute(standby.urlOf("postgres"), "SELECT pg_promote()"))
+        proxy.lead(standby.port)
+        yield* Fiber.join(waiting)
+        yield* ready(started)
+        yield* Effect.retry(put(started, "new", 1), { while: error => error instanceof StoreUnavailable })
+        const after = yield* started.log.read({ after: 0, limit: 10, tenant: "" })
+        expect(after.epoch).not.toBe(before.epoch)
+        expect(after.changes.map(Change.decode).map(({ seq, key }) => `${seq} ${key}`)).toEqual(["1 a", "2 b", "3 new"])
+      }).pipe(Effect.provide(quiet))
   )
 
   it.scopedLive(
