@@ -4,6 +4,7 @@ import { Effect, Random } from "effect"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { counts } from "./Checker.ts"
+import * as ServiceNode from "./ServiceNode.ts"
 import * as Workload from "./Workload.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
@@ -14,31 +15,18 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
     "keeps its promises to concurrent clients while it is killed and started again",
     () =>
       Effect.gen(function* () {
-        const directory = yield* Environment.temporaryDirectory
         const random = Random.make(`${seed} kills`)
-        let service = yield* Service.start({ directory })
-        let url: string | undefined = service.url
+        const node = yield* ServiceNode.start("node", { directory: yield* Environment.temporaryDirectory })
         const kills = 2 * soak
         const between = 700
         const history = yield* Workload.run(
-          {
-            seed,
-            nodes: [{ name: "node", url: () => url }],
-            key: Service.key,
-            clients: 12,
-            operations: (kills + 1) * between,
-            clockError: 50
-          },
+          { seed, nodes: [node], key: Service.key, clients: 12, operations: (kills + 1) * between, clockError: 50 },
           ({ done, recorder }) =>
             Effect.gen(function* () {
               for (let kill = 1; kill <= kills; kill++) {
                 yield* done(kill * between - (yield* random.nextIntBetween(0, between / 2)))
                 recorder.note(`kill ${kill}`)
-                // Clients find out by themselves that it is gone.
-                yield* service.end("SIGKILL")
-                url = undefined
-                service = yield* Service.start({ directory })
-                url = service.url
+                yield* node.restart
                 recorder.note(`start ${kill}`)
               }
             })

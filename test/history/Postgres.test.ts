@@ -1,0 +1,83 @@
+/**
+ * Several nodes over one PostgreSQL, of which each is killed or paused, and the database stopped, while clients go to all
+ * of them in turn: what they were told is one history.
+ */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Random } from "effect"
+import * as Databases from "../postgres/Databases.ts"
+import * as Server from "../postgres/Server.ts"
+import * as Environment from "../service/Environment.ts"
+import * as Service from "../service/Service.ts"
+import { counts } from "./Checker.ts"
+import * as ServiceNode from "./ServiceNode.ts"
+import * as Workload from "./Workload.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+const seed = process.env.HISTORY_SEED ?? "history"
+
+/** A server that ends at once loses nothing of what it acknowledged, as the machine goes on. */
+const settings = { ...Server.fast, synchronous_commit: "on" }
+
+const start = (count: number) =>
+  Effect.gen(function* () {
+    const database = yield* Databases.server(settings)
+    const url = yield* Effect.promise(() => Databases.createDatabase(database))
+    const nodes = yield* Effect.forEach(
+      Array.from({ length: count }, (_, index) => `node${index}`),
+      name =>
+        Effect.flatMap(Environment.temporaryDirectory, directory =>
+          ServiceNode.start(name, { directory, env: { STORE_URL: url } })
+        ),
+      { concurrency: "unbounded" }
+    )
+    return { database, nodes }
+  })
+
+layer(Environment.layer, { excludeTestServices: true })(
+  `the service on PostgreSQL ${Server.reasonToSkip ?? ""}`,
+  it => {
+    for (const count of [2, 3]) {
+      it.scoped.skipIf(Server.reasonToSkip !== undefined)(
+        `keeps its promises to concurrent clients of ${count} nodes that are killed and paused`,
+        () =>
+          Effect.gen(function* () {
+            const random = Random.make(`${seed} failures of ${count} nodes`)
+            const { database, nodes } = yield* start(count)
+            const failures = 3 * soak
+            const between = 400
+            const history = yield* Workload.run(
+              {
+                seed: `${seed} ${count}`,
+                nodes,
+                key: Service.key,
+                clients: 12,
+                operations: (failures + 1) * between,
+                clockError: 100
+              },
+              ({ done, recorder }) =>
+                Effect.gen(function* () {
+                  for (let failure = 0; failure < failures; failure++) {
+                    yield* done((failure + 1) * between - (yield* random.nextIntBetween(0, between / 2)))
+                    const node = nodes[yield* random.nextIntBetween(0, count)]!
+                    if (failure % 3 === 0) {
+                      recorder.note(`${node.name} is killed`)
+                      yield* node.restart
+                    } else if (failure % 3 === 1) {
+                      recorder.note(`${node.name} is paused`)
+                      yield* node.pause(yield* random.nextIntBetween(50, 1500))
+                    } else {
+                      recorder.note("the database is stopped at once")
+                      yield* Effect.promise(() => database.stop("immediate"))
+                      yield* Effect.promise(() => database.start())
+                    }
+                    recorder.note("over")
+                  }
+                })
+            )
+            assert.isAbove(counts(history)["write ok"] ?? 0, 0)
+          }),
+        120_000 * soak
+      )
+    }
+  }
+)
