@@ -1,9 +1,8 @@
 /** Loads the cities of the world into a running service: `npm run load:cities -- --help`. */
 import type { Teardown } from "@effect/platform/Runtime"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { Cause, Console, Effect, Exit, Layer, Option, Ref } from "effect"
+import { Cause, Console, Effect, Exit, Option, Ref } from "effect"
 import { WrongArguments } from "./CommandLine.ts"
 import * as Arguments from "./load/Arguments.ts"
 import * as Cities from "./load/Cities.ts"
@@ -39,7 +38,7 @@ const fill = ({ url, key, namespace, concurrency, batch, count }: Arguments.Argu
 
 const main = Arguments.read(process.argv.slice(2), process.env).pipe(
   Effect.flatMap(given => (given === "help" ? Console.log(Arguments.help()) : fill(given))),
-  Effect.provide(Layer.mergeAll(NodeHttpClient.layer, NodeFileSystem.layer)),
+  Effect.provide(NodeFileSystem.layer),
   Effect.tapErrorCause(cause =>
     Option.match(Cause.failureOption(cause), {
       onSome: error => Console.error(error.message),

@@ -1,11 +1,7 @@
-import * as HttpClient from "@effect/platform/HttpClient"
-import { RequestError } from "@effect/platform/HttpClientError"
-import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { assert, describe, it } from "@effect/vitest"
-import { Clock, Duration, Effect, Fiber, FastCheck as fc, Option, Redacted, TestClock } from "effect"
+import { Clock, Effect, Fiber, FastCheck as fc, Option, Redacted, TestClock } from "effect"
 import * as Arguments from "../scripts/load/Arguments.ts"
-import { parseRetryAfter } from "../scripts/load/BatchClient.ts"
 import { inBatches } from "../scripts/load/Batches.ts"
 import * as Cities from "../scripts/load/Cities.ts"
 import * as Load from "../scripts/load/Load.ts"
@@ -14,7 +10,7 @@ import * as Limits from "../src/Limits.ts"
 const soak = Number(process.env.SOAK ?? 1)
 
 describe("batches", () => {
-  const into = { namespace: "n", actor: "a" }
+  const into = { namespace: "n" }
 
   it("have all entries in order, within their limits", () => {
     const entry = fc.record({ key: fc.string(), value: fc.jsonValue({ maxDepth: 2 }) })
@@ -22,29 +18,16 @@ describe("batches", () => {
     fc.assert(
       fc.property(fc.array(entry, { maxLength: 40 }), fc.record(bounds), (entries, bounds) => {
         const batches = [...inBatches(entries, { ...bounds, ...into })]
-        const operations = batches.flatMap(({ body, count }) => {
-          const parsed = JSON.parse(body)
-          assert.strictEqual(parsed.actor, "a")
-          assert.strictEqual(parsed.operations.length, count)
-          assert.isTrue(count >= 1 && count <= bounds.operations)
-          assert.isTrue(count === 1 || Buffer.byteLength(body) <= bounds.bytes)
-          return parsed.operations
-        })
+        for (const batch of batches) {
+          assert.isTrue(batch.length >= 1 && batch.length <= bounds.operations)
+          assert.isTrue(batch.length === 1 || Buffer.byteLength(JSON.stringify(batch)) <= bounds.bytes + 1)
+        }
+        const operations = batches.flat()
         const expected = entries.map(({ key, value }) => ({ op: "set", namespace: "n", key, value }))
         assert.strictEqual(JSON.stringify(operations), JSON.stringify(expected))
       }),
       { numRuns: 200 * soak }
     )
-  })
-})
-
-describe("Retry-After", () => {
-  it("is a number of seconds or a date", () => {
-    const now = Date.UTC(2026, 0, 1)
-    assert.deepStrictEqual(parseRetryAfter("3", now), Option.some(Duration.seconds(3)))
-    assert.deepStrictEqual(parseRetryAfter("Thu, 01 Jan 2026 00:00:05 GMT", now), Option.some(Duration.seconds(5)))
-    assert.deepStrictEqual(parseRetryAfter("Thu, 01 Jan 1970 00:00:00 GMT", now), Option.some(Duration.zero))
-    assert.deepStrictEqual(parseRetryAfter("soon", now), Option.none())
   })
 })
 
@@ -58,28 +41,28 @@ const loading = (answers: readonly [Answer, ...Array<Answer>]) =>
   Effect.gen(function* () {
     const begin = yield* Clock.currentTimeMillis
     const attempts: Array<number> = []
-    const client = HttpClient.make(request =>
-      Effect.gen(function* () {
-        const answer = answers[attempts.length] ?? answers[answers.length - 1] ?? answers[0]
-        attempts.push((yield* Clock.currentTimeMillis) - begin)
-        if (answer === "broken")
-          return yield* new RequestError({ request, reason: "Transport", cause: new Error("cut") })
-        const { body, status, headers } = answer
-        return HttpClientResponse.fromWeb(
-          request,
-          new Response(JSON.stringify(body), { status, ...(headers === undefined ? {} : { headers }) })
-        )
-      })
-    )
+    const clock = yield* Effect.clock
+    const fetch = async (): Promise<Response> => {
+      const answer = answers[attempts.length] ?? answers[answers.length - 1] ?? answers[0]
+      attempts.push(clock.unsafeCurrentTimeMillis() - begin)
+      if (answer === "broken") throw new Error("cut")
+      const { body, status, headers } = answer
+      return new Response(JSON.stringify(body), { status, ...(headers === undefined ? {} : { headers }) })
+    }
     const fiber = yield* Load.load({
       entries: [{ key: "k", value: 1 }],
       url: "http://service",
       key: Redacted.make("key"),
       namespace: "n",
       actor: "a",
-      concurrency: 1
-    }).pipe(Effect.provideService(HttpClient.HttpClient, client), Effect.either, Effect.fork)
-    yield* TestClock.adjust("10 minutes")
+      concurrency: 1,
+      fetch
+    }).pipe(Effect.either, Effect.fork)
+    // Promises need turns of the event loop while time passes.
+    while (Option.isNone(yield* Fiber.poll(fiber))) {
+      yield* Effect.promise(() => new Promise(resolve => setImmediate(resolve)))
+      yield* TestClock.adjust("250 millis")
+    }
     const outcome = yield* Fiber.join(fiber)
     return { attempts, outcome: outcome._tag === "Left" ? outcome.left.message : outcome.right.entries }
   })
@@ -92,7 +75,7 @@ describe("a load", () => {
       assert.strictEqual(outcome, 1)
       assert.strictEqual(attempts.length, 3)
       assert.isBelow(attempts[1]! - attempts[0]!, 1000)
-      assert.strictEqual(attempts[2]! - attempts[1]!, 7000)
+      assert.isTrue(attempts[2]! - attempts[1]! >= 7000 && attempts[2]! - attempts[1]! <= 7250)
     })
   )
 
@@ -101,7 +84,7 @@ describe("a load", () => {
       const { attempts, outcome } = yield* loading(["broken"])
       assert.strictEqual(outcome, "The service is away: cut")
       const pauses = attempts.slice(1).map((at, index) => at - attempts[index]!)
-      assert.isBelow(Math.max(...pauses), 5001)
+      assert.isBelow(Math.max(...pauses), 5251)
       assert.isAtMost(attempts.at(-1)!, 65_000)
       assert.isAbove(attempts.at(-1)!, 55_000)
       assert.isBelow(attempts.length, 25)
@@ -114,7 +97,7 @@ describe("a load", () => {
       assert.deepStrictEqual(refused, { attempts: [0], outcome: "The service answers 401: Unauthorized" })
       const strange = yield* loading([{ status: 200, body: "<html>" }])
       assert.deepStrictEqual(strange.attempts, [0])
-      assert.include(strange.outcome, "no result of a batch")
+      assert.strictEqual(strange.outcome, "The service answers 200: The body is not what the service sends")
       const short = yield* loading([{ status: 200, body: { ok: true, results: [] } }])
       assert.strictEqual(short.outcome, "The service answers 200: 0 results for 1 operations")
     })

@@ -1,16 +1,19 @@
-import * as Headers from "@effect/platform/Headers"
-import * as HttpClient from "@effect/platform/HttpClient"
-import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import type * as HttpClientResponse from "@effect/platform/HttpClientResponse"
-import { Clock, Duration, Effect, Option, type Redacted, Schedule, Schema } from "effect"
+/** Sends batches by the client of the service, again and again while the service is away. */
+import { Duration, Effect, Option, type Redacted, Schedule, Schema } from "effect"
+import * as Client from "../../src/EffectClient/Client.ts"
+import type { Operation } from "./Batches.ts"
 
 /** The service refused a batch; a retry is useless. */
 export class Refused extends Schema.TaggedError<Refused>()("Refused", {
-  status: Schema.Int,
+  /** The status of the answer, if there is a whole one. */
+  status: Schema.OptionFromSelf(Schema.Int),
   reason: Schema.String
 }) {
   override get message(): string {
-    return `The service answers ${this.status}: ${this.reason}`
+    return Option.match(this.status, {
+      onNone: () => this.reason,
+      onSome: status => `The service answers ${status}: ${this.reason}`
+    })
   }
 }
 
@@ -30,46 +33,28 @@ export interface Options {
   /** The base address, without a slash at the end. */
   readonly url: string
   readonly key: Redacted.Redacted
+  readonly actor: string
+  readonly fetch?: typeof globalThis.fetch
   /** How long a batch is retried while the service is unavailable; a minute by default. */
   readonly giveUpAfter?: Duration.DurationInput
   /** Called for each failed attempt that may be retried. */
   readonly onAway?: (error: Away) => Effect.Effect<void>
 }
 
-/** Transient statuses: too many requests, a failing proxy, the store is unavailable. */
+/** Statuses by which proxies say that the service is away, or has too much to do. */
 const passing = new Set([429, 502, 503, 504])
 
-/** The time limit of an answer. */
-const answerWithin = Duration.seconds(30)
-
-const ErrorBody = Schema.parseJson(Schema.Struct({ error: Schema.String }))
-const SuccessBody = Schema.parseJson(
-  Schema.Struct({ ok: Schema.Literal(true), results: Schema.Array(Schema.Struct({ version: Schema.Int })) })
-)
-
-/** `Retry-After` as a number of seconds or as a date (RFC 9110, 10.2.3). */
-export const parseRetryAfter = (text: string, now: number): Option.Option<Duration.Duration> => {
-  if (/^\d+$/.test(text)) return Option.some(Duration.seconds(Number(text)))
-  const date = Date.parse(text)
-  return Number.isNaN(date) ? Option.none() : Option.some(Duration.millis(Math.max(0, date - now)))
-}
-
-const problemOf = (response: HttpClientResponse.HttpClientResponse, body: string) =>
-  Effect.gen(function* () {
-    const { status, headers } = response
-    const reason = Option.match(Schema.decodeUnknownOption(ErrorBody)(body), {
-      onNone: () => `no error text (${JSON.stringify(body.slice(0, 80))})`,
-      onSome: ({ error }) => error
-    })
-    if (!passing.has(status)) return yield* new Refused({ status, reason })
-    const now = yield* Clock.currentTimeMillis
-    const retryAfter = Option.flatMap(Headers.get(headers, "retry-after"), text => parseRetryAfter(text, now))
-    return yield* new Away({ reason: `${status} ${reason}`, retryAfter })
-  })
-
-const lost = (cause: unknown): string => {
-  const inner = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause
-  return inner instanceof Error ? inner.message || inner.name : String(inner)
+const problemOf = (error: Client.ClientError): Refused | Away => {
+  const { message } = error
+  if (error._tag === "ConnectionFailed") return new Away({ reason: message, retryAfter: Option.none() })
+  if (!("status" in error)) return new Refused({ status: Option.none(), reason: message })
+  const { retryAfterMs, status } = error
+  return passing.has(status)
+    ? new Away({
+        reason: `${status} ${message}`,
+        retryAfter: Option.map(Option.fromNullable(retryAfterMs), Duration.millis)
+      })
+    : new Refused({ status: Option.some(status), reason: message })
 }
 
 /** Exponential backoff up to 5 s, or the delay that the service asks for, until the time limit. */
@@ -89,44 +74,25 @@ const comesBack = (giveUpAfter: Duration.DurationInput) =>
     Schedule.upTo(giveUpAfter)
   )
 
-/** Sends batches of sets. Returns the versions in the order of the operations. */
-export type BatchClient = (body: string) => Effect.Effect<ReadonlyArray<{ readonly version: number }>, Refused | Away>
+/** Sends operations as one batch. Returns how many were carried out. */
+export type BatchClient = (operations: ReadonlyArray<Operation>) => Effect.Effect<number, Refused | Away>
 
 /**
  * A client that retries batches while the service is unavailable. If the answer of a committed batch is lost, the retry
  * sets the same values again and increments their versions.
  */
-export const make = (options: Options): Effect.Effect<BatchClient, never, HttpClient.HttpClient> =>
-  Effect.map(HttpClient.HttpClient, client => {
-    const request = HttpClientRequest.post(`${options.url}/api/v1/batch`).pipe(
-      HttpClientRequest.bearerToken(options.key)
-    )
-    const once = (body: string) =>
-      Effect.gen(function* () {
-        const response = yield* client.execute(HttpClientRequest.bodyText(request, body, "application/json"))
-        return [response, yield* response.text] as const
-      }).pipe(
-        Effect.mapError(error => new Away({ reason: lost(error), retryAfter: Option.none() })),
-        Effect.timeoutFail({
-          duration: answerWithin,
-          onTimeout: () =>
-            new Away({ reason: `no answer within ${Duration.format(answerWithin)}`, retryAfter: Option.none() })
-        }),
-        Effect.flatMap(([response, text]) =>
-          response.status === 200
-            ? Effect.mapBoth(Schema.decodeUnknown(SuccessBody)(text), {
-                onSuccess: ({ results }) => results,
-                onFailure: () =>
-                  new Refused({ status: 200, reason: `no result of a batch (${JSON.stringify(text.slice(0, 80))})` })
-              })
-            : problemOf(response, text)
+export const make = (options: Options): Effect.Effect<BatchClient> => {
+  const { actor, fetch, giveUpAfter = "1 minute", key, onAway = () => Effect.void, url } = options
+  const retries = comesBack(giveUpAfter)
+  return Effect.map(
+    Client.make({ baseUrl: url, token: key, ...(fetch !== undefined && { fetch }) }),
+    client => operations =>
+      client
+        .batch(operations, { actor })
+        .pipe(
+          Effect.mapBoth({ onFailure: problemOf, onSuccess: results => results.length }),
+          Effect.tapErrorTag("Away", onAway),
+          Effect.retry({ schedule: retries, while: error => error._tag === "Away" })
         )
-      )
-    const retries = comesBack(options.giveUpAfter ?? "1 minute")
-    const { onAway = () => Effect.void } = options
-    return body =>
-      once(body).pipe(
-        Effect.tapErrorTag("Away", onAway),
-        Effect.retry({ schedule: retries, while: error => error._tag === "Away" })
-      )
-  })
+  )
+}

@@ -1,5 +1,4 @@
-import type * as HttpClient from "@effect/platform/HttpClient"
-import { Duration, Effect, Stream } from "effect"
+import { Duration, Effect, Option, Stream } from "effect"
 import * as BatchClient from "./BatchClient.ts"
 import { type Bounds, type Entry, inBatches } from "./Batches.ts"
 
@@ -8,7 +7,6 @@ export interface Options extends BatchClient.Options {
   /** Each key occurs once, because concurrent batches are not ordered. */
   readonly entries: Iterable<Entry>
   readonly namespace: string
-  readonly actor: string
   /** Batches in flight at once. */
   readonly concurrency: number
   readonly bounds?: Partial<Bounds>
@@ -30,20 +28,21 @@ export const defaultBounds: Bounds = { operations: 1000, bytes: 4 * 1024 * 1024 
  * Fills a namespace with entries by concurrent batches. It fails with the first batch that is refused, or for which the
  * service stays unavailable; entries already written remain.
  */
-export const load = (
-  options: Options
-): Effect.Effect<Summary, BatchClient.Refused | BatchClient.Away, HttpClient.HttpClient> =>
+export const load = (options: Options): Effect.Effect<Summary, BatchClient.Refused | BatchClient.Away> =>
   Effect.gen(function* () {
     const send = yield* BatchClient.make(options)
-    const { namespace, actor, concurrency, onProgress = () => Effect.void } = options
-    const batches = inBatches(options.entries, { ...defaultBounds, ...options.bounds, namespace, actor })
+    const { namespace, concurrency, onProgress = () => Effect.void } = options
+    const batches = inBatches(options.entries, { ...defaultBounds, ...options.bounds, namespace })
     const [elapsed, written] = yield* Stream.fromIteratorSucceed(batches, 1).pipe(
       Stream.mapEffect(
-        ({ count, body }) =>
-          Effect.flatMap(send(body), results =>
-            results.length === count
+        operations =>
+          Effect.flatMap(send(operations), count =>
+            count === operations.length
               ? Effect.as(onProgress(count), count)
-              : new BatchClient.Refused({ status: 200, reason: `${results.length} results for ${count} operations` })
+              : new BatchClient.Refused({
+                  status: Option.some(200),
+                  reason: `${count} results for ${operations.length} operations`
+                })
           ),
         { concurrency, unordered: true }
       ),
