@@ -30,7 +30,7 @@ export const reasonToSkip: string | undefined =
     : undefined
 
 /** The user that servers run as: PostgreSQL refuses to run as root. */
-const owner = ((): { readonly uid: number; readonly gid: number } | undefined => {
+export const owner = ((): { readonly uid: number; readonly gid: number } | undefined => {
   if (process.getuid?.() !== 0) return undefined
   const idOf = (flag: string, user: string) => Number(execFileSync("id", [flag, user], { encoding: "utf8" }))
   for (const user of ["postgres", "nobody"]) {

@@ -1,0 +1,68 @@
+/** Nodes behind a pooler in transaction mode. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Fiber, Layer, Logger, Option, Redacted, Stream } from "effect"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { Store } from "../../../src/Kv/Store.ts"
+import * as Postgres from "../../../src/Storage/Postgres.ts"
+import * as Bouncer from "../../postgres/Bouncer.ts"
+import { createDatabase, optionsOf } from "../../postgres/Databases.ts"
+import * as Server from "../../postgres/Server.ts"
+import { set } from "../../suites/Store/Fixture.ts"
+
+const namespace = "tenant:t/pooler"
+
+const node = (options: Postgres.Options) =>
+  Effect.map(Layer.build(Postgres.layer(options)), context => ({
+    store: Context.get(context, Store),
+    log: Context.get(context, ChangeLog)
+  }))
+
+const reasonToSkip = Server.reasonToSkip ?? Bouncer.reasonToSkip
+
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, behind a pooler${reasonToSkip ?? ""}`, () => {
+  /** Two nodes at once do all that a store does, many times, so that their transactions meet on the same connections. */
+  const works = (optionsFor: (pooler: string, direct: string) => Postgres.Options) =>
+    Effect.gen(function* () {
+      const direct = yield* Effect.promise(() => createDatabase())
+      const options = optionsFor(yield* Bouncer.make(direct), direct)
+      const [one, other] = [yield* node(options), yield* node(options)]
+      const count = 40
+      const following = yield* Effect.fork(
+        Effect.iterate(0, {
+          while: seen => seen < count,
+          body: seen =>
+            Effect.gen(function* () {
+              const page = yield* other.log.read({ after: seen, limit: 100, tenant: "t" })
+              if (page.lastSeq === seen) yield* other.log.awaitPast(seen)
+              return page.lastSeq
+            })
+        })
+      )
+      yield* Effect.forEach(
+        Array.from({ length: count }, (_, n) => n),
+        n =>
+          Effect.gen(function* () {
+            const writer = n % 2 === 0 ? one : other
+            const reader = n % 2 === 0 ? other : one
+            yield* writer.store.commit({ operations: [set(namespace, `k${n}`, n)], actor: "tester" })
+            expect(Option.getOrThrow(yield* reader.store.get(namespace, `k${n}`))).toMatchObject({ value: String(n) })
+            const page = yield* reader.store.list({ namespace, prefix: `k${n}`, after: "", limit: 1 })
+            expect(page.entries[0]?.key).toBe(`k${n}`)
+          }),
+        { concurrency: 8 }
+      )
+      yield* Fiber.join(following)
+      const { portions } = yield* other.store.listAll({ namespace, prefix: "" })
+      expect([...(yield* Stream.runCollect(portions))].flat()).toHaveLength(count)
+      expect(yield* one.log.lastSeq).toBe(count)
+    }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
+
+  it.scopedLive("that STORE_DIRECT_URL declares", () =>
+    works((pooler, direct) => ({
+      ...optionsOf(pooler),
+      directUrl: Option.some(Redacted.make(direct))
+    }))
+  )
+
+  it.scopedLive("that nobody has declared, without notifications", () => works(pooler => optionsOf(pooler)))
+})
