@@ -15,6 +15,7 @@ import * as Cors from "../src/Http/Cors.ts"
 import * as DrainingSignal from "../src/Http/DrainingSignal.ts"
 import * as GroupLayer from "../src/Http/Platform/GroupLayer.ts"
 import * as PlatformMiddleware from "../src/Http/Platform/Middleware.ts"
+import * as PlatformServer from "../src/Http/Platform/PlatformServer.ts"
 import * as StockServer from "../src/Http/Platform/StockServer.ts"
 import { routerConfig } from "../src/Http/Router.ts"
 import { KvGroup } from "../src/Kv/Api.ts"
@@ -87,6 +88,18 @@ export const stockFor = (origins: Cors.AllowedOrigins): Transport => ({
       const context = yield* Layer.build(
         appFor(origins).pipe(Layer.provideMerge(listening), Layer.provide(services(store)))
       )
+      const port = portOf(yield* Effect.provide(HttpServer.HttpServer, context))
+      return { url: `http://127.0.0.1:${port}`, port }
+    })
+})
+
+/** Serves by @effect/platform on the service's own server, for web pages of other origins too. */
+export const platformFor = (origins: Cors.AllowedOrigins): Transport => ({
+  name: "platform",
+  serve: store =>
+    Effect.gen(function* () {
+      const server = PlatformServer.layer({ host: "127.0.0.1", port: 0, gracePeriod: 0, origins })
+      const context = yield* Layer.build(appFor([]).pipe(Layer.provideMerge(server), Layer.provide(services(store))))
       const port = portOf(yield* Effect.provide(HttpServer.HttpServer, context))
       return { url: `http://127.0.0.1:${port}`, port }
     })

@@ -6,7 +6,7 @@ import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import type * as HttpApp from "@effect/platform/HttpApp"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import { type Config, Effect, type Layer, Option } from "effect"
+import { type Config, Effect, Layer, Option } from "effect"
 import * as Setting from "../Setting.ts"
 import { parseList } from "./Origin.ts"
 
@@ -82,8 +82,9 @@ export const isUsed = (allowed: AllowedOrigins): boolean => allowed.length > 0
  * The same for apis that @effect/platform serves on a server of the host. Provide it before `errorLayer`, so that pages
  * can read errors too.
  */
-export const layer = (allowed: AllowedOrigins): Layer.Layer<never> =>
-  HttpApiBuilder.middleware(
+export const layer = (allowed: AllowedOrigins): Layer.Layer<never> => {
+  if (!isUsed(allowed)) return Layer.empty
+  return HttpApiBuilder.middleware(
     Effect.succeed(
       (app: HttpApp.Default): HttpApp.Default =>
         Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
@@ -96,3 +97,4 @@ export const layer = (allowed: AllowedOrigins): Layer.Layer<never> =>
         })
     )
   )
+}

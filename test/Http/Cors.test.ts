@@ -4,7 +4,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { ConfigProvider, Effect, Logger } from "effect"
 import * as Cors from "../../src/Http/Cors.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
-import { keys, stockFor, type Transport } from "../Harness.ts"
+import { keys, platformFor, stockFor, type Transport } from "../Harness.ts"
 import { edgeFor } from "./Edge/EdgeTransport.ts"
 
 const page = "https://app.example.com"
@@ -56,7 +56,8 @@ const serving = (transport: Transport) =>
 
 describe.each([
   ["the edge", edgeFor],
-  ["the platform's server", stockFor]
+  ["the platform's server", stockFor],
+  ["the platform on the service's own server", platformFor]
 ] as const)("on %s", (_, transportFor) => {
   it.scopedLive("a page of an allowed origin reads answers, errors and streams alike", () =>
     Effect.gen(function* () {
