@@ -1,16 +1,16 @@
 /**
  * The handler of lists: a page of a namespace, or all of it from one snapshot.
  */
-import { type Context, Effect, Either, Encoding, Exit, Scope, Stream } from "effect"
+import { type Context, Effect, Either, Encoding, Exit, Scope } from "effect"
 import type { BadRequest } from "../Http/ApiError.ts"
 import type { Incoming } from "../Http/Endpoints.ts"
 import * as Reply from "../Http/Reply.ts"
 import type { LimitsShape } from "../Limits.ts"
-import type { EncodedEntry } from "./Entry.ts"
 import * as Errors from "./Errors.ts"
+import * as ListBody from "./ListBody.ts"
 import * as Operations from "./Operations.ts"
 import { epochHeader, maxPage } from "./Requests.ts"
-import type { ListPage, ListStream, Selection, Store } from "./Store.ts"
+import type { ListPage, Selection, Store } from "./Store.ts"
 
 /** A page starts after its cursor: the last key of the page before, in base64url, so that a query can hold any key. */
 const cursorOf = (lastKey: string): string => Encoding.encodeBase64Url(lastKey)
@@ -44,27 +44,8 @@ const positionHeaders = ({ epoch, lastSeq }: { readonly epoch: string; readonly 
   [epochHeader]: epoch
 })
 
-const joined = (entries: ReadonlyArray<EncodedEntry>): string => entries.map(({ json }) => json).join(",")
-
 const pageReply = (page: ListPage, headers: Readonly<Record<string, string>> = {}): Reply.Reply =>
-  Reply.json(`{"items":[${joined(page.entries)}]}`, { ...positionHeaders(page), ...headers })
-
-const encoder = new TextEncoder()
-
-const listBody = (portions: ListStream["portions"]): Stream.Stream<Uint8Array> => {
-  const items = portions.pipe(
-    Stream.filter(entries => entries.length > 0),
-    Stream.zipWithIndex,
-    Stream.map(([entries, index]) => (index === 0 ? "" : ",") + joined(entries))
-  )
-  return Stream.make('{"items":[').pipe(
-    Stream.concat(items),
-    Stream.concat(Stream.make("]}")),
-    Stream.map(text => encoder.encode(text)),
-    // The status is sent already. The connection is cut, so that no client takes a part for the whole.
-    Stream.orDie
-  )
-}
+  Reply.json(ListBody.ofPage(page.entries), { ...positionHeaders(page), ...headers })
 
 /** A whole namespace from one snapshot, sent in portions as the client reads them. */
 const listAll = (store: Context.Tag.Service<Store>, selection: Selection) =>
@@ -80,7 +61,8 @@ const listAll = (store: Context.Tag.Service<Store>, selection: Selection) =>
       )
       return Reply.stream(
         "application/json",
-        listBody(list.portions),
+        // The status is sent already: where a portion fails, the connection is cut.
+        ListBody.ofPortions(list.portions),
         positionHeaders(list),
         Scope.close(snapshot, Exit.void)
       )

@@ -1,0 +1,63 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, FastCheck as fc, Stream } from "effect"
+import { JsonText } from "../../src/Json/JsonText.ts"
+import * as Entry from "../../src/Kv/Entry.ts"
+import * as ListBody from "../../src/Kv/ListBody.ts"
+
+const entry = (key: string, value: string) => {
+  const names = { namespace: "n", key, version: 1, updatedBy: "t", updatedAt: 1, expiresAt: null }
+  return Entry.encode({ ...names, value: JsonText(JSON.stringify(value)) })
+}
+
+type Entries = ReadonlyArray<ReturnType<typeof entry>>
+
+const expected = (entries: Entries): string => `{"items":[${entries.map(({ json }) => json).join(",")}]}`
+
+const textOf = (body: string | Uint8Array): string =>
+  typeof body === "string" ? body : new TextDecoder("utf-8", { fatal: true }).decode(body)
+
+const bodyOf = (portions: ReadonlyArray<Entries>): Effect.Effect<string> =>
+  Effect.map(Stream.runCollect(ListBody.ofPortions(Stream.fromIterable(portions))), chunks =>
+    Buffer.concat([...chunks]).toString()
+  )
+
+describe("the body of a list", () => {
+  it("is bytes where it is large", () => {
+    expect(ListBody.ofPage([])).toBe('{"items":[]}')
+    expect(ListBody.ofPage([entry("a", "b")])).toBe(expected([entry("a", "b")]))
+    const large = [entry("a", "x".repeat(20_000)), entry("b", "y")]
+    const body = ListBody.ofPage(large)
+    expect(body).toBeInstanceOf(Uint8Array)
+    expect(textOf(body)).toBe(expected(large))
+  })
+
+  it("has every character, at any place and of any length", () => {
+    const padding = "x".repeat(17_000)
+    for (const character of ["ä", "€", "😀", "ää", "€€€", "😀😀", "\u0000"]) {
+      for (const index of [0, 1, 2]) {
+        const entries = [0, 1, 2].map(at => entry(`k${at}`, padding + (at === index ? character : "")))
+        expect(textOf(ListBody.ofPage(entries))).toBe(expected(entries))
+      }
+      // At the very end of the bytes.
+      const last = [entry("k", padding), { key: "l", json: `"${"x".repeat(50)}${character}` }]
+      expect(textOf(ListBody.ofPage(last))).toBe(expected(last))
+    }
+  })
+
+  it.effect("of a whole list is that of its portions", () =>
+    Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.array(fc.tuple(fc.string(), fc.string({ unit: "grapheme" })), { maxLength: 4 }), {
+            maxLength: 5
+          }),
+          async lists => {
+            const portions = lists.map(list => list.map(([key, value]) => entry(key, value)))
+            expect(await Effect.runPromise(bodyOf(portions))).toBe(expected(portions.flat()))
+          }
+        ),
+        { numRuns: 100 * Number(process.env.SOAK ?? 1) }
+      )
+    )
+  )
+})
