@@ -3,10 +3,11 @@
  * fails for a while, the first failure and the recovery are logged. A finalizer has a time limit.
  */
 import { Cause, Duration, Effect, Exit, Option, Schedule, type Scope } from "effect"
+import { Backoff } from "./Backoff.ts"
 import * as Monotonic from "./Monotonic.ts"
 
-/** Milliseconds before a restart: exponential backoff from `first` to `most`. */
-const pauses = { first: 100, most: 10_000 } as const
+/** Milliseconds before a restart. */
+const pauses = { first: 100, longest: 10_000 } as const
 
 /** A run of at least so many milliseconds resets the backoff. */
 const healthyMillis = 60_000
@@ -16,18 +17,19 @@ const healthyMillis = 60_000
  * work is restarted after a pause.
  */
 export const forever = <E, R>(name: string, work: Effect.Effect<unknown, E, R>): Effect.Effect<never, never, R> => {
-  const run = (pause: number): Effect.Effect<never, never, R> =>
+  const run = (backoff: Backoff): Effect.Effect<never, never, R> =>
     Effect.flatMap(Effect.timed(Effect.exit(work)), ([elapsed, exit]) => {
       if (Exit.isFailure(exit) && Cause.isInterruptedOnly(exit.cause)) return Effect.interrupt
       const cause = Exit.isFailure(exit) ? exit.cause : Cause.empty
-      const wait = Duration.toMillis(elapsed) >= healthyMillis ? pauses.first : pause
+      if (Duration.toMillis(elapsed) >= healthyMillis) backoff.reset()
+      const wait = backoff.next()
       return Effect.logError("A background task ended and is started again", cause).pipe(
         Effect.annotateLogs({ task: name, pauseMillis: wait }),
         Effect.zipRight(Effect.sleep(wait)),
-        Effect.zipRight(Effect.suspend(() => run(Math.min(wait * 2, pauses.most))))
+        Effect.zipRight(Effect.suspend(() => run(backoff)))
       )
     })
-  return run(pauses.first)
+  return Effect.suspend(() => run(new Backoff(pauses.first, pauses.longest)))
 }
 
 /** Runs `work` in the current scope as `forever` does. */

@@ -124,6 +124,9 @@ export type ApiError =
   | InternalServerError
   | ServiceUnavailable
 
+/** The body of an answer with an error. */
+export const bodyOf = (error: string): string => JSON.stringify({ error })
+
 /** The HTTP status of an error. */
 export const statusOf = (error: ApiError): number => statuses[error._tag]
 

@@ -1,6 +1,6 @@
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { type Cause, Effect, type Scope, Stream } from "effect"
-import { type ApiError, statusOf } from "./ApiError.ts"
+import { type ApiError, bodyOf, statusOf } from "./ApiError.ts"
 import type { Upgrade } from "./WebSocket.ts"
 
 /** An answer, independent of the transport: what every handler returns. Header names are in lower case. */
@@ -71,7 +71,7 @@ export const webSocket = (upgrade: Upgrade): Reply => ({ ...empty(101), upgrade 
 export const refusal = (status: number, error: string, headers: Readonly<Record<string, string>> = {}): Reply => ({
   status,
   headers: { ...jsonType, ...headers },
-  body: JSON.stringify({ error })
+  body: bodyOf(error)
 })
 
 /** The answer that an error is. */

@@ -24,7 +24,7 @@ export const defaultActor = "api"
 
 type Members = Readonly<Record<string, unknown>>
 
-const isObject = (input: unknown): input is Members =>
+const isPlainObject = (input: unknown): input is Members =>
   typeof input === "object" && input !== null && Object.getPrototypeOf(input) === Object.prototype
 
 /** A path of names, of which the router gives no other than its template has. */
@@ -34,7 +34,7 @@ const fastPath = <Name extends string>(...names: ReadonlyArray<Name>): FastDecod
     for (const name in input) if (!names.some(known => known === name)) return false
     return true
   }
-  return input => (isObject(input) && isComplete(input) ? input : undefined)
+  return input => (isPlainObject(input) && isComplete(input) ? input : undefined)
 }
 
 const none = {}
@@ -43,7 +43,7 @@ const none = {}
 const headersWithout =
   (...names: ReadonlyArray<string>): FastDecoder<Readonly<Record<string, never>>> =>
   input => {
-    if (!isObject(input)) return undefined
+    if (!isPlainObject(input)) return undefined
     for (const name of names) if (name in input) return undefined
     return none
   }
@@ -63,7 +63,7 @@ const isPlainSet = (input: Members): input is Members & PlainSet => {
 }
 
 /** The body of a PUT with a value, and perhaps an actor. */
-const fastSetPayload: FastDecoder<PlainSet> = input => (isObject(input) && isPlainSet(input) ? input : undefined)
+const fastSetPayload: FastDecoder<PlainSet> = input => (isPlainObject(input) && isPlainSet(input) ? input : undefined)
 
 /** What an operation of a batch commonly holds. */
 type PlainOperation =
@@ -71,7 +71,7 @@ type PlainOperation =
   | { readonly op: "delete"; readonly namespace: string; readonly key: string }
 
 const isPlainOperation = (input: unknown): input is PlainOperation => {
-  if (!isObject(input) || typeof input.namespace !== "string" || typeof input.key !== "string") return false
+  if (!isPlainObject(input) || typeof input.namespace !== "string" || typeof input.key !== "string") return false
   const isSet = input.op === "set"
   if (isSet ? !(input.value instanceof RawJson) : input.op !== "delete") return false
   for (const name in input) {
@@ -97,7 +97,8 @@ const isPlainBatch = (input: Members): input is Members & PlainBatch => {
 }
 
 /** The body of a batch whose operations have no preconditions and no expiry. */
-const fastBatchPayload: FastDecoder<PlainBatch> = input => (isObject(input) && isPlainBatch(input) ? input : undefined)
+const fastBatchPayload: FastDecoder<PlainBatch> = input =>
+  isPlainObject(input) && isPlainBatch(input) ? input : undefined
 
 const optional = <S extends Schema.Schema.All>(schema: S) => Schema.optionalWith(schema, { exact: true })
 

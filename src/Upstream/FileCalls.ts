@@ -6,6 +6,7 @@
  */
 import { Array as Arr, type Context, Effect, Either } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
+import { isObject } from "../Json/JsonObject.ts"
 import { type AgentPlatform, type FileCallError, InvalidFileRequest } from "./AgentPlatform.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
 import * as Workspace from "./Workspace.ts"
@@ -45,9 +46,6 @@ export const mostEntries = 10_000
 
 /** Entries that are checked at a time, which takes about a millisecond. */
 const batch = 1000
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 const isText = (value: unknown): value is string => typeof value === "string"
 

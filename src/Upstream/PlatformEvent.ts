@@ -2,6 +2,7 @@
  * The frames of the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
+import { isObject, type JsonObject } from "../Json/JsonObject.ts"
 import { illFormedAt, mayBeIllFormed, parse, toWellFormed } from "../Json/Parsing.ts"
 
 /**
@@ -23,9 +24,9 @@ export interface PlatformEvent {
   /** Epoch milliseconds of the platform's clock. */
   readonly timestamp: number | undefined
   /** The whole object as received, with the envelope, and U+FFFD in place of lone surrogates. */
-  readonly payload: Readonly<Record<string, unknown>>
+  readonly payload: JsonObject
   /** The object with its lone surrogates, where there are any: two texts may have a half each of one character. */
-  readonly asSent?: Readonly<Record<string, unknown>> | undefined
+  readonly asSent?: JsonObject | undefined
 }
 
 /** Characters of a type. */
@@ -49,9 +50,6 @@ const timeOf = (value: unknown): number | undefined => {
   return typeof time === "number" && Number.isFinite(time) ? time : undefined
 }
 
-const isPayload = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 /** Far more than any event has. To parse more would take seconds. */
 const shape = { levels: 1000, members: 250_000 }
 
@@ -63,7 +61,7 @@ export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =
   return Either.flatMap(parse(frame, shape, isSuspect), (data): Either.Either<PlatformEvent, string> => {
     const isIllFormed = isSuspect && illFormedAt(data) !== undefined
     const payload = isIllFormed ? toWellFormed(data) : data
-    if (!isPayload(payload)) return Either.left("is not an object")
+    if (!isObject(payload)) return Either.left("is not an object")
     const { id, timestamp, type } = payload
     return isText(type, typeChars)
       ? Either.right({
@@ -71,7 +69,7 @@ export const fromFrame = (frame: string): Either.Either<PlatformEvent, string> =
           type,
           timestamp: timeOf(timestamp),
           payload,
-          asSent: isIllFormed && isPayload(data) ? data : undefined
+          asSent: isIllFormed && isObject(data) ? data : undefined
         })
       : Either.left("is without a type")
   })

@@ -1,5 +1,6 @@
 /** The fields that several frames share. */
 import { Schema } from "effect"
+import { isObject } from "../../Json/JsonObject.ts"
 import * as Limits from "./Limits.ts"
 
 /** An optional field, which is never null. */
@@ -93,9 +94,6 @@ export const Json = Schema.Unknown.pipe(
     jsonSchema: {}
   })
 )
-
-const isObject = (u: unknown): u is Readonly<Record<string, unknown>> =>
-  typeof u === "object" && u !== null && !Array.isArray(u)
 
 /** `__proto__` is excluded: assigning it would set the prototype. */
 const isName = (name: string): boolean => /^[A-Za-z_][A-Za-z0-9_.-]{0,255}$/.test(name) && name !== "__proto__"

@@ -1,6 +1,7 @@
 /** Reads the requests of clients. */
 import { Either, Option, ParseResult, Schema } from "effect"
 import { describe } from "../../Http/Issues.ts"
+import { isObject } from "../../Json/JsonObject.ts"
 import { excess, illFormedAt, mayBeIllFormed } from "../../Json/Parsing.ts"
 import type { ErrorCode } from "../Protocol/ErrorCode.ts"
 import { RequestId } from "../Protocol/Fields.ts"
@@ -33,9 +34,6 @@ const problemOfType = (type: unknown): string | undefined => {
   if (typeof type !== "string") return "type: must be text"
   return knownTypes.has(type) ? undefined : `type: there is no request ${JSON.stringify(shorten(type))}`
 }
-
-const isObject = (u: unknown): u is Readonly<Record<string, unknown>> =>
-  typeof u === "object" && u !== null && !Array.isArray(u)
 
 const refuse = (message: string, id?: string, code: ErrorCode = "bad_request"): Either.Either<never, InvalidRequest> =>
   Either.left({ id, code, message })

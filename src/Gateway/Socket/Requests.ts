@@ -4,6 +4,7 @@
 import { type Context, Effect } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../../Upstream/AgentPlatform.ts"
+import { transientStatuses } from "../../Upstream/Resilience/Retries.ts"
 import type { Answer } from "../Protocol/Answer.ts"
 import type { ErrorCode } from "../Protocol/ErrorCode.ts"
 import type { Request, RequestOf } from "../Protocol/Request.ts"
@@ -101,8 +102,6 @@ export class Refused {
   constructor(readonly failure: Failure) {}
 }
 
-const unavailableStatuses: ReadonlySet<number> = new Set([408, 429, 502, 503, 504])
-
 const ofPlatform = ({ reason, statusCode, message }: AgentPlatformConnectionError): Failure => {
   switch (reason) {
     case "connection":
@@ -118,7 +117,7 @@ const ofPlatform = ({ reason, statusCode, message }: AgentPlatformConnectionErro
       return { code: "upstream_error", message }
     case "status":
       if (statusCode === 404 || statusCode === 410) return { code: "not_found", message }
-      if (statusCode !== undefined && unavailableStatuses.has(statusCode)) {
+      if (statusCode !== undefined && transientStatuses.has(statusCode)) {
         return { code: "upstream_unavailable", message }
       }
       return { code: "upstream_error", message, retryable: statusCode !== undefined && statusCode >= 500 }

@@ -5,6 +5,7 @@ import * as Http from "node:http"
 import { Socket } from "node:net"
 import { Duplex } from "node:stream"
 import * as MetricTags from "../../MetricTags.ts"
+import { bodyOf } from "../ApiError.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import * as Cors from "../Cors.ts"
 import { problemOfFields } from "../HeaderFields.ts"
@@ -295,7 +296,7 @@ const send = (
   error: string,
   headers: Readonly<Record<string, string>>
 ): void => {
-  const body = JSON.stringify({ error })
+  const body = bodyOf(error)
   response.writeHead(status, {
     "content-type": "application/json",
     "content-length": String(Buffer.byteLength(body)),

@@ -5,6 +5,7 @@
 import { type IncomingMessage, STATUS_CODES } from "node:http"
 import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
+import { bodyOf } from "../ApiError.ts"
 
 /** In milliseconds. */
 export interface Bounds {
@@ -82,7 +83,7 @@ const discard = (socket: Socket, interval: number): void => {
 
 /** An HTTP/1.1 response with a JSON error, after which the connection is closed. */
 const response = (status: number, error: string): string => {
-  const body = JSON.stringify({ error })
+  const body = bodyOf(error)
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Error"}`,
     "content-type: application/json",

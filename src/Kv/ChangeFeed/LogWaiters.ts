@@ -32,6 +32,9 @@ export interface LogWaiters {
 /** The pause after a spurious wake-up. */
 export const spuriousWakeupPause = "20 millis"
 
+/** Pauses between reads while the store is unavailable, in milliseconds. */
+export const unavailablePauses = { first: 100, longest: 2000 } as const
+
 interface Waiter {
   readonly reader: Reader
   readonly deadline: number

@@ -1,18 +1,15 @@
 import { type Context, Effect, Either, Option, Stream } from "effect"
+import { Backoff } from "../../Backoff.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
 import type { FollowQuery } from "./FollowQuery.ts"
-import { type LogWaiters, type Reader, spuriousWakeupPause } from "./LogWaiters.ts"
+import { type LogWaiters, type Reader, spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
 import type { Page } from "./Page.ts"
 import type { Pages } from "./Pages.ts"
 
 /** Milliseconds without a change after which a keep-alive is sent. */
 const keepAliveInterval = 15_000
-
-/** While the store is unavailable, the pauses between two reads double from the first to the longest, in milliseconds. */
-const firstPause = 100
-const longestPause = 2000
 
 /** Of which log and where in it a client has everything. */
 const idOf = (lastSeq: number, epoch: string): string => `${lastSeq}@${epoch}`
@@ -34,7 +31,7 @@ class StreamReader implements Reader {
   after: number
   /** Whether to read without waiting for the log to grow, as one that was reset may not. */
   private polling = false
-  private pause = firstPause
+  private readonly unavailability = new Backoff(unavailablePauses.first, unavailablePauses.longest)
 
   constructor(
     private readonly pages: Pages,
@@ -72,7 +69,7 @@ class StreamReader implements Reader {
           if (bytes !== undefined) return bytes
           if (!self.polling && self.after === from) yield* Effect.sleep(spuriousWakeupPause)
           self.polling = false
-          self.pause = firstPause
+          self.unavailability.reset()
         } else {
           if (read.left._tag === "HistoryTrimmed") return yield* Effect.fail(Option.none())
           if (read.left.isUnreadable) {
@@ -82,8 +79,7 @@ class StreamReader implements Reader {
             )
             return yield* Effect.fail(Option.none())
           }
-          yield* Effect.raceFirst(Effect.sleep(self.pause), self.draining.begun)
-          self.pause = Math.min(2 * self.pause, longestPause)
+          yield* Effect.raceFirst(Effect.sleep(self.unavailability.next()), self.draining.begun)
         }
         if ((yield* Monotonic.millis) >= deadline) return self.keepAlive()
       }

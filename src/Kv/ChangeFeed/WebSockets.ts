@@ -1,4 +1,5 @@
 import { Effect, type Scope } from "effect"
+import { Backoff } from "../../Backoff.ts"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import { subprotocol } from "../../Http/WebSocket/Subprotocol.ts"
@@ -10,7 +11,7 @@ import type { FollowerSlots } from "./FollowerSlots.ts"
 import { Followers, type Group, heartbeatInterval } from "./Followers.ts"
 import type { FollowQuery } from "./FollowQuery.ts"
 import { closes } from "./Frames.ts"
-import { spuriousWakeupPause } from "./LogWaiters.ts"
+import { spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
 import type { Page } from "./Page.ts"
 import { isUnreadable, type Pages, tail } from "./Pages.ts"
 
@@ -24,10 +25,6 @@ export interface WebSockets {
 
 /** Groups of lagging followers that are served before those at the end of the log. */
 const groupsPerRound = 16
-
-/** While the store is unavailable, the pauses between two reads double from the first to the longest, in milliseconds. */
-const firstPause = 100
-const longestPause = 2000
 
 export const make = (
   pages: Pages,
@@ -49,15 +46,11 @@ export const make = (
     })
     const wake = () => work.unsafeOpen()
     const followers = new Followers(pages.end, connections.now, wake, () => slots.release(), yield* DebugLog.make)
-    let pause = firstPause
+    const unavailability = new Backoff(unavailablePauses.first, unavailablePauses.longest)
     /** Whether to read the log though nothing is known to be new. */
     let polling = false
 
-    const whenUnavailable = Effect.suspend(() => {
-      const now = pause
-      pause = Math.min(2 * pause, longestPause)
-      return Effect.sleep(now)
-    })
+    const whenUnavailable = Effect.suspend(() => Effect.sleep(unavailability.next()))
 
     const closeGroup = (group: Group, close: WebSocket.Close) => Effect.sync(() => followers.closeGroup(group, close))
 
@@ -128,7 +121,7 @@ export const make = (
         const moved = yield* serveEnd
         if (why === "grown" && !moved) yield* Effect.sleep(spuriousWakeupPause)
       }
-      pause = firstPause
+      unavailability.reset()
     })
 
     const rounds = round.pipe(

@@ -15,7 +15,8 @@ const firstDelay = Duration.millis(200)
 /** The longest delay, of ours or by `Retry-After`. */
 const longestDelay = Duration.seconds(10)
 
-const transientStatuses: ReadonlySet<number> = new Set([408, 429, 502, 503, 504])
+/** Statuses of answers that another try may not get. */
+export const transientStatuses: ReadonlySet<number> = new Set([408, 429, 502, 503, 504])
 
 export const isTransient = ({ reason, statusCode }: UpstreamFailure): boolean =>
   reason === "connection" ||
