@@ -17,8 +17,16 @@ export interface Options {
   readonly mostOfOne?: number
   /** Requests that may wait, of all holders; 10,000 where absent. Beyond, the newest one of the longest queue is refused. */
   readonly mostWaiting?: number
-  /** Releases a claim of a holder at once, and tells whether there was any. It must not throw. */
-  readonly reclaim?: (holder: string) => boolean
+  /** Which of the claims that a holder has offered is reclaimed first; the oldest where absent. */
+  readonly reclaimFirst?: "oldest" | "newest"
+}
+
+/** What is to be known of a claim that the pool may release for others. Nothing here may throw. */
+export interface Reclaimable {
+  /** Whether it may be reclaimed at present; always where absent. */
+  readonly isReclaimable?: () => boolean
+  /** Called once it is released for others. */
+  readonly onReclaim: () => void
 }
 
 interface Holder {
@@ -27,6 +35,9 @@ interface Holder {
   readonly waiting: Array<Claim>
   /** The number of the last grant. */
   servedAt: number
+  /** The ends of the list of claims that are offered. */
+  oldest: Claim | undefined
+  newest: Claim | undefined
 }
 
 const noop = (): void => {}
@@ -35,6 +46,12 @@ const noop = (): void => {}
 export class Claim {
   /** @internal */
   state: "waiting" | "held" | "over" = "waiting"
+  /** @internal */
+  offered: Reclaimable | undefined
+  /** @internal The claims of the holder that were offered before and after. */
+  previous: Claim | undefined
+  /** @internal */
+  next: Claim | undefined
 
   /** @internal */
   constructor(
@@ -55,6 +72,16 @@ export class Claim {
     return this.pool.resize(this, size)
   }
 
+  /** Lets the pool release this held claim for others, as the newest of its holder, until {@link withdraw}. */
+  offer(reclaimable: Reclaimable): void {
+    if (this.state === "held") this.pool.offer(this, reclaimable)
+  }
+
+  /** Undoes {@link offer}; what is held stays. */
+  withdraw(): void {
+    this.pool.withdraw(this)
+  }
+
   /** Releases what is held, or stops waiting. Idempotent. */
   release(): void {
     this.pool.release(this)
@@ -62,6 +89,7 @@ export class Claim {
 
   /** Moves what is held to another claim, which the end of `use` does not release. */
   detach(): Claim {
+    this.withdraw()
     const next = new Claim(this.pool, this.holder, this.size, noop)
     next.state = this.state
     this.state = "over"
@@ -181,9 +209,35 @@ export class FairPool {
   }
 
   /** @internal */
+  offer(claim: Claim, reclaimable: Reclaimable): void {
+    this.withdraw(claim)
+    const holder = this.holderOf(claim.holder)
+    claim.offered = reclaimable
+    claim.previous = holder.newest
+    if (holder.newest === undefined) holder.oldest = claim
+    else holder.newest.next = claim
+    holder.newest = claim
+  }
+
+  /** @internal */
+  withdraw(claim: Claim): void {
+    if (claim.offered === undefined) return
+    const holder = this.holderOf(claim.holder)
+    const { next, previous } = claim
+    if (previous === undefined) holder.oldest = next
+    else previous.next = next
+    if (next === undefined) holder.newest = previous
+    else next.previous = previous
+    claim.offered = undefined
+    claim.previous = undefined
+    claim.next = undefined
+  }
+
+  /** @internal */
   release(claim: Claim): void {
     const { state } = claim
     if (state === "over") return
+    this.withdraw(claim)
     claim.state = "over"
     const holder = this.holderOf(claim.holder)
     if (state === "waiting") {
@@ -200,13 +254,14 @@ export class FairPool {
   private holderOf(name: string): Holder {
     const known = this.holders.get(name)
     if (known !== undefined) return known
-    const holder: Holder = { name, held: 0, waiting: [], servedAt: 0 }
+    const holder: Holder = { name, held: 0, waiting: [], servedAt: 0, oldest: undefined, newest: undefined }
     this.holders.set(name, holder)
     return holder
   }
 
   private forget(holder: Holder): void {
-    if (holder.held === 0 && holder.waiting.length === 0) this.holders.delete(holder.name)
+    if (holder.held === 0 && holder.waiting.length === 0 && holder.oldest === undefined)
+      this.holders.delete(holder.name)
   }
 
   private grant(holder: Holder, claim: Claim): void {
@@ -219,7 +274,7 @@ export class FairPool {
 
   /** Whether there is room for so much more of a holder's, reclaimed from larger holders if need be. */
   private makeRoom(name: string, size: number): boolean {
-    const { capacity, reclaim } = this.options
+    const { capacity } = this.options
     if (!this.mayHave(name, size)) return false
     const wanted = this.heldBy(name) + size
     const exhausted = new Set<Holder>()
@@ -228,16 +283,31 @@ export class FairPool {
         (a, b) => a.held > b.held,
         holder => !exhausted.has(holder) && holder.name !== name && holder.held > wanted
       )
-      if (largest === undefined || reclaim === undefined) return false
+      if (largest === undefined) return false
       const before = this.usedSize
       const wasServing = this.isServing
       // What is reclaimed is for this request, not for those that wait.
       this.isServing = true
-      const isReclaimed = reclaim(largest.name)
+      const isReclaimed = this.reclaim(largest)
       this.isServing = wasServing
       if (!isReclaimed || this.usedSize >= before) exhausted.add(largest)
     }
     return true
+  }
+
+  /** Releases one of the claims that a holder has offered, and tells whether there was any. */
+  private reclaim(holder: Holder): boolean {
+    const isNewest = this.options.reclaimFirst === "newest"
+    for (let claim = isNewest ? holder.newest : holder.oldest; claim !== undefined; ) {
+      const offered = claim.offered!
+      if (offered.isReclaimable?.() !== false) {
+        claim.release()
+        offered.onReclaim()
+        return true
+      }
+      claim = isNewest ? claim.previous : claim.next
+    }
+    return false
   }
 
   /** The best of the candidates; of equals the oldest. */

@@ -176,7 +176,6 @@ const make = (settings: Settings) =>
     const shared: Shared = {
       sessions,
       traceId: tracer.currentTraceId,
-      slots,
       replays: yield* Replays.make,
       now: () => clock.unsafeCurrentTimeMillis(),
       monotonic: connections.now,
@@ -226,10 +225,10 @@ const make = (settings: Settings) =>
         try {
           failure = connect(connection => new ClientConnection(connection, { identity, parent }, slot, shared))
         } catch (error) {
-          slots.release(slot)
+          slot.release()
           throw error
         }
-        if (failure !== undefined) slots.release(slot)
+        if (failure !== undefined) slot.release()
         return failure
       }
     }

@@ -6,32 +6,33 @@ import { RoundRobin } from "../../src/Gateway/RoundRobin.ts"
 const soak = Number(process.env.SOAK ?? 1)
 
 /** A pool whose users note their claims, and give the newest back when they are asked to. */
-const pooled = (options: Omit<Options, "name" | "reclaim">, canReclaim: boolean) => {
+const pooled = (options: Omit<Options, "name" | "reclaimFirst">, canReclaim: boolean) => {
   const claims: Array<Claim> = []
   const order: Array<Claim> = []
   const refused: Array<Claim> = []
-  const pool: FairPool = new FairPool({
-    name: "things",
-    ...options,
-    ...(canReclaim
-      ? {
-          reclaim: holder => {
-            const claim = claims.findLast(claim => claim.holder === holder && claim.isHeld)
-            claim?.release()
-            return claim !== undefined
-          }
-        }
-      : {})
-  })
+  const pool: FairPool = new FairPool({ name: "things", ...options, reclaimFirst: "newest" })
+  const offer = (claim: Claim): void => {
+    if (canReclaim) claim.offer({ onReclaim: () => assert.isFalse(claim.isHeld) })
+  }
   const request = (holder: string, size: number): Claim => {
-    const claim: Claim = pool.request(holder, size, isGranted => (isGranted ? order : refused).push(claim))
+    const claim: Claim = pool.request(holder, size, isGranted => {
+      if (isGranted) offer(claim)
+      const decided = isGranted ? order : refused
+      decided.push(claim)
+    })
     claims.push(claim)
-    if (claim.isHeld) order.push(claim)
+    if (claim.isHeld) {
+      offer(claim)
+      order.push(claim)
+    }
     return claim
   }
   const take = (holder: string, size: number): Claim | undefined => {
     const claim = pool.take(holder, size)
-    if (claim !== undefined) claims.push(claim)
+    if (claim !== undefined) {
+      offer(claim)
+      claims.push(claim)
+    }
     return claim
   }
   return { claims, order, pool, refused, request, take }
@@ -130,6 +131,28 @@ describe("FairPool", () => {
       { numRuns: 500 * soak }
     )
   })
+
+  for (const reclaimFirst of ["oldest", "newest"] as const) {
+    it(`reclaims what is offered, the ${reclaimFirst} first, and nothing else`, () => {
+      const pool = new FairPool({ name: "things", capacity: 6, reclaimFirst })
+      const reclaimed: Array<number> = []
+      let pinned = -1
+      const claims = [0, 1, 2, 3, 4, 5].map(index => {
+        const claim = pool.take("a", 1)!
+        claim.offer({ isReclaimable: () => index !== pinned, onReclaim: () => reclaimed.push(index) })
+        return claim
+      })
+      // It is the newest from now on.
+      claims[2]!.offer({ isReclaimable: () => pinned !== 2, onReclaim: () => reclaimed.push(2) })
+      claims[0]!.withdraw()
+      claims[1]!.release()
+      pinned = reclaimFirst === "oldest" ? 3 : 2
+      for (let index = 0; index < 4; index++) pool.take("b", 1)
+      expect(reclaimed).toEqual(reclaimFirst === "oldest" ? [4, 5] : [5, 4])
+      expect(claims.map(({ isHeld }) => isHeld)).toEqual([true, false, true, true, false, false])
+      expect(pool.used).toBe(6)
+    })
+  }
 
   it("reclaims nothing from holders with no more than the requester, nor for a tenant that caused the shortage itself", () => {
     const { pool, take } = pooled({ capacity: 4 }, true)

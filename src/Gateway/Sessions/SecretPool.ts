@@ -40,8 +40,6 @@ interface Holder {
  */
 export class SecretPool {
   private readonly bySession = new Map<string, { readonly secrets: Secrets; readonly claim: Claim }>()
-  /** The sessions of each tenant that have secrets, oldest first. */
-  private readonly byTenant = new Map<string, Set<string>>()
   private readonly pool: FairPool
   private dropped = 0
 
@@ -50,7 +48,7 @@ export class SecretPool {
     capacity: number,
     private readonly holderOf: (session: string) => Holder | undefined
   ) {
-    this.pool = new FairPool({ name: "memory for secrets", capacity, reclaim: tenant => this.dropOldest(tenant) })
+    this.pool = new FairPool({ name: "memory for secrets", capacity })
   }
 
   get(session: string): Secrets {
@@ -67,9 +65,10 @@ export class SecretPool {
       }
       const claim = this.claim(session, size)
       if (claim === undefined) return Effect.fail(this.pool.refusal())
-      const sessions = this.byTenant.get(claim.holder) ?? new Set()
-      sessions.delete(session)
-      this.byTenant.set(claim.holder, sessions.add(session))
+      claim.offer({
+        isReclaimable: () => this.holderOf(session)?.needsSecrets !== true,
+        onReclaim: () => this.drop(session)
+      })
       this.bySession.set(session, { secrets, claim })
       return this.logDropped()
     })
@@ -79,23 +78,13 @@ export class SecretPool {
     const known = this.bySession.get(session)
     if (known === undefined) return
     this.bySession.delete(session)
-    const { holder } = known.claim
-    const sessions = this.byTenant.get(holder)
-    sessions?.delete(session)
-    if (sessions?.size === 0) this.byTenant.delete(holder)
     known.claim.release()
   }
 
-  private dropOldest(tenant: string): boolean {
-    for (const session of this.byTenant.get(tenant) ?? []) {
-      const holder = this.holderOf(session)
-      if (holder?.needsSecrets) continue
-      this.forget(session)
-      holder?.loseSecrets()
-      this.dropped++
-      return true
-    }
-    return false
+  private drop(session: string): void {
+    this.bySession.delete(session)
+    this.holderOf(session)?.loseSecrets()
+    this.dropped++
   }
 
   private claim(session: string, size: number): Claim | undefined {

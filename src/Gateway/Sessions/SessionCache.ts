@@ -70,16 +70,7 @@ export const make = (shared: Shared, records: SessionRecords): SessionCache => {
     name: "sessions in memory",
     capacity: inMemory,
     // A session in use cannot be evicted.
-    mostOfOne: Math.ceil(inMemory * 0.875),
-    reclaim: tenant => {
-      for (const entity of entities.values()) {
-        if (entity.record.tenant !== tenant || !entity.isQuiescent) continue
-        // Subscribers have to subscribe again, and are refused where their tenant has too many sessions.
-        entity.dropSubscribers(() => evict(entity))
-        return true
-      }
-      return false
-    }
+    mostOfOne: Math.ceil(inMemory * 0.875)
   })
 
   /** Evicts a session that nobody uses if a place is needed; of those, one of the tenant that has the most. */
@@ -131,6 +122,11 @@ export const make = (shared: Shared, records: SessionRecords): SessionCache => {
           Effect.tap(entity => {
             claims.set(entity, claim)
             entities.set(entity.key, entity)
+            claim.offer({
+              isReclaimable: () => entity.isQuiescent,
+              // Subscribers have to subscribe again, and are refused where their tenant has too many sessions.
+              onReclaim: () => entity.dropSubscribers(() => evict(entity))
+            })
             occupancy.set(true)
           }),
           Effect.onError(() => Effect.sync(() => claim.release()))

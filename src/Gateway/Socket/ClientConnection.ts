@@ -8,7 +8,6 @@ import { type CloseCode, closeCodes } from "../Protocol/CloseCode.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
 import type { Request } from "../Protocol/Request.ts"
 import { encode } from "../Protocol.ts"
-import type { ConnectionSlots } from "./ConnectionSlots.ts"
 import { decodeRequest, smallFrame } from "./RequestDecoder.ts"
 import { type Call, carryOut, defect, type Failure, failureOf, Refused, type RequestError } from "./Requests.ts"
 import { type Client, Responder } from "./Responder.ts"
@@ -45,7 +44,6 @@ const stopped: Failure = { code: "session_not_active", message: "The session was
 
 /** What all connections share. */
 export interface Shared extends SharedBySubscriptions {
-  readonly slots: ConnectionSlots
   /** Epoch milliseconds, for timestamps and the expiry of credentials. */
   readonly now: () => number
 }
@@ -73,7 +71,7 @@ export class ClientConnection implements Handler {
   }
 
   onOpen(): void {
-    this.shared.slots.assign(this.slot, this)
+    this.slot.offer({ onReclaim: () => this.displace() })
     this.shared.debug?.("A client has connected", { tenant: this.client.identity.tenant })
   }
 
@@ -105,7 +103,7 @@ export class ClientConnection implements Handler {
 
   onClosed(): void {
     this.onClosing()
-    this.shared.slots.release(this.slot)
+    this.slot.release()
   }
 
   /** Pings and pongs count as messages. */

@@ -25,7 +25,6 @@ const largest = (type: Request["type"]): number =>
  * is sent. When memory is needed, answers to stalled clients of the largest tenant are dropped.
  */
 export class FileCalls {
-  private readonly unsent = new Map<string, Map<UnsentAnswer, Claim>>()
   private readonly pool: FairPool
 
   constructor(capacity: number) {
@@ -33,8 +32,7 @@ export class FileCalls {
       name: "memory for files",
       capacity,
       // Calls that are under way cannot be taken back.
-      mostOfOne: Math.max(capacity * 0.75, fileBytes.content),
-      reclaim: tenant => this.reclaim(tenant)
+      mostOfOne: Math.max(capacity * 0.75, fileBytes.content)
     })
   }
 
@@ -49,27 +47,12 @@ export class FileCalls {
 
   /** Registers an unsent answer. Returns how to remove it, which does not release the claim. */
   hold(claim: Claim, answer: UnsentAnswer): () => void {
-    const { holder } = claim
-    const answers = this.unsent.get(holder) ?? new Map<UnsentAnswer, Claim>()
-    this.unsent.set(holder, answers.set(answer, claim))
-    return () => {
-      answers.delete(answer)
-      if (answers.size === 0 && this.unsent.get(holder) === answers) this.unsent.delete(holder)
-    }
+    claim.offer({ isReclaimable: answer.isStalled, onReclaim: answer.drop })
+    return () => claim.withdraw()
   }
 
   /** To be called about once a second, as clients become stalled with time. */
   tick(): void {
     this.pool.serve()
-  }
-
-  private reclaim(tenant: string): boolean {
-    for (const [answer, claim] of this.unsent.get(tenant) ?? []) {
-      if (!answer.isStalled()) continue
-      claim.release()
-      answer.drop()
-      return true
-    }
-    return false
   }
 }
