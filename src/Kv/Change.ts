@@ -21,9 +21,14 @@ export interface EncodedChange {
   readonly seq: number
   /** The tenant of the namespace. */
   readonly tenant: string
+  readonly namespace: string
+  readonly key: string
 }
 
 const seqAt = '{"seq":'.length
+const namespaceField = ',"namespace":'
+const keyField = ',"key":'
+const valueField = ',"value":'
 const tenantField = ',"tenantId":'
 
 class Encoded implements EncodedChange {
@@ -35,6 +40,19 @@ class Encoded implements EncodedChange {
 
   get tenant(): string {
     return JSON.parse(this.json.slice(this.json.lastIndexOf(tenantField) + tenantField.length, -1))
+  }
+
+  get namespace(): string {
+    return this.between(namespaceField, keyField)
+  }
+
+  get key(): string {
+    return this.between(keyField, valueField)
+  }
+
+  /** The text between two fields. Quotation marks within texts are escaped, so that the first fields are the record's. */
+  private between(field: string, next: string): string {
+    return JSON.parse(this.json.slice(this.json.indexOf(field) + field.length, this.json.indexOf(next)))
   }
 }
 

@@ -18,14 +18,27 @@ export interface ChangeQuery {
   readonly limit: number
   /** Only this tenant's records; `""` for all. */
   readonly tenant: string
+  /** Only records of this namespace. */
+  readonly namespace?: string | undefined
+  /** Only records whose key starts with this, literally; it takes a namespace. */
+  readonly prefix?: string | undefined
+}
+
+/** Whether a query selects a record that comes after its position. */
+export const selects = (query: ChangeQuery, record: Pick<EncodedChange, "tenant" | "namespace" | "key">): boolean => {
+  const { namespace, prefix = "", tenant } = query
+  if (tenant !== "" && record.tenant !== tenant) return false
+  if (namespace === undefined) return true
+  // Half of a surrogate pair has no UTF-8, in which prefixes are compared: no key starts with it.
+  return record.namespace === namespace && record.key.startsWith(prefix) && prefix.isWellFormed()
 }
 
 /** Records in ascending `seq`. */
 export interface ChangePage {
   readonly changes: ReadonlyArray<EncodedChange>
   /**
-   * The last `seq` scanned: pass it as the next `after`. With a tenant it can lie past the last record here;
-   * it lies below `after` where the log ends before that, as after a restore from a backup.
+   * The last `seq` scanned: pass it as the next `after`. It can lie past the last record here where the query does not
+   * select all; it lies below `after` where the log ends before that, as after a restore from a backup.
    */
   readonly lastSeq: number
   /**
@@ -34,7 +47,10 @@ export interface ChangePage {
    * from a backup. Only positions of the same epoch can be compared. It is that of the snapshot that was read.
    */
   readonly epoch: string
-  /** Whether no later commit can add to the page: it is full, or more records were there already. */
+  /**
+   * Whether no later commit can add to the page: it is full, or more records were there already. A page of a namespace
+   * may be complete and empty, as a read scans a limited part of the log.
+   */
   readonly isComplete: boolean
 }
 

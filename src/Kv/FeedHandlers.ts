@@ -8,31 +8,52 @@ import type { Incoming } from "../Http/Endpoints.ts"
 import type { Admits } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
 import { upgradeFailed } from "../Http/WebSocket.ts"
+import type { LimitsShape } from "../Limits.ts"
 import type { ChangeFeed, FollowQuery } from "./ChangeFeed.ts"
 import * as Errors from "./Errors.ts"
 import * as Operations from "./Operations.ts"
 import { defaultPage, epochHeader, maxPage } from "./Requests.ts"
-import { followed } from "./TenantLimit.ts"
+import { followed, type Sender } from "./TenantLimit.ts"
 
 /** The part of the log that a request asks for. */
 interface FeedParams {
   readonly tenant?: string
+  readonly namespace?: string
+  readonly prefix?: string
   readonly after?: number
   readonly limit?: number
   readonly epoch?: string
 }
 
 /** The part of the log that a request may follow. */
-const queryOf = (params: FeedParams, { identity }: Incoming): Operations.Checked<FollowQuery> => {
-  const { tenant: asked = "", after = 0, limit = defaultPage, epoch = "" } = params
+const queryOf = (params: FeedParams, { identity }: Incoming, limits: LimitsShape): Operations.Checked<FollowQuery> => {
+  const { tenant: asked = "", after = 0, limit = defaultPage, epoch = "", namespace, prefix } = params
   const problem = Operations.text("tenant", asked)
   if (Either.isLeft(problem)) return Either.left(problem.left)
+  const part = checkPart(namespace, prefix, identity, limits)
+  if (Either.isLeft(part)) return Either.left(part.left)
   return Either.map(followed(identity, asked), tenant => ({
     tenant,
+    namespace,
+    prefix,
     after,
     limit: Math.min(limit, maxPage),
     epoch: epoch === "" ? undefined : epoch
   }))
+}
+
+/** Checks a namespace and a prefix of its keys, where they are given. */
+const checkPart = (
+  namespace: string | undefined,
+  prefix: string | undefined,
+  sender: Sender,
+  limits: LimitsShape
+): Operations.Checked<void> => {
+  if (namespace === undefined) {
+    return prefix === undefined ? Either.void : Either.left(Errors.badRequest("prefix takes a namespace"))
+  }
+  const checked = Operations.namespace(namespace, sender, limits)
+  return Either.isLeft(checked) || prefix === undefined ? checked : Operations.text("prefix", prefix)
 }
 
 /** The headers of pages. There is one epoch at a time, and so they are made once for all pages of it. */
@@ -55,17 +76,22 @@ const resumed = (params: FeedParams, lastEventId: string | undefined): Operation
   return Either.right({ ...params, after: Number(seq), ...(epoch === undefined ? {} : { epoch }) })
 }
 
-type Feed = Context.Tag.Service<ChangeFeed>
+interface Services {
+  readonly feed: Context.Tag.Service<ChangeFeed>
+  /** Which pages may open a WebSocket. */
+  readonly admits: Admits
+  readonly limits: LimitsShape
+}
 
 /** A page of the change log. It may wait for one. */
 const changes =
-  (feed: Feed, headersOf = pageHeaders()) =>
+  ({ feed, limits }: Services, headersOf = pageHeaders()) =>
   (request: {
     readonly urlParams: FeedParams & { readonly wait?: number }
     readonly incoming: Incoming
   }): Effect.Effect<Reply.Reply, ApiError> =>
     Direct.suspend((): Effect.Effect<Reply.Reply, ApiError> => {
-      const query = queryOf(request.urlParams, request.incoming)
+      const query = queryOf(request.urlParams, request.incoming, limits)
       if (Either.isLeft(query)) return Exit.fail(query.left)
       return Direct.matchEffect(feed.poll(query.right, Duration.seconds(request.urlParams.wait ?? 0)), {
         onFailure: Errors.ofFeed,
@@ -74,22 +100,22 @@ const changes =
     })
 
 /** The change log as Server-Sent Events; `Last-Event-ID` takes precedence over `after`. */
-const changesStream = (feed: Feed) =>
+const changesStream = ({ feed, limits }: Services) =>
   Effect.fnUntraced(function* (request: {
     readonly urlParams: FeedParams
     readonly incoming: Incoming
     readonly headers: { readonly "last-event-id"?: string }
   }) {
     const params = yield* resumed(request.urlParams, request.headers["last-event-id"])
-    const query = yield* queryOf(params, request.incoming)
+    const query = yield* queryOf(params, request.incoming, limits)
     const events = yield* Effect.catchAll(feed.events(query), Errors.ofFeed)
     return Reply.stream("text/event-stream", events, { "cache-control": "no-store", "x-accel-buffering": "no" })
   })
 
 /** The change log over a WebSocket. */
-const changesSocket = (feed: Feed, admits: Admits) =>
+const changesSocket = ({ admits, feed, limits }: Services) =>
   Effect.fnUntraced(function* (request: { readonly urlParams: FeedParams; readonly incoming: Incoming }) {
-    const query = yield* queryOf(request.urlParams, request.incoming)
+    const query = yield* queryOf(request.urlParams, request.incoming, limits)
     const { host, origin, upgradeProblem } = request.incoming
     if (upgradeProblem !== undefined) return yield* upgradeFailed(upgradeProblem)
     if (!admits(origin, host)) return yield* new Forbidden({ error: "This origin may not connect" })
@@ -97,8 +123,8 @@ const changesSocket = (feed: Feed, admits: Admits) =>
   })
 
 /** The handlers of the endpoints under `/changes`. */
-export const make = (feed: Feed, admits: Admits) => ({
-  changes: changes(feed),
-  changesStream: changesStream(feed),
-  changesSocket: changesSocket(feed, admits)
+export const make = (services: Services) => ({
+  changes: changes(services),
+  changesStream: changesStream(services),
+  changesSocket: changesSocket(services)
 })

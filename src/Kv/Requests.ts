@@ -279,6 +279,13 @@ const tenant = optional(
   })
 )
 
+const part = {
+  namespace: optional(Schema.String.annotations({ description: "Only changes of this namespace." })),
+  prefix: optional(
+    Schema.String.annotations({ description: "Only changes of keys with this literal prefix. It takes `namespace`." })
+  )
+}
+
 const limit = optional(
   QueryInt({
     minimum: 1,
@@ -296,6 +303,7 @@ const epoch = optional(
 
 export const ChangesParams = Schema.Struct({
   tenant,
+  ...part,
   after,
   limit,
   epoch,
@@ -310,7 +318,7 @@ export const ChangesParams = Schema.Struct({
 })
 
 /** The part of the log to follow. */
-export const FollowParams = Schema.Struct({ tenant, after, limit, epoch })
+export const FollowParams = Schema.Struct({ tenant, ...part, after, limit, epoch })
 
 /** Who deletes. */
 export const DeleteParams = Schema.Struct({ actor: Actor })

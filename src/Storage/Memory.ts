@@ -5,7 +5,7 @@
 import { Context, Duration, Effect, Either, Layer, Option, Stream } from "effect"
 import * as Direct from "../Direct.ts"
 import * as Change from "../Kv/Change.ts"
-import { ChangeLog, type ChangePage, type ChangeQuery, type Due, HistoryTrimmed } from "../Kv/ChangeLog.ts"
+import { ChangeLog, type ChangePage, type ChangeQuery, type Due, HistoryTrimmed, selects } from "../Kv/ChangeLog.ts"
 import * as Entry from "../Kv/Entry.ts"
 import { type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
 import { type Committed, committed, isLive, type KeyState, plan, type Step, type Write } from "../Kv/Write.ts"
@@ -156,11 +156,12 @@ class State {
     return count
   }
 
-  read({ after, limit, tenant }: ChangeQuery): Either.Either<ChangePage, HistoryTrimmed> {
+  read(query: ChangeQuery): Either.Either<ChangePage, HistoryTrimmed> {
+    const { after, limit } = query
     const lastSeq = this.lastSeq
     const trimmedSeq = (this.changes[0]?.seq ?? 1) - 1
     if (after < trimmedSeq) return Either.left(new HistoryTrimmed({ trimmedSeq, epoch: this.epoch }))
-    const { page, more } = takePage(this.changesAfter(after - trimmedSeq, tenant), limit)
+    const { page, more } = takePage(this.changesAfter(after - trimmedSeq, query), limit)
     return Either.right({
       changes: page.map(Change.encode),
       lastSeq: more ? page.at(-1)!.seq : lastSeq,
@@ -169,10 +170,11 @@ class State {
     })
   }
 
-  private *changesAfter(index: number, tenant: string): Generator<Change.StoredChange> {
+  private *changesAfter(index: number, query: ChangeQuery): Generator<Change.StoredChange> {
     for (let i = index; i < this.changes.length; i++) {
       const change = this.changes[i]!
-      if (tenant === "" || Entry.tenantOf(change.namespace) === tenant) yield change
+      const { key, namespace } = change
+      if (selects(query, { key, namespace, tenant: Entry.tenantOf(namespace) })) yield change
     }
   }
 

@@ -45,7 +45,7 @@ describe("Frame", () => {
 
   it.live("has a page, a heartbeat or a reset as JSON", () =>
     Effect.gen(function* () {
-      const page = new Page([{ json: '{"seq":7}', seq: 7, tenant: "" }], 9, "e", false)
+      const page = new Page([{ json: '{"seq":7}', seq: 7, tenant: "", namespace: "n", key: "k" }], 9, "e", false)
       const messages = yield* received([pageFrame(page), heartbeatFrame(9, "e"), resetFrame("e", 9)])
       expect(messages.map(message => JSON.parse(message))).toEqual([
         { type: "changes", changes: [{ seq: 7 }], lastSeq: 9, epoch: "e" },

@@ -17,7 +17,7 @@ const numbers = () => {
       const count = Math.max(0, Math.min(limit, state.end - after))
       const changes = Array.from({ length: count }, (_, index) => {
         const seq = after + index + 1
-        return { json: `${state.history}.${seq}`, seq, tenant: "" }
+        return { json: `${state.history}.${seq}`, seq, tenant: "", namespace: "", key: "" }
       })
       return { changes, lastSeq: count === 0 ? state.end : after + count, epoch: "e", isComplete: count === limit }
     })

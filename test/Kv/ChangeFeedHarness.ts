@@ -154,6 +154,8 @@ const queryOf = (request: IncomingMessage): ChangeFeed.FollowQuery & { readonly 
     after: Number(after || (params.get("after") ?? 0)),
     epoch: epoch ?? params.get("epoch") ?? undefined,
     tenant: params.get("tenant") ?? "",
+    namespace: params.get("namespace") ?? undefined,
+    prefix: params.get("prefix") ?? undefined,
     limit: Number(params.get("limit") ?? 100),
     wait: Number(params.get("wait") ?? 0)
   }

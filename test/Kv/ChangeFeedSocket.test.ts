@@ -92,6 +92,39 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
+  it.scoped("sends readers of namespaces and of prefixes only their changes, whatever else they differ in", () =>
+    Effect.gen(function* () {
+      const served = yield* serve
+      yield* put("a", 1, 2, 3)
+      const searches = [
+        "",
+        "&prefix=k1",
+        "&prefix=k",
+        "&prefix=k1&limit=1",
+        "&tenant=a&prefix=k2",
+        "&tenant=b",
+        "&after=4"
+      ]
+      const clients = yield* Effect.forEach(searches, search =>
+        connect(served, `namespace=${encodeURIComponent("tenant:a/a")}${search}`)
+      )
+      const everything = yield* connect(served, "")
+      yield* untilWatchers(searches.length + 1)
+      yield* put("b", 4, 5)
+      yield* put("a", 6, 7)
+      yield* until(() => everything.changes.length === 7)
+      yield* until(() => clients[1]!.changes.length === 2)
+      const wanted = [[1, 2, 3, 6, 7], [2, 7], [1, 2, 3, 6, 7], [2, 7], [3], [], [6, 7]]
+      for (const [index, seqs] of wanted.entries()) {
+        yield* until(() => clients[index]!.changes.length >= seqs.length)
+        expect([searches[index], clients[index]!.changes]).toEqual([searches[index], seqs])
+      }
+      yield* TestClock.adjust("15 seconds")
+      yield* until(() => clients[5]!.messages.length > 0)
+      expect(clients[5]!.messages).toMatchObject([{ type: "heartbeat", lastSeq: 7 }])
+    }).pipe(Effect.provide(layer()))
+  )
+
   it.scoped("reports a log that ends before `after` at once, and continues from its end", () =>
     Effect.gen(function* () {
       const served = yield* serve

@@ -135,11 +135,16 @@ export class Model {
   }
 
   /** All records that a query matches, or `undefined` where it asks for trimmed ones. */
-  matching({ after, tenant }: Pick<ChangeQuery, "after" | "tenant">): ReadonlyArray<StoredChange> | undefined {
+  matching(query: Omit<ChangeQuery, "limit">): ReadonlyArray<StoredChange> | undefined {
+    const { after, prefix = "", tenant } = query
     if (after < this.trimmed) return undefined
+    const isOfTenant = (namespace: string) =>
+      tenant === "" || namespace === `tenant:${tenant}` || namespace.startsWith(`tenant:${tenant}/`)
+    const isOfPart = (namespace: string, key: string) =>
+      query.namespace === undefined ||
+      (namespace === query.namespace && key.startsWith(prefix) && prefix.isWellFormed())
     return this.log.filter(
-      ({ seq, namespace }) =>
-        seq > after && (tenant === "" || namespace === `tenant:${tenant}` || namespace.startsWith(`tenant:${tenant}/`))
+      ({ key, namespace, seq }) => seq > after && isOfTenant(namespace) && isOfPart(namespace, key)
     )
   }
 

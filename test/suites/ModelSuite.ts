@@ -84,7 +84,9 @@ const command = (persists: boolean): fc.Arbitrary<Command> =>
         query: fc.record({
           after: fc.nat(40),
           limit: fc.integer({ min: 1, max: 10 }),
-          tenant: fc.constantFrom("", "t", "u")
+          tenant: fc.constantFrom("", "t", "u"),
+          namespace: fc.constantFrom(undefined, undefined, ...namespaces),
+          prefix: fc.option(prefix, { nil: undefined })
         })
       })
     },

@@ -1,88 +1,12 @@
 import type { Close, Connection, Handler } from "../../Http/WebSocket.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import type { ChangeQuery, HistoryTrimmed } from "../ChangeLog.ts"
+import { Follower } from "./Follower.ts"
 import { type FollowQuery, isOfOther } from "./FollowQuery.ts"
 import { closes, heartbeatFrame, pageFrame, resetFrame } from "./Frames.ts"
 import { Page } from "./Page.ts"
-
-/** A follower to which nothing was sent for so many milliseconds is sent a heartbeat. */
-export const heartbeatInterval = 15_000
-
-/** Frames that are read from a follower, which has nothing to say, between two ticks. */
-const maxFrames = 100
-
-/**
- * Where a follower stands: at the shared position, after it, or before it. One that is suspended, as it is blocked or
- * closing, is sent nothing.
- */
-type FollowerState = "live" | "ahead" | "behind" | "suspended"
-
-/** One WebSocket that follows the log. */
-class Follower implements Handler {
-  state: FollowerState = "suspended"
-  /** The last `seq` sent. While the follower is live the shared position stands in its place. */
-  cursor: number
-  lastSent = 0
-  readonly tenant: string
-  readonly limit: number
-  /** The epoch of the log that the follower knows, if it has said so. */
-  readonly epoch: string | undefined
-  /** The epoch of what was sent last. */
-  seenEpoch: string
-  /** Frames that came since the last tick. */
-  #received = 0
-  private first: Page | undefined
-
-  constructor(
-    readonly connection: Connection,
-    private readonly followers: Followers,
-    query: FollowQuery,
-    first: Page
-  ) {
-    this.first = first
-    this.seenEpoch = first.epoch
-    this.cursor = query.after
-    this.tenant = query.tenant
-    this.limit = query.limit
-    this.epoch = query.epoch
-  }
-
-  onOpen(): void {
-    const first = this.first!
-    this.first = undefined
-    this.followers.add(this, first)
-  }
-
-  onMessage(): void {
-    this.onControl()
-  }
-
-  onControl(): void {
-    if (++this.#received > maxFrames) this.connection.pause()
-  }
-
-  onBlocked(): void {
-    this.followers.suspend(this)
-  }
-
-  onRoom(): void {
-    this.followers.resume(this)
-  }
-
-  onTick(now: number): void {
-    if (this.#received > maxFrames) this.connection.resume()
-    this.#received = 0
-    if (now - this.lastSent >= heartbeatInterval && this.connection.hasRoom) this.followers.heartbeat(this, now)
-  }
-
-  onClosing(): void {
-    this.followers.suspend(this)
-  }
-
-  onClosed(): void {
-    this.followers.remove(this)
-  }
-}
+import { keyOf } from "./Pages.ts"
+import { ReadersByPart } from "./ReadersByPart.ts"
 
 /** Followers that need the same page. */
 export interface Group {
@@ -98,7 +22,7 @@ export interface Group {
  */
 export class Followers {
   private readonly all = new Set<Follower>()
-  private readonly live = new Map<string, Set<Follower>>()
+  private readonly live = new ReadersByPart<Follower>()
   private readonly ahead = new Set<Follower>()
   private readonly behind = new Set<Follower>()
   private shared = 0
@@ -195,11 +119,11 @@ export class Followers {
   groups(most: number): ReadonlyArray<Group> {
     const groups = new Map<string, Group>()
     for (const follower of this.behind) {
-      const { cursor, limit, tenant } = follower
-      const key = `${cursor} ${limit} ${tenant}`
+      const query = { ...follower.query, after: follower.cursor }
+      const key = keyOf(query)
       const group = groups.get(key)
       if (group !== undefined) group.members.push(follower)
-      else if (groups.size < most) groups.set(key, { query: { after: cursor, limit, tenant }, members: [follower] })
+      else if (groups.size < most) groups.set(key, { query, members: [follower] })
     }
     return [...groups.values()]
   }
@@ -222,17 +146,23 @@ export class Followers {
     if (page.epoch !== this.epoch) this.changeEpoch(page)
     if (page.lastSeq < from) return this.goBack(page, now)
     this.shared = page.lastSeq
-    for (const tenant of page.count === 0 ? [] : new Set(["", ...page.lastSeqs.keys()])) {
-      const parts = new Map<number, ReadonlyArray<Page>>()
-      for (const follower of this.live.get(tenant) ?? []) {
-        const { limit } = follower
-        if (!parts.has(limit)) parts.set(limit, page.split({ after: from, limit, tenant }))
-        this.deliverAll(follower, parts.get(limit)!, now)
+    for (const { readers } of this.live.groupsOf(page)) {
+      const parts = new Map<number | string, ReadonlyArray<Page>>()
+      for (const follower of readers) {
+        const { query } = follower
+        // Those of a tenant differ in the limit alone.
+        const key = query.namespace === undefined ? query.limit : keyOf({ ...query, after: from })
+        let own = parts.get(key)
+        if (own === undefined) {
+          own = page.split({ ...query, after: from })
+          parts.set(key, own)
+        }
+        this.deliverAll(follower, own, now)
       }
     }
     for (const follower of this.ahead) {
-      const { cursor: after, limit, tenant } = follower
-      if (after <= this.shared) this.deliverAll(follower, page.split({ after, limit, tenant }), now)
+      const { cursor: after, query } = follower
+      if (after <= this.shared) this.deliverAll(follower, page.split({ ...query, after }), now)
     }
   }
 
@@ -243,7 +173,7 @@ export class Followers {
   /** Closes those for which history is no longer kept: a group, or those that wait for what comes after the position. */
   closeTrimmed(trimmed: HistoryTrimmed, group?: Group): void {
     for (const follower of group?.members ?? this.waiting()) {
-      if (isOfOther(follower, trimmed)) this.reset(follower, trimmed)
+      if (isOfOther(follower.query, trimmed)) this.reset(follower, trimmed)
       else follower.connection.close(closes.trimmed)
     }
   }
@@ -280,7 +210,7 @@ export class Followers {
     this.epoch = page.epoch
     for (const follower of this.waiting()) {
       follower.seenEpoch = page.epoch
-      if (isOfOther(follower, page)) this.reset(follower, page)
+      if (isOfOther(follower.query, page)) this.reset(follower, page)
     }
   }
 
@@ -308,7 +238,7 @@ export class Followers {
   private deliver(follower: Follower, page: Page, now: number): void {
     const { connection } = follower
     if (!connection.isOpen) return this.suspend(follower)
-    if (isOfOther(follower, page)) return this.reset(follower, page)
+    if (isOfOther(follower.query, page)) return this.reset(follower, page)
     const tells = page.count > 0 || page.lastSeq < follower.cursor
     follower.cursor = page.lastSeq
     follower.seenEpoch = page.epoch
@@ -317,23 +247,23 @@ export class Followers {
     this.debug?.("Sending a frame to a follower", {
       changes: page.count,
       lastSeq: page.lastSeq,
-      tenant: follower.tenant
+      tenant: follower.query.tenant
     })
     connection.sendFrame(pageFrame(page))
   }
 
   private enter(follower: Follower): void {
-    const { cursor, state, tenant } = follower
+    const { cursor, query, state } = follower
     if (state === "suspended") return
     if (!this.atEnd && cursor >= this.endOfLog()) {
       this.shared = cursor
       this.epoch = follower.seenEpoch
     }
-    if (this.atEnd ? cursor === this.shared : cursor >= this.endOfLog()) {
+    // One that is at the position in another log is read for on its own, and so is told.
+    const isOfLog = this.epoch === undefined || !isOfOther(query, { epoch: this.epoch })
+    if (this.atEnd ? cursor === this.shared && isOfLog : cursor >= this.endOfLog()) {
       follower.state = "live"
-      const peers = this.live.get(tenant)
-      if (peers === undefined) this.live.set(tenant, new Set([follower]))
-      else peers.add(follower)
+      this.live.add(follower)
     } else if (this.atEnd && cursor > this.shared) {
       follower.state = "ahead"
       this.ahead.add(follower)
@@ -346,7 +276,6 @@ export class Followers {
   private leave(follower: Follower): void {
     this.behind.delete(follower)
     this.ahead.delete(follower)
-    const peers = this.live.get(follower.tenant)
-    if (peers?.delete(follower) && peers.size === 0) this.live.delete(follower.tenant)
+    this.live.delete(follower)
   }
 }

@@ -5,6 +5,7 @@ import * as Supervision from "../../Supervision.ts"
 import { ChangeLog, type ChangeQuery } from "../ChangeLog.ts"
 import type { Page } from "./Page.ts"
 import { type Pages, tail } from "./Pages.ts"
+import { ReadersByPart } from "./ReadersByPart.ts"
 
 /** Why a wait is over: there may be something to read, the deadline has passed, or the service drains. */
 export type WakeReason = "grown" | "deadline" | "draining"
@@ -37,59 +38,30 @@ export const unavailablePauses = { first: 100, longest: 2000 } as const
 
 interface Waiter {
   readonly reader: Reader
+  readonly query: ChangeQuery
   readonly deadline: number
   readonly resume: (reason: WakeReason) => void
 }
 
-/** Waiters by tenant, so that a commit costs as many steps as it has readers. */
-class WaitersByTenant {
-  private readonly groups = new Map<string, Set<Waiter>>()
-  private count = 0
-
-  get size(): number {
-    return this.count
-  }
-
-  add(waiter: Waiter): void {
-    const { tenant } = waiter.reader.query
-    const group = this.groups.get(tenant)
-    if (group === undefined) this.groups.set(tenant, new Set([waiter]))
-    else group.add(waiter)
-    this.count++
-  }
-
-  /** Returns whether the waiter was there. */
-  delete(waiter: Waiter): boolean {
-    const { tenant } = waiter.reader.query
-    const group = this.groups.get(tenant)
-    if (group === undefined || !group.delete(waiter)) return false
-    if (group.size === 0) this.groups.delete(tenant)
-    this.count--
-    return true
-  }
-
-  all(): ReadonlyArray<Waiter> {
-    return [...this.groups.values()].flatMap(group => [...group])
-  }
-
-  /** The waiters for which an unfiltered page has changes. */
-  selectedBy(page: Page): ReadonlyArray<Waiter> {
-    if (page.count === 0) return []
-    const isAfter = (waiter: Waiter, seq: number) => waiter.reader.after < seq
-    const found = [...(this.groups.get("") ?? [])].filter(waiter => isAfter(waiter, page.lastSeq))
-    if (this.count === found.length) return found
-    for (const [tenant, seq] of page.lastSeqs) {
-      for (const waiter of this.groups.get(tenant) ?? []) if (isAfter(waiter, seq)) found.push(waiter)
+/** The waiters for which an unfiltered page has changes. */
+const selectedBy = (waiters: ReadersByPart<Waiter>, page: Page): ReadonlyArray<Waiter> => {
+  const found: Array<Waiter> = []
+  for (const { lastSeq, readers } of waiters.groupsOf(page)) {
+    for (const waiter of readers) {
+      const { query, reader } = waiter
+      if (reader.after >= lastSeq) continue
+      // The others of its group may wait for other keys.
+      if (query.namespace === undefined || page.hasFor(query, reader.after)) found.push(waiter)
     }
-    return found
   }
+  return found
 }
 
 export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog | DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
     const log = yield* ChangeLog
     const draining = yield* DrainingSignal
-    const waiters = new WaitersByTenant()
+    const waiters = new ReadersByPart<Waiter>()
     const occupancy = new Supervision.Occupancy()
     const changed = Effect.unsafeMakeLatch(false)
     /** How far the log was scanned for all waiters; some may have read further by themselves. */
@@ -125,7 +97,7 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
     const scan = (page: Page): void => {
       // The log was reset, or is another one.
       if (page.lastSeq < scanned || page.epoch !== epoch) return restart()
-      wake("grown", waiters.selectedBy(page))
+      wake("grown", selectedBy(waiters, page))
       scanned = page.lastSeq
     }
 
@@ -169,7 +141,12 @@ export const make = (pages: Pages): Effect.Effect<LogWaiters, never, ChangeLog |
           const end = pages.end()
           if (draining.hasBegun()) return resume(Effect.succeed("draining"))
           if (reader.after < end) return resume(Effect.succeed("grown"))
-          const waiter: Waiter = { reader, deadline, resume: reason => resume(Effect.succeed(reason)) }
+          const waiter: Waiter = {
+            reader,
+            query: reader.query,
+            deadline,
+            resume: reason => resume(Effect.succeed(reason))
+          }
           // The end moves back where the log is reset: then the watch has to begin anew.
           if (waiters.size === 0 || end < scanned) changed.unsafeOpen()
           if (waiters.size === 0) begin()

@@ -1,5 +1,5 @@
 import type { EncodedChange } from "../Change.ts"
-import type { ChangePage, ChangeQuery } from "../ChangeLog.ts"
+import { type ChangePage, type ChangeQuery, selects } from "../ChangeLog.ts"
 
 /**
  * Characters of an answer from which on it is kept as bytes. Node copies a text for each client that does not take it at
@@ -14,6 +14,7 @@ export class Page {
   private eventBytes: Uint8Array | undefined
   private bytes: number | undefined
   private lastSeqByTenant: ReadonlyMap<string, number> | undefined
+  private lastSeqByNamespace: ReadonlyMap<string, number> | undefined
 
   constructor(
     private readonly records: ReadonlyArray<EncodedChange>,
@@ -71,12 +72,24 @@ export class Page {
     return this.lastSeqByTenant
   }
 
+  /** The last `seq` of each namespace that has changes here. */
+  get lastSeqsOfNamespaces(): ReadonlyMap<string, number> {
+    this.lastSeqByNamespace ??= new Map(this.records.map(({ namespace, seq }) => [namespace, seq]))
+    return this.lastSeqByNamespace
+  }
+
+  /** Whether a query selects a record here that comes after a `seq`. */
+  hasFor(query: ChangeQuery, after: number): boolean {
+    return this.records.some(record => record.seq > after && selects(query, record))
+  }
+
   /**
-   * What readers at `after` with this tenant and limit get of an unfiltered page: at least one page, and the last
-   * of them ends where this one does.
+   * What readers with this query get of an unfiltered page: at least one page, and the last of them ends where this one
+   * does.
    */
-  split({ after, limit, tenant }: ChangeQuery): readonly [Page, ...Array<Page>] {
-    const records = this.records.filter(record => record.seq > after && (tenant === "" || record.tenant === tenant))
+  split(query: ChangeQuery): readonly [Page, ...Array<Page>] {
+    const { after, limit } = query
+    const records = this.records.filter(record => record.seq > after && selects(query, record))
     if (records.length <= limit) {
       return [records.length === this.records.length ? this : new Page(records, this.lastSeq, this.epoch, false)]
     }

@@ -1,5 +1,6 @@
-import { Cause, Effect, type Exit, FiberRef, Option, Runtime } from "effect"
+import { Cause, Effect, Exit, FiberRef, Option, Runtime } from "effect"
 import * as Direct from "../../Direct.ts"
+import { yieldToEventLoop } from "../../EventLoop.ts"
 import { ChangeLog, type ChangeQuery, type HistoryTrimmed } from "../ChangeLog.ts"
 import { maxPage } from "../Requests.ts"
 import type { StoreUnavailable } from "../Store.ts"
@@ -29,7 +30,11 @@ export interface Pages {
 /** The callbacks that wait for a read. */
 type Flight = Set<(exit: Exit.Exit<Page, ReadFailure>) => void>
 
-const keyOf = ({ after, limit, tenant }: ChangeQuery): string => `${after} ${limit} ${tenant}`
+/** Names hold no U+0000, so that it tells them apart. */
+export const keyOf = ({ after, limit, namespace, prefix = "", tenant }: ChangeQuery): string =>
+  namespace === undefined
+    ? `${after} ${limit} ${tenant}`
+    : `${after} ${limit} ${tenant}\u0000${namespace}\u0000${prefix}`
 
 const MiB = 1024 * 1024
 
@@ -74,6 +79,9 @@ class PageCache {
   }
 }
 
+/** Whether a read has ended before it found anything, and before the end of the log. */
+const isCut = (page: Page): boolean => page.isComplete && page.count === 0
+
 /** The query that readers at the end of the log share. Each takes its own tenant's changes from the page. */
 export const tail = (after: number): ChangeQuery => ({ after, limit: maxPage, tenant: "" })
 
@@ -115,7 +123,9 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
       end = page.lastSeq
       epoch = page.epoch
     }
-    end = Math.max(end, page.lastSeq)
+    // A complete page that is not full is followed by records that were there already.
+    const hasNext = page.isComplete && page.count < query.limit
+    end = Math.max(end, hasNext ? page.lastSeq + 1 : page.lastSeq)
     if (isLasting && page.lastSeq > query.after) cache.put(keyOf(query), page)
     return page
   }
@@ -123,8 +133,12 @@ export const make: Effect.Effect<Pages, never, ChangeLog> = Effect.gen(function*
   /** Reads a page, and caches it unless the history has changed meanwhile. */
   const read = (query: ChangeQuery): Effect.Effect<Page, ReadFailure> =>
     Direct.flatMap(last, before =>
-      Direct.flatMap(log.read(query), page =>
-        Direct.map(last, after => keep(query, Page.of(page), before !== undefined && before === after))
+      Direct.flatMap(log.read(query), read =>
+        Direct.flatMap(last, after => {
+          const page = keep(query, Page.of(read), before !== undefined && before === after)
+          // The reader goes on at once: others must have their turn.
+          return isCut(page) ? Effect.as(yieldToEventLoop, page) : Exit.succeed(page)
+        })
       )
     )
 

@@ -176,6 +176,25 @@ const allChanges = changesStatement("changes", "seq > $2")
 // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
 const tenantChanges = changesStatement("changes of tenant", "tenant = $3 AND tenant <> '' AND seq > $2")
 
+/** Records that a read of a namespace scans at most, as no index leads to those of a namespace. */
+const scanned = 2000
+
+const partChanges = changesStatement(
+  "changes of namespace",
+  `seq > $2 AND seq <= $2::bigint + ${scanned} AND namespace = $3 AND starts_with(key, $4)`
+)
+
+/** The statement for a query, and its parameters. */
+const changesBy = ({ after, limit, namespace, prefix = "", tenant }: ChangeQuery) => {
+  if (namespace === undefined) {
+    return tenant === ""
+      ? { statement: allChanges, values: [limit, after] }
+      : { statement: tenantChanges, values: [limit, after, tenant] }
+  }
+  const isPossible = prefix.isWellFormed() && (tenant === "" || tenant === Entry.tenantOf(namespace))
+  return { statement: partChanges, values: [isPossible ? limit : 0, after, namespace, isPossible ? prefix : ""] }
+}
+
 export interface TrimmedBefore {
   readonly _tag: "TrimmedBefore"
   readonly trimmedSeq: number
@@ -183,16 +202,17 @@ export interface TrimmedBefore {
 }
 
 /** A page of the log. */
-export const changes = ({ after, limit, tenant }: ChangeQuery): Query<ChangePage | TrimmedBefore> => ({
-  statement: tenant === "" ? allChanges : tenantChanges,
-  values: tenant === "" ? [limit, after] : [limit, after, tenant],
+export const changes = (query: ChangeQuery): Query<ChangePage | TrimmedBefore> => ({
+  ...changesBy(query),
   decode: ([row]) => {
+    const { after, limit, namespace } = query
     const [printed, selected, last, trimmedSeq, epoch] = row as readonly [string | null, number, number, number, string]
     if (after < trimmedSeq) return { _tag: "TrimmedBefore", trimmedSeq, epoch }
     const { isCut, texts } = textsOf(printed, selected)
     const changes = texts.map(Change.encoded)
-    const isComplete = isCut || changes.length === limit
-    return { changes, lastSeq: isComplete ? changes.at(-1)!.seq : last, epoch, isComplete }
+    const isFull = isCut || changes.length === limit
+    const end = namespace === undefined ? last : Math.min(after + scanned, last)
+    return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
   }
 })
 

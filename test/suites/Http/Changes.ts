@@ -16,6 +16,7 @@ import {
   head,
   put,
   Site,
+  segment,
   space,
   telling,
   wire
@@ -168,6 +169,91 @@ export const polling = (check: Check) => {
         yield* put(`tenant:${own}/x`, "k", 1)
         const page = yield* changes(`after=${start}&tenant=${encodeURIComponent(own)}`)
         expect(page.changes.map(change => change.tenantId)).toEqual([own])
+      }
+    })
+  )
+
+  check("a follower of a namespace, or of a prefix of its keys, is told of that alone", () =>
+    Effect.gen(function* () {
+      const { port, url } = yield* Site
+      const mine = space()
+      const start = yield* end
+      const following = (query: string) => `after=${start}&namespace=${segment(mine)}${query}`
+      const tell = (query: string) => {
+        const target = `ws://127.0.0.1:${port}/api/v1/changes/ws?${following(query)}`
+        return Effect.gen(function* () {
+          const keysOf: Array<string> = []
+          const socket = yield* Effect.acquireRelease(
+            Effect.sync(() => new WebSocket(target, { headers: { authorization: bearer(keys.read) } })),
+            socket => Effect.sync(() => socket.terminate())
+          )
+          socket.on("message", data => {
+            const { changes } = JSON.parse(String(data)) as ChangesBody
+            keysOf.push(...changes.map(change => change.key))
+          })
+          yield* Effect.async<void, Error>(resume => {
+            socket.once("open", () => resume(Effect.void))
+            socket.once("error", error => resume(Effect.fail(error)))
+          })
+          return keysOf
+        })
+      }
+      const [all, part] = [yield* tell(""), yield* tell("&prefix=a%2F")]
+      const waiting = yield* Effect.fork(changes(`${following("&prefix=a%2Fz")}&wait=60`))
+      const events = yield* Effect.fork(
+        Effect.promise(async signal => {
+          const headers = { authorization: bearer(keys.read) }
+          const answer = await fetch(`${url}/api/v1/changes/stream?${following("&prefix=a")}`, { headers, signal })
+          const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
+          let text = ""
+          while (!text.includes('"key":"a/z"')) text += (await reader.read()).value ?? ""
+          await reader.cancel()
+          return [...text.matchAll(/"key":"([^"]*)"/g)].map(([, key]) => key)
+        })
+      )
+      const written = ["a/1", "b", "A/2", "a", "a/3", "%2F", "a/z"]
+      for (const key of written) {
+        yield* put(space(), key, 1)
+        yield* put(mine, key, 1)
+        yield* put(`${mine}x`, key, 1)
+      }
+      expect((yield* Fiber.join(waiting)).changes.map(change => change.key)).toEqual(["a/z"])
+      expect(yield* Fiber.join(events)).toEqual(["a/1", "a", "a/3", "a/z"])
+      for (const [query, selected] of [
+        ["", written],
+        ["&prefix=", written],
+        ["&prefix=a", ["a/1", "a", "a/3", "a/z"]],
+        ["&prefix=a%2F", ["a/1", "a/3", "a/z"]],
+        ["&prefix=%25", ["%2F"]],
+        [`&tenant=${tenantOf(mine)}`, written],
+        ["&tenant=other", []],
+        ["&prefix=none", []]
+      ] as const) {
+        const page = yield* changes(following(query))
+        expect([query, page.changes.map(change => change.key)]).toEqual([query, selected])
+        expect(page.changes.every(change => change.namespace === mine)).toBe(true)
+        expect(page.lastSeq).toBe(yield* end)
+      }
+      while (all.length < written.length || part.length < 3) yield* Effect.promise(() => new Promise(setImmediate))
+      expect([all, part]).toEqual([written, ["a/1", "a/3", "a/z"]])
+    })
+  )
+
+  check("a prefix without a namespace and names that are none are refused", () =>
+    Effect.gen(function* () {
+      for (const route of ["", "/stream", "/ws"]) {
+        for (const [query, named] of [
+          ["prefix=a", "namespace"],
+          ["prefix=", "namespace"],
+          ["namespace=", "namespace is empty"],
+          ["namespace=..", "namespace"],
+          ["namespace=%00", "namespace"],
+          [`namespace=${"n".repeat(513)}`, "512"],
+          ["namespace=n&prefix=%00", "prefix"],
+          ["namespace=a&namespace=b", "namespace"]
+        ] as const) {
+          expectError(yield* call("GET", `/api/v1/changes${route}?${query}`), 400, named)
+        }
       }
     })
   )

@@ -52,17 +52,23 @@ export const get = (namespace: string, key: string) => Effect.flatMap(Store, sto
 
 export const lastSeq = Effect.flatMap(ChangeLog, log => log.lastSeq)
 
-export const read = (after: number, limit = 1000, tenant = "") =>
-  Effect.flatMap(ChangeLog, log => log.read({ after, limit, tenant })).pipe(
+/** A part of a namespace. */
+export interface Part {
+  readonly namespace?: string | undefined
+  readonly prefix?: string | undefined
+}
+
+export const read = (after: number, limit = 1000, tenant = "", part: Part = {}) =>
+  Effect.flatMap(ChangeLog, log => log.read({ after, limit, tenant, ...part })).pipe(
     Effect.map(({ changes, lastSeq }) => ({ changes: changes.map(Change.decode), lastSeq }))
   )
 
 /** All records after `after`, page by page. */
-export const feed = (after = 0, limit = 1000, tenant = "") =>
+export const feed = (after = 0, limit = 1000, tenant = "", part: Part = {}) =>
   Effect.gen(function* () {
     const changes: Array<Change.StoredChange> = []
     for (let at = after; ; ) {
-      const page = yield* read(at, limit, tenant)
+      const page = yield* read(at, limit, tenant, part)
       changes.push(...page.changes)
       if (page.lastSeq <= at) return changes
       at = page.lastSeq

@@ -110,6 +110,59 @@ export const log = (check: Check) => {
     })
   )
 
+  check("a reader of a namespace, or of a part of it, sees its own records", () =>
+    Effect.gen(function* () {
+      const spaces = ["a", "tenant:a", "tenant:a/x", "tenant:a/xy", "A", 'a","key":"', "a b", "é😀"]
+      const names = ["k", "k/1", "k/10", "k/2", "K", "%", "k_", "\uffff", "😀", "😀a", '","value":']
+      for (const name of names) for (const space of spaces) yield* put(space, name, 1)
+      yield* remove("tenant:a/x", "k/1")
+      const whole = yield* feed()
+      for (const namespace of [...spaces, "nobody"]) {
+        for (const prefix of [undefined, "", ...names, "k/", "nothing", "\ud83d"]) {
+          for (const tenant of ["", "a", "b"]) {
+            const wanted = whole.filter(
+              record =>
+                record.namespace === namespace &&
+                (prefix === undefined || (prefix.isWellFormed() && record.key.startsWith(prefix))) &&
+                (tenant === "" || (tenant === "a" && namespace.startsWith("tenant:a")))
+            )
+            const part = { namespace, prefix }
+            expect([part, tenant, yield* feed(0, 1000, tenant, part)]).toEqual([part, tenant, wanted])
+            expect(yield* feed(0, 2, tenant, part)).toEqual(wanted)
+          }
+        }
+      }
+      expect((yield* read(0, 1000, "", { namespace: "nobody" })).lastSeq).toBe(whole.length)
+      const full = yield* read(0, 1, "", { namespace: "tenant:a/x", prefix: "k/1" })
+      expect(full).toMatchObject({ changes: [{ key: "k/1" }], lastSeq: full.changes[0]!.seq })
+    })
+  )
+
+  check("a namespace with few changes among many is read to the end, however its pages are cut", () =>
+    Effect.gen(function* () {
+      for (const own of ["n", "tenant:t/n"]) {
+        yield* put(own, "first", 1)
+        for (let round = 0; round < 5; round++) {
+          yield* write(Array.from({ length: 1000 }, (_, index) => set(`${own}x`, `k${index}`, round)))
+        }
+        yield* put(own, "last", 1)
+        const part = { namespace: own }
+        expect((yield* feed(0, 1000, "", part)).map(record => record.key)).toEqual(["first", "last"])
+        const last = yield* lastSeq
+        const log = yield* ChangeLog
+        // A page that has nothing says that more was there, or that it reaches the end.
+        for (let after = 0; after < last; ) {
+          const page = yield* log.read({ after, limit: 1000, tenant: "", ...part })
+          expect(page.lastSeq).toBeGreaterThan(after)
+          expect(page.isComplete).toBe(page.lastSeq < last)
+          after = page.lastSeq
+        }
+        expect(yield* read(last, 1, "", part)).toEqual({ changes: [], lastSeq: last })
+        expect(yield* read(last + 9, 1, "", part)).toEqual({ changes: [], lastSeq: last })
+      }
+    })
+  )
+
   check("a page of large values ends early and says where", () =>
     Effect.gen(function* () {
       const large = "x".repeat(mebibyte - 2)

@@ -11,6 +11,9 @@ import type { ReadConnection } from "../Database/ReadConnection.ts"
 /** A page ends after the value with which it comes to this many bytes. */
 const pageSize = 4 * 1024 * 1024
 
+/** Records that a read of a namespace scans at most, as no index leads to those of a namespace. */
+const scanned = 2000
+
 /** Greater than every text: SQLite orders blobs after texts. */
 const afterAllTexts = Buffer.alloc(0)
 
@@ -87,19 +90,33 @@ export class Queries {
   /** `epoch` is that of the log that the connection reads. */
   changes(query: ChangeQuery, epoch: string): ChangePage | TrimmedBefore {
     return this.inSnapshot(() => {
-      const { after, limit, tenant } = query
+      const { after, limit, namespace, tenant } = query
       const bounds = this.bounds(query)
       if ("_tag" in bounds) return bounds
       const { last } = bounds
       if (after >= last) return { changes: [], lastSeq: last, epoch, isComplete: false }
+      const end = namespace === undefined ? last : Math.min(after + scanned, last)
       const { isCut, texts } =
-        tenant === ""
-          ? this.take(this.statements.changes, [after, limit], pageSize)
-          : this.take(this.statements.tenantChanges, [tenant, after, limit], pageSize)
+        namespace !== undefined
+          ? this.takePart(query, namespace, end)
+          : tenant === ""
+            ? this.take(this.statements.changes, [after, limit], pageSize)
+            : this.take(this.statements.tenantChanges, [tenant, after, limit], pageSize)
       const changes = texts.map(Change.encoded)
-      const isComplete = isCut || changes.length === limit
-      return { changes, lastSeq: isComplete ? changes.at(-1)!.seq : last, epoch, isComplete }
+      const isFull = isCut || changes.length === limit
+      return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
     })
+  }
+
+  /** The records of a part of a namespace, up to one with this `seq`. */
+  private takePart({ after, limit, prefix = "", tenant }: ChangeQuery, namespace: string, upTo: number) {
+    const own = Entry.tenantOf(namespace)
+    if (!prefix.isWellFormed() || (tenant !== "" && tenant !== own)) return { texts: [], isCut: false }
+    const end = KeyOrder.endOfPrefix(prefix) ?? afterAllTexts
+    const part: PartParameters = [after, upTo, namespace, prefix, end, limit]
+    return own === ""
+      ? this.take(this.statements.partChanges, part, pageSize)
+      : this.take(this.statements.tenantPartChanges, [own, ...part], pageSize)
   }
 
   /**
@@ -185,6 +202,17 @@ const printedChange = `format(
 
 type EntryRow = [version: number, updatedBy: string, updatedAt: number, expiresAt: number | null, value: JsonText]
 
+type PartParameters = [
+  after: number,
+  upTo: number,
+  namespace: string,
+  start: string,
+  end: string | Buffer,
+  limit: number
+]
+
+const inPart = "namespace = ? AND key >= ? AND key < ?"
+
 type ListParameters = [namespace: string, start: string, end: string | Buffer, now: number, limit: number]
 
 /** A statement whose rows are JSON texts, and the sum of the sizes of their values. */
@@ -242,5 +270,15 @@ const prepare = (db: Database.Database) => ({
     db,
     printedChange,
     "FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? ORDER BY seq LIMIT ?"
+  ),
+  partChanges: printed<PartParameters>(
+    db,
+    printedChange,
+    `FROM changes WHERE seq >= ? + 1 AND seq <= ? AND ${inPart} ORDER BY seq LIMIT ?`
+  ),
+  tenantPartChanges: printed<[string, ...PartParameters]>(
+    db,
+    printedChange,
+    `FROM changes WHERE tenant = ? AND tenant <> '' AND seq > ? AND seq <= ? AND ${inPart} ORDER BY seq LIMIT ?`
   )
 })
