@@ -2,7 +2,7 @@
  * A client of the service, for browsers and Node, without dependencies. What is not used is not bundled.
  */
 import { eventStream } from "./EventStreamTransport.ts"
-import { followLog, followNamespace } from "./Follow.ts"
+import { followFromEnd, followLog, followNamespace } from "./Follow.ts"
 import {
   type CallOptions,
   type KeyValueClient,
@@ -69,6 +69,8 @@ export type FollowOptions = CallOptions & {
         readonly namespace: string
         /** Only keys that start with this. */
         readonly prefix?: string
+        /** Whether the entries that are there are told first; true without it. */
+        readonly initial?: boolean
       }
     | {
         /** Only changes with a greater `seq`. */
@@ -77,6 +79,10 @@ export type FollowOptions = CallOptions & {
         readonly epoch?: string
         /** Only the changes of this tenant. */
         readonly tenant?: string
+        /** Only the changes of this namespace. */
+        readonly namespace?: string
+        /** Only the changes of keys that start with this; it takes a namespace. */
+        readonly prefix?: string
       }
   )
 
@@ -85,8 +91,9 @@ export interface Client extends KeyValueClient {
   /**
    * Follows the change log without gap or double, over lost connections and restarts of the service.
    *
-   * Begun at a namespace it tells the entries that are there, then what changes; after a `reset` or a `trimmed` it
-   * tells the entries anew. Begun at a position it ends with such an event. It reads on as its events are taken.
+   * Begun at a namespace it tells the entries that are there, unless `initial` is false, then what changes; after a
+   * `reset` or a `trimmed` it begins anew. Begun at a position it ends with such an event. It reads on as its events are
+   * taken.
    */
   readonly follow: (options: FollowOptions) => AsyncIterable<FollowEvent>
 }
@@ -108,14 +115,14 @@ export const makeClient = (options: ClientOptions): Client => {
     follow: followOptions =>
       iterable(clock, followOptions.signal, signal => {
         const reader = new LogReader(requests, transports, signal, followOptions.onStatus)
-        if (!("namespace" in followOptions)) {
-          const { after, epoch, tenant } = followOptions
-          return followLog(reader, { after, epoch: epoch || undefined }, tenant)
+        if ("after" in followOptions) {
+          const { after, epoch, namespace, prefix, tenant } = followOptions
+          return followLog(reader, { after, epoch: epoch || undefined }, { tenant, namespace, prefix })
         }
-        const { namespace, prefix = "" } = followOptions
-        return followNamespace(reader, namespace, prefix, cursor =>
-          listPage(requests, namespace, { prefix, signal }, cursor)
-        )
+        const { initial = true, namespace, prefix = "" } = followOptions
+        const part = { tenant: undefined, namespace, prefix }
+        if (!initial) return followFromEnd(reader, part)
+        return followNamespace(reader, part, cursor => listPage(requests, namespace, { prefix, signal }, cursor))
       })
   }
 }

@@ -1,19 +1,19 @@
 import { Gone } from "./Errors.ts"
 import type { LogReader } from "./LogReader.ts"
 import type { Change, FollowEvent, ListPage } from "./Model.ts"
-import { Snapshot, tenantOf } from "./Snapshot.ts"
-import { isOther, isReset, type Position } from "./Transport.ts"
+import { Snapshot } from "./Snapshot.ts"
+import { isOther, isReset, type Part, type Position } from "./Transport.ts"
 
 /** Follows the log from a position. A reset, and history that is no longer kept, are its last event. */
 export async function* followLog(
   reader: LogReader,
   start: Position,
-  tenant: string | undefined,
+  part: Part,
   isWanted: (change: Change) => boolean = () => true
 ): AsyncGenerator<FollowEvent, void> {
   let { after, epoch } = start
   try {
-    for await (const page of reader.pages(start, tenant)) {
+    for await (const page of reader.pages(start, part)) {
       const { changes, lastSeq } = page
       if (isReset(page, { after, epoch })) return yield { type: "reset", lastSeq, epoch: page.epoch }
       epoch = page.epoch || epoch
@@ -38,8 +38,7 @@ export interface CursorPage extends ListPage {
 /** Lists a part of a namespace and then follows it; begins anew where the log was reset or is no longer kept. */
 export async function* followNamespace(
   reader: LogReader,
-  namespace: string,
-  prefix: string,
+  part: Part,
   list: (cursor: string | undefined) => Promise<CursorPage>
 ): AsyncGenerator<FollowEvent, void> {
   for (;;) {
@@ -63,10 +62,18 @@ export async function* followNamespace(
     if (!isReplaced) {
       const { start } = snapshot
       yield { type: "synced", lastSeq: start, epoch: epoch ?? "" }
-      const isWanted = (change: Change) =>
-        change.namespace === namespace && change.key.startsWith(prefix) && snapshot.isNew(change)
-      yield* followLog(reader, { after: start, epoch: epoch || undefined }, tenantOf(namespace) || undefined, isWanted)
+      yield* followLog(reader, { after: start, epoch: epoch || undefined }, part, change => snapshot.isNew(change))
     }
+    await reader.pause()
+  }
+}
+
+/** Follows a part of a namespace from now on; begins anew where the log was reset or is no longer kept. */
+export async function* followFromEnd(reader: LogReader, part: Part): AsyncGenerator<FollowEvent, void> {
+  for (;;) {
+    const { epoch, lastSeq } = await reader.end()
+    yield { type: "synced", lastSeq, epoch }
+    yield* followLog(reader, { after: lastSeq, epoch: epoch || undefined }, part)
     await reader.pause()
   }
 }

@@ -8,6 +8,7 @@ import {
   type FeedQuery,
   isPage,
   isReset,
+  type Part,
   type Position,
   silenceMs,
   type Transport
@@ -94,8 +95,8 @@ export class LogReader {
    * go at the pace of the reader, and their answers say what is wrong where a handshake would not. It ends behind a page
    * of another log, or whose `lastSeq` lies before the position: the log was reset.
    */
-  async *pages(start: Position, tenant: string | undefined): AsyncGenerator<FeedPage, void> {
-    let query: FeedQuery = { ...start, tenant, limit: pageSize }
+  async *pages(start: Position, part: Part): AsyncGenerator<FeedPage, void> {
+    let query: FeedQuery = { ...start, ...part, limit: pageSize }
     for (;;) {
       for (let isBehind = true; isBehind; ) {
         const page = await this.retrying(() => poll(this.requests, query, this.signal))

@@ -45,6 +45,3 @@ export class Snapshot {
     return seq > (part?.lastSeq ?? this.#lastSeq)
   }
 }
-
-/** The tenant of a namespace: the part between `tenant:` and the first `/` or the end, `""` without that prefix. */
-export const tenantOf = (namespace: string): string => /^tenant:([^/]*)/.exec(namespace)?.[1] ?? ""

@@ -8,6 +8,10 @@ export type FeedQuery = {
   readonly epoch: string | undefined
   /** Only the changes of this tenant; of all without it. */
   readonly tenant: string | undefined
+  /** Only the changes of this namespace; of all without it. */
+  readonly namespace?: string | undefined
+  /** Only the changes of keys that start with this. */
+  readonly prefix?: string | undefined
   /** The most changes in a page. */
   readonly limit: number
 }
@@ -16,6 +20,9 @@ export type FeedQuery = {
 export interface FeedPage extends ChangePage {
   readonly epoch: string
 }
+
+/** Which changes are wanted. */
+export type Part = Pick<FeedQuery, "tenant" | "namespace" | "prefix">
 
 /** A position of the log, with the epoch if that is known. */
 export type Position = Pick<FeedQuery, "after" | "epoch">

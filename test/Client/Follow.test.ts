@@ -63,6 +63,31 @@ describe.each(transports)("a follower by %s", transport => {
       await gathered.done
     }))
 
+  it("begins at the end of a namespace, or at a position of its part, and is told of that alone", () =>
+    withService(async ({ connect, direct }) => {
+      const writer = direct()
+      const space = "n / %😀"
+      for (const key of ["a/1", "b", "a/2"]) for (const name of [space, "other"]) await writer.set(name, key, 1)
+      const ending = new AbortController()
+      const { signal } = ending
+      const client = connect(only)
+      const fresh = new Gathered(client.follow({ namespace: space, initial: false, signal }))
+      const part = new Gathered(client.follow({ after: 1, namespace: space, prefix: "a/", signal }))
+      const all = new Gathered(client.follow({ after: 1, namespace: space, signal }))
+      await until(() => fresh.types.includes("synced") && part.seqs.length === 1 && all.seqs.length === 2)
+      expect(fresh.events).toMatchObject([{ type: "synced", lastSeq: 6 }])
+      for (const name of ["other", space]) await writer.set(name, "a/3", 1)
+      await writer.set(space, "c", 1)
+      await until(() => fresh.seqs.length === 2 && part.seqs.length === 2 && all.seqs.length === 4)
+      expect([fresh.seqs, part.seqs, all.seqs]).toEqual([
+        [8, 9],
+        [5, 8],
+        [3, 5, 8, 9]
+      ])
+      ending.abort()
+      await Promise.all([fresh.done, part.done, all.done])
+    }))
+
   it("goes on after cut connections and restarts, without gap or double", () =>
     withService(async ({ connect, direct, proxy, service }) => {
       const clock = new ManualClock()
