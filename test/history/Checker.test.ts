@@ -39,6 +39,38 @@ describe("the checker", () => {
     )
   })
 
+  it("lets an entry expire in the batch that sets it, if that waited for so long", () => {
+    const address = { namespace: "n", key: "k" }
+    const history = (ttlMs: number): H.History => {
+      const changes = [1, 2].map(seq => ({
+        ...{ seq, op: "set" as const, ...address, value: seq, version: seq },
+        ...{ actor: "a", timestamp: 1100, tenantId: "" }
+      }))
+      const operations = [
+        { op: "set" as const, ...address, value: 1, ttlMs },
+        { op: "set" as const, ...address, value: 2, ifVersion: 0 }
+      ]
+      const write: H.Action = { type: "write", by: "batch", actor: "a", operations }
+      const poll: H.Action = { type: "poll", follower: "f", after: 0, limit: 10, wait: 0 }
+      const results = [{ version: 1 }, { version: 2 }]
+      return {
+        header: { type: "history", version: 1, seed: "", clockError: 0 },
+        events: [
+          { type: "invoke", id: 1, client: "c", node: "n", action: write, time: 1, wall: 1000 },
+          { type: "ok", id: 1, result: { results }, time: 2, wall: 1100 },
+          { type: "invoke", id: 2, client: "c", node: "n", action: poll, time: 3, wall: 1100 },
+          { type: "ok", id: 2, result: { changes, lastSeq: 2 }, time: 4, wall: 1100 },
+          { type: "end", time: 5, wall: 1100 }
+        ]
+      }
+    }
+    assert.deepStrictEqual(check(history(100)), [])
+    assert.deepStrictEqual(
+      check(history(101)).map(({ rule }) => rule),
+      ["chain"]
+    )
+  })
+
   for (const mutation of mutations) {
     it(`finds by the rule "${mutation.rule}" that ${mutation.name}`, () => {
       let found = 0

@@ -61,7 +61,7 @@ layer(Environment.layer, { excludeTestServices: true })(
                     const node = nodes[yield* random.nextIntBetween(0, count)]!
                     if (failure % 3 === 0) {
                       recorder.note(`${node.name} is killed`)
-                      yield* node.restart
+                      yield* node.restart()
                     } else if (failure % 3 === 1) {
                       recorder.note(`${node.name} is paused`)
                       yield* node.pause(yield* random.nextIntBetween(50, 1500))

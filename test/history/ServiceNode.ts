@@ -4,8 +4,8 @@ import * as Service from "../service/Service.ts"
 import type { Node } from "./Client.ts"
 
 export interface ServiceNode extends Node {
-  /** Ends the process at once, and starts another one on the same store, at another address. */
-  readonly restart: Effect.Effect<void, Service.NotServing>
+  /** Ends the process at once, does something, and starts another process on the same store, at another address. */
+  readonly restart: (between?: Effect.Effect<void>) => Effect.Effect<void, Service.NotServing>
   /** Stops the process for a time; it does not learn of it. */
   readonly pause: (milliseconds: number) => Effect.Effect<void>
 }
@@ -22,13 +22,15 @@ export const start = (name: string, options: Service.Options) =>
     const node: ServiceNode = {
       name,
       url: () => url,
-      restart: Effect.gen(function* () {
-        // Clients find out by themselves that it is gone.
-        yield* service.end("SIGKILL")
-        url = undefined
-        service = yield* launch
-        url = service.url
-      }),
+      restart: (between = Effect.void) =>
+        Effect.gen(function* () {
+          // Clients find out by themselves that it is gone.
+          yield* service.end("SIGKILL")
+          url = undefined
+          yield* between
+          service = yield* launch
+          url = service.url
+        }),
       pause: milliseconds =>
         Effect.acquireUseRelease(
           Effect.sync(() => service.signal("SIGSTOP")),

@@ -1,14 +1,30 @@
 /** One service process on SQLite, killed and started again while clients work: what they were told is one history. */
+import { copyFileSync, existsSync, rmSync } from "node:fs"
+import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Random } from "effect"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { counts } from "./Checker.ts"
+import type { History } from "./History.ts"
 import * as ServiceNode from "./ServiceNode.ts"
 import * as Workload from "./Workload.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 const seed = process.env.HISTORY_SEED ?? "history"
+
+/** Copies the database of a process that was killed, as it was then. */
+const copyStore = (from: string, to: string): void => {
+  for (const name of ["kv.db", "kv.db-wal", "kv.db-shm"]) {
+    rmSync(join(to, name), { force: true })
+    // SQLite makes the index of the write-ahead log anew.
+    if (name !== "kv.db-shm" && existsSync(join(from, name))) copyFileSync(join(from, name), join(to, name))
+  }
+}
+
+/** The epochs that lists and polls had. */
+const epochs = ({ events }: History): ReadonlySet<string> =>
+  new Set(events.flatMap(event => (event.type === "ok" && "epoch" in event.result ? [event.result.epoch ?? ""] : [])))
 
 layer(Environment.layer, { excludeTestServices: true })("the service on SQLite", it => {
   it.scoped(
@@ -26,12 +42,49 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
               for (let kill = 1; kill <= kills; kill++) {
                 yield* done(kill * between - (yield* random.nextIntBetween(0, between / 2)))
                 recorder.note(`kill ${kill}`)
-                yield* node.restart
+                yield* node.restart()
                 recorder.note(`start ${kill}`)
               }
             })
         )
         assert.isAbove(counts(history)["write ok"] ?? 0, 0)
+      }),
+    120_000 * soak
+  )
+
+  it.scoped(
+    "has another log after a backup was restored, which followers learn from its epoch",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const backup = yield* Environment.temporaryDirectory
+        const node = yield* ServiceNode.start("node", { directory })
+        const rounds = soak
+        const between = 400
+        const history = yield* Workload.run(
+          {
+            seed: `${seed} restored`,
+            nodes: [node],
+            key: Service.key,
+            clients: 8,
+            operations: (2 * rounds + 1) * between,
+            clockError: 50
+          },
+          ({ done, recorder }) =>
+            Effect.gen(function* () {
+              for (let round = 0; round < rounds; round++) {
+                yield* done((2 * round + 1) * between)
+                recorder.note("backup")
+                yield* node.restart(Effect.sync(() => copyStore(directory, backup)))
+                yield* done((2 * round + 2) * between)
+                recorder.note("restore")
+                yield* node.restart(Effect.sync(() => copyStore(backup, directory)))
+              }
+            })
+        )
+        const found = counts(history)
+        assert.isAbove(found.reset ?? 0, 0, JSON.stringify(found))
+        assert.strictEqual(epochs(history).size, rounds + 1)
       }),
     120_000 * soak
   )

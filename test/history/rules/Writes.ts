@@ -86,8 +86,6 @@ class Walk {
   /** Whether an operation of this commit found its entry. */
   private presenceFor(operation: Operation, write: Write, commit: Commit): Presence {
     const state = this.states.get(addressOf(operation))
-    // What the write itself has set is there as long as the write takes.
-    if (state?.commit === commit) return presence({ ...state, expires: undefined }, 0, 0)
     return presence(state, write.wallStart - this.context.clockError, commit.made[0]!.change.timestamp)
   }
 
@@ -97,8 +95,9 @@ class Walk {
     const state = this.states.get(addressOf(operation))
     const current = state?.change.op === "set" ? state.change.version : 0
     if (ifVersion === current && (ifVersion === 0 || found !== "absent")) return
-    // An expired entry that no record has removed is absent, but a set would have recorded its expiry first.
-    if (ifVersion === 0 && operation.op === "delete" && found !== "present") return
+    // Before a set, the expiry of an entry is recorded, save of one that the write itself has set, so slow was it.
+    const isUnrecorded = operation.op === "delete" || state?.commit === commit
+    if (ifVersion === 0 && isUnrecorded && found !== "present") return
     this.report(
       "chain",
       `${name(write)} was applied at seq ${commit.first} where ${operation.key} was at version ${current}, not ${ifVersion}${state === undefined ? "" : `, since ${this.who(state.commit)}, seq ${state.change.seq}`}`,
