@@ -187,6 +187,25 @@ export const log = (check: Check) => {
     })
   )
 
+  check("a log that tells what is due tells the first expiry, and the oldest record that is not the newest", () =>
+    Effect.gen(function* () {
+      const { due } = yield* ChangeLog
+      if (due === undefined) return
+      expect(yield* due).toEqual({ expiresAt: null, oldestAt: null })
+      yield* put(namespace, "a", 1, { expiresAt: start + 5000 })
+      expect(yield* due).toEqual({ expiresAt: start + 5000, oldestAt: null })
+      yield* TestClock.setTime(start + 1000)
+      yield* put(namespace, "b", 1, { expiresAt: start + 4000 })
+      expect(yield* due).toEqual({ expiresAt: start + 4000, oldestAt: start })
+      yield* put(namespace, "b", 2)
+      expect(yield* due).toEqual({ expiresAt: start + 5000, oldestAt: start })
+      yield* TestClock.setTime(start + 6000)
+      expect(yield* expireAll).toBe(1)
+      yield* trimAll("1 second")
+      expect(yield* due).toEqual({ expiresAt: null, oldestAt: null })
+    })
+  )
+
   check("trim removes records older than the age, and earlier readers get an error", () =>
     Effect.gen(function* () {
       yield* put(namespace, "a", 1)
