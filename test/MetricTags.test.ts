@@ -1,5 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Exit, Layer } from "effect"
+import { Context, Effect, Exit, Layer, Metric, type MetricKey, MutableHashMap } from "effect"
+import { afterAll } from "vitest"
 import { WebSocket } from "ws"
 import * as MetricTags from "../src/MetricTags.ts"
 import { keys } from "./Harness.ts"
@@ -41,6 +42,19 @@ const ping = (url: string) =>
     socket.on("message", () => socket.close())
     socket.on("close", () => resume(Effect.void))
   })
+
+/** Other test files share the registry of this process, and count what they find there. */
+afterAll(() => {
+  const series = Reflect.get(Metric.globalMetricRegistry, "map") as MutableHashMap.MutableHashMap<
+    MetricKey.MetricKey.Untyped,
+    unknown
+  >
+  for (const [key] of [...series]) {
+    if (key.tags.some(tag => tag.key === "store")) MutableHashMap.remove(series, key)
+  }
+  const left = Metric.unsafeSnapshot().filter(({ metricKey }) => metricKey.tags.some(tag => tag.key === "store"))
+  expect(left).toEqual([])
+})
 
 describe("two instances in one process", () => {
   it.scopedLive("have figures of their own, and show none of the other's", () =>
