@@ -11,7 +11,7 @@ import { ClusterGroup } from "../src/Cluster/Api.ts"
 import { endpoints } from "../src/Endpoints.ts"
 import { HealthGroup } from "../src/Health/Api.ts"
 import * as Health from "../src/Health/Health.ts"
-import * as Cors from "../src/Http/Cors.ts"
+import type * as Cors from "../src/Http/Cors.ts"
 import * as DrainingSignal from "../src/Http/DrainingSignal.ts"
 import * as GroupLayer from "../src/Http/Platform/GroupLayer.ts"
 import * as PlatformMiddleware from "../src/Http/Platform/Middleware.ts"
@@ -67,7 +67,7 @@ const groups = Layer.mergeAll(
 /** The API as @effect/platform serves it, without a server. */
 const appFor = (origins: Cors.AllowedOrigins) =>
   HttpApiBuilder.serve().pipe(
-    Layer.provide(Cors.layer(origins)),
+    Layer.provide(PlatformMiddleware.corsLayer(origins)),
     Layer.provide(PlatformMiddleware.errorLayer(Api)),
     Layer.provide(HttpApiBuilder.api(Api)),
     Layer.provide(groups),

@@ -2,11 +2,7 @@
  * Requests of web pages of other origins (Fetch standard, section 3.3): who may send them and read their answers.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
-import type * as HttpApp from "@effect/platform/HttpApp"
-import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import { type Config, Effect, Layer, Option } from "effect"
+import { type Config, Option } from "effect"
 import * as Setting from "../Setting.ts"
 import { parseList } from "./Origin.ts"
 
@@ -61,40 +57,36 @@ const isAllowed = (headers: Readonly<Record<string, string>>): boolean => "acces
 const isPreflight = (method: string | undefined, headers: Readonly<Record<string, unknown>>): boolean =>
   method === "OPTIONS" && headers["access-control-request-method"] !== undefined
 
-/**
- * Puts the headers on the response to a request of `node:http`. Where it is a preflight of an allowed origin, the
- * response is its whole answer, and the result `true`.
- */
-export const apply = (allowed: AllowedOrigins, request: IncomingMessage, response: ServerResponse): boolean => {
-  const { origin } = request.headers
-  if (origin === undefined) return false
+/** What the standard says about a request. */
+export interface Decision {
+  /** Headers of the answer. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Whether the headers are the whole answer, with the status 204. */
+  readonly isComplete: boolean
+}
+
+/** What there is to do about a request; nothing if it names no origin. */
+export const decide = (
+  allowed: AllowedOrigins,
+  method: string | undefined,
+  requested: Readonly<Record<string, unknown>>
+): Decision | undefined => {
+  const { origin } = requested
+  if (typeof origin !== "string") return undefined
   const headers = headersFor(allowed, origin)
-  for (const name in headers) response.setHeader(name, headers[name]!)
-  if (!isAllowed(headers) || !isPreflight(request.method, request.headers)) return false
-  response.writeHead(204, preflightHeaders).end()
-  return true
+  return isAllowed(headers) && isPreflight(method, requested)
+    ? { headers: { ...headers, ...preflightHeaders }, isComplete: true }
+    : { headers, isComplete: false }
+}
+
+/** The same for `node:http`. Puts the headers on the response, and returns whether that was the whole answer. */
+export const apply = (allowed: AllowedOrigins, request: IncomingMessage, response: ServerResponse): boolean => {
+  const decision = decide(allowed, request.method, request.headers)
+  if (decision === undefined) return false
+  for (const name in decision.headers) response.setHeader(name, decision.headers[name]!)
+  if (decision.isComplete) response.writeHead(204).end()
+  return decision.isComplete
 }
 
 /** Whether any origin is allowed: without one there is nothing to do for a request. */
 export const isUsed = (allowed: AllowedOrigins): boolean => allowed.length > 0
-
-/**
- * The same for apis that @effect/platform serves on a server of the host. Provide it before `errorLayer`, so that pages
- * can read errors too.
- */
-export const layer = (allowed: AllowedOrigins): Layer.Layer<never> => {
-  if (!isUsed(allowed)) return Layer.empty
-  return HttpApiBuilder.middleware(
-    Effect.succeed(
-      (app: HttpApp.Default): HttpApp.Default =>
-        Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
-          const { origin } = request.headers
-          if (origin === undefined) return app
-          const headers = headersFor(allowed, origin)
-          return isAllowed(headers) && isPreflight(request.method, request.headers)
-            ? HttpServerResponse.empty({ status: 204, headers: { ...headers, ...preflightHeaders } })
-            : Effect.map(app, HttpServerResponse.setHeaders(headers))
-        })
-    )
-  )
-}

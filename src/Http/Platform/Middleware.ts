@@ -11,8 +11,10 @@ import type * as HttpApp from "@effect/platform/HttpApp"
 import * as HttpLayerRouter from "@effect/platform/HttpLayerRouter"
 import * as HttpServerError from "@effect/platform/HttpServerError"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import { Cause, Effect } from "effect"
+import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import { Cause, Effect, Layer } from "effect"
 import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
+import * as Cors from "../Cors.ts"
 import { problemOfFields } from "../HeaderFields.ts"
 import { describe } from "../Issues.ts"
 import { fromError, refusal, toResponse } from "../Reply.ts"
@@ -71,3 +73,23 @@ export const errorLayer = <Id extends string, Groups extends HttpApiGroup.HttpAp
 export const errorLayerRouter = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ) => HttpLayerRouter.middleware(answering(routesOf(api)), { global: true })
+
+/**
+ * Lets web pages of these origins send requests and read the answers. Provide it before {@link errorLayer}, so that they
+ * can read errors too.
+ */
+export const corsLayer = (allowed: Cors.AllowedOrigins): Layer.Layer<never> =>
+  Cors.isUsed(allowed)
+    ? HttpApiBuilder.middleware(
+        Effect.succeed(
+          (app: HttpApp.Default): HttpApp.Default =>
+            Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method }) => {
+              const decision = Cors.decide(allowed, method, headers)
+              if (decision === undefined) return app
+              return decision.isComplete
+                ? HttpServerResponse.empty({ status: 204, headers: decision.headers })
+                : Effect.map(app, HttpServerResponse.setHeaders(decision.headers))
+            })
+        )
+      )
+    : Layer.empty
