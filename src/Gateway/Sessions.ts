@@ -99,7 +99,7 @@ export interface Subscription {
   readonly headSeq: number
   readonly trimmedSeq: number
   /** The newest `seq` that subscribers were given. */
-  readonly toldSeq: () => number
+  readonly publishedSeq: () => number
   /** Up to `limit` stored events after a `seq`, and the oldest `seq` after which there is no gap. */
   readonly read: (
     after: number,

@@ -37,7 +37,7 @@ const feedOf = (replays: Replays.Replays, head: number, read: Subscription["read
       failures++
     }
   })
-  const subscription = { headSeq: head, trimmedSeq: 0, toldSeq: () => head, read } as unknown as Subscription
+  const subscription = { headSeq: head, trimmedSeq: 0, publishedSeq: () => head, read } as unknown as Subscription
   feed.begin(subscription, 0, false)
   return { sent, failures: () => failures }
 }

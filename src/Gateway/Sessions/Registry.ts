@@ -235,7 +235,7 @@ const make = (settings: Settings) =>
               epoch,
               headSeq,
               trimmedSeq: Option.match(found, { onNone: () => headSeq, onSome: ({ trimmedSeq }) => trimmedSeq }),
-              toldSeq: () => entity.journal.history().headSeq,
+              publishedSeq: () => entity.journal.history().headSeq,
               read: (after, limit) =>
                 Effect.map(
                   events.read(entity.key, after, limit),

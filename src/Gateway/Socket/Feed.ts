@@ -95,7 +95,7 @@ export class Feed implements Subscriber {
     }
     this.maySkip = false
     const isAllSent = this.send(frames.filter(({ seq }) => seq > this.cursor))
-    if (isAllSent && this.cursor >= this.subscription!.toldSeq()) this.state = "live"
+    if (isAllSent && this.cursor >= this.subscription!.publishedSeq()) this.state = "live"
     else this.fallBehind()
   }
 

@@ -36,13 +36,13 @@ export const reporter = (database: string, metric: string, tags: MetricTags): Re
         return Effect.void
       }
       logAgainAt = now + logInterval
-      const untold = unlogged
+      const notLogged = unlogged
       unlogged = 0
       return Effect.annotateLogs(Effect.logError(`The ${database} is damaged`), {
         operation,
         reason,
         ...annotations,
-        ...(untold === 0 ? {} : { untold })
+        ...(notLogged === 0 ? {} : { notLogged })
       })
     })
 }
