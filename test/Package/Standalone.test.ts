@@ -1,6 +1,16 @@
 /** The package for hosts without Effect: packed, unpacked beside its dependencies alone, and used from plain JavaScript. */
 import { execFile } from "node:child_process"
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -70,6 +80,11 @@ describe("the package without Effect", () => {
     const { messages, pkg } = await publint({ pkgDir: installed, strict: true })
     expect(messages.map(message => formatMessage(message, pkg, { color: false }))).toEqual([])
   })
+
+  it("has types for each way of importing it", async () => {
+    const tarball = readdirSync(host).find(name => name.endsWith(".tgz"))!
+    await run(join(modules, ".bin", "attw"), [tarball, "--profile", "esm-only"], host)
+  }, 120_000)
 
   it("has declarations that a strict host compiles against", async () => {
     const lines = [
