@@ -161,7 +161,7 @@ export const make = (
     const reads = yield* Connections.make({
       ...pooled,
       max: options.connections,
-      statementTimeout: Connections.readTimeout
+      statementTimeout: Connections.readStatementTimeout
     })
     const pipeline = yield* Pipeline.make(options.url, Connections.readTimeout)
     const writes = yield* Connections.make({
@@ -172,7 +172,7 @@ export const make = (
     const lists = yield* Connections.make({
       ...pooled,
       max: limits.wholeLists,
-      statementTimeout: 10_000,
+      statementTimeout: Connections.readStatementTimeout,
       idleTimeout: Snapshots.idleTimeout
     })
     yield* DatabaseClock.bySystemClock(open(directUrl))

@@ -4,6 +4,7 @@ import * as Postgres from "../../src/Storage/Postgres.ts"
 import { createDatabase, emptiedLayer, optionsOf } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
 import { modelSuite } from "../suites/ModelSuite.ts"
+import { printedSuite } from "../suites/PrintedSuite.ts"
 import { storeSuite } from "../suites/StoreSuite.ts"
 
 /** The database of a directory: a store that is opened there again finds what it left. */
@@ -17,6 +18,7 @@ const databaseOf = (directory: string): Promise<string> => {
 
 if (reasonToSkip === undefined) {
   storeSuite("Postgres", emptiedLayer())
+  printedSuite("PostgreSQL", emptiedLayer())
   modelSuite("Postgres", {
     layerAt: directory =>
       Layer.unwrapEffect(
@@ -26,7 +28,7 @@ if (reasonToSkip === undefined) {
         )
       ),
     persists: true,
-    runs: 10
+    runs: 8
   })
 } else {
   describe.skip(`Postgres, ${reasonToSkip}`, () => {

@@ -1,6 +1,7 @@
 /**
  * Connections to the database, and statements on them.
  */
+import type { Socket } from "node:net"
 import { Effect, Exit, Redacted, type Scope } from "effect"
 import pg from "pg"
 import * as Direct from "../../Direct.ts"
@@ -39,6 +40,9 @@ const lockTimeout = 1500
 /** Milliseconds for which an unused connection is kept. */
 const unusedTimeout = 60_000
 
+/** How often a statement may take its limit while its answer arrives. */
+const maxWaits = 6
+
 /** Callers that may wait for a connection. */
 const maxWaiting = 10_000
 
@@ -74,12 +78,18 @@ const settings = ({ idleTimeout = 5000, statementTimeout }: PoolOptions): string
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
   ].join("; ")
 
+/** Makes a new epoch where the database has become part of another cluster: only new connections can lead there. */
+const identify = `DO $$ BEGIN
+  IF NOT pg_is_in_recovery() AND to_regproc('causeway.identify') IS NOT NULL THEN PERFORM causeway.identify(); END IF;
+END $$`
+
 /** Prepares a new connection, and refuses one to a standby: what that holds may be old. */
 export const prepare = async (client: pg.ClientBase, options: PoolOptions): Promise<void> => {
   // What ends a connection is reported by the statement that it ends; without a listener it would end the process.
   client.on("error", () => undefined)
   const query_timeout = connectTimeout
-  if (!options.isPooled) await client.query({ text: settings(options), query_timeout } as pg.QueryConfig)
+  const text = options.isPooled ? identify : `${settings(options)}; ${identify}`
+  await client.query({ text, query_timeout } as pg.QueryConfig)
   const { rows } = await client.query<{ standby: boolean }>({
     text: "SELECT pg_is_in_recovery() AS standby",
     query_timeout
@@ -118,8 +128,8 @@ export class Pool {
   }
 
   /**
-   * Runs one statement and decodes its rows. It fails after `limit` milliseconds, waiting for a connection included, and
-   * then ends the connection. An interruption drops the answer. The effect is direct; its failure is what the client or
+   * Runs one statement and decodes its rows. It fails after `limit` milliseconds, waiting for a connection included, or
+   * as long without a part of the answer, and then ends the connection. An interruption drops the answer. The effect is direct; its failure is what the client or
    * the database reported.
    */
   run<A>(
@@ -142,14 +152,28 @@ export class Pool {
         release?.(destroys)
         resume(exit)
       }
-      const timer = setTimeout(() => {
+      /** How many bytes the connection has received, where there is one. */
+      let received = (): number => 0
+      let before = 0
+      let left = maxWaits
+      const look = (): void => {
+        // A long answer on its way is no silence.
+        if (--left > 0 && received() > before) {
+          before = received()
+          timer = setTimeout(look, limit)
+          return
+        }
         const error = new Error(`no answer within ${limit} ms`)
         settle(Exit.fail(release === undefined ? new NotSent(error) : error), true)
-      }, limit)
+      }
+      let timer = setTimeout(look, limit)
       this.pool.connect((error, client, done) => {
         if (error !== undefined || client === undefined) return settle(Exit.fail(new NotSent(error)))
         if (isOver) return done()
         release = done
+        const stream = client.connection.stream as Socket
+        before = stream.bytesRead
+        received = () => stream.bytesRead
         const config = this.isNamed ? statement : { text: statement.text }
         client.query({ ...config, values: values as Array<unknown>, rowMode: "array" }, (error, result) => {
           if (error) {
@@ -220,8 +244,11 @@ export class Pool {
   readonly close: Effect.Effect<void> = Effect.promise(() => this.pool.end())
 }
 
-/** Milliseconds that a read may take, waiting for a connection included. */
+/** Milliseconds that a read may take until its answer begins to arrive, waiting for a connection included. */
 export const readTimeout = 1900
+
+/** Milliseconds that the server gives a read. */
+export const readStatementTimeout = 10_000
 
 const noop = (): void => {}
 

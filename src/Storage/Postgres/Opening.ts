@@ -5,7 +5,7 @@ import { Effect, type Redacted, Schema } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { clientConfig, queryOn, type Row } from "./Connections.ts"
-import { unavailable } from "./DatabaseError.ts"
+import { describe, unavailable } from "./DatabaseError.ts"
 import { migrations } from "./Schema.ts"
 
 /** The store cannot be used as it is; the message says why, for the operator. */
@@ -104,4 +104,4 @@ export const open = (url: Redacted.Redacted): Effect.Effect<void, StoreRefused |
         )
       }
     })
-  )
+  ).pipe(Effect.catchAllDefect(defect => new StoreUnavailable({ reason: describe(defect) })))

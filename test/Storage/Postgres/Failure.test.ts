@@ -332,20 +332,22 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures${reasonToSkip ??
   it.scopedLive("a database that becomes part of another cluster has another epoch, and so it has on demand", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
-      const epoch = Effect.scoped(
-        Effect.flatMap(node(optionsOf(url)), ({ log }) =>
-          Effect.map(log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
-        )
-      )
+      const proxy = yield* Proxy.make(url)
+      const started = yield* node(optionsOf(proxy.url))
+      const epoch = Effect.map(started.log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
       const first = yield* epoch
+      yield* Effect.promise(() => proxy.cut(false))
+      yield* ready(started)
       expect(yield* epoch).toBe(first)
-      // As a dump has it that is restored elsewhere.
+      // As a dump has it that is restored elsewhere; connections have ended by then.
       yield* Effect.promise(() => execute(url, "UPDATE causeway.log SET system_identifier = 'another'"))
+      yield* Effect.promise(() => proxy.cut(false))
+      yield* ready(started)
       const second = yield* epoch
       expect(second).not.toBe(first)
       yield* Effect.promise(() => execute(url, "SELECT causeway.renew_epoch()"))
       expect([first, second]).not.toContain(yield* epoch)
-    })
+    }).pipe(Effect.provide(quiet))
   )
 
   it.scopedLive("a role that may not know the timeline is served, with a warning", () =>

@@ -172,6 +172,23 @@ export const lists = (check: Check) => {
     })
   )
 
+  check("a page starts after any text, also one with U+0000, which no key holds", () =>
+    Effect.gen(function* () {
+      const names = inByteOrder(["\u0001", "a", "a\u0001", "a\u0001b", "ab", "b"])
+      yield* setAll(names)
+      const store = yield* Store
+      for (const after of ["\u0000", "a\u0000", "a\u0000z", "a\u0001\u0000", "ab\u0000\u0000", "b\u0000", "c\u0000"]) {
+        for (const isDescending of [false, true]) {
+          const wanted = (isDescending ? names.toReversed() : names).filter(
+            key => Buffer.compare(Buffer.from(key), Buffer.from(after)) * (isDescending ? -1 : 1) > 0
+          )
+          const { entries } = yield* store.list({ namespace, prefix: "", after, limit: 10, isDescending })
+          expect(entries.map(({ key }) => key)).toEqual(wanted)
+        }
+      }
+    })
+  )
+
   check("deleted and expired entries are not listed, and do not count as more", () =>
     Effect.gen(function* () {
       yield* setAll(["a", "b", "d", "e"])
