@@ -10,8 +10,6 @@ import { History } from "./service/History.ts"
 import * as Load from "./service/Load.ts"
 import * as Service from "./service/Service.ts"
 
-const soak = Number(process.env.SOAK ?? 1)
-
 /** A service over the database, with a directory of its own. */
 const start = (url: string) =>
   Effect.flatMap(Environment.temporaryDirectory, directory =>
@@ -76,7 +74,7 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
         assert.isAbove(followed.one.length, 0)
         assert.isAbove(followed.other.length, 0)
       }),
-    { timeout: 60_000 * soak }
+    { timeout: 240_000 }
   )
 
   it.scoped("wake a follower on one for a write on another, and tell where sessions are kept", () =>
