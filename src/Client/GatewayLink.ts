@@ -220,7 +220,7 @@ export class GatewayLink {
         this.#lastError = error
         for (const { reject } of this.#opening) reject(error)
         this.#opening.clear()
-        this.options.onStatus?.({ type: "disconnected", error: error as Error, retryInMs })
+        this.#tell({ type: "disconnected", error: error as Error, retryInMs })
         await pause(clock, retryInMs, this.#lifetime.signal).catch(() => {})
       }
     }
@@ -268,6 +268,7 @@ export class GatewayLink {
         let silence = handshake
         let heardAt = 0
         opened.addEventListener("open", () => {
+          if (signal.aborted) return
           isOpen = true
           handshake.cancel()
           silence = lifetime.limit(silenceMs, "The gateway gives no sign of life")
@@ -281,6 +282,8 @@ export class GatewayLink {
           this.#onOpen(opened)
         })
         opened.addEventListener("message", ({ data }) => {
+          // What a connection that was given up still brings comes again over the next one.
+          if (signal.aborted) return
           silence.restart()
           heardAt = requests.clock.now()
           try {
@@ -329,9 +332,20 @@ export class GatewayLink {
     this.#sentAt = []
     for (const { resolve } of this.#opening) resolve()
     this.#opening.clear()
-    this.options.onStatus?.({ type: "connected" })
+    this.#tell({ type: "connected" })
     this.options.listener.onConnected()
     this.#pump()
+  }
+
+  /** What the callback throws is an error of its own, and must not stop the connection. */
+  #tell(status: ConnectionStatus): void {
+    try {
+      this.options.onStatus?.(status)
+    } catch (error) {
+      queueMicrotask(() => {
+        throw error
+      })
+    }
   }
 
   #onLost(): void {

@@ -1,7 +1,7 @@
 /**
  * A client of the gateway: sessions with agents, their events, and their files.
  */
-import { ConnectionFailed } from "./Errors.ts"
+import { ConnectionFailed, refused } from "./Errors.ts"
 import type { Answer, AnswerOf, RequestFrame } from "./GatewayFrames.ts"
 import { GatewayLink, type OnLoss } from "./GatewayLink.ts"
 import type { CallOptions } from "./KeyValue.ts"
@@ -154,9 +154,15 @@ export interface Sessions {
 const randomId = (): string =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), byte => byte.toString(16).padStart(2, "0")).join("")
 
-/** Makes a client of the gateway. It connects with the first call. */
+/** Makes a client of the gateway. It connects with the first call. Throws `BadRequest` where there is no WebSocket. */
 export const makeSessions = (options: SessionsOptions): Sessions => {
-  const { clock = systemClock, fetch = globalThis.fetch, timeoutMs = 60_000 } = options
+  const {
+    clock = systemClock,
+    fetch = globalThis.fetch,
+    timeoutMs = 60_000,
+    WebSocket = globalThis.WebSocket
+  } = options
+  if (WebSocket === undefined) throw refused("There is no WebSocket here: the option WebSocket must give one")
   const requests = new Requests({
     base: new URL(options.baseUrl).href.replace(/^ws/, "http").replace(/\/+$/, ""),
     token: options.token ?? "",
@@ -169,7 +175,7 @@ export const makeSessions = (options: SessionsOptions): Sessions => {
   const link: GatewayLink = new GatewayLink({
     requests,
     path: options.path ?? "/ws",
-    WebSocket: options.WebSocket ?? globalThis.WebSocket,
+    WebSocket,
     timeoutMs,
     listener: subscriptions,
     onStatus: options.onStatus

@@ -199,7 +199,7 @@ export const turns = async (count: number): Promise<void> => {
 
 /** Waits until a figure has stayed the same over many turns of the event loop. */
 export const settled = async (figure: () => number): Promise<void> => {
-  for (let before = Number.NaN; figure() !== before; await turns(1000)) before = figure()
+  for (let before = Number.NaN; figure() !== before; await turns(300)) before = figure()
 }
 
 /** Waits until a condition holds. */

@@ -1,5 +1,5 @@
 /** Connections and requests of the client of sessions, with a gateway that does what the test says. */
-import { describe, expect, it } from "vitest"
+import { describe, expect, it, vi } from "vitest"
 import {
   AnswerLost,
   BadRequest,
@@ -7,6 +7,7 @@ import {
   ConnectionFailed,
   Forbidden,
   InvalidResponse,
+  makeSessions,
   RequestRefused,
   ServiceUnavailable,
   type SessionsOptions,
@@ -425,6 +426,15 @@ describe("a request", () => {
 })
 
 describe("the options", () => {
+  it("must give a WebSocket where the host has none", () => {
+    vi.stubGlobal("WebSocket", undefined)
+    try {
+      expect(() => makeSessions({ baseUrl: "http://localhost" })).toThrow("the option WebSocket must give one")
+    } finally {
+      vi.unstubAllGlobals()
+    }
+  })
+
   it("name where the gateway is", () =>
     withGateway(async gateway => {
       const host = new URL(gateway.url).host

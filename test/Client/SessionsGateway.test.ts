@@ -163,6 +163,6 @@ it("subscribers see exactly the history, whatever is cut when", { timeout: 240_0
           expect(await direct().list()[Symbol.asyncIterator]().next()).toMatchObject({ done: false })
         })
     ),
-    { numRuns: 8 * Number(process.env.SOAK ?? 1), endOnFailure: true }
+    { numRuns: 3 * Number(process.env.SOAK ?? 1), endOnFailure: true }
   )
 })
