@@ -27,6 +27,7 @@ import * as Metrics from "./Observability/Metrics.ts"
 import * as RuntimeTrace from "./Observability/RuntimeTrace.ts"
 import * as Tracer from "./Observability/Tracer.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
+import type * as PostgresSessionEvents from "./Storage/Postgres/SessionEvents.ts"
 import * as Replication from "./Storage/Sqlite/Replication.ts"
 import * as SessionEvents from "./Storage/Sqlite/SessionEvents.ts"
 import * as Sqlite from "./Storage/Sqlite.ts"
@@ -54,42 +55,35 @@ const httpClient = (configuration: Configuration) =>
       )
     : FetchHttpClient.layer
 
-/** The shared store. Its client is loaded only where it is configured. */
-const postgres = (location: PostgresLocation) =>
+/** The shared database. Its client is loaded only where it is configured. */
+const postgres = (location: PostgresLocation, options: PostgresSessionEvents.Options) =>
   Layer.unwrapEffect(
     Effect.map(
-      Effect.promise(() => import("./Storage/Postgres.ts")),
-      ({ layer }) => layer(location)
+      Effect.promise(() =>
+        Promise.all([import("./Storage/Postgres.ts"), import("./Storage/Postgres/SessionEvents.ts")])
+      ),
+      ([store, sessions]) => Layer.provideMerge(sessions.layer(options), store.layer(location))
     )
   )
 
-/**
- * The gateway over the store. It has the files of its node, if entries are kept elsewhere: a session belongs to the node
- * that runs it, and another node must not take it for one that was left behind.
- */
-const gateway = ({ devMode, gateway, retention, shutdownTimeout, store: { directory, postgres } }: Configuration) => {
-  const settings = {
-    ...gateway,
-    sessions: { ...gateway.sessions, stopping: Duration.times(shutdownTimeout, 0.3) }
-  }
-  const layer = Gateway.layer(settings, { devMode }).pipe(
+/** The store, and the session event log beside it. */
+const storage = ({ gateway, store: { directory, lease, postgres: location } }: Configuration) => {
+  const retention = gateway.history
+  return Option.match(location, {
     // The store is opened first: it owns the directory, and migrates session data of earlier versions out of `kv.db`.
-    Layer.provideMerge(SessionEvents.layer({ directory, retention: settings.history }))
-  )
-  if (Option.isNone(postgres)) return layer
-  const notice = Layer.effectDiscard(
-    Effect.annotateLogs(
-      Effect.logInfo(
-        "Entries are kept in PostgreSQL, and sessions on this node: a client of a session must come back to this node"
-      ),
-      { directory }
-    )
-  )
-  return Layer.mergeAll(layer, Housekeeping.layer(retention), notice).pipe(Layer.provide(Sqlite.layer({ directory })))
+    onNone: () => Layer.provideMerge(SessionEvents.layer({ directory, retention }), Sqlite.layer({ directory })),
+    onSome: location => postgres(location, { directory, retention, lease })
+  })
 }
 
+const gateway = ({ devMode, gateway, shutdownTimeout }: Configuration) =>
+  Gateway.layer(
+    { ...gateway, sessions: { ...gateway.sessions, stopping: Duration.times(shutdownTimeout, 0.3) } },
+    { devMode }
+  )
+
 const services = (configuration: Configuration) => {
-  const { devMode, followLimits, keys, limits, metrics, replication, retention, store } = configuration
+  const { devMode, followLimits, keys, limits, metrics, replication, retention } = configuration
   return Layer.mergeAll(
     KvBody.layer,
     ChangeFeed.layerMetrics,
@@ -97,7 +91,7 @@ const services = (configuration: Configuration) => {
     Health.layer({ replication: Option.map(replication, Replication.check) })
   ).pipe(
     Layer.provideMerge(Layer.merge(ChangeFeed.layer, gateway(configuration))),
-    Layer.provideMerge(Option.match(store.postgres, { onNone: () => Sqlite.layer(store), onSome: postgres })),
+    Layer.provideMerge(storage(configuration)),
     Layer.provideMerge(UpstreamClients.layer(configuration)),
     Layer.provideMerge(
       Layer.mergeAll(

@@ -23,7 +23,7 @@ describe("Configuration", () => {
       const { address, collector, devMode, keys, logLevel, metrics, retention, store, warnings } =
         yield* load(production)
       assert.deepStrictEqual(address, { host: "127.0.0.1", port: 8080 })
-      assert.deepStrictEqual(store, { directory: "./data", postgres: Option.none() })
+      assert.deepStrictEqual(store, { directory: "./data", postgres: Option.none(), lease: Duration.seconds(10) })
       assert.strictEqual(logLevel, "info")
       assert.isFalse(devMode)
       assert.isFalse(metrics.prometheus)

@@ -93,6 +93,18 @@ export class OutOfStep extends Schema.TaggedError<OutOfStep>()("OutOfStep", {
   headSeq: Schema.NullOr(Schema.Int)
 }) {}
 
+/**
+ * The session belongs to another node that shares the database; nothing was stored. If that node is gone, its sessions
+ * can be opened elsewhere soon.
+ */
+export class SessionElsewhere extends Schema.TaggedError<SessionElsewhere>()("SessionElsewhere", {
+  session: Schema.String
+}) {
+  override get message(): string {
+    return `Session ${this.session} belongs to another node`
+  }
+}
+
 /** What is stored of one session is damaged; retrying does not help. */
 export class SessionUnreadable extends Schema.TaggedError<SessionUnreadable>()("SessionUnreadable", {
   session: Schema.String,
@@ -111,15 +123,28 @@ export interface Retention {
  * Durable histories of events, one for each session, dense in `seq` from 1, and launch configurations beside them.
  *
  * Appends of many sessions share transactions and flushes. Numbers go on when older events, or all, have been removed.
+ *
+ * Where nodes share a database, a session belongs to the node that opened it until that node releases it, removes it or
+ * is gone. No other node can change what is stored of it. Any node can read it.
  */
 export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
   SessionEvents,
   {
-    /** The history of a session; where there is none, it begins with the epoch given. */
-    readonly open: (session: string, epoch: string) => Effect.Effect<History, StoreBusy | StoreUnavailable>
+    /**
+     * The history of a session; where there is none, it begins with the epoch given. The session belongs to this node
+     * from then on.
+     */
+    readonly open: (
+      session: string,
+      epoch: string
+    ) => Effect.Effect<History, SessionElsewhere | StoreBusy | StoreUnavailable>
+    /** Lets other nodes open the session. If it fails, they can when this node is gone. */
+    readonly release: (session: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
     readonly find: (session: string) => Effect.Effect<Option.Option<History>, StoreUnavailable>
     /** Stores events, all or none. After `StoreUnavailable` the outcome is unknown. */
-    readonly append: (append: Append) => Effect.Effect<void, OutOfStep | StoreBusy | StoreUnavailable>
+    readonly append: (
+      append: Append
+    ) => Effect.Effect<void, OutOfStep | SessionElsewhere | StoreBusy | StoreUnavailable>
     /**
      * Up to `limit` events with a greater `seq` than `after`, in order; fewer where they are large, and at least one
      * where there is one. None where there is no history.
@@ -131,12 +156,15 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
     ) => Effect.Effect<Option.Option<EventPage>, SessionUnreadable | StoreUnavailable>
     readonly receipt: (session: string, id: string) => Effect.Effect<Option.Option<Receipt>, StoreUnavailable>
     /** Begins a history with the epoch given, in place of any other. */
-    readonly restart: (session: string, epoch: string) => Effect.Effect<History, StoreBusy | StoreUnavailable>
+    readonly restart: (
+      session: string,
+      epoch: string
+    ) => Effect.Effect<History, SessionElsewhere | StoreBusy | StoreUnavailable>
     /** Replaces the launch configuration of a session. */
     readonly configure: (
       session: string,
       configuration: LaunchConfiguration
-    ) => Effect.Effect<void, StoreBusy | StoreUnavailable>
+    ) => Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable>
     /** The launch configuration of a session; both parts are null where nothing is stored. */
     readonly configuration: (session: string) => Effect.Effect<LaunchConfiguration, StoreUnavailable>
     /** In the order of the sessions given; null where what is stored of one cannot be read. */
@@ -144,8 +172,15 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
       sessions: ReadonlyArray<string>
     ) => Effect.Effect<ReadonlyArray<Summary | null>, StoreUnavailable>
     /** Removes a history with its events, and the launch configuration. Idempotent. */
-    readonly remove: (session: string) => Effect.Effect<void, StoreBusy | StoreUnavailable>
+    readonly remove: (session: string) => Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable>
+    /** The sessions to recover that belong to no other node. */
     readonly unfinished: Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable>
+    /** Those of them that belong to no node, as theirs is gone; none where nodes share no database. */
+    readonly abandoned: Effect.Effect<ReadonlyArray<Unfinished>, StoreUnavailable>
+    /** Whether nodes share the database, so that sessions may be abandoned. */
+    readonly isShared: boolean
+    /** Sessions that were opened here and belong to another node now, as this one did not renew its lease in time. */
+    readonly taken: Effect.Effect<ReadonlyArray<string>>
     /** Removes events that are older than an age, and tells how many. */
     readonly trim: (age: Duration.Duration) => Effect.Effect<number, StoreUnavailable>
   }

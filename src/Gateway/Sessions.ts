@@ -8,7 +8,7 @@ import type { FileContent, FileEntry, FileIteration } from "../Upstream/Workspac
 import type { AnswerOf } from "./Protocol/Answer.ts"
 import type { RequestOf } from "./Protocol/Request.ts"
 import type { Session } from "./Protocol/Session.ts"
-import type { SessionUnreadable } from "./SessionEvents.ts"
+import type { SessionElsewhere, SessionUnreadable } from "./SessionEvents.ts"
 
 /** Who calls. A tenant sees its own sessions only. */
 export interface Caller {
@@ -65,7 +65,7 @@ export class ActivationTimeout extends Schema.TaggedError<ActivationTimeout>()("
   message: Schema.String
 }) {}
 
-export type LookupError = SessionNotFound | SessionsBusy | StoreBusy | StoreUnavailable
+export type LookupError = SessionElsewhere | SessionNotFound | SessionsBusy | StoreBusy | StoreUnavailable
 
 /** Why a session cannot be activated; a conflict where secrets or the launch configuration were lost. */
 export type ActivationError =

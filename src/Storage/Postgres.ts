@@ -23,9 +23,11 @@ import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 import * as Connections from "./Postgres/Connections.ts"
+import { Database } from "./Postgres/Database.ts"
 import * as DatabaseClock from "./Postgres/DatabaseClock.ts"
 import { isStatementLost, unavailable } from "./Postgres/DatabaseError.ts"
 import type { Outcome } from "./Postgres/Group.ts"
+import * as GroupCall from "./Postgres/GroupCall.ts"
 import { LogEnd } from "./Postgres/LogEnd.ts"
 import * as Opening from "./Postgres/Opening.ts"
 import * as Pipeline from "./Postgres/Pipeline.ts"
@@ -42,7 +44,7 @@ export { StoreRefused } from "./Postgres/Opening.ts"
 export type Options = PostgresLocation
 
 /** Connections beside those for reads and whole lists: for writes and background work, and one that listens. */
-const writeConnections = 3
+const writeConnections = 5
 
 /** Entries that one transaction expires, and records that one removes. */
 const expiryPortion = 500
@@ -152,7 +154,7 @@ const countChanges = (): ((now: string) => number) => {
 /** The ports of a store in a database. The layer is there before the database is, and fails with what it can never use. */
 export const make = (
   options: Options
-): Effect.Effect<Context.Context<Store | ChangeLog>, Opening.StoreRefused, Scope.Scope> =>
+): Effect.Effect<Context.Context<Store | ChangeLog | Database>, Opening.StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const limits = yield* Limits
     yield* checkLimits(limits)
@@ -167,7 +169,7 @@ export const make = (
     const writes = yield* Connections.make({
       ...pooled,
       max: writeConnections,
-      statementTimeout: Writer.statementTimeout
+      statementTimeout: GroupCall.statementTimeout
     })
     const lists = yield* Connections.make({
       ...pooled,
@@ -280,7 +282,7 @@ export const make = (
       expire: inPortions(expirePortion, expiryPortion)
     })
 
-    return Context.make(Store, store).pipe(Context.add(ChangeLog, log))
+    return Context.make(Store, store).pipe(Context.add(ChangeLog, log), Context.add(Database, { reads, writes }))
   })
 
 const outcomeOf = (write: Write, outcome: Outcome): Either.Either<Committed, PreconditionFailed> => {
@@ -289,6 +291,6 @@ const outcomeOf = (write: Write, outcome: Outcome): Either.Either<Committed, Pre
   return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
 }
 
-/** The store in a database. */
-export const layer = (options: Options): Layer.Layer<Store | ChangeLog, Opening.StoreRefused> =>
+/** The store in a database, and the connections to it for what else is kept there. */
+export const layer = (options: Options): Layer.Layer<Store | ChangeLog | Database, Opening.StoreRefused> =>
   Layer.scopedContext(make(options))

@@ -2,7 +2,7 @@
  * Which store the service keeps its entries in.
  */
 import { basename, dirname } from "node:path"
-import { Config, Option, Redacted } from "effect"
+import { Config, Duration, Option, Redacted } from "effect"
 import * as Setting from "../Setting.ts"
 
 /** A database that nodes share. Addresses hold passwords. */
@@ -17,9 +17,11 @@ export interface PostgresLocation {
 
 /** Where entries are kept. */
 export interface StoreLocation {
-  /** Of SQLite files, relative to the working directory or absolute. With PostgreSQL they have the sessions only. */
+  /** Of SQLite files, relative to the working directory or absolute. With PostgreSQL it has the id of the node. */
   readonly directory: string
   readonly postgres: Option.Option<PostgresLocation>
+  /** How long a node keeps its sessions in a shared database without renewing its lease. */
+  readonly lease: Duration.Duration
 }
 
 /** The database file within the directory; its path stands for the directory's. */
@@ -81,17 +83,38 @@ const directUrl: Config.Config<Option.Option<Redacted.Redacted>> = Setting.decla
 )
 
 const connections = Setting.integer("STORE_CONNECTIONS", {
-  description: "Most connections of a node to PostgreSQL for reads; it has up to 4 more, and one for each whole list",
+  description: "Most connections of a node to PostgreSQL for reads; it has up to 6 more, and one for each whole list",
   default: 10,
   min: 1,
   max: 1000
 })
 
+const shortestLease = Duration.seconds(1)
+const longestLease = Duration.minutes(1)
+
+const lease: Config.Config<Duration.Duration> = Setting.declare(
+  "SESSION_LEASE",
+  {
+    description: "With PostgreSQL: how long a node that does not answer keeps its sessions",
+    allowed: "a duration from 1 second to 1 minute",
+    default: Duration.seconds(10),
+    shown: "10 seconds"
+  },
+  text =>
+    Option.filter(Duration.decodeUnknown(text), Duration.between({ minimum: shortestLease, maximum: longestLease }))
+)
+
 /** The store that the environment names. */
-export const config: Config.Config<StoreLocation> = Config.all({ dataDirectory, address, directUrl, connections }).pipe(
-  Config.map(({ address, connections, dataDirectory, directUrl }) =>
+export const config: Config.Config<StoreLocation> = Config.all({
+  dataDirectory,
+  address,
+  directUrl,
+  connections,
+  lease
+}).pipe(
+  Config.map(({ address, connections, dataDirectory, directUrl, lease }) =>
     "url" in address
-      ? { directory: dataDirectory, postgres: Option.some({ url: address.url, directUrl, connections }) }
-      : { directory: address.path === "" ? dataDirectory : address.path, postgres: Option.none() }
+      ? { directory: dataDirectory, postgres: Option.some({ url: address.url, directUrl, connections }), lease }
+      : { directory: address.path === "" ? dataDirectory : address.path, postgres: Option.none(), lease }
   )
 )

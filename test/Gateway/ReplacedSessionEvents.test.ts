@@ -174,6 +174,47 @@ const members: { readonly [Member in keyof Port]: Replacement } = {
         expect(wrappedRuns).toBe(before + 1)
       })
   },
+  release: {
+    replace: ({ release }) => ({ release: session => counted(release(session)) }),
+    check: ({ start }) =>
+      Effect.gen(function* () {
+        const { sessions } = yield* start
+        const { id } = yield* sessions.create(alice, { agentType: "echo" })
+        const before = wrappedRuns
+        yield* sessions.get(alice, id)
+        yield* sessions.remove(alice, id)
+        yield* untilRun(before)
+      })
+  },
+  isShared: {
+    replace: ({ abandoned }) => ({ isShared: true, abandoned: counted(abandoned) }),
+    check: ({ start }) =>
+      Effect.gen(function* () {
+        const before = wrappedRuns
+        yield* start
+        yield* untilRun(before)
+      })
+  },
+  abandoned: {
+    replace: ({ abandoned }) => ({ isShared: true, abandoned: counted(abandoned) }),
+    check: ({ start }) =>
+      Effect.gen(function* () {
+        const before = wrappedRuns
+        yield* start
+        yield* untilRun(before)
+      })
+  },
+  taken: {
+    replace: ({ taken }) => ({ taken: counted(taken) }),
+    check: ({ start }) =>
+      Effect.gen(function* () {
+        const before = wrappedRuns
+        const { sessions } = yield* start
+        const { id } = yield* sessions.create(alice, { agentType: "echo" })
+        yield* sessions.get(alice, id)
+        yield* untilRun(before)
+      })
+  },
   unfinished: {
     replace: ({ unfinished }) => ({ unfinished: counted(unfinished) }),
     check: ({ start }) =>

@@ -5,6 +5,8 @@ import { Effect, Exit, Fiber, Layer, Scope } from "effect"
 import * as Memory from "../../src/Gateway/SessionEvents/Memory.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
+import { emptiedNode } from "../postgres/Databases.ts"
+import { reasonToSkip } from "../postgres/Server.ts"
 import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
 import { sessionEventsSuite } from "./SessionEventsSuite.ts"
 
@@ -15,6 +17,12 @@ for (const writer of ["inline", "thread"] as const) {
     Layer.unwrapScoped(Effect.map(temporaryDirectory, directory => Sqlite.layer({ directory, writer, retention })))
   )
 }
+
+describe.skipIf(reasonToSkip !== undefined)(`PostgreSQL ${reasonToSkip ?? ""}`, () => {
+  if (reasonToSkip === undefined) {
+    sessionEventsSuite("Events in PostgreSQL", retention => emptiedNode({ retention }))
+  } else it("passes the suite of event logs", () => undefined)
+})
 
 describe("A database of events", () => {
   it.scoped("survives the process that wrote it", () =>

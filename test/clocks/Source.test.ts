@@ -25,6 +25,7 @@ const allowed: Readonly<Record<string, number>> = {
   "Storage/Housekeeping.ts": 1,
   "Storage/Memory.ts": 1,
   "Storage/Postgres/DatabaseClock.ts": 2,
+  "Storage/Postgres/SessionEvents.ts": 1,
   "Storage/Sqlite.ts": 3,
   "Storage/Sqlite/Database/Reader.ts": 1,
   // Timestamps of lines that the log writes by itself.

@@ -6,8 +6,10 @@ import { join } from "node:path"
 import { Effect, Layer, Option, Redacted, type Scope } from "effect"
 import pg from "pg"
 import { inject } from "vitest"
+import type { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
 import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import type { Store } from "../../src/Kv/Store.ts"
+import * as PostgresSessionEvents from "../../src/Storage/Postgres/SessionEvents.ts"
 import * as Postgres from "../../src/Storage/Postgres.ts"
 import * as Server from "./Server.ts"
 
@@ -111,8 +113,8 @@ export const optionsOf = (url: string): Postgres.Options => ({
   connections: 4
 })
 
-/** A store whose database is emptied for each build of the layer. */
-export const emptiedLayer = (): Layer.Layer<Store | ChangeLog, unknown> => {
+/** A layer over a database that is emptied for each build of it. */
+const emptied = <A, E>(layerOf: (options: Postgres.Options) => Layer.Layer<A, E>): Layer.Layer<A, E> => {
   let url: Promise<string> | undefined
   return Layer.unwrapEffect(
     Effect.promise(async () => {
@@ -122,12 +124,27 @@ export const emptiedLayer = (): Layer.Layer<Store | ChangeLog, unknown> => {
         known,
         `DO $$ BEGIN
           IF to_regnamespace('causeway') IS NOT NULL THEN
-            TRUNCATE causeway.entries, causeway.tombstones, causeway.changes, causeway.commits;
+            TRUNCATE causeway.entries, causeway.tombstones, causeway.changes, causeway.commits, causeway.nodes,
+              causeway.histories, causeway.events, causeway.receipts, causeway.launch_configurations;
             UPDATE causeway.log SET trimmed_seq = 0;
           END IF;
         END $$`
       )
-      return Postgres.layer(optionsOf(known))
+      return layerOf(optionsOf(known))
     })
   )
 }
+
+/** A store whose database is emptied for each build of the layer. */
+export const emptiedLayer = (): Layer.Layer<Store | ChangeLog, unknown> => emptied(Postgres.layer)
+
+/** The store of a node, with its session event log. */
+export const nodeLayer = (
+  options: Postgres.Options,
+  sessions: PostgresSessionEvents.Options = {}
+): Layer.Layer<Store | ChangeLog | SessionEvents, unknown> =>
+  Layer.provideMerge(PostgresSessionEvents.layer(sessions), Postgres.layer(options))
+
+/** The same, over a database that is emptied for each build of the layer. */
+export const emptiedNode = (sessions: PostgresSessionEvents.Options = {}) =>
+  emptied(options => nodeLayer(options, sessions))

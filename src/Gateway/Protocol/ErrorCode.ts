@@ -40,7 +40,11 @@ export const errorMeanings: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     meaning: "Reserved. A resource that the token gives no access to is `not_found`."
   },
   not_found: { retryable: false, meaning: "There is no such session or file, or it belongs to another tenant." },
-  conflict: { retryable: false, meaning: "The state of the session does not allow this, or the request id is in use." },
+  conflict: {
+    retryable: false,
+    meaning: "The state of the session does not allow this, or the request id is in use.",
+    otherwise: "Yes if the session belongs to another node of the service. The message says so."
+  },
   too_large: { retryable: false, meaning: "A limit is exceeded. The message names the limit and the actual value." },
   rate_limited: {
     retryable: true,

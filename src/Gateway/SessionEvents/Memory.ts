@@ -84,6 +84,7 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
 
   return {
     open: (session, epoch) => Effect.sync(() => open(session, epoch)),
+    release: () => Effect.void,
     find: session => Effect.sync(() => Option.fromNullable(histories.get(session)?.history)),
     append: request => Effect.suspend((): Effect.Effect<void, OutOfStep> => append(request)),
     read: (session, after, limit) =>
@@ -128,6 +129,9 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
         return recoveryState === null ? [] : [{ session, recoveryState }]
       })
     ),
+    isShared: false,
+    abandoned: Effect.succeed([]),
+    taken: Effect.succeed([]),
     trim: age =>
       Effect.map(Clock.currentTimeMillis, now => {
         const before = now - Duration.toMillis(age)

@@ -133,7 +133,7 @@ export class InstanceLifecycle {
     return Effect.suspend(() => {
       const { cleanup, session, transition } = this
       const { instance, lifecycle } = session.state
-      if (session.shared.isClosing()) return Effect.void
+      if (session.shared.isClosing() || session.isGivenUp) return Effect.void
       if (session.journal.isLost()) return Effect.asVoid(this.replaceHistory())
       const isLeft = transition === undefined && session.shared.monotonic() >= this.reconcileAt
       if (isLeft && (lifecycle === "activating" || lifecycle === "deactivating")) {
@@ -160,9 +160,18 @@ export class InstanceLifecycle {
         yield* session.replaceHistory()
         yield* session.journal.update(State.recover)
         yield* cleanup.runInBackground()
-      })
+      }).pipe(
+        Effect.catchTag("SessionElsewhere", () =>
+          Effect.zipRight(
+            Effect.annotateLogs(Effect.logWarning("A session belongs to another node now; it is given up here"), {
+              session: session.key
+            }),
+            Effect.sync(() => session.giveUp())
+          )
+        )
+      )
       return Effect.zipRight(
-        Effect.logWarning("The history of a session is not there any more; the session begins another one").pipe(
+        Effect.logWarning("The history of a session is not what it was; the session goes on with what there is").pipe(
           Effect.annotateLogs({ session: session.key })
         ),
         Effect.asVoid(this.begin("deactivation", work))

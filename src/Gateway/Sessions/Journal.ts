@@ -1,7 +1,7 @@
 import { type Context, Duration, Effect, Schedule } from "effect"
 import { type StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import { type EventBody, event } from "../Protocol/Event.ts"
-import type { Append, History, OutOfStep, SessionEvents } from "../SessionEvents.ts"
+import type { Append, History, OutOfStep, SessionElsewhere, SessionEvents } from "../SessionEvents.ts"
 import type { Frame } from "../Sessions.ts"
 import * as RecoveryState from "./RecoveryState.ts"
 import type { SessionState, Turns, Update } from "./SessionState.ts"
@@ -15,8 +15,10 @@ import type { SessionState, Turns, Update } from "./SessionState.ts"
 export interface Journal {
   readonly state: () => SessionState
   readonly history: () => Pick<History, "epoch" | "headSeq">
-  /** Whether the stored history was replaced or removed: no further update takes effect. */
+  /** Whether the stored history was replaced or removed, or belongs to another node: no further update takes effect. */
   readonly isLost: () => boolean
+  /** Another node has taken the session. */
+  readonly lose: () => void
   /** Applies an update. Where it fails, the state is as it was. */
   readonly update: (f: (state: SessionState) => Update) => Effect.Effect<Update, StoreBusy | StoreUnavailable>
   /**
@@ -159,8 +161,14 @@ export const make = (options: Options): Journal => {
     })
   })
 
-  const isElsewhere = ({ headSeq }: OutOfStep) =>
+  const isAhead = ({ headSeq }: OutOfStep) =>
     new StoreUnavailable({ reason: `the history of session ${session} is at ${headSeq}` })
+
+  const isTaken = ({ message }: SessionElsewhere) =>
+    Effect.suspend(() => {
+      isLost = true
+      return new StoreUnavailable({ reason: message })
+    })
 
   const remember = (attempt: Attempt) =>
     Effect.sync(() => {
@@ -170,7 +178,10 @@ export const make = (options: Options): Journal => {
   const submit = (attempt: Attempt): Effect.Effect<void, StoreBusy | StoreUnavailable> =>
     events.append(attempt.append).pipe(
       Effect.tapErrorTag("StoreUnavailable", () => remember(attempt)),
-      Effect.catchTag("OutOfStep", error => Effect.zipRight(remember(attempt), isElsewhere(error))),
+      Effect.catchTags({
+        OutOfStep: error => Effect.zipRight(remember(attempt), isAhead(error)),
+        SessionElsewhere: isTaken
+      }),
       Effect.zipRight(Effect.sync(() => apply(attempt)))
     )
 
@@ -181,7 +192,7 @@ export const make = (options: Options): Journal => {
   const fence: Effect.Effect<void, StoreBusy | StoreUnavailable> = Effect.suspend(() =>
     events.append({ session, epoch, after: headSeq, timestamp: lastTimestamp, texts: [], recoveryState })
   ).pipe(
-    Effect.catchTag("OutOfStep", isElsewhere),
+    Effect.catchTags({ OutOfStep: isAhead, SessionElsewhere: isTaken }),
     Effect.zipRight(
       Effect.sync(() => {
         unknown = []
@@ -264,7 +275,18 @@ export const make = (options: Options): Journal => {
       // It fails only where the history is lost.
     }).pipe(Effect.ignore)
 
-  return { state: () => state, history: () => ({ epoch, headSeq }), isLost: () => isLost, update, updateWithRetry }
+  const lose = (): void => {
+    isLost = true
+  }
+
+  return {
+    state: () => state,
+    history: () => ({ epoch, headSeq }),
+    isLost: () => isLost,
+    lose,
+    update,
+    updateWithRetry
+  }
 }
 
 const typeOf = /^\{"type":"([a-z_]+)"/

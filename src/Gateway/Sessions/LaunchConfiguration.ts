@@ -149,7 +149,10 @@ export class LaunchConfiguration {
   give({
     secrets,
     ...given
-  }: StartSession): Effect.Effect<void, SessionsBusy | SessionTooLarge | StoreBusy | StoreUnavailable> {
+  }: StartSession): Effect.Effect<
+    void,
+    SessionEvents.SessionElsewhere | SessionsBusy | SessionTooLarge | StoreBusy | StoreUnavailable
+  > {
     const { session } = this
     const { events } = session.shared
     return this.mutex.withPermits(1)(
@@ -176,7 +179,7 @@ export class LaunchConfiguration {
   }
 
   /** Removes all that the session database has of the session. */
-  remove(): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+  remove(): Effect.Effect<void, SessionEvents.SessionElsewhere | StoreBusy | StoreUnavailable> {
     return this.mutex.withPermits(1)(this.session.shared.events.remove(this.session.key))
   }
 }

@@ -1,7 +1,7 @@
 /**
  * The implementation of `Sessions`: sessions in memory over a store, a session database and the agent platform.
  */
-import { Duration, Effect, Fiber, Layer, Option, Scope } from "effect"
+import { Duration, Effect, Fiber, Layer, Option, Runtime, Scope } from "effect"
 import { Subscriptions } from "../../Health/Health.ts"
 import { Store, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Limits from "../../Limits.ts"
@@ -82,7 +82,11 @@ const make = (settings: Settings) =>
       traceId: tracer.currentTraceId,
       tags: yield* MetricTags.current
     }
-    const cache: SessionCache.SessionCache = SessionCache.make(shared, records)
+    const fork = Runtime.runFork(yield* Effect.runtime<never>())
+    const cache: SessionCache.SessionCache = SessionCache.make(shared, records, key => {
+      // It begins at once. Where it fails, the session stays with this node until that is gone.
+      fork(Effect.ignore(events.release(key)), { scope: shared.scope })
+    })
 
     /** Finds a session, which counts as used while `f` runs. */
     const withSession = <A, E, R>(
@@ -151,7 +155,10 @@ const make = (settings: Settings) =>
         const creation = Effect.gen(function* () {
           yield* secrets.put(key, given)
           // Before the record, which tells that it is there.
-          if (isConfigured) yield* events.configure(key, configuration)
+          // Nobody else knows its id.
+          if (isConfigured) {
+            yield* Effect.catchTag(events.configure(key, configuration), "SessionElsewhere", Effect.die)
+          }
           yield* records.create(text, record, actor)
         }).pipe(Effect.onError(() => undo))
         yield* quota.creating(tenant, creation)

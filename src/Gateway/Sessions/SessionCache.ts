@@ -6,7 +6,7 @@ import type { ParseError } from "effect/ParseResult"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type Claim, FairPool } from "../FairPool.ts"
-import type { History } from "../SessionEvents.ts"
+import type { History, SessionElsewhere } from "../SessionEvents.ts"
 import { type LookupError, SessionNotFound, SessionsBusy } from "../Sessions.ts"
 import { Entity } from "./Entity.ts"
 import { storedParts } from "./LaunchConfiguration.ts"
@@ -23,12 +23,13 @@ export interface SessionCache {
     tenant: string,
     id: string,
     recoveryState: string
-  ) => Effect.Effect<void, ParseError | SessionsBusy | StoreBusy | StoreUnavailable>
+  ) => Effect.Effect<void, ParseError | SessionElsewhere | SessionsBusy | StoreBusy | StoreUnavailable>
   /** The session, if it is in memory. */
   readonly peek: (key: string) => Entity | undefined
   readonly all: () => Iterable<Entity>
   /** Waits until a session is in memory. */
   readonly occupied: Effect.Effect<void>
+  /** Removes it from memory, and lets other nodes have it. */
   readonly evict: (entity: Entity) => void
 }
 
@@ -52,7 +53,8 @@ const deletedRecord = (tenant: string, id: string, epoch: string, agentType: str
 /** How long a load waits for an idle session to be stopped and evicted. */
 const stopLimit = Duration.seconds(5)
 
-export const make = (shared: Shared, records: SessionRecords): SessionCache => {
+/** `release` lets other nodes have a session; it takes effect before what is asked of the session later. */
+export const make = (shared: Shared, records: SessionRecords, release: (key: string) => void): SessionCache => {
   const entities = new Map<string, Entity>()
   const occupancy = new Supervision.Occupancy()
   const loading = new Map<string, Deferred.Deferred<Entity, LookupError>>()
@@ -63,7 +65,7 @@ export const make = (shared: Shared, records: SessionRecords): SessionCache => {
     if (entities.get(entity.key) === entity) entities.delete(entity.key)
     occupancy.set(entities.size > 0)
     claims.get(entity)?.release()
-    claims.delete(entity)
+    if (claims.delete(entity)) release(entity.key)
   }
 
   const pool = new FairPool({
@@ -140,13 +142,18 @@ export const make = (shared: Shared, records: SessionRecords): SessionCache => {
       if (Option.isNone(found)) return yield* new SessionNotFound({ sessionId: id })
       const record = found.value
       const history = yield* openHistory(shared, key, record)
+      return yield* opened(key, record, history)
+    }).pipe(load => insert(tenant, load))
+
+  const opened = (key: string, record: SessionRecord, history: History) =>
+    Effect.gen(function* () {
       const parts = storedParts(yield* shared.events.configuration(key))
       const state = storedState(record, history)
       const entity = new Entity(shared, { key, record, history, state, parts })
       const { events } = yield* entity.journal.update(State.recover)
       if (events.length > 0 || history.epoch !== record.epoch) records.save(entity)
       return entity
-    }).pipe(load => insert(tenant, load))
+    }).pipe(Effect.onError(() => Effect.sync(() => release(key))))
 
   /** Begins to load a session. Concurrent calls for it share the load. */
   const beginLoad = (key: string, tenant: string, id: string): Effect.Effect<Deferred.Deferred<Entity, LookupError>> =>
@@ -168,7 +175,7 @@ export const make = (shared: Shared, records: SessionRecords): SessionCache => {
       const key = keyOf(tenant, id)
       const found = yield* shared.events.find(key)
       if (Option.isNone(found)) return
-      const history = found.value
+      const history = yield* shared.events.open(key, found.value.epoch)
       const state = yield* RecoveryState.decode("inactive", recoveryState)
       const { pendingStops, request } = State.releaseInstance(state)
       const lost = request === undefined ? pendingStops.filter(({ instanceId }) => instanceId === null) : []
@@ -195,7 +202,9 @@ export const make = (shared: Shared, records: SessionRecords): SessionCache => {
       if (!isSessionId(id)) return new SessionNotFound({ sessionId: id })
       const key = keyOf(tenant, id)
       const known = entities.get(key)
-      if (known !== undefined) return known.isDeleted ? new SessionNotFound({ sessionId: id }) : Effect.succeed(known)
+      if (known?.isGivenUp) evict(known)
+      else if (known !== undefined)
+        return known.isDeleted ? new SessionNotFound({ sessionId: id }) : Effect.succeed(known)
       const pending = loading.get(key)
       const loaded = Effect.flatMap(
         pending === undefined ? beginLoad(key, tenant, id) : Effect.succeed(pending),

@@ -6,7 +6,7 @@ import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { MetricTags } from "../../MetricTags.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import type { FairPool } from "../FairPool.ts"
-import type { History, SessionEvents } from "../SessionEvents.ts"
+import type { History, SessionElsewhere, SessionEvents } from "../SessionEvents.ts"
 import type { Frame, Subscriber } from "../Sessions.ts"
 import * as Journal from "./Journal.ts"
 import * as RecoveryState from "./RecoveryState.ts"
@@ -45,7 +45,7 @@ export const openHistory = (
   { events }: Pick<Shared, "events">,
   key: string,
   { epoch, headSeq }: Pick<SessionRecord, "epoch" | "headSeq">
-): Effect.Effect<History, StoreBusy | StoreUnavailable> =>
+): Effect.Effect<History, SessionElsewhere | StoreBusy | StoreUnavailable> =>
   Effect.gen(function* () {
     const history = yield* events.open(key, epoch)
     if (history.headSeq >= headSeq) return history
@@ -59,6 +59,7 @@ export class SessionCore implements Recorded {
   private currentRecord: SessionRecord
   private currentJournal: Journal.Journal
   private deletion: "none" | "begun" | "done" = "none"
+  private isElsewhere = false
   private readonly subscribers = new Set<Subscriber>()
   /** Calls in progress, and when the last one ended, in monotonic milliseconds. */
   private users = 0
@@ -156,6 +157,18 @@ export class SessionCore implements Recorded {
     for (const subscriber of [...this.subscribers]) subscriber.onDeleted()
   }
 
+  /** Whether it belongs to another node now: nothing of it is used or stored any more. */
+  get isGivenUp(): boolean {
+    return this.isElsewhere
+  }
+
+  /** After another node has taken the session. That node stops the instance. */
+  giveUp(): void {
+    this.isElsewhere = true
+    this.shared.secrets.forget(this.key)
+    this.dropSubscribers(() => {})
+  }
+
   get hasSubscribers(): boolean {
     return this.subscribers.size > 0
   }
@@ -205,7 +218,7 @@ export class SessionCore implements Recorded {
   }
 
   /** Continues with another history in place of one that was lost. Pending stops are kept. */
-  replaceHistory(): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+  replaceHistory(): Effect.Effect<void, SessionElsewhere | StoreBusy | StoreUnavailable> {
     return Effect.gen(this, function* () {
       const history = yield* openHistory(this.shared, this.key, this.toRecord())
       const found = State.releaseInstance(

@@ -1,6 +1,6 @@
 /**
- * Background work on sessions: those of an earlier run are recovered, idle ones are stopped, unused ones are evicted,
- * and all are stopped when the gateway shuts down.
+ * Background work on sessions: those of an earlier run or of a node that is gone are recovered, those that another node
+ * has taken are given up, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
  */
 import { Cause, Duration, Effect, Option, Schedule, type Scope } from "effect"
 import * as Supervision from "../../Supervision.ts"
@@ -38,6 +38,7 @@ export const start = (
           yield* Effect.logInfo("A session is idle and is stopped").pipe(Effect.annotateLogs({ session: entity.key }))
           yield* Effect.forkIn(Effect.ignore(entity.lifecycle.stop("idle", false)), scope)
         } else yield* entity.lifecycle.reconcile()
+        if (entity.isGivenUp) return sessions.evict(entity)
         if (!entity.isEvictable) return
         if (entity.isDeleted) yield* events.remove(entity.key)
         else if (!entity.isUnusedSince(now - Duration.toMillis(unusedTtl))) return
@@ -52,7 +53,10 @@ export const start = (
         )
       )
 
-    const sweep = Effect.suspend(() => Effect.forEach([...sessions.all()], visit, { discard: true }))
+    const sweep = Effect.gen(function* () {
+      for (const session of yield* events.taken) sessions.peek(session)?.journal.lose()
+      yield* Effect.forEach([...sessions.all()], visit, { discard: true })
+    })
 
     /** Instances can only be stopped by a platform that is reachable; nothing else of a recovery waits for it. */
     const isPlatformUnavailable = Effect.map(
@@ -77,15 +81,28 @@ export const start = (
           })
         ),
         Effect.as([]),
+        // Another node was quicker.
+        Effect.catchTag("SessionElsewhere", () => Effect.succeed([])),
         Effect.catchAllCause(cause => {
           const error = Cause.squash(cause)
-          return Effect.logWarning("A session of the gateway's last run could not be recovered yet").pipe(
+          return Effect.logWarning("A session that was left behind could not be recovered yet").pipe(
             Effect.annotateLogs({ session, reason: error instanceof Error ? error.message : String(error) }),
             Effect.as([unfinished])
           )
         })
       )
     }
+
+    /** Tries once to recover sessions, and answers those that are left. */
+    const recoverAll = (left: ReadonlyArray<Unfinished>): Effect.Effect<ReadonlyArray<Unfinished>> =>
+      Effect.gen(function* () {
+        const isUnavailable = yield* isPlatformUnavailable
+        if (isUnavailable) {
+          yield* Effect.logWarning("The agent platform is unavailable; instances of the last run are stopped later")
+        }
+        const round = Effect.forEach(left, session => recoverOne(session, isUnavailable), { concurrency: recoveries })
+        return (yield* round).flat()
+      })
 
     const recover = Effect.gen(function* () {
       let left = yield* Effect.retry(events.unfinished, readRetries)
@@ -94,14 +111,20 @@ export const start = (
         Effect.annotateLogs({ sessions: left.length })
       )
       for (let tries = 1; ; tries++) {
-        const isUnavailable = yield* isPlatformUnavailable
-        if (isUnavailable)
-          yield* Effect.logWarning("The agent platform is unavailable; instances of the last run are stopped later")
-        const round = Effect.forEach(left, session => recoverOne(session, isUnavailable), { concurrency: recoveries })
-        left = (yield* round).flat()
+        left = yield* recoverAll(left)
         if (left.length === 0) return
         yield* Effect.sleep(delayAfter(tries))
       }
+    })
+
+    const takeOver = Effect.gen(function* () {
+      const abandoned = yield* events.abandoned
+      if (abandoned.length === 0) return
+      yield* Effect.logInfo("Taking over sessions of a node that is gone").pipe(
+        Effect.annotateLogs({ sessions: abandoned.length })
+      )
+      // What is left is found again.
+      yield* recoverAll(abandoned)
     })
 
     const shutDown = Effect.gen(function* () {
@@ -120,5 +143,10 @@ export const start = (
     yield* Effect.addFinalizer(() => shutDown)
     // Recovery ends once, and is only started again where it fails.
     yield* Supervision.forkIn("recovery of sessions", Effect.zipRight(recover, Effect.never), scope)
+    if (events.isShared) {
+      const outage = Supervision.outage("taking sessions over")
+      const once = Effect.matchCauseEffect(takeOver, { onFailure: outage.failed, onSuccess: () => outage.over })
+      yield* Supervision.forkIn("taking sessions over", Effect.repeat(once, Schedule.spaced(sweepInterval)), scope)
+    }
     yield* Supervision.forkIn("watch over sessions", Supervision.tick(sweepInterval, sessions, sweep), scope)
   })

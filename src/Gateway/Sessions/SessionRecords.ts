@@ -92,6 +92,8 @@ export interface Recorded {
   /** Its removal has begun, and may be complete. */
   readonly isDeleting: boolean
   readonly isDeleted: boolean
+  /** It belongs to another node. */
+  readonly isGivenUp: boolean
 }
 
 export interface SessionRecords {
@@ -127,7 +129,7 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRe
 
     const write = (session: Recorded): Effect.Effect<void> =>
       Effect.suspend(() => {
-        if (!dirty.delete(session) || session.isDeleted) return Effect.void
+        if (!dirty.delete(session) || session.isDeleted || session.isGivenUp) return Effect.void
         inFlight.add(session)
         const { id, tenant } = session.record
         const value = JsonText(encodeRecord(session.toRecord()))

@@ -131,6 +131,14 @@ export const failureOf = (error: RequestError): Failure => {
       return { code: "not_found", message: `There is no session ${JSON.stringify(error.sessionId)}` }
     case "SessionConflict":
       return { code: "conflict", message: error.message }
+    case "SessionElsewhere":
+      return {
+        code: "conflict",
+        message:
+          "The session belongs to another node of the service: connect to that one. " +
+          "If it is gone, this node takes the session over within 30 seconds",
+        retryable: true
+      }
     case "SessionNotActive":
       return { code: "session_not_active", message: error.message, retryable: error.mayPass === true }
     case "SessionTooLarge":

@@ -1,7 +1,8 @@
 /**
- * The schema of the key-value store in PostgreSQL. Its parts are in the schema `causeway` of the database.
+ * The schema of the store in PostgreSQL. Its parts are in the schema `causeway` of the database.
  */
 import { commitFunction } from "./CommitFunction.ts"
+import * as SessionEvents from "./SessionEvents/Schema.ts"
 
 /** One step of the schema: statements that are applied once, in one transaction with the record that they were. */
 export interface Migration {
@@ -199,5 +200,6 @@ export const migrations: ReadonlyArray<Migration> = [
       identifyFunction,
       renewFunction
     ]
-  }
+  },
+  { name: "sessions", statements: SessionEvents.statements }
 ]

@@ -106,6 +106,7 @@ const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scop
 
     return SessionEvents.of({
       open: begin("open"),
+      release: () => Effect.void,
       receipt: (session, id) =>
         Effect.map(
           reader.read(queries => queries.receipt(session, id)),
@@ -141,6 +142,9 @@ const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scop
         ),
       remove: session => Effect.asVoid(submit({ op: "remove", session })),
       unfinished: read(queries => queries.unfinished()),
+      isShared: false,
+      abandoned: Effect.succeed([]),
+      taken: Effect.succeed([]),
       trim: age =>
         Effect.gen(function* () {
           const before = (yield* Clock.currentTimeMillis) - Duration.toMillis(age)
@@ -200,7 +204,11 @@ const openOrDefer = (
       read: (session, after, limit) => through(events => events.read(session, after, limit)),
       receipt: (session, id) => through(events => events.receipt(session, id)),
       remove: session => through(events => events.remove(session)),
+      release: () => Effect.void,
       unfinished: through(events => events.unfinished),
+      isShared: false,
+      abandoned: Effect.succeed([]),
+      taken: Effect.succeed([]),
       trim: age => through(events => events.trim(age))
     }
   })

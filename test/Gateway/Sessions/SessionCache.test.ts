@@ -63,7 +63,7 @@ const make = Effect.gen(function* () {
     generateTitle: () => {},
     isClosing: () => false
   }
-  return { gate, loaded: SessionCache.make(shared, records) }
+  return { gate, loaded: SessionCache.make(shared, records, () => {}) }
 })
 
 describe("Sessions in memory", () => {

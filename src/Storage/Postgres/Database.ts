@@ -1,0 +1,8 @@
+import { Context } from "effect"
+import type { Pool } from "./Connections.ts"
+
+/** The connections of a node to the database, which is there or will be, with its schema up to date. */
+export class Database extends Context.Tag("causeway/PostgresDatabase")<
+  Database,
+  { readonly reads: Pool; readonly writes: Pool }
+>() {}

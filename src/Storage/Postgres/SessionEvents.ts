@@ -1,0 +1,172 @@
+/**
+ * The histories of sessions in a PostgreSQL database that several nodes share, in tables of their own. A session belongs
+ * to one node at a time.
+ */
+import { Clock, type Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
+import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
+import {
+  type Retention as Bounds,
+  type History,
+  OutOfStep,
+  SessionElsewhere,
+  SessionEvents
+} from "../../Gateway/SessionEvents.ts"
+import { StoreUnavailable } from "../../Kv/Store.ts"
+import * as Supervision from "../../Supervision.ts"
+import * as GroupCommit from "../GroupCommit.ts"
+import type { Statement } from "./Connections.ts"
+import { Database } from "./Database.ts"
+import { bySystemClock } from "./DatabaseClock.ts"
+import { isOfContent, unavailable } from "./DatabaseError.ts"
+import * as GroupCall from "./GroupCall.ts"
+import * as NodeIdentity from "./SessionEvents/NodeIdentity.ts"
+import * as Ownership from "./SessionEvents/Ownership.ts"
+import * as Queries from "./SessionEvents/Queries.ts"
+import * as Writes from "./SessionEvents/Writes.ts"
+
+export interface Options {
+  /** How much of each history is kept. */
+  readonly retention?: Bounds
+  /** How long a node that does not answer keeps its sessions. */
+  readonly lease?: Duration.Duration
+  /** Where the node keeps its id, so that its next run can take its sessions over at once. */
+  readonly directory?: string
+}
+
+/** A node that is gone is noticed after this time, and twice at most. */
+export const defaultLease = Duration.seconds(10)
+
+/** Events that one transaction looks at for their age, and the milliseconds that it may take. */
+const trimPortion = 500
+const trimTimeout = 6000
+
+const trimStatement: Statement = { name: "trim_sessions", text: "SELECT causeway.trim_sessions($1, $2)" }
+
+type Service = Context.Tag.Service<SessionEvents>
+
+type WriteError = OutOfStep | SessionElsewhere | StoreUnavailable
+
+const weigh = (write: Writes.EventWrite): GroupCommit.Weight => {
+  switch (write.op) {
+    case "append":
+      return { operations: write.texts.length + 1, bytes: write.texts.reduce((sum, text) => sum + text.length, 64) }
+    case "configure": {
+      const { deployment, environment } = write.configuration
+      return { operations: 1, bytes: 64 + (deployment?.length ?? 0) + (environment?.length ?? 0) }
+    }
+    default:
+      return { operations: 1, bytes: 64 }
+  }
+}
+
+/** The histories in a database. They are there before the database is, and unavailable until then. */
+export const make = (options: Options = {}): Effect.Effect<Service, never, Database | Scope.Scope> =>
+  Effect.gen(function* () {
+    const { reads, writes } = yield* Database
+    const { lease = defaultLease, retention = Retention.defaults } = options
+    const millis = Duration.toMillis(lease)
+    const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
+    const tokens = new Ownership.Tokens()
+    yield* bySystemClock(Ownership.keep({ pool: writes, node, predecessor, lease, tokens }))
+
+    const owner: Writes.Owner = { node, lease: millis, tokenOf: tokens.of }
+    const write = GroupCall.make(writes, Writes.call)
+    const run = Queries.on(reads)
+
+    const commitAll = (group: ReadonlyArray<Writes.EventWrite>) =>
+      Effect.suspend(() => {
+        const encoded = Writes.encode(group, owner, retention)
+        return Effect.map(
+          write(id => [id, ...encoded.parameters]),
+          result => Writes.decode(encoded, result).map((outcome, index) => settle(group[index]!, outcome))
+        )
+      })
+
+    /** A write that the database refuses must not fail the others of its group. */
+    const commitEach = (group: ReadonlyArray<Writes.EventWrite>) =>
+      Effect.forEach(group, one =>
+        Effect.match(commitAll([one]), {
+          onFailure: (error): Either.Either<History | undefined, WriteError> => Either.left(unavailable(error)),
+          onSuccess: ([outcome]) => outcome!
+        })
+      )
+
+    const settle = (
+      write: Writes.EventWrite,
+      outcome: Writes.Outcome
+    ): Either.Either<History | undefined, WriteError> => {
+      const { op, session } = write
+      switch (outcome._tag) {
+        case "Stored":
+          if (op === "remove") tokens.delete(session)
+          return Either.right(undefined)
+        case "Opened":
+          tokens.set(session, outcome.token)
+          return Either.right(outcome.history)
+        case "OutOfStep":
+          return Either.left(new OutOfStep({ session, headSeq: outcome.headSeq }))
+        case "Elsewhere":
+          tokens.lose(session)
+          return Either.left(new SessionElsewhere({ session }))
+      }
+    }
+
+    const group = yield* GroupCommit.make<Writes.EventWrite, History | undefined, WriteError>({
+      commit: group =>
+        bySystemClock(commitAll(group)).pipe(
+          Effect.catchAll(error =>
+            isOfContent(error) && group.length > 1 ? commitEach(group) : Exit.fail(unavailable(error))
+          ),
+          // After a defect too it is not known what was stored, which sessions find out where the store is unavailable.
+          Effect.catchAllDefect(defect => new StoreUnavailable({ reason: String(defect) }))
+        ),
+      weigh,
+      outage: Supervision.outage("writing of session histories")
+    })
+    const submit = (write: Exclude<Writes.EventWrite, { op: "append" }>) =>
+      // Only an append can be out of step.
+      Effect.catchTag(group.submit(write), "OutOfStep", Effect.die)
+    const missing = new StoreUnavailable({ reason: "the database returned no history" })
+    const begin = (op: "open" | "restart") => (session: string, epoch: string) =>
+      Effect.flatMap(submit({ op, session, epoch }), history =>
+        history === undefined ? missing : Effect.succeed(history)
+      )
+
+    return SessionEvents.of({
+      open: begin("open"),
+      release: session =>
+        Effect.suspend(() => {
+          const token = tokens.of(session)
+          if (token === undefined) return Effect.void
+          tokens.delete(session)
+          return Effect.asVoid(submit({ op: "release", session, token }))
+          // Nobody else's session is released.
+        }).pipe(Effect.catchTag("SessionElsewhere", Effect.die)),
+      find: session => Effect.map(run(Queries.find(session)), Option.fromNullable),
+      append: append => Effect.asVoid(group.submit({ op: "append", ...append })),
+      read: (session, after, limit) => Effect.map(run(Queries.page(session, after, limit)), Option.fromNullable),
+      receipt: (session, id) => Effect.map(run(Queries.receipt(session, id)), Option.fromNullable),
+      restart: begin("restart"),
+      configure: (session, configuration) => Effect.asVoid(submit({ op: "configure", session, configuration })),
+      configuration: session => run(Queries.configuration(session)),
+      summaries: sessions => run(Queries.summaries(sessions)),
+      remove: session => Effect.asVoid(submit({ op: "remove", session })),
+      unfinished: run(Queries.unfinished(node, millis)),
+      isShared: true,
+      abandoned: run(Queries.abandoned(node, millis)),
+      taken: Effect.sync(() => tokens.takeLost()),
+      trim: age =>
+        Effect.flatMap(Clock.currentTimeMillis, now => {
+          const before = Math.trunc(now - Duration.toMillis(age))
+          const portion = writes.read(trimStatement, [before, trimPortion], rows => rows[0]![0] as number, trimTimeout)
+          const trim: Effect.Effect<number, StoreUnavailable> = Effect.flatMap(portion, done =>
+            done < trimPortion ? Effect.succeed(done) : Effect.map(trim, rest => done + rest)
+          )
+          return trim
+        })
+    })
+  })
+
+/** The histories in the database of the store. */
+export const layer = (options: Options = {}): Layer.Layer<SessionEvents, never, Database> =>
+  Layer.scoped(SessionEvents, make(options))

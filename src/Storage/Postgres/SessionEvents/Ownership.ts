@@ -1,0 +1,132 @@
+/**
+ * The sessions that a node owns: as long as it renews its lease, no other node takes them. Whether it still owns one is
+ * decided by the database, in the transaction of each write.
+ */
+import { Duration, Effect, Option, type Scope } from "effect"
+import type { StoreUnavailable } from "../../../Kv/Store.ts"
+import * as Supervision from "../../../Supervision.ts"
+import type { Pool, Statement } from "../Connections.ts"
+import * as Queries from "./Queries.ts"
+
+const renewal: Statement = { name: "renew_lease", text: "SELECT causeway.renew_lease($1, $2, true)" }
+
+const farewell: Statement = { name: "end_lease", text: "DELETE FROM causeway.nodes WHERE id = $1" }
+
+/** Rows of nodes that were gone for long. */
+const cleaning: Statement = {
+  name: "remove_nodes",
+  text: "DELETE FROM causeway.nodes WHERE expires_at < clock_timestamp() - interval '1 day'"
+}
+
+/** A lease is renewed so often before it ends. */
+const renewals = 3
+
+/** How long the end of the lease may take. */
+const farewellLimit = Duration.seconds(1)
+
+/** Sessions that are asked for at once. */
+const portion = 1000
+
+/** The tokens of the sessions that a node owns. */
+export class Tokens {
+  private readonly tokens = new Map<string, number>()
+  private readonly lost = new Set<string>()
+
+  readonly of = (session: string): number | undefined => this.tokens.get(session)
+
+  sessions(): ReadonlyArray<string> {
+    return [...this.tokens.keys()]
+  }
+
+  set(session: string, token: number): void {
+    this.lost.delete(session)
+    this.tokens.set(session, token)
+  }
+
+  /** The node owns it no more, by its own will. */
+  delete(session: string): void {
+    this.lost.delete(session)
+    this.tokens.delete(session)
+  }
+
+  /** Another node has taken it. */
+  lose(session: string, token = this.tokens.get(session)): void {
+    if (token === undefined || this.tokens.get(session) !== token) return
+    this.tokens.delete(session)
+    this.lost.add(session)
+  }
+
+  /** The sessions that others have taken, each once. */
+  takeLost(): ReadonlyArray<string> {
+    const all = [...this.lost]
+    this.lost.clear()
+    return all
+  }
+}
+
+export interface Options {
+  readonly pool: Pool
+  readonly node: string
+  /** A node whose lease has no meaning any more. */
+  readonly predecessor: Option.Option<string>
+  readonly lease: Duration.Duration
+  readonly tokens: Tokens
+}
+
+/** Renews the lease until the scope closes, which ends it: others may then open its sessions at once. */
+export const keep = ({ lease, node, pool, predecessor, tokens }: Options): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const millis = Duration.toMillis(lease)
+    let over = predecessor
+    let lapses = 0
+    /** How many renewals are still followed by a look at what others have taken, which they may not have committed. */
+    let looks = 0
+
+    const look = Effect.suspend(() => {
+      const known = tokens.sessions().map(session => [session, tokens.of(session)] as const)
+      const portions = Array.from({ length: Math.ceil(known.length / portion) }, (_, index) =>
+        known.slice(index * portion, (index + 1) * portion)
+      )
+      return Effect.forEach(
+        portions,
+        some => {
+          const query = Queries.owned(
+            some.map(([session]) => session),
+            node
+          )
+          return Effect.map(Queries.on(pool)(query), owned => {
+            const left = new Set(owned)
+            for (const [session, token] of some) if (!left.has(session)) tokens.lose(session, token)
+          })
+        },
+        { discard: true }
+      )
+    })
+
+    const renew: Effect.Effect<void, StoreUnavailable> = Effect.gen(function* () {
+      if (Option.isSome(over)) {
+        yield* pool.read(farewell, [over.value], () => undefined)
+        over = Option.none()
+      }
+      const now = yield* pool.read(renewal, [node, millis], rows => Number(rows[0]?.[0]))
+      if (now > lapses) {
+        yield* Effect.logWarning("The lease of this node had ended; other nodes may have taken its sessions")
+        lapses = now
+        looks = renewals + 1
+      }
+      if (looks === 0) return
+      yield* look
+      looks--
+    })
+
+    yield* Effect.addFinalizer(() =>
+      Supervision.within(farewellLimit, Effect.ignore(pool.read(farewell, [node], () => undefined)))
+    )
+    yield* Effect.ignore(renew)
+    yield* Supervision.repeatScoped("renewing the lease of the node", Duration.times(lease, 1 / renewals), renew)
+    yield* Supervision.repeatScoped(
+      "removing nodes that are gone",
+      "1 hour",
+      pool.read(cleaning, [], () => undefined)
+    )
+  })

@@ -1,0 +1,184 @@
+/**
+ * The reads of the session event log. Each is one statement, and so reads one snapshot.
+ */
+import {
+  type EventPage,
+  type History,
+  type LaunchConfiguration,
+  pageCharacters,
+  type Receipt,
+  type StoredEvent,
+  type Summary,
+  type Unfinished
+} from "../../../Gateway/SessionEvents.ts"
+import type { Parameter, Pool, Row, Statement } from "../Connections.ts"
+import { texts } from "../Encoding.ts"
+
+/** A statement with its parameters, and how its rows are read. */
+export interface Query<A> {
+  readonly statement: Statement
+  readonly values: ReadonlyArray<Parameter>
+  readonly decode: (rows: ReadonlyArray<Row>) => A
+}
+
+/** Runs a query. */
+export const on =
+  (pool: Pool) =>
+  <A>({ decode, statement, values }: Query<A>) =>
+    pool.read(statement, values, decode)
+
+type HistoryRow = readonly [epoch: string, head: number, trimmed: number, recoveryState: string | null]
+
+const historyOf = ([epoch, headSeq, trimmedSeq, recoveryState]: HistoryRow): History => ({
+  epoch,
+  headSeq,
+  trimmedSeq,
+  recoveryState
+})
+
+const findStatement: Statement = {
+  name: "find_history",
+  text: "SELECT epoch, head, trimmed, recovery_state FROM causeway.histories WHERE session = $1"
+}
+
+export const find = (session: string): Query<History | undefined> => ({
+  statement: findStatement,
+  values: [session],
+  decode: ([row]) => (row === undefined ? undefined : historyOf(row as unknown as HistoryRow))
+})
+
+// An event has no more characters than bytes, so that a page of so many bytes has at least those that it may have.
+const pageStatement: Statement = {
+  name: "page_of_events",
+  text: `SELECT h.epoch, h.head, h.trimmed, h.recovery_state, e.seq, e.text FROM causeway.histories h
+    LEFT JOIN LATERAL (
+      SELECT seq, text FROM (
+        SELECT seq, text, size, sum(size) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) AS total FROM (
+          SELECT seq, text, size FROM causeway.events
+          WHERE history = h.id AND seq > greatest($2, h.trimmed) ORDER BY seq LIMIT $3
+        ) selected
+      ) summed WHERE total - size < $4
+    ) e ON true
+    WHERE h.session = $1 ORDER BY e.seq`
+}
+
+/** The most bytes of a character in UTF-8 for each UTF-16 code unit. */
+const bytesOfCharacter = 3
+
+export const page = (session: string, after: number, limit: number): Query<EventPage | undefined> => ({
+  statement: pageStatement,
+  values: [session, after, limit, pageCharacters * bytesOfCharacter],
+  decode: rows => {
+    const [first] = rows
+    if (first === undefined) return undefined
+    const events: Array<StoredEvent> = []
+    let characters = 0
+    for (const [, , , , seq, text] of rows as ReadonlyArray<readonly [...HistoryRow, number | null, string]>) {
+      if (seq === null) break
+      events.push({ seq, text })
+      characters += text.length
+      if (characters >= pageCharacters) break
+    }
+    return { events, history: historyOf(first as unknown as HistoryRow) }
+  }
+})
+
+const receiptStatement: Statement = {
+  name: "receipt",
+  text: `SELECT r.digest, r.turn FROM causeway.receipts r JOIN causeway.histories h ON h.id = r.history
+    WHERE h.session = $1 AND r.id = $2`
+}
+
+/** The id of a receipt as it is stored: as a JSON text, since the database takes no U+0000 and no half of a pair. */
+export const storedId = (id: string): string => JSON.stringify(id)
+
+export const receipt = (session: string, id: string): Query<Receipt | undefined> => ({
+  statement: receiptStatement,
+  values: [session, storedId(id)],
+  decode: ([row]) => {
+    if (row === undefined) return undefined
+    const [digest, turnId] = row as readonly [string, string | null]
+    return { id, digest, turnId }
+  }
+})
+
+const configurationStatement: Statement = {
+  name: "launch_configuration",
+  text: "SELECT environment, deployment FROM causeway.launch_configurations WHERE session = $1"
+}
+
+export const configuration = (session: string): Query<LaunchConfiguration> => ({
+  statement: configurationStatement,
+  values: [session],
+  decode: ([row]) => {
+    const [environment, deployment] = (row ?? [null, null]) as readonly [string | null, string | null]
+    return { environment, deployment }
+  }
+})
+
+const summariesStatement: Statement = {
+  name: "summaries",
+  text: `SELECT h.head, c.environment IS NOT NULL, c.deployment IS NOT NULL
+    FROM unnest($1::text[]) WITH ORDINALITY s(session, position)
+    LEFT JOIN causeway.histories h ON h.session = s.session
+    LEFT JOIN causeway.launch_configurations c ON c.session = s.session
+    ORDER BY s.position`
+}
+
+export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<Summary>> => ({
+  statement: summariesStatement,
+  values: [texts(sessions)],
+  decode: rows =>
+    (rows as unknown as ReadonlyArray<readonly [number | null, boolean, boolean]>).map(
+      ([headSeq, hasEnvironment, hasDeployment]) => ({ headSeq, hasEnvironment, hasDeployment })
+    )
+})
+
+/** Sessions with something to recover that a node may open. There are many of them, and few owners. */
+const unfinishedOf = (name: string, condition: string): Statement => ({
+  name,
+  text: `WITH owners AS MATERIALIZED (
+      SELECT DISTINCT owner FROM causeway.histories WHERE recovery_state IS NOT NULL
+    ), open_owners AS MATERIALIZED (
+      SELECT owner FROM owners WHERE owner IS NULL OR ${condition} causeway.is_gone(owner, $1, $2)
+    )
+    SELECT h.session, h.recovery_state FROM open_owners o
+    JOIN causeway.histories h ON h.owner IS NOT DISTINCT FROM o.owner
+    WHERE h.recovery_state IS NOT NULL ORDER BY h.id LIMIT $3`
+})
+
+const unfinishedStatement = unfinishedOf("unfinished", "owner = $1 OR")
+const abandonedStatement = unfinishedOf("abandoned", "owner <> $1 AND")
+
+const decodeUnfinished = (rows: ReadonlyArray<Row>): ReadonlyArray<Unfinished> =>
+  (rows as ReadonlyArray<readonly [string, string]>).map(([session, recoveryState]) => ({ session, recoveryState }))
+
+/** Sessions that are taken over at a time: others are found when these have been. */
+const mostAbandoned = 1000
+
+const mostUnfinished = 1_000_000
+
+export const unfinished = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
+  statement: unfinishedStatement,
+  values: [node, lease, mostUnfinished],
+  decode: decodeUnfinished
+})
+
+export const abandoned = (node: string, lease: number): Query<ReadonlyArray<Unfinished>> => ({
+  statement: abandonedStatement,
+  values: [node, lease, mostAbandoned],
+  decode: decodeUnfinished
+})
+
+const ownedStatement: Statement = {
+  name: "owned_sessions",
+  text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
+    WHERE h.owner = $2`
+}
+
+/** Those of some sessions that belong to a node. */
+export const owned = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
+  statement: ownedStatement,
+  values: [texts(sessions), node],
+  decode: rows => rows.map(([session]) => session as string)
+})

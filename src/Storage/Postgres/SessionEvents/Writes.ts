@@ -1,0 +1,145 @@
+/**
+ * A group of writes as `causeway.write_sessions` takes it, and the outcomes as it returns them.
+ */
+import { mostReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
+import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
+import * as KeyOrder from "../../KeyOrder.ts"
+import type { Parameter, Statement } from "../Connections.ts"
+import * as Encoding from "../Encoding.ts"
+import { storedId } from "./Queries.ts"
+import { Op, Result } from "./WriteFunction.ts"
+
+/** One change of one session. */
+export type EventWrite =
+  | { readonly op: "open"; readonly session: string; readonly epoch: string }
+  | ({ readonly op: "append" } & Append)
+  | { readonly op: "restart"; readonly session: string; readonly epoch: string }
+  | { readonly op: "configure"; readonly session: string; readonly configuration: LaunchConfiguration }
+  | { readonly op: "remove"; readonly session: string }
+  /** The token is that with which the node owned the session. */
+  | { readonly op: "release"; readonly session: string; readonly token: number }
+
+/** What became of one write. */
+export type Outcome =
+  | { readonly _tag: "Stored" }
+  | { readonly _tag: "Opened"; readonly token: number; readonly history: History }
+  | { readonly _tag: "OutOfStep"; readonly headSeq: number | null }
+  | { readonly _tag: "Elsewhere" }
+
+/** The statement that calls the function. */
+export const call: Statement = {
+  name: "write_sessions",
+  text: `SELECT causeway.write_sessions(${Array.from({ length: 22 }, (_, index) => `$${index + 1}`).join(", ")})`
+}
+
+/** A group, and the order in which the function does its writes. */
+export interface Encoded {
+  /** After the id of the group. */
+  readonly parameters: ReadonlyArray<Parameter>
+  /** The place in the group of each write, in the order of the function. */
+  readonly order: ReadonlyArray<number>
+}
+
+export interface Owner {
+  readonly node: string
+  /** Milliseconds. */
+  readonly lease: number
+  /** The token with which the node owns a session. */
+  readonly tokenOf: (session: string) => number | undefined
+}
+
+/** The parameters of a group. Those of one session keep their order. */
+export const encode = (
+  writes: ReadonlyArray<EventWrite>,
+  { lease, node, tokenOf }: Owner,
+  { bytes, events }: Retention
+): Encoded => {
+  const order = writes
+    .map((_, index) => index)
+    .sort((a, b) => KeyOrder.compare(writes[a]!.session, writes[b]!.session) || a - b)
+  const texts: Array<string> = []
+  const append = <A>(write: EventWrite, of: (append: Append) => A): A | null =>
+    write.op === "append" ? of(write) : null
+  const column = <A>(of: (write: EventWrite) => A): ReadonlyArray<A> => order.map(index => of(writes[index]!))
+  const sizes = column(write => {
+    if (write.op !== "append") return 0
+    let size = 0
+    for (const text of write.texts) {
+      texts.push(text)
+      size += Buffer.byteLength(text)
+    }
+    return size
+  })
+  const configurations = column(write => (write.op === "configure" ? write.configuration : undefined))
+  const parameters: ReadonlyArray<Parameter> = [
+    node,
+    lease,
+    events,
+    bytes,
+    mostReceipts,
+    Encoding.integers(column(({ op }) => Op[op])),
+    Encoding.texts(column(({ session }) => session)),
+    Encoding.bigints(
+      column(write => {
+        // What is opened may have belonged to the node before, or not.
+        if (write.op === "open") return null
+        return write.op === "release" ? write.token : (tokenOf(write.session) ?? null)
+      })
+    ),
+    Encoding.texts(column(write => ("epoch" in write ? write.epoch : null))),
+    Encoding.bigints(column(write => append(write, ({ after }) => after))),
+    Encoding.bigints(column(write => append(write, ({ timestamp }) => timestamp))),
+    Encoding.integers(column(write => append(write, ({ texts }) => texts.length) ?? 0)),
+    Encoding.bigints(sizes),
+    Encoding.texts(texts),
+    Encoding.texts(column(write => append(write, ({ recoveryState }) => recoveryState))),
+    Encoding.texts(
+      column(write => append(write, ({ receipt }) => (receipt === undefined ? null : storedId(receipt.id))))
+    ),
+    Encoding.texts(column(write => append(write, ({ receipt }) => receipt?.digest ?? null))),
+    Encoding.texts(column(write => append(write, ({ receipt }) => receipt?.turnId ?? null))),
+    Encoding.texts(column(write => append(write, ({ revoked }) => (revoked === undefined ? null : storedId(revoked))))),
+    Encoding.texts(configurations.map(configuration => configuration?.environment ?? null)),
+    Encoding.texts(configurations.map(configuration => configuration?.deployment ?? null))
+  ]
+  return { parameters, order }
+}
+
+type Returned =
+  | typeof Result.stored
+  | readonly [typeof Result.outOfStep, headSeq: number | null]
+  | readonly [typeof Result.elsewhere]
+  | readonly [
+      typeof Result.history,
+      token: number,
+      epoch: string,
+      headSeq: number,
+      trimmedSeq: number,
+      recoveryState: string | null
+    ]
+
+const stored: Outcome = { _tag: "Stored" }
+const elsewhere: Outcome = { _tag: "Elsewhere" }
+
+const outcomeOf = (returned: Returned): Outcome => {
+  if (returned === Result.stored) return stored
+  switch (returned[0]) {
+    case Result.outOfStep:
+      return { _tag: "OutOfStep", headSeq: returned[1] }
+    case Result.elsewhere:
+      return elsewhere
+    case Result.history: {
+      const [, token, epoch, headSeq, trimmedSeq, recoveryState] = returned
+      return { _tag: "Opened", token, history: { epoch, headSeq, trimmedSeq, recoveryState } }
+    }
+  }
+}
+
+/** The outcomes, in the order of the group. */
+export const decode = ({ order }: Encoded, result: string): ReadonlyArray<Outcome> => {
+  const outcomes: Array<Outcome> = []
+  for (const [position, returned] of (JSON.parse(result) as ReadonlyArray<Returned>).entries()) {
+    outcomes[order[position]!] = outcomeOf(returned)
+  }
+  return outcomes
+}

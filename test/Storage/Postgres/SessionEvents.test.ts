@@ -1,0 +1,286 @@
+/** The session event log of several nodes over one database: who owns a session, and what failures do. */
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Duration, Effect, Either, Exit, Layer, Logger, Option, Scope } from "effect"
+import { type Append, SessionElsewhere, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import type * as PostgresSessionEvents from "../../../src/Storage/Postgres/SessionEvents.ts"
+import { createDatabase, execute, nodeLayer, optionsOf, server } from "../../postgres/Databases.ts"
+import * as Proxy from "../../postgres/Proxy.ts"
+import { reasonToSkip } from "../../postgres/Server.ts"
+import { temporaryDirectory } from "../SqliteFixture.ts"
+
+const quiet = Logger.remove(Logger.defaultLogger)
+
+type Events = Context.Tag.Service<SessionEvents>
+
+const lease = Duration.seconds(1)
+
+const node = (url: string, options: PostgresSessionEvents.Options = {}) =>
+  Effect.map(Layer.build(nodeLayer(optionsOf(url), { lease, ...options })), context => ({
+    events: Context.get(context, SessionEvents),
+    log: Context.get(context, ChangeLog)
+  }))
+
+const append = (
+  events: Events,
+  session: string,
+  after: number,
+  texts: ReadonlyArray<string>,
+  more: Partial<Append> = {}
+) => events.append({ session, epoch: "e1", after, timestamp: 0, texts, recoveryState: null, ...more })
+
+const textsOf = (events: Events, session: string) =>
+  Effect.map(Effect.flatten(events.read(session, 0, 1000)), page => page.events.map(({ text }) => text))
+
+const database = Effect.promise(() => createDatabase())
+
+/** Tries again while the store is unavailable. */
+const persist = <A, E>(effect: Effect.Effect<A, E>) =>
+  Effect.retry(effect, { while: error => error instanceof StoreUnavailable })
+
+/** Opens a session as soon as its owner is gone. */
+const takeOver = (events: Events, session: string) =>
+  Effect.retry(Effect.delay(events.open(session, "other"), "20 millis"), {
+    while: error => error instanceof SessionElsewhere
+  })
+
+const isElsewhere = <A, E>(effect: Effect.Effect<A, E>) =>
+  Effect.map(Effect.flip(effect), error => expect(error).toBeInstanceOf(SessionElsewhere))
+
+describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL ${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("a session belongs to the node that opened it until that releases it, and every node reads it", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
+      yield* one.open("t/s", "e1")
+      yield* one.configure("t/s", { environment: "{}", deployment: null })
+      yield* append(one, "t/s", 0, ["1"])
+      yield* isElsewhere(other.open("t/s", "e2"))
+      yield* isElsewhere(append(other, "t/s", 1, ["foreign"]))
+      yield* isElsewhere(other.configure("t/s", { environment: null, deployment: null }))
+      yield* isElsewhere(other.restart("t/s", "e2"))
+      yield* isElsewhere(other.remove("t/s"))
+      expect(yield* textsOf(other, "t/s")).toEqual(["1"])
+      yield* one.release("t/s")
+      expect(yield* other.open("t/s", "e2")).toMatchObject({ epoch: "e1", headSeq: 1 })
+      yield* append(other, "t/s", 1, ["2"])
+      yield* isElsewhere(append(one, "t/s", 2, ["late"]))
+      yield* isElsewhere(one.restart("t/s", "e3"))
+      // It was given up by its own will.
+      expect(yield* one.taken).toEqual([])
+      // What was released cannot be released again by the one that had it.
+      yield* one.release("t/s")
+      yield* append(other, "t/s", 2, ["3"])
+      expect(yield* textsOf(one, "t/s")).toEqual(["1", "2", "3"])
+      expect(yield* one.configuration("t/s")).toEqual({ environment: "{}", deployment: null })
+    })
+  )
+
+  it.scopedLive("of nodes that open a session at once one gets it", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const nodes = [yield* node(url), yield* node(url), yield* node(url)]
+      const sessions = Array.from({ length: 50 }, (_, index) => `t/${index}`)
+      const outcomes = yield* Effect.forEach(
+        nodes,
+        ({ events }) =>
+          Effect.forEach(sessions, session => Effect.either(events.open(session, "e1")), { concurrency: "unbounded" }),
+        { concurrency: "unbounded" }
+      )
+      for (const index of sessions.keys()) {
+        expect(outcomes.filter(of => Either.isRight(of[index]!))).toHaveLength(1)
+      }
+    })
+  )
+
+  it.scopedLive("what a node leaves at its end can be opened at once, and what is unfinished is listed", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const { events: other } = yield* node(url)
+      const scope = yield* Scope.make()
+      const { events: one } = yield* Scope.extend(node(url), scope)
+      yield* one.open("t/s", "e1")
+      yield* append(one, "t/s", 0, ["1"], { recoveryState: "open" })
+      const unfinished = [{ session: "t/s", recoveryState: "open" }]
+      expect(yield* one.unfinished).toEqual(unfinished)
+      expect(yield* other.unfinished).toEqual([])
+      expect(yield* other.abandoned).toEqual([])
+      yield* Scope.close(scope, Exit.void)
+      expect(yield* other.abandoned).toEqual(unfinished)
+      expect(yield* other.unfinished).toEqual(unfinished)
+      expect(yield* other.open("t/s", "e2")).toMatchObject({ epoch: "e1", recoveryState: "open" })
+      expect(yield* other.abandoned).toEqual([])
+    })
+  )
+
+  it.scopedLive("a node that was cut off loses its sessions, writes nothing any more, and is told", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const proxy = yield* Proxy.make(url)
+      const { events: other } = yield* node(url)
+      const { events: stale } = yield* node(proxy.url)
+      for (const session of ["t/busy", "t/idle", "t/kept"]) {
+        yield* stale.open(session, "e1")
+        yield* append(stale, session, 0, ["1"], { recoveryState: "open" })
+      }
+      yield* Effect.promise(() => proxy.cut(true))
+      const abandoned = yield* Effect.repeat(Effect.delay(other.abandoned, "20 millis"), {
+        until: found => found.length > 0
+      })
+      expect(abandoned.map(({ session }) => session)).toEqual(["t/busy", "t/idle", "t/kept"])
+      yield* takeOver(other, "t/busy")
+      yield* takeOver(other, "t/idle")
+      yield* append(other, "t/busy", 1, [])
+      yield* Effect.promise(() => proxy.cut(false))
+      // The history is where the node had left it, and yet it cannot go on.
+      yield* isElsewhere(persist(append(stale, "t/busy", 1, ["stale"])))
+      const told = new Set<string>()
+      yield* Effect.repeat(
+        Effect.map(Effect.delay(stale.taken, "20 millis"), taken => {
+          for (const session of taken) told.add(session)
+        }),
+        { until: () => told.size === 2 }
+      )
+      expect([...told].sort()).toEqual(["t/busy", "t/idle"])
+      // Nobody has taken this one.
+      yield* append(stale, "t/kept", 1, ["2"])
+      expect(yield* textsOf(other, "t/busy")).toEqual(["1"])
+      expect(yield* textsOf(other, "t/kept")).toEqual(["1", "2"])
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("after an outage of the database that was longer than the lease, nodes keep their sessions", () =>
+    Effect.gen(function* () {
+      const own = yield* server({})
+      const url = yield* Effect.promise(() => createDatabase(own))
+      const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
+      yield* one.open("t/s", "e1")
+      yield* Effect.promise(() => own.stop("immediate"))
+      yield* Effect.sleep(Duration.times(lease, 1.5))
+      yield* Effect.promise(() => own.start())
+      yield* isElsewhere(persist(other.open("t/s", "e1")))
+      yield* persist(append(one, "t/s", 0, ["1"]))
+      yield* isElsewhere(persist(other.open("t/s", "e1")))
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("the next run in the directory of a node has its sessions at once, and a node beside it does not", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const directory = yield* temporaryDirectory
+      const options = { directory, lease: Duration.minutes(1) }
+      const scope = yield* Scope.make()
+      const proxy = yield* Proxy.make(url)
+      const { events: first } = yield* Scope.extend(node(proxy.url, options), scope)
+      yield* first.open("t/s", "e1")
+      yield* append(first, "t/s", 0, ["1"], { recoveryState: "open" })
+      const beside = yield* node(url, options)
+      yield* isElsewhere(beside.events.open("t/s", "e1"))
+      // It cannot say that it ends.
+      yield* Effect.promise(() => proxy.cut(true))
+      yield* Scope.close(scope, Exit.void)
+      yield* isElsewhere(beside.events.open("t/s", "e1"))
+      const { events: next } = yield* node(url, options)
+      expect(yield* next.unfinished).toEqual([{ session: "t/s", recoveryState: "open" }])
+      yield* next.open("t/s", "e1")
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive(
+    "writes of many sessions share calls, none is in the change log, and one that is refused fails alone",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* database
+        const { events, log } = yield* node(url)
+        const sessions = Array.from({ length: 100 }, (_, index) => `t/${index}`)
+        yield* Effect.forEach(sessions, session => events.open(session, "e1"), { concurrency: "unbounded" })
+        const commits = Effect.map(
+          Effect.promise(() => execute(url, "SELECT count(*)::int AS n FROM causeway.commits")),
+          ([row]) => Number(row?.n)
+        )
+        expect(yield* commits).toBeLessThanOrEqual(3)
+        // The database takes no such character; the events of sessions never have it.
+        const outcomes = yield* Effect.forEach(
+          sessions,
+          (session, index) => Effect.either(append(events, session, 0, [index === 50 ? "\u0000" : session])),
+          { concurrency: "unbounded" }
+        )
+        expect(outcomes.flatMap((outcome, index) => (Either.isLeft(outcome) ? [index] : []))).toEqual([50])
+        expect(yield* textsOf(events, "t/51")).toEqual(["t/51"])
+        expect(yield* textsOf(events, "t/50")).toEqual([])
+        expect(yield* log.lastSeq).toBe(0)
+      }).pipe(Effect.provide(quiet))
+  )
+
+  const lost = (mode: Proxy.Mode) =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const proxy = yield* Proxy.make(url)
+      const { events } = yield* node(proxy.url, { lease: Duration.minutes(1) })
+      yield* events.open("t/s", "e1")
+      proxy.set(mode, "write_sessions")
+      void proxy.affected.then(() => proxy.set("open"))
+      yield* append(events, "t/s", 0, ["1"])
+      yield* Effect.promise(() => proxy.affected)
+      yield* append(events, "t/s", 1, ["2"])
+      expect(yield* textsOf(events, "t/s")).toEqual(["1", "2"])
+    }).pipe(Effect.provide(quiet))
+
+  it.scopedLive("an append whose answer is lost is found out about, and not repeated", () => lost("answers lost"))
+
+  it.scopedLive("an append that has never arrived is repeated", () => lost("requests lost"))
+
+  it.scopedLive("after an unknown outcome nothing is written before it is found out, so that order is kept", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const proxy = yield* Proxy.make(url)
+      const { events } = yield* node(proxy.url, { lease: Duration.minutes(1) })
+      yield* events.open("t/s", "e1")
+      proxy.set("answers lost")
+      expect(yield* Effect.flip(append(events, "t/s", 0, ["1"]))).toBeInstanceOf(StoreUnavailable)
+      proxy.set("open")
+      // As a session does: it asks where the history is, and goes on from there.
+      const { headSeq } = yield* persist(Effect.flatten(events.find("t/s")))
+      const outcome = yield* Effect.either(persist(append(events, "t/s", headSeq, [])))
+      const now = yield* persist(Effect.flatten(events.find("t/s")))
+      expect(Either.isRight(outcome) ? headSeq : now.headSeq).toBe(now.headSeq)
+      yield* append(events, "t/s", now.headSeq, ["last"])
+      expect(yield* textsOf(events, "t/s")).toEqual(now.headSeq === 1 ? ["1", "last"] : ["last"])
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("histories are unavailable while the database is not there at the start, and are there with it", () =>
+    Effect.gen(function* () {
+      const own = yield* server({})
+      const url = yield* Effect.promise(() => createDatabase(own))
+      yield* Effect.promise(() => own.stop("fast"))
+      const { events } = yield* node(url)
+      for (const call of [
+        events.open("t/s", "e1"),
+        events.find("t/s"),
+        events.unfinished,
+        events.trim(Duration.zero)
+      ]) {
+        expect(yield* Effect.flip<unknown, unknown, never>(call)).toBeInstanceOf(StoreUnavailable)
+      }
+      yield* Effect.promise(() => own.start())
+      expect(yield* persist(events.open("t/s", "e1"))).toMatchObject({ headSeq: 0 })
+      expect(Option.isSome(yield* events.find("t/s"))).toBe(true)
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("ids of receipts may have any characters", () =>
+    Effect.gen(function* () {
+      const { events } = yield* node(yield* database)
+      yield* events.open("t/s", "e1")
+      const ids = ["\u0000", "\ud800", "\udc00", '"', "ä"]
+      for (const [seq, id] of ids.entries()) {
+        yield* append(events, "t/s", seq, ["x"], { receipt: { id, digest: String(seq), turnId: null } })
+      }
+      for (const [seq, id] of ids.entries()) {
+        expect(yield* events.receipt("t/s", id)).toEqual(Option.some({ id, digest: String(seq), turnId: null }))
+      }
+    })
+  )
+})
