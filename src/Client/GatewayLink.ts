@@ -1,8 +1,9 @@
-import { ConnectionFailed, ResponseTooLarge, refused, Unauthorized } from "./Errors.ts"
+import { closeError, ShedLoad, whyRefused } from "./ConnectionEnd.ts"
+import { ConnectionFailed, ResponseTooLarge, refused } from "./Errors.ts"
 import type { Answer, RequestFrame } from "./GatewayFrames.ts"
 import { parse, type Requests } from "./Requests.ts"
 import { isTransient } from "./Retry.ts"
-import { AnswerLost, ConnectionClosed, isSessionsError, RequestRefused, type SessionsError } from "./SessionErrors.ts"
+import { AnswerLost, ConnectionClosed, isSessionsError, RequestRefused } from "./SessionErrors.ts"
 import type { ConnectionStatus, SessionEvent } from "./SessionModel.ts"
 import { Backoff, Lifetime, pause } from "./Time.ts"
 import { connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
@@ -263,7 +264,7 @@ export class GatewayLink {
         opened.addEventListener("error", () => {})
         opened.addEventListener("close", ({ code, reason }) => {
           if (isOpen) reject(closeError(code, reason))
-          else this.#whyRefused(signal).then(reject, reject)
+          else whyRefused(requests, path, signal).then(reject, reject)
         })
         let silence = handshake
         let heardAt = 0
@@ -300,31 +301,6 @@ export class GatewayLink {
       socket?.close()
       this.#onLost()
     }
-  }
-
-  /** Browsers and Node do not tell why a handshake is refused; an ordinary request to the same address does. */
-  async #whyRefused(signal: AbortSignal): Promise<unknown> {
-    const error = new ConnectionFailed("The WebSocket handshake has failed", false)
-    try {
-      const response = await this.options.requests.open({ path: this.options.path }, signal)
-      await response.body?.cancel()
-    } catch (reason) {
-      signal.throwIfAborted()
-      if (!isSessionsError(reason)) throw reason
-      switch (reason._tag) {
-        case "Unauthorized":
-        case "Forbidden":
-        case "NotFound":
-        case "ServiceUnavailable":
-        case "ConnectionFailed":
-        case "TokenUnavailable":
-          return reason
-        case "InvalidResponse":
-          // What a server makes of a request that is no handshake tells nothing of handshakes.
-          return [401, 403, 404, 429, 502, 503, 504].includes(reason.status) ? reason : error
-      }
-    }
-    return error
   }
 
   #onOpen(socket: WebSocketLike): void {
@@ -407,9 +383,6 @@ export class GatewayLink {
   }
 }
 
-/** The gateway has closed the connection because there is too much to do. */
-class ShedLoad extends ConnectionFailed {}
-
 const isEvent = (frame: object): frame is SessionEvent => {
   const { seq, sessionId, type } = frame as Partial<SessionEvent>
   return Number.isSafeInteger(seq) && typeof sessionId === "string" && typeof type === "string"
@@ -417,14 +390,3 @@ const isEvent = (frame: object): frame is SessionEvent => {
 
 const refusalOf = ({ error }: Extract<Answer, { type: "error" }>): RequestRefused =>
   new RequestRefused(error.message, error.code, error.retryable, error.traceId)
-
-/** What a close code means (docs/protocol.md): whether to come back, with a new token, or later. */
-const closeError = (code: number, reason: string): SessionsError => {
-  const message = `The gateway closed the connection: ${code} ${reason}`.trimEnd()
-  if (code === 4501) {
-    return new Unauthorized({ message, status: 401, requestId: undefined, retryAfterMs: undefined })
-  }
-  const isFinal = code === 1002 || code === 1007 || code === 1009 || (code >= 4500 && code <= 4999)
-  if (isFinal) return new ConnectionClosed(message, code)
-  return code === 4001 ? new ShedLoad(message, false) : new ConnectionFailed(message, false)
-}
