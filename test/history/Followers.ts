@@ -128,7 +128,10 @@ export class Follower {
   private receive(message: Message): boolean {
     const { recorder } = this.session
     const { name } = this.options
-    if (message.type === "reset") {
+    // A connection that was opened before any epoch was known is not told of another one but by its frames.
+    const isOther = ({ epoch }: { readonly epoch?: string }) =>
+      this.position.epoch !== undefined && epoch !== this.position.epoch
+    if (message.type === "reset" || isOther(message)) {
       recorder.reset(name)
       this.position = { seq: 0, epoch: undefined }
       return false

@@ -33,6 +33,17 @@ const start = (count: number) =>
     return { database, nodes }
   })
 
+/** A standby that has what the database has now, and will take its place. */
+const standbyOf = ({ directory, port }: Server.Server) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const copy = `${directory}-standby`
+      Server.copy(directory, copy)
+      return Server.start(copy, port, settings, false)
+    }),
+    server => Effect.promise(() => server.stop("immediate"))
+  )
+
 layer(Environment.layer, { excludeTestServices: true })(
   `the service on PostgreSQL ${Server.reasonToSkip ?? ""}`,
   it => {
@@ -44,7 +55,7 @@ layer(Environment.layer, { excludeTestServices: true })(
             const random = Random.make(`${seed} failures of ${count} nodes`)
             const { database, nodes } = yield* start(count)
             const failures = 3 * soak
-            const between = 400
+            const between = 100 * count + 100
             const history = yield* Workload.run(
               {
                 seed: `${seed} ${count}`,
@@ -79,5 +90,40 @@ layer(Environment.layer, { excludeTestServices: true })(
         120_000 * soak
       )
     }
+
+    it.scoped.skipIf(Server.reasonToSkip !== undefined)(
+      "has another log after a standby was promoted that lacks the last writes, which followers learn from its epoch",
+      () =>
+        Effect.gen(function* () {
+          const { database, nodes } = yield* start(2)
+          const between = 250
+          const history = yield* Workload.run(
+            {
+              seed: `${seed} promoted`,
+              nodes,
+              key: Service.key,
+              clients: 8,
+              operations: 3 * between,
+              clockError: 100
+            },
+            ({ done, recorder }) =>
+              Effect.gen(function* () {
+                yield* done(between)
+                recorder.note("the standby receives no more")
+                yield* Effect.promise(() => database.stop("fast"))
+                const standby = yield* standbyOf(database)
+                yield* Effect.promise(() => database.start())
+                yield* done(2 * between)
+                recorder.note("the standby is promoted")
+                yield* Effect.promise(() => database.stop("immediate"))
+                yield* Effect.promise(() => standby.start("standby"))
+                yield* Effect.promise(() => Databases.execute(standby.urlOf("postgres"), "SELECT pg_promote()"))
+              })
+          )
+          assert.isAbove(counts(history).reset ?? 0, 0)
+          assert.strictEqual(Workload.epochs(history).size, 2)
+        }),
+      120_000
+    )
   }
 )

@@ -6,7 +6,6 @@ import { Effect, Random } from "effect"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
 import { counts } from "./Checker.ts"
-import type { History } from "./History.ts"
 import * as ServiceNode from "./ServiceNode.ts"
 import * as Workload from "./Workload.ts"
 
@@ -22,10 +21,6 @@ const copyStore = (from: string, to: string): void => {
   }
 }
 
-/** The epochs that lists and polls had. */
-const epochs = ({ events }: History): ReadonlySet<string> =>
-  new Set(events.flatMap(event => (event.type === "ok" && "epoch" in event.result ? [event.result.epoch ?? ""] : [])))
-
 layer(Environment.layer, { excludeTestServices: true })("the service on SQLite", it => {
   it.scoped(
     "keeps its promises to concurrent clients while it is killed and started again",
@@ -34,7 +29,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
         const random = Random.make(`${seed} kills`)
         const node = yield* ServiceNode.start("node", { directory: yield* Environment.temporaryDirectory })
         const kills = 2 * soak
-        const between = 700
+        const between = 500
         const history = yield* Workload.run(
           { seed, nodes: [node], key: Service.key, clients: 12, operations: (kills + 1) * between, clockError: 50 },
           ({ done, recorder }) =>
@@ -84,7 +79,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
         )
         const found = counts(history)
         assert.isAbove(found.reset ?? 0, 0, JSON.stringify(found))
-        assert.strictEqual(epochs(history).size, rounds + 1)
+        assert.strictEqual(Workload.epochs(history).size, rounds + 1)
       }),
     120_000 * soak
   )

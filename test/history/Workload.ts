@@ -166,6 +166,10 @@ export const judge = (history: H.History): Effect.Effect<void, Violated> =>
     })
   })
 
+/** The epochs that lists and polls had. */
+export const epochs = ({ events }: H.History): ReadonlySet<string> =>
+  new Set(events.flatMap(event => (event.type === "ok" && "epoch" in event.result ? [event.result.epoch ?? ""] : [])))
+
 /** Has the workload done while something happens to the nodes, and judges it. */
 export const run = <E, R>(
   options: Options,
