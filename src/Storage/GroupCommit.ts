@@ -20,6 +20,8 @@ export interface Options<A, B, E> {
     now: number
   ) => Effect.Effect<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>
   readonly weigh: (write: A) => Weight
+  /** Waited for before a group is taken, and not counted as the time of a commit. It must end. */
+  readonly prepare?: Effect.Effect<void>
   /** Where a group ends; a single write may be heavier. */
   readonly maxGroup?: Weight
   /** How many writes may wait beside the group in flight. */
@@ -137,7 +139,7 @@ export const make = <A, B, E = never>(
     const committer = Effect.forever(
       Effect.zipRight(
         queue.until(() => queue.size > 0),
-        commitGroup
+        options.prepare === undefined ? commitGroup : Effect.zipRight(options.prepare, commitGroup)
       )
     )
 

@@ -126,6 +126,24 @@ describe("GroupCommit", () => {
     })
   )
 
+  it.scoped("what is waited for before a commit is no part of its time", () =>
+    Effect.gen(function* () {
+      const prepared = yield* Effect.makeLatch(false)
+      const { answer, committer, groups, submit } = yield* setup({ prepare: prepared.await })
+      const fibers = yield* Effect.forEach(["a", "b"], submit)
+      yield* TestClock.adjust("5 seconds")
+      expect(committer.isStuck()).toBe(false)
+      expect(groups).toEqual([])
+      yield* prepared.open
+      yield* answer(0)
+      expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
+      const last = yield* submit("c")
+      yield* TestClock.adjust("1800 millis")
+      expect(yield* joinAll([last])).toEqual(["StoreUnavailable"])
+      yield* answer(1)
+    })
+  )
+
   it.scoped("groups are bounded, and a write larger than a group is committed alone", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup({ maxGroup: { operations: 2, bytes: 4 } })

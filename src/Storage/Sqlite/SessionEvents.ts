@@ -69,7 +69,7 @@ const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scop
     const retention = options.retention ?? Retention.defaults
     const reportDamage = Damage.reporter("session database", "session_database_damage_total", yield* MetricTags.current)
     const threadData: ThreadData = { database: "sessions", retention }
-    const { commit, reader, run } = yield* Database.make(options, {
+    const { commit, reader, run, started } = yield* Database.make(options, {
       ...writer(retention),
       threadData,
       queries: connection => new Queries(connection),
@@ -93,6 +93,8 @@ const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scop
           Effect.map(outcomes => outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome)))
         ),
       weigh,
+      // The first write starts the thread, which takes seconds on a busy machine.
+      prepare: started,
       outage: Supervision.outage("writing of session histories")
     })
     const submit = (write: Exclude<EventWrite, { op: "append" }>) =>

@@ -61,9 +61,14 @@ export interface Database<W, O, Q> {
   ) => Effect.Effect<ReadonlyArray<O | WriteFailure>, StoreUnavailable>
   /** Does a task in portions, with other requests in between, and tells how many records it made or removed. */
   readonly run: (task: Task, time: Effect.Effect<number>, portion: number) => Effect.Effect<number, StoreUnavailable>
+  /** Waits until the writer has answered for the first time, within a limit; starts it if need be. */
+  readonly started: Effect.Effect<void>
   /** Whether a write could be committed. */
   readonly isWritable: Effect.Effect<boolean>
 }
+
+/** How long the writer may take to start, as on a busy machine, before requests to it are late. */
+const startLimit = "10 seconds"
 
 /** How long a portion of a task may take, in milliseconds. */
 const portionMillis = 1800
@@ -254,6 +259,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
         { discard: true }
       )
 
+    const answered = Effect.timeoutOption(Effect.disconnect(ask({ kind: "probe" })), startLimit)
     const one = yield* Effect.makeSemaphore(1)
     const runPortion = (task: Task, time: Effect.Effect<number>, limit: number) =>
       Effect.flatMap(time, time => ask({ kind: task, time, limit })).pipe(
@@ -285,6 +291,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
               Effect.map(runPortion(task, time, limit), count => ({ total: total + count, last: count }))
           }
         ).pipe(Effect.map(({ total }) => total)),
+      started: Effect.asVoid(yield* Effect.cached(answered)),
       isWritable: Effect.map(ask({ kind: "probe" }), ({ _tag }) => _tag === "Done")
     }
   })
