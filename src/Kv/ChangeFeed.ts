@@ -10,6 +10,7 @@ import { Metrics } from "../Observability/Metrics.ts"
 import * as Setting from "../Setting.ts"
 import { type FeedBusy, FollowerSlots } from "./ChangeFeed/FollowerSlots.ts"
 import { type FollowQuery, type LogReplaced, ofKnownLog } from "./ChangeFeed/FollowQuery.ts"
+import type { Initial } from "./ChangeFeed/InitialFollower.ts"
 import * as LogWaiters from "./ChangeFeed/LogWaiters.ts"
 import { Page } from "./ChangeFeed/Page.ts"
 import * as Pages from "./ChangeFeed/Pages.ts"
@@ -46,6 +47,8 @@ export class ChangeFeed extends Context.Tag("causeway/ChangeFeed")<
      * the query says, after it has been told.
      */
     readonly webSocket: (query: FollowQuery) => Effect.Effect<Upgrade, Exclude<FollowFailure, LogReplaced>>
+    /** The same from the entries that are there on, which the client is sent first; `query.after` is not used. */
+    readonly webSocketWith: (query: FollowQuery, initial: Initial) => Effect.Effect<Upgrade, FeedBusy>
     /** Followers at present: polls that wait, event streams and WebSockets. */
     readonly followers: Effect.Effect<number>
     /** Changes between the WebSocket furthest behind and the end of the log, as far as that is known. */
@@ -163,6 +166,8 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
         yield* slots.check
         return webSockets.upgrade(query, first)
       }),
+
+      webSocketWith: (query, initial) => Effect.as(slots.check, webSockets.upgradeWith(query, initial)),
 
       followers: Effect.sync(() => slots.count),
 

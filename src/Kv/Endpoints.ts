@@ -176,7 +176,7 @@ export const endpoints = Endpoints.of(
       set: writing(set, services),
       delete: writing(remove, services),
       batch: writing(batch, services),
-      ...FeedHandlers.make({ feed: yield* ChangeFeed, admits: yield* FeedOrigins, limits })
+      ...FeedHandlers.make({ store: services.store, feed: yield* ChangeFeed, admits: yield* FeedOrigins, limits })
     }
   })
 )

@@ -1,7 +1,7 @@
 /**
  * The handlers of the change feed: polls, Server-Sent Events and WebSockets.
  */
-import { type Context, Duration, Effect, Either, Exit } from "effect"
+import { type Context, Duration, Effect, Either, Exit, Stream } from "effect"
 import * as Direct from "../Direct.ts"
 import { type ApiError, Forbidden } from "../Http/ApiError.ts"
 import type { Incoming } from "../Http/Endpoints.ts"
@@ -9,10 +9,13 @@ import type { Admits } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
 import { upgradeFailed } from "../Http/WebSocket.ts"
 import type { LimitsShape } from "../Limits.ts"
+import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
 import type { ChangeFeed, FollowQuery } from "./ChangeFeed.ts"
 import * as Errors from "./Errors.ts"
+import * as ListHandler from "./ListHandler.ts"
 import * as Operations from "./Operations.ts"
 import { defaultPage, epochHeader, maxPage } from "./Requests.ts"
+import type { Selection, Store } from "./Store.ts"
 import { followed, type Sender } from "./TenantLimit.ts"
 
 /** The part of the log that a request asks for. */
@@ -23,6 +26,11 @@ interface FeedParams {
   readonly after?: number
   readonly limit?: number
   readonly epoch?: string
+}
+
+/** The same for a follower that may be sent the entries that are there first. */
+interface FollowParams extends FeedParams {
+  readonly initial?: "0" | "1"
 }
 
 /** The part of the log that a request may follow. */
@@ -77,6 +85,7 @@ const resumed = (params: FeedParams, lastEventId: string | undefined): Operation
 }
 
 interface Services {
+  readonly store: Context.Tag.Service<Store>
   readonly feed: Context.Tag.Service<ChangeFeed>
   /** Which pages may open a WebSocket. */
   readonly admits: Admits
@@ -99,27 +108,53 @@ const changes =
       })
     })
 
-/** The change log as Server-Sent Events; `Last-Event-ID` takes precedence over `after`. */
-const changesStream = ({ feed, limits }: Services) =>
+/** The entries that a follower is to be sent first; `undefined` where it is sent none. */
+const initialOf = ({ initial, namespace, prefix = "" }: FollowParams): Operations.Checked<Selection | undefined> => {
+  if (initial !== "1") return Either.right(undefined)
+  return namespace === undefined
+    ? Either.left(Errors.badRequest("initial takes a namespace"))
+    : Either.right({ namespace, prefix })
+}
+
+const eventStream = (events: Stream.Stream<Uint8Array>, release?: Effect.Effect<void>) =>
+  Reply.stream("text/event-stream", events, { "cache-control": "no-store", "x-accel-buffering": "no" }, release)
+
+/** The entries that are there, from one snapshot, and then what follows. */
+const initialStream = ({ feed, store }: Services, query: FollowQuery, selection: Selection) =>
+  ListHandler.withList(store, selection, ({ close, list }, restore) =>
+    restore(feed.events({ ...query, after: list.lastSeq, epoch: list.epoch })).pipe(
+      Effect.onError(() => close),
+      Effect.catchAll(Errors.ofFeed),
+      Effect.map(events =>
+        eventStream(Stream.concat(Stream.ensuring(ServerSentEvents.initial(list), close), events), close)
+      )
+    )
+  )
+
+/** The change log as Server-Sent Events; `Last-Event-ID` takes precedence over `after`, and over `initial`. */
+const changesStream = (services: Services) =>
   Effect.fnUntraced(function* (request: {
-    readonly urlParams: FeedParams
+    readonly urlParams: FollowParams
     readonly incoming: Incoming
     readonly headers: { readonly "last-event-id"?: string }
   }) {
     const params = yield* resumed(request.urlParams, request.headers["last-event-id"])
-    const query = yield* queryOf(params, request.incoming, limits)
-    const events = yield* Effect.catchAll(feed.events(query), Errors.ofFeed)
-    return Reply.stream("text/event-stream", events, { "cache-control": "no-store", "x-accel-buffering": "no" })
+    const query = yield* queryOf(params, request.incoming, services.limits)
+    const initial = yield* initialOf(request.urlParams)
+    if (initial !== undefined && params === request.urlParams) return yield* initialStream(services, query, initial)
+    return eventStream(yield* Effect.catchAll(services.feed.events(query), Errors.ofFeed))
   })
 
 /** The change log over a WebSocket. */
-const changesSocket = ({ admits, feed, limits }: Services) =>
-  Effect.fnUntraced(function* (request: { readonly urlParams: FeedParams; readonly incoming: Incoming }) {
+const changesSocket = ({ admits, feed, limits, store }: Services) =>
+  Effect.fnUntraced(function* (request: { readonly urlParams: FollowParams; readonly incoming: Incoming }) {
     const query = yield* queryOf(request.urlParams, request.incoming, limits)
+    const initial = yield* initialOf(request.urlParams)
     const { host, origin, upgradeProblem } = request.incoming
     if (upgradeProblem !== undefined) return yield* upgradeFailed(upgradeProblem)
     if (!admits(origin, host)) return yield* new Forbidden({ error: "This origin may not connect" })
-    return Reply.webSocket(yield* Effect.catchAll(feed.webSocket(query), Errors.ofFeed))
+    const upgrade = initial === undefined ? feed.webSocket(query) : feed.webSocketWith(query, store.listAll(initial))
+    return Reply.webSocket(yield* Effect.catchAll(upgrade, Errors.ofFeed))
   })
 
 /** The handlers of the endpoints under `/changes`. */

@@ -10,7 +10,7 @@ import * as Errors from "./Errors.ts"
 import * as ListBody from "./ListBody.ts"
 import * as Operations from "./Operations.ts"
 import { epochHeader, maxPage } from "./Requests.ts"
-import type { ListPage, Selection, Store } from "./Store.ts"
+import type { ListPage, ListStream, Selection, Store } from "./Store.ts"
 
 /** A page starts after its cursor: the last key of the page before, in base64url, so that a query can hold any key. */
 const cursorOf = (lastKey: string): string => Encoding.encodeBase64Url(lastKey)
@@ -47,8 +47,18 @@ const positionHeaders = ({ epoch, lastSeq }: { readonly epoch: string; readonly 
 const pageReply = (page: ListPage, headers: Readonly<Record<string, string>> = {}): Reply.Reply =>
   Reply.json(ListBody.ofPage(page.entries), { ...positionHeaders(page), ...headers })
 
-/** A whole namespace from one snapshot, sent in portions as the client reads them. */
-const listAll = (store: Context.Tag.Service<Store>, selection: Selection) =>
+/** A list from one snapshot, which lasts until it is closed. */
+interface OpenList {
+  readonly list: ListStream
+  readonly close: Effect.Effect<void>
+}
+
+/** Takes a snapshot for an answer that closes it. It can be interrupted only where `restore` allows it. */
+export const withList = <A, E>(
+  store: Context.Tag.Service<Store>,
+  selection: Selection,
+  use: (opened: OpenList, restore: <B, F>(effect: Effect.Effect<B, F>) => Effect.Effect<B, F>) => Effect.Effect<A, E>
+) =>
   Effect.uninterruptibleMask(restore =>
     Effect.gen(function* () {
       const snapshot = yield* Scope.make()
@@ -59,14 +69,17 @@ const listAll = (store: Context.Tag.Service<Store>, selection: Selection) =>
           StoreUnavailable: Errors.unavailable
         })
       )
-      return Reply.stream(
-        "application/json",
-        // The status is sent already: where a portion fails, the connection is cut.
-        ListBody.ofPortions(list.portions),
-        positionHeaders(list),
-        Scope.close(snapshot, Exit.void)
-      )
+      return yield* use({ list, close: Scope.close(snapshot, Exit.void) }, restore)
     })
+  )
+
+/** A whole namespace from one snapshot, sent in portions as the client reads them. */
+const listAll = (store: Context.Tag.Service<Store>, selection: Selection) =>
+  withList(store, selection, ({ close, list }) =>
+    Effect.succeed(
+      // The status is sent already: where a portion fails, the connection is cut.
+      Reply.stream("application/json", ListBody.ofPortions(list.portions), positionHeaders(list), close)
+    )
   )
 
 interface ListRequest {

@@ -307,6 +307,7 @@ export const ChangesParams = Schema.Struct({
   after,
   limit,
   epoch,
+  initial: Misplaced("it is for /changes/stream and /changes/ws"),
   wait: optional(
     QueryInt({
       minimum: 0,
@@ -318,7 +319,20 @@ export const ChangesParams = Schema.Struct({
 })
 
 /** The part of the log to follow. */
-export const FollowParams = Schema.Struct({ tenant, ...part, after, limit, epoch })
+export const FollowParams = Schema.Struct({
+  tenant,
+  ...part,
+  after,
+  limit,
+  epoch,
+  initial: optional(
+    Schema.Literal("0", "1").annotations({
+      description:
+        "With `1`, the entries of `namespace` are sent first, and then the changes after them, whatever `after` is.",
+      message: ({ actual }) => `must be 0 or 1, not ${JSON.stringify(actual)}`
+    })
+  )
+})
 
 /** Who deletes. */
 export const DeleteParams = Schema.Struct({ actor: Actor })

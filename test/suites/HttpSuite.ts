@@ -14,6 +14,7 @@ import { epochs } from "./Http/Epochs.ts"
 import { expiry } from "./Http/Expiry.ts"
 import { fields } from "./Http/Fields.ts"
 import { type Check, Site, site } from "./Http/Fixture.ts"
+import { initial } from "./Http/Initial.ts"
 import { lists } from "./Http/Lists.ts"
 import { names } from "./Http/Names.ts"
 import * as Outage from "./Http/Outage.ts"
@@ -38,6 +39,7 @@ const parts = {
   batches,
   polling,
   epochs,
+  initial,
   retention,
   races
 }

@@ -6,7 +6,7 @@ import type { Page } from "./Page.ts"
 export const heartbeatInterval = 15_000
 
 /** Frames that are read from a follower, which has nothing to say, between two ticks. */
-const maxFrames = 100
+export const maxFrames = 100
 
 /**
  * Where a follower stands: at the shared position, after it, or before it. One that is suspended, as it is blocked or

@@ -2,6 +2,7 @@ import { type Context, Effect, Either, Option, Stream } from "effect"
 import { Backoff } from "../../Backoff.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
+import type { ListStream } from "../Store.ts"
 import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
 import type { FollowQuery } from "./FollowQuery.ts"
 import { type LogWaiters, type Reader, spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
@@ -25,6 +26,30 @@ const keepAlive = (after: number, epoch: string): Uint8Array =>
 
 const reset = ({ epoch, lastSeq }: Page): Uint8Array =>
   Buffer.from(`event: reset\nid: ${idOf(lastSeq, epoch)}\ndata: {"lastSeq":${lastSeq},"epoch":"${epoch}"}\n\n`)
+
+/**
+ * The entries that are there, as events without an id: a client that loses them begins anew. The end has the position of
+ * the snapshot as its id. The stream fails with a defect where the list does, so that no client takes a part for the whole.
+ */
+export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream<Uint8Array> => {
+  // What comes behind must not keep the list in memory.
+  let pending: ListStream["portions"] = portions
+  const entries = Stream.suspend(() => {
+    const own = pending
+    pending = Stream.empty
+    return own
+  })
+  const end = `event: initial-end\nid: ${idOf(lastSeq, epoch)}\ndata: {"lastSeq":${lastSeq},"epoch":"${epoch}"}\n\n`
+  return Stream.make("retry: 1000\n: the entries that are there\n\n").pipe(
+    Stream.concat(
+      Stream.map(entries, portion => portion.map(({ json }) => `event: initial\ndata: ${json}\n\n`).join(""))
+    ),
+    Stream.concat(Stream.make(end)),
+    Stream.filter(text => text !== ""),
+    Stream.map(text => Buffer.from(text)),
+    Stream.orDie
+  )
+}
 
 /** Reads the log for one stream. */
 class StreamReader implements Reader {

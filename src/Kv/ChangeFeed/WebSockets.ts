@@ -1,4 +1,4 @@
-import { Effect, type Scope } from "effect"
+import { Effect, Runtime, type Scope } from "effect"
 import { Backoff } from "../../Backoff.ts"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
@@ -12,14 +12,17 @@ import type { FollowerSlots } from "./FollowerSlots.ts"
 import { Followers, type Group } from "./Followers.ts"
 import type { FollowQuery } from "./FollowQuery.ts"
 import { closes } from "./Frames.ts"
+import { type Initial, InitialFollower } from "./InitialFollower.ts"
 import { spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
-import type { Page } from "./Page.ts"
+import { Page } from "./Page.ts"
 import { isUnreadable, type Pages, tail } from "./Pages.ts"
 
 /** The WebSockets that follow the log, served by a few fibers however many they are. */
 export interface WebSockets {
   /** Makes a WebSocket of a request, which is sent `first`, and then what follows. */
   readonly upgrade: (query: FollowQuery, first: Page) => WebSocket.Upgrade
+  /** Makes one that is sent the entries that are there, and then what follows. */
+  readonly upgradeWith: (query: FollowQuery, initial: Initial) => WebSocket.Upgrade
   /** The position of the follower furthest behind; `undefined` without followers. */
   readonly lowest: () => number | undefined
 }
@@ -34,6 +37,7 @@ export const make = (
 ): Effect.Effect<WebSockets, never, ChangeLog | DrainingSignal | Scope.Scope> =>
   Effect.gen(function* () {
     const log = yield* ChangeLog
+    const runFork = Runtime.runFork(yield* Effect.runtime())
     const work = Effect.unsafeMakeLatch(false)
     const connections = yield* WebSocket.connectionSet({
       messageBytes: 4096,
@@ -149,6 +153,20 @@ export const make = (
         accept: connect =>
           connect(connection => {
             const handler = followers.handler(connection, query, first)
+            slots.take()
+            return handler
+          })
+      }),
+      upgradeWith: (query, initial) => ({
+        connections,
+        accept: connect =>
+          connect(connection => {
+            const handler = new InitialFollower(connection, initial, {
+              fork: runFork,
+              follow: ({ epoch, lastSeq }) =>
+                followers.handler(connection, { ...query, after: lastSeq, epoch }, Page.empty(lastSeq, epoch)),
+              release: () => slots.release()
+            })
             slots.take()
             return handler
           })

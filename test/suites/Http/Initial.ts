@@ -1,0 +1,225 @@
+import { expect } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import { WebSocket } from "ws"
+import { keys } from "../../Harness.ts"
+import {
+  at,
+  batch,
+  bearer,
+  type Check,
+  call,
+  end,
+  expectError,
+  items,
+  listAt,
+  put,
+  remove,
+  Site,
+  segment,
+  space
+} from "./Fixture.ts"
+
+interface Entry {
+  readonly key: string
+  readonly value: unknown
+  readonly version: number
+}
+
+interface Change {
+  readonly seq: number
+  readonly op: string
+  readonly key: string
+  readonly value: unknown
+  readonly version: number
+}
+
+/** What a follower was told. */
+interface Told {
+  readonly initial: Array<Entry>
+  /** The position at the end of the entries. */
+  end: { readonly lastSeq: number; readonly epoch: string } | undefined
+  readonly changes: Array<Change>
+}
+
+const nothing = (): Told => ({ initial: [], end: undefined, changes: [] })
+
+/** The entries that follow from what was told. */
+const folded = ({ changes, initial }: Told): ReadonlyMap<string, readonly [unknown, number]> => {
+  const entries = new Map(initial.map(({ key, value, version }) => [key, [value, version] as const]))
+  for (const { key, op, value, version } of changes) {
+    if (op === "set") entries.set(key, [value, version])
+    else entries.delete(key)
+  }
+  return entries
+}
+
+/** Follows by Server-Sent Events until `isDone`. Returns what was told, and the id of the last event that had one. */
+const byEvents = (query: string, isDone: (told: Told) => boolean, lastEventId?: string) =>
+  Effect.flatMap(Site, ({ url }) =>
+    Effect.promise(async signal => {
+      const headers = {
+        authorization: bearer(keys.read),
+        ...(lastEventId === undefined ? {} : { "last-event-id": lastEventId })
+      }
+      const answer = await fetch(`${url}/api/v1/changes/stream?${query}`, { headers, signal })
+      expect(answer.status).toBe(200)
+      const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
+      const told = nothing()
+      let rest = ""
+      let id = ""
+      while (!isDone(told)) {
+        const blocks = (rest + ((await reader.read()).value ?? "")).split("\n\n")
+        rest = blocks.pop()!
+        for (const block of blocks) {
+          const field = (name: string) => new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1]
+          const [type = "message", data = ""] = [field("event"), field("data") ?? ""]
+          // Nothing before the end has an id: a client that is cut off begins anew.
+          if (told.end === undefined && type !== "initial-end" && lastEventId === undefined)
+            expect(field("id")).toBeUndefined()
+          id = field("id") ?? id
+          if (data === "") continue
+          if (type === "initial") told.initial.push(JSON.parse(data))
+          else if (type === "initial-end") told.end = JSON.parse(data)
+          else told.changes.push(JSON.parse(data))
+        }
+      }
+      await reader.cancel()
+      return { told, id }
+    })
+  )
+
+/** The same by WebSocket. */
+const bySocket = (query: string, isDone: (told: Told) => boolean) =>
+  Effect.flatMap(Site, ({ port }) =>
+    Effect.async<{ readonly told: Told }, Error>(resume => {
+      const told = nothing()
+      const url = `ws://127.0.0.1:${port}/api/v1/changes/ws?${query}`
+      const socket = new WebSocket(url, { headers: { authorization: bearer(keys.read) } })
+      socket.on("message", data => {
+        const { changes, entries, epoch, lastSeq, type } = JSON.parse(String(data))
+        if (type === "initial") told.initial.push(...entries)
+        else if (type === "initial-end") told.end = { lastSeq, epoch }
+        else if (type === "changes") told.changes.push(...changes)
+        if (isDone(told)) resume(Effect.succeed({ told }))
+      })
+      socket.once("error", error => resume(Effect.fail(error)))
+      socket.once("close", code => resume(Effect.fail(new Error(`closed with ${code}`))))
+      return Effect.sync(() => socket.terminate())
+    })
+  )
+
+/** Followers that are sent the entries that are there first. */
+export const initial = (check: Check) => {
+  for (const [name, follow] of [
+    ["an event stream", byEvents],
+    ["a WebSocket", bySocket]
+  ] as const) {
+    check(`${name} begins with the entries of a part of a namespace, in order, and then tells what changes`, () =>
+      Effect.gen(function* () {
+        const namespace = space()
+        for (const key of ["b/2", "a", "b/10", "b/1", "c"]) yield* put(namespace, key, { key })
+        yield* remove(namespace, "c")
+        yield* put(`${namespace}x`, "b/0", 0)
+        const query = `namespace=${segment(namespace)}&prefix=b%2F&initial=1&after=999999`
+        const before = yield* end
+        const reading = yield* Effect.fork(follow(query, told => told.changes.length === 2))
+        yield* Effect.flatMap(
+          follow(query, told => told.end !== undefined),
+          ({ told }) => Effect.sync(() => expect(told.initial.map(({ key }) => key)).toEqual(["b/1", "b/10", "b/2"]))
+        )
+        yield* put(namespace, "a", 1)
+        yield* put(namespace, "b/1", 1)
+        yield* remove(namespace, "b/2")
+        const { told } = yield* Fiber.join(reading)
+        const list = yield* call("GET", `${listAt(namespace)}?prefix=b%2F`)
+        expect([...folded(told).keys()].sort()).toEqual(["b/1", "b/10"])
+        for (const { key, value, version } of items(list)) expect(folded(told).get(key)).toEqual([value, version])
+        expect(told.end!.lastSeq).toBeGreaterThanOrEqual(before)
+        expect(told.end!.epoch).toBe(list.headers["kv-epoch"])
+        for (const { seq } of told.changes) expect(seq).toBeGreaterThan(told.end!.lastSeq)
+      })
+    )
+
+    check(`what ${name} tells of a large namespace that changes all the time comes to what the list says`, () =>
+      Effect.gen(function* () {
+        const namespace = space()
+        const fill = (value: unknown) =>
+          batch(Array.from({ length: 1000 }, (_, index) => ({ op: "set", namespace, key: `k${index}`, value })))
+        yield* fill("x".repeat(500))
+        yield* put(namespace, "last", 0)
+        const isDone = ({ changes }: Told) => changes.some(({ key, value }) => key === "last" && value === 30)
+        const readers = yield* Effect.fork(
+          Effect.forEach(Array.from({ length: 4 }), () => follow(`namespace=${segment(namespace)}&initial=1`, isDone), {
+            concurrency: "unbounded"
+          })
+        )
+        for (let round = 1; round <= 30; round++) {
+          yield* batch([
+            { op: "set", namespace, key: `k${(round * 37) % 1000}`, value: round },
+            { op: "delete", namespace, key: `k${(round * 91) % 1000}` },
+            { op: "set", namespace, key: `new${round}`, value: round },
+            { op: "set", namespace, key: "last", value: round }
+          ])
+        }
+        // Those that began late have seen the last value among the entries.
+        yield* put(namespace, "last", 30)
+        const list = items(yield* call("GET", listAt(namespace)))
+        for (const { told } of yield* Fiber.join(readers)) {
+          const entries = folded(told)
+          expect(told.changes.map(({ seq }) => seq)).toEqual(
+            [...new Set(told.changes.map(({ seq }) => seq))].sort((a, b) => a - b)
+          )
+          expect(new Set(told.initial.map(({ key }) => key)).size).toBe(told.initial.length)
+          expect(entries.size).toBe(list.length)
+          const others = list.filter(({ key }) => key !== "last")
+          expect(others.map(({ key }) => entries.get(key))).toEqual(
+            others.map(({ value, version }) => [value, version])
+          )
+        }
+      })
+    )
+  }
+
+  check("an event stream that resumes is not sent the entries again", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      yield* put(namespace, "a", 1)
+      const query = `namespace=${segment(namespace)}&initial=1`
+      const first = yield* byEvents(query, told => told.end !== undefined)
+      expect(first.id).toBe(`${first.told.end!.lastSeq}@${first.told.end!.epoch}`)
+      yield* put(namespace, "b", 2)
+      const second = yield* byEvents(query, told => told.changes.length === 1, first.id)
+      expect(second.told).toMatchObject({ initial: [], end: undefined, changes: [{ key: "b" }] })
+      const answer = yield* call("GET", `/api/v1/changes/stream?${query}`, { headers: { "last-event-id": "0@other" } })
+      expectError(answer, 410, "list again")
+    })
+  )
+
+  check("an empty namespace has an end of its entries too, and initial=0 asks for none", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const query = `namespace=${segment(namespace)}`
+      for (const follow of [byEvents, bySocket]) {
+        const { told } = yield* follow(`${query}&initial=1`, told => told.end !== undefined)
+        expect(told).toMatchObject({ initial: [], end: { lastSeq: yield* end } })
+      }
+      const start = yield* end
+      yield* put(namespace, "a", 1)
+      const { told } = yield* bySocket(`${query}&initial=0&after=${start}`, told => told.changes.length === 1)
+      expect(told).toMatchObject({ initial: [], end: undefined })
+    })
+  )
+
+  check("initial takes a namespace, and is not for polls", () =>
+    Effect.gen(function* () {
+      for (const route of ["stream", "ws"]) {
+        expectError(yield* call("GET", `/api/v1/changes/${route}?initial=1`), 400, "namespace")
+        expectError(yield* call("GET", `/api/v1/changes/${route}?initial=yes&namespace=n`), 400, "initial")
+      }
+      for (const value of ["0", "1"]) {
+        expectError(yield* call("GET", `/api/v1/changes?namespace=n&initial=${value}`), 400, "initial", "stream")
+      }
+      expectError(yield* call("PUT", at("n", "k"), { json: {} }), 400)
+    })
+  )
+}
