@@ -1,3 +1,5 @@
+import type * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect } from "effect"
 import { Api } from "./Api.ts"
 import { endpoints as cluster } from "./Cluster/Endpoints.ts"
@@ -6,11 +8,18 @@ import { endpoints as kv } from "./Kv/Endpoints.ts"
 import { endpoints as metrics } from "./Observability/Endpoints.ts"
 import { endpoints as description } from "./OpenApi/Endpoints.ts"
 
-/** The document is made by the first request for it, which also loads the module. */
-const asyncApi = Effect.map(
-  Effect.promise(() => import("./Gateway/AsyncApi.ts")),
-  ({ text }) => text()
-)
+/** The client protocol at a path. The document is made by the first request for it, which also loads the module. */
+export const asyncApi = (address?: string): Effect.Effect<string> =>
+  Effect.map(
+    Effect.promise(() => import("./Gateway/AsyncApi.ts")),
+    ({ text }) => text(address)
+  )
 
-/** The handlers of every group of the service's Api, by the group's name. */
-export const endpoints = { kv, cluster, health, metrics, description: description(Api, asyncApi) }
+/** The handlers of our groups in an api, by the group's name; those of the gateway have a module of their own. */
+export const of = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
+  api: HttpApi.HttpApi<Id, Groups, E, R>,
+  protocol: Parameters<typeof description>[1]
+) => ({ kv, cluster, health, metrics, description: description(api, protocol) })
+
+/** The handlers of every group of the service's Api. */
+export const endpoints = of(Api, asyncApi())

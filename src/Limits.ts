@@ -19,7 +19,7 @@ export interface LimitsShape {
 
 const MiB = 1024 * 1024
 
-const defaults: LimitsShape = {
+export const defaults: LimitsShape = {
   keyBytes: 1024,
   namespaceBytes: 512,
   valueBytes: MiB,

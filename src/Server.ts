@@ -7,38 +7,23 @@ import { Console, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Api } from "./Api.ts"
 import * as Auth from "./Auth/Auth.ts"
 import { banner, baseUrl } from "./Banner.ts"
+import * as Causeway from "./Causeway.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
-import { endpoints } from "./Endpoints.ts"
 import { GatewayGroup } from "./Gateway/Api.ts"
+import * as Authentication from "./Gateway/Authentication.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
-import * as Socket from "./Gateway/Socket.ts"
-import * as Health from "./Health/Health.ts"
 import * as DrainingSignal from "./Http/DrainingSignal.ts"
-import * as Edge from "./Http/Edge/Edge.ts"
 import { admits, admitsLoopback, FeedOrigins } from "./Http/Origin.ts"
-import { pathOf } from "./Http/Router.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
-import * as RequestMetrics from "./Http/Server/RequestMetrics.ts"
-import * as KvBody from "./Kv/Body.ts"
-import * as ChangeFeed from "./Kv/ChangeFeed.ts"
-import * as Limits from "./Limits.ts"
-import { MetricsRoutes } from "./Observability/Endpoints.ts"
-import * as Metrics from "./Observability/Metrics.ts"
 import * as RuntimeTrace from "./Observability/RuntimeTrace.ts"
 import * as Tracer from "./Observability/Tracer.ts"
-import * as Housekeeping from "./Storage/Housekeeping.ts"
-import type * as PostgresSessionEvents from "./Storage/Postgres/SessionEvents.ts"
+import { postgres, sqlite } from "./Storage/Backends.ts"
 import * as Replication from "./Storage/Sqlite/Replication.ts"
-import * as SessionEvents from "./Storage/Sqlite/SessionEvents.ts"
-import * as Sqlite from "./Storage/Sqlite.ts"
-import type { PostgresLocation } from "./Storage/StoreUrl.ts"
 import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 import { version } from "./Version.ts"
 
 /** All that is served on the one port. */
 const served = Api.add(GatewayGroup)
-
-const serve = NodeServer.serve(Edge.make(served, { ...endpoints, gateway: Socket.endpoints }, Auth.guards))
 
 /** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
@@ -55,82 +40,50 @@ const httpClient = (configuration: Configuration) =>
       )
     : FetchHttpClient.layer
 
-/** The shared database. Its client is loaded only where it is configured. */
-const postgres = (location: PostgresLocation, options: PostgresSessionEvents.Options) =>
-  Layer.unwrapEffect(
-    Effect.map(
-      Effect.promise(() =>
-        Promise.all([import("./Storage/Postgres.ts"), import("./Storage/Postgres/SessionEvents.ts")])
-      ),
-      ([store, sessions]) => Layer.provideMerge(sessions.layer(options), store.layer(location))
-    )
-  )
-
-/** The store, and the session event log beside it. */
-const storage = ({ gateway, store: { directory, lease, postgres: location } }: Configuration) => {
-  const retention = gateway.history
-  return Option.match(location, {
-    // The store is opened first: it owns the directory, and migrates session data of earlier versions out of `kv.db`.
-    onNone: () => Layer.provideMerge(SessionEvents.layer({ directory, retention }), Sqlite.layer({ directory })),
-    onSome: location => postgres(location, { directory, retention, lease })
+const gateway = ({ devMode, gateway, shutdownTimeout }: Configuration) => {
+  const { authentication, history, sessions, socket } = gateway
+  return Gateway.layerWith(devMode ? Authentication.layerDev(authentication) : Authentication.layer(authentication), {
+    history,
+    socket,
+    sessions: { ...sessions, stopping: Duration.times(shutdownTimeout, 0.3) }
   })
 }
 
-const gateway = ({ devMode, gateway, shutdownTimeout }: Configuration) =>
-  Gateway.layer(
-    { ...gateway, sessions: { ...gateway.sessions, stopping: Duration.times(shutdownTimeout, 0.3) } },
-    { devMode }
-  )
-
-const services = (configuration: Configuration) => {
-  const { devMode, followLimits, keys, limits, metrics, replication, retention } = configuration
-  return Layer.mergeAll(
-    KvBody.layer,
-    ChangeFeed.layerMetrics,
-    Housekeeping.layer(retention),
-    Health.layer({ replication: Option.map(replication, Replication.check) })
-  ).pipe(
-    Layer.provideMerge(Layer.merge(ChangeFeed.layer, gateway(configuration))),
-    Layer.provideMerge(storage(configuration)),
-    Layer.provideMerge(UpstreamClients.layer(configuration)),
-    Layer.provideMerge(
-      Layer.mergeAll(
-        DrainingSignal.layer,
-        NodeFileSystem.layer,
-        httpClient(configuration),
-        Auth.layer(keys),
-        Metrics.layer,
-        Layer.succeed(MetricsRoutes, { ...metrics, json: devMode }),
-        Layer.succeed(Limits.Limits, limits),
-        Layer.succeed(ChangeFeed.FollowLimits, followLimits),
-        Layer.succeed(FeedOrigins, (devMode ? admitsLoopback : admits)(configuration.gateway.authentication.origins))
-      )
-    )
-  )
-}
-
-/** The probes of an orchestrator, which are answered beyond the limit of connections too. */
-const probes: ReadonlySet<string> = new Set(["/api/v1/ready", "/api/v1/health"])
-
-const isProbe = (target: string): boolean => probes.has(pathOf(target))
+/** The store, and the histories of sessions beside it. */
+const storage = ({ gateway: { history }, store: { directory, lease, postgres: location } }: Configuration) =>
+  Option.match(location, {
+    onNone: () => sqlite({ directory, history }),
+    onSome: location => postgres(location, { directory, retention: history, lease })
+  })
 
 /** Of the time for shutdown, requests in flight get the largest part, sessions a part, and the store the rest. */
 const server = ({ address, connectionLimits, limits: { bodyBytes }, origins, shutdownTimeout }: Configuration) => {
   const heldBodyBytes = Math.max(connectionLimits.heldBodyBytes, bodyBytes)
   const limits = { ...connectionLimits, heldBodyBytes }
-  return Layer.unwrapEffect(
-    Effect.map(RequestMetrics.observer(Api), observe =>
-      NodeServer.layer({
-        ...address,
-        observe,
-        limits,
-        isProbe,
-        origins,
-        gracePeriod: Duration.times(shutdownTimeout, 0.6)
-      })
-    )
-  )
+  return { ...address, limits, origins, gracePeriod: Duration.times(shutdownTimeout, 0.6) }
 }
+
+/** All parts, on our own server. */
+const serve = (configuration: Configuration) => {
+  const { devMode, followLimits, keys, limits, metrics, replication, retention } = configuration
+  return Causeway.layerEdge({
+    api: served,
+    server: server(configuration),
+    identity: Auth.byKeys(keys),
+    store: storage(configuration),
+    gateway: gateway(configuration),
+    upstream: UpstreamClients.layer(configuration),
+    checks: Option.toArray(Option.map(replication, Replication.check)),
+    metrics: { ...metrics, json: devMode },
+    retention: Option.getOrUndefined(retention),
+    limits,
+    followLimits
+  })
+}
+
+/** Which web pages may follow the change log by WebSocket. */
+const feedOrigins = ({ devMode, gateway: { authentication } }: Configuration) =>
+  Layer.succeed(FeedOrigins, (devMode ? admitsLoopback : admits)(authentication.origins))
 
 /** The key in the banner: the development key, or a shell variable for a key of the user. */
 const shownKey = ({ keys }: Configuration): string =>
@@ -154,9 +107,8 @@ const announce = (configuration: Configuration) =>
 
 const serving = (configuration: Configuration) =>
   Layer.mergeAll(announce(configuration), RuntimeTrace.layer).pipe(
-    Layer.provide(serve),
-    Layer.provide(server(configuration)),
-    Layer.provide(services(configuration)),
+    Layer.provide(serve(configuration)),
+    Layer.provide([DrainingSignal.layer, NodeFileSystem.layer, feedOrigins(configuration), httpClient(configuration)]),
     Layer.provide(Tracer.layerFor(configuration.collector))
   )
 

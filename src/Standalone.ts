@@ -26,6 +26,7 @@ import { endpoints } from "./Endpoints.ts"
 import { GatewayGroup } from "./Gateway/Api.ts"
 import * as AsyncApi from "./Gateway/AsyncApi.ts"
 import * as Authentication from "./Gateway/Authentication.ts"
+import { endpoints as gatewayEndpoints } from "./Gateway/Endpoints.ts"
 import * as GatewayMetrics from "./Gateway/GatewayMetrics.ts"
 import * as SessionEventsInMemory from "./Gateway/SessionEvents/Memory.ts"
 import * as Retention from "./Gateway/SessionEvents/Retention.ts"
@@ -113,7 +114,7 @@ const gatewayOf = (
     Registry.layerSubscriptions,
     Retention.layer(Retention.defaults.age),
     Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register)),
-    Health.layer({ replication: Option.none() })
+    Health.layer()
   ).pipe(
     Layer.provideMerge(Socket.layer(Socket.defaults)),
     Layer.provideMerge(
@@ -188,7 +189,7 @@ const instance = <R>({ prefix = "" }: CausewayOptions, listeners: Effect.Effect<
 /** The groups of the service that are asked for, each under the prefix. */
 const layerOf = (options: CausewayOptions) => {
   const { gateway, log = toConsole, metrics, prefix = "" } = options
-  const asyncApi = Effect.sync(AsyncApi.text)
+  const asyncApi = Effect.sync(() => AsyncApi.text())
   const base = baseOf(options)
   const layer =
     gateway === undefined
@@ -204,7 +205,7 @@ const layerOf = (options: CausewayOptions) => {
           options,
           Edge.make(
             under(prefix, Api.add(GatewayGroup)),
-            { ...endpoints, description: description(under(prefix, Api), asyncApi), gateway: Socket.endpoints },
+            { ...endpoints, description: description(under(prefix, Api), asyncApi), gateway: gatewayEndpoints },
             Auth.guards
           )
         ).pipe(Layer.provide(Layer.provideMerge(gatewayOf(options, gateway), base)))

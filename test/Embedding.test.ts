@@ -34,11 +34,11 @@ import {
   Json,
   KvGroup,
   kvEndpoints,
-  Memory,
   PlatformMiddleware,
   routerConfig,
   Store
 } from "../src/index.ts"
+import { memory } from "../src/store.ts"
 
 // The host's contract: one group of its own, with its own error and its own authentication, and two of ours.
 
@@ -78,7 +78,7 @@ const countingStore = Layer.effect(
       commit: write => Effect.tap(store.commit(write), () => Ref.update(commits, count => count + 1))
     }
   })
-).pipe(Layer.provideMerge(Memory.layer), Layer.provideMerge(Layer.effect(Commits, Ref.make(0))))
+).pipe(Layer.provideMerge(memory), Layer.provideMerge(Layer.effect(Commits, Ref.make(0))))
 
 const keys = Auth.layer({
   write: Option.some(Redacted.make("store-key")),
@@ -296,7 +296,7 @@ describe("one group alone", () => {
     Layer.provide(PlatformMiddleware.errorLayer(Probes)),
     Layer.provide(HttpApiBuilder.api(Probes)),
     Layer.provide(GroupLayer.layer(Probes, HealthGroup, healthEndpoints)),
-    Layer.provide([Memory.layer, Health.layerAlone]),
+    Layer.provide([memory, Health.layerAlone]),
     Layer.provideMerge(server)
   )
 
@@ -325,7 +325,7 @@ describe("on a router with other routes", () => {
       disableLogger: true,
       disableListenLog: true
     }
-  ).pipe(Layer.provide(Memory.layer), Layer.provideMerge(server))
+  ).pipe(Layer.provide(memory), Layer.provideMerge(server))
 
   it.scopedLive("our groups are served beside the host's routes", () =>
     Effect.gen(function* () {
@@ -364,6 +364,6 @@ describe("without a network", () => {
       })
       expect(Option.map(yield* store.get("tenant:a/flags", "beta"), entry => entry.value)).toEqual(Option.some(value))
       expect(yield* log.lastSeq).toBe(1)
-    }).pipe(Effect.provide(Memory.layer))
+    }).pipe(Effect.provide(memory))
   )
 })

@@ -1,31 +1,23 @@
 /** Serves the whole API to tests over a real socket. */
 import { createServer } from "node:http"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
-import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Effect, Layer, Option, Redacted, type Scope } from "effect"
 import { Api } from "../src/Api.ts"
 import * as Auth from "../src/Auth/Auth.ts"
-import { ClusterGroup } from "../src/Cluster/Api.ts"
-import { endpoints } from "../src/Endpoints.ts"
-import { HealthGroup } from "../src/Health/Api.ts"
+import * as Causeway from "../src/Causeway.ts"
 import * as Health from "../src/Health/Health.ts"
 import type * as Cors from "../src/Http/Cors.ts"
 import * as DrainingSignal from "../src/Http/DrainingSignal.ts"
-import * as GroupLayer from "../src/Http/Platform/GroupLayer.ts"
 import * as PlatformMiddleware from "../src/Http/Platform/Middleware.ts"
 import * as PlatformServer from "../src/Http/Platform/PlatformServer.ts"
 import * as StockServer from "../src/Http/Platform/StockServer.ts"
-import { routerConfig } from "../src/Http/Router.ts"
-import { KvGroup } from "../src/Kv/Api.ts"
 import * as Body from "../src/Kv/Body.ts"
 import * as ChangeFeed from "../src/Kv/ChangeFeed.ts"
 import type { ChangeLog } from "../src/Kv/ChangeLog.ts"
 import type { Store } from "../src/Kv/Store.ts"
-import { MetricsGroup } from "../src/Observability/Api.ts"
 import * as Metrics from "../src/Observability/Metrics.ts"
-import { DescriptionGroup } from "../src/OpenApi/Api.ts"
 
 /** Where a service listens. */
 export interface Served {
@@ -43,11 +35,16 @@ export interface Transport {
 /** The credentials of every service under test. */
 export const keys = { write: "key-that-writes", read: "key-that-reads" } as const
 
-/** Who is let in. */
-export const auth = Auth.layer({
+const bothKeys: Auth.Keys = {
   write: Option.some(Redacted.make(keys.write)),
   read: Option.some(Redacted.make(keys.read))
-})
+}
+
+/** Who is let in. */
+export const auth = Auth.layer(bothKeys)
+
+/** Who sends a request. */
+export const identity = Auth.byKeys(bothKeys)
 
 /** The services that every transport needs, over a store. */
 export const services = (store: Layer.Layer<Store | ChangeLog, unknown>) =>
@@ -56,27 +53,17 @@ export const services = (store: Layer.Layer<Store | ChangeLog, unknown>) =>
     Layer.provideMerge(store)
   )
 
-const groups = Layer.mergeAll(
-  GroupLayer.layer(Api, KvGroup, endpoints.kv),
-  GroupLayer.layer(Api, ClusterGroup, endpoints.cluster),
-  GroupLayer.layer(Api, HealthGroup, endpoints.health),
-  GroupLayer.layer(Api, MetricsGroup, endpoints.metrics),
-  GroupLayer.layer(Api, DescriptionGroup, endpoints.description)
-).pipe(Layer.provide(Auth.middlewares))
-
-/** The API as @effect/platform serves it, without a server. */
-const appFor = (origins: Cors.AllowedOrigins) =>
-  HttpApiBuilder.serve().pipe(
-    Layer.provide(PlatformMiddleware.corsLayer(origins)),
-    Layer.provide(PlatformMiddleware.errorLayer(Api)),
-    Layer.provide(HttpApiBuilder.api(Api)),
-    Layer.provide(groups),
-    Layer.provide(HttpRouter.setRouterConfig(routerConfig))
-  )
-
 /** The port of a server that listens on TCP. */
 export const portOf = (server: { readonly address: HttpServer.Address }): number =>
   server.address._tag === "TcpAddress" ? server.address.port : 0
+
+/** The API as @effect/platform serves it, without a server. */
+const applicationFor = (origins: Cors.AllowedOrigins, store: Layer.Layer<Store | ChangeLog, unknown>) =>
+  HttpApiBuilder.serve().pipe(
+    Layer.provide(PlatformMiddleware.corsLayer(origins)),
+    Layer.provide(HttpApiBuilder.api(Api)),
+    Layer.provide(Causeway.layer({ api: Api, store, identity }))
+  )
 
 /** Serves on @effect/platform's own HTTP server, for web pages of other origins too. */
 export const stockFor = (origins: Cors.AllowedOrigins): Transport => ({
@@ -85,9 +72,8 @@ export const stockFor = (origins: Cors.AllowedOrigins): Transport => ({
     Effect.gen(function* () {
       const server = NodeHttpServer.layer(() => createServer(), { host: "127.0.0.1", port: 0 })
       const listening = StockServer.layer(Api).pipe(Layer.provideMerge(server))
-      const context = yield* Layer.build(
-        appFor(origins).pipe(Layer.provideMerge(listening), Layer.provide(services(store)))
-      )
+      const application = Layer.provideMerge(applicationFor(origins, store), listening)
+      const context = yield* Layer.build(Layer.provide(application, DrainingSignal.layer))
       const port = portOf(yield* Effect.provide(HttpServer.HttpServer, context))
       return { url: `http://127.0.0.1:${port}`, port }
     })
@@ -99,7 +85,8 @@ export const platformFor = (origins: Cors.AllowedOrigins): Transport => ({
   serve: store =>
     Effect.gen(function* () {
       const server = PlatformServer.layer({ host: "127.0.0.1", port: 0, gracePeriod: 0, origins })
-      const context = yield* Layer.build(appFor([]).pipe(Layer.provideMerge(server), Layer.provide(services(store))))
+      const application = Layer.provideMerge(applicationFor([], store), server)
+      const context = yield* Layer.build(Layer.provide(application, DrainingSignal.layer))
       const port = portOf(yield* Effect.provide(HttpServer.HttpServer, context))
       return { url: `http://127.0.0.1:${port}`, port }
     })

@@ -156,34 +156,47 @@ describe("imports within src", () => {
     expect(violations(files.filter(isIn("Http")), isDomain)).toStrictEqual([])
   })
 
+  /** What can be imported from the package, by the name that comes behind `causeway`. */
+  const faces = {
+    "": "index.ts",
+    "/contract": "contract.ts",
+    "/client": "client.ts",
+    "/client/effect": "clientEffect.ts",
+    "/store": "store.ts",
+    "/postgres": "Storage/Postgres.ts",
+    "/testing": "Testing.ts",
+    "/gateway": "gateway.ts",
+    "/upstream": "upstream.ts"
+  }
+
   /** The files that put the service together. */
-  const composition = [
-    "Api.ts",
-    "Cli.ts",
-    "Configuration.ts",
-    "Endpoints.ts",
-    "index.ts",
-    "main.ts",
-    "Server.ts",
-    "Standalone.ts",
-    "Testing.ts"
-  ]
+  const composition = files.filter(
+    file =>
+      isIn("Causeway")(file) ||
+      (!file.includes("/") && Object.values<string>(faces).includes(file)) ||
+      [
+        "Api.ts",
+        "Causeway.ts",
+        "Cli.ts",
+        "Configuration.ts",
+        "Endpoints.ts",
+        "main.ts",
+        "Server.ts",
+        "Standalone.ts"
+      ].includes(file)
+  )
 
   it("of domains do not lead to the composition of the service", () => {
-    const domains = files.filter(file => file.includes("/"))
+    const domains = files.filter(file => file.includes("/") && !composition.includes(file))
     expect(violations(domains, target => composition.includes(target))).toStrictEqual([])
   })
 
+  const isBackend = (file: string) =>
+    /^(?:Storage\/(?:Backends|Memory|Postgres|Sqlite)|Gateway\/SessionEvents\/Memory)\b/.test(file)
+
   it("of storage backends occur only in the composition of the service", () => {
-    const isBackend = (file: string) => /^Storage\/(?:Memory|Postgres|Sqlite)\b/.test(file)
     const others = files.filter(file => !composition.includes(file) && !isIn("Storage", "Simulator")(file))
     expect(violations(others, isBackend)).toStrictEqual([])
-  })
-
-  it("of the testing kit lead to no server, so that tests of a port load none", () => {
-    const isServer = isIn("Auth", "Http/Edge", "Http/Platform", "Http/Server", "Kv/ChangeFeed", "Storage/Sqlite")
-    const isComposition = (file: string) => composition.includes(file)
-    expect(violations(["Testing.ts"], target => isServer(target) || isComposition(target))).toStrictEqual([])
   })
 
   it("of the plain client stay within it, so that it needs nothing but what browsers have", () => {
@@ -194,5 +207,41 @@ describe("imports within src", () => {
     const isAllowed = (target: string) =>
       target === "effect" || isIn("Client", "EffectClient")(target) || contracts.includes(target)
     expect(violations(files.filter(isIn("EffectClient")), target => !isAllowed(target))).toStrictEqual([])
+  })
+
+  it("are possible from the package by these names alone", () => {
+    const { exports: exported } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
+    const { "./package.json": _, ...names } = exported
+    const entry = (file: string) => ({ types: `./dist/${file}.d.ts`, default: `./dist/${file}.js` })
+    expect(names).toStrictEqual(
+      Object.fromEntries(Object.entries(faces).map(([name, file]) => [`.${name}`, entry(file.replace(".ts", ""))]))
+    )
+  })
+
+  const gateway = (file: string) =>
+    isIn("Gateway")(file) && !contracts.includes(file) && !isIn("Gateway/Protocol")(file) && !ports.has(file)
+
+  /** What the layer needs to know of the gateway: its ports, and the document of its protocol. */
+  const ports = new Set(["Gateway/AsyncApi.ts", "Gateway/Endpoints.ts", "Gateway/SessionEvents.ts"])
+
+  const clientsOfUpstreams = (file: string) => /^Upstream\/(?:\w+Client|UpstreamClients)\.ts$/.test(file)
+
+  /** What no file may come to that is imported for one of the faces. */
+  const forbidden: Readonly<Record<keyof typeof faces, (target: string) => boolean>> = {
+    "": file => isBackend(file) || gateway(file) || clientsOfUpstreams(file) || isIn("Simulator", "Process")(file),
+    "/contract": target => !imports.has(target) && target !== "effect" && !target.startsWith("@effect/platform/"),
+    "/client": target => !isIn("Client")(target),
+    "/client/effect": target =>
+      target !== "effect" && !isIn("Client", "EffectClient")(target) && !contracts.includes(target),
+    "/store": file =>
+      isIn("Http", "Auth", "Upstream", "Health", "OpenApi", "Simulator")(file) || /^(?:ws|jose)$/.test(file),
+    "/gateway": file => isBackend(file) || isIn("Http/Server", "Http/Edge", "Http/Platform", "Simulator")(file),
+    "/postgres": isIn("Auth", "Gateway", "Http", "Upstream", "Simulator", "Storage/Sqlite"),
+    "/testing": isIn("Auth", "Http/Edge", "Http/Platform", "Http/Server", "Kv/ChangeFeed", "Storage/Sqlite"),
+    "/upstream": isIn("Auth", "Gateway", "Http", "Kv", "Simulator", "Storage")
+  }
+
+  it.each(Object.entries(faces))("of causeway%s lead to nothing that it does not need", (name, file) => {
+    expect(violations([file], forbidden[name as keyof typeof faces])).toStrictEqual([])
   })
 })

@@ -18,12 +18,12 @@ import {
   Housekeeping,
   Inference,
   Json,
-  Sqlite,
   Store,
-  Tracer,
-  UpstreamClients
+  Tracer
 } from "../src/index.ts"
+import { sqlite } from "../src/store.ts"
 import { AgentPlatformInMemory, InferenceInMemory, SessionEventsInMemory, StoreInMemory, Time } from "../src/Testing.ts"
+import { UpstreamClients } from "../src/upstream.ts"
 import { key, serve } from "./Http/Platform/Host.ts"
 import { temporaryDirectory } from "./ServerProcess.ts"
 
@@ -106,7 +106,7 @@ describe("virtual time", () => {
         const trimmed = Effect.flip(readAfter(1))
         yield* Effect.repeat(Effect.zipRight(Time.breathe, Effect.option(trimmed)), { until: Option.isSome })
         expect((yield* readAfter(2)).map(({ op, key }) => [op, key])).toEqual([["delete", "b"]])
-      }).pipe(Effect.provide(Layer.provideMerge(housekeeping, Sqlite.layer({ directory }))))
+      }).pipe(Effect.provide(Layer.provideMerge(housekeeping, sqlite(directory))))
     })
   )
 

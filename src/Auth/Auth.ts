@@ -3,17 +3,23 @@
  */
 import { timingSafeEqual } from "node:crypto"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import { Config, Context, Effect, Exit, Layer, Option, Redacted } from "effect"
+import { Config, type Context, Effect, Exit, Layer, Option, Redacted } from "effect"
 import * as Direct from "../Direct.ts"
 import { Forbidden, Unauthorized } from "../Http/ApiError.ts"
 import type { Guard } from "../Http/Endpoints.ts"
-import type { Access, Credentials, Identify, IdentityShape } from "../Http/Identity.ts"
+import {
+  type Access,
+  Auth,
+  type Credentials,
+  type Identify,
+  type IdentityShape,
+  type Refusal
+} from "../Http/Identity.ts"
 import { ofPlatform } from "../Http/Incoming.ts"
 import * as Setting from "../Setting.ts"
 import { ReadAccess, WriteAccess } from "./Api.ts"
 
-/** Tells who sends a request. */
-export class Auth extends Context.Tag("causeway/Auth")<Auth, { readonly identify: Identify }>() {}
+export { Auth }
 
 /** The two credentials. An absent or empty one matches nothing. */
 export interface Keys {
@@ -88,13 +94,14 @@ export const layer = (keys: Keys): Layer.Layer<Auth> => Layer.succeed(Auth, { id
  * A mistake of a host is a defect, so that no request gets past it. An empty tenant would follow the changes of all, and
  * one with a slash would be another's namespace.
  */
-const checked = (identity: IdentityShape): Exit.Exit<IdentityShape> => {
-  const { access, tenant } = identity
+const checked = (identified: Exit.Exit<IdentityShape, Refusal>): Exit.Exit<IdentityShape, Refusal> => {
+  if (Exit.isFailure(identified)) return identified
+  const { access, tenant } = identified.value
   if (access !== "read" && access !== "write") {
     return Exit.die(new Error(`The access of an identity is "read" or "write", not ${JSON.stringify(access)}`))
   }
   return tenant === undefined || (tenant !== "" && /^[^/\0]+$/.test(tenant) && tenant.isWellFormed())
-    ? Exit.succeed(identity)
+    ? identified
     : Exit.die(new Error(`${JSON.stringify(tenant)} cannot be the tenant of an identity`))
 }
 
@@ -103,14 +110,19 @@ export const layerIdentity = <R>(identify: Identify<R>): Layer.Layer<Auth, never
   Layer.effect(
     Auth,
     Effect.map(Effect.context<R>(), context => ({
-      identify: (request: Credentials) =>
-        Direct.flatMap(
-          Direct.provide(
-            Direct.suspend(() => identify(request)),
-            context
-          ),
-          checked
-        )
+      identify: (request: Credentials) => {
+        let identified: ReturnType<Identify<R>>
+        try {
+          identified = identify(request)
+        } catch (error) {
+          return Exit.die(error)
+        }
+        // What is known at once costs no more than a call.
+        const exit = Direct.exitOf(identified)
+        return exit === undefined
+          ? Direct.flatMap(Direct.provide(identified, context), identity => checked(Exit.succeed(identity)))
+          : checked(exit)
+      }
     }))
   )
 
@@ -130,7 +142,7 @@ const admitting = (auth: Context.Tag.Service<Auth>, wanted: Access) => {
 }
 
 /** The middlewares as `Http/Edge` runs them. */
-export const guards: Effect.Effect<ReadonlyArray<Guard<ReadAccess> | Guard<WriteAccess>>, never, Auth> = Effect.map(
+export const guards: Effect.Effect<ReadonlyArray<Guard<ReadAccess | WriteAccess>>, never, Auth> = Effect.map(
   Auth,
   auth => [
     { middleware: ReadAccess, admit: admitting(auth, "read") },

@@ -4,6 +4,7 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { ReadAccess } from "../Auth/Api.ts"
 import { Gone, InternalServerError } from "../Http/ApiError.ts"
+import { Part } from "../Http/Contract.ts"
 import { operation } from "../OpenApi/Describe.ts"
 import { mapMembers } from "../OpenApi/SchemaProjection.ts"
 
@@ -59,8 +60,8 @@ const refused = (operationId: string, title: string, example: Readonly<Record<st
     }
   })
 
-/** Endpoints for old cluster-aware clients, under `/api/v1`. The backing store manages membership. */
-export const ClusterGroup = HttpApiGroup.make("cluster")
+/** Endpoints for old cluster-aware clients, under any prefix. The backing store manages membership. */
+export const ClusterRoutes = HttpApiGroup.make("cluster")
   .add(
     HttpApiEndpoint.get("status", "/cluster/status")
       .addSuccess(
@@ -101,6 +102,9 @@ export const ClusterGroup = HttpApiGroup.make("cluster")
   )
   .addError(InternalServerError.Wire)
   .middleware(ReadAccess)
-  .prefix("/api/v1")
+  .annotate(Part, "cluster")
   .annotate(OpenApi.Title, "Cluster compatibility")
   .annotate(OpenApi.Description, "For old cluster-aware clients. The backing store manages membership.")
+
+/** The same under `/api/v1`. */
+export const ClusterGroup = ClusterRoutes.prefix("/api/v1")

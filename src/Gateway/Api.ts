@@ -3,6 +3,7 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
+import { Part } from "../Http/Contract.ts"
 
 const text = Schema.optional(Schema.String)
 
@@ -26,3 +27,4 @@ export type HandshakeHeaders = typeof HandshakeHeaders.Type
 export const GatewayGroup = HttpApiGroup.make("gateway")
   .add(HttpApiEndpoint.get("connect", "/ws").setHeaders(HandshakeHeaders).addSuccess(HttpApiSchema.Empty(101)))
   .annotate(OpenApi.Exclude, true)
+  .annotate(Part, "gateway")

@@ -139,7 +139,7 @@ const operationsOf = (events: ReadonlyArray<string>): Readonly<Record<string, Js
 
 const description = `Sessions with agents over one WebSocket. A client sends requests, each with an \`id\` that it chooses. The answer has the same \`id\`. The client receives the events of the sessions that it has subscribed to. Each event has a \`seq\`, which numbers the events of a session without gaps. An answer has no \`seq\`. Limits of a connection: ${Limits.frameBytes} bytes per frame, ${Limits.requestsInFlight} requests in flight, ${Limits.messagesPerSecond} frames per second, ${Limits.subscriptions} subscriptions.`
 
-const make = (): AsyncApiDocument => {
+const make = (address: string): AsyncApiDocument => {
   const schemas = definitionsOf([...Request.members, ...Answer.members, ...EventBody.members, Envelope])
   const messages = messagesOf(schemas)
   return {
@@ -157,7 +157,7 @@ const make = (): AsyncApiDocument => {
     },
     channels: {
       gateway: {
-        address: "/ws",
+        address,
         title: "Gateway",
         description:
           "Each frame is a text frame with one JSON object. A browser offers the subprotocols `causeway.v1, bearer.<token>`.",
@@ -182,18 +182,27 @@ const make = (): AsyncApiDocument => {
   }
 }
 
-let made: { readonly document: AsyncApiDocument; readonly text: string } | undefined
-
-const once = () => {
-  if (made === undefined) {
-    const fresh = make()
-    made = { document: fresh, text: JSON.stringify(fresh) }
-  }
-  return made
+interface Made {
+  readonly document: AsyncApiDocument
+  readonly text: string
 }
 
+const made = new Map<string, Made>()
+
+const once = (address: string): Made => {
+  const known = made.get(address)
+  if (known !== undefined) return known
+  const document = make(address)
+  const fresh = { document, text: JSON.stringify(document) }
+  made.set(address, fresh)
+  return fresh
+}
+
+/** The path of the WebSocket, unless an application puts it elsewhere. */
+const defaultAddress = "/ws"
+
 /** The document; made when it is first asked for, and the same object from then on. */
-export const document = (): AsyncApiDocument => once().document
+export const document = (address = defaultAddress): AsyncApiDocument => once(address).document
 
 /** The document as JSON text. */
-export const text = (): string => once().text
+export const text = (address = defaultAddress): string => once(address).text

@@ -20,18 +20,35 @@ export const config = Config.all({
 
 export type Settings = Config.Config.Success<typeof config>
 
+/** What may differ from the defaults. */
+export interface Options {
+  readonly sessions?: Partial<SessionSettings.Settings>
+  /** Events past this age are removed. How many are kept is a setting of the storage. */
+  readonly history?: Pick<Retention.Settings, "age">
+  readonly socket?: Partial<Socket.Settings>
+  /** Origins of web pages that may connect, beside those of the service's own host. */
+  readonly origins?: ReadonlyArray<string>
+}
+
 /**
- * The socket for clients, their sessions, and the number of subscriptions for `/health`.
+ * The socket for clients, their sessions, and the number of subscriptions for `/health`, with an authentication of its own.
  *
  * The store and the session events must outlive it: at its end it stops every instance and stores the ends of turns.
  */
-export const layer = ({ authentication, history, sessions, socket }: Settings, { devMode }: { devMode: boolean }) =>
+export const layerWith = <R>(
+  authentication: Layer.Layer<Authentication.Authentication, never, R>,
+  { history, sessions, socket }: Omit<Options, "origins"> = {}
+) =>
   Layer.mergeAll(
     Registry.layerSubscriptions,
-    Retention.layer(history.age),
+    Retention.layer((history ?? Retention.defaults).age),
     Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register))
   ).pipe(
-    Layer.provideMerge(Socket.layer(socket)),
-    Layer.provideMerge(Registry.layer(sessions)),
-    Layer.provide(devMode ? Authentication.layerDev(authentication) : Authentication.layer(authentication))
+    Layer.provideMerge(Socket.layer({ ...Socket.defaults, ...socket })),
+    Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...sessions })),
+    Layer.provide(authentication)
   )
+
+/** The same with clients that are authenticated as other requests of the application are, by `Auth`. */
+export const layer = ({ origins = [], ...options }: Options = {}) =>
+  layerWith(Authentication.layerIdentity({ origins }), options)

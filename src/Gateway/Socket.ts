@@ -3,12 +3,9 @@
  */
 import * as Headers from "@effect/platform/Headers"
 import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
-import { Config, Context, Duration, Effect, Either, FiberSet, Layer, Option, Redacted, Scope } from "effect"
+import { Config, Duration, Effect, Either, FiberSet, Layer, Option, Redacted, Scope } from "effect"
 import { type ApiError, Forbidden, ServiceUnavailable, statusOf, Unauthorized } from "../Http/ApiError.ts"
 import { DrainingSignal } from "../Http/DrainingSignal.ts"
-import * as Endpoints from "../Http/Endpoints.ts"
-import type { Credentials } from "../Http/Identity.ts"
-import * as Reply from "../Http/Reply.ts"
 import { bearersOf, offeredBy, subprotocol } from "../Http/WebSocket/Subprotocol.ts"
 import * as WebSocket from "../Http/WebSocket.ts"
 import * as MetricTags from "../MetricTags.ts"
@@ -16,8 +13,9 @@ import * as DebugLog from "../Observability/DebugLog.ts"
 import { Tracer } from "../Observability/Tracer.ts"
 import * as Setting from "../Setting.ts"
 import * as Supervision from "../Supervision.ts"
-import { GatewayGroup, type HandshakeHeaders } from "./Api.ts"
+import type { HandshakeHeaders } from "./Api.ts"
 import { Authentication, type Identity } from "./Authentication.ts"
+import { type Handshake, Socket } from "./Endpoints.ts"
 import { type CloseCode, closeCodes } from "./Protocol/CloseCode.ts"
 import { frameBytes } from "./Protocol/Limits.ts"
 import { Sessions } from "./Sessions.ts"
@@ -63,31 +61,6 @@ export const config: Config.Config<Settings> = Config.all({
     max: 1024 ** 4
   })
 })
-
-/** The handshake of a client. */
-interface Handshake {
-  readonly headers: HandshakeHeaders
-  readonly incoming: Pick<Endpoints.Incoming, "authorization" | "upgradeProblem"> & Credentials
-}
-
-/** Accepts connections of clients. */
-export class Socket extends Context.Tag("causeway/GatewaySocket")<
-  Socket,
-  {
-    /** Authenticates a client and upgrades its request to a WebSocket. */
-    readonly connect: (handshake: Handshake) => Effect.Effect<WebSocket.Upgrade, ApiError>
-    /** Connections at present. */
-    readonly connections: () => number
-  }
->() {}
-
-/** The handlers of the `gateway` group. */
-export const endpoints = Endpoints.of(
-  GatewayGroup,
-  Effect.map(Socket, socket => ({
-    connect: handshake => Effect.map(socket.connect(handshake), Reply.webSocket)
-  }))
-)
 
 /** How long the authentication of a client may take. */
 const handshakeLimit = Duration.seconds(10)

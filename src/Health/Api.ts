@@ -4,6 +4,7 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { InternalServerError } from "../Http/ApiError.ts"
+import { Part } from "../Http/Contract.ts"
 import { operation } from "../OpenApi/Describe.ts"
 
 /** A health status. */
@@ -91,30 +92,38 @@ const report = operation({
 })
 
 /** Liveness and readiness, without credentials. */
-export const HealthGroup = HttpApiGroup.make("health")
-  .add(
-    HttpApiEndpoint.get("status", "/health")
-      .addSuccess(Report)
-      .addSuccess(Unhealthy)
-      .annotate(OpenApi.Transform, report)
-      .annotate(OpenApi.Summary, "The health of the gateway and its dependencies")
-      .annotate(
-        OpenApi.Description,
-        "For load balancers. Keep an instance that answers 200, even if it is `degraded`. Remove one that answers 503 three times in a row. Dependencies that are not configured are left out."
-      )
-  )
-  .add(
-    HttpApiEndpoint.get("alive", "/api/v1/health")
-      .addSuccess(Ok("Always true.").annotations({ identifier: "Alive" }))
-      .annotate(OpenApi.Transform, probe("getHealth", "The process runs."))
-      .annotate(OpenApi.Summary, "200 while the process runs")
-  )
-  .add(
-    HttpApiEndpoint.get("ready", "/api/v1/ready")
-      .addSuccess(Ok("False only while the store is unavailable.").annotations({ identifier: "Ready" }))
-      .annotate(OpenApi.Transform, probe("getReadiness", "Whether the store answers."))
-      .annotate(OpenApi.Summary, "Whether the store answers")
-  )
-  .addError(InternalServerError.Wire)
-  .annotate(OpenApi.Title, "Health")
-  .annotate(OpenApi.Description, "Liveness and readiness. No credential is needed.")
+const at = (paths: Readonly<Record<"status" | "alive" | "ready", `/${string}`>>) =>
+  HttpApiGroup.make("health")
+    .add(
+      HttpApiEndpoint.get("status", paths.status)
+        .addSuccess(Report)
+        .addSuccess(Unhealthy)
+        .annotate(OpenApi.Transform, report)
+        .annotate(OpenApi.Summary, "The health of the gateway and its dependencies")
+        .annotate(
+          OpenApi.Description,
+          "For load balancers. Keep an instance that answers 200, even if it is `degraded`. Remove one that answers 503 three times in a row. Dependencies that are not configured are left out."
+        )
+    )
+    .add(
+      HttpApiEndpoint.get("alive", paths.alive)
+        .addSuccess(Ok("Always true.").annotations({ identifier: "Alive" }))
+        .annotate(OpenApi.Transform, probe("getHealth", "The process runs."))
+        .annotate(OpenApi.Summary, "200 while the process runs")
+    )
+    .add(
+      HttpApiEndpoint.get("ready", paths.ready)
+        .addSuccess(Ok("False only while the store is unavailable.").annotations({ identifier: "Ready" }))
+        .annotate(OpenApi.Transform, probe("getReadiness", "Whether the store answers."))
+        .annotate(OpenApi.Summary, "Whether the store answers")
+    )
+    .addError(InternalServerError.Wire)
+    .annotate(Part, "health")
+    .annotate(OpenApi.Title, "Health")
+    .annotate(OpenApi.Description, "Liveness and readiness. No credential is needed.")
+
+/** Liveness and readiness at `/health`, `/api/v1/health` and `/api/v1/ready`. */
+export const HealthGroup = at({ status: "/health", alive: "/api/v1/health", ready: "/api/v1/ready" })
+
+/** The same at `/health`, `/alive` and `/ready`, under any prefix. */
+export const HealthRoutes = at({ status: "/health", alive: "/alive", ready: "/ready" })

@@ -65,29 +65,34 @@ const make = (checks: ReadonlyArray<Check>) =>
     })
   })
 
-/** The health of a service without dependencies, such as a host that mounts only the store. */
-export const layerAlone: Layer.Layer<Health> = Layer.effect(Health, make([]))
+/** A dependency beside the upstream services, such as the replication of the store. */
+export type DependencyCheck<R = never> = Effect.Effect<Dependency, never, R>
 
-/**
- * The health of the gateway: its upstream services, where they are configured, and the replication of the store, where
- * the storage backend can check it.
- */
-export const layer = <R = never>(options: {
-  readonly replication: Option.Option<Effect.Effect<Dependency, never, R>>
-}): Layer.Layer<Health, never, AgentPlatform | Inference | R> =>
+const shared = <R>(checks: ReadonlyArray<DependencyCheck<R>>) =>
+  Effect.flatMap(Effect.context<R>(), context =>
+    Effect.forEach(checks, check => Effect.map(HealthProbe.shared(Effect.provide(check, context)), Effect.asSome))
+  )
+
+/** The health of a service with these dependencies, and no upstream services. */
+export const layerChecks = <R = never>(checks: ReadonlyArray<DependencyCheck<R>>): Layer.Layer<Health, never, R> =>
+  Layer.scoped(Health, Effect.flatMap(shared(checks), make))
+
+/** The health of a service without dependencies, such as a host that mounts only the store. */
+export const layerAlone: Layer.Layer<Health> = layerChecks([])
+
+/** The health of the gateway: its upstream services, where they are configured, and other dependencies. */
+export const layer = <R = never>(
+  checks: ReadonlyArray<DependencyCheck<R>> = []
+): Layer.Layer<Health, never, AgentPlatform | Inference | R> =>
   Layer.scoped(
     Health,
     Effect.gen(function* () {
       const platform = yield* AgentPlatform
       const inference = yield* Inference
-      const context = yield* Effect.context<R>()
-      const replication = yield* Effect.forEach(Option.toArray(options.replication), check =>
-        HealthProbe.shared(Effect.provide(check, context))
-      )
       return yield* make([
         Effect.map(platform.probe, probed => dependency(critical, probed)),
         Effect.map(inference.probe, probed => dependency("inference", probed)),
-        ...replication.map(Effect.asSome)
+        ...(yield* shared(checks))
       ])
     })
   )

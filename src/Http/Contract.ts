@@ -1,10 +1,10 @@
 /**
- * What contracts of this service say beyond `HttpApi`: which endpoints take a JSON body, and which schemas have a decoder
- * written by hand.
+ * What contracts of this service say beyond `HttpApi`: which endpoints take a JSON body, which groups are ours, and which
+ * schemas have a decoder written by hand.
  */
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import { Schema } from "effect"
+import { Context, Schema } from "effect"
 import { PayloadTooLarge, ServiceUnavailable, UnsupportedMediaType } from "./ApiError.ts"
 
 /**
@@ -16,6 +16,9 @@ export class JsonBody extends HttpApiMiddleware.Tag<JsonBody>()("causeway/JsonBo
   provides: HttpServerRequest.HttpServerRequest,
   failure: Schema.Union(PayloadTooLarge.Wire, UnsupportedMediaType.Wire, ServiceUnavailable.Wire)
 }) {}
+
+/** Annotates a group with the part of this service that it is, by which `Causeway.layer` finds it in any api. */
+export class Part extends Context.Tag("causeway/Part")<Part, string>() {}
 
 /**
  * Decodes the most common inputs of a schema in a tenth of its time. Returns what the schema would, or `undefined` where

@@ -47,3 +47,6 @@ export type Refusal = Unauthorized | Forbidden | ServiceUnavailable
  * no fiber.
  */
 export type Identify<R = never> = (request: Credentials) => Effect.Effect<IdentityShape, Refusal, R>
+
+/** Tells who sends a request. */
+export class Auth extends Context.Tag("causeway/Auth")<Auth, { readonly identify: Identify }>() {}

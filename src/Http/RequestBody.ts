@@ -5,6 +5,7 @@ import { IncomingMessage } from "node:http"
 import type { Socket } from "node:net"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import { Context, Effect, Either, Layer } from "effect"
+import * as Direct from "../Direct.ts"
 import { GrowingBytes } from "../GrowingBytes.ts"
 import { isSpace, openBracket } from "../Json/Codes.ts"
 import * as ObjectReader from "../Json/ObjectReader.ts"
@@ -283,7 +284,7 @@ export const read = (
 /** The JSON of a request's body. */
 export const json = (source: unknown, format: Format): Effect.Effect<unknown, BodyError> =>
   source instanceof IncomingMessage
-    ? Effect.async(resume => Effect.sync(read(source, format, resume)))
+    ? Direct.async(resume => read(source, format, resume))
     : Effect.dieMessage("A request body can only be read from a server on node:http")
 
 /** Replaces the body reader of the platform's server, whose limit ends in a reset connection instead of an answer. */

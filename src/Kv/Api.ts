@@ -13,7 +13,7 @@ import {
   PreconditionFailed,
   ServiceUnavailable
 } from "../Http/ApiError.ts"
-import { JsonBody } from "../Http/Contract.ts"
+import { JsonBody, Part } from "../Http/Contract.ts"
 import * as Description from "./Description.ts"
 import {
   BatchHeaders,
@@ -93,8 +93,8 @@ const EventStream = Schema.String.pipe(
   HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
 ).annotations({ description: "Server-Sent Events. `data` is a change. `id` is opaque." })
 
-/** Entries, batches and the change feed, under `/api/v1`. */
-export const KvGroup = HttpApiGroup.make("kv")
+/** Entries, batches and the change feed, under any prefix. */
+export const KvRoutes = HttpApiGroup.make("kv")
   .add(
     HttpApiEndpoint.get("list", "/kv/:namespace")
       .setPath(NamespacePath)
@@ -209,6 +209,9 @@ export const KvGroup = HttpApiGroup.make("kv")
   )
   .addError(InternalServerError.Wire)
   .addError(ServiceUnavailable.Wire)
-  .prefix("/api/v1")
+  .annotate(Part, "kv")
   .annotate(OpenApi.Title, "Key-value")
   .annotate(OpenApi.Description, "Versioned entries, atomic batches and the change log.")
+
+/** The same under `/api/v1`. */
+export const KvGroup = KvRoutes.prefix("/api/v1")

@@ -67,7 +67,7 @@ export interface FollowLimitsShape {
   readonly unsentBytes: number
 }
 
-const defaults: FollowLimitsShape = { followers: 10_000, unsentBytes: 1024 * 1024 }
+export const defaults: FollowLimitsShape = { followers: 10_000, unsentBytes: 1024 * 1024 }
 
 /** The current limits; the defaults, unless a layer provides others. */
 export class FollowLimits extends Context.Reference<FollowLimits>()("causeway/FollowLimits", {

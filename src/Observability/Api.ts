@@ -4,6 +4,7 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { InternalServerError, NotFound, Unauthorized } from "../Http/ApiError.ts"
+import { Part } from "../Http/Contract.ts"
 import { operation } from "../OpenApi/Describe.ts"
 
 /** The media type of the Prometheus text exposition format. */
@@ -60,5 +61,6 @@ export const MetricsGroup = HttpApiGroup.make("metrics")
   )
   .addError(NotFound.Wire)
   .addError(InternalServerError.Wire)
+  .annotate(Part, "metrics")
   .annotate(OpenApi.Title, "Metrics")
   .annotate(OpenApi.Description, "The metrics of the process.")

@@ -4,6 +4,7 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { Schema } from "effect"
 import { ReadAccess } from "../Auth/Api.ts"
 import { InternalServerError } from "../Http/ApiError.ts"
+import { Part } from "../Http/Contract.ts"
 import { operation } from "./Describe.ts"
 
 /** What only authentication by a host may answer. */
@@ -21,10 +22,10 @@ const protocolDescribed = operation({
   answers: { 200: { description: "The description of the client protocol on `/ws`." } }
 })
 
-/** The machine-readable descriptions of the service. */
-export const DescriptionGroup = HttpApiGroup.make("description")
+/** The machine-readable descriptions of the service, under any prefix. */
+export const DescriptionRoutes = HttpApiGroup.make("description")
   .add(
-    HttpApiEndpoint.get("openapi", "/api/v1/openapi.json")
+    HttpApiEndpoint.get("openapi", "/openapi.json")
       .addSuccess(
         Schema.Record({ key: Schema.String, value: Schema.Unknown }).annotations({ identifier: "OpenApiDocument" })
       )
@@ -32,7 +33,7 @@ export const DescriptionGroup = HttpApiGroup.make("description")
       .annotate(OpenApi.Summary, "This document, OpenAPI 3.0.3")
   )
   .add(
-    HttpApiEndpoint.get("asyncapi", "/api/v1/asyncapi.json")
+    HttpApiEndpoint.get("asyncapi", "/asyncapi.json")
       .addSuccess(
         Schema.Record({ key: Schema.String, value: Schema.Unknown }).annotations({ identifier: "AsyncApiDocument" })
       )
@@ -41,5 +42,9 @@ export const DescriptionGroup = HttpApiGroup.make("description")
   )
   .addError(InternalServerError.Wire)
   .middleware(ReadAccess)
+  .annotate(Part, "description")
   .annotate(OpenApi.Title, "Description")
   .annotate(OpenApi.Description, "Machine-readable descriptions of the service.")
+
+/** The same under `/api/v1`. */
+export const DescriptionGroup = DescriptionRoutes.prefix("/api/v1")

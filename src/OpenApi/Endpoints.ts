@@ -1,18 +1,19 @@
 import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect } from "effect"
+import type { NotFound } from "../Http/ApiError.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { json } from "../Http/Reply.ts"
 import { DescriptionGroup } from "./Api.ts"
 import * as Document from "./Document.ts"
 
 /**
- * The handlers of the `description` group. `asyncApi` is the JSON text of the AsyncAPI document of the host's WebSockets;
- * the OpenAPI document is made of `api` by the first request for it.
+ * The handlers of the `description` group. `asyncApi` is the JSON text of the AsyncAPI document of the application's
+ * WebSocket, or fails where there is none; the OpenAPI document is made of `api` by the first request for it.
  */
 export const endpoints = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, E, R>(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
-  asyncApi: Effect.Effect<string>
+  asyncApi: Effect.Effect<string, NotFound>
 ) =>
   Endpoints.of(
     DescriptionGroup,

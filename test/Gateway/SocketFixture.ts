@@ -7,6 +7,7 @@ import { Context, Effect, ExecutionStrategy, Exit, Layer, Option, Schema, Scope 
 import { WebSocket } from "ws"
 import { GatewayGroup } from "../../src/Gateway/Api.ts"
 import * as Authentication from "../../src/Gateway/Authentication.ts"
+import * as GatewayEndpoints from "../../src/Gateway/Endpoints.ts"
 import type { Answer, AnswerOf, Event, RequestFrame } from "../../src/Gateway/Protocol.ts"
 import * as Registry from "../../src/Gateway/Sessions/Registry.ts"
 import * as SessionSettings from "../../src/Gateway/Sessions/Settings.ts"
@@ -81,11 +82,11 @@ export const make = (options: Options = {}) =>
         ),
         scope
       )
-      const socket = Context.get(context, Socket.Socket)
+      const socket = Context.get(context, GatewayEndpoints.Socket)
       const serverScope = yield* Scope.fork(scope, ExecutionStrategy.sequential)
       const api = HttpApi.make("test").add(GatewayGroup)
-      const listeners = yield* Edge.make(api, { gateway: Socket.endpoints }, Effect.succeed([])).pipe(
-        Effect.provideService(Socket.Socket, socket),
+      const listeners = yield* Edge.make(api, { gateway: GatewayEndpoints.endpoints }, Effect.succeed([])).pipe(
+        Effect.provideService(GatewayEndpoints.Socket, socket),
         Effect.provide(Body.layer)
       )
       const { port } = yield* Scope.extend(listen(listeners), serverScope)

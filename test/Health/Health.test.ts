@@ -28,7 +28,7 @@ const settings = (platform = Option.some(platformUrl), inferenceKey = Option.som
 })
 
 const layer = (upstreams = settings(), replication: Option.Option<{ readonly directory: string }> = Option.none()) =>
-  Layer.provide(Health.layer({ replication: Option.map(replication, Replication.check) }), [
+  Layer.provide(Health.layer(Option.toArray(replication).map(Replication.check)), [
     UpstreamClients.layer(upstreams),
     NodeFileSystem.layer
   ])

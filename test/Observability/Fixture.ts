@@ -7,8 +7,9 @@ import { Api } from "../../src/Api.ts"
 import * as Auth from "../../src/Auth/Auth.ts"
 import { endpoints } from "../../src/Endpoints.ts"
 import { GatewayGroup } from "../../src/Gateway/Api.ts"
+import * as Authentication from "../../src/Gateway/Authentication.ts"
+import * as GatewayEndpoints from "../../src/Gateway/Endpoints.ts"
 import * as Gateway from "../../src/Gateway/Gateway.ts"
-import * as Socket from "../../src/Gateway/Socket.ts"
 import * as Health from "../../src/Health/Health.ts"
 import * as DrainingSignal from "../../src/Http/DrainingSignal.ts"
 import * as Edge from "../../src/Http/Edge/Edge.ts"
@@ -49,12 +50,10 @@ export const serve = (options: {
   Effect.gen(function* () {
     const directory = yield* temporaryDirectory
     const gateway = yield* Effect.withConfigProvider(Gateway.config, ConfigProvider.fromMap(new Map()))
-    const services = Layer.mergeAll(
-      Body.layer,
-      ChangeFeed.layerMetrics,
-      Health.layer({ replication: Option.none() })
-    ).pipe(
-      Layer.provideMerge(Layer.merge(ChangeFeed.layer, Gateway.layer(gateway, { devMode: true }))),
+    const services = Layer.mergeAll(Body.layer, ChangeFeed.layerMetrics, Health.layer()).pipe(
+      Layer.provideMerge(
+        Layer.merge(ChangeFeed.layer, Gateway.layerWith(Authentication.layerDev(gateway.authentication), gateway))
+      ),
       Layer.provideMerge(SessionEvents.layer({ directory, retention: gateway.history })),
       Layer.provideMerge(Sqlite.layer({ directory })),
       Layer.provideMerge(
@@ -73,7 +72,9 @@ export const serve = (options: {
       Effect.map(RequestMetrics.observer(Api), observe => NodeServer.layer({ host: "127.0.0.1", port: 0, observe }))
     )
     const context = yield* Layer.build(
-      NodeServer.serve(Edge.make(Api.add(GatewayGroup), { ...endpoints, gateway: Socket.endpoints }, Auth.guards)).pipe(
+      NodeServer.serve(
+        Edge.make(Api.add(GatewayGroup), { ...endpoints, gateway: GatewayEndpoints.endpoints }, Auth.guards)
+      ).pipe(
         Layer.provideMerge(listening),
         Layer.provide(services),
         Layer.provide(options.tracing ?? Tracer.layerFor(Option.none())),

@@ -4,11 +4,14 @@
  */
 import { type IncomingMessage, ServerResponse } from "node:http"
 import type * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import type * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import { Cause, Effect, Either, Exit, FiberRef, HashMap, LogLevel, Option, Runtime, type Tracer } from "effect"
 import * as Direct from "../../Direct.ts"
 import { type ApiError, BadRequest, defect, isApiError } from "../ApiError.ts"
-import type { AnyHandlers, Guard } from "../Endpoints.ts"
+import type { JsonBody } from "../Contract.ts"
+import type { AnyHandlers, Guard, Handlers } from "../Endpoints.ts"
 import { requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
 import { NodeIncoming } from "../Incoming.ts"
 import { fromError, type Reply } from "../Reply.ts"
@@ -45,26 +48,57 @@ const noop = (): void => {}
 /** Puts an effect that runs beside a request's handler under the request's id, and into its span if it has one. */
 type ForRequest = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 
+/** The handlers of each group of an api, by its name. */
+export type HandlersOf<Groups extends HttpApiGroup.HttpApiGroup.Any> = {
+  readonly [Group in Groups as Group["identifier"]]: Effect.Effect<Handlers<Group>, never, unknown>
+}
+
+type MiddlewareOfGroup<Group> =
+  Group extends HttpApiGroup.HttpApiGroup<infer _Id, infer Endpoints, infer _E, infer R, infer _T>
+    ? R | HttpApiEndpoint.HttpApiEndpoint.Context<Endpoints>
+    : never
+
+type ContextOf<Handled> = Handled extends Effect.Effect<infer _A, infer _E, infer R> ? R : never
+
+/** What the handlers of all groups require. */
+export type HandlersContext<All> = ContextOf<All[keyof All]>
+
+/** The middlewares of an api that stand before its endpoints. */
+export type MiddlewareOf<Groups, R> = Exclude<
+  HttpApiMiddleware.HttpApiMiddleware.Only<R | MiddlewareOfGroup<Groups>>,
+  JsonBody
+>
+
+/** The middlewares that guards stand for. */
+export type GuardedBy<Known> = Known extends Guard<infer Middleware> ? Middleware : never
+
+/** Guards that do the work of all these middlewares; others do not compile. */
+export type GuardsFor<Middleware, Guarded> = [Exclude<Middleware, Guarded>] extends [never]
+  ? unknown
+  : { readonly "there is no guard for this middleware": Exclude<Middleware, Guarded> }
+
 /**
- * Compiles the listeners for an api; `groups` has the handlers of each of its groups, by name, and `guards` what its
- * middlewares check.
+ * Compiles the listeners for an api. `groups` has the handlers of each of its groups, by name, and `guards` does what its
+ * middlewares do. A group without handlers, and a middleware without a guard, do not compile.
  */
 export const make = <
   Id extends string,
   Groups extends HttpApiGroup.HttpApiGroup.Any,
   E,
   R,
-  Handlers extends Readonly<Record<string, Effect.Effect<AnyHandlers, never, unknown>>>,
-  R2
+  const All extends HandlersOf<Groups>,
+  R2,
+  Known extends Guard
 >(
   api: HttpApi.HttpApi<Id, Groups, E, R>,
-  groups: Handlers,
-  guards: Effect.Effect<ReadonlyArray<Guard>, never, R2>
-): Effect.Effect<Listeners, never, Effect.Effect.Context<Handlers[keyof Handlers]> | R2 | Body.BodyFormat> =>
+  groups: All,
+  guards: Effect.Effect<ReadonlyArray<Known>, never, R2> & GuardsFor<MiddlewareOf<Groups, R>, GuardedBy<Known>>
+): Effect.Effect<Listeners, never, HandlersContext<All> | R2 | Body.BodyFormat> =>
   Effect.gen(function* () {
-    type Needs = Effect.Effect.Context<Handlers[keyof Handlers]>
+    type Needs = HandlersContext<All>
+    // That the handlers fit their groups has been checked; they are run by what they are decoded from.
     const handlers = Effect.all(groups as Readonly<Record<string, Effect.Effect<AnyHandlers, never, Needs>>>)
-    const router = compile(api, yield* handlers, yield* guards)
+    const router = compile(api, yield* handlers, yield* guards as Effect.Effect<ReadonlyArray<Known>, never, R2>)
     const bodyFormat = yield* Body.BodyFormat
     // A handler that fails is an answer like any other; what is a defect is logged as one.
     const runtime = yield* Effect.locally(Effect.runtime<never>(), FiberRef.unhandledErrorLogLevel, Option.none())
@@ -164,7 +198,7 @@ export const make = <
       const admitted = admit(guards, incoming)
       if (admitted !== undefined) {
         const answered = Direct.flatMap(admitted, () =>
-          takesBody ? Effect.flatMap(Body.json(request, bodyFormat), handled) : handled(undefined)
+          takesBody ? Direct.flatMap(Body.json(request, bodyFormat), handled) : handled(undefined)
         )
         return begin(answered, label)
       }

@@ -1,6 +1,8 @@
 import type * as HttpApi from "@effect/platform/HttpApi"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import type * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import type * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
@@ -58,10 +60,16 @@ interface Builder {
   ): Builder
 }
 
+/** The middlewares before a group and before single endpoints of it. */
+type MiddlewareBefore<Group> =
+  Group extends HttpApiGroup.HttpApiGroup<infer _Id, infer Endpoints, infer _E, infer R, infer _T>
+    ? HttpApiMiddleware.HttpApiMiddleware.Only<R | HttpApiEndpoint.HttpApiEndpoint.Context<Endpoints>>
+    : never
+
 /**
  * Implements a group in whichever api contains it, so that its routes stand where that api puts them.
  *
- * Middlewares that the host put before the group appear among the requirements. Each handler runs in a span
+ * The middlewares before the group, ours and those of the host, appear among the requirements. Each handler runs in a span
  * `<group>.<endpoint>`.
  */
 export const layer = <Id extends string, Groups extends AnyGroup, E, R, Group extends AnyGroup, Needs>(
@@ -71,11 +79,7 @@ export const layer = <Id extends string, Groups extends AnyGroup, E, R, Group ex
 ): Layer.Layer<
   HttpApiGroup.ApiGroup<Id, HttpApiGroup.HttpApiGroup.Name<Group>>,
   never,
-  | Needs
-  | Exclude<
-      HttpApiGroup.HttpApiGroup.MiddlewareWithName<Group | Groups, HttpApiGroup.HttpApiGroup.Name<Group>>,
-      Scope.Scope
-    >
+  Needs | MiddlewareBefore<HttpApiGroup.HttpApiGroup.WithName<Group | Groups, HttpApiGroup.HttpApiGroup.Name<Group>>>
 > => {
   const build = (builder: Builder): Effect.Effect<Builder, never, Needs> =>
     Effect.map(endpoints, handlers =>

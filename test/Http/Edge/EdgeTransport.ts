@@ -1,22 +1,20 @@
 import { Context, Effect, Layer } from "effect"
 import { Api } from "../../../src/Api.ts"
-import * as Auth from "../../../src/Auth/Auth.ts"
-import { endpoints } from "../../../src/Endpoints.ts"
+import * as Causeway from "../../../src/Causeway.ts"
 import type { AllowedOrigins } from "../../../src/Http/Cors.ts"
-import * as Edge from "../../../src/Http/Edge/Edge.ts"
+import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
 import * as NodeServer from "../../../src/Http/Server/NodeServer.ts"
 import * as Tracer from "../../../src/Observability/Tracer.ts"
-import { services, type Transport } from "../../Harness.ts"
+import { identity, portOf, type Transport } from "../../Harness.ts"
 
 const serving = (name: string, tracing: Layer.Layer<never>, origins: AllowedOrigins = []): Transport => ({
   name,
   serve: store =>
     Effect.gen(function* () {
-      const server = NodeServer.layer({ host: "127.0.0.1", port: 0, gracePeriod: 0, origins })
-      const app = NodeServer.serve(Edge.make(Api, endpoints, Auth.guards)).pipe(Layer.provideMerge(server))
-      const context = yield* Layer.build(Layer.provide(Layer.provide(app, services(store)), tracing))
-      const { address } = Context.get(context, NodeServer.NodeServer)
-      const port = address._tag === "TcpAddress" ? address.port : 0
+      const server = { host: "127.0.0.1", port: 0, gracePeriod: 0, origins }
+      const application = Causeway.layerEdge({ api: Api, store, identity, server })
+      const context = yield* Layer.build(Layer.provide(application, [DrainingSignal.layer, tracing]))
+      const port = portOf(Context.get(context, NodeServer.NodeServer))
       return { url: `http://127.0.0.1:${port}`, port }
     })
 })

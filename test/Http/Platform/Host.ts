@@ -22,7 +22,6 @@ import {
   healthEndpoints,
   KvGroup,
   kvEndpoints,
-  Memory,
   Metrics,
   MetricsGroup,
   MetricsRoutes,
@@ -34,6 +33,7 @@ import {
   routerConfig,
   StockServer
 } from "../../../src/index.ts"
+import { memory } from "../../../src/store.ts"
 
 /** The one key of the host. */
 export const key = "key-of-the-host"
@@ -52,7 +52,7 @@ const services = Layer.mergeAll(Auth.middlewares, Body.layer, Health.layerAlone,
     Layer.mergeAll(
       Auth.layer({ write: Option.some(Redacted.make(key)), read: Option.none() }),
       Layer.succeed(MetricsRoutes, { json: true, prometheus: true, token: Option.none() }),
-      Memory.layer
+      memory
     )
   )
 )

@@ -16,17 +16,17 @@ import {
   GroupLayer,
   KvGroup,
   kvEndpoints,
-  Memory,
   PlatformMiddleware,
   routerConfig,
   StockServer
 } from "../../../src/index.ts"
+import { memory } from "../../../src/store.ts"
 import { auth, keys, portOf } from "../../Harness.ts"
 
 const Data = HttpApi.make("data").add(KvGroup).prefix("/data")
 
 const services = Layer.merge(ChangeFeed.layer, Body.layer).pipe(
-  Layer.provideMerge(Layer.merge(Memory.layer, Layer.provideMerge(Auth.middlewares, auth)))
+  Layer.provideMerge(Layer.merge(memory, Layer.provideMerge(Auth.middlewares, auth)))
 )
 
 const application = HttpLayerRouter.serve(

@@ -1,0 +1,162 @@
+/**
+ * What a host says of the parts that it mounts, and what follows from that: which services it has to provide, and which it
+ * gets. All of it are types.
+ */
+import type * as HttpApi from "@effect/platform/HttpApi"
+import type { Duration, Effect, Layer } from "effect"
+import type { ReadAccess, WriteAccess } from "../Auth/Api.ts"
+import type { Auth } from "../Auth/Auth.ts"
+import type { Socket } from "../Gateway/Endpoints.ts"
+import type { DependencyCheck, Health } from "../Health/Health.ts"
+import type { DrainingSignal } from "../Http/DrainingSignal.ts"
+import type * as Edge from "../Http/Edge/Edge.ts"
+import type { AnyHandlers, Guard } from "../Http/Endpoints.ts"
+import type { Identify } from "../Http/Identity.ts"
+import type { ListenFailed, NodeServer, Options as ServerOptions } from "../Http/Server/NodeServer.ts"
+import type { ChangeFeed, FollowLimitsShape } from "../Kv/ChangeFeed.ts"
+import type { ChangeLog } from "../Kv/ChangeLog.ts"
+import type { Store } from "../Kv/Store.ts"
+import type { LimitsShape } from "../Limits.ts"
+import type { MetricsRoutesShape } from "../Observability/Endpoints.ts"
+import type { Metrics } from "../Observability/Metrics.ts"
+import type { Tracer } from "../Observability/Tracer.ts"
+import type { AgentPlatform } from "../Upstream/AgentPlatform.ts"
+import type { Inference } from "../Upstream/Inference.ts"
+import type { ApiRequirements, GroupsOf, HostMiddleware, Implemented, PartsOf } from "./Parts.ts"
+
+/** What is mounted, and on what it stands. Members that the api makes necessary are required by the type. */
+export interface Options {
+  /**
+   * The api of the application. Those of our groups that it contains are implemented, each where it stands: under any
+   * prefix, and behind middlewares of the host.
+   */
+  readonly api: HttpApi.HttpApi.Any
+  /**
+   * Where entries and changes are kept: `sqlite(directory)`, `memory`, or any other layer of both ports. The gateway also
+   * requires the port `SessionEvents`, which these two provide.
+   */
+  readonly store?: Layer.Layer<Store | ChangeLog, unknown, unknown>
+  /** Who sends a request. It serves HTTP, WebSockets and the gateway. */
+  readonly identity?: Identify<unknown>
+  /** The gateway: `Gateway.layer()` of `causeway/gateway`. */
+  readonly gateway?: Layer.Layer<Socket, unknown, unknown>
+  /** The services behind the gateway: `UpstreamClients.layer(settings)` of `causeway/upstream`, or others. */
+  readonly upstream?: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
+  /** How long change records are kept; for ever by default. */
+  readonly retention?: Duration.DurationInput | undefined
+  /** Limits that differ from the defaults. */
+  readonly limits?: Partial<LimitsShape>
+  readonly followLimits?: Partial<FollowLimitsShape>
+  /** Origins of web pages that may follow the change log by WebSocket, beside those of the application's own host. */
+  readonly origins?: ReadonlyArray<string>
+  /** Which routes show metrics; none by default. */
+  readonly metrics?: Partial<MetricsRoutesShape>
+  /** Dependencies that `/health` shows beside the upstream services. */
+  readonly checks?: ReadonlyArray<DependencyCheck<unknown>>
+}
+
+/** What the edge needs beside: what it runs for groups and middlewares that are not ours. */
+export interface EdgeOptions extends Options {
+  /** Where the server listens, and how it ends. */
+  readonly server: Omit<ServerOptions, "observe" | "isProbe">
+  /** The handlers of the host's own groups, by name; see `Endpoints.of`. */
+  readonly handlers?: Readonly<Record<string, Effect.Effect<AnyHandlers, never, unknown>>>
+  /** What the host's own middlewares do on the edge. */
+  readonly guards?: Effect.Effect<ReadonlyArray<Guard>, never, unknown>
+}
+
+type If<Condition, Then, Else = unknown> = [Condition] extends [never] ? Else : Then
+
+type Contains<Api, Names> = Extract<PartsOf<Api>, Names>
+
+/** The options that the groups of an api make necessary. */
+export type Needed<Api> = If<
+  Contains<Api, "kv" | "cluster" | "health" | "gateway">,
+  { readonly store: Layer.Layer<Store | ChangeLog, unknown, unknown> }
+> &
+  If<Contains<Api, "kv" | "cluster" | "description" | "gateway">, { readonly identity: Identify<unknown> }> &
+  If<
+    Contains<Api, "gateway">,
+    {
+      readonly gateway: Layer.Layer<Socket, unknown, unknown>
+      readonly upstream: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
+    },
+    { readonly gateway?: never }
+  >
+
+type ForeignGroups<Api> = Exclude<GroupsOf<Api>, { readonly identifier: PartsOf<Api> }>
+
+type Member<O, Name extends string> = O extends { readonly [N in Name]: infer Value } ? Value : never
+
+// Distributive, so that of an absent member nothing comes.
+type GuardedOf<Guards> =
+  Guards extends Effect.Effect<ReadonlyArray<infer Known>, infer _E, infer _R> ? Edge.GuardedBy<Known> : never
+
+/** The options that an api makes necessary on the edge: handlers and guards for whatever is not ours. */
+export type NeededByEdge<O extends EdgeOptions> = Needed<O["api"]> &
+  If<ForeignGroups<O["api"]>, { readonly handlers: Edge.HandlersOf<ForeignGroups<O["api"]>> }> &
+  If<
+    Exclude<Edge.MiddlewareOf<GroupsOf<O["api"]>, ApiRequirements<O["api"]>>, ReadAccess | WriteAccess>,
+    {
+      readonly guards: Effect.Effect<ReadonlyArray<Guard>, never, unknown> &
+        Edge.GuardsFor<
+          Exclude<Edge.MiddlewareOf<GroupsOf<O["api"]>, ApiRequirements<O["api"]>>, ReadAccess | WriteAccess>,
+          GuardedOf<Member<O, "guards">>
+        >
+    }
+  >
+
+type SuccessOf<L> = L extends Layer.Layer<infer A, infer _E, infer _R> ? A : never
+type ErrorOf<L> = L extends Layer.Layer<infer _A, infer E, infer _R> ? E : never
+type ContextOf<L> = L extends Layer.Layer<infer _A, infer _E, infer R> ? R : never
+
+/** What the layer itself provides to all of its parts. */
+type Common = Metrics | Tracer | Auth
+
+/** The services that a host gets, for its own handlers and beyond. */
+export type Services<O extends Options> =
+  | SuccessOf<Member<O, "store">>
+  | SuccessOf<Member<O, "gateway">>
+  | SuccessOf<Member<O, "upstream">>
+  | Metrics
+  | If<Contains<O["api"], "kv">, ChangeFeed, never>
+  | If<Contains<O["api"], "health">, Health, never>
+  | If<Member<O, "identity">, Auth, never>
+
+/** Why the services cannot start. */
+export type Failure<O extends Options> =
+  | ErrorOf<Member<O, "store">>
+  | ErrorOf<Member<O, "gateway">>
+  | ErrorOf<Member<O, "upstream">>
+
+type ContextOfEffect<Fx> = Fx extends Effect.Effect<infer _A, infer _E, infer R> ? R : never
+type ContextOfIdentity<F> = F extends (...args: infer _Args) => infer Fx ? ContextOfEffect<Fx> : never
+type ContextOfChecks<Checks> = Checks extends ReadonlyArray<infer Fx> ? ContextOfEffect<Fx> : never
+
+/** What the services require of the host. */
+export type Requirements<O extends Options> =
+  | Exclude<ContextOf<Member<O, "store">>, Common | SuccessOf<Member<O, "upstream">>>
+  | Exclude<ContextOf<Member<O, "upstream">>, Common>
+  | Exclude<ContextOf<Member<O, "gateway">>, Common | SuccessOf<Member<O, "store">> | SuccessOf<Member<O, "upstream">>>
+  | ContextOfIdentity<Member<O, "identity">>
+  | ContextOfChecks<Member<O, "checks">>
+  | If<Contains<O["api"], "kv" | "gateway">, DrainingSignal, never>
+
+/** The layer of an application of @effect/platform. */
+export type PlatformLayer<O extends Options> = Layer.Layer<
+  Implemented<O["api"]> | Services<O>,
+  Failure<O>,
+  Requirements<O> | HostMiddleware<O["api"]>
+>
+
+/** The layer of an application on the edge. */
+export type EdgeLayer<O extends EdgeOptions> = Layer.Layer<
+  Services<O> | NodeServer,
+  Failure<O> | ListenFailed,
+  | Requirements<O>
+  | Exclude<
+      Edge.HandlersContext<Member<O, "handlers">> | ContextOfEffect<Member<O, "guards">>,
+      Services<O> | Common | NodeServer
+    >
+  | DrainingSignal
+>

@@ -1,0 +1,48 @@
+/**
+ * The storage backends as a whole: entries, the change log, and the histories of sessions.
+ */
+import { Effect, Layer } from "effect"
+import * as EventsInMemory from "../Gateway/SessionEvents/Memory.ts"
+import type { Retention, SessionEvents } from "../Gateway/SessionEvents.ts"
+import type { ChangeLog } from "../Kv/ChangeLog.ts"
+import type { Store } from "../Kv/Store.ts"
+import * as Memory from "./Memory.ts"
+import type * as PostgresSessionEvents from "./Postgres/SessionEvents.ts"
+import * as SessionEventsInSqlite from "./Sqlite/SessionEvents.ts"
+import * as Sqlite from "./Sqlite.ts"
+import type { PostgresLocation } from "./StoreUrl.ts"
+
+/** What a backend provides. */
+export type Backend = Store | ChangeLog | SessionEvents
+
+/** Where SQLite keeps its files, and how much of each session's history. */
+export interface SqliteOptions extends Sqlite.Options {
+  readonly history?: Retention
+}
+
+/**
+ * SQLite in a directory, which belongs to one process. It is made where it is missing, with `kv.db` for entries and the
+ * change log, and `sessions.db` for the histories of sessions.
+ */
+export const sqlite = (options: string | SqliteOptions): Layer.Layer<Backend, Sqlite.StoreRefused> => {
+  const { history, ...database } = typeof options === "string" ? { directory: options } : options
+  return SessionEventsInSqlite.layer({ ...database, ...(history === undefined ? {} : { retention: history }) }).pipe(
+    // The store is opened first: it owns the directory, and migrates session data of earlier versions out of `kv.db`.
+    Layer.provideMerge(Sqlite.layer(database))
+  )
+}
+
+/** Everything in memory, for tests. It is lost with the process. */
+export const memory: Layer.Layer<Backend> = Layer.merge(Memory.layer, EventsInMemory.layer())
+
+/**
+ * A PostgreSQL database, which several nodes may share, with the histories of sessions beside the entries. Its client, the
+ * package `pg`, is loaded when the layer is built.
+ */
+export const postgres = (location: PostgresLocation, options: PostgresSessionEvents.Options) =>
+  Layer.unwrapEffect(
+    Effect.map(
+      Effect.promise(() => Promise.all([import("./Postgres.ts"), import("./Postgres/SessionEvents.ts")])),
+      ([store, sessions]) => Layer.provideMerge(sessions.layer(options), store.layer(location))
+    )
+  )

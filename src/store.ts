@@ -1,0 +1,18 @@
+/**
+ * The store in the same process: its ports, the backends that implement them, and the texts that they keep.
+ */
+export * as SessionEvents from "./Gateway/SessionEvents.ts"
+export * as Json from "./Json/JsonText.ts"
+export {
+  decode as decodeChange,
+  type EncodedChange,
+  encode as encodeChange,
+  type StoredChange
+} from "./Kv/Change.ts"
+export * as ChangeLog from "./Kv/ChangeLog.ts"
+export { decode as decodeEntry, type EncodedEntry, encode as encodeEntry, type StoredEntry } from "./Kv/Entry.ts"
+export * as Store from "./Kv/Store.ts"
+export * as Write from "./Kv/Write.ts"
+export * as Limits from "./Limits.ts"
+export { type Backend, memory, type SqliteOptions, sqlite } from "./Storage/Backends.ts"
+export * as Housekeeping from "./Storage/Housekeeping.ts"

@@ -1,0 +1,342 @@
+/** The layer in applications of hosts: prefixes, parts, identity, wrapped ports and the gateway, on both servers. */
+import { createServer } from "node:http"
+import * as HttpApi from "@effect/platform/HttpApi"
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as HttpServer from "@effect/platform/HttpServer"
+import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
+import { describe, expect, it } from "@effect/vitest"
+import { Context, Effect, Layer, Logger, Option, Schema } from "effect"
+import { WebSocket } from "ws"
+import * as Gateway from "../src/Gateway/Gateway.ts"
+import {
+  ApiError,
+  Causeway,
+  ChangeFeed,
+  ChangeLog,
+  ClusterRoutes,
+  DescriptionRoutes,
+  Direct,
+  DrainingSignal,
+  Endpoints,
+  GatewayGroup,
+  HealthRoutes,
+  type Identity,
+  KvRoutes,
+  MetricsGroup,
+  NodeServer,
+  Reply,
+  StockServer,
+  Store
+} from "../src/index.ts"
+import * as Simulator from "../src/Simulator/Simulator.ts"
+import { memory } from "../src/store.ts"
+import { UpstreamClients } from "../src/upstream.ts"
+import { portOf } from "./Harness.ts"
+
+const OrdersGroup = HttpApiGroup.make("orders").add(
+  HttpApiEndpoint.get("count", "/orders/count").addSuccess(Schema.Struct({ count: Schema.Int }))
+)
+
+/** The host's api: our groups under prefixes of its own, and a group of its own. */
+const Shop = HttpApi.make("shop")
+  .add(OrdersGroup)
+  .add(KvRoutes.prefix("/store"))
+  .add(ClusterRoutes.prefix("/store"))
+  .add(HealthRoutes.prefix("/probes"))
+  .add(MetricsGroup.prefix("/internal"))
+  .add(DescriptionRoutes.prefix("/docs"))
+  .add(GatewayGroup.prefix("/agents"))
+
+/** The users of the host, who sign in by a cookie or a token. */
+class Users extends Context.Tag("shop/Users")<Users, ReadonlyMap<string, Identity.IdentityShape>>() {}
+
+const users = Layer.succeed(
+  Users,
+  new Map<string, Identity.IdentityShape>([
+    ["anna", { access: "write", actor: "anna", tenant: "acme" }],
+    ["reader", { access: "read", actor: "reader", tenant: "acme" }],
+    ["other", { access: "write", actor: "other", tenant: "evil" }],
+    ["root", { access: "write" }],
+    ["nobody", { access: "write", tenant: "" }]
+  ])
+)
+
+/** Asks a service of the host, and takes a turn of the event loop for it. */
+const identity = ({ credential, headers }: Identity.Credentials) =>
+  Effect.gen(function* () {
+    const known = yield* Users
+    yield* Effect.yieldNow()
+    const name = /^Bearer (.*)$/.exec(credential ?? "")?.[1] ?? /user=(\w+)/.exec(String(headers.cookie))?.[1]
+    if (name === "late") return yield* new ApiError.ServiceUnavailable({ error: "The users are away" })
+    return known.get(name ?? "") ?? (yield* new ApiError.Unauthorized({ error: "Sign in" }))
+  })
+
+/** The same at once, as an effect that needs no fiber. */
+const directIdentity = (request: Identity.Credentials) =>
+  Direct.flatMap(
+    Direct.suspend(() => Users),
+    known => {
+      const found = known.get(/^Bearer (.*)$/.exec(request.credential ?? "")?.[1] ?? "")
+      return found === undefined ? Effect.fail(new ApiError.Unauthorized({ error: "Sign in" })) : Effect.succeed(found)
+    }
+  )
+
+/** A wrapper of the host, by which all reads go. */
+const wrapped = Layer.effect(
+  Store.Store,
+  Effect.map(Store.Store, store => ({
+    ...store,
+    get: (namespace: string, key: string) =>
+      Effect.map(
+        store.get(namespace, key),
+        Option.map(entry => ({ ...entry, updatedBy: `${entry.updatedBy} (wrapped)` }))
+      )
+  }))
+).pipe(Layer.provideMerge(memory))
+
+const upstream = Layer.unwrapScoped(
+  Effect.map(Simulator.make({ seed: 1 }), simulator =>
+    UpstreamClients.layer({
+      agentPlatform: { url: Option.some(simulator.platformUrl), apiKey: Option.none() },
+      inference: { url: simulator.inferenceUrl, apiKey: Option.none() }
+    })
+  )
+)
+
+const options = {
+  api: Shop,
+  store: wrapped,
+  gateway: Gateway.layer(),
+  upstream,
+  metrics: { json: true }
+}
+
+const count = Effect.map(Effect.all([ChangeLog.ChangeLog, ChangeFeed.ChangeFeed]), ([log]) => Effect.orDie(log.lastSeq))
+
+/** Where the application listens. */
+class Port extends Context.Tag("test/Port")<Port, number>() {}
+
+const portFrom = <R>(server: Effect.Effect<{ readonly address: HttpServer.Address }, never, R>) =>
+  Layer.effect(Port, Effect.map(server, portOf))
+
+const address = { host: "127.0.0.1", port: 0 }
+
+const ordersOnPlatform = HttpApiBuilder.group(Shop, "orders", handlers =>
+  Effect.map(count, read => handlers.handle("count", () => Effect.map(read, count => ({ count }))))
+)
+
+const orders = Endpoints.of(
+  OrdersGroup,
+  Effect.map(count, read => ({ count: () => Effect.map(read, count => Reply.json(JSON.stringify({ count }))) }))
+)
+
+type Identify = typeof identity | typeof directIdentity
+
+const servers = {
+  stock: (identify: Identify) =>
+    Layer.merge(
+      portFrom(HttpServer.HttpServer),
+      HttpApiBuilder.serve().pipe(
+        Layer.provide(HttpApiBuilder.api(Shop)),
+        Layer.provide(ordersOnPlatform),
+        Layer.provide(Causeway.layer({ ...options, identity: identify }))
+      )
+    ).pipe(
+      Layer.provide(StockServer.layer(Shop, { gracePeriod: 100 })),
+      Layer.provide(NodeHttpServer.layer(createServer, address))
+    ),
+  edge: (identify: Identify) =>
+    portFrom(NodeServer.NodeServer).pipe(
+      Layer.provide(
+        Causeway.layerEdge({
+          ...options,
+          identity: identify,
+          handlers: { orders },
+          server: { ...address, gracePeriod: 100 }
+        })
+      )
+    )
+}
+
+const serve = (kind: keyof typeof servers, identify: Identify = identity) =>
+  servers[kind](identify).pipe(
+    Layer.provide([users, DrainingSignal.layer, NodeHttpClient.layerUndici, Logger.remove(Logger.defaultLogger)])
+  )
+
+/** One request by a user. */
+const ask = (user: string, method: string, path: string, body?: unknown) =>
+  Effect.flatMap(Port, port =>
+    Effect.promise(async () => {
+      const answer = await fetch(`http://127.0.0.1:${port}${path}`, {
+        method,
+        headers: { authorization: `Bearer ${user}`, "content-type": "application/json" },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) })
+      })
+      const text = await answer.text()
+      return { status: answer.status, body: text.startsWith("{") ? JSON.parse(text) : text }
+    })
+  )
+
+const own = "/store/kv/tenant%3Aacme%2Fx"
+const foreign = "/store/kv/tenant%3Aevil"
+
+/** The first frame of a WebSocket, or the status of its refusal. */
+const firstFrame = (path: string, headers: Readonly<Record<string, string>>, send?: unknown) =>
+  Effect.flatMap(Port, port =>
+    Effect.acquireUseRelease(
+      Effect.sync(() => new WebSocket(`ws://127.0.0.1:${port}${path}`, { headers })),
+      socket =>
+        Effect.async<unknown>(resume => {
+          socket.on("open", () => send === undefined || socket.send(JSON.stringify(send)))
+          socket.on("message", data => resume(Effect.succeed(JSON.parse(String(data)))))
+          socket.on("unexpected-response", (_request, { statusCode }) => resume(Effect.succeed(statusCode)))
+          socket.on("error", () => {})
+        }),
+      socket => Effect.sync(() => socket.terminate())
+    )
+  )
+
+describe.each(["stock", "edge"] as const)("in an application on the %s server", kind => {
+  it.scopedLive("each group is served where the api has it, and the host's own beside them", () =>
+    Effect.gen(function* () {
+      expect(yield* ask("root", "PUT", `${own}/k`, { value: 1 })).toMatchObject({ status: 200, body: { version: 1 } })
+      expect(yield* ask("root", "GET", "/orders/count")).toEqual({ status: 200, body: { count: 1 } })
+      expect(yield* ask("root", "GET", "/store/cluster/status")).toMatchObject({ body: { ok: true } })
+      expect(yield* ask("", "GET", "/probes/ready")).toEqual({ status: 200, body: { ok: true } })
+      expect(yield* ask("", "GET", "/probes/alive")).toEqual({ status: 200, body: { ok: true } })
+      expect(yield* ask("", "GET", "/probes/health")).toMatchObject({ status: 200, body: { status: "ok" } })
+      const { metrics } = (yield* ask("", "GET", "/internal/api/metrics")).body
+      const names = new Set(metrics.map(({ name }: { readonly name: string }) => name))
+      expect(names).toContain("http_requests_total")
+      expect(names).toContain("change_feed_watchers")
+      const openApi = (yield* ask("root", "GET", "/docs/openapi.json")).body
+      expect(Object.keys(openApi.paths)).toContain("/store/kv/{namespace}/{key}")
+      const asyncApi = (yield* ask("root", "GET", "/docs/asyncapi.json")).body
+      expect(asyncApi.channels.gateway.address).toBe("/agents/ws")
+      for (const path of ["/api/v1/kv/n/k", "/kv/n/k", "/health", "/ws"]) {
+        expect([path, (yield* ask("root", "GET", path)).status]).toEqual([path, 404])
+      }
+    }).pipe(Effect.provide(serve(kind)))
+  )
+
+  it.scopedLive.each([identity, directIdentity])("an identity names the actor, and limits access: %#", identify =>
+    Effect.gen(function* () {
+      const set = (user: string, body: object) => ask(user, "PUT", `${own}/k`, body)
+      expect(yield* set("anna", { value: 1, actor: "forged" })).toMatchObject({ body: { updatedBy: "anna" } })
+      expect(yield* ask("reader", "GET", `${own}/k`)).toMatchObject({ body: { updatedBy: "anna (wrapped)" } })
+      expect(yield* set("reader", { value: 2 })).toEqual({ status: 403, body: { error: "Forbidden" } })
+      expect(yield* set("stranger", { value: 2 })).toEqual({ status: 401, body: { error: "Sign in" } })
+      expect(yield* set("root", { value: 3, actor: "given" })).toMatchObject({ body: { updatedBy: "given" } })
+      const operations = [{ op: "delete", namespace: "tenant:acme/x", key: "k" }]
+      expect(yield* ask("anna", "POST", "/store/batch", { operations, actor: "forged" })).toMatchObject({ status: 200 })
+      expect(yield* set("anna", { value: 4 })).toMatchObject({ status: 200 })
+      expect(yield* ask("anna", "DELETE", `${own}/k?actor=forged`)).toMatchObject({ body: { deleted: true } })
+      const { changes } = (yield* ask("root", "GET", "/store/changes")).body
+      const actors = changes.map(({ actor }: { readonly actor: string }) => actor)
+      expect(actors).toEqual(["anna", "given", "anna", "anna", "anna"])
+    }).pipe(Effect.provide(serve(kind, identify)))
+  )
+
+  it.scopedLive("an identity whose service is away is 503, and a mistaken one a defect", () =>
+    Effect.gen(function* () {
+      expect(yield* ask("late", "GET", `${own}/k`)).toEqual({ status: 503, body: { error: "The users are away" } })
+      const failed = { status: 500, body: { error: "Internal server error" } }
+      expect(yield* ask("nobody", "GET", "/store/changes")).toEqual(failed)
+      expect(yield* ask("nobody", "PUT", `${own}/k`, { value: 1 })).toEqual(failed)
+    }).pipe(Effect.provide(serve(kind)))
+  )
+
+  it.scopedLive("a tenant reaches its own namespaces and changes alone, by every way", () =>
+    Effect.gen(function* () {
+      for (const key of ["a", "b"]) yield* ask("root", "PUT", `${own}/${key}`, { value: key })
+      yield* ask("root", "PUT", `${foreign}/k`, { value: "secret" })
+      yield* ask("root", "PUT", "/store/kv/plain/k", { value: "secret" })
+      yield* ask("root", "PUT", "/store/kv/tenant%3Aacmes/k", { value: "secret" })
+      const refused = { status: 403, body: { error: expect.stringContaining("tenant:acme") } }
+      for (const space of [foreign, "/store/kv/plain", "/store/kv/tenant%3Aacmes", "/store/kv/tenant%3A"]) {
+        expect(yield* ask("anna", "GET", `${space}/k`)).toEqual(refused)
+        expect(yield* ask("anna", "GET", space)).toEqual(refused)
+        expect(yield* ask("anna", "PUT", `${space}/k`, { value: 1 })).toEqual(refused)
+        expect(yield* ask("anna", "DELETE", `${space}/k`)).toEqual(refused)
+      }
+      const operations = [
+        { op: "set", namespace: "tenant:acme", key: "k", value: 1 },
+        { op: "set", namespace: "tenant:evil", key: "k", value: 1 }
+      ]
+      expect(yield* ask("anna", "POST", "/store/batch", { operations })).toEqual({
+        status: 403,
+        body: { error: expect.stringContaining("operations[1].namespace") }
+      })
+      expect(yield* ask("anna", "GET", own)).toMatchObject({
+        status: 200,
+        body: { items: [{ key: "a" }, { key: "b" }] }
+      })
+      const page = (yield* ask("anna", "GET", "/store/changes")).body
+      expect(page.changes.map(({ key }: { readonly key: string }) => key)).toEqual(["a", "b"])
+      for (const path of ["/store/changes", "/store/changes/stream"]) {
+        expect(yield* ask("anna", "GET", `${path}?tenant=evil`)).toEqual({
+          status: 403,
+          body: { error: "Forbidden: tenant is not acme" }
+        })
+      }
+      const authorization = "Bearer anna"
+      const frame = yield* firstFrame("/store/changes/ws", { authorization })
+      expect(frame).toMatchObject({ type: "changes", changes: [{ key: "a" }, { key: "b" }] })
+      expect(yield* firstFrame("/store/changes/ws?tenant=evil", { authorization })).toBe(403)
+      expect(yield* firstFrame("/store/changes/ws", { cookie: "user=anna" })).toMatchObject({ type: "changes" })
+      expect(yield* firstFrame("/store/changes/ws", {})).toBe(401)
+    }).pipe(Effect.provide(serve(kind)))
+  )
+
+  it.scopedLive("an event stream shows a tenant its own changes alone", () =>
+    Effect.gen(function* () {
+      yield* ask("root", "PUT", `${foreign}/k`, { value: "secret" })
+      yield* ask("root", "PUT", `${own}/a`, { value: 1 })
+      const port = yield* Port
+      const text = yield* Effect.promise(async () => {
+        const answer = await fetch(`http://127.0.0.1:${port}/store/changes/stream`, {
+          headers: { cookie: "user=anna" }
+        })
+        let received = ""
+        for await (const chunk of answer.body!) {
+          received += Buffer.from(chunk).toString()
+          if (received.includes("data:")) break
+        }
+        return received
+      })
+      expect(text).toContain('"key":"a"')
+      expect(text).not.toContain("secret")
+    }).pipe(Effect.provide(serve(kind)))
+  )
+
+  it.scopedLive("the gateway's clients are the same users, and its sessions lie in the host's store", () =>
+    Effect.gen(function* () {
+      const create = { type: "create_session", id: "1", agentType: "coder" }
+      const created = yield* firstFrame("/agents/ws", { authorization: "Bearer anna" }, create)
+      expect(created).toMatchObject({ type: "session_created", session: { tenant: "acme" } })
+      expect(yield* firstFrame("/agents/ws", { cookie: "user=anna" }, { type: "ping", id: "1" })).toMatchObject({
+        type: "pong"
+      })
+      expect(yield* ask("anna", "GET", "/store/kv/tenant%3Aacme%2Fsessions")).toMatchObject({
+        body: { items: [{ updatedBy: "anna" }] }
+      })
+      const listed = yield* firstFrame(
+        "/agents/ws",
+        { authorization: "Bearer other" },
+        { type: "list_sessions", id: "1" }
+      )
+      expect(listed).toMatchObject({ type: "session_list", sessions: [] })
+      for (const [user, status] of [
+        ["reader", 403],
+        ["root", 403],
+        ["stranger", 401],
+        ["late", 503]
+      ] as const) {
+        expect([user, yield* firstFrame("/agents/ws", { authorization: `Bearer ${user}` })]).toEqual([user, status])
+      }
+    }).pipe(Effect.provide(serve(kind)))
+  )
+})
