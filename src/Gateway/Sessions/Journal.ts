@@ -19,6 +19,8 @@ export interface Journal {
   readonly isLost: () => boolean
   /** Another node has taken the session. */
   readonly lose: () => void
+  /** Succeeds only if the session belongs to this node, after all that was begun before. */
+  readonly confirm: Effect.Effect<void, StoreBusy | StoreUnavailable>
   /** Applies an update. Where it fails, the state is as it was. */
   readonly update: (f: (state: SessionState) => Update) => Effect.Effect<Update, StoreBusy | StoreUnavailable>
   /**
@@ -241,6 +243,8 @@ export const make = (options: Options): Journal => {
 
   const inOrder = <A, E>(effect: Effect.Effect<A, E>) => mutex.withPermits(1)(Effect.uninterruptible(effect))
 
+  const confirm = inOrder(Effect.zipRight(resolve, fence))
+
   const update: Journal["update"] = f => inOrder(Effect.flatMap(resolve, () => attempt(f, () => {})))
 
   const updateWithRetry: Journal["updateWithRetry"] = (f, onUnavailable) =>
@@ -284,6 +288,7 @@ export const make = (options: Options): Journal => {
     history: () => ({ epoch, headSeq }),
     isLost: () => isLost,
     lose,
+    confirm,
     update,
     updateWithRetry
   }

@@ -58,7 +58,7 @@ const make = (settings: Settings) =>
     const limits = yield* Limits.Limits
     const clock = yield* Effect.clock
     const monotonic = () => Monotonic.unsafeMillis(clock)
-    const records = yield* Records.make(store)
+    const records = yield* Records.make(store, events.isShared)
     const quota = TenantSessions.makeQuota(store, settings.perTenant, monotonic)
     const generateTitle = yield* Titles.make(yield* Inference)
     const secrets = new SecretPool(settings.secretBytes, key => cache.peek(key))

@@ -162,6 +162,11 @@ export class SessionCore implements Recorded {
     return this.isElsewhere
   }
 
+  /** Succeeds only if it belongs to this node. */
+  get confirm(): Effect.Effect<void, StoreBusy | StoreUnavailable> {
+    return this.currentJournal.confirm
+  }
+
   /** After another node has taken the session. That node stops the instance. */
   giveUp(): void {
     this.isElsewhere = true

@@ -94,6 +94,8 @@ export interface Recorded {
   readonly isDeleted: boolean
   /** It belongs to another node. */
   readonly isGivenUp: boolean
+  /** Succeeds only if it belongs to this node. */
+  readonly confirm: Effect.Effect<void, StoreBusy | StoreUnavailable>
 }
 
 export interface SessionRecords {
@@ -116,8 +118,17 @@ export interface SessionRecords {
 /** Records that are written concurrently. */
 const concurrency = 32
 
-export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRecords, never, Scope.Scope> =>
+/**
+ * Where nodes share the store, a record is written only over the version that was there when the session was known to
+ * belong to this node: a node that was paused while another one took the session overwrites nothing.
+ */
+export const make = (
+  store: Context.Tag.Service<Store>,
+  isShared: boolean
+): Effect.Effect<SessionRecords, never, Scope.Scope> =>
   Effect.gen(function* () {
+    /** Of shared records: the version that this node may replace. */
+    const versions = new WeakMap<Recorded, number>()
     const dirty = new Set<Recorded>()
     const inFlight = new Set<Recorded>()
     const work = yield* Effect.makeLatch(false)
@@ -127,33 +138,59 @@ export const make = (store: Context.Tag.Service<Store>): Effect.Effect<SessionRe
         Effect.annotateLogs({ tenant, id })
       )
 
+    /** The version of the record, read before the session was confirmed to be this node's. */
+    const confirmedVersion = (session: Recorded) => {
+      const { id, tenant } = session.record
+      return Effect.flatMap(store.get(namespaceOf(tenant), id), found =>
+        Effect.as(
+          session.confirm,
+          Option.match(found, { onNone: () => "any" as const, onSome: ({ version }) => [version] })
+        )
+      )
+    }
+
+    const replaceable = (session: Recorded) => {
+      if (!isShared) return Effect.succeed("any" as const)
+      const known = versions.get(session)
+      return known === undefined ? confirmedVersion(session) : Effect.succeed([known])
+    }
+
     const write = (session: Recorded): Effect.Effect<void> =>
       Effect.suspend(() => {
         if (!dirty.delete(session) || session.isDeleted || session.isGivenUp) return Effect.void
         inFlight.add(session)
         const { id, tenant } = session.record
-        const value = JsonText(encodeRecord(session.toRecord()))
-        const precondition = { match: "any" } as const
         const keepDirty = Effect.sync(() => {
           dirty.add(session)
         })
-        return store
-          .commit({
+        return Effect.flatMap(replaceable(session), match => {
+          const value = JsonText(encodeRecord(session.toRecord()))
+          const precondition = { match }
+          return store.commit({
             actor: gatewayActor,
             operations: [{ op: "set", namespace: namespaceOf(tenant), key: id, value, expiresAt: null, precondition }]
           })
-          .pipe(
-            Effect.asVoid,
-            Effect.catchTag("PreconditionFailed", () =>
-              session.isDeleting
-                ? Effect.void
-                : Effect.logWarning("The record of a session was removed by somebody else").pipe(
-                    Effect.annotateLogs({ session: session.key })
-                  )
-            ),
-            Effect.catchAll(() => keepDirty),
-            Effect.onInterrupt(() => keepDirty)
-          )
+        }).pipe(
+          Effect.flatMap(({ results: [result] }) => {
+            if (isShared && result?.op === "set") versions.set(session, result.version)
+            return Effect.void
+          }),
+          Effect.catchTag("PreconditionFailed", ({ currentVersion }) => {
+            // Somebody has changed it. The next attempt finds out whether the session is still this node's.
+            if (currentVersion !== null)
+              return Effect.zipRight(
+                Effect.sync(() => versions.delete(session)),
+                keepDirty
+              )
+            return session.isDeleting
+              ? Effect.void
+              : Effect.logWarning("The record of a session was removed by somebody else").pipe(
+                  Effect.annotateLogs({ session: session.key })
+                )
+          }),
+          Effect.catchAll(() => keepDirty),
+          Effect.onInterrupt(() => keepDirty)
+        )
       }).pipe(
         Effect.ensuring(Effect.sync(() => inFlight.delete(session))),
         // It is written again with its next change, and delays no other record.

@@ -3,10 +3,11 @@ import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Exit, Fiber, Layer, Logger, LogLevel, Option, Redacted, Schedule } from "effect"
 import { yieldToEventLoop } from "../../../src/EventLoop.ts"
 import * as EventsInMemory from "../../../src/Gateway/SessionEvents/Memory.ts"
+import * as SessionRecords from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { namespaceOf } from "../../../src/Gateway/Sessions/SessionRecords.ts"
 import { JsonText } from "../../../src/Json/JsonText.ts"
 import type { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import { Store } from "../../../src/Kv/Store.ts"
+import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import * as Memory from "../../../src/Storage/Memory.ts"
 import { identifierChars } from "../../../src/Upstream/PlatformEvent.ts"
 import { alice, make, type Stored } from "../Fixture.ts"
@@ -282,4 +283,55 @@ describe("Lists of sessions", () => {
       expect(rest).not.toHaveProperty("cursor")
     })
   )
+
+  for (const isOwner of [true, false]) {
+    const then = isOwner ? "are saved over it by the node that owns the session" : "are left as another node wrote them"
+    it.scopedLive(`that are shared, and were changed meanwhile, ${then}`, () =>
+      Effect.gen(function* () {
+        const stored = yield* Layer.build(Memory.layer)
+        const store = Context.get(stored, Store)
+        const records = yield* SessionRecords.make(store, true)
+        const { sessionId, encodeRecord } = SessionRecords
+        const id = yield* sessionId
+        const record: SessionRecords.SessionRecord = {
+          ...{ id, tenant: "acme", epoch: "e", agentType: "echo", title: "first", titled: true, state: "inactive" },
+          ...{ instanceId: null, createdAt: 0, updatedAt: 0, headSeq: 0, secretNames: [], configured: [] }
+        }
+        yield* records.create(encodeRecord(record), record, "tester")
+        let title = "second"
+        let isTaken = false
+        let asked = 0
+        const session: SessionRecords.Recorded = {
+          key: `acme/${id}`,
+          record,
+          toRecord: () => ({ ...record, title }),
+          isDeleting: false,
+          isDeleted: false,
+          isGivenUp: false,
+          confirm: Effect.suspend(() => {
+            asked++
+            return isTaken ? new StoreUnavailable({ reason: "taken" }) : Effect.void
+          })
+        }
+        records.save(session)
+        yield* records.flush
+        expect((yield* recordOf(stored, id)).title).toBe("second")
+        // What is known to be its own is not asked for again.
+        title = "third"
+        records.save(session)
+        yield* records.flush
+        expect(asked).toBe(1)
+        const value = JsonText(encodeRecord({ ...record, title: "foreign" }))
+        const foreign = { op: "set", namespace: namespaceOf("acme"), key: id, value, expiresAt: null } as const
+        yield* store.commit({ operations: [foreign], actor: "other" })
+        isTaken = !isOwner
+        title = "fourth"
+        records.save(session)
+        // One attempt finds the version changed, the next one asks.
+        yield* Effect.repeat(records.flush, { until: () => asked > 1 && (!isOwner || !records.isDirty(session)) })
+        expect((yield* recordOf(stored, id)).title).toBe(isOwner ? "fourth" : "foreign")
+        expect(records.isDirty(session)).toBe(!isOwner)
+      })
+    )
+  }
 })
