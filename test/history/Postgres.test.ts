@@ -55,7 +55,7 @@ layer(Environment.layer, { excludeTestServices: true })(
             const random = Random.make(`${seed} failures of ${count} nodes`)
             const { database, nodes } = yield* start(count)
             const failures = 3 * soak
-            const between = 100 * count + 100
+            const between = 150 * count - 100
             const history = yield* Workload.run(
               {
                 seed: `${seed} ${count}`,
@@ -96,7 +96,7 @@ layer(Environment.layer, { excludeTestServices: true })(
       () =>
         Effect.gen(function* () {
           const { database, nodes } = yield* start(2)
-          const between = 250
+          const between = 150
           const history = yield* Workload.run(
             {
               seed: `${seed} promoted`,

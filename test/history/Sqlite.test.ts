@@ -29,7 +29,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
         const random = Random.make(`${seed} kills`)
         const node = yield* ServiceNode.start("node", { directory: yield* Environment.temporaryDirectory })
         const kills = 2 * soak
-        const between = 500
+        const between = 350
         const history = yield* Workload.run(
           { seed, nodes: [node], key: Service.key, clients: 12, operations: (kills + 1) * between, clockError: 50 },
           ({ done, recorder }) =>
@@ -55,7 +55,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service on SQLite",
         const backup = yield* Environment.temporaryDirectory
         const node = yield* ServiceNode.start("node", { directory })
         const rounds = soak
-        const between = 400
+        const between = 200
         const history = yield* Workload.run(
           {
             seed: `${seed} restored`,
