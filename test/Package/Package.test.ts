@@ -3,6 +3,7 @@
  */
 import { execFile } from "node:child_process"
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -124,4 +125,67 @@ describe("the package", () => {
     expect((await run(process.execPath, [command, "--version"], host)).trim()).toBe(manifest().version)
     expect(await run(process.execPath, [command, "--help"], host)).toContain("Usage: causeway")
   }, 120_000)
+})
+
+/** What `test/HostApp` prints. */
+interface Outcome {
+  readonly visits: Readonly<Record<"stock" | "edge", object>>
+  readonly measured: ReadonlyArray<{
+    readonly heap: number
+    readonly listeners: number
+    readonly resources: ReadonlyArray<string>
+  }>
+}
+
+const restarts = 20 * Number(process.env.SOAK ?? 1)
+
+/** The median, which one collection of garbage more or less does not change. */
+const median = (values: ReadonlyArray<number>): number => [...values].sort((a, b) => a - b)[values.length >> 1]!
+
+describe("an application of a host", () => {
+  const app = join(host, "app")
+  let outcome: Outcome
+
+  beforeAll(async () => {
+    cpSync(join(root, "test", "HostApp"), app, { recursive: true })
+    const tsc = join(modules, "typescript", "bin", "tsc")
+    const errors = await run(process.execPath, [tsc, "-p", app], app).catch(({ stdout, message }) => stdout || message)
+    expect(errors).toBe("")
+    const main = join(app, "build", "main.js")
+    outcome = JSON.parse(await run(process.execPath, ["--expose-gc", main, String(restarts)], app))
+  }, 300_000)
+
+  it.each(["stock", "edge"] as const)(
+    "on the %s server uses the store, the feed and the gateway as its users",
+    kind => {
+      expect(outcome.visits[kind]).toEqual({
+        // The wrapper's actor is that of the identity, whatever the client says.
+        written: expect.objectContaining({ key: "apples", value: 9, version: 1, updatedBy: "shop:anna" }),
+        read: expect.objectContaining({ value: 9, updatedBy: "shop:anna" }),
+        followed: [expect.objectContaining({ type: "change" })],
+        stock: { apples: 9 },
+        refused: [403, 403, 401, 404],
+        turn: { type: "turn_completed", isOfSession: true },
+        sessions: ["shop:gateway"],
+        ready: { ok: true },
+        metrics: expect.arrayContaining([
+          expect.stringMatching(`^http_requests_in_flight\\{shop="${kind}"\\} `),
+          expect.stringMatching(/^shop_writes_total/)
+        ]),
+        spans: expect.arrayContaining(["http.server PUT", "kv.get", "kv.set"])
+      })
+    }
+  )
+
+  it("leaves nothing behind at its end, however often it starts again", () => {
+    const { measured } = outcome
+    expect(measured).toHaveLength(restarts)
+    const [first, last] = [measured[2]!, measured.at(-1)!]
+    expect(last.listeners).toBe(first.listeners)
+    expect(last.resources).toEqual(first.resources)
+    const third = Math.floor(restarts / 3)
+    const heaps = measured.map(({ heap }) => heap)
+    const grown = median(heaps.slice(-third)) - median(heaps.slice(third, 2 * third))
+    expect(grown / third).toBeLessThan(256 * 1024)
+  })
 })
