@@ -1,7 +1,7 @@
 /**
  * The package as a host installs it: packed, unpacked beside the packages that it depends on, and used by its name.
  */
-import { execFile } from "node:child_process"
+import { execFile, spawn } from "node:child_process"
 import {
   cpSync,
   existsSync,
@@ -40,6 +40,20 @@ const link = (from: string, to: string): void => {
     else symlinkSync(join(from, name), join(to, name))
   }
 }
+
+/** Makes a process tell the ports that it listens at, once an application serves there. */
+const watching = `data:text/javascript,${encodeURIComponent(`
+  import { Server } from "node:net"
+  const listen = Server.prototype.listen
+  Server.prototype.listen = function (...args) {
+    const tell = () => setImmediate(() => console.log("test listens at " + this.address().port))
+    this.once("listening", () => {
+      if (this.listenerCount("request") > 0) tell()
+      else this.on("newListener", name => name === "request" && tell())
+    })
+    return listen.apply(this, args)
+  }
+`)}`
 
 interface Manifest {
   readonly version: string
@@ -125,6 +139,68 @@ describe("the package", () => {
     expect((await run(process.execPath, [command, "--version"], host)).trim()).toBe(manifest().version)
     expect(await run(process.execPath, [command, "--help"], host)).toContain("Usage: causeway")
   }, 120_000)
+})
+
+describe("docs/embedding.md", () => {
+  const page = readFileSync(join(root, "docs", "embedding.md"), "utf8")
+  const examples = [...page.matchAll(/```ts\n\/\/ ([\w-]+)\.ts\n(.*?)```/gs)].map(
+    ([, name = "", code = ""]) => [name, code] as const
+  )
+  const folder = join(host, "examples")
+  const launched = /NodeRuntime\.runMain/
+
+  beforeAll(async () => {
+    mkdirSync(folder)
+    for (const [name, code] of examples) {
+      // Any free port.
+      writeFileSync(join(folder, `${name}.ts`), `export {}\n${code.replaceAll(/\b808\d\b/g, "0")}`)
+    }
+    const options = {
+      ...{ target: "ES2022", module: "NodeNext", moduleResolution: "NodeNext", types: ["node"] },
+      ...{ strict: true, exactOptionalPropertyTypes: true, skipLibCheck: true }
+    }
+    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: options, include: ["*.ts"] }))
+    const tsc = join(modules, "typescript", "bin", "tsc")
+    const errors = await run(process.execPath, [tsc, "-p", folder], folder).catch(
+      ({ stdout, message }) => stdout || message
+    )
+    expect(errors).toBe("")
+  }, 120_000)
+
+  it("has examples of each kind", () => {
+    expect(page.match(/```ts\n/g)).toHaveLength(examples.length)
+    expect(examples.length).toBeGreaterThan(7)
+  })
+
+  it.each(examples.filter(([, code]) => launched.test(code)))(
+    "%s listens, and ends at SIGTERM",
+    async (name, code) => {
+      const data = mkdtempSync(join(host, "data-"))
+      const child = spawn(process.execPath, ["--import", watching, join(folder, `${name}.js`)], { cwd: data })
+      let output = ""
+      const ports = new Set<string>()
+      const ended = new Promise<number | null>(resolve => child.once("exit", resolve))
+      const wanted = [...code.matchAll(/\b808\d\b/g)].length
+      await new Promise<void>((resolve, reject) => {
+        const onData = (chunk: Buffer) => {
+          output += chunk
+          for (const [, port = ""] of output.matchAll(/test listens at (\d+)/g)) ports.add(port)
+          if (ports.size === wanted) resolve()
+        }
+        child.stdout.on("data", onData)
+        child.stderr.on("data", onData)
+        child.once("exit", code => reject(new Error(`It ended with ${code}: ${output}`)))
+      })
+      for (const port of ports) expect((await fetch(`http://127.0.0.1:${port}/`)).status).toBe(404)
+      child.kill("SIGTERM")
+      expect([await ended, output]).toEqual([expect.toBeOneOf([0, 130, 143]), expect.any(String)])
+    },
+    60_000
+  )
+
+  it.each(examples.filter(([, code]) => !launched.test(code)))("%s runs", async name => {
+    await run(process.execPath, [join(folder, `${name}.js`)], folder)
+  })
 })
 
 /** What `test/HostApp` prints. */
