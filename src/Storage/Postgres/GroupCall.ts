@@ -44,7 +44,7 @@ export type GroupCall = (
 ) => Effect.Effect<string, unknown>
 
 /** `call` is the statement that calls the function. */
-export const make = (pool: Pool, call: Statement): GroupCall => {
+export const make = (pool: Pick<Pool, "run" | "read">, call: Statement): GroupCall => {
   /** The id of a call whose outcome could not be asked for. */
   let unknown: string | undefined
 

@@ -152,14 +152,30 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
 
   it.scopedLive("after an outage of the database that was longer than the lease, nodes keep their sessions", () =>
     Effect.gen(function* () {
-      const own = yield* server({})
-      const url = yield* Effect.promise(() => createDatabase(own))
-      const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
+      const url = yield* database
+      const proxies = [yield* Proxy.make(url), yield* Proxy.make(url)] as const
+      const options = { lease: Duration.seconds(2) }
+      const { events: one } = yield* node(proxies[0].url, options)
+      const { events: other } = yield* node(proxies[1].url, options)
+      const live = (count: number) =>
+        Effect.promise(async () => {
+          for (;;) {
+            const [row] = await execute(
+              url,
+              "SELECT count(*)::int AS n FROM causeway.nodes WHERE expires_at > clock_timestamp()"
+            )
+            if (row?.n === count) return
+          }
+        })
       yield* one.open("t/s", "e1")
-      yield* Effect.promise(() => own.stop("immediate"))
-      yield* Effect.sleep(Duration.times(lease, 1.5))
-      yield* Effect.promise(() => own.start())
+      yield* Effect.promise(() => Promise.all(proxies.map(proxy => proxy.cut(true))))
+      yield* live(0)
+      // The other one is the first to be back.
+      yield* Effect.promise(() => proxies[1].cut(false))
+      yield* live(1)
       yield* isElsewhere(persist(other.open("t/s", "e1")))
+      yield* Effect.promise(() => proxies[0].cut(false))
+      yield* live(2)
       yield* persist(append(one, "t/s", 0, ["1"]))
       yield* isElsewhere(persist(other.open("t/s", "e1")))
     }).pipe(Effect.provide(quiet))
