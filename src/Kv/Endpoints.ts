@@ -74,7 +74,7 @@ const writing =
   <Request>({ check, done, refused }: Writing<Request>, { clock, limits, store }: Services) =>
   (request: Request): Effect.Effect<Reply.Reply, ApiError> =>
     Direct.suspend(() => {
-      const write = check(request, limits, clock.unsafeCurrentTimeMillis())
+      const write = check(request, limits, store.now?.() ?? clock.unsafeCurrentTimeMillis())
       if (Either.isLeft(write)) return Exit.fail(write.left)
       if (write.right.operations.length === 0) return Exit.succeed(done([]))
       return Direct.matchEffect(store.commit(write.right), {

@@ -195,7 +195,7 @@ export const make = (
       end.advance(lastSeq)
       wakeUps.announce(lastSeq)
     }
-    const writer = Writer.make(writes, onLastSeq)
+    const writer = Writer.make(writes, clock.lastTold, onLastSeq)
     yield* DatabaseClock.bySystemClock(
       Supervision.repeatScoped("removing marks of commits", "20 seconds", writer.prune)
     )
@@ -234,6 +234,7 @@ export const make = (
       list: query => Direct.suspend(() => run(Queries.entries({ ...query, now: clock.now() }))),
       listAll: selection => Effect.suspend(() => listAll(selection, clock.now())),
       commit: write => group.submit(write),
+      now: clock.now,
       ready: Effect.suspend(() =>
         group.isStuck() ? Effect.succeed(false) : Effect.as(run(Queries.history), true)
       ).pipe(
@@ -282,7 +283,10 @@ export const make = (
       expire: inPortions(expirePortion, expiryPortion)
     })
 
-    return Context.make(Store, store).pipe(Context.add(ChangeLog, log), Context.add(Database, { reads, writes }))
+    return Context.make(Store, store).pipe(
+      Context.add(ChangeLog, log),
+      Context.add(Database, { reads, writes, lastTold: clock.lastTold })
+    )
   })
 
 const outcomeOf = (write: Write, outcome: Outcome): Either.Either<Committed, PreconditionFailed> => {

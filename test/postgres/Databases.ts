@@ -96,6 +96,24 @@ export const withClient = <A, E, R>(
     client => Effect.promise(() => client.end())
   )
 
+/**
+ * Gives a database that is still empty a clock of its own. Returns how to set it forward from the true time, by
+ * milliseconds; connections are to be made after this.
+ */
+export const withOwnClock = async (url: string): Promise<(ahead: number) => Promise<void>> => {
+  await execute(
+    url,
+    "CREATE SCHEMA own",
+    "CREATE TABLE own.clock AS SELECT 0 AS ahead",
+    `CREATE FUNCTION own.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS
+       $$ SELECT pg_catalog.clock_timestamp() + ahead * interval '1 millisecond' FROM own.clock $$`,
+    `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET search_path = own, pg_catalog`
+  )
+  return async ahead => {
+    await execute(url, `UPDATE own.clock SET ahead = ${ahead}`)
+  }
+}
+
 let databases = 0
 
 /** The address of a new database. */

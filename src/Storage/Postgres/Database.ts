@@ -4,5 +4,10 @@ import type { Pool } from "./Connections.ts"
 /** The connections of a node to the database, which is there or will be, with its schema up to date. */
 export class Database extends Context.Tag("causeway/PostgresDatabase")<
   Database,
-  { readonly reads: Pool; readonly writes: Pool }
+  {
+    readonly reads: Pool
+    readonly writes: Pool
+    /** The time of the database when it last told it, in epoch milliseconds. */
+    readonly lastTold: () => number
+  }
 >() {}

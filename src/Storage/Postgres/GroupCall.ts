@@ -8,13 +8,35 @@ import { randomHex } from "../../RandomHex.ts"
 import type { Parameter, Pool, Row, Statement } from "./Connections.ts"
 import { describe, isConflict, isOutcomeUnknown, isStatementLost } from "./DatabaseError.ts"
 
+/** The time of the database, in epoch milliseconds. */
+const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
 /** A mark in the place of the group's own: from then on the group can no longer be committed. */
 const fence: Statement = {
   name: "fence_commit",
-  text: "INSERT INTO causeway.commits (id) VALUES ($1) ON CONFLICT (id) DO NOTHING RETURNING 1"
+  text: `INSERT INTO causeway.commits (id) VALUES ($1) ON CONFLICT (id) DO NOTHING RETURNING ${now}`
 }
 
-const lookUp: Statement = { name: "look_up_commit", text: "SELECT result FROM causeway.commits WHERE id = $1" }
+const lookUp: Statement = {
+  name: "look_up_commit",
+  text: `SELECT ${now}, result FROM causeway.commits WHERE id = $1`
+}
+
+/**
+ * Removes marks that nobody asks for any more. Those in the place of a group's own stay until the last packet that could
+ * bring the group has been given up by every network.
+ */
+export const prune: Statement = {
+  name: "prune_commits",
+  text: `DELETE FROM causeway.commits
+    WHERE at < clock_timestamp() - CASE WHEN result IS NULL THEN interval '1 hour' ELSE interval '1 minute' END`
+}
+
+/**
+ * Milliseconds after which a group is not repeated: its mark may have been removed, so that it cannot be known whether it
+ * was committed. It is by the clock of the database, as a node that was paused may not have counted.
+ */
+const repeatable = 30_000
 
 /** Milliseconds that a group may take, after which its outcome is asked for. It is more than the server allows. */
 export const commitTimeout = 6000
@@ -43,35 +65,50 @@ export type GroupCall = (
   parametersOf: (id: string, isRepeated: boolean) => ReadonlyArray<Parameter>
 ) => Effect.Effect<string, unknown>
 
-/** `call` is the statement that calls the function. */
-export const make = (pool: Pick<Pool, "run" | "read">, call: Statement): GroupCall => {
+/** What is known of a call, at this time of the database in epoch milliseconds. */
+type Fate =
+  | { readonly _tag: "Committed"; readonly result: string }
+  /** It is not there: it never will be, but it may have been. */
+  | { readonly _tag: "Absent"; readonly now: number }
+
+const committed = (result: unknown): Fate | undefined =>
+  typeof result === "string" ? { _tag: "Committed", result } : undefined
+
+/**
+ * `call` is the statement that calls the function, `lastTold` the time of the database when it last told it, in epoch
+ * milliseconds.
+ */
+export const make = (pool: Pick<Pool, "run" | "read">, call: Statement, lastTold: () => number): GroupCall => {
   /** The id of a call whose outcome could not be asked for. */
   let unknown: string | undefined
 
   /**
-   * What was committed under an id, or nothing where nothing was and never will be. The mark waits for a transaction
-   * that has made its own, and makes one fail that has not yet.
+   * What became of a call. The mark waits for a transaction that has made its own, and makes one fail that has not yet.
    */
-  const askOnce = (id: string): Effect.Effect<string | undefined, StoreUnavailable> =>
+  const askOnce = (id: string): Effect.Effect<Fate, StoreUnavailable> =>
     Effect.flatMap(
-      pool.read(fence, [id], rows => rows.length > 0),
-      isFenced =>
-        isFenced
-          ? Effect.succeed(undefined)
-          : Effect.flatMap(
-              pool.read(lookUp, [id], rows => rows[0]?.[0]),
-              // An earlier question may have made the mark and lost its answer.
-              result => Effect.succeed(typeof result === "string" ? result : undefined)
+      pool.read(fence, [id], rows => rows[0]),
+      fenced =>
+        fenced !== undefined
+          ? Effect.succeed<Fate>({ _tag: "Absent", now: fenced[0] as number })
+          : pool.read(
+              lookUp,
+              [id],
+              // An earlier question may have made the mark and lost its answer. One that is gone again was old.
+              ([row]) =>
+                committed(row?.[1]) ?? { _tag: "Absent", now: row === undefined ? Infinity : (row[0] as number) }
             )
     )
 
-  const ask = (id: string, left = questions): Effect.Effect<string | undefined, StoreUnavailable> =>
+  const ask = (id: string, left = questions): Effect.Effect<Fate, StoreUnavailable> =>
     Effect.catchAll(askOnce(id), error =>
       left > 1 ? Effect.zipRight(Effect.sleep(pause), ask(id, left - 1)) : Effect.fail(error)
     )
 
   const attempt = (
     parametersOf: Parameters<GroupCall>[0],
+    /** The group was not begun before. */
+    earliest: number,
     number: number,
     isRepeated: boolean
   ): Effect.Effect<string, unknown> =>
@@ -79,29 +116,33 @@ export const make = (pool: Pick<Pool, "run" | "read">, call: Statement): GroupCa
       Effect.catchAll(pool.run(call, parametersOf(id, isRepeated), commitTimeout, textOf), error => {
         const again = (isRepeated: boolean) =>
           number < attempts
-            ? attempt(parametersOf, number + 1, isRepeated)
+            ? attempt(parametersOf, earliest, number + 1, isRepeated)
             : Effect.fail(new StoreUnavailable({ reason: `tried ${attempts} times: ${describe(error)}` }))
         if (isConflict(error)) return again(true)
         if (isStatementLost(error)) return again(isRepeated)
         if (!isOutcomeUnknown(error)) return Effect.fail(error)
+        const outcomeUnknown = Effect.fail(
+          new StoreUnavailable({ reason: `the outcome of a commit is unknown: ${describe(error)}` })
+        )
         return Effect.matchEffect(ask(id), {
           onFailure: () => {
             unknown = id
-            return Effect.fail(
-              new StoreUnavailable({ reason: `the outcome of a commit is unknown: ${describe(error)}` })
-            )
+            return outcomeUnknown
           },
-          onSuccess: result => (result === undefined ? again(isRepeated) : Effect.succeed(result))
+          onSuccess: fate => {
+            if (fate._tag === "Committed") return Effect.succeed(fate.result)
+            return fate.now - earliest < repeatable ? again(isRepeated) : outcomeUnknown
+          }
         })
       })
     )
 
   return parametersOf =>
     Effect.suspend(() => {
-      if (unknown === undefined) return attempt(parametersOf, 1, false)
+      if (unknown === undefined) return attempt(parametersOf, lastTold(), 1, false)
       return Effect.flatMap(askOnce(unknown), () => {
         unknown = undefined
-        return attempt(parametersOf, 1, false)
+        return attempt(parametersOf, lastTold(), 1, false)
       })
     })
 }

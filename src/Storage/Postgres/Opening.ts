@@ -56,7 +56,11 @@ const check = (query: Query) =>
 
 const migrate = (query: Query) =>
   Effect.gen(function* () {
-    yield* query("SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '60s', true)")
+    // A node that is stopped half-way must not keep the others from starting.
+    yield* query(
+      `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '60s', true),
+         set_config('idle_in_transaction_session_timeout', '5s', true)`
+    )
     yield* query("SELECT pg_advisory_xact_lock($1)", [lockKey])
     // Only where something is missing, as these take rights that the role of the service need not have.
     const [[schema, table]] = (yield* query(

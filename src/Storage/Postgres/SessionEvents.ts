@@ -62,7 +62,7 @@ const weigh = (write: Writes.EventWrite): GroupCommit.Weight => {
 /** The histories in a database. They are there before the database is, and unavailable until then. */
 export const make = (options: Options = {}): Effect.Effect<Service, never, Database | Scope.Scope> =>
   Effect.gen(function* () {
-    const { reads, writes } = yield* Database
+    const { lastTold, reads, writes } = yield* Database
     const { lease = defaultLease, retention = Retention.defaults } = options
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
@@ -70,7 +70,7 @@ export const make = (options: Options = {}): Effect.Effect<Service, never, Datab
     yield* bySystemClock(Ownership.keep({ pool: writes, node, predecessor, lease, tokens }))
 
     const owner: Writes.Owner = { node, lease: millis, tokenOf: tokens.of }
-    const write = GroupCall.make(writes, Writes.call)
+    const write = GroupCall.make(writes, Writes.call, lastTold)
     const run = Queries.on(reads)
 
     const commitAll = (group: ReadonlyArray<Writes.EventWrite>) =>

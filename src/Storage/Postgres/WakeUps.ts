@@ -133,19 +133,21 @@ export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scop
     const askOnce = Effect.matchCauseEffect(ask, { onFailure: asking.failed, onSuccess: () => asking.over })
     yield* Supervision.forkScoped("asking for the end of the log", Effect.forever(Effect.zipRight(askOnce, pause)))
 
+    /** The last `seq` that is to be announced. A later one may be lower, where the log was replaced by another. */
+    let pending: number | undefined
     let announced = 0
-    let latest = 0
     let onWork = (): void => {}
     const work = Effect.async<void>(resume => {
       const check = (): void => {
-        if (latest > announced) resume(Effect.void)
+        if (pending !== undefined) resume(Effect.void)
       }
       onWork = check
       check()
     })
     const send = Effect.suspend(() => {
-      announced = latest
-      return pool.read(notification, [channel, String(latest)], () => undefined)
+      announced = pending ?? announced
+      pending = undefined
+      return pool.read(notification, [channel, String(announced)], () => undefined)
     })
     yield* Supervision.forkScoped(
       "announcing writes",
@@ -155,8 +157,8 @@ export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scop
 
     return {
       announce: lastSeq => {
-        if (lastSeq <= latest) return
-        latest = lastSeq
+        if (lastSeq === (pending ?? announced)) return
+        pending = Math.max(pending ?? 0, lastSeq)
         onWork()
       }
     }

@@ -14,11 +14,6 @@ const call: Statement = {
   text: "SELECT causeway.commit_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 }
 
-const prune: Statement = {
-  name: "prune_commits",
-  text: "DELETE FROM causeway.commits WHERE at < clock_timestamp() - interval '1 minute'"
-}
-
 export interface Writer {
   /** The outcome of each write, at this time of the database in epoch milliseconds. Called one at a time. */
   readonly commit: (
@@ -29,9 +24,9 @@ export interface Writer {
   readonly prune: Effect.Effect<void, StoreUnavailable>
 }
 
-/** `onLastSeq` is told of the end of the log after each group. */
-export const make = (pool: Pool, onLastSeq: (lastSeq: number) => void): Writer => {
-  const commitGroup = GroupCall.make(pool, call)
+/** `onLastSeq` is told of the end of the log after each group; for `lastTold` see `GroupCall`. */
+export const make = (pool: Pool, lastTold: () => number, onLastSeq: (lastSeq: number) => void): Writer => {
+  const commitGroup = GroupCall.make(pool, call, lastTold)
 
   const commitAll = (writes: ReadonlyArray<Write>, now: number): Effect.Effect<ReadonlyArray<Group.Outcome>, unknown> =>
     Effect.suspend(() => {
@@ -62,6 +57,6 @@ export const make = (pool: Pool, onLastSeq: (lastSeq: number) => void): Writer =
           isOfContent(error) && writes.length > 1 ? commitEach(writes, now) : Exit.fail(unavailable(error)),
         onSuccess: outcomes => Exit.succeed(outcomes.map(outcome => Either.right(outcome)))
       }),
-    prune: Effect.asVoid(pool.read(prune, [], () => undefined, GroupCall.commitTimeout))
+    prune: Effect.asVoid(pool.read(GroupCall.prune, [], () => undefined, GroupCall.commitTimeout))
   }
 }

@@ -9,9 +9,19 @@ import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { Limits } from "../../../src/Limits.ts"
 import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
+import * as GroupCall from "../../../src/Storage/Postgres/GroupCall.ts"
+import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
-import { copyOf, createDatabase, execute, optionsOf, server, withClient } from "../../postgres/Databases.ts"
+import {
+  copyOf,
+  createDatabase,
+  execute,
+  optionsOf,
+  server,
+  withClient,
+  withOwnClock
+} from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
@@ -140,6 +150,77 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures${reasonToSkip ??
       expect(outcome).toMatchObject({ results: [{ op: "set", version: 2 }], lastSeq: 2 })
       expect(log.map(({ version }) => version)).toEqual([1, 2])
     })
+  )
+
+  it.scopedLive(
+    "a commit that is so old that its mark may be gone is not repeated, and no later one is kept back",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* Effect.promise(() => createDatabase())
+        yield* Effect.promise(() => withOwnClock(url))
+        const proxy = yield* Proxy.make(url)
+        const started = yield* node(optionsOf(proxy.url))
+        yield* put(started, "k", 1)
+        // The node was stopped before it asks: a minute has passed, and the mark was removed.
+        yield* Effect.promise(() =>
+          execute(
+            url,
+            `CREATE FUNCTION own.pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             UPDATE own.clock SET ahead = 61000;
+             DELETE FROM causeway.commits;
+             RETURN NEW;
+           END $$`,
+            `CREATE TRIGGER pass BEFORE INSERT ON causeway.commits FOR EACH ROW WHEN (NEW.result IS NULL)
+             EXECUTE FUNCTION own.pass()`
+          )
+        )
+        proxy.set("answers lost", "commit_group")
+        void proxy.affected.then(() => proxy.set("open"))
+        expect(yield* Effect.flip(put(started, "k", 2))).toMatchObject({
+          _tag: "StoreUnavailable",
+          reason: expect.stringMatching("the outcome of a commit is unknown")
+        })
+        expect(yield* put(started, "k", 3)).toMatchObject({ results: [{ op: "set", version: 3 }], lastSeq: 3 })
+        expect((yield* records(started)).map(({ value }) => value)).toEqual(["1", "2", "3"])
+      }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a mark that keeps a commit from happening outlives those of commits that have", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const setClock = yield* Effect.promise(() => withOwnClock(url))
+      yield* node(optionsOf(url))
+      const marked = ["a", "b"].map(digit => digit.repeat(32))
+      yield* Effect.promise(() =>
+        execute(url, `INSERT INTO causeway.commits (id, result) VALUES ('${marked[0]}', NULL), ('${marked[1]}', '1,0')`)
+      )
+      const left = Effect.promise(async () => {
+        const rows = await execute(
+          url,
+          GroupCall.prune.text,
+          "SELECT replace(id::text, '-', '') AS id FROM causeway.commits"
+        )
+        return rows.map(({ id }) => id)
+      })
+      expect((yield* left).toSorted()).toEqual(marked)
+      yield* Effect.promise(() => setClock(61_000))
+      expect(yield* left).toEqual([marked[0]])
+      yield* Effect.promise(() => setClock(3_601_000))
+      expect(yield* left).toEqual([])
+    })
+  )
+
+  it.scopedLive("a node that is stopped in the middle of a migration does not keep others from starting", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      proxy.set("black hole", "CREATE SCHEMA causeway")
+      yield* Effect.fork(Opening.open(Redacted.make(proxy.url)))
+      yield* Effect.promise(() => proxy.affected)
+      const other = yield* node(optionsOf(url))
+      yield* ready(other)
+      expect(yield* put(other, "k", 1)).toMatchObject({ lastSeq: 1 })
+    }).pipe(Effect.provide(quiet))
   )
 
   it.scopedLive("a commit whose outcome cannot be asked for is reported as unavailable, and later ones succeed", () =>

@@ -28,7 +28,8 @@ it.effect("after a call of unknown outcome none is made before its id is fenced 
     const ids: Array<string> = []
     const commit = GroupCall.make(
       pool,
-      call
+      call,
+      () => 0
     )(id => {
       ids.push(id)
       return [id]

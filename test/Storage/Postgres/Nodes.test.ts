@@ -7,8 +7,10 @@ import { Store } from "../../../src/Kv/Store.ts"
 import type { Operation } from "../../../src/Kv/Write.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
-import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import { stock } from "../../Harness.ts"
+import { createDatabase, execute, optionsOf, withClient, withOwnClock } from "../../postgres/Databases.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
+import * as Http from "../../suites/Http/Fixture.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
 
 const namespace = "tenant:t/nodes"
@@ -293,6 +295,32 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
       expect(trimmed).toBe(2)
       expect(yield* other.log.history).not.toBe(before)
       expect(yield* Effect.flip(other.log.read({ after: 0, limit: 10, tenant: "" }))).toMatchObject({ trimmedSeq: 2 })
+    })
+  )
+
+  it.scopedLive("an entry lives for as long as its writer asked, however wrong the clock of the node is", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const setClock = yield* Effect.promise(() => withOwnClock(url))
+      for (const ahead of [3_600_000, 7_200_000]) {
+        yield* Effect.promise(() => setClock(ahead))
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const served = yield* Http.site(stock, Postgres.layer(optionsOf(url)))
+            const [written, found] = yield* Effect.provideService(
+              Effect.all([
+                Http.put("n", `k${ahead}`, 1, { json: { value: 1, ttlMs: 60_000 } }),
+                Http.get("n", `k${ahead}`)
+              ]),
+              Http.Site,
+              served
+            )
+            expect([written.status, found.status]).toEqual([200, 200])
+            const { expiresAt, updatedAt } = Http.bodyOf<Http.EntryBody>(found)
+            expect(Math.abs(Number(expiresAt) - updatedAt - 60_000)).toBeLessThan(30_000)
+          })
+        )
+      }
     })
   )
 })

@@ -1,9 +1,10 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Effect, Fiber, Layer, Logger, Option, Redacted } from "effect"
+import pg from "pg"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
 import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
-import { offsetOf } from "../../../src/Storage/Postgres/DatabaseClock.ts"
+import * as DatabaseClock from "../../../src/Storage/Postgres/DatabaseClock.ts"
 import { LogEnd } from "../../../src/Storage/Postgres/LogEnd.ts"
 import * as WakeUps from "../../../src/Storage/Postgres/WakeUps.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
@@ -11,6 +12,8 @@ import { createDatabase, optionsOf, server } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
+
+const { bySystemClock, offsetOf, withSample } = DatabaseClock
 
 const quiet = Logger.remove(Logger.defaultLogger)
 
@@ -42,19 +45,54 @@ const announceUntilHeard = (wakeUps: WakeUps.WakeUps, { end }: { readonly end: L
     expect(end.last).toBeGreaterThan(0)
   })
 
-describe("the offset of the database", () => {
-  it("is taken from the shortest round trip, and is 0 where that cannot tell it from 0", () => {
-    expect(offsetOf([])).toBe(0)
-    expect(offsetOf([{ offset: 3, roundTrip: 6 }])).toBe(0)
+describe("the time of the database", () => {
+  it("is taken from the shortest round trip, and is the node's own where that cannot tell it from it", () => {
+    expect(offsetOf([], 7)).toBe(7)
+    expect(offsetOf([{ offset: 10, roundTrip: 6 }], 7)).toBe(7)
     expect(
-      offsetOf([
-        { offset: 900, roundTrip: 500 },
-        { offset: 1000.4, roundTrip: 2 },
-        { offset: 1100, roundTrip: 300 }
-      ])
-    ).toBe(1000)
-    expect(offsetOf([{ offset: -5000, roundTrip: 1 }])).toBe(-5000)
+      offsetOf(
+        [
+          { offset: 900, roundTrip: 500 },
+          { offset: 1000.5, roundTrip: 2 },
+          { offset: 1100, roundTrip: 300 }
+        ],
+        7
+      )
+    ).toBe(1000.5)
+    expect(offsetOf([{ offset: -5000, roundTrip: 1 }], 7)).toBe(-5000)
   })
+
+  it("is measured anew when it has been set: what contradicts the newest measurement counts no more", () => {
+    const before = Array.from({ length: 20 }, (_, n) => ({ offset: n % 2, roundTrip: 1 })).reduce<
+      ReadonlyArray<DatabaseClock.Sample>
+    >(withSample, [])
+    expect(before).toHaveLength(8)
+    const after = withSample(before, { offset: -60_000, roundTrip: 400 })
+    expect(offsetOf(after, 0)).toBe(-60_000)
+    expect(withSample(before, { offset: 200, roundTrip: 400 })).toHaveLength(8)
+  })
+
+  it.scoped("goes on when the wall clock of a node is set, and is that of a test's clock", () =>
+    Effect.gen(function* () {
+      const original = Date.now
+      yield* Effect.addFinalizer(() =>
+        Effect.sync(() => {
+          Date.now = original
+        })
+      )
+      const ofSystem = yield* bySystemClock(DatabaseClock.make)
+      const ofTest = yield* DatabaseClock.make
+      expect(ofSystem.lastTold()).toBe(Number.NEGATIVE_INFINITY)
+      const told = Effect.sync(() => ({ now: original() - 3_600_000 }))
+      for (const clock of [ofSystem, ofTest]) yield* clock.measure(told)
+      const anHourAgo = ofSystem.now()
+      expect(Math.abs(anHourAgo - (original() - 3_600_000))).toBeLessThan(1_800_000)
+      Date.now = () => original() + 86_400_000
+      expect(ofSystem.now() - anHourAgo).toBeLessThan(1_800_000)
+      expect(ofTest.now()).toBe(0)
+      expect(ofTest.lastTold()).toBeGreaterThan(0)
+    })
+  )
 })
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ?? ""}`, () => {
@@ -63,6 +101,29 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ??
       const url = yield* Effect.promise(() => createDatabase())
       const [one, other] = [yield* listener(url), yield* listener(url)]
       yield* announceUntilHeard(one.wakeUps, other)
+    })
+  )
+
+  it.scopedLive("a log that ends earlier than before, as after a fail-over, is announced too", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const { wakeUps } = yield* listener(url)
+      const client = yield* Effect.acquireRelease(
+        Effect.promise(async () => {
+          const client = new pg.Client({ connectionString: url })
+          await client.connect()
+          await client.query("LISTEN causeway_changes")
+          return client
+        }),
+        client => Effect.promise(() => client.end())
+      )
+      for (const lastSeq of [1000, 5]) {
+        const payload = Effect.async<string | undefined>(resume => {
+          client.once("notification", ({ payload }) => resume(Effect.succeed(payload)))
+          wakeUps.announce(lastSeq)
+        })
+        expect(yield* payload).toBe(String(lastSeq))
+      }
     })
   )
 
