@@ -50,22 +50,13 @@ const setup = Effect.gen(function* () {
     env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret, LOG_LEVEL: "info", ...disk.env }
   }
 
-  /** Waits until the service has looked after its files by itself: its lock is checked each second. */
-  const watched = Effect.gen(function* () {
-    const before = yield* disk.counts
-    yield* Effect.repeat(
-      Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 50))),
-      { until: () => Effect.map(disk.counts, ({ stat }) => stat > before.stat) }
-    )
-  })
-
   const use = <A, E, R>(
     service: Service.Running,
     of: string,
     body: (clients: Effect.Effect.Success<ReturnType<typeof connect>>) => Effect.Effect<A, E, R>
   ) =>
     Effect.gen(function* () {
-      const clients = yield* connect(service, bearer, notes, watched)
+      const clients = yield* connect(service, bearer, notes)
       return yield* Effect.raceFirst(
         body(clients),
         Effect.flatMap(service.ended, ended => Effect.dieMessage(`The service ended ${of}: ${JSON.stringify(ended)}`))

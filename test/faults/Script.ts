@@ -11,7 +11,7 @@ import { contradictions, History } from "../service/History.ts"
 import { namespaces } from "../service/Load.ts"
 import type { Running } from "../service/Service.ts"
 
-/** The steps of the script, in order; `watch` waits until the service has checked its files by itself. */
+/** The steps of the script, in order; `expiry` waits for what the service writes by itself. */
 export const moments = [
   "put",
   "put large",
@@ -22,7 +22,7 @@ export const moments = [
   "poll",
   "turn",
   "replay",
-  "watch"
+  "expiry"
 ] as const
 
 /** A step of the script. */
@@ -80,7 +80,7 @@ export interface Clients {
 const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 100)))
 
 /** Connects clients to a service for as long as the scope lasts. */
-export const connect = (service: Running, bearer: string, notes: Notes, watched: Effect.Effect<void>) =>
+export const connect = (service: Running, bearer: string, notes: Notes) =>
   Effect.gen(function* () {
     const client = yield* ClientOf.make(service.url)
     const { history, witness } = notes
@@ -151,6 +151,15 @@ export const connect = (service: Running, bearer: string, notes: Notes, watched:
       return [...fresh.contradictions, ...witness.judge(sessionId, fresh.history(sessionId))]
     }).pipe(Effect.scoped)
 
+    /** An entry that lives for a millisecond, in a namespace of its own, until its deletion has been followed. */
+    const expiry = Effect.gen(function* () {
+      const actor = notes.nextActor()
+      const { version } = yield* client.put("expiring", "short-lived", { value: actor, actor, ttlMs: 1 })
+      yield* Effect.repeat(pause, {
+        until: () => notes.followed.some(change => change.namespace === "expiring" && change.version > version)
+      })
+    })
+
     const steps: Readonly<Record<Moment, Effect.Effect<unknown, { readonly _tag: string }, Scope.Scope>>> = {
       put: write([set("small", 1)]),
       "put large": write([set("large", "x".repeat(100_000))]),
@@ -161,7 +170,7 @@ export const connect = (service: Running, bearer: string, notes: Notes, watched:
       poll: client.poll(0),
       turn,
       replay,
-      watch: watched
+      expiry
     }
 
     const scope = yield* Effect.scope

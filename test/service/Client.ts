@@ -55,8 +55,11 @@ export const make = (url: string) =>
 
     const post = (body: unknown) => HttpClientRequest.bodyText(JSON.stringify(body), "application/json")
 
-    const put = (namespace: string, name: string, body: { readonly value: unknown; readonly actor?: string }) =>
-      ask(Schema.parseJson(Entry), HttpClientRequest.put(path(namespace, name)).pipe(post(body)))
+    const put = (
+      namespace: string,
+      name: string,
+      body: { readonly value: unknown; readonly actor?: string; readonly ttlMs?: number }
+    ) => ask(Schema.parseJson(Entry), HttpClientRequest.put(path(namespace, name)).pipe(post(body)))
 
     const remove = (namespace: string, name: string, actor: string) =>
       ask(Deleted, HttpClientRequest.del(path(namespace, name)).pipe(HttpClientRequest.setUrlParam("actor", actor)))
