@@ -31,6 +31,7 @@ import * as GroupCall from "./Postgres/GroupCall.ts"
 import { LogEnd } from "./Postgres/LogEnd.ts"
 import * as Opening from "./Postgres/Opening.ts"
 import * as Pipeline from "./Postgres/Pipeline.ts"
+import * as Portions from "./Postgres/Portions.ts"
 import * as Queries from "./Postgres/Queries.ts"
 import * as Snapshots from "./Postgres/Snapshots.ts"
 import * as WakeUps from "./Postgres/WakeUps.ts"
@@ -46,11 +47,7 @@ export type Options = PostgresLocation
 /** Connections beside those for reads and whole lists: for writes and background work, and one that listens. */
 const writeConnections = 5
 
-/** Entries that one transaction expires, and records that one removes. */
-const expiryPortion = 500
-const trimPortion = 500
-
-/** Milliseconds that one of these transactions may take. */
+/** Milliseconds that a portion of expiry or of retention may take. */
 const portionTimeout = 6000
 
 /** Bytes of a namespace and a key that an index can hold together; the rest of 2,704 is its own. */
@@ -105,15 +102,6 @@ const open = (url: Redacted.Redacted) =>
       Effect.interruptible(Effect.zipRight(Effect.zipRight(Effect.sleep(openPause), again), outage.over))
     )
   })
-
-/** Repeats work by portions until one is not full, and returns how much was done. */
-const inPortions = (
-  portion: Effect.Effect<number, StoreUnavailable>,
-  full: number
-): Effect.Effect<number, StoreUnavailable> =>
-  Effect.flatMap(portion, done =>
-    done < full ? Effect.succeed(done) : Effect.map(inPortions(portion, full), rest => done + rest)
-  )
 
 /** Calls that are made while one is running share the next one, so that each sees what was there before it. */
 const shared = <A, E>(ask: Effect.Effect<A, E>, runtime: Runtime.Runtime<never>): Effect.Effect<A, E> => {
@@ -243,19 +231,19 @@ export const make = (
       )
     })
 
-    const expirePortion = Effect.suspend(() =>
+    const expiry = Portions.make()
+    const expirePortion = (size: number) =>
       writes.read(
         { name: "expire", text: "SELECT expired, last_seq FROM causeway.expire($1, $2)" },
-        [clock.now(), expiryPortion],
-        rows => rows[0] as readonly [number, number | null],
+        [clock.now(), size],
+        ([row]) => {
+          const [expired, lastSeq] = row as readonly [number, number | null]
+          if (lastSeq !== null) onLastSeq(lastSeq)
+          return expired
+        },
         portionTimeout
       )
-    ).pipe(
-      Effect.map(([expired, lastSeq]) => {
-        if (lastSeq !== null) onLastSeq(lastSeq)
-        return expired
-      })
-    )
+    const retention = Portions.make()
 
     const log = ChangeLog.of({
       read: query =>
@@ -272,15 +260,16 @@ export const make = (
       trim: age =>
         Effect.suspend(() => {
           const before = clock.now() - Duration.toMillis(age)
-          const portion = writes.read(
-            { name: "trim", text: "SELECT causeway.trim($1, $2)" },
-            [before, trimPortion],
-            rows => rows[0]![0] as number,
-            portionTimeout
+          return retention(size =>
+            writes.read(
+              { name: "trim", text: "SELECT causeway.trim($1, $2)" },
+              [before, size],
+              rows => rows[0]![0] as number,
+              portionTimeout
+            )
           )
-          return inPortions(portion, trimPortion)
         }),
-      expire: inPortions(expirePortion, expiryPortion)
+      expire: expiry(expirePortion)
     })
 
     return Context.make(Store, store).pipe(
