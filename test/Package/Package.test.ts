@@ -41,16 +41,19 @@ const link = (from: string, to: string): void => {
   }
 }
 
-/** Makes a process tell the ports that it listens at, once an application serves there. */
+/**
+ * Makes a process tell the ports that it listens at. Where nothing answers requests as soon as it listens, it says so
+ * and ends: Node drops such requests without an answer.
+ */
 const watching = `data:text/javascript,${encodeURIComponent(`
   import { Server } from "node:net"
   const listen = Server.prototype.listen
   Server.prototype.listen = function (...args) {
-    const tell = () => setImmediate(() => console.log("test listens at " + this.address().port))
-    this.once("listening", () => {
-      if (this.listenerCount("request") > 0) tell()
-      else this.on("newListener", name => name === "request" && tell())
-    })
+    this.once("listening", () => setImmediate(() => {
+      if (this.listenerCount("request") > 0) return console.log("test listens at " + this.address().port)
+      console.error("It listens before it serves")
+      process.exit(1)
+    }))
     return listen.apply(this, args)
   }
 `)}`

@@ -57,11 +57,16 @@ const identified = <E, R>(id: string, app: HttpApp.Default<E, R>): HttpApp.Defau
  * spans), the metrics of requests by the routes of `api` and of connections, and the end.
  *
  * ```ts
- * StockServer.layer(Shop).pipe(
- *   Layer.provideMerge(NodeHttpServer.layer(createServer, { port: 8080 })),
+ * HttpApiBuilder.serve().pipe(
+ *   Layer.provide(StockServer.layer(Shop)),
+ *   Layer.provide(NodeHttpServer.layer(createServer, { port: 8080 })),
+ *   Layer.provide(application),
  *   Layer.provide(DrainingSignal.layer)
  * )
  * ```
+ *
+ * The server is provided before the application, so that it listens once that is built. The platform's server does not
+ * answer requests that come between the two.
  *
  * At its end the server begins {@link DrainingSignal}, which ends polls, streams and WebSockets; it takes no more
  * connections, answers late requests with 503, lets requests in flight finish within the grace period, and then cuts what
