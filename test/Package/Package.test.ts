@@ -31,13 +31,20 @@ const run = async (file: string, args: ReadonlyArray<string>, cwd: string) => {
   return stdout
 }
 
-/** Links all packages of a scope or of `node_modules`, as if they were installed beside ours. */
-const link = (from: string, to: string): void => {
-  mkdirSync(to, { recursive: true })
-  for (const name of readdirSync(from)) {
-    if (name.startsWith(".") || name === "causeway") continue
-    if (name.startsWith("@")) link(join(from, name), join(to, name))
-    else symlinkSync(join(from, name), join(to, name))
+interface Dependent {
+  readonly dependencies?: Readonly<Record<string, string>>
+  readonly optionalDependencies?: Readonly<Record<string, string>>
+  readonly peerDependencies?: Readonly<Record<string, string>>
+}
+
+/** Links what npm installs with a package, and no more: nothing that we have for development alone. */
+const link = ({ dependencies, optionalDependencies, peerDependencies }: Dependent, to: string): void => {
+  for (const name of Object.keys({ ...dependencies, ...optionalDependencies, ...peerDependencies })) {
+    const at = join(modules, name)
+    if (!existsSync(at) || existsSync(join(to, name))) continue
+    mkdirSync(dirname(join(to, name)), { recursive: true })
+    symlinkSync(at, join(to, name))
+    link(JSON.parse(readFileSync(join(at, "package.json"), "utf8")), to)
   }
 }
 
@@ -58,7 +65,7 @@ const watching = `data:text/javascript,${encodeURIComponent(`
   }
 `)}`
 
-interface Manifest {
+interface Manifest extends Dependent {
   readonly version: string
   readonly dependencies: Readonly<Record<string, string>>
   readonly exports: Readonly<Record<string, unknown>>
@@ -69,9 +76,10 @@ const manifest = (): Manifest => JSON.parse(readFileSync(join(installed, "packag
 
 beforeAll(async () => {
   const packed = JSON.parse(await run("npm", ["pack", "--json", "--silent", "--pack-destination", host], root))
-  link(modules, join(host, "node_modules"))
-  mkdirSync(installed)
+  mkdirSync(installed, { recursive: true })
   await run("tar", ["-xzf", join(host, packed[0].filename), "--strip-components=1", "-C", installed], host)
+  link(manifest(), join(host, "node_modules"))
+  link({ dependencies: { "@types/node": "*" } }, join(host, "node_modules"))
   writeFileSync(join(host, "package.json"), JSON.stringify({ name: "host", type: "module", private: true }))
 }, 300_000)
 

@@ -40,10 +40,10 @@ const stock = Layer.merge(
   portOf(HttpServer.HttpServer),
   HttpApiBuilder.serve().pipe(Layer.provide(HttpApiBuilder.api(Shop)))
 ).pipe(
-  Layer.provide(ordersOnPlatform),
-  Layer.provide(Causeway.layer(parts)),
   Layer.provide(StockServer.layer(Shop, { gracePeriod: "1 second" })),
-  Layer.provide(NodeHttpServer.layer(createServer, address))
+  Layer.provide(NodeHttpServer.layer(createServer, address)),
+  Layer.provide(ordersOnPlatform),
+  Layer.provide(Causeway.layer(parts))
 )
 
 const orders = Endpoints.of(
