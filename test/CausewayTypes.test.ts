@@ -7,7 +7,7 @@ import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import type * as HttpClient from "@effect/platform/HttpClient"
-import { Context, Effect, type Layer, Option } from "effect"
+import { Context, Effect, Layer, Option } from "effect"
 import { expect, expectTypeOf, it } from "vitest"
 import type { ReadAccess } from "../src/Auth/Api.ts"
 import { Gateway, type SessionEvents } from "../src/gateway.ts"
@@ -93,6 +93,19 @@ const checked = () => {
 
   const agents = Causeway.layer({ api: Agents, store: memory, identity: keys, gateway: Gateway.layer(), upstream })
   expectTypeOf<RequirementsOf<typeof agents>>().toEqualTypeOf<DrainingSignal.DrainingSignal | HttpClient.HttpClient>()
+  // The api is inferred within another call too, with an option that is such a call itself.
+  const within = Layer.empty.pipe(
+    Layer.provide(
+      Causeway.layer({
+        api: Agents,
+        store: memory,
+        identity: keys,
+        gateway: Gateway.layer(),
+        upstream: Layer.merge(upstream, Layer.empty)
+      })
+    )
+  )
+  expectTypeOf<RequirementsOf<typeof within>>().toEqualTypeOf<DrainingSignal.DrainingSignal | HttpClient.HttpClient>()
   // @ts-expect-error: the gateway needs its layer
   Causeway.layer({ api: Agents, store: memory, identity: keys, upstream })
   // @ts-expect-error: the gateway needs the services behind it

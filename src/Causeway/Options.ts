@@ -81,7 +81,8 @@ export type Needed<Api> = If<
       readonly gateway: Layer.Layer<Socket, unknown, unknown>
       readonly upstream: Layer.Layer<AgentPlatform | Inference, unknown, unknown>
     },
-    { readonly gateway?: never }
+    // While the compiler infers the options, the api is any at first: that one refuses nothing.
+    If<GroupsOf<Api>, { readonly gateway?: never }>
   >
 
 type ForeignGroups<Api> = Exclude<GroupsOf<Api>, { readonly identifier: PartsOf<Api> }>
