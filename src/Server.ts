@@ -7,7 +7,7 @@ import { Console, Duration, Effect, Layer, Option, Redacted } from "effect"
 import { Api } from "./Api.ts"
 import * as Auth from "./Auth/Auth.ts"
 import { banner, baseUrl } from "./Banner.ts"
-import * as Causeway from "./Causeway.ts"
+import { layerEdge } from "./Causeway/EdgeLayer.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
 import { GatewayGroup } from "./Gateway/Api.ts"
 import * as Authentication from "./Gateway/Authentication.ts"
@@ -66,7 +66,7 @@ const server = ({ address, connectionLimits, limits: { bodyBytes }, origins, shu
 /** All parts, on our own server. */
 const serve = (configuration: Configuration) => {
   const { devMode, followLimits, keys, limits, metrics, replication, retention } = configuration
-  return Causeway.layerEdge({
+  return layerEdge({
     api: served,
     server: server(configuration),
     identity: Auth.byKeys(keys),

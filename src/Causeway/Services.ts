@@ -1,0 +1,77 @@
+/**
+ * What both servers need of the options: the handlers of the parts of an api, and the services behind them.
+ */
+import type * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import { Duration, Effect, Layer, Option } from "effect"
+import * as Auth from "../Auth/Auth.ts"
+import * as Endpoints from "../Endpoints.ts"
+import { endpoints as gateway } from "../Gateway/Endpoints.ts"
+import * as Health from "../Health/Health.ts"
+import { NotFound } from "../Http/ApiError.ts"
+import { admits, FeedOrigins } from "../Http/Origin.ts"
+import * as ChangeFeed from "../Kv/ChangeFeed.ts"
+import * as Limits from "../Limits.ts"
+import { MetricsRoutes } from "../Observability/Endpoints.ts"
+import * as Metrics from "../Observability/Metrics.ts"
+import * as Tracer from "../Observability/Tracer.ts"
+import * as Housekeeping from "../Storage/Housekeeping.ts"
+import type { Options } from "./Options.ts"
+import { pathIn } from "./Parts.ts"
+
+/** A layer of which only the parts know the type; `Options` says what they come to together. */
+export type Erased = Layer.Layer<never, unknown, unknown>
+
+export type ReflectedApi = HttpApi.HttpApi<string, HttpApiGroup.HttpApiGroup.Any, never, never>
+
+/** An api of which the groups are not known by type. */
+export const reflected = (api: HttpApi.HttpApi.Any) => api as ReflectedApi
+
+/** Nothing, where a part is not wanted. */
+export const none: Erased = Layer.empty
+
+/** The handlers of those of our groups that are in the api. */
+export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
+  const address = pathIn(api, "gateway", "connect")
+  const protocol =
+    address === undefined ? Effect.fail(new NotFound({ error: "Not found" })) : Endpoints.asyncApi(address)
+  return Object.entries({ ...Endpoints.of(api, protocol), gateway }).filter(([name]) => parts.has(name))
+}
+
+/** What holds for all parts. */
+const common = ({ followLimits, identity, limits, metrics, origins }: Options): Erased =>
+  Layer.mergeAll(
+    Metrics.layer,
+    Tracer.layer,
+    identity === undefined ? none : Auth.layerIdentity(identity),
+    limits === undefined ? none : Layer.succeed(Limits.Limits, { ...Limits.defaults, ...limits }),
+    followLimits === undefined
+      ? none
+      : Layer.succeed(ChangeFeed.FollowLimits, { ...ChangeFeed.defaults, ...followLimits }),
+    origins === undefined ? none : Layer.succeed(FeedOrigins, admits(origins)),
+    metrics === undefined
+      ? none
+      : Layer.succeed(MetricsRoutes, { json: false, prometheus: false, token: Option.none(), ...metrics })
+  )
+
+const health = ({ checks = [], upstream }: Options): Erased =>
+  upstream === undefined ? Health.layerChecks(checks) : Health.layer(checks)
+
+/** The services behind the parts of an api. The store outlives those who use it. */
+export const services = (options: Options, parts: ReadonlySet<string>): Erased => {
+  const { gateway = none, retention, store = none, upstream = none } = options
+  const hasStore = options.store !== undefined
+  const age = Option.map(Option.fromNullable(retention), Duration.decode)
+  const tasks: Erased = Layer.mergeAll(
+    parts.has("kv") ? ChangeFeed.layerMetrics : none,
+    hasStore ? Housekeeping.layer(age) : none,
+    parts.has("health") ? health(options) : none
+  )
+  const served: Erased = Layer.merge(parts.has("kv") ? ChangeFeed.layer : none, gateway)
+  return tasks.pipe(
+    Layer.provideMerge(served),
+    Layer.provideMerge(store as Erased),
+    Layer.provideMerge(upstream as Erased),
+    Layer.provideMerge(common(options))
+  )
+}

@@ -1,0 +1,39 @@
+/** Modules that a service may do without are loaded only where they are used, as they take memory. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { launch, runToEnd } from "./ServerProcess.ts"
+
+/** Makes a process fail when it imports one of these. */
+const without = (...specifiers: ReadonlyArray<string>) => {
+  const code = `
+    import { registerHooks } from "node:module"
+    const unwanted = ${JSON.stringify(specifiers)}
+    registerHooks({
+      resolve: (specifier, context, next) => {
+        if (unwanted.includes(specifier)) throw new Error(specifier + " was imported")
+        return next(specifier, context)
+      }
+    })`
+  return { KV_API_KEY: "key", NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}` }
+}
+
+describe("the service", () => {
+  it.scopedLive("starts without the client of PostgreSQL where STORE_URL names none", () =>
+    Effect.gen(function* () {
+      const env = without("pg")
+      const service = yield* launch(env)
+      yield* service.shows(/"message":"Listening"/)
+      const { stderr } = yield* runToEnd({ ...env, STORE_URL: "postgres://127.0.0.1:1/none" })
+      assert.include(stderr, "pg was imported")
+    })
+  )
+
+  it.scopedLive("starts without the platform's server and client", () =>
+    Effect.gen(function* () {
+      const service = yield* launch(
+        without("@effect/platform/HttpApiBuilder", "@effect/platform-node/NodeHttpServer", "undici")
+      )
+      yield* service.shows(/"message":"Listening"/)
+    })
+  )
+})
