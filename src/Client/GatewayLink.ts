@@ -260,11 +260,18 @@ export class GatewayLink {
       return await new Promise<never>((_, reject) => {
         this.#giveUp = reject
         signal.addEventListener("abort", () => reject(signal.reason))
-        // A close follows each error.
-        opened.addEventListener("error", () => {})
+        let isRefused = false
+        const refused = () => {
+          if (!isRefused) whyRefused(requests, path, signal).then(reject, reject)
+          isRefused = true
+        }
+        // A close follows each error, but for a refused handshake on Node 22.
+        opened.addEventListener("error", () => {
+          if (!isOpen) refused()
+        })
         opened.addEventListener("close", ({ code, reason }) => {
           if (isOpen) reject(closeError(code, reason))
-          else whyRefused(requests, path, signal).then(reject, reject)
+          else refused()
         })
         let silence = handshake
         let heardAt = 0
