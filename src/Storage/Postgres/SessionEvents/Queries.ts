@@ -44,7 +44,7 @@ const findStatement: Statement = {
 export const find = (session: string): Query<History | undefined> => ({
   statement: findStatement,
   values: [session],
-  decode: ([row]) => (row === undefined ? undefined : historyOf(row as unknown as HistoryRow))
+  decode: ([row]) => (row === undefined ? undefined : historyOf(row as HistoryRow))
 })
 
 // An event has no more characters than bytes, so that a page of so many bytes has at least those that it may have.
@@ -79,7 +79,7 @@ export const page = (session: string, after: number, limit: number): Query<Event
       characters += text.length
       if (characters >= pageCharacters) break
     }
-    return { events, history: historyOf(first as unknown as HistoryRow) }
+    return { events, history: historyOf(first as HistoryRow) }
   }
 })
 
@@ -129,7 +129,7 @@ export const summaries = (sessions: ReadonlyArray<string>): Query<ReadonlyArray<
   statement: summariesStatement,
   values: [texts(sessions)],
   decode: rows =>
-    (rows as unknown as ReadonlyArray<readonly [number | null, boolean, boolean]>).map(
+    (rows as ReadonlyArray<readonly [number | null, boolean, boolean]>).map(
       ([headSeq, hasEnvironment, hasDeployment]) => ({ headSeq, hasEnvironment, hasDeployment })
     )
 })
