@@ -163,7 +163,7 @@ describe("imports within src", () => {
     "/client": "client.ts",
     "/client/effect": "clientEffect.ts",
     "/store": "store.ts",
-    "/postgres": "Storage/Postgres.ts",
+    "/postgres": "postgres.ts",
     "/testing": "Testing.ts",
     "/gateway": "gateway.ts",
     "/upstream": "upstream.ts"
@@ -236,7 +236,10 @@ describe("imports within src", () => {
     "/store": file =>
       isIn("Http", "Auth", "Upstream", "Health", "OpenApi", "Simulator")(file) || /^(?:ws|jose)$/.test(file),
     "/gateway": file => isBackend(file) || isIn("Http/Server", "Http/Edge", "Http/Platform", "Simulator")(file),
-    "/postgres": isIn("Auth", "Gateway", "Http", "Upstream", "Simulator", "Storage/Sqlite"),
+    "/postgres": file =>
+      (gateway(file) && !isIn("Gateway/SessionEvents")(file)) ||
+      isIn("Auth", "Http", "Upstream", "Simulator", "Storage/Sqlite/Kv", "Storage/Sqlite/SessionEvents")(file) ||
+      ["Storage/Sqlite.ts", "Storage/Memory.ts"].includes(file),
     "/testing": isIn("Auth", "Http/Edge", "Http/Platform", "Http/Server", "Kv/ChangeFeed", "Storage/Sqlite"),
     "/upstream": isIn("Auth", "Gateway", "Http", "Kv", "Simulator", "Storage")
   }
