@@ -1,6 +1,6 @@
 /**
- * Limits V8's young generation: {@link hold} keeps its first size while modules are loaded, then it grows up to
- * {@link limit}.
+ * Limits V8's young generation, and keeps new objects in it. {@link hold} keeps its first size while modules are loaded,
+ * then it grows up to {@link limit}.
  *
  * V8 doubles it whenever many objects survive, on Node 24 up to 2 × 64 MiB, and everything survives while modules are
  * loaded. An idle service would hold 70 MiB that it does not need. Under load, the larger the young generation, the more
@@ -8,6 +8,10 @@
  *
  * V8's own limit, `--max-semi-space-size`, has no effect in a process that runs. V8 reads the growth factor at each
  * collection. All threads share the factor, and starting a thread resets it to 2.
+ *
+ * V8 also learns which lines of code allocate objects that survive, and lets these allocate in the old generation
+ * ("pretenuring"). Where it decides so by what a process did in its first seconds, each such object is garbage that only
+ * a major collection frees, and until then all that it refers to survives too. So {@link hold} turns that off.
  */
 import { PerformanceObserver } from "node:perf_hooks"
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8"
@@ -22,8 +26,12 @@ const adjust = (): void => {
   setFlagsFromString(`--semi-space-growth-factor=${2 * (space?.space_size ?? 0) <= allowed ? 2 : 1}`)
 }
 
-/** Keeps the young generation at its present size until {@link release}; to be called before modules are loaded. */
+/**
+ * Keeps the young generation at its present size until {@link release}, and turns pretenuring off for good; to be called
+ * before modules are loaded.
+ */
 export const hold = (): void => {
+  setFlagsFromString("--no-allocation-site-pretenuring")
   adjust()
   new PerformanceObserver(adjust).observe({ entryTypes: ["gc"] })
 }

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process"
 import { fileURLToPath } from "node:url"
 import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
@@ -45,7 +46,47 @@ const sizes = Effect.async<ReadonlyArray<number>>(resume => {
   worker.once("error", error => resume(Effect.die(error)))
 })
 
+/**
+ * In a process of its own, since flags are the process's: bytes that the old generation grows by while 2,000 arrays of
+ * 72 bytes are made and dropped, where all that the same line of code made before survived.
+ */
+const pretenured = `
+const { getHeapSpaceStatistics } = require("node:v8")
+const [file, held] = process.argv.slice(1)
+if (held === "held") require("tsx/cjs/api").require(file, file).hold()
+const oldBytes = () => getHeapSpaceStatistics().find(({ space_name }) => space_name === "old_space").space_used_size
+const make = index => [index, index + 1, index + 2]
+const run = async () => {
+  for (let turn = 0; turn < 300; turn++) {
+    const kept = []
+    for (let index = 0; index < 20_000; index++) kept.push(make(index))
+    await new Promise(setImmediate)
+    if (kept.length === 0) return
+  }
+  const ring = new Array(16)
+  const before = oldBytes()
+  for (let index = 0; index < 2_000; index++) ring[index % 16] = make(index)
+  process.stdout.write(String(oldBytes() - before))
+}
+run()
+`
+
+const grownBy = (held: "held" | "free") =>
+  Effect.sync(() => {
+    const args = ["--max-semi-space-size=2", "--eval", pretenured, "--", file, held]
+    const { stderr, stdout } = spawnSync(process.execPath, args, { encoding: "utf8" })
+    assert.match(stdout, /^\d+$/, stderr)
+    return Number(stdout)
+  })
+
 describe("YoungGeneration", () => {
+  it.live("makes new objects in the young generation, whatever survived before", () =>
+    Effect.gen(function* () {
+      assert.isAbove(yield* grownBy("free"), 100_000, "this version of V8 does not pretenure: the flag can go")
+      assert.isBelow(yield* grownBy("held"), 50_000)
+    })
+  )
+
   it.live("keeps its size while it is held, and then grows with what survives, up to a limit", () =>
     Effect.gen(function* () {
       const [first, held, released] = yield* sizes
