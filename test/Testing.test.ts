@@ -51,7 +51,7 @@ const counted = Layer.effect(
     ...log,
     due: Effect.zipRight(
       Effect.sync(() => looks.count++),
-      log.due!
+      log.due
     )
   }))
 ).pipe(Layer.provideMerge(StoreInMemory.layer))

@@ -1,4 +1,4 @@
-import { Context, type Duration, type Effect, Schema } from "effect"
+import { Context, type Duration, Effect, Schema } from "effect"
 import type { EncodedChange } from "./Change.ts"
 import type { StoreUnavailable } from "./Store.ts"
 
@@ -54,7 +54,7 @@ export interface ChangePage {
   readonly isComplete: boolean
 }
 
-/** When housekeeping has something to do, in epoch milliseconds. */
+/** When housekeeping has something to do, in epoch milliseconds. It looks again at an earlier time than is true. */
 export interface Due {
   /** The earliest expiry of an entry; `null` where none expires. */
   readonly expiresAt: number | null
@@ -87,9 +87,12 @@ export class ChangeLog extends Context.Tag("causeway/ChangeLog")<
     /** Turns entries past their `expiresAt` into deletes with change records. Returns how many. */
     readonly expire: Effect.Effect<number, StoreUnavailable>
     /**
-     * What `expire` and `trim` will have to do next, so that nothing wakes up before. It may grow with the log alone. Where
-     * a log does not tell, it is looked at each second, and for old records each minute.
+     * What `expire` and `trim` will have to do next, so that nothing wakes up before. It may grow with the log alone. A log
+     * that cannot tell has {@link alwaysDue}.
      */
-    readonly due?: Effect.Effect<Due, StoreUnavailable>
+    readonly due: Effect.Effect<Due, StoreUnavailable>
   }
 >() {}
+
+/** For a log that cannot tell: `expire` is run each second, and `trim` each minute. */
+export const alwaysDue: Effect.Effect<Due> = Effect.succeed({ expiresAt: 0, oldestAt: 0 })

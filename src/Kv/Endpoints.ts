@@ -1,7 +1,7 @@
 /**
  * The handlers of the `kv` group. Those of entries and batches are here; none of them needs a fiber.
  */
-import { type Clock, type Context, Effect, Either, Exit, Option } from "effect"
+import { type Context, Effect, Either, Exit, Option } from "effect"
 import * as Direct from "../Direct.ts"
 import { type ApiError, NotFound } from "../Http/ApiError.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
@@ -22,7 +22,6 @@ import { holds, type Operation, type OperationResult, type Precondition, type Wr
 interface Services {
   readonly store: Context.Tag.Service<Store>
   readonly limits: LimitsShape
-  readonly clock: Clock.Clock
 }
 
 /** The address of an entry and the preconditions of the request. */
@@ -71,10 +70,10 @@ interface Writing<Request> {
 
 /** The handler of an endpoint that writes. A write without operations is not committed. */
 const writing =
-  <Request>({ check, done, refused }: Writing<Request>, { clock, limits, store }: Services) =>
+  <Request>({ check, done, refused }: Writing<Request>, { limits, store }: Services) =>
   (request: Request): Effect.Effect<Reply.Reply, ApiError> =>
     Direct.suspend(() => {
-      const write = check(request, limits, store.now?.() ?? clock.unsafeCurrentTimeMillis())
+      const write = check(request, limits, store.now())
       if (Either.isLeft(write)) return Exit.fail(write.left)
       if (write.right.operations.length === 0) return Exit.succeed(done([]))
       return Direct.matchEffect(store.commit(write.right), {
@@ -169,7 +168,7 @@ export const endpoints = Endpoints.of(
   KvGroup,
   Effect.gen(function* () {
     const limits = yield* Limits
-    const services = { store: yield* Store, limits, clock: yield* Effect.clock }
+    const services = { store: yield* Store, limits }
     return {
       get: get(services),
       list: ListHandler.make(services),

@@ -16,7 +16,6 @@ import * as ListHandler from "./ListHandler.ts"
 import * as Operations from "./Operations.ts"
 import { defaultPage, epochHeader, maxPage } from "./Requests.ts"
 import type { Selection, Store } from "./Store.ts"
-import { followed, type Sender } from "./TenantLimit.ts"
 
 /** The part of the log that a request asks for. */
 interface FeedParams {
@@ -36,25 +35,25 @@ interface FollowParams extends FeedParams {
 /** The part of the log that a request may follow. */
 const queryOf = (params: FeedParams, { identity }: Incoming, limits: LimitsShape): Operations.Checked<FollowQuery> => {
   const { tenant: asked = "", after = 0, limit = defaultPage, epoch = "", namespace, prefix } = params
-  const problem = Operations.text("tenant", asked)
-  if (Either.isLeft(problem)) return Either.left(problem.left)
+  const tenant = Operations.followedTenant(asked, identity)
+  if (Either.isLeft(tenant)) return Either.left(tenant.left)
   const part = checkPart(namespace, prefix, identity, limits)
   if (Either.isLeft(part)) return Either.left(part.left)
-  return Either.map(followed(identity, asked), tenant => ({
-    tenant,
+  return Either.right({
+    tenant: tenant.right,
     namespace,
     prefix,
     after,
     limit: Math.min(limit, maxPage),
     epoch: epoch === "" ? undefined : epoch
-  }))
+  })
 }
 
 /** Checks a namespace and a prefix of its keys, where they are given. */
 const checkPart = (
   namespace: string | undefined,
   prefix: string | undefined,
-  sender: Sender,
+  sender: Operations.Sender,
   limits: LimitsShape
 ): Operations.Checked<void> => {
   if (namespace === undefined) {

@@ -1,15 +1,20 @@
 /**
- * Makes operations of the store from requests: names, values, expiry and preconditions are checked and converted.
+ * Makes operations of the store from requests: names, values, expiry and preconditions are checked and converted. A
+ * request whose identity has a tenant is limited to that tenant, and the identity's actor is recorded whatever author the
+ * client names.
  */
 import { Either } from "effect"
-import type { BadRequest, Forbidden, PayloadTooLarge } from "../Http/ApiError.ts"
+import { type BadRequest, Forbidden, type PayloadTooLarge } from "../Http/ApiError.ts"
+import type { IdentityShape } from "../Http/Identity.ts"
 import * as Json from "../Json/JsonText.ts"
 import type { LimitsShape } from "../Limits.ts"
-import { problemOfActor, problemOfName, problemOfText } from "./Entry.ts"
+import { problemOfActor, problemOfName, problemOfText, tenantOf } from "./Entry.ts"
 import { badRequest, tooLarge } from "./Errors.ts"
 import { type BatchOperation, defaultActor, endOfTime } from "./Requests.ts"
-import { actorOf, checkNamespace, type Sender } from "./TenantLimit.ts"
 import { type DeleteOperation, ifVersion, type Operation, type Precondition, type SetOperation } from "./Write.ts"
+
+/** Who sends a request; `undefined` where nobody has asked. */
+export type Sender = IdentityShape | undefined
 
 /** A checked part of a request, or the answer to a bad one. */
 export type Checked<A> = Either.Either<A, BadRequest | Forbidden | PayloadTooLarge>
@@ -18,10 +23,30 @@ export type Checked<A> = Either.Either<A, BadRequest | Forbidden | PayloadTooLar
 const refuseIf = (problem: string | undefined, at = ""): Checked<void> =>
   problem === undefined ? Either.void : Either.left(badRequest(at + problem))
 
+const notOfTenant = (tenant: string, at: string): Either.Either<never, Forbidden> =>
+  Either.left(
+    new Forbidden({
+      error: `Forbidden: ${at}namespace is not tenant:${tenant}, nor does it begin with tenant:${tenant}/`
+    })
+  )
+
 /** Checks a namespace: its name, and whether it is one that the sender may use. */
 export const namespace = (name: string, sender: Sender, limits: LimitsShape, at = ""): Checked<void> => {
   const problem = problemOfName("namespace", name, limits.namespaceBytes)
-  return problem === undefined ? checkNamespace(sender, name, at) : refuseIf(problem, at)
+  if (problem !== undefined) return refuseIf(problem, at)
+  const tenant = sender?.tenant
+  return tenant === undefined || tenantOf(name) === tenant ? Either.void : notOfTenant(tenant, at)
+}
+
+/** The tenant whose changes a request follows, `""` for all. A sender that has a tenant may ask for no other. */
+export const followedTenant = (asked: string, sender: Sender): Checked<string> => {
+  const problem = text("tenant", asked)
+  if (Either.isLeft(problem)) return Either.left(problem.left)
+  const tenant = sender?.tenant
+  if (tenant === undefined || asked === tenant) return Either.right(asked)
+  return asked === ""
+    ? Either.right(tenant)
+    : Either.left(new Forbidden({ error: `Forbidden: tenant is not ${tenant}` }))
 }
 
 /** The address of an entry. */
@@ -39,10 +64,17 @@ export const address = (given: Address, sender: Sender, limits: LimitsShape, at 
 /** A query parameter that is compared with names. Its length is not limited, since a longer text matches nothing. */
 export const text = (name: string, given: string): Checked<void> => refuseIf(problemOfText(name, given))
 
-/** The writer to record: that of the sender's identity, or else the one that the client gives. */
+/**
+ * The writer to record: that of the sender's identity, or else the one that the client gives. An actor of the identity
+ * that cannot be recorded is a mistake of the host, and a defect.
+ */
 export const actor = (given: string | undefined, sender: Sender, limits: LimitsShape): Checked<string> => {
-  const identified = actorOf(sender, limits.actorBytes)
-  if (identified !== undefined) return Either.right(identified)
+  const identified = sender?.actor
+  if (identified !== undefined && identified !== "") {
+    const problem = problemOfActor(identified, limits.actorBytes)
+    if (problem !== undefined) throw new Error(`The identity's ${problem}`)
+    return Either.right(identified)
+  }
   return given === undefined || given === ""
     ? Either.right(defaultActor)
     : Either.map(refuseIf(problemOfActor(given, limits.actorBytes)), () => given)

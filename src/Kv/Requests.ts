@@ -1,9 +1,9 @@
 /**
  * What requests to the key-value group hold: paths, queries, headers and bodies.
  */
-import { Schema } from "effect"
-import { type FastDecoder, withFastDecoder } from "../Http/Contract.ts"
-import { RawJson } from "../Json/JsonText.ts"
+import { type ParseResult, Schema } from "effect"
+import { withFastDecoder } from "../Http/Contract.ts"
+import { fastBatchPayload, fastPath, fastSetPayload, headersWithout } from "./FastDecoders.ts"
 
 /** The most entries in a page of a list, and the most changes in a page of the log. */
 export const maxPage = 1000
@@ -19,86 +19,6 @@ export const epochHeader = "kv-epoch"
 
 /** The actor of requests that name none. */
 export const defaultActor = "api"
-
-// Fast decoders of the most common requests: without preconditions and without an expiry.
-
-type Members = Readonly<Record<string, unknown>>
-
-const isPlainObject = (input: unknown): input is Members =>
-  typeof input === "object" && input !== null && Object.getPrototypeOf(input) === Object.prototype
-
-/** A path of names, of which the router gives no other than its template has. */
-const fastPath = <Name extends string>(...names: ReadonlyArray<Name>): FastDecoder<Readonly<Record<Name, string>>> => {
-  const isComplete = (input: Members): input is Readonly<Record<Name, string>> => {
-    for (const name of names) if (typeof input[name] !== "string") return false
-    for (const name in input) if (!names.some(known => known === name)) return false
-    return true
-  }
-  return input => (isPlainObject(input) && isComplete(input) ? input : undefined)
-}
-
-const none = {}
-
-/** Headers without any of these. */
-const headersWithout =
-  (...names: ReadonlyArray<string>): FastDecoder<Readonly<Record<string, never>>> =>
-  input => {
-    if (!isPlainObject(input)) return undefined
-    for (const name of names) if (name in input) return undefined
-    return none
-  }
-
-/** What a PUT commonly holds. */
-interface PlainSet {
-  readonly value: unknown
-  readonly actor?: string
-}
-
-const isPlainSet = (input: Members): input is Members & PlainSet => {
-  if (!(input.value instanceof RawJson)) return false
-  for (const name in input) {
-    if (name !== "value" && (name !== "actor" || typeof input.actor !== "string")) return false
-  }
-  return true
-}
-
-/** The body of a PUT with a value, and perhaps an actor. */
-const fastSetPayload: FastDecoder<PlainSet> = input => (isPlainObject(input) && isPlainSet(input) ? input : undefined)
-
-/** What an operation of a batch commonly holds. */
-type PlainOperation =
-  | { readonly op: "set"; readonly namespace: string; readonly key: string; readonly value: unknown }
-  | { readonly op: "delete"; readonly namespace: string; readonly key: string }
-
-const isPlainOperation = (input: unknown): input is PlainOperation => {
-  if (!isPlainObject(input) || typeof input.namespace !== "string" || typeof input.key !== "string") return false
-  const isSet = input.op === "set"
-  if (isSet ? !(input.value instanceof RawJson) : input.op !== "delete") return false
-  for (const name in input) {
-    if (name !== "op" && name !== "namespace" && name !== "key" && !(isSet && name === "value")) return false
-  }
-  return true
-}
-
-/** What a batch commonly holds. */
-interface PlainBatch {
-  readonly operations: ReadonlyArray<PlainOperation>
-  readonly actor?: string
-}
-
-const isPlainBatch = (input: Members): input is Members & PlainBatch => {
-  const { operations } = input
-  if (!Array.isArray(operations)) return false
-  for (const name in input) {
-    if (name !== "operations" && (name !== "actor" || typeof input.actor !== "string")) return false
-  }
-  for (let index = 0; index < operations.length; index++) if (!isPlainOperation(operations[index])) return false
-  return true
-}
-
-/** The body of a batch whose operations have no preconditions and no expiry. */
-const fastBatchPayload: FastDecoder<PlainBatch> = input =>
-  isPlainObject(input) && isPlainBatch(input) ? input : undefined
 
 const optional = <S extends Schema.Schema.All>(schema: S) => Schema.optionalWith(schema, { exact: true })
 
@@ -203,13 +123,30 @@ const Misplaced = (advice: string) =>
  */
 const strict = { parseOptions: { onExcessProperty: "error" } } as const
 
+/** The name of an unknown member, if it is what a body is refused for. */
+const unknownMember = (issue: ParseResult.ParseIssue): PropertyKey | undefined => {
+  if (issue._tag !== "Composite" || !("_tag" in issue.issues) || issue.issues._tag !== "Pointer") return undefined
+  const { issue: inner, path } = issue.issues
+  return inner._tag === "Unexpected" && !Array.isArray(path) ? (path as PropertyKey) : undefined
+}
+
+/** As {@link strict}. Says what to use in the place of members that other requests have. */
+const strictBut = (advice: Readonly<Record<string, string>>) => ({
+  ...strict,
+  message: (issue: ParseResult.ParseIssue) => {
+    const name = unknownMember(issue)
+    return typeof name === "string" && Object.hasOwn(advice, name)
+      ? { message: `${name}: is not taken here; ${advice[name]}`, override: true }
+      : { message: "", override: false }
+  }
+})
+
 /** The body of a PUT. */
-export const SetPayload = Schema.Struct({
-  value: AnyJson,
-  actor: Actor,
-  ...Expiry,
-  ifVersion: Misplaced("use the header If-Match, or If-None-Match: * for an entry that must be absent")
-}).annotations({ identifier: "SetRequest", ...strict, ...withFastDecoder(fastSetPayload) })
+export const SetPayload = Schema.Struct({ value: AnyJson, actor: Actor, ...Expiry }).annotations({
+  identifier: "SetRequest",
+  ...strictBut({ ifVersion: "use the header If-Match, or If-None-Match: * for an entry that must be absent" }),
+  ...withFastDecoder(fastSetPayload)
+})
 
 const IfVersion = optional(
   Whole({
@@ -239,11 +176,11 @@ export const BatchOperation = Schema.Union(
 ).annotations({ identifier: "BatchOperation", description: "One write." })
 
 /** The body of a batch. */
-export const BatchPayload = Schema.Struct({
-  operations: Schema.Array(BatchOperation),
-  actor: Actor,
-  ifVersion: Misplaced("use ifVersion of an operation")
-}).annotations({ identifier: "BatchRequest", ...strict, ...withFastDecoder(fastBatchPayload) })
+export const BatchPayload = Schema.Struct({ operations: Schema.Array(BatchOperation), actor: Actor }).annotations({
+  identifier: "BatchRequest",
+  ...strictBut({ ifVersion: "use ifVersion of an operation" }),
+  ...withFastDecoder(fastBatchPayload)
+})
 
 /** The headers of a batch, whose operations have preconditions of their own. */
 export const BatchHeaders = Schema.Struct({

@@ -89,8 +89,8 @@ export class Store extends Context.Tag("causeway/Store")<
      * `StoreUnavailable` leaves open whether it was applied. Interruption withdraws a write that has not begun.
      */
     readonly commit: (write: Write) => Effect.Effect<Committed, PreconditionFailed | StoreBusy | StoreUnavailable>
-    /** The time by which entries expire, in epoch milliseconds, where it is not that of the clock. */
-    readonly now?: () => number
+    /** The time by which entries expire, in epoch milliseconds. Most stores have that of Effect's clock. */
+    readonly now: () => number
     /** Whether the store answers, found out within one second. */
     readonly ready: Effect.Effect<boolean>
   }

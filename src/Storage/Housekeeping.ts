@@ -30,17 +30,20 @@ const whenDue = (
   pause: Duration.Duration,
   timeOf: (due: Due) => number | null
 ): Effect.Effect<Effect.Effect<void>, StoreUnavailable> => {
-  const { due } = log
-  if (due === undefined) return Effect.as(work, Effect.void)
   /** Milliseconds until there is work; `null` where there will be none. */
-  const left = Effect.zipWith(due, Clock.currentTimeMillis, (found, now) => {
+  const left = Effect.zipWith(log.due, Clock.currentTimeMillis, (found, now) => {
     const time = timeOf(found)
     return time === null ? null : time - now
   })
   let isFirst = true
   return Effect.gen(function* () {
-    if (isFirst || ((yield* left) ?? 1) <= 0) yield* work
+    let next = isFirst ? 0 : yield* left
     isFirst = false
+    if (next !== null && next <= 0) {
+      yield* work
+      next = yield* left
+    }
+    if (next !== null && next <= Duration.toMillis(pause)) return Effect.void
     // Before it is asked again: what is written after that wakes.
     const grown = log.awaitPast(yield* log.lastSeq)
     const rest = yield* left

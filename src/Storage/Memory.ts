@@ -253,6 +253,7 @@ const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> 
       return { lastSeq, epoch, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
     }),
   commit: write => Direct.suspend(() => state.commit(write, now())),
+  now,
   ready: Effect.succeed(true)
 })
 

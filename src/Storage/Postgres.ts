@@ -15,7 +15,7 @@ import {
   type Scope
 } from "effect"
 import * as Direct from "../Direct.ts"
-import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
+import { alwaysDue, ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
@@ -269,7 +269,8 @@ export const make = (
             )
           )
         }),
-      expire: expiry(expirePortion)
+      expire: expiry(expirePortion),
+      due: alwaysDue
     })
 
     return Context.make(Store, store).pipe(

@@ -48,6 +48,7 @@ export const make = (
 ): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
     const { wholeLists } = yield* Limits
+    const clock = yield* Effect.clock
     const tags = yield* MetricTags.current
     const end = new LastSeq()
     const reportDamage = Damage.reporter("store database", "store_database_damage_total", tags)
@@ -96,6 +97,7 @@ export const make = (
         Direct.catchAll(group.submit(write), error =>
           error._tag === "WriterDefect" ? Exit.die(error) : Exit.fail(error)
         ),
+      now: () => clock.unsafeCurrentTimeMillis(),
       ready: Effect.gen(function* () {
         if (group.isStuck() || !(yield* isWritable)) return false
         yield* reader.read(queries => queries.lastSeq())

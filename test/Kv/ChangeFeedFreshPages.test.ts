@@ -1,7 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect } from "effect"
 import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
-import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 
 /** A log of numbers, which counts how often it is read. */
@@ -27,7 +27,8 @@ const numbers = () => {
     lastSeq: Effect.sync(() => state.end),
     awaitPast: () => Effect.never,
     trim: () => Effect.succeed(0),
-    expire: Effect.succeed(0)
+    expire: Effect.succeed(0),
+    due: alwaysDue
   })
   return { make, state }
 }

@@ -75,7 +75,8 @@ const log: Layer.Layer<Probe | ChangeLog | Store> = Layer.scopedContext(
         lastSeq: Effect.suspend(() => inner().lastSeq),
         awaitPast: seq => Effect.suspend(() => inner().awaitPast(seq)),
         trim: age => Effect.suspend(() => inner().trim(age)),
-        expire: Effect.suspend(() => inner().expire)
+        expire: Effect.suspend(() => inner().expire),
+        due: Effect.suspend(() => inner().due)
       }),
       Context.add(Store, {
         ...Context.get(current, Store),

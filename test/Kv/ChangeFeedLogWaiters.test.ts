@@ -5,7 +5,7 @@ import { encode } from "../../src/Kv/Change.ts"
 import * as LogWaiters from "../../src/Kv/ChangeFeed/LogWaiters.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
 import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
-import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { layer, Probe, put, query } from "./ChangeFeedHarness.ts"
 
 /** A log that grew to this seq, and grows no more. */
@@ -16,7 +16,8 @@ const grown = (lastSeq: number) =>
     lastSeq: Effect.succeed(lastSeq),
     awaitPast: seq => (seq < lastSeq ? Effect.void : Effect.never),
     trim: () => Effect.succeed(0),
-    expire: Effect.succeed(0)
+    expire: Effect.succeed(0),
+    due: alwaysDue
   })
 
 const change = encode({

@@ -5,7 +5,7 @@ import { JsonText } from "../../src/Json/JsonText.ts"
 import { encode, type StoredChange } from "../../src/Kv/Change.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
 import * as Pages from "../../src/Kv/ChangeFeed/Pages.ts"
-import { ChangeLog, type ChangePage, type HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
+import { alwaysDue, ChangeLog, type ChangePage, type HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 
 const change = (seq: number, tenant = "a", size = 1): StoredChange => ({
@@ -44,7 +44,8 @@ const slowLog = () => {
     lastSeq: Effect.sync(() => changes.length),
     awaitPast: () => Effect.never,
     trim: () => Effect.succeed(0),
-    expire: Effect.succeed(0)
+    expire: Effect.succeed(0),
+    due: alwaysDue
   }
   const commit = () => changes.push(change(changes.length + 1))
   return { reads, commit, make: Effect.provideService(Pages.make, ChangeLog, log) }
@@ -161,7 +162,8 @@ describe("Pages", () => {
         lastSeq: Effect.succeed(1000),
         awaitPast: () => Effect.void,
         trim: () => Effect.succeed(0),
-        expire: Effect.succeed(0)
+        expire: Effect.succeed(0),
+        due: alwaysDue
       })
       for (let after = 0; after < 20; after++) yield* pages.next({ ...query, after })
       expect(reads).toBe(20)

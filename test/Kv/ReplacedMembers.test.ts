@@ -91,6 +91,13 @@ const store: { readonly [Member in keyof StoreShape]: Replacement<StoreShape> } 
       expect(changes).toMatchObject([{ actor: "wrapped" }, { actor: "wrapped" }, { op: "delete", actor: "wrapped" }])
     })
   },
+  now: {
+    replace: ({ now }) => ({ now: () => now() + 3_600_000 }),
+    check: Effect.gen(function* () {
+      const { expiresAt, updatedAt } = bodyOf(yield* call("PUT", at(space, "k"), { json: { value: 1, ttlMs: 1000 } }))
+      expect(expiresAt - updatedAt).toBeGreaterThan(3_600_000)
+    })
+  },
   ready: {
     replace: () => ({ ready: Effect.succeed(false) }),
     check: Effect.gen(function* () {
@@ -151,7 +158,7 @@ const log: { readonly [Member in keyof LogShape]: Replacement<LogShape> } = {
   },
   trim: { replace: ({ trim }) => ({ trim: age => counted(trim(age)) }), check: Effect.suspend(() => housekeeping) },
   expire: { replace: ({ expire }) => ({ expire: counted(expire) }), check: Effect.suspend(() => housekeeping) },
-  due: { replace: ({ due }) => ({ due: counted(due!) }), check: Effect.suspend(() => housekeeping) }
+  due: { replace: ({ due }) => ({ due: counted(due) }), check: Effect.suspend(() => housekeeping) }
 }
 
 /** Housekeeping does both of its chores as it starts. */

@@ -3,7 +3,7 @@ import { ConfigProvider, Duration, Effect, Either, Layer, Logger, Option } from 
 import * as TestClock from "effect/TestClock"
 import { JsonText } from "../../src/Json/JsonText.ts"
 import { decode } from "../../src/Kv/Change.ts"
-import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { alwaysDue, ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as Housekeeping from "../../src/Storage/Housekeeping.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
@@ -34,7 +34,8 @@ const faulty = () => {
     lastSeq: Effect.succeed(0),
     awaitPast: () => Effect.never,
     trim: () => attempt,
-    expire: attempt
+    expire: attempt,
+    due: alwaysDue
   })
   return { state, layer: Layer.succeed(ChangeLog, log) }
 }
@@ -113,7 +114,8 @@ describe("Housekeeping", () => {
       lastSeq: Effect.succeed(0),
       awaitPast: () => Effect.never,
       trim: () => Effect.die("not trimmed"),
-      expire: Effect.suspend(() => (++attempts <= 3 ? Effect.die(new Error("a bug")) : Effect.succeed(0)))
+      expire: Effect.suspend(() => (++attempts <= 3 ? Effect.die(new Error("a bug")) : Effect.succeed(0))),
+      due: alwaysDue
     })
     return Effect.gen(function* () {
       yield* TestClock.adjust("10 seconds")

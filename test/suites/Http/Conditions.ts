@@ -210,6 +210,13 @@ export const conditions = (check: Check) => {
         const answer = yield* call("PUT", at(namespace, "k"), { json: { value: 2, ifVersion } })
         expectError(answer, 400, "ifVersion: is not taken here; use the header If-Match")
       }
+      const members = '"value" | "actor" | "ttlMs" | "expiresAt"'
+      const misspelled = yield* call("PUT", at(namespace, "k"), { json: { value: 2, ifversion: 1 } })
+      expectError(misspelled, 400, `ifversion: is unexpected, expected: ${members}`)
+      const unknown = yield* call("POST", "/api/v1/batch", { json: { operations, ifversion: 1 } })
+      expectError(unknown, 400, 'ifversion: is unexpected, expected: "operations" | "actor"')
+      // What is always refused is not offered.
+      for (const answer of [misspelled, unknown]) expect(answer.text).not.toContain("ifVersion")
       expect((yield* get(namespace, "k")).headers.etag).toBe('"1"')
     })
   )

@@ -2,7 +2,7 @@ import { expect } from "@effect/vitest"
 import { Effect, Exit, Layer, Stream } from "effect"
 import * as Direct from "../../../src/Direct.ts"
 import { JsonText } from "../../../src/Json/JsonText.ts"
-import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { alwaysDue, ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { encode } from "../../../src/Kv/Entry.ts"
 import { Store, StoreBusy, StoreUnavailable } from "../../../src/Kv/Store.ts"
 import { keys } from "../../Harness.ts"
@@ -18,6 +18,7 @@ const failing = (
       list: () => fail,
       listAll: () => commit,
       commit: () => commit,
+      now: () => 0,
       ready: Effect.succeed(false)
     }),
     Layer.succeed(ChangeLog, {
@@ -26,7 +27,8 @@ const failing = (
       lastSeq: fail,
       awaitPast: () => Effect.never,
       trim: () => fail,
-      expire: fail
+      expire: fail,
+      due: fail
     })
   )
 
@@ -45,6 +47,7 @@ export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
     list: () => Effect.succeed({ entries: [], lastSeq: 0, epoch: "e", more: true }),
     listAll: () => new StoreBusy({ retryAfterSeconds: 3 }),
     commit: () => new StoreBusy({ retryAfterSeconds: 3 }),
+    now: () => 0,
     ready: Effect.succeed(true)
   }),
   Layer.succeed(ChangeLog, {
@@ -53,7 +56,8 @@ export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
     lastSeq: Effect.succeed(0),
     awaitPast: () => Effect.never,
     trim: () => Effect.succeed(0),
-    expire: Effect.succeed(0)
+    expire: Effect.succeed(0),
+    due: alwaysDue
   })
 )
 
