@@ -3,7 +3,7 @@
  */
 import { detailsOf, InvalidResponse, NotFound } from "./Errors.ts"
 import type { CursorPage } from "./Follow.ts"
-import type { DeleteResult, Entry, ListPage, Operation, OperationResult } from "./Model.ts"
+import type { DeleteResult, Entry, EntryKey, ListPage, Operation, OperationResult } from "./Model.ts"
 import { epochOf, json, type Request, Requests, segment, type Token } from "./Requests.ts"
 import { type Clock, iterable, systemClock } from "./Time.ts"
 
@@ -65,6 +65,14 @@ export interface BatchOptions extends CallOptions {
 export interface ListOptions extends CallOptions {
   /** Only keys that start with this. */
   readonly prefix?: string
+  /** Only this key and those after it. */
+  readonly start?: string
+  /** Only keys before this one. */
+  readonly end?: string
+  /** Whether the last key comes first. */
+  readonly reverse?: boolean
+  /** Whether the first page tells how many entries there are. */
+  readonly count?: boolean
   /** The most entries in a page, 1 to 1000; 1000 without it. */
   readonly limit?: number
 }
@@ -84,6 +92,8 @@ export interface KeyValueClient {
   ) => Promise<ReadonlyArray<OperationResult>>
   /** The entries of a namespace, page by page, each page read as it is asked for. */
   readonly list: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage>
+  /** The same without the values. */
+  readonly listKeys: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage<EntryKey>>
 }
 
 /** The most entries in a page of a list. */
@@ -105,7 +115,9 @@ const readPage = async (response: Response, limitBytes: number): Promise<CursorP
   if (Number.isNaN(lastSeq)) throw new InvalidResponse(detailsOf(response, "The header Kv-Last-Seq is missing"))
   const next = /<([^>]*)>; *rel="next"/.exec(response.headers.get("link") ?? "")?.[1]
   const cursor = next === undefined ? undefined : new URL(next, "http://localhost").searchParams.get("cursor")
-  return { items, lastSeq, epoch: epochOf(response), cursor: cursor ?? undefined }
+  const count = response.headers.get("kv-count")
+  const page = { items, lastSeq, epoch: epochOf(response), cursor: cursor ?? undefined }
+  return count === null ? page : { ...page, count: Number(count) }
 }
 
 /** What sends the requests of a client. */
@@ -133,12 +145,41 @@ const entryPath = (namespace: string, key: string) => `/kv/${segment("namespace"
 export const listPage = (
   requests: Requests,
   namespace: string,
-  { limit = maxPage, prefix, signal }: ListOptions,
-  cursor: string | undefined
+  { count, end, limit = maxPage, prefix, reverse, signal, start }: ListOptions,
+  cursor: string | undefined,
+  keysOnly = false
 ): Promise<CursorPage> => {
-  const request: Request = { path: `/kv/${segment("namespace", namespace)}`, query: { prefix, limit, cursor } }
-  return requests.ask(request, signal, readPage)
+  const query = {
+    prefix,
+    start,
+    end,
+    reverse: flag(reverse),
+    keysOnly: flag(keysOnly),
+    count: flag(count && cursor === undefined),
+    limit,
+    cursor
+  }
+  return requests.ask({ path: `/kv/${segment("namespace", namespace)}`, query }, signal, readPage)
 }
+
+const flag = (isOn: boolean | undefined): string | undefined => (isOn ? "1" : undefined)
+
+/** A list, page by page. */
+const list = (requests: Requests, namespace: string, options: ListOptions, keysOnly: boolean) =>
+  iterable(requests.clock, options.signal, async function* (signal): AsyncGenerator<ListPage, void> {
+    for (let cursor: string | undefined, isMore = true; isMore; ) {
+      const { cursor: next, ...page }: CursorPage = await listPage(
+        requests,
+        namespace,
+        { ...options, signal },
+        cursor,
+        keysOnly
+      )
+      yield page
+      cursor = next
+      isMore = cursor !== undefined
+    }
+  })
 
 /** The calls for entries. */
 export const keyValueOf = (requests: Requests): KeyValueClient => ({
@@ -174,15 +215,9 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
     return (await requests.ask(request, signal, readResults)).results
   },
 
-  list: (namespace, listOptions = {}) =>
-    iterable(requests.clock, listOptions.signal, async function* (signal) {
-      for (let cursor: string | undefined, isMore = true; isMore; ) {
-        const page: CursorPage = await listPage(requests, namespace, { ...listOptions, signal }, cursor)
-        yield { items: page.items, lastSeq: page.lastSeq, epoch: page.epoch }
-        cursor = page.cursor
-        isMore = cursor !== undefined
-      }
-    })
+  list: (namespace, options = {}) => list(requests, namespace, options, false),
+
+  listKeys: (namespace, options = {}) => list(requests, namespace, options, true)
 })
 
 /** Makes a client that reads and writes, and does not follow. */

@@ -85,14 +85,19 @@ export interface ChangePage {
   readonly lastSeq: number
 }
 
+/** An entry without its value. */
+export type EntryKey = Omit<Entry, "value">
+
 /** A part of a namespace. */
-export interface ListPage {
-  /** In byte order of the UTF-8 key. */
-  readonly items: ReadonlyArray<Entry>
+export interface ListPage<Item = Entry> {
+  /** In byte order of the UTF-8 key, or its reverse. */
+  readonly items: ReadonlyArray<Item>
   /** The position of the change log that the page was read at. */
   readonly lastSeq: number
   /** The log that the position belongs to. */
   readonly epoch: string
+  /** How many entries the list has on all its pages; on the first page where it was asked for. */
+  readonly count?: number
 }
 
 /** What happens while the log is followed. */

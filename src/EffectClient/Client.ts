@@ -60,6 +60,10 @@ export interface Service {
     namespace: string,
     options?: WithoutSignal<Plain.ListOptions>
   ) => Stream.Stream<Plain.ListPage, ClientError>
+  readonly listKeys: (
+    namespace: string,
+    options?: WithoutSignal<Plain.ListOptions>
+  ) => Stream.Stream<Plain.ListPage<Plain.EntryKey>, ClientError>
   readonly follow: (options: FollowOptions) => Stream.Stream<Plain.FollowEvent, ClientError>
 }
 
@@ -92,6 +96,7 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
       delete: (namespace, key, options) => call(signal => client.delete(namespace, key, { ...options, signal })),
       batch: (operations, options) => call(signal => client.batch(operations, { ...options, signal })),
       list: (namespace, options) => streamOf(client.list(namespace, options)),
+      listKeys: (namespace, options) => streamOf(client.listKeys(namespace, options)),
       follow: options => streamOf(client.follow(options))
     }
   })

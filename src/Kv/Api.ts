@@ -50,6 +50,18 @@ export const Entry = Schema.Struct({
   examples: [Description.entry]
 })
 
+/** An entry of a list. */
+export const ListedEntry = Schema.Struct({
+  ...Entry.fields,
+  value: Schema.optionalWith(Schema.Unknown.annotations({ description: "Any JSON value. Absent with `keysOnly`." }), {
+    exact: true
+  })
+}).annotations({
+  identifier: "ListedEntry",
+  description: "An entry, with `keysOnly` without its value.",
+  examples: [Description.entry]
+})
+
 /** A change record as clients see it. */
 export const Change = Schema.Struct({
   seq: Schema.Int.annotations({ description: "Position in the global log. It increases by 1 with each change." }),
@@ -99,14 +111,14 @@ export const KvRoutes = HttpApiGroup.make("kv")
     HttpApiEndpoint.get("list", "/kv/:namespace")
       .setPath(NamespacePath)
       .setUrlParams(ListParams)
-      .addSuccess(Schema.Struct({ items: Schema.Array(Entry) }).annotations({ identifier: "EntryList" }))
+      .addSuccess(Schema.Struct({ items: Schema.Array(ListedEntry) }).annotations({ identifier: "EntryList" }))
       .addError(BadRequest.Wire)
       .middleware(ReadAccess)
       .annotate(OpenApi.Transform, Description.list)
       .annotate(OpenApi.Summary, "List the entries of a namespace")
       .annotate(
         OpenApi.Description,
-        "Entries are sorted by the UTF-8 bytes of the key. `Kv-Last-Seq` is the position of the change log at which the list was read. With `limit`, a `Link` header leads to the next page, if there is one."
+        "Entries are sorted by the UTF-8 bytes of the key, with `reverse` the other way round. `Kv-Last-Seq` is the position of the change log at which the list was read. With `limit`, a `Link` header leads to the next page, if there is one."
       )
   )
   .add(

@@ -39,6 +39,13 @@ const epoch: Header = {
   example: "9f86d081884c7d65"
 }
 
+const count: Header = {
+  description: "How many entries the list has on all its pages, with the parameter `count`.",
+  required: false,
+  schema: { type: "integer", minimum: 0 },
+  example: 1
+}
+
 const nextPage: Header = {
   description: 'A link to the next page, as `<…>; rel="next"`, if there is one.',
   required: false,
@@ -64,7 +71,7 @@ export const list = operation({
   answers: {
     200: {
       description: "The entries of the namespace, or of the page.",
-      headers: { "Kv-Last-Seq": lastSeq, "Kv-Epoch": epoch, Link: nextPage },
+      headers: { "Kv-Last-Seq": lastSeq, "Kv-Epoch": epoch, "Kv-Count": count, Link: nextPage },
       example: { items: [entry] }
     },
     400: malformed('limit: must be a whole number from 1 to 1000, not "0"')

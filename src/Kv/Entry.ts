@@ -76,18 +76,39 @@ export const splitAtValue = (json: string): readonly [head: string, value: JsonT
   return [json.slice(0, start), json.slice(start, end) as JsonText, json.slice(end)]
 }
 
+/** The text between two members of an entry: quotation marks within names are escaped. */
+const between = (json: string, member: string, next: string): string =>
+  json.slice(json.indexOf(member) + member.length, json.indexOf(next))
+
 class Encoded implements EncodedEntry {
   constructor(readonly json: string) {}
 
   get key(): string {
-    return JSON.parse(this.json.slice(this.json.indexOf(',"key":') + ',"key":'.length, this.json.indexOf(',"value":')))
+    return JSON.parse(between(this.json, ',"key":', ',"value":'))
+  }
+}
+
+class EncodedWithoutValue implements EncodedEntry {
+  constructor(readonly json: string) {}
+
+  get key(): string {
+    return JSON.parse(between(this.json, ',"key":', ',"version":'))
   }
 }
 
 /** An entry of which a backend has the text, which must be the one that {@link toJson} makes. */
 export const encoded = (json: string): EncodedEntry => new Encoded(json)
 
+/** The same without the member `value`. */
+export const encodedWithoutValue = (json: string): EncodedEntry => new EncodedWithoutValue(json)
+
 export const encode = (entry: StoredEntry): EncodedEntry => encoded(toJson(entry))
+
+/** An entry of a list that shows no values. */
+export const encodeWithoutValue = (entry: StoredEntry): EncodedEntry => {
+  const [head, , tail] = splitAtValue(toJson({ ...entry, value: "0" as JsonText }))
+  return encodedWithoutValue(head.slice(0, -',"value":'.length) + tail)
+}
 
 /** The entry that was encoded. */
 export const decode = ({ json }: EncodedEntry): StoredEntry => {

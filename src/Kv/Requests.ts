@@ -194,8 +194,24 @@ export const Preconditions = Schema.Struct({
   "if-none-match": optional(Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }))
 }).annotations(withFastDecoder(headersWithout("if-match", "if-none-match")))
 
+/** A parameter that is switched on by `1`. */
+const Flag = (description: string) =>
+  optional(
+    Schema.Literal("0", "1").annotations({
+      description,
+      message: ({ actual }) => ({ message: `must be 0 or 1, not ${JSON.stringify(actual)}`, override: true })
+    })
+  )
+
 export const ListParams = Schema.Struct({
   prefix: optional(Schema.String.annotations({ description: "Only keys with this literal prefix." })),
+  start: optional(Schema.String.annotations({ description: "Only this key and those after it." })),
+  end: optional(Schema.String.annotations({ description: "Only keys before this one." })),
+  reverse: Flag("With `1`, from the last key to the first."),
+  keysOnly: Flag("With `1`, entries come without `value`."),
+  count: Flag(
+    "With `1`, `Kv-Count` tells how many entries `prefix`, `start` and `end` select, whatever `limit` and `cursor` are."
+  ),
   limit: optional(
     QueryInt({
       minimum: 1,
@@ -204,7 +220,10 @@ export const ListParams = Schema.Struct({
     })
   ),
   cursor: optional(
-    Schema.String.annotations({ description: "The start of the page, from the `Link` header of the previous one." })
+    Schema.String.annotations({
+      description:
+        "The start of the page, from the `Link` header of the previous one. It goes with the same `prefix`, `start`, `end` and `reverse`."
+    })
   )
 })
 
@@ -262,12 +281,8 @@ export const FollowParams = Schema.Struct({
   after,
   limit,
   epoch,
-  initial: optional(
-    Schema.Literal("0", "1").annotations({
-      description:
-        "With `1`, the entries of `namespace` are sent first, and then the changes after them, whatever `after` is.",
-      message: ({ actual }) => `must be 0 or 1, not ${JSON.stringify(actual)}`
-    })
+  initial: Flag(
+    "With `1`, the entries of `namespace` are sent first, and then the changes after them, whatever `after` is."
   )
 })
 

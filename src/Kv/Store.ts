@@ -32,18 +32,30 @@ export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()
   isChangedBefore: Schema.Boolean
 }) {}
 
-/** Which entries a list takes: those of a namespace whose key starts with `prefix`, literally. */
+/** Which entries a list takes: those of a namespace whose key starts with `prefix`, literally, and is within the bounds. */
 export interface Selection {
   readonly namespace: string
   readonly prefix: string
+  /** The least key, whether or not there is an entry of it; no bound where it is `""`. */
+  readonly start?: string
+  /** The key before which all are; no bound where it is `""`. */
+  readonly end?: string
+}
+
+/** What a list shows, and in which order. */
+export interface WholeListQuery extends Selection {
+  /** From the last key to the first; a key comes after another one then where it is the lesser. */
+  readonly isDescending?: boolean
+  /** Entries come without their values. */
+  readonly keysOnly?: boolean
+  /** Whether the list tells how many entries the selection has. */
+  readonly isCounted?: boolean
 }
 
 /** Which part of a list a page is. */
-export interface ListQuery extends Selection {
+export interface ListQuery extends WholeListQuery {
   readonly after: string
   readonly limit: number
-  /** From the last key to the first; a key comes after another one then where it is the lesser. */
-  readonly isDescending?: boolean
 }
 
 /** A part of a list, in byte order of the UTF-8 key, ascending unless the query says otherwise. */
@@ -55,13 +67,17 @@ export interface ListPage {
   readonly epoch: string
   /** Whether entries follow after the last one here. */
   readonly more: boolean
+  /** Where the query asks for it, how many entries the selection has, on whatever page. */
+  readonly count?: number
 }
 
 /** A whole list, read from one snapshot in portions. */
 export interface ListStream {
   readonly lastSeq: number
   readonly epoch: string
-  /** Entries in byte order of the UTF-8 key, in portions of bounded size. */
+  /** As on a page. */
+  readonly count?: number
+  /** Entries in byte order of the UTF-8 key, or its reverse, in portions of bounded size. */
   readonly portions: Stream.Stream<ReadonlyArray<EncodedEntry>, StoreUnavailable>
 }
 
@@ -83,7 +99,7 @@ export class Store extends Context.Tag("causeway/Store")<
      */
     readonly list: (query: ListQuery) => Effect.Effect<ListPage, StoreUnavailable>
     /** All entries, from one snapshot that is held until the scope closes. */
-    readonly listAll: (selection: Selection) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
+    readonly listAll: (query: WholeListQuery) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
     /**
      * Applies a write atomically. Success means that it is durable, as the backend understands it.
      * `StoreUnavailable` leaves open whether it was applied. Interruption withdraws a write that has not begun.

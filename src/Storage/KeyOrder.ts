@@ -1,9 +1,27 @@
 /**
  * The order of keys: that of their bytes in UTF-8, which is not that of JavaScript.
  */
+import type { Selection } from "../Kv/Store.ts"
 
 /** Compares two well-formed texts by their bytes. */
 export const compare = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b))
+
+/** Keys from `low` on, all before `high` where there is one. */
+export interface Range {
+  readonly low: string
+  readonly high: string | undefined
+}
+
+/** The keys of a selection, or `undefined` where it can have none. */
+export const rangeOf = ({ end = "", prefix, start = "" }: Omit<Selection, "namespace">): Range | undefined => {
+  // A prefix that ends in half of a surrogate pair has no UTF-8, in which prefixes are compared: no key starts with it.
+  if (!prefix.isWellFormed()) return undefined
+  const endOf = endOfPrefix(prefix)
+  if (start === "" && end === "") return { low: prefix, high: endOf }
+  const low = compare(start, prefix) > 0 ? start : prefix
+  const high = end !== "" && (endOf === undefined || compare(end, endOf) < 0) ? end : endOf
+  return high !== undefined && compare(low, high) >= 0 ? undefined : { low, high }
+}
 
 /** Where the keys that start with a prefix end: the least text after all of them, or nothing where there is none. */
 export const endOfPrefix = (prefix: string): string | undefined => {

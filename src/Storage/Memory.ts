@@ -7,7 +7,14 @@ import * as Direct from "../Direct.ts"
 import * as Change from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, type Due, HistoryTrimmed, selects } from "../Kv/ChangeLog.ts"
 import * as Entry from "../Kv/Entry.ts"
-import { type ListPage, type ListQuery, PreconditionFailed, type Selection, Store } from "../Kv/Store.ts"
+import {
+  type ListPage,
+  type ListQuery,
+  PreconditionFailed,
+  type Selection,
+  Store,
+  type WholeListQuery
+} from "../Kv/Store.ts"
 import { type Committed, committed, isLive, type KeyState, plan, type Step, type Write } from "../Kv/Write.ts"
 import { randomHex } from "../RandomHex.ts"
 import * as KeyOrder from "./KeyOrder.ts"
@@ -46,16 +53,17 @@ const search = (sorted: ReadonlyArray<string>, key: string, past = false): numbe
   return low
 }
 
-/** Takes items from the front while they fit in a page; always at least one where there is one. */
+/** Takes items from the front while they fit in a page of so many bytes; always at least one where there is one. */
 const takePage = <A extends { readonly value: string | null }>(
   items: Iterable<A>,
-  limit: number
+  limit: number,
+  maxBytes = pageBytes
 ): { readonly page: ReadonlyArray<A>; readonly more: boolean } => {
   const page: Array<A> = []
   let bytes = 0
   for (const item of items) {
     bytes += item.value === null ? 0 : Buffer.byteLength(item.value)
-    if (page.length > 0 && (page.length >= limit || bytes > pageBytes)) return { page, more: true }
+    if (page.length > 0 && (page.length >= limit || bytes > maxBytes)) return { page, more: true }
     page.push(item)
   }
   return { page, more: false }
@@ -82,20 +90,26 @@ class State {
   }
 
   list(query: ListQuery, now: number): ListPage {
-    const { after, isDescending = false, limit } = query
-    const { page, more } = takePage(this.select(query, after, isDescending, now), limit)
-    return { entries: page.map(Entry.encode), lastSeq: this.lastSeq, epoch: this.epoch, more }
+    const { after, isCounted = false, isDescending = false, limit } = query
+    const { page, more } = takePage(this.select(query, after, isDescending, now), limit, bytesOf(query))
+    const count = isCounted ? { count: this.count(query, now) } : {}
+    return { entries: page.map(encoderOf(query)), lastSeq: this.lastSeq, epoch: this.epoch, more, ...count }
+  }
+
+  count(selection: Selection, now: number): number {
+    let count = 0
+    for (const _ of this.select(selection, "", false, now)) count++
+    return count
   }
 
   /** The visible entries of a selection that come after `after` in its order. */
-  *select({ namespace, prefix }: Selection, after: string, isDescending: boolean, now: number) {
-    const space = this.namespaces.get(namespace)
-    // A prefix that ends in half of a surrogate pair has no UTF-8, in which prefixes are compared: no key starts with it.
-    if (space === undefined || !prefix.isWellFormed()) return
+  *select(selection: Selection, after: string, isDescending: boolean, now: number) {
+    const space = this.namespaces.get(selection.namespace)
+    const range = KeyOrder.rangeOf(selection)
+    if (space === undefined || range === undefined) return
     const { slots, sorted } = space
-    const end = KeyOrder.endOfPrefix(prefix)
-    let low = search(sorted, prefix)
-    let high = end === undefined ? sorted.length : search(sorted, end)
+    let low = search(sorted, range.low)
+    let high = range.high === undefined ? sorted.length : search(sorted, range.high)
     if (after !== "" && isDescending) high = Math.min(high, search(sorted, after))
     else if (after !== "") low = Math.max(low, search(sorted, after, true))
     while (low < high) {
@@ -234,10 +248,17 @@ class State {
 const isVisible = (entry: Entry.StoredEntry, now: number): boolean =>
   isLive({ version: entry.version, present: true, expiresAt: entry.expiresAt }, now)
 
-const portionsOf = function* (entries: ReadonlyArray<Entry.StoredEntry>): Generator<ReadonlyArray<Entry.EncodedEntry>> {
+const bytesOf = ({ keysOnly = false }: WholeListQuery) => (keysOnly ? Number.POSITIVE_INFINITY : pageBytes)
+
+const encoderOf = ({ keysOnly = false }: WholeListQuery) => (keysOnly ? Entry.encodeWithoutValue : Entry.encode)
+
+const portionsOf = function* (
+  entries: ReadonlyArray<Entry.StoredEntry>,
+  encode: (entry: Entry.StoredEntry) => Entry.EncodedEntry
+): Generator<ReadonlyArray<Entry.EncodedEntry>> {
   for (let start = 0; start < entries.length; ) {
     const { page } = takePage(entries.slice(start, start + portionEntries), portionEntries)
-    yield page.map(Entry.encode)
+    yield page.map(encode)
     start += page.length
   }
 }
@@ -246,11 +267,13 @@ const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> 
   get: (namespace, key) => Direct.sync(() => Option.fromNullable(state.get(namespace, key, now()))),
   list: query => Direct.sync(() => state.list(query, now())),
   // Entries are never changed in place, so that the references are the snapshot.
-  listAll: selection =>
+  listAll: query =>
     Direct.sync(() => {
-      const entries = [...state.select(selection, "", false, now())]
+      const { isCounted = false, isDescending = false } = query
+      const entries = [...state.select(query, "", isDescending, now())]
       const { epoch, lastSeq } = state
-      return { lastSeq, epoch, portions: Stream.fromIteratorSucceed(portionsOf(entries), 1) }
+      const portions = Stream.fromIteratorSucceed(portionsOf(entries, encoderOf(query)), 1)
+      return { lastSeq, epoch, portions, ...(isCounted ? { count: entries.length } : {}) }
     }),
   commit: write => Direct.suspend(() => state.commit(write, now())),
   now,

@@ -220,7 +220,7 @@ export const make = (
           Option.fromNullable
         ),
       list: query => Direct.suspend(() => run(Queries.entries({ ...query, now: clock.now() }))),
-      listAll: selection => Effect.suspend(() => listAll(selection, clock.now())),
+      listAll: query => Effect.suspend(() => listAll(query, clock.now())),
       commit: write => group.submit(write),
       now: clock.now,
       ready: Effect.suspend(() =>

@@ -1,17 +1,10 @@
 /**
  * The key-value store in one SQLite database.
  */
-import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope, Stream } from "effect"
+import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import {
-  type ListStream,
-  PreconditionFailed,
-  type Selection,
-  Store,
-  type StoreBusy,
-  StoreUnavailable
-} from "../Kv/Store.ts"
+import { PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
@@ -23,7 +16,7 @@ import * as Database from "./Sqlite/Database/Database.ts"
 import { describe } from "./Sqlite/Database/DatabaseError.ts"
 import type { WriteFailure } from "./Sqlite/Database/Messages.ts"
 import { renewEpoch as renewEpochOf, type StoreRefused } from "./Sqlite/Database/Opening.ts"
-import type { Reader } from "./Sqlite/Database/Reader.ts"
+import * as Lists from "./Sqlite/Kv/Lists.ts"
 import { Queries } from "./Sqlite/Kv/Queries.ts"
 import { format, type Outcome, writer } from "./Sqlite/Kv/Writer.ts"
 import type { ThreadData } from "./Sqlite/WriterThread.ts"
@@ -36,9 +29,6 @@ export { StoreRefused } from "./Sqlite/Database/Opening.ts"
 /** Entries that one transaction expires, and records that one removes. */
 const expiryPortion = 2000
 const trimPortion = 200
-
-/** A portion of a whole list: small, so that a client with a slow connection reads one in time. */
-const listPortion = { limit: 1000, size: 256 * 1024 }
 
 const threadData: ThreadData = { database: "kv" }
 
@@ -83,15 +73,8 @@ export const make = (
 
     const store = Store.of({
       get: (namespace, key) => reader.read((queries, now) => Option.fromNullable(queries.get(namespace, key, now))),
-      list: query =>
-        reader.read((queries, now) =>
-          queries.inSnapshot(() => ({
-            ...queries.entries({ ...query, now }),
-            lastSeq: queries.lastSeq(),
-            epoch: epoch()
-          }))
-        ),
-      listAll: selection => listAll(reader, epoch, selection),
+      list: Lists.page(reader, epoch),
+      listAll: Lists.whole(reader, epoch),
       // A bug in the writer is a defect of the commit.
       commit: write =>
         Direct.catchAll(group.submit(write), error =>
@@ -137,35 +120,6 @@ export const make = (
     })
 
     return Context.make(Store, store).pipe(Context.add(ChangeLog, log))
-  })
-
-/** A whole list from one snapshot, in portions. */
-const listAll = (
-  { snapshots }: Reader<Queries>,
-  epochNow: () => string,
-  selection: Selection
-): Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope> =>
-  Effect.gen(function* () {
-    const now = yield* Clock.currentTimeMillis
-    const snapshot = yield* snapshots.take
-    const { epoch, lastSeq } = yield* snapshots.read(snapshot, queries => ({
-      epoch: epochNow(),
-      lastSeq: queries.lastSeq()
-    }))
-    const portion = (after: string) =>
-      snapshots.read(snapshot, queries => {
-        const rows = queries.entries({ ...selection, ...listPortion, after, now })
-        // A list that has been read to its end needs no snapshot, however long the scope lasts.
-        if (!rows.more) snapshots.release(snapshot)
-        return rows
-      })
-    const portions = Stream.paginateEffect("", after =>
-      Effect.map(portion(after), ({ entries, more }) => [
-        entries,
-        more ? Option.some(entries.at(-1)!.key) : Option.none()
-      ])
-    )
-    return { lastSeq, epoch, portions }
   })
 
 type WriteError = PreconditionFailed | StoreUnavailable | Database.WriterDefect

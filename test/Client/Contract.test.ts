@@ -75,7 +75,7 @@ describe("the plain client", () => {
       >,
       Same<Client.Entry, Answer<"set">>,
       Same<Client.Entry, Exclude<Answer<"get">, void>>,
-      Same<ReadonlyArray<Client.Entry>, Answer<"list">["items"]>,
+      Same<ReadonlyArray<Flat<Client.EntryKey & { readonly value?: unknown }>>, Answer<"list">["items"]>,
       Same<Client.DeleteResult, Answer<"delete">>,
       Same<ReadonlyArray<Client.OperationResult>, Answer<"batch">["results"]>,
       Same<Client.ChangePage, Answer<"changes">>

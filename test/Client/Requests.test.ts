@@ -23,6 +23,12 @@ const failure = async (promise: Promise<unknown>): Promise<unknown> =>
     error => error
   )
 
+const collect = async <A>(items: AsyncIterable<A>): Promise<ReadonlyArray<A>> => {
+  const all: Array<A> = []
+  for await (const item of items) all.push(item)
+  return all
+}
+
 /** A server that answers every request alike. */
 const answering = async (
   status: number,
@@ -130,6 +136,20 @@ describe("requests", () => {
       for await (const _ of client.list("a/b", { limit: 1 })) break
       expect(proxy.requests.length - before).toBe(4)
       for await (const { items } of client.list("absent")) expect(items).toEqual([])
+    }))
+
+  it("list between bounds, backward, without values, and with the number of entries on the first page", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      const names = ["a", "b/1", "b/2", "b/3", "b/4", "c&=+ /%"]
+      await client.batch(names.map(key => ({ op: "set", namespace: "a/b", key, value: key })))
+      const bounds = { start: "b/2", end: "c&=+ /%", reverse: true, limit: 2, count: true }
+      const pages = await collect(client.list("a/b", bounds))
+      expect(pages.map(({ items }) => items.map(({ value }) => value))).toEqual([["b/4", "b/3"], ["b/2"]])
+      expect(pages.map(({ count }) => count)).toEqual([3, undefined])
+      const keysOf = await collect(client.listKeys("a/b", { prefix: "b/", limit: 3 }))
+      expect(keysOf.map(({ items }) => items.map(({ key }) => key))).toEqual([["b/1", "b/2", "b/3"], ["b/4"]])
+      for (const { items } of keysOf) for (const item of items) expect(item).not.toHaveProperty("value")
     }))
 
   it("fail with an error for each status, which names the request", () =>

@@ -45,6 +45,9 @@ describe("the client for Effect", () => {
         ["a/b", "x", "y"],
         ["z"]
       ])
+      const [keysOf] = yield* Stream.runCollect(client.listKeys(namespace, { start: "x", reverse: true, count: true }))
+      expect([keysOf?.items.map(({ key }) => key), keysOf?.count]).toEqual([["z", "y", "x"], 3])
+      expect(keysOf?.items[0]).not.toHaveProperty("value")
       expect(yield* client.delete(namespace, "x", { ifVersion: 1 })).toBe(true)
       expect(yield* client.delete(namespace, "x")).toBe(false)
     })

@@ -15,6 +15,7 @@ import { expiry } from "./Http/Expiry.ts"
 import { fields } from "./Http/Fields.ts"
 import { type Check, Site, site } from "./Http/Fixture.ts"
 import { initial } from "./Http/Initial.ts"
+import { listOptions } from "./Http/ListOptions.ts"
 import { lists } from "./Http/Lists.ts"
 import { names } from "./Http/Names.ts"
 import * as Outage from "./Http/Outage.ts"
@@ -36,6 +37,7 @@ const parts = {
   conditions,
   expiry,
   lists,
+  listOptions,
   batches,
   polling,
   epochs,

@@ -7,7 +7,7 @@ import type { JsonText } from "../../Json/JsonText.ts"
 import * as Change from "../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery } from "../../Kv/ChangeLog.ts"
 import * as Entry from "../../Kv/Entry.ts"
-import type { Selection } from "../../Kv/Store.ts"
+import type { WholeListQuery } from "../../Kv/Store.ts"
 import * as KeyOrder from "../KeyOrder.ts"
 import type { Parameter, Row, Statement } from "./Connections.ts"
 
@@ -53,6 +53,11 @@ const printedEntry = `concat('{"namespace":', to_json(namespace), ',"key":', to_
   ',"version":', version, ',"updatedBy":', to_json(updated_by), ',"updatedAt":', updated_at, ',"expiresAt":',
   coalesce(expires_at::text, 'null'), '}')`
 
+/** What `encodeWithoutValue` of an entry prints. */
+const printedKey = `concat('{"namespace":', to_json(namespace), ',"key":', to_json(key), ',"version":', version,
+  ',"updatedBy":', to_json(updated_by), ',"updatedAt":', updated_at, ',"expiresAt":',
+  coalesce(expires_at::text, 'null'), '}')`
+
 /** What `encode` of a change prints. */
 const printedChange = `concat('{"seq":', seq, ',"op":"', op, '","namespace":', to_json(namespace), ',"key":',
   to_json(key), ',"value":', coalesce(value, 'null'), ',"version":', version, ',"actor":', to_json(actor),
@@ -81,10 +86,9 @@ const textsOf = (texts: unknown, selected: unknown): { readonly texts: Array<str
 }
 
 /** Entries of a selection that are visible at `now` (epoch milliseconds) and come after a key. */
-export interface EntryQuery extends Selection {
+export interface EntryQuery extends WholeListQuery {
   readonly after: string
   readonly limit: number
-  readonly isDescending?: boolean
   readonly now: number
   /** The page ends after the value with which it comes to this many bytes. */
   readonly size?: number
@@ -95,24 +99,60 @@ export interface EntryRows {
   readonly more: boolean
   readonly lastSeq: number
   readonly epoch: string
+  readonly count?: number
 }
 
-const listStatement = (comparison: ">" | ">=", isBounded: boolean, isDescending: boolean): Statement => {
-  const rows = `FROM causeway.entries WHERE namespace = $2 AND key ${comparison} $3 ${isBounded ? "AND key < $6" : ""}
-    AND (expires_at IS NULL OR expires_at > $4)`
+/** Which of the statements of lists a query takes. */
+interface ListForm {
+  /** Whether the page starts after a key, rather than with it. */
+  readonly isAfter: boolean
+  /** Whether the page ends before a key. */
+  readonly isBounded: boolean
+  readonly isDescending: boolean
+  readonly keysOnly: boolean
+  readonly isCounted: boolean
+  /** Whether what is counted ends before a key. */
+  readonly isCountBounded: boolean
+}
+
+/**
+ * How many entries a range has. Those that have expired are counted by themselves, so that the others can be by the index
+ * of names alone. The bounds are parameters.
+ */
+const counted = (low: string, high: string | undefined): string => {
+  const range = `namespace = $2 AND key >= ${low}${high === undefined ? "" : ` AND key < ${high}`}`
+  const count = (condition: string) => `(SELECT count(*) FROM causeway.entries WHERE ${condition})`
+  return `${count(range)} - ${count(`${range} AND expires_at <= $4`)}`
+}
+
+const listStatement = (form: ListForm, number: number): Statement => {
+  const { isAfter, isBounded, isCountBounded, isCounted, isDescending, keysOnly } = form
+  const rows = `FROM causeway.entries WHERE namespace = $2 AND key ${isAfter ? ">" : ">="} $3
+    ${isBounded ? "AND key < $6" : ""} AND (expires_at IS NULL OR expires_at > $4)`
+  const [low, high] = isBounded ? ["$7", "$8"] : ["$6", "$7"]
   return {
-    name: `list ${comparison}${isBounded ? " bounded" : ""}${isDescending ? " descending" : ""}`,
-    text: `SELECT page.texts, page.selected, ${lastSeq}, causeway.epoch() FROM (
-      ${page(printedEntry, isDescending ? "key DESC" : "key", rows, "$5")}
+    name: `list ${number}`,
+    text: `SELECT page.texts, page.selected, ${lastSeq}, causeway.epoch()
+    ${isCounted ? `, ${counted(low, isCountBounded ? high : undefined)}` : ""} FROM (
+      ${page(keysOnly ? printedKey : printedEntry, isDescending ? "key DESC" : "key", rows, "$5")}
     ) page`
   }
 }
 
-const lists = {
-  from: { bounded: listStatement(">=", true, false), open: listStatement(">=", false, false) },
-  after: { bounded: listStatement(">", true, false), open: listStatement(">", false, false) },
-  down: { bounded: listStatement(">=", true, true), open: listStatement(">=", false, true) }
-} as const
+const listStatements: Array<Statement | undefined> = []
+
+/** The statement of a form, made when it is first needed. */
+const listOf = (form: ListForm): Statement => {
+  const number =
+    Number(form.isAfter) +
+    2 * Number(form.isBounded) +
+    4 * Number(form.isDescending) +
+    8 * Number(form.keysOnly) +
+    16 * Number(form.isCounted) +
+    32 * Number(form.isCountBounded)
+  listStatements[number] ??= listStatement(form, number)
+  return listStatements[number]
+}
 
 /** The least text after all that start with a text and U+0000, which no key holds. */
 const nul = "\u0000"
@@ -136,30 +176,38 @@ const ceiling = (key: string): string => {
 const before = (end: string | undefined, key: string): string | undefined =>
   key === "" || (end !== undefined && KeyOrder.compare(key, end) > 0) ? end : key
 
-/** A page of a list. A prefix with half of a surrogate pair has no UTF-8, in which prefixes are compared: none matches. */
+/** A page of a list. */
 export const entries = (query: EntryQuery): Query<EntryRows> => {
-  const { after, isDescending = false, limit, namespace, now, prefix, size = pageSize } = query
-  const isPossible = prefix.isWellFormed()
-  const endOfPrefix = KeyOrder.endOfPrefix(isPossible ? prefix : "")
+  const { after, isCounted = false, isDescending = false, keysOnly = false, limit, namespace, now } = query
+  const range = KeyOrder.rangeOf(query)
+  const { low, high } = range ?? { low: "", high: undefined }
   const floored = floor(after)
-  const end = isDescending ? before(endOfPrefix, ceiling(after)) : endOfPrefix
-  const isAfter = !isDescending && floored !== "" && KeyOrder.compare(prefix, floored) <= 0
-  const variants = isDescending ? lists.down : isAfter ? lists.after : lists.from
+  const end = isDescending ? before(high, ceiling(after)) : high
+  const isAfter = !isDescending && floored !== "" && KeyOrder.compare(low, floored) <= 0
+  const isBounded = end !== undefined
+  const size = keysOnly ? Number.MAX_SAFE_INTEGER : (query.size ?? pageSize)
+  // A list that can have no entries has no range to count.
+  const hasCount = isCounted && range !== undefined
+  const isCountBounded = hasCount && high !== undefined
   return {
-    statement: end === undefined ? variants.open : variants.bounded,
+    statement: listOf({ isAfter, isBounded, isDescending, keysOnly, isCounted: hasCount, isCountBounded }),
     values: [
-      isPossible ? limit + 1 : 0,
+      range === undefined ? 0 : limit + 1,
       namespace,
-      isAfter ? floored : isPossible ? prefix : "",
+      isAfter ? floored : low,
       now,
       size,
-      ...(end === undefined ? [] : [end])
+      ...(isBounded ? [end] : []),
+      ...(hasCount ? [low] : []),
+      ...(isCountBounded ? [high] : [])
     ],
     decode: ([row]) => {
       const { isCut, texts } = textsOf(row![0], row![1])
       const more = isCut || texts.length > limit
       if (texts.length > limit) texts.length = limit
-      return { entries: texts.map(Entry.encoded), more, lastSeq: row![2] as number, epoch: row![3] as string }
+      const entries = texts.map(keysOnly ? Entry.encodedWithoutValue : Entry.encoded)
+      const count = isCounted ? { count: hasCount ? (row![4] as number) : 0 } : {}
+      return { entries, more, lastSeq: row![2] as number, epoch: row![3] as string, ...count }
     }
   }
 }

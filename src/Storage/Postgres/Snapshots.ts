@@ -2,7 +2,7 @@
  * Whole lists, each from one snapshot on a connection of its own.
  */
 import { Effect, Option, type Scope, Stream } from "effect"
-import { type ListStream, type Selection, StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
+import { type ListStream, StoreBusy, StoreUnavailable, type WholeListQuery } from "../../Kv/Store.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import { type Connection, type Pool, readTimeout } from "./Connections.ts"
 import { bySystemClock } from "./DatabaseClock.ts"
@@ -24,7 +24,7 @@ interface Held {
 }
 
 export type ListAll = (
-  selection: Selection,
+  query: WholeListQuery,
   now: number
 ) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
 
@@ -46,7 +46,7 @@ export const make = (pool: Pool, max: number): ListAll => {
     )
   })
 
-  return (selection, now) =>
+  return ({ isCounted = false, ...query }, now) =>
     Effect.gen(function* () {
       let isOver = false
       /** Ends the snapshot; a connection that does not answer is dropped. */
@@ -66,13 +66,19 @@ export const make = (pool: Pool, max: number): ListAll => {
       )
       const startedAt = yield* bySystemClock(Monotonic.millis)
 
-      const portion = (after: string) =>
+      const portion = (after: string, isCounted = false) =>
         Effect.gen(function* () {
           if ((yield* Monotonic.millis) - startedAt > maxAge) {
             yield* end(connection, release)
             return yield* new StoreUnavailable({ reason: `a whole list took longer than ${maxAge} ms` })
           }
-          const { decode, statement, values } = Queries.entries({ ...selection, ...portionSize, after, now })
+          const { decode, statement, values } = Queries.entries({
+            ...query,
+            ...portionSize,
+            after,
+            now,
+            isCounted
+          })
           const rows = decode(yield* connection.query(statement.text, values))
           // A list that has been read to its end needs no snapshot, however long the scope lasts.
           if (!rows.more) yield* end(connection, release)
@@ -80,7 +86,7 @@ export const make = (pool: Pool, max: number): ListAll => {
         }).pipe(bySystemClock)
 
       const first = yield* connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").pipe(
-        Effect.zipRight(portion("")),
+        Effect.zipRight(portion("", isCounted)),
         Effect.timeoutFail({
           duration: readTimeout,
           onTimeout: () => new StoreUnavailable({ reason: `no answer within ${readTimeout} ms` })
@@ -93,6 +99,7 @@ export const make = (pool: Pool, max: number): ListAll => {
           more ? Option.some(entries.at(-1)!.key) : Option.none()
         ])
       )
-      return { lastSeq: first.lastSeq, epoch: first.epoch, portions }
+      const { count, epoch, lastSeq } = first
+      return { lastSeq, epoch, portions, ...(count === undefined ? {} : { count }) }
     })
 }

@@ -3,7 +3,7 @@ import type { JsonText } from "../../../Json/JsonText.ts"
 import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
-import type { Selection } from "../../../Kv/Store.ts"
+import type { Selection, WholeListQuery } from "../../../Kv/Store.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
@@ -22,11 +22,9 @@ const before = (end: string | Buffer, key: string): string | Buffer =>
   key === "" || (typeof end === "string" && KeyOrder.compare(key, end) > 0) ? end : key
 
 /** Entries of a selection that are visible at `now` (epoch milliseconds) and come after a key. */
-export interface EntryQuery extends Selection {
+export interface EntryQuery extends WholeListQuery {
   readonly after: string
   readonly limit: number
-  /** From the last key to the first; the page comes before `after` then. */
-  readonly isDescending?: boolean
   readonly now: number
   /** The page ends after the value with which it comes to this many bytes. */
   readonly size?: number
@@ -35,6 +33,13 @@ export interface EntryQuery extends Selection {
 export interface EntryRows {
   readonly entries: ReadonlyArray<Entry.EncodedEntry>
   readonly more: boolean
+}
+
+/** A part of the keys of a selection. */
+export interface KeyCount {
+  readonly count: number
+  /** Where the next part starts, if there may be one. */
+  readonly next: string | undefined
 }
 
 export interface TrimmedBefore {
@@ -72,19 +77,42 @@ export class Queries {
     return { expiresAt: timeOf(firstExpiry), oldestAt: timeOf(oldestTrimmable) }
   }
 
-  entries({ namespace, prefix, after, limit, isDescending = false, now, size = pageSize }: EntryQuery): EntryRows {
-    // A prefix that ends in half of a surrogate pair has no UTF-8, in which prefixes are compared: no key starts with it.
-    if (!prefix.isWellFormed()) return { entries: [], more: false }
-    const { listAfter, listDown, listFrom } = this.statements
-    const end = KeyOrder.endOfPrefix(prefix) ?? afterAllTexts
+  entries(query: EntryQuery): EntryRows {
+    const { after, isDescending = false, keysOnly = false, limit, namespace, now, size = pageSize } = query
+    const range = KeyOrder.rangeOf(query)
+    if (range === undefined) return { entries: [], more: false }
+    const { low } = range
+    const high = range.high ?? afterAllTexts
+    const list = keysOnly ? this.statements.keys : this.statements.list
+    const most = keysOnly ? Number.POSITIVE_INFINITY : size
     const { isCut, texts } = isDescending
-      ? this.take(listDown, [namespace, prefix, before(end, after), now, limit + 1], size)
-      : after !== "" && KeyOrder.compare(prefix, after) <= 0
-        ? this.take(listAfter, [namespace, after, end, now, limit + 1], size)
-        : this.take(listFrom, [namespace, prefix, end, now, limit + 1], size)
+      ? this.take(list.down, [namespace, low, before(high, after), now, limit + 1], most)
+      : after !== "" && KeyOrder.compare(low, after) <= 0
+        ? this.take(list.after, [namespace, after, high, now, limit + 1], most)
+        : this.take(list.from, [namespace, low, high, now, limit + 1], most)
     const more = isCut || texts.length > limit
     if (texts.length > limit) texts.length = limit
-    return { entries: texts.map(Entry.encoded), more }
+    return { entries: texts.map(keysOnly ? Entry.encodedWithoutValue : Entry.encoded), more }
+  }
+
+  /**
+   * How many keys a selection has, of at most `limit` from `from` on, with those that have expired; `next` is where to
+   * count on.
+   */
+  count(selection: Selection, limit: number, from = ""): KeyCount {
+    const range = KeyOrder.rangeOf(selection)
+    if (range === undefined) return { count: 0, next: undefined }
+    const { high = afterAllTexts, low } = range
+    const [count, last] = this.statements.count.get(selection.namespace, from === "" ? low : from, high, limit)!
+    // Names hold no U+0000, so that this is the least text after the key.
+    return { count, next: count < limit ? undefined : `${last}\u0000` }
+  }
+
+  /** How many entries of a selection have expired at `now` and are still stored. */
+  countDue(selection: Selection, now: number): number {
+    const range = KeyOrder.rangeOf(selection)
+    if (range === undefined) return 0
+    return this.statements.countDue.get(now, selection.namespace, range.low, range.high ?? afterAllTexts)!
   }
 
   /** `epoch` is that of the log that the connection reads. */
@@ -129,7 +157,8 @@ export class Queries {
     maxBytes: number
   ): { readonly texts: Array<string>; readonly isCut: boolean } {
     try {
-      if ((size.get(...parameters) ?? 0) < maxBytes) return { texts: print.all(...parameters), isCut: false }
+      if (maxBytes === Number.POSITIVE_INFINITY || (size.get(...parameters) ?? 0) < maxBytes)
+        return { texts: print.all(...parameters), isCut: false }
     } catch (error) {
       if (!isUnreadable(error)) throw error
     }
@@ -193,6 +222,12 @@ const printedEntry = `format(
   coalesce(expires_at, 'null')
 )`
 
+/** What `encodeWithoutValue` of an entry prints. */
+const printedKey = `format(
+  '{"namespace":%s,"key":%s,"version":%d,"updatedBy":%s,"updatedAt":%d,"expiresAt":%s}',
+  json_quote(namespace), json_quote(key), version, json_quote(updated_by), updated_at, coalesce(expires_at, 'null')
+)`
+
 /** What `encode` of a change prints. */
 const printedChange = `format(
   '{"seq":%d,"op":"%s","namespace":%s,"key":%s,"value":%s,"version":%d,"actor":%s,"timestamp":%d,"tenantId":%s}',
@@ -232,12 +267,20 @@ const printed = <Parameters extends Array<unknown>>(
   print: db.prepare<Parameters, string>(`SELECT ${text} ${rows}`).pluck()
 })
 
-const prepareList = (db: Database.Database, comparison: ">" | ">=", order: "ASC" | "DESC" = "ASC") =>
-  printed<ListParameters>(
-    db,
-    printedEntry,
-    `FROM entries WHERE namespace = ? AND key ${comparison} ? AND key < ? AND ${visible} ORDER BY key ${order} LIMIT ?`
-  )
+/** The statements of a list whose entries are printed so. */
+const prepareList = (db: Database.Database, text: string) => {
+  const rows = (comparison: ">" | ">=", order: "ASC" | "DESC") =>
+    printed<ListParameters>(
+      db,
+      text,
+      `FROM entries WHERE namespace = ? AND key ${comparison} ? AND key < ? AND ${visible} ORDER BY key ${order} LIMIT ?`
+    )
+  return { from: rows(">=", "ASC"), after: rows(">", "ASC"), down: rows(">=", "DESC") }
+}
+
+type CountParameters = [namespace: string, start: string, end: string | Buffer, limit: number]
+
+type DueParameters = [now: number, namespace: string, start: string, end: string | Buffer]
 
 const prepare = (db: Database.Database) => ({
   ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
@@ -261,9 +304,21 @@ const prepare = (db: Database.Database) => ({
       `SELECT version, updated_by, updated_at, expires_at, value FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
     )
     .raw(),
-  listFrom: prepareList(db, ">="),
-  listAfter: prepareList(db, ">"),
-  listDown: prepareList(db, ">=", "DESC"),
+  list: prepareList(db, printedEntry),
+  keys: prepareList(db, printedKey),
+  // By the index of names alone, which is far smaller than the table.
+  count: db
+    .prepare<CountParameters, [count: number, last: string | null]>(
+      `SELECT count(*), max(key) FROM
+         (SELECT key FROM entries WHERE namespace = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?)`
+    )
+    .raw(),
+  // The signs keep the planner from the index of names: few entries have expired.
+  countDue: db
+    .prepare<DueParameters, number>(
+      "SELECT count(*) FROM entries WHERE expires_at <= ? AND +namespace = ? AND +key >= ? AND +key < ?"
+    )
+    .pluck(),
   changes: printed<[number, number]>(db, printedChange, "FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?"),
   // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
   tenantChanges: printed<[string, number, number]>(
