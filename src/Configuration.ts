@@ -123,7 +123,8 @@ const problemsOf = (error: ConfigError.ConfigError): ReadonlyArray<Problem> => {
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i
 
 /** Settings that are valid but probably a mistake. */
-const warningsOf = ({ mode, address, gateway, keys, metrics, replication, store }: Settings): ReadonlyArray<string> => {
+const warningsOf = (settings: Settings): ReadonlyArray<string> => {
+  const { mode, address, gateway, inference, keys, metrics, replication, store } = settings
   const exposed = !loopback.test(address.host)
   const lent = mode.devMode && (Option.isNone(keys.write) || Option.isNone(keys.read))
   const findings: ReadonlyArray<readonly [boolean, string]> = [
@@ -148,6 +149,7 @@ const warningsOf = ({ mode, address, gateway, keys, metrics, replication, store 
   ]
   return [
     ...findings.flatMap(([applies, text]) => (applies ? [text] : [])),
+    ...Inference.warnings(inference),
     ...(mode.devMode ? [] : Authentication.warnings(gateway.authentication))
   ]
 }

@@ -115,6 +115,9 @@ describe("Configuration", () => {
       assert.strictEqual(yield* warnings({ ...dev, HOST: "::1" }), "")
       assert.strictEqual(yield* warnings({ ...dev, ...production, KV_AGENT_API_KEY: "other", HOST: "0.0.0.0" }), "")
       assert.include(yield* warnings({ ...production, METRICS_TOKEN: "t" }), "METRICS_TOKEN is set")
+      const address = { ...production, INFERENCE_URL: "http://inference.test:8000" }
+      assert.include(yield* warnings(address), "INFERENCE_URL is set but INFERENCE_API_KEY is empty")
+      assert.notInclude(yield* warnings({ ...address, INFERENCE_API_KEY: "key" }), "INFERENCE")
       const checked = { GATEWAY_JWT_AUDIENCE: "causeway", GATEWAY_JWT_ISSUER: "https://id.example" }
       const signed = { ...production, GATEWAY_JWT_SECRET: "s".repeat(32) }
       const unchecked = yield* warnings(signed)

@@ -52,6 +52,9 @@ export interface Settings {
   readonly apiKey: Option.Option<Redacted.Redacted>
 }
 
+/** No inference. */
+export const none: Settings = { url: defaultUrl, apiKey: Option.none() }
+
 /** The settings as configuration variables. */
 export const config: Config.Config<Settings> = Config.all({
   url: Setting.baseUrl("INFERENCE_URL", {
@@ -64,3 +67,9 @@ export const config: Config.Config<Settings> = Config.all({
     shown: "none"
   }).pipe(Config.map(Option.filter(key => Redacted.value(key) !== "")))
 })
+
+/** Settings that are valid but probably a mistake, for the log. */
+export const warnings = ({ apiKey, url }: Settings): ReadonlyArray<string> =>
+  url !== defaultUrl && Option.isNone(apiKey)
+    ? ["INFERENCE_URL is set but INFERENCE_API_KEY is empty: the inference integration will fail"]
+    : []

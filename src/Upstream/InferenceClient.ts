@@ -76,7 +76,7 @@ const make = (
 
 const absent = new Inference.InferenceError({
   statusCode: 503,
-  message: "Inference unavailable: INFERENCE_URL or INFERENCE_API_KEY is not set"
+  message: "Inference unavailable: the inference proxy has no address or no credential"
 })
 
 const unavailable: Service = {
@@ -86,7 +86,7 @@ const unavailable: Service = {
   probe: Effect.succeedNone
 }
 
-/** The client; it warns if a URL is set and no key. Its metrics are registered with 0 in any case. */
+/** The client. Its metrics are registered with 0 in any case. */
 export const layer = (settings: Inference.Settings): Layer.Layer<Inference.Inference, never, HttpClient.HttpClient> =>
   Layer.scoped(
     Inference.Inference,
@@ -94,12 +94,6 @@ export const layer = (settings: Inference.Settings): Layer.Layer<Inference.Infer
       const client = yield* HttpClient.HttpClient
       const generated = durations.pipe(Metric.tagged("operation", policy.operation), Metric.tagged("outcome", "ok"))
       MetricTags.register([generated], yield* MetricTags.current)
-      if (Option.isSome(settings.apiKey)) return yield* make(client, settings.url, settings.apiKey.value)
-      if (settings.url !== Inference.defaultUrl) {
-        yield* Effect.logWarning(
-          "INFERENCE_URL is set but INFERENCE_API_KEY is empty: the inference integration will fail"
-        )
-      }
-      return unavailable
+      return Option.isSome(settings.apiKey) ? yield* make(client, settings.url, settings.apiKey.value) : unavailable
     })
   )

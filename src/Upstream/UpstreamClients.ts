@@ -5,15 +5,16 @@ import type * as HttpClient from "@effect/platform/HttpClient"
 import { Layer } from "effect"
 import type * as AgentPlatform from "./AgentPlatform.ts"
 import * as AgentPlatformClient from "./AgentPlatformClient.ts"
-import type * as Inference from "./Inference.ts"
+import * as Inference from "./Inference.ts"
 import * as InferenceClient from "./InferenceClient.ts"
 import * as PlatformSocket from "./PlatformSocket.ts"
 
 export const layer = (settings: {
   readonly agentPlatform: AgentPlatform.Settings
-  readonly inference: Inference.Settings
+  /** Without it there is no inference. */
+  readonly inference?: Inference.Settings
 }): Layer.Layer<AgentPlatform.AgentPlatform | Inference.Inference, never, HttpClient.HttpClient> =>
   Layer.mergeAll(
     Layer.provide(AgentPlatformClient.layer(settings.agentPlatform), PlatformSocket.layer),
-    InferenceClient.layer(settings.inference)
+    InferenceClient.layer(settings.inference ?? Inference.none)
   )

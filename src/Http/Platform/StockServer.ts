@@ -11,7 +11,7 @@ import * as HttpServer from "@effect/platform/HttpServer"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Duration, Effect, Layer, Option } from "effect"
+import { Duration, Effect, ExecutionStrategy, Exit, Layer, Option, Scope } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 import * as Supervision from "../../Supervision.ts"
 import { ServiceUnavailable } from "../ApiError.ts"
@@ -19,6 +19,7 @@ import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import { DrainingSignal } from "../DrainingSignal.ts"
 import { requestIdAnnotation, requestIdHeader, requestIdOf, requestIds } from "../HeaderFields.ts"
 import { fromError, toResponse } from "../Reply.ts"
+import { NodeServer } from "../Server/NodeServer.ts"
 import * as RequestMetrics from "../Server/RequestMetrics.ts"
 import { NodeTraffic } from "./NodeTraffic.ts"
 
@@ -31,14 +32,11 @@ export interface Options {
 /** How long connections may take to close once they are cut. */
 const cutting = Duration.seconds(1)
 
-const shuttingDown = toResponse(
-  fromError(
-    new ServiceUnavailable({
-      error: "The service is shutting down",
-      headers: { "retry-after": "1", connection: "close" }
-    })
-  )
-)
+const unavailable = (error: string) =>
+  toResponse(fromError(new ServiceUnavailable({ error, headers: { "retry-after": "1", connection: "close" } })))
+
+const starting = unavailable("The service is starting")
+const shuttingDown = unavailable("The service is shutting down")
 
 /** Gives a request its id: on its log lines, its span and its answer, whoever makes that. */
 const identified = <E, R>(id: string, app: HttpApp.Default<E, R>): HttpApp.Default<E, R> =>
@@ -65,8 +63,8 @@ const identified = <E, R>(id: string, app: HttpApp.Default<E, R>): HttpApp.Defau
  * )
  * ```
  *
- * The server is provided before the application, so that it listens once that is built. The platform's server does not
- * answer requests that come between the two.
+ * The server is provided before the application, so that it listens once that is built. Where it is provided after it,
+ * requests that come while the application is built are answered with 503.
  *
  * At its end the server begins {@link DrainingSignal}, which ends polls, streams and WebSockets; it takes no more
  * connections, answers late requests with 503, lets requests in flight finish within the grace period, and then cuts what
@@ -77,7 +75,7 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
   api: HttpApi.HttpApi<Id, Groups, E, R>,
   { gracePeriod = Duration.seconds(10) }: Options = {}
 ): Layer.Layer<HttpServer.HttpServer, never, HttpServer.HttpServer | DrainingSignal> =>
-  Layer.effect(
+  Layer.scoped(
     HttpServer.HttpServer,
     Effect.gen(function* () {
       const inner = yield* HttpServer.HttpServer
@@ -86,6 +84,8 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
       ConnectionMetrics.registerCounts(tags)
       const traffic = new NodeTraffic(yield* RequestMetrics.observer(api), tags)
       const nextId = yield* requestIds
+      // Ours listens from the start too, and answers by itself until it is served.
+      const isOurs = Option.isSome(yield* Effect.serviceOption(NodeServer))
 
       const served = <AppE, AppR>(app: HttpApp.Default<AppE, AppR>): HttpApp.Default<AppE, AppR> =>
         Effect.flatMap(HttpServerRequest.HttpServerRequest, request => {
@@ -96,6 +96,9 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
           const id = requestIdOf(request.headers[requestIdHeader]) ?? nextId()
           return identified(id, draining.hasBegun() ? Effect.succeed(shuttingDown) : app)
         })
+
+      const untilServed = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
+      if (!isOurs) yield* Scope.extend(inner.serve(served(Effect.succeed(starting))), untilServed)
 
       const end = Effect.gen(function* () {
         yield* draining.begin
@@ -113,11 +116,12 @@ export const layer = <Id extends string, Groups extends HttpApiGroup.HttpApiGrou
       return HttpServer.make({
         address: inner.address,
         serve: (app, middleware) =>
-          Effect.zipRight(
-            middleware === undefined ? inner.serve(served(app)) : inner.serve(served(app), middleware),
+          Scope.close(untilServed, Exit.void).pipe(
+            Effect.zipRight(middleware === undefined ? inner.serve(served(app)) : inner.serve(served(app), middleware)),
+            // In one turn of the event loop, so that no request comes between.
+            Effect.withMaxOpsBeforeYield(Number.MAX_SAFE_INTEGER),
             // It runs before the finalizers of `serve`: the application keeps answering until the last request is done.
-            Effect.addFinalizer(() => end)
-          ).pipe(
+            Effect.zipRight(Effect.addFinalizer(() => end)),
             // The platform writes the headers of a request on its span; this one has the credential of a browser.
             Effect.locallyWith(Headers.currentRedactedNames, names => [...names, "sec-websocket-protocol"])
           )

@@ -24,6 +24,8 @@ export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFail
   override get message(): string {
     return `Cannot listen on host ${this.host}, port ${this.port}: ${this.reason}`
   }
+  /** The sentence is for the user of the program that it ends, to whom the place in this code says nothing. */
+  override readonly stack = `${this.name}: ${this.message}`
 }
 
 /** The address that the server listens at. */

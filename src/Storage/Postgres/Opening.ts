@@ -9,7 +9,10 @@ import { describe, unavailable } from "./DatabaseError.ts"
 import { migrations } from "./Schema.ts"
 
 /** The store cannot be used as it is; the message says why, for the operator. */
-export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", { message: Schema.String }) {}
+export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", { message: Schema.String }) {
+  /** The sentence is for the user of the program that it ends, to whom the place in this code says nothing. */
+  override readonly stack = `${this.name}: ${this.message}`
+}
 
 /** The oldest release that has what the schema uses. */
 const oldestVersion = 14

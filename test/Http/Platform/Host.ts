@@ -1,5 +1,5 @@
 /** An application of a host over a store in memory, on each server that a host may have. */
-import { createServer } from "node:http"
+import { createServer, type Server } from "node:http"
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as HttpRouter from "@effect/platform/HttpRouter"
 import * as HttpServer from "@effect/platform/HttpServer"
@@ -92,6 +92,15 @@ const servers = {
     Layer.provide(services)
   )
 }
+
+/** The same application where the platform's own server is provided last: it listens before all else, and waits. */
+export const listeningFirst = (server: Server, isReady: Effect.Effect<void>) =>
+  application.pipe(
+    Layer.provide(Layer.effectDiscard(isReady)),
+    Layer.provide(StockServer.layer(Api)),
+    Layer.provide(NodeHttpServer.layer(() => server, address)),
+    Layer.provide(DrainingSignal.layer)
+  )
 
 export type Kind = keyof typeof servers
 

@@ -1,14 +1,15 @@
 /** What a host has on a platform server of its own, and on ours: an end, request ids, figures. All over real sockets. */
 import { spawn } from "node:child_process"
-import { get, type IncomingMessage } from "node:http"
-import { connect, type Socket } from "node:net"
+import { once } from "node:events"
+import { createServer, get, type IncomingMessage } from "node:http"
+import { type AddressInfo, connect, type Socket } from "node:net"
 import { join } from "node:path"
 import { createInterface } from "node:readline"
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Exit, HashMap, Layer, Logger, Scope, Tracer } from "effect"
+import { Deferred, Effect, Exit, Fiber, HashMap, Layer, Logger, Scope, Tracer } from "effect"
 import { inject } from "vitest"
 import { WebSocket } from "ws"
-import { type Kind, key, serve } from "./Host.ts"
+import { type Kind, key, listeningFirst, serve } from "./Host.ts"
 
 const headers = { authorization: `Bearer ${key}` }
 
@@ -167,6 +168,39 @@ for (const kind of ["stock", "platform", "edge"] as const satisfies ReadonlyArra
     )
   })
 }
+
+describe("a platform server that listens before its application is there", () => {
+  it.scopedLive("answers with 503 until then, and serves after it", () =>
+    Effect.gen(function* () {
+      const server = createServer()
+      const isReady = yield* Deferred.make<void>()
+      const listening = once(server, "listening")
+      const building = yield* Effect.forkScoped(Layer.build(listeningFirst(server, Deferred.await(isReady))))
+      yield* Effect.promise(() => listening)
+      // The fiber goes on in the turn of the event loop in which the server listens.
+      yield* Effect.promise(() => new Promise(resolve => setImmediate(resolve)))
+      const port = (server.address() as AddressInfo).port
+      const early = yield* Effect.promise(() => request(port, "/health"))
+      expect([early.statusCode, early.headers["retry-after"]]).toEqual([503, "1"])
+      expect(early.headers["x-request-id"]).toBeTypeOf("string")
+      expect(yield* Effect.promise(() => textOf(early))).toBe('{"error":"The service is starting"}')
+      const client = new WebSocket(`ws://127.0.0.1:${port}/api/v1/changes/ws`, { headers })
+      const refused = yield* Effect.async<IncomingMessage>(resume => {
+        client.on("unexpected-response", (_request, response) => resume(Effect.succeed(response)))
+      })
+      expect(refused.statusCode).toBe(503)
+      refused.destroy()
+      yield* Deferred.succeed(isReady, undefined)
+      yield* Fiber.join(building)
+      const answer = yield* Effect.promise(() => request(port, "/health"))
+      expect([answer.statusCode, yield* Effect.promise(() => textOf(answer))]).toEqual([
+        200,
+        expect.stringContaining("ok")
+      ])
+      expect(server.listenerCount("request")).toBe(1)
+    }).pipe(Effect.provide(quiet))
+  )
+})
 
 describe("a process of a host", () => {
   it.scopedLive("ends by SIGTERM with followers connected", () =>

@@ -6,7 +6,7 @@ import * as HttpServer from "@effect/platform/HttpServer"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import { assert, describe, it } from "@effect/vitest"
-import { Chunk, Context, Deferred, Effect, Exit, Fiber, Layer, Scope, Stream, TestClock } from "effect"
+import { Cause, Chunk, Context, Deferred, Effect, Exit, Fiber, Layer, Scope, Stream, TestClock } from "effect"
 import * as DrainingSignal from "../../../src/Http/DrainingSignal.ts"
 import * as PlatformServer from "../../../src/Http/Platform/PlatformServer.ts"
 import { timing } from "../../../src/Http/Server/ConnectionLimits.ts"
@@ -328,6 +328,7 @@ describe("NodeServer", () => {
         taken.message,
         `Cannot listen on host 127.0.0.1, port ${port}: the address is already in use (EADDRINUSE)`
       )
+      assert.strictEqual(Cause.pretty(Cause.fail(taken)), `ListenFailed: ${taken.message}`)
       const foreign = yield* Effect.flip(start(echo, { host: "192.0.2.1" }))
       assert.include(foreign.message, "this machine has no such address")
     })

@@ -19,6 +19,8 @@ export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefus
   override get message(): string {
     return `${this.file} ${this.reason}`
   }
+  /** The sentence is for the user of the program that it ends, to whom the place in this code says nothing. */
+  override readonly stack = `${this.name}: ${this.message}`
 }
 
 const headerBytes = 100

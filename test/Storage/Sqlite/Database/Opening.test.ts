@@ -17,7 +17,7 @@ import {
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { ConfigProvider, Context, Effect, Either, Layer, Option } from "effect"
+import { Cause, ConfigProvider, Context, Effect, Either, Layer, Option } from "effect"
 import * as TestClock from "effect/TestClock"
 import { Store } from "../../../../src/Kv/Store.ts"
 import { openExclusive, openForReading, openForWriting } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
@@ -305,7 +305,10 @@ describe("the lock", () => {
         Effect.gen(function* () {
           yield* put("n", "a", 1)
           for (const path of [directory, link]) {
-            expect((yield* refusal(path))?.message).toMatch(/kv\.lock is locked: another process has this store open/)
+            const refused = yield* refusal(path)
+            expect(refused?.message).toMatch(/kv\.lock is locked: another process has this store open/)
+            // What the program that it ends prints: a sentence, and no stack.
+            expect(Cause.pretty(Cause.fail(refused))).toBe(`StoreRefused: ${refused?.message}`)
           }
           yield* put("n", "a", 2)
         })
