@@ -1,10 +1,12 @@
 /**
- * Requests as handlers and authentication read them, from either server.
+ * Requests as handlers and authentication read them, from either server, and how they are let in.
  */
 import type { IncomingMessage } from "node:http"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import { Option } from "effect"
-import type { Incoming } from "./Endpoints.ts"
+import { type Effect, Exit, Option } from "effect"
+import * as Direct from "../Direct.ts"
+import type { ApiError } from "./ApiError.ts"
+import type { Guard, Incoming } from "./Endpoints.ts"
 import { authorizationOf, authorizationOfPlatform } from "./HeaderFields.ts"
 import type { IdentityShape } from "./Identity.ts"
 import { pathOf } from "./Router.ts"
@@ -60,6 +62,35 @@ export class NodeIncoming implements Incoming {
   get host(): string | undefined {
     return this.request.headers.host
   }
+}
+
+/**
+ * Runs guards in order, and notes who sends the request. Returns `undefined` where all have let it in at once, else an
+ * exit or an effect that says whether they do.
+ */
+export const admit = (
+  guards: ReadonlyArray<Guard>,
+  request: NodeIncoming,
+  from = 0
+): Effect.Effect<void, ApiError> | undefined => {
+  for (let index = from; index < guards.length; index++) {
+    let admitted: ReturnType<Guard["admit"]>
+    try {
+      admitted = guards[index]!.admit(request)
+    } catch (error) {
+      return Exit.die(error)
+    }
+    const exit = Direct.exitOf(admitted)
+    if (exit === undefined) {
+      return Direct.flatMap(admitted, identity => {
+        if (identity !== undefined) request.identity = identity
+        return admit(guards, request, index + 1) ?? Exit.void
+      })
+    }
+    if (Exit.isFailure(exit)) return Exit.failCause(exit.cause)
+    if (exit.value !== undefined) request.identity = exit.value
+  }
+  return undefined
 }
 
 /** A request of @effect/platform. */

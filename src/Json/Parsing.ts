@@ -104,6 +104,13 @@ export const toWellFormed = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name.toWellFormed(), toWellFormed(member)]))
 }
 
+/** An object as JSON has it. */
+export type JsonObject = Readonly<Record<string, unknown>>
+
+/** Whether a value is an object, and neither null nor an array. */
+export const isObject = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
 /** Parses a text within the limits. Fails with the predicate of a sentence. */
 export const parse = (
   text: string,

@@ -9,10 +9,10 @@ import * as MetricTags from "../MetricTags.ts"
 import { Metrics } from "../Observability/Metrics.ts"
 import * as Setting from "../Setting.ts"
 import { type FeedBusy, FollowerSlots } from "./ChangeFeed/FollowerSlots.ts"
-import { type FollowQuery, type LogReplaced, ofKnownLog } from "./ChangeFeed/FollowQuery.ts"
 import type { Initial } from "./ChangeFeed/InitialFollower.ts"
 import * as LogWaiters from "./ChangeFeed/LogWaiters.ts"
 import { Page } from "./ChangeFeed/Page.ts"
+import type { FollowQuery, LogReplaced } from "./ChangeFeed/Pages.ts"
 import * as Pages from "./ChangeFeed/Pages.ts"
 import * as ServerSentEvents from "./ChangeFeed/ServerSentEvents.ts"
 import * as WebSockets from "./ChangeFeed/WebSockets.ts"
@@ -20,8 +20,8 @@ import { ChangeLog, type HistoryTrimmed } from "./ChangeLog.ts"
 import type { StoreUnavailable } from "./Store.ts"
 
 export { FeedBusy } from "./ChangeFeed/FollowerSlots.ts"
-export { type FollowQuery, LogReplaced } from "./ChangeFeed/FollowQuery.ts"
 export type { Page } from "./ChangeFeed/Page.ts"
+export { type FollowQuery, LogReplaced } from "./ChangeFeed/Pages.ts"
 
 /** Why the log cannot be followed. */
 export type FollowFailure = StoreUnavailable | HistoryTrimmed | LogReplaced | FeedBusy
@@ -107,7 +107,7 @@ const waitForPage = (
     const found = Effect.gen(function* () {
       while ((yield* waiters.wait(reader, Number.POSITIVE_INFINITY)) !== "draining") {
         const { after } = reader
-        const page = yield* ofKnownLog(query, pages.next({ ...query, after }))
+        const page = yield* Pages.ofKnownLog(query, pages.next({ ...query, after }))
         if (page.count > 0 || page.lastSeq < after) return page
         if (page.lastSeq === after) yield* Effect.sleep(LogWaiters.spuriousWakeupPause)
         reader.after = page.lastSeq
@@ -145,7 +145,7 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
     return {
       // A poll that need not wait has no span of its own: it would cost more than the poll.
       poll: (query, wait) =>
-        Direct.flatMap(ofKnownLog(query, pages.fresh(query)), (first): ReturnType<typeof waitFor> => {
+        Direct.flatMap(Pages.ofKnownLog(query, pages.fresh(query)), (first): ReturnType<typeof waitFor> => {
           const tells = first.count > 0 || first.lastSeq < query.after
           if (tells || Duration.toMillis(wait) === 0 || draining.hasBegun()) return Effect.succeed(first)
           return waitFor(query, first, wait)
@@ -153,13 +153,13 @@ export const layer: Layer.Layer<ChangeFeed, never, ChangeLog | DrainingSignal> =
 
       events: Effect.fn("ChangeFeed.events")(function* (query) {
         yield* slots.check
-        const first = yield* ofKnownLog(query, pages.fresh(query))
+        const first = yield* Pages.ofKnownLog(query, pages.fresh(query))
         return ServerSentEvents.make(pages, waiters, draining, slots, query, first)
       }),
 
       webSocket: Effect.fn("ChangeFeed.webSocket")(function* (query) {
         yield* slots.check
-        const first = yield* Effect.catchTag(ofKnownLog(query, pages.fresh(query)), "LogReplaced", ({ epoch }) =>
+        const first = yield* Effect.catchTag(Pages.ofKnownLog(query, pages.fresh(query)), "LogReplaced", ({ epoch }) =>
           Effect.map(log.lastSeq, lastSeq => Page.empty(lastSeq, epoch))
         )
         // Others may have taken the last slot meanwhile.

@@ -10,6 +10,14 @@ export interface Weight {
   readonly bytes: number
 }
 
+/** A group of writes that was committed, or was not. */
+export interface CommittedGroup {
+  readonly writes: number
+  /** From the moment that the group was closed to its answer. */
+  readonly millis: number
+  readonly outcome: "ok" | "failed"
+}
+
 export interface Options<A, B, E> {
   /**
    * Commits a group, all at once as far as durability goes, and says what became of each write, in order.
@@ -31,11 +39,7 @@ export interface Options<A, B, E> {
   /** How long a group may be in flight before its callers, and all others, are told that the store is unavailable. */
   readonly patience?: Duration.DurationInput
   /** Told of each group when its answer is there. */
-  readonly observe?: (group: {
-    readonly writes: number
-    readonly millis: number
-    readonly outcome: "ok" | "failed"
-  }) => void
+  readonly observe?: (group: CommittedGroup) => void
   /** Told when writes fail, be it one of a group, and when a whole group was committed. */
   readonly outage?: Supervision.Outage
 }

@@ -19,9 +19,7 @@ import { alwaysDue, ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
-import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
-import * as GroupCommit from "./GroupCommit.ts"
 import * as Connections from "./Postgres/Connections.ts"
 import { Database } from "./Postgres/Database.ts"
 import * as DatabaseClock from "./Postgres/DatabaseClock.ts"
@@ -36,9 +34,8 @@ import * as Queries from "./Postgres/Queries.ts"
 import * as Snapshots from "./Postgres/Snapshots.ts"
 import * as WakeUps from "./Postgres/WakeUps.ts"
 import * as Writer from "./Postgres/Writer.ts"
-import * as StoreMetrics from "./StoreMetrics.ts"
+import * as StoreCommit from "./StoreCommit.ts"
 import type { PostgresLocation } from "./StoreUrl.ts"
-import { weigh } from "./WriteWeight.ts"
 
 export { StoreRefused } from "./Postgres/Opening.ts"
 
@@ -188,19 +185,13 @@ export const make = (
       Supervision.repeatScoped("removing marks of commits", "20 seconds", writer.prune)
     )
 
-    const tags = yield* MetricTags.current
-    StoreMetrics.register(tags)
-    const group = yield* GroupCommit.make<Write, Committed, PreconditionFailed | StoreUnavailable>({
-      commit: group =>
-        Effect.map(
-          Effect.suspend(() => DatabaseClock.bySystemClock(writer.commit(group, clock.now()))),
-          outcomes =>
-            outcomes.map((outcome, index) => Either.flatMap(outcome, decided => outcomeOf(group[index]!, decided)))
-        ),
-      weigh,
-      observe: StoreMetrics.observer(tags),
-      outage: Supervision.outage("writing")
-    })
+    const group = yield* StoreCommit.make(group =>
+      Effect.map(
+        Effect.suspend(() => DatabaseClock.bySystemClock(writer.commit(group, clock.now()))),
+        outcomes =>
+          outcomes.map((outcome, index) => Either.flatMap(outcome, decided => outcomeOf(group[index]!, decided)))
+      )
+    )
 
     const listAll = Snapshots.make(lists, limits.wholeLists)
     const run = <A>({ decode, statement, values }: Queries.Query<A>): Effect.Effect<A, StoreUnavailable> =>

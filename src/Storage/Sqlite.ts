@@ -8,8 +8,6 @@ import { PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
-import * as Supervision from "../Supervision.ts"
-import * as GroupCommit from "./GroupCommit.ts"
 import { LastSeq } from "./LastSeq.ts"
 import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
@@ -20,8 +18,7 @@ import * as Lists from "./Sqlite/Kv/Lists.ts"
 import { Queries } from "./Sqlite/Kv/Queries.ts"
 import { format, type Outcome, writer } from "./Sqlite/Kv/Writer.ts"
 import type { ThreadData } from "./Sqlite/WriterThread.ts"
-import * as StoreMetrics from "./StoreMetrics.ts"
-import { weigh } from "./WriteWeight.ts"
+import * as StoreCommit from "./StoreCommit.ts"
 
 export type { Options } from "./Sqlite/Database/Database.ts"
 export { StoreRefused } from "./Sqlite/Database/Opening.ts"
@@ -60,16 +57,9 @@ export const make = (
         operations: writes.reduce((sum, write) => sum + write.operations.length, 0)
       })
     })
-    StoreMetrics.register(tags)
-    const group = yield* GroupCommit.make<Write, Committed, WriteError>({
-      commit: (writes, now) =>
-        Effect.map(commit(writes, now), outcomes =>
-          outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome))
-        ),
-      weigh,
-      observe: StoreMetrics.observer(tags),
-      outage: Supervision.outage("writing")
-    })
+    const group = yield* StoreCommit.make((writes, now) =>
+      Effect.map(commit(writes, now), outcomes => outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome)))
+    )
 
     const store = Store.of({
       get: (namespace, key) => reader.read((queries, now) => Option.fromNullable(queries.get(namespace, key, now))),

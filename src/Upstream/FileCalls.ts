@@ -6,7 +6,7 @@
  */
 import { Array as Arr, type Context, Effect, Either } from "effect"
 import { yieldToEventLoop } from "../EventLoop.ts"
-import { isObject } from "../Json/JsonObject.ts"
+import { isObject } from "../Json/Parsing.ts"
 import { type AgentPlatform, type FileCallError, InvalidFileRequest } from "./AgentPlatform.ts"
 import * as UpstreamHttp from "./UpstreamHttp.ts"
 import * as Workspace from "./Workspace.ts"

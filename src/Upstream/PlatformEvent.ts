@@ -2,8 +2,7 @@
  * The frames of the connection to an agent instance, in both directions.
  */
 import { Either, Schema } from "effect"
-import { isObject, type JsonObject } from "../Json/JsonObject.ts"
-import { illFormedAt, mayBeIllFormed, parse, toWellFormed } from "../Json/Parsing.ts"
+import { illFormedAt, isObject, type JsonObject, mayBeIllFormed, parse, toWellFormed } from "../Json/Parsing.ts"
 
 /**
  * Most characters (UTF-16 code units) of an id of the agent platform: of instances, turns, messages, events. The

@@ -1,8 +1,7 @@
 /** Reads the requests of clients. */
 import { Either, Option, ParseResult, Schema } from "effect"
 import { describe } from "../../Http/Issues.ts"
-import { isObject } from "../../Json/JsonObject.ts"
-import { excess, illFormedAt, mayBeIllFormed } from "../../Json/Parsing.ts"
+import { excess, illFormedAt, isObject, mayBeIllFormed } from "../../Json/Parsing.ts"
 import type { ErrorCode } from "../Protocol/ErrorCode.ts"
 import { RequestId } from "../Protocol/Fields.ts"
 import { frameBytes, jsonDepth, jsonMembers } from "../Protocol/Limits.ts"

@@ -10,7 +10,6 @@ import type { AnyHandlers, Guard, Incoming } from "../Endpoints.ts"
 import { describe } from "../Issues.ts"
 import type { Reply } from "../Reply.ts"
 import { label, Router } from "../Router.ts"
-import { guardsOf } from "./Guards.ts"
 
 /** A request's parts before they are decoded. */
 export interface Parts {
@@ -88,6 +87,15 @@ const decodeWith =
     }
     return Either.right(request as never)
   }
+
+/** The guards of an endpoint's middlewares. Throws on a middleware that has none. */
+const guardsOf = (endpoint: string, keys: ReadonlySet<string>, guards: ReadonlyArray<Guard>): ReadonlyArray<Guard> => {
+  const known = new Set([JsonBody.key, ...guards.map(({ middleware }) => middleware.key)])
+  const unknown = [...keys].find(key => !known.has(key))
+  if (unknown !== undefined)
+    throw new Error(`The endpoint ${endpoint} wants a middleware unknown to the edge: ${unknown}`)
+  return guards.filter(({ middleware }) => keys.has(middleware.key))
+}
 
 /**
  * Makes a router of an api's endpoints. `groups` has the handlers of each group, by its name.

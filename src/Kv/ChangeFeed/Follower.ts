@@ -1,6 +1,6 @@
 import type { Connection, Handler } from "../../Http/WebSocket.ts"
-import type { FollowQuery } from "./FollowQuery.ts"
 import type { Page } from "./Page.ts"
+import type { FollowQuery } from "./Pages.ts"
 
 /** A follower to which nothing was sent for so many milliseconds is sent a heartbeat. */
 export const heartbeatInterval = 15_000

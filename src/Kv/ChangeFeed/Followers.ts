@@ -2,10 +2,9 @@ import type { Close, Connection, Handler } from "../../Http/WebSocket.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import type { ChangeQuery, HistoryTrimmed } from "../ChangeLog.ts"
 import { Follower } from "./Follower.ts"
-import { type FollowQuery, isOfOther } from "./FollowQuery.ts"
 import { closes, heartbeatFrame, pageFrame, resetFrame } from "./Frames.ts"
 import { Page } from "./Page.ts"
-import { keyOf } from "./Pages.ts"
+import { type FollowQuery, isOfOther, keyOf } from "./Pages.ts"
 import { ReadersByPart } from "./ReadersByPart.ts"
 
 /** Followers that need the same page. */

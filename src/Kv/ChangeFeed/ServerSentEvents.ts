@@ -4,10 +4,9 @@ import type { DrainingSignal } from "../../Http/DrainingSignal.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import type { ListStream } from "../Store.ts"
 import type { FeedBusy, FollowerSlots } from "./FollowerSlots.ts"
-import type { FollowQuery } from "./FollowQuery.ts"
 import { type LogWaiters, type Reader, spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
 import type { Page } from "./Page.ts"
-import type { Pages } from "./Pages.ts"
+import type { FollowQuery, Pages } from "./Pages.ts"
 
 /** Milliseconds without a change after which a keep-alive is sent. */
 const keepAliveInterval = 15_000

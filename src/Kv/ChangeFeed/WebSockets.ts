@@ -10,12 +10,11 @@ import { ChangeLog } from "../ChangeLog.ts"
 import { heartbeatInterval } from "./Follower.ts"
 import type { FollowerSlots } from "./FollowerSlots.ts"
 import { Followers, type Group } from "./Followers.ts"
-import type { FollowQuery } from "./FollowQuery.ts"
 import { closes } from "./Frames.ts"
 import { type Initial, InitialFollower } from "./InitialFollower.ts"
 import { spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
 import { Page } from "./Page.ts"
-import { isUnreadable, type Pages, tail } from "./Pages.ts"
+import { type FollowQuery, isUnreadable, type Pages, tail } from "./Pages.ts"
 
 /** The WebSockets that follow the log, served by a few fibers however many they are. */
 export interface WebSockets {

@@ -2,12 +2,11 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Either, Fiber, TestClock } from "effect"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as GroupCommit from "../../src/Storage/GroupCommit.ts"
-import type { CommittedGroup } from "../../src/Storage/StoreMetrics.ts"
 
 /** A committer on a disk that takes 40 ms, and what is told of its groups. */
 const setup = (fails: boolean) =>
   Effect.gen(function* () {
-    const groups: Array<CommittedGroup> = []
+    const groups: Array<GroupCommit.CommittedGroup> = []
     const { submit } = yield* GroupCommit.make<string, string>({
       commit: group =>
         Effect.delay(
