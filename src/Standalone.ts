@@ -21,41 +21,22 @@ import {
   Scope
 } from "effect"
 import { Api } from "./Api.ts"
-import * as Auth from "./Auth/Auth.ts"
-import { endpoints } from "./Endpoints.ts"
+import { layerListeners } from "./Causeway/EdgeLayer.ts"
+import { Listeners } from "./Causeway/Listeners.ts"
 import { GatewayGroup } from "./Gateway/Api.ts"
-import * as AsyncApi from "./Gateway/AsyncApi.ts"
-import * as Authentication from "./Gateway/Authentication.ts"
-import { endpoints as gatewayEndpoints } from "./Gateway/Endpoints.ts"
-import * as GatewayMetrics from "./Gateway/GatewayMetrics.ts"
-import * as SessionEventsInMemory from "./Gateway/SessionEvents/Memory.ts"
-import * as Retention from "./Gateway/SessionEvents/Retention.ts"
-import * as Registry from "./Gateway/Sessions/Registry.ts"
-import * as SessionSettings from "./Gateway/Sessions/Settings.ts"
-import * as Socket from "./Gateway/Socket.ts"
-import * as Health from "./Health/Health.ts"
+import * as Gateway from "./Gateway/Gateway.ts"
 import { Unauthorized } from "./Http/ApiError.ts"
 import * as DrainingSignal from "./Http/DrainingSignal.ts"
-import * as Edge from "./Http/Edge/Edge.ts"
 import type { Identify } from "./Http/Identity.ts"
-import * as Origin from "./Http/Origin.ts"
-import type { Listeners } from "./Http/Server/Gate.ts"
-import * as RequestMetrics from "./Http/Server/RequestMetrics.ts"
-import * as Body from "./Kv/Body.ts"
-import * as ChangeFeed from "./Kv/ChangeFeed.ts"
 import { Store } from "./Kv/Store.ts"
 import * as MetricTags from "./MetricTags.ts"
-import { MetricsRoutes } from "./Observability/Endpoints.ts"
 import * as Metrics from "./Observability/Metrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
-import { endpoints as description } from "./OpenApi/Endpoints.ts"
 import type { CausewayOptions, CreateCauseway, Identity, LogLine } from "./Standalone/Interface.ts"
 import { problemOf } from "./Standalone/Options.ts"
 import { Requests } from "./Standalone/Requests.ts"
-import * as Housekeeping from "./Storage/Housekeeping.ts"
-import * as Memory from "./Storage/Memory.ts"
-import * as SessionEvents from "./Storage/Sqlite/SessionEvents.ts"
-import * as Sqlite from "./Storage/Sqlite.ts"
+import { type Backend, memory, sqlite } from "./Storage/Backends.ts"
+import type { StoreRefused } from "./Storage/Sqlite.ts"
 import * as Supervision from "./Supervision.ts"
 import * as Inference from "./Upstream/Inference.ts"
 import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
@@ -100,65 +81,24 @@ const logging = (log: (line: LogLine) => void): Layer.Layer<never> =>
 
 const secret = (text: string | undefined) => Option.map(Option.fromNullable(text), Redacted.make<string>)
 
-const sessionEventsOf = ({ store }: CausewayOptions) =>
-  store === "memory"
-    ? SessionEventsInMemory.layer()
-    : SessionEvents.layer({ directory: store.directory, retention: Retention.defaults })
+const storeOf = ({ store }: CausewayOptions): Layer.Layer<Backend, StoreRefused> =>
+  store === "memory" ? memory : sqlite(store.directory)
 
 /** The gateway, and the services behind it. */
-const gatewayOf = (
-  options: CausewayOptions,
-  { agentPlatform, idleTimeout, inference }: NonNullable<CausewayOptions["gateway"]>
-) =>
-  Layer.mergeAll(
-    Registry.layerSubscriptions,
-    Retention.layer(Retention.defaults.age),
-    Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register)),
-    Health.layer()
-  ).pipe(
-    Layer.provideMerge(Socket.layer(Socket.defaults)),
-    Layer.provideMerge(
-      Registry.layer({
-        ...SessionSettings.defaults,
-        ...(idleTimeout === undefined ? {} : { idleTimeout: Duration.millis(idleTimeout) })
-      })
-    ),
-    Layer.provide(Authentication.layerIdentity({ origins: options.origins ?? [] })),
-    Layer.provide(sessionEventsOf(options)),
-    Layer.provide(
-      UpstreamClients.layer({
-        agentPlatform: { url: Option.some(agentPlatform.url), apiKey: secret(agentPlatform.apiKey) },
-        inference: {
-          url: inference?.url ?? Inference.defaultUrl,
-          // Without a credential there would be no inference.
-          apiKey: secret(inference && (inference.apiKey ?? "none"))
-        }
-      })
-    ),
-    Layer.provide(FetchHttpClient.layer)
-  )
-
-/** What all groups but the gateway's stand on. */
-const baseOf = ({ identity, metrics = {}, origins = [], retention, store }: CausewayOptions) => {
-  const { json = false, prometheus = false, token } = metrics
-  return Layer.mergeAll(
-    Body.layer,
-    ChangeFeed.layerMetrics,
-    Housekeeping.layer(Option.map(Option.fromNullable(retention), Duration.millis))
-  ).pipe(
-    Layer.provideMerge(ChangeFeed.layer),
-    Layer.provideMerge(store === "memory" ? Memory.layer : Sqlite.layer(store)),
-    Layer.provideMerge(
-      Layer.mergeAll(
-        DrainingSignal.layer,
-        Auth.layerIdentity(identify(identity)),
-        Metrics.layer,
-        Layer.succeed(MetricsRoutes, { json, prometheus, token: secret(token) }),
-        Layer.succeed(Origin.FeedOrigins, Origin.admits(origins)),
-        Tracer.layer
-      )
-    )
-  )
+const gatewayOf = ({ gateway, origins = [] }: CausewayOptions) => {
+  if (gateway === undefined) return undefined
+  const { agentPlatform, idleTimeout, inference } = gateway
+  return {
+    gateway: Gateway.layer({
+      origins,
+      ...(idleTimeout === undefined ? {} : { sessions: { idleTimeout: Duration.millis(idleTimeout) } })
+    }),
+    upstream: UpstreamClients.layer({
+      agentPlatform: { url: Option.some(agentPlatform.url), apiKey: secret(agentPlatform.apiKey) },
+      // Without a credential there would be no inference.
+      inference: inference ? { url: inference.url, apiKey: secret(inference.apiKey ?? "none") } : Inference.none
+    })
+  }
 }
 
 /** The requests of an instance, and what its other members run in. */
@@ -175,41 +115,37 @@ const under = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, 
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ) => (prefix === "" ? api : api.prefix(prefix as `/${string}`))
 
-/** An instance that serves with these listeners. */
-const instance = <R>({ prefix = "" }: CausewayOptions, listeners: Effect.Effect<Listeners, never, R>) =>
-  Layer.effect(
+/** The groups of the service that are asked for, each under the prefix. */
+const applicationOf = (options: CausewayOptions) => {
+  const { identity, metrics: { json = false, prometheus = false, token } = {}, origins = [], prefix = "" } = options
+  const common = {
+    store: storeOf(options),
+    identity: identify(identity),
+    retention: options.retention,
+    metrics: { json, prometheus, token: secret(token) },
+    origins
+  }
+  const gateway = gatewayOf(options)
+  return gateway === undefined
+    ? layerListeners({ ...common, api: under(prefix, Api) })
+    : layerListeners({ ...common, ...gateway, api: under(prefix, Api.add(GatewayGroup)) })
+}
+
+const layerOf = (options: CausewayOptions) => {
+  const { log = toConsole, metrics, prefix = "" } = options
+  const instance = Layer.effect(
     Instance,
     Effect.gen(function* () {
-      const observe = yield* RequestMetrics.observer(under(prefix, Api))
+      const listeners = yield* Listeners
       const runtime = yield* Effect.runtime<Store | Metrics.Metrics | DrainingSignal.DrainingSignal>()
-      return { requests: new Requests(prefix, yield* listeners, observe), runtime }
+      return { requests: new Requests(prefix, listeners, listeners.observe), runtime }
     })
   )
-
-/** The groups of the service that are asked for, each under the prefix. */
-const layerOf = (options: CausewayOptions) => {
-  const { gateway, log = toConsole, metrics, prefix = "" } = options
-  const asyncApi = Effect.sync(() => AsyncApi.text())
-  const base = baseOf(options)
-  const layer =
-    gateway === undefined
-      ? instance(
-          options,
-          Edge.make(
-            under(prefix, Api),
-            { ...endpoints, description: description(under(prefix, Api), asyncApi) },
-            Auth.guards
-          )
-        ).pipe(Layer.provide(Layer.provideMerge(Health.layerAlone, base)))
-      : instance(
-          options,
-          Edge.make(
-            under(prefix, Api.add(GatewayGroup)),
-            { ...endpoints, description: description(under(prefix, Api), asyncApi), gateway: gatewayEndpoints },
-            Auth.guards
-          )
-        ).pipe(Layer.provide(Layer.provideMerge(gatewayOf(options, gateway), base)))
-  return MetricTags.tagged(metrics?.tags ?? {})(layer).pipe(Layer.provide([logging(log), Tracer.layerOff]))
+  return instance.pipe(
+    Layer.provide(applicationOf(options)),
+    MetricTags.tagged(metrics?.tags ?? {}),
+    Layer.provide([DrainingSignal.layer, FetchHttpClient.layer, logging(log), Tracer.layerOff])
+  )
 }
 
 /** How long requests may take to end once they are cut. */

@@ -192,7 +192,7 @@ describe("imports within src", () => {
   })
 
   const isBackend = (file: string) =>
-    /^(?:Storage\/(?:Backends|Memory|Postgres|Sqlite)|Gateway\/SessionEvents\/Memory)\b/.test(file)
+    /^(?:Storage\/(?:Backends|Memory|Postgres|PostgresOnDemand|Sqlite)|Gateway\/SessionEvents\/Memory)\b/.test(file)
 
   it("of storage backends occur only in the composition of the service", () => {
     const others = files.filter(file => !composition.includes(file) && !isIn("Storage", "Simulator")(file))
@@ -234,7 +234,7 @@ describe("imports within src", () => {
     "/client/effect": target =>
       target !== "effect" && !isIn("Client", "EffectClient")(target) && !contracts.includes(target),
     "/store": file =>
-      isIn("Http", "Auth", "Upstream", "Health", "OpenApi", "Simulator")(file) || /^(?:ws|jose)$/.test(file),
+      isIn("Http", "Auth", "Upstream", "Health", "OpenApi", "Simulator")(file) || /^(?:ws|jose|pg)$/.test(file),
     "/gateway": file => isBackend(file) || isIn("Http/Server", "Http/Edge", "Http/Platform", "Simulator")(file),
     "/postgres": file =>
       (gateway(file) && !isIn("Gateway/SessionEvents")(file)) ||

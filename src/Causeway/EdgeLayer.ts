@@ -1,5 +1,6 @@
 /**
- * The parts of this service on our own server. It loads nothing of the platform's server, which takes 25 MiB.
+ * The parts of this service compiled into listeners: on our own server, or for a server of the host's. It loads nothing of
+ * the platform's server, which takes 25 MiB.
  */
 import { Effect, Layer } from "effect"
 import * as Auth from "../Auth/Auth.ts"
@@ -8,9 +9,33 @@ import { pathOf } from "../Http/Router.ts"
 import * as NodeServer from "../Http/Server/NodeServer.ts"
 import * as RequestMetrics from "../Http/Server/RequestMetrics.ts"
 import * as Body from "../Kv/Body.ts"
-import type { EdgeLayer, EdgeOptions, NeededByEdge } from "./Options.ts"
+import { Listeners } from "./Listeners.ts"
+import type { ApplicationOptions, EdgeLayer, EdgeOptions, ListenersLayer, NeededByEdge } from "./Options.ts"
 import { partsOf, pathIn } from "./Parts.ts"
 import { type Erased, handlersIn, type ReflectedApi, reflected, services } from "./Services.ts"
+
+/** Compiles an application, and says what its listeners stand on. */
+const compile = (options: ApplicationOptions) => {
+  const api = reflected(options.api)
+  const parts = partsOf(api)
+  const { guards = Effect.succeed([]), handlers = {} } = options
+  const ours = options.identity === undefined ? Effect.succeed([]) : Auth.guards
+  const all = Effect.zipWith(ours, guards, (some, others) => [...some, ...others])
+  return {
+    api,
+    listeners: Edge.make(api, { ...handlers, ...Object.fromEntries(handlersIn(api, parts)) } as never, all as never),
+    observer: RequestMetrics.observer(api),
+    /** Puts a layer that has the listeners made onto what they need. */
+    on: (layer: Erased): Erased => layer.pipe(Layer.provide(Body.layer), Layer.provideMerge(services(options, parts)))
+  }
+}
+
+/** The listeners of an application, and the services behind our groups. Whose the server is sees to its end. */
+export const layerListeners = <const O extends ApplicationOptions>(options: O & NeededByEdge<O>): ListenersLayer<O> => {
+  const { listeners, observer, on } = compile(options)
+  const made = Effect.zipWith(listeners, observer, (listeners, observe) => ({ ...listeners, observe }))
+  return on(Layer.effect(Listeners, made)) as ListenersLayer<O>
+}
 
 /**
  * Serves an application on our own server, the compiled edge, and provides the services behind our groups. The server
@@ -19,25 +44,13 @@ import { type Erased, handlersIn, type ReflectedApi, reflected, services } from 
  * Groups that are not ours need `handlers`, and middlewares that are not ours `guards`; without them it does not compile.
  */
 export const layerEdge = <const O extends EdgeOptions>(options: O & NeededByEdge<O>): EdgeLayer<O> => {
-  const api = reflected(options.api)
-  const parts = partsOf(api)
-  const { guards = Effect.succeed([]), handlers = {}, server }: EdgeOptions = options
-  const ours = options.identity === undefined ? Effect.succeed([]) : Auth.guards
-  const all = Effect.zipWith(ours, guards, (some, others) => [...some, ...others])
-  const listeners = Edge.make(
-    api,
-    { ...handlers, ...Object.fromEntries(handlersIn(api, parts)) } as never,
-    all as never
-  )
+  const { server }: EdgeOptions = options
+  const { api, listeners, observer, on } = compile(options)
   const listening = Layer.unwrapEffect(
-    Effect.map(RequestMetrics.observer(api), observe => NodeServer.layer({ ...server, observe, isProbe: probeOf(api) }))
+    Effect.map(observer, observe => NodeServer.layer({ ...server, observe, isProbe: probeOf(api) }))
   )
   const serving: Erased = NodeServer.serve(listeners)
-  return serving.pipe(
-    Layer.provideMerge(listening),
-    Layer.provide(Body.layer),
-    Layer.provideMerge(services(options, parts))
-  ) as EdgeLayer<O>
+  return on(Layer.provideMerge(serving, listening)) as EdgeLayer<O>
 }
 
 /** Tells whether a target is one of the api's probes for orchestrators. */

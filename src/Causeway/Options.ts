@@ -22,6 +22,7 @@ import type { Metrics } from "../Observability/Metrics.ts"
 import type { Tracer } from "../Observability/Tracer.ts"
 import type { AgentPlatform } from "../Upstream/AgentPlatform.ts"
 import type { Inference } from "../Upstream/Inference.ts"
+import type { Listeners } from "./Listeners.ts"
 import type { ApiRequirements, GroupsOf, HostMiddleware, Implemented, PartsOf } from "./Parts.ts"
 
 /** What is mounted, and on what it stands. Members that the api makes necessary are required by the type. */
@@ -56,13 +57,17 @@ export interface Options {
 }
 
 /** What the edge needs beside: what it runs for groups and middlewares that are not ours. */
-export interface EdgeOptions extends Options {
-  /** Where the server listens, and how it ends. */
-  readonly server: Omit<ServerOptions, "observe" | "isProbe">
+export interface ApplicationOptions extends Options {
   /** The handlers of the host's own groups, by name; see `Endpoints.of`. */
   readonly handlers?: Readonly<Record<string, Effect.Effect<AnyHandlers, never, unknown>>>
   /** What the host's own middlewares do on the edge. */
   readonly guards?: Effect.Effect<ReadonlyArray<Guard>, never, unknown>
+}
+
+/** The same with the server. */
+export interface EdgeOptions extends ApplicationOptions {
+  /** Where the server listens, and how it ends. */
+  readonly server: Omit<ServerOptions, "observe" | "isProbe">
 }
 
 type If<Condition, Then, Else = unknown> = [Condition] extends [never] ? Else : Then
@@ -94,7 +99,7 @@ type GuardedOf<Guards> =
   Guards extends Effect.Effect<ReadonlyArray<infer Known>, infer _E, infer _R> ? Edge.GuardedBy<Known> : never
 
 /** The options that an api makes necessary on the edge: handlers and guards for whatever is not ours. */
-export type NeededByEdge<O extends EdgeOptions> = Needed<O["api"]> &
+export type NeededByEdge<O extends ApplicationOptions> = Needed<O["api"]> &
   If<ForeignGroups<O["api"]>, { readonly handlers: Edge.HandlersOf<ForeignGroups<O["api"]>> }> &
   If<
     Exclude<Edge.MiddlewareOf<GroupsOf<O["api"]>, ApiRequirements<O["api"]>>, ReadAccess | WriteAccess>,
@@ -150,14 +155,22 @@ export type PlatformLayer<O extends Options> = Layer.Layer<
   Requirements<O> | HostMiddleware<O["api"]>
 >
 
+/** What the host's own groups and middlewares require, but for what the layer provides itself. */
+type OwnRequirements<O extends ApplicationOptions, Provided> = Exclude<
+  Edge.HandlersContext<Member<O, "handlers">> | ContextOfEffect<Member<O, "guards">>,
+  Services<O> | Common | Provided
+>
+
 /** The layer of an application on the edge. */
 export type EdgeLayer<O extends EdgeOptions> = Layer.Layer<
   Services<O> | NodeServer,
   Failure<O> | ListenFailed,
-  | Requirements<O>
-  | Exclude<
-      Edge.HandlersContext<Member<O, "handlers">> | ContextOfEffect<Member<O, "guards">>,
-      Services<O> | Common | NodeServer
-    >
-  | DrainingSignal
+  Requirements<O> | OwnRequirements<O, NodeServer> | DrainingSignal
+>
+
+/** The layer of an application for a server of the host's. */
+export type ListenersLayer<O extends ApplicationOptions> = Layer.Layer<
+  Services<O> | Listeners,
+  Failure<O>,
+  Requirements<O> | OwnRequirements<O, never>
 >

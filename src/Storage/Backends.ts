@@ -1,16 +1,15 @@
 /**
- * The storage backends as a whole: entries, the change log, and the histories of sessions.
+ * The storage backends of one process as a whole: entries, the change log, and the histories of sessions. None of them
+ * leads to the client of PostgreSQL.
  */
-import { Effect, Layer } from "effect"
+import { Layer } from "effect"
 import * as EventsInMemory from "../Gateway/SessionEvents/Memory.ts"
 import type { Retention, SessionEvents } from "../Gateway/SessionEvents.ts"
 import type { ChangeLog } from "../Kv/ChangeLog.ts"
 import type { Store } from "../Kv/Store.ts"
 import * as Memory from "./Memory.ts"
-import type * as PostgresSessionEvents from "./Postgres/SessionEvents.ts"
 import * as SessionEventsInSqlite from "./Sqlite/SessionEvents.ts"
 import * as Sqlite from "./Sqlite.ts"
-import type { PostgresLocation } from "./StoreUrl.ts"
 
 /** What a backend provides. */
 export type Backend = Store | ChangeLog | SessionEvents
@@ -34,15 +33,3 @@ export const sqlite = (options: string | SqliteOptions): Layer.Layer<Backend, Sq
 
 /** Everything in memory, for tests. It is lost with the process. */
 export const memory: Layer.Layer<Backend> = Layer.merge(Memory.layer, EventsInMemory.layer())
-
-/**
- * A PostgreSQL database, which several nodes may share, with the histories of sessions beside the entries. Its client, the
- * package `pg`, is loaded when the layer is built.
- */
-export const postgres = (location: PostgresLocation, options: PostgresSessionEvents.Options) =>
-  Layer.unwrapEffect(
-    Effect.map(
-      Effect.promise(() => Promise.all([import("./Postgres.ts"), import("./Postgres/SessionEvents.ts")])),
-      ([store, sessions]) => Layer.provideMerge(sessions.layer(options), store.layer(location))
-    )
-  )
