@@ -1,7 +1,8 @@
 import { closeError, ShedLoad, whyRefused } from "./ConnectionEnd.ts"
-import { ConnectionFailed, ResponseTooLarge, refused } from "./Errors.ts"
+import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
 import type { Answer, RequestFrame } from "./GatewayFrames.ts"
 import { parse, type Requests } from "./Requests.ts"
+import { type AskOptions, RequestTable, refusalOf } from "./RequestTable.ts"
 import { isTransient } from "./Retry.ts"
 import { AnswerLost, ConnectionClosed, isSessionsError, RequestRefused } from "./SessionErrors.ts"
 import type { ConnectionStatus, SessionEvent } from "./SessionModel.ts"
@@ -21,33 +22,6 @@ const stableMs = 60_000
 /** The shortest pause after a close code by which the gateway sheds load. */
 const rateLimitedMs = 5000
 
-/** Requests without an answer, and frames in a second; the gateway takes 64 and 100. */
-const maxUnanswered = 48
-const maxPerSecond = 80
-
-/** The most bytes of one request; the gateway closes the connection of a larger one. */
-const maxFrameBytes = 1024 * 1024
-
-/** The most bytes of all requests that wait for an answer. */
-const maxWaitingBytes = 16 * 1024 * 1024
-
-/** What happens to a request whose answer may have been lost with its connection. */
-export type OnLoss =
-  /** It is sent again over the next connection, as that changes nothing. */
-  | "repeat"
-  /** It fails with {@link AnswerLost}. */
-  | "fail"
-  /** It fails, sent or not: it concerns this connection alone. */
-  | "drop"
-
-/** How a request is sent. */
-export interface AskOptions {
-  readonly onLoss: OnLoss
-  readonly signal?: AbortSignal | undefined
-  /** Called with the answer before any later frame is read. */
-  readonly onAnswer?: (answer: Answer) => void
-}
-
 /** Who is told of events and of the connection. */
 export interface LinkListener {
   readonly onConnected: () => void
@@ -57,15 +31,6 @@ export interface LinkListener {
   readonly onSubscriptionEnded: (sessionId: string, error: RequestRefused) => void
   /** There will be no connection any more. */
   readonly onEnded: (error: unknown) => void
-}
-
-interface Pending {
-  readonly id: string
-  readonly frame: string
-  readonly bytes: number
-  readonly onLoss: OnLoss
-  readonly settle: (answer: Answer) => void
-  readonly fail: (error: unknown) => void
 }
 
 /** Where the gateway is, and how it is reached. */
@@ -85,12 +50,7 @@ export interface LinkOptions {
 export class GatewayLink {
   readonly #lifetime: Lifetime
   readonly #backoff: Backoff
-  /** Requests that were not sent over this connection, in order. */
-  #waiting: Array<Pending> = []
-  /** Requests that were sent over this connection, in order. */
-  readonly #unanswered = new Map<string, Pending>()
-  #bytes = 0
-  #lastId = 0
+  readonly #table: RequestTable
   #holders = 0
   #socket: WebSocketLike | undefined
   #isRunning = false
@@ -99,13 +59,11 @@ export class GatewayLink {
   #isRefused = false
   #lastError: unknown
   readonly #opening = new Set<{ readonly resolve: () => void; readonly reject: (error: unknown) => void }>()
-  /** When the last frames were sent, in monotonic milliseconds. */
-  #sentAt: Array<number> = []
-  #cancelPump: (() => void) | undefined
 
   constructor(private readonly options: LinkOptions) {
     this.#lifetime = new Lifetime(options.requests.clock, undefined)
     this.#backoff = new Backoff(options.requests.clock)
+    this.#table = new RequestTable(options.requests, options.timeoutMs, () => this.#lastError)
   }
 
   get isOpen(): boolean {
@@ -133,43 +91,11 @@ export class GatewayLink {
   }
 
   /** Sends a request when there is a connection, and waits for its answer. */
-  ask(request: RequestFrame, { onAnswer, onLoss, signal }: AskOptions): Promise<Answer> {
+  ask(request: RequestFrame, options: AskOptions): Promise<Answer> {
     if (this.#ended !== undefined) return Promise.reject(this.#ended.error)
-    const id = String(++this.#lastId)
-    const frame = JSON.stringify({ ...request, id })
-    const bytes = new TextEncoder().encode(frame).length
-    if (bytes > maxFrameBytes) {
-      return Promise.reject(refused(`The request has ${bytes} bytes; the limit is ${maxFrameBytes}`))
-    }
-    if (this.#bytes + bytes > maxWaitingBytes) {
-      return Promise.reject(refused(`Requests of ${this.#bytes} bytes wait; the limit is ${maxWaitingBytes}`))
-    }
-    const { requests, timeoutMs } = this.options
-    const lifetime = new Lifetime(requests.clock, signal)
-    lifetime.limit(timeoutMs, `There is no answer within ${timeoutMs} ms`)
-    this.#bytes += bytes
-    const answered = new Promise<Answer>((resolve, reject) => {
-      const settle = (answer: Answer) => {
-        if (answer.type === "error") return reject(refusalOf(answer))
-        onAnswer?.(answer)
-        resolve(answer)
-      }
-      const pending: Pending = { id, frame, bytes, onLoss, settle, fail: reject }
-      const abort = () => {
-        const isTimeout = lifetime.signal.reason instanceof ConnectionFailed
-        this.#forget(pending)
-        reject(isTimeout && !this.isOpen && this.#lastError !== undefined ? this.#lastError : lifetime.signal.reason)
-      }
-      if (lifetime.signal.aborted) return abort()
-      lifetime.signal.addEventListener("abort", abort)
-      this.#waiting.push(pending)
-      this.#start()
-      this.#pump()
-    })
-    return answered.finally(() => {
-      this.#bytes -= bytes
-      lifetime.end()
-    })
+    const answer = this.#table.ask(request, options)
+    this.#start()
+    return answer
   }
 
   /** Gives up the connection, as what came over it cannot be right. Another one is opened. */
@@ -181,11 +107,7 @@ export class GatewayLink {
   end(error: unknown): void {
     if (this.#ended !== undefined) return
     this.#ended = { error }
-    this.#cancelPump?.()
-    const pending = [...this.#unanswered.values(), ...this.#waiting]
-    this.#unanswered.clear()
-    this.#waiting = []
-    for (const { fail } of pending) fail(error)
+    this.#table.failAll(error)
     for (const { reject } of this.#opening) reject(error)
     this.#opening.clear()
     this.options.listener.onEnded(error)
@@ -195,7 +117,7 @@ export class GatewayLink {
   #giveUp: ((error: Error) => void) | undefined
 
   get #isWanted(): boolean {
-    return this.#holders > 0 || this.#waiting.length > 0 || this.#unanswered.size > 0 || this.#opening.size > 0
+    return this.#holders > 0 || this.#opening.size > 0 || !this.#table.isEmpty
   }
 
   #start(): void {
@@ -283,7 +205,7 @@ export class GatewayLink {
           heardAt = requests.clock.now()
           const ping = () => {
             const left = heardAt + pingAfterMs - requests.clock.now()
-            if (left <= 0) opened.send(`{"type":"ping","id":"${++this.#lastId}"}`)
+            if (left <= 0) opened.send(`{"type":"ping","id":"${this.#table.nextId()}"}`)
             cancelPing = requests.clock.after(left > 0 ? left : pingAfterMs, ping)
           }
           cancelPing = requests.clock.after(pingAfterMs, ping)
@@ -312,12 +234,11 @@ export class GatewayLink {
 
   #onOpen(socket: WebSocketLike): void {
     this.#socket = socket
-    this.#sentAt = []
     for (const { resolve } of this.#opening) resolve()
     this.#opening.clear()
     this.#tell({ type: "connected" })
     this.options.listener.onConnected()
-    this.#pump()
+    this.#table.connected(frame => socket.send(frame))
   }
 
   /** What the callback throws is an error of its own, and must not stop the connection. */
@@ -332,35 +253,10 @@ export class GatewayLink {
   }
 
   #onLost(): void {
-    this.#cancelPump?.()
     if (this.#socket === undefined) return
     this.#socket = undefined
-    const sent = [...this.#unanswered.values()]
-    this.#unanswered.clear()
-    const message = "The connection was lost before the answer came; the request may have been carried out"
-    for (const { fail, onLoss } of sent) if (onLoss !== "repeat") fail(new AnswerLost(message))
-    for (const { fail, onLoss } of this.#waiting) if (onLoss === "drop") fail(new AnswerLost(message))
-    const repeated = sent.filter(({ onLoss }) => onLoss === "repeat")
-    this.#waiting = [...repeated, ...this.#waiting.filter(({ onLoss }) => onLoss !== "drop")]
+    this.#table.disconnected()
     this.options.listener.onDisconnected()
-  }
-
-  /** Sends what waits, within the limits of the gateway. */
-  #pump(): void {
-    this.#cancelPump?.()
-    const { clock } = this.options.requests
-    while (this.#socket !== undefined && this.#waiting.length > 0 && this.#unanswered.size < maxUnanswered) {
-      const now = clock.now()
-      this.#sentAt = this.#sentAt.filter(at => at > now - 1000)
-      if (this.#sentAt.length >= maxPerSecond) {
-        this.#cancelPump = clock.after(this.#sentAt[0]! + 1000 - now, () => this.#pump())
-        return
-      }
-      this.#sentAt.push(now)
-      const pending = this.#waiting.shift()!
-      this.#unanswered.set(pending.id, pending)
-      this.#socket.send(pending.frame)
-    }
   }
 
   #onFrame(text: string): void {
@@ -374,19 +270,10 @@ export class GatewayLink {
       return
     }
     const answer = frame as Answer
-    const pending = this.#unanswered.get(answer.id ?? "")
-    if (pending !== undefined) {
-      this.#unanswered.delete(pending.id)
-      pending.settle(answer)
-      this.#pump()
-    } else if (answer.type === "error" && answer.id === undefined && answer.sessionId !== undefined) {
+    if (this.#table.settle(answer)) return
+    if (answer.type === "error" && answer.id === undefined && answer.sessionId !== undefined) {
       listener.onSubscriptionEnded(answer.sessionId, refusalOf(answer))
     }
-  }
-
-  #forget(pending: Pending): void {
-    this.#unanswered.delete(pending.id)
-    this.#waiting = this.#waiting.filter(other => other !== pending)
   }
 }
 
@@ -394,6 +281,3 @@ const isEvent = (frame: object): frame is SessionEvent => {
   const { seq, sessionId, type } = frame as Partial<SessionEvent>
   return Number.isSafeInteger(seq) && typeof sessionId === "string" && typeof type === "string"
 }
-
-const refusalOf = ({ error }: Extract<Answer, { type: "error" }>): RequestRefused =>
-  new RequestRefused(error.message, error.code, error.retryable, error.traceId)

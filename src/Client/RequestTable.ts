@@ -1,0 +1,174 @@
+import { ConnectionFailed, refused } from "./Errors.ts"
+import type { Answer, RequestFrame } from "./GatewayFrames.ts"
+import type { Requests } from "./Requests.ts"
+import { AnswerLost, RequestRefused } from "./SessionErrors.ts"
+import { Lifetime } from "./Time.ts"
+
+/** Requests without an answer, and frames in a second; the gateway takes 64 and 100. */
+const maxUnanswered = 48
+const maxPerSecond = 80
+
+/** The most bytes of one request; the gateway closes the connection of a larger one. */
+const maxFrameBytes = 1024 * 1024
+
+/** The most bytes of all requests that wait for an answer. */
+const maxWaitingBytes = 16 * 1024 * 1024
+
+/** What happens to a request whose answer may have been lost with its connection. */
+export type OnLoss =
+  /** It is sent again over the next connection, as that changes nothing. */
+  | "repeat"
+  /** It fails with {@link AnswerLost}. */
+  | "fail"
+  /** It fails, sent or not: it concerns this connection alone. */
+  | "drop"
+
+/** How a request is sent. */
+export interface AskOptions {
+  readonly onLoss: OnLoss
+  readonly signal?: AbortSignal | undefined
+  /** Called with the answer before any later frame is read. */
+  readonly onAnswer?: (answer: Answer) => void
+}
+
+interface Pending {
+  readonly id: string
+  readonly frame: string
+  readonly onLoss: OnLoss
+  readonly settle: (answer: Answer) => void
+  readonly fail: (error: unknown) => void
+}
+
+/** The error that an answer of the type `error` is. */
+export const refusalOf = ({ error }: Extract<Answer, { type: "error" }>): RequestRefused =>
+  new RequestRefused(error.message, error.code, error.retryable, error.traceId)
+
+/** The requests that wait for an answer, and the sending of them within the limits of the gateway. */
+export class RequestTable {
+  /** Requests that were not sent over this connection, in order. */
+  #waiting: Array<Pending> = []
+  /** Requests that were sent over this connection, in order. */
+  readonly #unanswered = new Map<string, Pending>()
+  #bytes = 0
+  #lastId = 0
+  /** Sends a frame; absent without a connection. */
+  #send: ((frame: string) => void) | undefined
+  /** When the last frames were sent, in monotonic milliseconds. */
+  #sentAt: Array<number> = []
+  #cancelPump: (() => void) | undefined
+
+  constructor(
+    private readonly requests: Requests,
+    private readonly timeoutMs: number,
+    /** Why there is no connection; `undefined` where that is not known. */
+    private readonly whyOffline: () => unknown
+  ) {}
+
+  get isEmpty(): boolean {
+    return this.#waiting.length === 0 && this.#unanswered.size === 0
+  }
+
+  /** An id that no other request has. */
+  nextId(): string {
+    return String(++this.#lastId)
+  }
+
+  /** Sends a request when there is a connection, and waits for its answer. */
+  ask(request: RequestFrame, { onAnswer, onLoss, signal }: AskOptions): Promise<Answer> {
+    const id = this.nextId()
+    const frame = JSON.stringify({ ...request, id })
+    const bytes = new TextEncoder().encode(frame).length
+    if (bytes > maxFrameBytes) {
+      return Promise.reject(refused(`The request has ${bytes} bytes; the limit is ${maxFrameBytes}`))
+    }
+    if (this.#bytes + bytes > maxWaitingBytes) {
+      return Promise.reject(refused(`Requests of ${this.#bytes} bytes wait; the limit is ${maxWaitingBytes}`))
+    }
+    const lifetime = new Lifetime(this.requests.clock, signal)
+    lifetime.limit(this.timeoutMs, `There is no answer within ${this.timeoutMs} ms`)
+    this.#bytes += bytes
+    const answered = new Promise<Answer>((resolve, reject) => {
+      const settle = (answer: Answer) => {
+        if (answer.type === "error") return reject(refusalOf(answer))
+        onAnswer?.(answer)
+        resolve(answer)
+      }
+      const pending: Pending = { id, frame, onLoss, settle, fail: reject }
+      const abort = () => {
+        const isOffline = lifetime.signal.reason instanceof ConnectionFailed && this.#send === undefined
+        this.#forget(pending)
+        reject((isOffline ? this.whyOffline() : undefined) ?? lifetime.signal.reason)
+      }
+      if (lifetime.signal.aborted) return abort()
+      lifetime.signal.addEventListener("abort", abort)
+      this.#waiting.push(pending)
+      this.#pump()
+    })
+    return answered.finally(() => {
+      this.#bytes -= bytes
+      lifetime.end()
+    })
+  }
+
+  /** There is a connection. */
+  connected(send: (frame: string) => void): void {
+    this.#send = send
+    this.#sentAt = []
+    this.#pump()
+  }
+
+  /** The connection is gone: what may be sent again waits for the next one. */
+  disconnected(): void {
+    this.#cancelPump?.()
+    this.#send = undefined
+    const sent = [...this.#unanswered.values()]
+    this.#unanswered.clear()
+    const message = "The connection was lost before the answer came; the request may have been carried out"
+    for (const { fail, onLoss } of sent) if (onLoss !== "repeat") fail(new AnswerLost(message))
+    for (const { fail, onLoss } of this.#waiting) if (onLoss === "drop") fail(new AnswerLost(message))
+    const repeated = sent.filter(({ onLoss }) => onLoss === "repeat")
+    this.#waiting = [...repeated, ...this.#waiting.filter(({ onLoss }) => onLoss !== "drop")]
+  }
+
+  /** Hands an answer to who waits for it; returns whether anybody does. */
+  settle(answer: Answer): boolean {
+    const pending = this.#unanswered.get(answer.id ?? "")
+    if (pending === undefined) return false
+    this.#unanswered.delete(pending.id)
+    pending.settle(answer)
+    this.#pump()
+    return true
+  }
+
+  /** Fails all requests, with an error. */
+  failAll(error: unknown): void {
+    this.#cancelPump?.()
+    const pending = [...this.#unanswered.values(), ...this.#waiting]
+    this.#unanswered.clear()
+    this.#waiting = []
+    for (const { fail } of pending) fail(error)
+  }
+
+  /** Sends what waits, within the limits of the gateway. */
+  #pump(): void {
+    this.#cancelPump?.()
+    const { clock } = this.requests
+    while (this.#send !== undefined && this.#waiting.length > 0 && this.#unanswered.size < maxUnanswered) {
+      const now = clock.now()
+      this.#sentAt = this.#sentAt.filter(at => at > now - 1000)
+      if (this.#sentAt.length >= maxPerSecond) {
+        this.#cancelPump = clock.after(this.#sentAt[0]! + 1000 - now, () => this.#pump())
+        return
+      }
+      this.#sentAt.push(now)
+      const pending = this.#waiting.shift()!
+      this.#unanswered.set(pending.id, pending)
+      this.#send(pending.frame)
+    }
+  }
+
+  #forget(pending: Pending): void {
+    this.#unanswered.delete(pending.id)
+    this.#waiting = this.#waiting.filter(other => other !== pending)
+  }
+}
