@@ -11,6 +11,7 @@ import { layerEdge } from "./Causeway/EdgeLayer.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
 import { GatewayGroup } from "./Gateway/Api.ts"
 import * as Authentication from "./Gateway/Authentication.ts"
+import { formatAddress } from "./Gateway/Forwarding/Settings.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
 import * as DrainingSignal from "./Http/DrainingSignal.ts"
 import { admits, admitsLoopback, FeedOrigins } from "./Http/Origin.ts"
@@ -41,20 +42,28 @@ const httpClient = (configuration: Configuration) =>
       )
     : FetchHttpClient.layer
 
-const gateway = ({ devMode, gateway, shutdownTimeout }: Configuration) => {
-  const { authentication, history, sessions, socket } = gateway
+const gateway = ({ devMode, gateway, shutdownTimeout, store }: Configuration) => {
+  const { authentication, history, nodes, sessions, socket } = gateway
   return Gateway.layerWith(devMode ? Authentication.layerDev(authentication) : Authentication.layer(authentication), {
     history,
     socket,
+    // Other nodes have sessions of their own where each has a database of its own.
+    nodes: Option.zipRight(store.postgres, nodes),
     sessions: { ...sessions, stopping: Duration.times(shutdownTimeout, 0.3) }
   })
 }
 
 /** The store, and the histories of sessions beside it. */
-const storage = ({ gateway: { history }, store: { directory, lease, postgres: location } }: Configuration) =>
+const storage = ({ gateway: { history, nodes }, store: { directory, lease, postgres: location } }: Configuration) =>
   Option.match(location, {
     onNone: () => sqlite({ directory, history }),
-    onSome: location => postgres(location, { directory, retention: history, lease })
+    onSome: location =>
+      postgres(location, {
+        directory,
+        retention: history,
+        lease,
+        address: Option.map(nodes, ({ address }) => formatAddress(address))
+      })
   })
 
 /** Of the time for shutdown, requests in flight get the largest part, sessions a part, and the store the rest. */

@@ -1,9 +1,11 @@
 /**
  * The gateway as a whole: sessions of agents for clients over WebSocket.
  */
-import { Config, Effect, Layer } from "effect"
+import { Config, Effect, Layer, Option } from "effect"
 import * as MetricTags from "../MetricTags.ts"
 import * as Authentication from "./Authentication.ts"
+import { NodeLink } from "./Forwarding/NodeLink.ts"
+import * as NodeSettings from "./Forwarding/Settings.ts"
 import * as GatewayMetrics from "./GatewayMetrics.ts"
 import * as Retention from "./SessionEvents/Retention.ts"
 import * as Registry from "./Sessions/Registry.ts"
@@ -15,7 +17,8 @@ export const config = Config.all({
   authentication: Authentication.config,
   sessions: SessionSettings.config,
   history: Retention.config,
-  socket: Socket.config
+  socket: Socket.config,
+  nodes: NodeSettings.config
 })
 
 export type Settings = Config.Config.Success<typeof config>
@@ -26,9 +29,30 @@ export interface Options {
   /** Events past this age are removed. How many are kept is a setting of the storage. */
   readonly history?: Pick<Retention.Settings, "age">
   readonly socket?: Partial<Socket.Settings>
+  /** How nodes that share a database reach each other, with requests for each other's sessions. */
+  readonly nodes?: Option.Option<NodeSettings.Settings>
   /** Origins of web pages that may connect, beside those of the service's own host. */
   readonly origins?: ReadonlyArray<string>
 }
+
+/** Takes requests of other nodes. Its parts are loaded only where there are any. */
+const nodeServer = (settings: NodeSettings.Settings, { fileBytes }: Pick<Socket.Settings, "fileBytes">) =>
+  Layer.unwrapEffect(
+    Effect.map(
+      Effect.promise(() => import("./Forwarding/NodeServer.ts")),
+      ({ make }) => Layer.scopedDiscard(make({ ...settings, fileBytes }))
+    )
+  )
+
+/** Sends requests to other nodes. */
+const nodeLink = ({ secret }: NodeSettings.Settings) =>
+  Layer.scoped(
+    NodeLink,
+    Effect.flatMap(
+      Effect.promise(() => import("./Forwarding/NodeClient.ts")),
+      ({ make }) => Effect.asSome(make(secret))
+    )
+  )
 
 /**
  * The socket for clients, their sessions, and the number of subscriptions for `/health`, with an authentication of its own.
@@ -37,17 +61,24 @@ export interface Options {
  */
 export const layerWith = <R>(
   authentication: Layer.Layer<Authentication.Authentication, never, R>,
-  { history, sessions, socket }: Omit<Options, "origins"> = {}
-) =>
-  Layer.mergeAll(
+  { history, nodes = Option.none(), sessions, socket }: Omit<Options, "origins"> = {}
+) => {
+  const limits = { ...Socket.defaults, ...socket }
+  const [server, link] = Option.match(nodes, {
+    onNone: () => [Layer.empty, Layer.empty] as const,
+    onSome: settings => [nodeServer(settings, limits), nodeLink(settings)] as const
+  })
+  return Layer.mergeAll(
     Registry.layerSubscriptions,
     Retention.layer((history ?? Retention.defaults).age),
-    Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register))
+    Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register)),
+    server
   ).pipe(
-    Layer.provideMerge(Socket.layer({ ...Socket.defaults, ...socket })),
+    Layer.provideMerge(Socket.layer(limits)),
     Layer.provideMerge(Registry.layer({ ...SessionSettings.defaults, ...sessions })),
-    Layer.provide(authentication)
+    Layer.provide([authentication, link])
   )
+}
 
 /** The same with clients that are authenticated as other requests of the application are, by `Auth`. */
 export const layer = ({ origins = [], ...options }: Options = {}) =>

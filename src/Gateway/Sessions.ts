@@ -15,6 +15,11 @@ export interface Caller {
   readonly tenant: string
   /** Recorded as the author of changes. */
   readonly actor: string
+  /**
+   * Names a call that may be repeated, as its answer may have been lost on the way between two nodes: a message or an
+   * answer to the agent is carried out once for each.
+   */
+  readonly commandId?: string
 }
 
 export interface CreateSession extends Omit<RequestOf<"create_session">, "type" | "id"> {}

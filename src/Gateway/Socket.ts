@@ -16,12 +16,13 @@ import * as Supervision from "../Supervision.ts"
 import type { HandshakeHeaders } from "./Api.ts"
 import { Authentication, type Identity } from "./Authentication.ts"
 import { type Handshake, Socket } from "./Endpoints.ts"
+import { FileCalls } from "./FileCalls.ts"
+import * as Forwarding from "./Forwarding.ts"
 import { type CloseCode, closeCodes } from "./Protocol/CloseCode.ts"
 import { frameBytes } from "./Protocol/Limits.ts"
 import { Sessions } from "./Sessions.ts"
 import { ClientConnection, type Shared } from "./Socket/ClientConnection.ts"
 import { ConnectionSlots } from "./Socket/ConnectionSlots.ts"
-import { FileCalls } from "./Socket/FileCalls.ts"
 import * as Replays from "./Socket/Replays.ts"
 
 /** The limits of connections. */
@@ -148,6 +149,7 @@ const make = (settings: Settings) =>
     })
     const shared: Shared = {
       sessions,
+      carryOut: yield* Forwarding.make,
       traceId: tracer.currentTraceId,
       replays: yield* Replays.make,
       now: () => clock.unsafeCurrentTimeMillis(),

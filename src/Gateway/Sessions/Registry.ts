@@ -12,7 +12,9 @@ import * as Supervision from "../../Supervision.ts"
 import { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
 import { Inference } from "../../Upstream/Inference.ts"
 import { FairPool } from "../FairPool.ts"
+import { NodeLink } from "../Forwarding/NodeLink.ts"
 import { SessionEvents } from "../SessionEvents.ts"
+import { SessionNodes } from "../SessionNodes.ts"
 import {
   type Caller,
   type CreateSession,
@@ -61,7 +63,14 @@ const make = (settings: Settings) =>
     const records = yield* Records.make(store, events.isShared)
     const quota = TenantSessions.makeQuota(store, settings.perTenant, monotonic)
     const generateTitle = yield* Titles.make(yield* Inference)
-    const secrets = new SecretPool(settings.secretBytes, key => cache.peek(key))
+    const nodes = yield* SessionNodes
+    /** Whether requests that reach other nodes come here, so that a session may stay where its secrets are. */
+    const isReached = Option.isSome(yield* NodeLink)
+    const secrets = new SecretPool(
+      settings.secretBytes,
+      key => cache.peek(key),
+      isReached ? nodes.tokenOf : () => undefined
+    )
     let isClosing = false
     let subscriptions = 0
 
@@ -84,6 +93,7 @@ const make = (settings: Settings) =>
     }
     const fork = Runtime.runFork(yield* Effect.runtime<never>())
     const cache: SessionCache.SessionCache = SessionCache.make(shared, records, key => {
+      if (isReached && secrets.has(key)) return
       // It begins at once. Where it fails, the session stays with this node until that is gone.
       fork(Effect.ignore(events.release(key)), { scope: shared.scope })
     })
@@ -139,12 +149,14 @@ const make = (settings: Settings) =>
         }
         const key = Records.keyOf(tenant, id)
         const isConfigured = record.configured.length > 0
+        /** The session begins where its secrets are. */
+        const isOwned = isReached && record.secretNames.length > 0
         if (isConfigured && leftOver.size >= mostLeftOver) {
           return yield* new StoreUnavailable({ reason: `${leftOver.size} launch configurations wait to be removed` })
         }
         const undo = Effect.suspend(() => {
           secrets.forget(key)
-          if (!isConfigured) return Effect.void
+          if (!isConfigured && !isOwned) return Effect.void
           return Effect.catchAll(events.remove(key), () =>
             Effect.sync(() => {
               leftOver.add(key)
@@ -153,9 +165,10 @@ const make = (settings: Settings) =>
           )
         })
         const creation = Effect.gen(function* () {
+          // Nobody else knows its id.
+          if (isOwned) yield* Effect.catchTag(events.open(key, record.epoch), "SessionElsewhere", Effect.die)
           yield* secrets.put(key, given)
           // Before the record, which tells that it is there.
-          // Nobody else knows its id.
           if (isConfigured) {
             yield* Effect.catchTag(events.configure(key, configuration), "SessionElsewhere", Effect.die)
           }
@@ -272,11 +285,11 @@ const make = (settings: Settings) =>
       remove,
       subscribe,
       send: (caller, sessionId, content, clientMessageId) =>
-        withSession(caller, sessionId, ({ commands }) => commands.send(caller.actor, content, clientMessageId)),
+        withSession(caller, sessionId, ({ commands }) => commands.send(caller, content, clientMessageId)),
       interrupt: (caller, sessionId, turnId) =>
         withSession(caller, sessionId, ({ commands }) => commands.interrupt(turnId)),
       answer: (caller, sessionId, requestId, answer, clientMessageId) =>
-        withSession(caller, sessionId, ({ commands }) => commands.answer(requestId, answer, clientMessageId)),
+        withSession(caller, sessionId, ({ commands }) => commands.answer(caller, requestId, answer, clientMessageId)),
       listFiles: (caller, sessionId, options) =>
         withInstance(caller, sessionId)(instanceId => platform.listFiles(instanceId, options)),
       readFile: (caller, { sessionId, path }) =>

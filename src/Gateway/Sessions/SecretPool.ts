@@ -31,6 +31,13 @@ interface Holder {
   readonly loseSecrets: () => void
 }
 
+interface Held {
+  readonly secrets: Secrets
+  readonly claim: Claim
+  /** With what the node owned the session. */
+  readonly token: number | undefined
+}
+
 /**
  * The secrets of all sessions, in memory and nowhere else, from a session's creation to its deletion. Keys are those of
  * the sessions, `<tenant>/<id>`.
@@ -39,20 +46,28 @@ interface Holder {
  * sessions lack them then as after a restart.
  */
 export class SecretPool {
-  private readonly bySession = new Map<string, { readonly secrets: Secrets; readonly claim: Claim }>()
+  private readonly bySession = new Map<string, Held>()
   private readonly pool: FairPool
   private dropped = 0
 
   constructor(
     /** In bytes. */
     capacity: number,
-    private readonly holderOf: (session: string) => Holder | undefined
+    private readonly holderOf: (session: string) => Holder | undefined,
+    /** With what this node owns a session: secrets from before another one had it may not be those that it has now. */
+    private readonly tokenOf: (session: string) => number | undefined = () => undefined
   ) {
     this.pool = new FairPool({ name: "memory for secrets", capacity })
   }
 
   get(session: string): Secrets {
-    return this.bySession.get(session)?.secrets ?? {}
+    const held = this.bySession.get(session)
+    return held === undefined || held.token !== this.tokenOf(session) ? {} : held.secrets
+  }
+
+  /** Whether a session has any. */
+  has(session: string): boolean {
+    return this.bySession.has(session)
   }
 
   /** Replaces the secrets of a session. */
@@ -69,7 +84,7 @@ export class SecretPool {
         isReclaimable: () => this.holderOf(session)?.needsSecrets !== true,
         onReclaim: () => this.drop(session)
       })
-      this.bySession.set(session, { secrets, claim })
+      this.bySession.set(session, { secrets, claim, token: this.tokenOf(session) })
       return this.logDropped()
     })
   }

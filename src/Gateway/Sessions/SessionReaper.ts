@@ -54,7 +54,11 @@ export const start = (
       )
 
     const sweep = Effect.gen(function* () {
-      for (const session of yield* events.taken) sessions.peek(session)?.journal.lose()
+      for (const session of yield* events.taken) {
+        const entity = sessions.peek(session)
+        if (entity === undefined) shared.secrets.forget(session)
+        else entity.journal.lose()
+      }
       yield* Effect.forEach([...sessions.all()], visit, { discard: true })
     })
 

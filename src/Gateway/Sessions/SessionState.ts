@@ -198,6 +198,8 @@ export interface Message {
   readonly content: string
   /** Who wrote it. */
   readonly sub: string
+  /** As the client gave it. */
+  readonly clientMessageId?: string | undefined
   readonly receipt?: Pick<Receipt, "id" | "digest"> | undefined
 }
 
@@ -207,17 +209,17 @@ export type Refusal = { readonly is: "not_running" } | { readonly is: "full"; re
 /** Accepts a message, which starts a turn. */
 export const acceptMessage = (
   session: SessionState,
-  { content, receipt, sub, turnId }: Message,
+  { clientMessageId, content, receipt, sub, turnId }: Message,
   mostOpen: number
 ): Either.Either<Update, Refusal> => {
   if (!isRunning(session)) return Either.left({ is: "not_running" })
   const { ended, open } = session.turns
   if (open.size >= mostOpen || open.has(turnId) || ended.has(turnId))
     return Either.left({ is: "full", open: open.size })
-  const clientMessageId = receipt === undefined ? {} : { clientMessageId: receipt.id }
+  const named = clientMessageId === undefined ? {} : { clientMessageId }
   return Either.right({
     state: setTurn(session, turnId, "announced"),
-    events: [{ type: "turn_started", turnId, content, sub, ...clientMessageId }],
+    events: [{ type: "turn_started", turnId, content, sub, ...named }],
     ...(receipt === undefined ? {} : { receipt: { ...receipt, turnId } })
   })
 }

@@ -9,7 +9,7 @@ import { Deferred, Duration, Effect, Either, Option } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import { AgentPlatformConnectionError } from "../../Upstream/AgentPlatform.ts"
 import type { TurnEnd } from "../Protocol/Event.ts"
-import { type ActivationError, SessionConflict, SessionNotActive, SessionsBusy } from "../Sessions.ts"
+import { type ActivationError, type Caller, SessionConflict, SessionNotActive, SessionsBusy } from "../Sessions.ts"
 import { type Command, CommandQueue, type StoreError } from "./CommandQueue.ts"
 import type { InstanceLifecycle } from "./InstanceLifecycle.ts"
 import type { InstanceLink } from "./InstanceLink.ts"
@@ -19,11 +19,20 @@ import * as State from "./SessionState.ts"
 import { openTurns, sendLimit } from "./Settings.ts"
 import { titleOf } from "./Titles.ts"
 
-/** A client's own id of a command, with a digest of what was sent. */
-type ClientId = { readonly id: string; readonly digest: string } | undefined
+/** The id of a command that is carried out once, with a digest of what was sent. */
+type OnceId = { readonly id: string; readonly digest: string } | undefined
 
-const clientIdOf = (id: string | undefined, ...sent: ReadonlyArray<unknown>): ClientId =>
-  id === undefined ? undefined : { id, digest: createHash("sha256").update(JSON.stringify(sent)).digest("base64url") }
+/** The client's own id of a command, or else that of a call that may be repeated. */
+const onceIdOf = (
+  clientMessageId: string | undefined,
+  { commandId }: Pick<Caller, "commandId">,
+  ...sent: ReadonlyArray<unknown>
+): OnceId => {
+  const id = clientMessageId ?? commandId
+  return id === undefined
+    ? undefined
+    : { id, digest: createHash("sha256").update(JSON.stringify(sent)).digest("base64url") }
+}
 
 /** The connection to an instance, and until when to wait for it, in monotonic milliseconds. */
 interface Connected {
@@ -84,10 +93,15 @@ export class TurnCommands {
    * Starts a turn with a message, activating the session first; answers the turn's id. A message that was sent before
    * under the same `clientMessageId` is not sent again: the answer is the same.
    */
-  send(sub: string, content: string, clientMessageId?: string): Effect.Effect<string, ActivationError | SessionsBusy> {
+  send(
+    caller: Pick<Caller, "actor" | "commandId">,
+    content: string,
+    clientMessageId?: string
+  ): Effect.Effect<string, ActivationError | SessionsBusy> {
     const { session } = this
-    const clientId = clientIdOf(clientMessageId, "message", content)
-    return this.once<string, ActivationError | SessionsBusy>(clientId, turnId => turnId ?? "", {
+    const sub = caller.actor
+    const onceId = onceIdOf(clientMessageId, caller, "message", content)
+    return this.once<string, ActivationError | SessionsBusy>(onceId, turnId => turnId ?? "", {
       prepare: Effect.map(this.lifecycle.activate(), link => this.connected(link)),
       wait: this.wait(true),
       run: (connected, done, block) =>
@@ -95,18 +109,17 @@ export class TurnCommands {
           const turnId = `turn-${yield* randomId}`
           const end = (endOf: (turnId: string) => TurnEnd, isSent: boolean, onUnavailable = block) =>
             session.journal.updateWithRetry(
-              state =>
-                State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : clientId),
+              state => State.revokeReceipt(State.endPendingTurns(state, [turnId], endOf), isSent ? undefined : onceId),
               onUnavailable
             )
-          const recorded = yield* Effect.either(this.record({ turnId, content, sub, receipt: clientId }))
+          const recorded = yield* Effect.either(this.record({ turnId, content, sub, clientMessageId, receipt: onceId }))
           if (Either.isLeft(recorded)) {
             const { left } = recorded
             yield* Deferred.fail(done, left)
             if (left._tag === "SessionNotActive" || left._tag === "SessionsBusy") return
             // A store that failed may have recorded it all the same.
             const notRecorded = State.errored("not_recorded", "The message could not be recorded, and was not sent")
-            if (clientId !== undefined) return yield* end(notRecorded, false)
+            if (onceId !== undefined) return yield* end(notRecorded, false)
             // Only a message of the same id has to wait until the store is back.
             return yield* Effect.asVoid(
               Effect.forkIn(
@@ -153,15 +166,20 @@ export class TurnCommands {
   }
 
   /** Sends an answer to a question or an approval that is open, once for each `clientMessageId`. */
-  answer(requestId: string, answer: unknown, clientMessageId?: string): Effect.Effect<void, AnswerError> {
+  answer(
+    caller: Pick<Caller, "commandId">,
+    requestId: string,
+    answer: unknown,
+    clientMessageId?: string
+  ): Effect.Effect<void, AnswerError> {
     const { session } = this
-    const clientId = clientIdOf(clientMessageId, "answer", requestId, answer)
+    const onceId = onceIdOf(clientMessageId, caller, "answer", requestId, answer)
     const isOpen = Effect.suspend(() =>
       this.requests.has(requestId)
         ? Effect.void
         : new SessionConflict({ message: `Nothing that goes by ${JSON.stringify(requestId)} waits for an answer` })
     )
-    return this.once<void, AnswerError>(clientId, () => {}, {
+    return this.once<void, AnswerError>(onceId, () => {}, {
       prepare: Effect.zipLeft(
         Effect.map(this.running(), link => this.connected(link)),
         isOpen
@@ -175,12 +193,12 @@ export class TurnCommands {
             link.send({ type: "answer", requestId, answer }, { within: this.millisUntil(deadline) }),
             error => this.orNotActive(error, false)
           )
-          const recorded = clientId === undefined ? Effect.void : session.journal.update(State.keepReceipt(clientId))
+          const recorded = onceId === undefined ? Effect.void : session.journal.update(State.keepReceipt(onceId))
           const sent = yield* Effect.either(Effect.zipRight(recorded, sending))
           yield* Deferred.complete(done, sent)
-          if (Either.isRight(sent) || clientId === undefined) return
+          if (Either.isRight(sent) || onceId === undefined) return
           yield* session.journal.updateWithRetry(
-            state => State.revokeReceipt(State.withoutEvents(state), clientId),
+            state => State.revokeReceipt(State.withoutEvents(state), onceId),
             block
           )
         })
@@ -189,7 +207,7 @@ export class TurnCommands {
 
   /** Queues a command unless the same was carried out before; then the answer is made from its receipt. */
   private once<Result, E>(
-    clientId: ClientId,
+    onceId: OnceId,
     resultOf: (turnId: string | null) => Result,
     { prepare, run, wait }: Command<Connected, Result, E | SessionConflict | StoreUnavailable>
   ): Effect.Effect<Result, E | SessionConflict | StoreUnavailable> {
@@ -198,24 +216,22 @@ export class TurnCommands {
       wait,
       run: (connected, done, block) =>
         // The same may have been carried out while this one waited.
-        Effect.flatMap(this.findReceipt(clientId), before =>
+        Effect.flatMap(this.findReceipt(onceId), before =>
           Option.isSome(before)
             ? Effect.asVoid(Deferred.succeed(done, resultOf(before.value)))
             : run(connected, done, block)
         )
     })
     return Effect.flatMap(
-      this.findReceipt(clientId),
+      this.findReceipt(onceId),
       Option.match({ onNone: () => queued, onSome: turnId => Effect.succeed(resultOf(turnId)) })
     )
   }
 
   /** The turn of an earlier command with the same id, where there was one; a conflict where its content differs. */
-  private findReceipt(
-    clientId: ClientId
-  ): Effect.Effect<Option.Option<string | null>, SessionConflict | StoreUnavailable> {
-    if (clientId === undefined) return Effect.succeedNone
-    const { id, digest } = clientId
+  private findReceipt(onceId: OnceId): Effect.Effect<Option.Option<string | null>, SessionConflict | StoreUnavailable> {
+    if (onceId === undefined) return Effect.succeedNone
+    const { id, digest } = onceId
     const message = `Something else was said as clientMessageId ${JSON.stringify(id)}`
     return Effect.flatMap(
       this.session.shared.events.receipt(this.session.key, id),

@@ -8,8 +8,8 @@ import { type CloseCode, closeCodes } from "../Protocol/CloseCode.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
 import type { Request } from "../Protocol/Request.ts"
 import { encode } from "../Protocol.ts"
+import { type Call, defect, type Failure, failureOf, Refused, type RequestError } from "../Requests.ts"
 import { decodeRequest, smallFrame } from "./RequestDecoder.ts"
-import { type Call, carryOut, defect, type Failure, failureOf, Refused, type RequestError } from "./Requests.ts"
 import { type Client, Responder } from "./Responder.ts"
 import { SerialQueues } from "./SerialQueues.ts"
 import { type Shared as SharedBySubscriptions, Subscriptions } from "./Subscriptions.ts"
@@ -171,7 +171,7 @@ export class ClientConnection implements Handler {
   private call(request: Call, frame: LogValue | undefined): void {
     const { type } = request
     if (fileRequests.has(type)) return this.start(request, this.file(request), frame)
-    const work = Effect.flatMap(carryOut(this.shared.sessions, this.client.identity, request), answer =>
+    const work = Effect.flatMap(this.shared.carryOut(this.client.identity, request), answer =>
       this.responder.answer(answer)
     )
     if ("sessionId" in request) {
@@ -186,9 +186,7 @@ export class ClientConnection implements Handler {
   private file(request: Call): Effect.Effect<void, RequestError | Refused> {
     const { identity } = this.client
     const work = this.shared.files.use(identity.tenant, request.type, claim =>
-      Effect.flatMap(carryOut(this.shared.sessions, identity, request), answer =>
-        this.responder.answerFile(answer, claim)
-      )
+      Effect.flatMap(this.shared.carryOut(identity, request), answer => this.responder.answerFile(answer, claim))
     )
     return this.files.withPermits(1)(work)
   }

@@ -6,11 +6,11 @@ import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { LogValue } from "../../Observability/LogValue.ts"
 import type { Identity } from "../Authentication.ts"
 import type { Claim } from "../FairPool.ts"
+import type { FileCalls } from "../FileCalls.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { type Answer, errorAnswer } from "../Protocol/Answer.ts"
 import { encode } from "../Protocol.ts"
-import type { FileCalls } from "./FileCalls.ts"
-import { type Failure, Refused } from "./Requests.ts"
+import { type Failure, Refused } from "../Requests.ts"
 import { TokenBucket } from "./TokenBucket.ts"
 
 /** What the responders of all connections share. */

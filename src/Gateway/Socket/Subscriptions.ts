@@ -1,16 +1,19 @@
 import { type Context, Effect, Exit, Scope } from "effect"
+import type { CarryOut } from "../Forwarding.ts"
 import { errorAnswer } from "../Protocol/Answer.ts"
 import { subscriptions as maxSubscriptions } from "../Protocol/Limits.ts"
 import type { RequestOf } from "../Protocol/Request.ts"
+import { type Failure, Refused, type RequestError } from "../Requests.ts"
 import type { Caller, LookupError, Sessions } from "../Sessions.ts"
 import { Feed } from "./Feed.ts"
 import type { Replays } from "./Replays.ts"
-import { type Failure, Refused } from "./Requests.ts"
 import type * as Responder from "./Responder.ts"
 
 /** What the subscriptions of all connections share. */
 export interface Shared extends Responder.Shared {
   readonly sessions: Context.Tag.Service<Sessions>
+  /** Carries out what may concern a session of another node. */
+  readonly carryOut: CarryOut
   readonly replays: Replays
 }
 
@@ -90,9 +93,9 @@ export class Subscriptions {
   }
 
   /** Answers `unsubscribed`, even if there was no subscription to the session. */
-  unsubscribe({ id, sessionId }: RequestOf<"unsubscribe">): Effect.Effect<void, LookupError> {
+  unsubscribe({ id, sessionId }: RequestOf<"unsubscribe">): Effect.Effect<void, RequestError | Refused> {
     return Effect.gen(this, function* () {
-      if (!this.end(sessionId)) yield* this.shared.sessions.get(this.caller, sessionId)
+      if (!this.end(sessionId)) yield* this.shared.carryOut(this.caller, { type: "get_session", id, sessionId })
       yield* this.responder.answer({ type: "unsubscribed", id, sessionId })
     })
   }

@@ -6,6 +6,7 @@ import * as Headers from "@effect/platform/Headers"
 import * as HttpServer from "@effect/platform/HttpServer"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import { Context, Effect, Layer } from "effect"
+import { listenFailed } from "../ListenFailed.ts"
 import * as NodeServer from "../Server/NodeServer.ts"
 import { remember } from "../WebSocket/Handshake.ts"
 
@@ -15,7 +16,7 @@ const make = (options: NodeServer.Options) =>
     const { bound, open, server } = yield* NodeServer.make(options, gate =>
       Effect.mapError(
         NodeHttpServer.make(() => gate.on("upgrade", remember), { host, port }),
-        ({ cause }) => NodeServer.listenFailed(options, cause)
+        ({ cause }) => listenFailed(options, cause)
       )
     )
     const platform = HttpServer.make({

@@ -2,7 +2,7 @@
  * The HTTP server on `node:http`, which drains before it ends.
  */
 import type * as HttpServer from "@effect/platform/HttpServer"
-import { Config, Context, Duration, Effect, Layer, Schema, type Scope } from "effect"
+import { Config, Context, Duration, Effect, Layer, type Scope } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 import * as Monotonic from "../../Monotonic.ts"
 import * as Setting from "../../Setting.ts"
@@ -10,30 +10,11 @@ import * as Supervision from "../../Supervision.ts"
 import * as ConnectionMetrics from "../ConnectionMetrics.ts"
 import type { AllowedOrigins } from "../Cors.ts"
 import { DrainingSignal } from "../DrainingSignal.ts"
+import { type Address, type ListenFailed, listenFailed } from "../ListenFailed.ts"
 import { type ConnectionLimits, type Timing, timing } from "./ConnectionLimits.ts"
 import { Gate, type Listeners, type Observe, type Upgradable } from "./Gate.ts"
 import { KernelQueues } from "./KernelQueues.ts"
 import type { Account } from "./UnsentBudget.ts"
-
-/** The server cannot listen at its address. */
-export class ListenFailed extends Schema.TaggedError<ListenFailed>()("ListenFailed", {
-  host: Schema.String,
-  port: Schema.Int,
-  reason: Schema.String
-}) {
-  override get message(): string {
-    return `Cannot listen on host ${this.host}, port ${this.port}: ${this.reason}`
-  }
-  /** The sentence is for the user of the program that it ends, to whom the place in this code says nothing. */
-  override readonly stack = `${this.name}: ${this.message}`
-}
-
-/** The address that the server listens at. */
-export interface Address {
-  readonly host: string
-  /** 0 takes any free one. */
-  readonly port: number
-}
 
 /** The listener as configuration variables. */
 export const config: Config.Config<Address> = Config.all({
@@ -68,20 +49,6 @@ export interface Options extends Address {
   readonly isProbe?: (target: string) => boolean
   /** Origins of web pages that may send requests and read their answers; none without it. */
   readonly origins?: AllowedOrigins
-}
-
-const reasons: Readonly<Record<string, string>> = {
-  EADDRINUSE: "the address is already in use",
-  EACCES: "this user may not use that port",
-  EADDRNOTAVAIL: "this machine has no such address",
-  ENOTFOUND: "the host name is unknown"
-}
-
-/** Why the server cannot listen, from an error of `node:net`. */
-export const listenFailed = ({ host, port }: Address, cause: unknown): ListenFailed => {
-  const code = typeof cause === "object" && cause !== null && "code" in cause ? String(cause.code) : ""
-  const reason = code in reasons ? `${reasons[code]} (${code})` : String(cause)
-  return new ListenFailed({ host, port, reason })
 }
 
 /** The address of the gate in the form of @effect/platform. */

@@ -201,5 +201,6 @@ export const migrations: ReadonlyArray<Migration> = [
       renewFunction
     ]
   },
-  { name: "sessions", statements: SessionEvents.statements }
+  { name: "sessions", statements: SessionEvents.statements },
+  { name: "addresses of nodes", statements: SessionEvents.nodeStatements }
 ]

@@ -2,7 +2,7 @@
  * The histories of sessions in a PostgreSQL database that several nodes share, in tables of their own. A session belongs
  * to one node at a time.
  */
-import { Clock, type Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
+import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import {
   type Retention as Bounds,
@@ -11,6 +11,7 @@ import {
   SessionElsewhere,
   SessionEvents
 } from "../../Gateway/SessionEvents.ts"
+import { SessionNodes, type SessionNodesShape } from "../../Gateway/SessionNodes.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import * as GroupCommit from "../GroupCommit.ts"
@@ -31,6 +32,8 @@ export interface Options {
   readonly lease?: Duration.Duration
   /** Where the node keeps its id, so that its next run can take its sessions over at once. */
   readonly directory?: string
+  /** `<host>:<port>` where other nodes reach this one, if they do. */
+  readonly address?: Option.Option<string>
 }
 
 /** A node that is gone is noticed after this time, and twice at most. */
@@ -41,8 +44,6 @@ const trimPortion = 500
 const trimTimeout = 6000
 
 const trimStatement: Statement = { name: "trim_sessions", text: "SELECT causeway.trim_sessions($1, $2)" }
-
-type Service = Context.Tag.Service<SessionEvents>
 
 type WriteError = OutOfStep | SessionElsewhere | StoreUnavailable
 
@@ -60,14 +61,16 @@ const weigh = (write: Writes.EventWrite): GroupCommit.Weight => {
 }
 
 /** The histories in a database. They are there before the database is, and unavailable until then. */
-export const make = (options: Options = {}): Effect.Effect<Service, never, Database | Scope.Scope> =>
+export const make = (
+  options: Options = {}
+): Effect.Effect<Context.Context<SessionEvents | SessionNodes>, never, Database | Scope.Scope> =>
   Effect.gen(function* () {
     const { lastTold, reads, writes } = yield* Database
-    const { lease = defaultLease, retention = Retention.defaults } = options
+    const { address = Option.none(), lease = defaultLease, retention = Retention.defaults } = options
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
     const tokens = new Ownership.Tokens()
-    yield* bySystemClock(Ownership.keep({ pool: writes, node, predecessor, lease, tokens }))
+    yield* bySystemClock(Ownership.keep({ pool: writes, node, predecessor, lease, tokens, address }))
 
     const owner: Writes.Owner = { node, lease: millis, tokenOf: tokens.of }
     const write = GroupCall.make(writes, Writes.call, lastTold)
@@ -132,7 +135,7 @@ export const make = (options: Options = {}): Effect.Effect<Service, never, Datab
         history === undefined ? missing : Effect.succeed(history)
       )
 
-    return SessionEvents.of({
+    const events = SessionEvents.of({
       open: begin("open"),
       release: session =>
         Effect.suspend(() => {
@@ -165,8 +168,14 @@ export const make = (options: Options = {}): Effect.Effect<Service, never, Datab
           return trim
         })
     })
+    const nodes: SessionNodesShape = {
+      self: node,
+      tokenOf: tokens.of,
+      ownerOf: session => Effect.map(run(Queries.owner(session, node)), Option.fromNullable)
+    }
+    return Context.make(SessionEvents, events).pipe(Context.add(SessionNodes, nodes))
   })
 
-/** The histories in the database of the store. */
-export const layer = (options: Options = {}): Layer.Layer<SessionEvents, never, Database> =>
-  Layer.scoped(SessionEvents, make(options))
+/** The histories in the database of the store, and what the node knows of the others there. */
+export const layer = (options: Options = {}): Layer.Layer<SessionEvents | SessionNodes, never, Database> =>
+  Layer.scopedContext(make(options))

@@ -10,6 +10,11 @@ import * as Queries from "./Queries.ts"
 
 const renewal: Statement = { name: "renew_lease", text: "SELECT causeway.renew_lease($1, $2, true)" }
 
+const introduction: Statement = {
+  name: "introduce_node",
+  text: "UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2"
+}
+
 const farewell: Statement = { name: "end_lease", text: "DELETE FROM causeway.nodes WHERE id = $1" }
 
 /** Rows of nodes that were gone for long. */
@@ -71,10 +76,19 @@ export interface Options {
   readonly predecessor: Option.Option<string>
   readonly lease: Duration.Duration
   readonly tokens: Tokens
+  /** Where other nodes reach this one, if they do. */
+  readonly address: Option.Option<string>
 }
 
 /** Renews the lease until the scope closes, which ends it: others may then open its sessions at once. */
-export const keep = ({ lease, node, pool, predecessor, tokens }: Options): Effect.Effect<void, never, Scope.Scope> =>
+export const keep = ({
+  address,
+  lease,
+  node,
+  pool,
+  predecessor,
+  tokens
+}: Options): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
     const millis = Duration.toMillis(lease)
     let over = predecessor
@@ -109,6 +123,7 @@ export const keep = ({ lease, node, pool, predecessor, tokens }: Options): Effec
         over = Option.none()
       }
       const now = yield* pool.read(renewal, [node, millis], rows => Number(rows[0]?.[0]))
+      if (Option.isSome(address)) yield* pool.read(introduction, [node, address.value], () => undefined)
       if (now > lapses) {
         yield* Effect.logWarning("The lease of this node had ended; other nodes may have taken its sessions")
         lapses = now

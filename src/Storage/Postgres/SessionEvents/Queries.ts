@@ -11,6 +11,7 @@ import {
   type Summary,
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
+import type { SessionOwner } from "../../../Gateway/SessionNodes.ts"
 import type { Parameter, Pool, Row, Statement } from "../Connections.ts"
 import { texts } from "../Encoding.ts"
 
@@ -181,4 +182,21 @@ export const owned = (sessions: ReadonlyArray<string>, node: string): Query<Read
   statement: ownedStatement,
   values: [texts(sessions), node],
   decode: rows => rows.map(([session]) => session as string)
+})
+
+const ownerStatement: Statement = {
+  name: "owner_of_session",
+  text: `SELECT n.id, n.address FROM causeway.histories h JOIN causeway.nodes n ON n.id = h.owner
+    WHERE h.session = $1 AND n.id <> $2 AND n.expires_at > clock_timestamp()`
+}
+
+/** The other node that a session belongs to, if that is not gone. */
+export const owner = (session: string, node: string): Query<SessionOwner | undefined> => ({
+  statement: ownerStatement,
+  values: [session, node],
+  decode: ([row]) => {
+    if (row === undefined) return undefined
+    const [owner, address] = row as readonly [string, string | null]
+    return { node: owner, address }
+  }
 })

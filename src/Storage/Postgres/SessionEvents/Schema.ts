@@ -140,3 +140,9 @@ $function$`
 
 /** What the migration of this name does. */
 export const statements: ReadonlyArray<string> = [...tables, renewFunction, isGoneFunction, trimFunction, writeFunction]
+
+/** What the migration does that lets nodes reach each other. */
+export const nodeStatements: ReadonlyArray<string> = [
+  // Where a node takes requests of others.
+  "ALTER TABLE causeway.nodes ADD COLUMN address text"
+]

@@ -2,13 +2,13 @@
  * Requests as calls of the sessions, and what a client is answered when one fails.
  */
 import { type Context, Effect } from "effect"
-import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
-import type { AgentPlatformConnectionError, FileCallError } from "../../Upstream/AgentPlatform.ts"
-import { transientStatuses } from "../../Upstream/Resilience/Retries.ts"
-import type { Answer } from "../Protocol/Answer.ts"
-import type { ErrorCode } from "../Protocol/ErrorCode.ts"
-import type { Request, RequestOf } from "../Protocol/Request.ts"
-import type { Session } from "../Protocol/Session.ts"
+import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
+import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
+import { transientStatuses } from "../Upstream/Resilience/Retries.ts"
+import type { Answer } from "./Protocol/Answer.ts"
+import type { ErrorCode } from "./Protocol/ErrorCode.ts"
+import type { Request, RequestOf } from "./Protocol/Request.ts"
+import type { Session } from "./Protocol/Session.ts"
 import type {
   ActivationError,
   Caller,
@@ -17,7 +17,7 @@ import type {
   Sessions,
   SessionsBusy,
   SessionTooLarge
-} from "../Sessions.ts"
+} from "./Sessions.ts"
 
 /** Requests that do not concern the connection itself. */
 export type Call = Exclude<Request, RequestOf<"subscribe" | "unsubscribe" | "ping">>

@@ -1,7 +1,7 @@
 import type { Effect } from "effect"
-import { type Claim, FairPool } from "../FairPool.ts"
-import type { Request } from "../Protocol/Request.ts"
-import type { SessionsBusy } from "../Sessions.ts"
+import { type Claim, FairPool } from "./FairPool.ts"
+import type { Request } from "./Protocol/Request.ts"
+import type { SessionsBusy } from "./Sessions.ts"
 
 const MiB = 1024 * 1024
 

@@ -1,0 +1,169 @@
+/**
+ * Carries requests out where their session is: here, or on the node that it belongs to.
+ */
+import { type Context, Duration, Effect, Either, Option } from "effect"
+import * as MetricTags from "../MetricTags.ts"
+import * as Monotonic from "../Monotonic.ts"
+import { randomHex } from "../RandomHex.ts"
+import * as Metrics from "./Forwarding/Metrics.ts"
+import { NodeLink, type NodeLinkShape } from "./Forwarding/NodeLink.ts"
+import type { Answer } from "./Protocol/Answer.ts"
+import { type Call, carryOut, Refused, type RequestError } from "./Requests.ts"
+import { SessionNodes, type SessionNodesShape, type SessionOwner } from "./SessionNodes.ts"
+import { type Caller, Sessions } from "./Sessions.ts"
+
+/** Carries a request of a client out, wherever its session is. */
+export type CarryOut = (caller: Caller, request: Call) => Effect.Effect<Answer, RequestError | Refused>
+
+/** The pauses between attempts, in milliseconds: a session that changes hands is nobody's for a moment. */
+const pauses = [50, 150, 400, 900, 1500]
+
+/** After this time no further attempt begins. */
+const attemptLimit = Duration.toMillis("15 seconds")
+
+/** Sessions whose owners are remembered, so that the database need not be asked for each request. */
+const mostRemembered = 10_000
+
+type Reachable = SessionOwner & { readonly address: string }
+
+const isReachable = (owner: SessionOwner): owner is Reachable => owner.address !== null
+
+/** The owners of sessions that were found last; the oldest is forgotten first. */
+class Owners {
+  private readonly owners = new Map<string, Reachable>()
+
+  get(session: string): Reachable | undefined {
+    return this.owners.get(session)
+  }
+
+  remember(session: string, owner: Reachable): void {
+    this.owners.delete(session)
+    this.owners.set(session, owner)
+    if (this.owners.size > mostRemembered) this.owners.delete(this.owners.keys().next().value!)
+  }
+
+  forget(session: string): void {
+    this.owners.delete(session)
+  }
+}
+
+const unreachable = new Refused({
+  code: "conflict",
+  message:
+    "The session belongs to another node of the service, which cannot be reached at present. " +
+    "If it is gone, another one takes the session over within 30 seconds",
+  retryable: true
+})
+
+const inDoubt = new Refused({
+  code: "timeout",
+  message: "The node that has the session did not answer. It is not known whether the request was carried out",
+  retryable: false
+})
+
+/**
+ * Whether a request may be repeated after an attempt of unknown outcome. Messages and answers are recorded under the id of
+ * the command. An interrupt that names no turn could end the turn after the one that was meant.
+ */
+const isRepeatable = (request: Call): boolean => request.type !== "interrupt_turn" || request.turnId !== undefined
+
+/** What a repeated request means where the attempt before it was carried out after all. */
+const afterDoubt = (request: Call, error: RequestError | Refused): Effect.Effect<Answer, RequestError | Refused> => {
+  const isGone = error instanceof Refused ? error.failure.code === "not_found" : error._tag === "SessionNotFound"
+  return request.type === "delete_session" && isGone
+    ? Effect.succeed({ type: "session_deleted", id: request.id, sessionId: request.sessionId })
+    : Effect.fail(error)
+}
+
+const routed = (
+  sessions: Context.Tag.Service<Sessions>,
+  nodes: SessionNodesShape,
+  link: NodeLinkShape,
+  tags: MetricTags.MetricTags
+): CarryOut => {
+  const owners = new Owners()
+
+  /** One attempt at another node; nothing where the request is to be tried again. */
+  const send = (session: string, owner: Reachable, caller: Required<Caller>, request: Call) =>
+    Effect.gen(function* () {
+      const { actor, commandId, tenant } = caller
+      const sent = yield* Effect.either(link.send(owner, { node: owner.node, tenant, actor, commandId, request }))
+      if (Either.isLeft(sent)) {
+        const isInDoubt = sent.left._tag === "NodeSilent"
+        Metrics.count(isInDoubt ? "silent" : "unreachable", tags)
+        owners.forget(session)
+        return { isInDoubt, result: Option.none<Either.Either<Answer, Refused>>() }
+      }
+      const reply = sent.right
+      if (reply.is === "not_owner") {
+        Metrics.count("not_owner", tags)
+        owners.forget(session)
+        return { isInDoubt: false, result: Option.none<Either.Either<Answer, Refused>>() }
+      }
+      owners.remember(session, owner)
+      Metrics.count(reply.is === "answer" ? "answered" : "failed", tags)
+      const result: Either.Either<Answer, Refused> =
+        reply.is === "answer" ? Either.right(reply.answer) : Either.left(new Refused(reply.failure))
+      return { isInDoubt: false, result: Option.some(result) }
+    })
+
+  /** Asks the owner, whoever it is, until one answers. */
+  const forward = (
+    session: string,
+    { actor, tenant }: Caller,
+    request: Call,
+    first: Reachable | undefined
+  ): Effect.Effect<Answer, RequestError | Refused> =>
+    Effect.gen(function* () {
+      const caller = { tenant, actor, commandId: `command-${yield* randomHex(4)}` }
+      const startedAt = yield* Monotonic.millis
+      let isInDoubt = false
+      let known = first
+      for (let attempt = 0; ; attempt++) {
+        const owner: SessionOwner | undefined = known ?? Option.getOrUndefined(yield* nodes.ownerOf(session))
+        known = undefined
+        if (owner !== undefined && isReachable(owner)) {
+          const { isInDoubt: isLost, result } = yield* send(session, owner, caller, request)
+          if (Option.isSome(result)) {
+            const { value } = result
+            if (Either.isRight(value)) return value.right
+            return yield* isInDoubt ? afterDoubt(request, value.left) : Effect.fail(value.left)
+          }
+          isInDoubt ||= isLost
+          if (isInDoubt && !isRepeatable(request)) return yield* Effect.fail(inDoubt)
+        }
+        // It may belong to nobody by now, or to this node.
+        const here = yield* Effect.either(carryOut(sessions, caller, request))
+        if (Either.isRight(here)) return here.right
+        if (here.left._tag !== "SessionElsewhere") {
+          return yield* isInDoubt ? afterDoubt(request, here.left) : Effect.fail(here.left)
+        }
+        const elapsed = (yield* Monotonic.millis) - startedAt
+        const pause = pauses[attempt]
+        if (pause === undefined || elapsed >= attemptLimit) return yield* Effect.fail(isInDoubt ? inDoubt : unreachable)
+        yield* Effect.sleep(pause)
+      }
+    })
+
+  return (caller, request) => {
+    if (!("sessionId" in request)) return carryOut(sessions, caller, request)
+    const session = `${caller.tenant}/${request.sessionId}`
+    const known = owners.get(session)
+    return known === undefined
+      ? Effect.catchTag(carryOut(sessions, caller, request), "SessionElsewhere", () =>
+          forward(session, caller, request, undefined)
+        )
+      : forward(session, caller, request, known)
+  }
+}
+
+/** Requests are carried out here alone where there is no way to other nodes. */
+export const make: Effect.Effect<CarryOut, never, Sessions> = Effect.gen(function* () {
+  const sessions = yield* Sessions
+  const nodes = yield* SessionNodes
+  const link = yield* NodeLink
+  const tags = yield* MetricTags.current
+  if (Option.isNone(link)) return (caller, request) => carryOut(sessions, caller, request)
+  Metrics.register(tags)
+  return routed(sessions, nodes, link.value, tags)
+})

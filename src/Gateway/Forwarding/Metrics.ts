@@ -1,0 +1,28 @@
+/**
+ * Metrics of requests that were sent to the node that has the session.
+ */
+import { Metric, MetricLabel } from "effect"
+import * as MetricTags from "../../MetricTags.ts"
+
+/** What became of one attempt. */
+export type Outcome = "answered" | "failed" | "not_owner" | "unreachable" | "silent"
+
+const attempts = Metric.counter("sessions_forwarded_total", {
+  description: "Requests sent to the node that has the session, by what became of them.",
+  incremental: true
+})
+
+const seriesOf = (outcome: Outcome) => Metric.taggedWithLabels(attempts, [MetricLabel.make("outcome", outcome)])
+
+const series: Readonly<Record<Outcome, Metric.Metric.Counter<number>>> = {
+  answered: seriesOf("answered"),
+  failed: seriesOf("failed"),
+  not_owner: seriesOf("not_owner"),
+  unreachable: seriesOf("unreachable"),
+  silent: seriesOf("silent")
+}
+
+export const count = (outcome: Outcome, tags: MetricTags.MetricTags): void => series[outcome].unsafeUpdate(1, tags)
+
+/** Registers every series with the value 0. */
+export const register = (tags: MetricTags.MetricTags): void => MetricTags.register(Object.values(series), tags)

@@ -1,0 +1,25 @@
+import { Context, type Effect, Option, Schema } from "effect"
+import type { SessionOwner } from "../SessionNodes.ts"
+import type { Command, Reply } from "./Command.ts"
+
+/** No connection to the node could be made, so that nothing was done. */
+export class NodeUnreachable extends Schema.TaggedError<NodeUnreachable>()("NodeUnreachable", {
+  reason: Schema.String
+}) {}
+
+/** The node was sent the command and did not answer: whether it was carried out is not known. */
+export class NodeSilent extends Schema.TaggedError<NodeSilent>()("NodeSilent", { reason: Schema.String }) {}
+
+/** Sends commands to other nodes. */
+export interface NodeLinkShape {
+  /** Interrupting it interrupts the command there, as far as it can be. */
+  readonly send: (
+    owner: SessionOwner & { readonly address: string },
+    command: Command
+  ) => Effect.Effect<Reply, NodeUnreachable | NodeSilent>
+}
+
+/** The way to other nodes; none where this one is alone, or is not told how they reach each other. */
+export class NodeLink extends Context.Reference<NodeLink>()("causeway/NodeLink", {
+  defaultValue: (): Option.Option<NodeLinkShape> => Option.none()
+}) {}

@@ -1,0 +1,69 @@
+/**
+ * How nodes that share a session database reach each other.
+ */
+import { isIP } from "node:net"
+import { Config, ConfigError, Either, Option, Redacted } from "effect"
+import * as Setting from "../../Setting.ts"
+
+export interface NodeAddress {
+  readonly host: string
+  readonly port: number
+}
+
+export interface Settings {
+  /** Where other nodes reach this one, and where it listens. */
+  readonly address: NodeAddress
+  /** The same for all nodes. */
+  readonly secret: Redacted.Redacted
+}
+
+const pattern = /^(?:\[([0-9a-fA-F:]+)\]|([^\s:/[\]@]+)):(\d{1,5})$/
+
+/** The parts of `<host>:<port>`; an IPv6 address stands in brackets. */
+export const parseAddress = (text: string): Option.Option<NodeAddress> => {
+  const match = pattern.exec(text)
+  if (match === null) return Option.none()
+  const host = match[1] ?? match[2]!
+  const port = Number(match[3])
+  if ((match[1] !== undefined && isIP(host) !== 6) || port < 1 || port > 65_535) return Option.none()
+  return Option.some({ host, port })
+}
+
+export const formatAddress = ({ host, port }: NodeAddress): string =>
+  isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`
+
+/** A connection that is recorded lets weak secrets be guessed. */
+const shortestSecret = 32
+
+const address: Config.Config<Option.Option<NodeAddress>> = Setting.declare(
+  "NODE_ADDRESS",
+  {
+    description: "With PostgreSQL: where other nodes reach this one, with requests for its sessions; needs NODE_SECRET",
+    allowed: "<host>:<port>",
+    default: Option.none<NodeAddress>(),
+    shown: "none"
+  },
+  text => Option.map(parseAddress(text), Option.some)
+)
+
+const secret: Config.Config<Option.Option<Redacted.Redacted>> = Setting.declare(
+  "NODE_SECRET",
+  {
+    description: "Secret by which nodes know each other, the same for all",
+    allowed: `text of ${shortestSecret} characters or more, taken exactly as it is`,
+    default: Option.none<Redacted.Redacted>(),
+    shown: "none"
+  },
+  text => (text.length < shortestSecret ? Option.none() : Option.some(Option.some(Redacted.make(text)))),
+  true,
+  true
+)
+
+/** The settings as configuration variables; nothing where nodes do not reach each other. */
+export const config: Config.Config<Option.Option<Settings>> = Config.all({ address, secret }).pipe(
+  Config.mapOrFail(({ address, secret }) => {
+    if (Option.isSome(address) === Option.isSome(secret)) return Either.right(Option.all({ address, secret }))
+    const [missing, given] = Option.isNone(address) ? ["NODE_ADDRESS", "NODE_SECRET"] : ["NODE_SECRET", "NODE_ADDRESS"]
+    return Either.left(ConfigError.InvalidData([missing], `it must be set, as ${given} is`))
+  })
+)

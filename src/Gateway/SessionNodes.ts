@@ -1,0 +1,29 @@
+import { Context, Effect, type Option } from "effect"
+import type { StoreUnavailable } from "../Kv/Store.ts"
+
+/** A node that sessions belong to. */
+export interface SessionOwner {
+  /** The id of its run. */
+  readonly node: string
+  /** `<host>:<port>` where it takes commands of other nodes; null where it takes none. */
+  readonly address: string | null
+}
+
+/** What a node knows of the others that share its session database. */
+export interface SessionNodesShape {
+  /** The id of this run of the node. */
+  readonly self: string
+  /** The node that a session belongs to; none where that is this one, or no node, or one that is gone. */
+  readonly ownerOf: (session: string) => Effect.Effect<Option.Option<SessionOwner>, StoreUnavailable>
+  /** With what this node owns a session: never the same after another one has had it. Nothing where it does not own it. */
+  readonly tokenOf: (session: string) => number | undefined
+}
+
+/** The nodes that share the session database. By default this one is alone; a backend that nodes share provides it. */
+export class SessionNodes extends Context.Reference<SessionNodes>()("causeway/SessionNodes", {
+  defaultValue: (): SessionNodesShape => ({
+    self: "",
+    ownerOf: () => Effect.succeedNone,
+    tokenOf: () => undefined
+  })
+}) {}

@@ -1,0 +1,104 @@
+/** Gateways that share one PostgreSQL and reach each other: a client of any of them has all sessions. */
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { type Client, completeTurn, createSession } from "./Gateway/SocketFixture.ts"
+import { reasonToSkip } from "./postgres/Server.ts"
+import * as Environment from "./service/Environment.ts"
+import * as Gateways from "./service/Gateways.ts"
+
+const linked = Gateways.make({ isLinked: true })
+
+/** Repeats a message as a client does: as long as it is told that it may. */
+const sendUntilAccepted = (client: Client, sessionId: string, content: string, clientMessageId: string) =>
+  Effect.repeat(Effect.delay(client.ask({ type: "send_message", sessionId, content, clientMessageId }), "100 millis"), {
+    until: answer => answer.type !== "error" || !answer.error.retryable
+  })
+
+layer(Environment.layer, { excludeTestServices: true })(`gateways that reach each other ${reasonToSkip ?? ""}`, it => {
+  if (reasonToSkip !== undefined) {
+    it.skip("send requests to the node that has the session")
+    return
+  }
+
+  it.scoped("carry out every request for a session of another one, in the name of the client", () =>
+    Effect.gen(function* () {
+      const { start } = yield* linked
+      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const [mine, theirs] = [yield* one.client, yield* other.clientOf("bob")]
+      // Its secrets are with the node that created it, which therefore has it from the beginning.
+      const sessionId = yield* createSession(mine, { secrets: { TOKEN: "hidden" as never } })
+      const started = yield* theirs.get("session", { type: "start_session", sessionId })
+      assert.strictEqual(started.session.state, "active")
+      assert.isUndefined(started.session.missingSecrets)
+      yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
+      const { turnId } = yield* theirs.get("accepted", { type: "send_message", sessionId, content: "/write a.md text" })
+      yield* mine.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === turnId)
+      const begun = mine.events(sessionId).find(event => event.type === "turn_started")
+      assert.deepInclude(begun, { sub: "bob", content: "/write a.md text" })
+      assert.notProperty(begun, "clientMessageId")
+      const { content } = yield* theirs.get("file_content", { type: "read_file", sessionId, path: "a.md" })
+      assert.include(content, "text")
+      yield* theirs.get("file_list", { type: "list_files", sessionId })
+      yield* theirs.get("unsubscribed", { type: "unsubscribe", sessionId })
+      const hanging = yield* theirs.get("accepted", { type: "send_message", sessionId, content: "/hang" })
+      yield* theirs.get("accepted", { type: "interrupt_turn", sessionId, turnId: hanging.turnId! })
+      yield* mine.untilEvent(sessionId, event => event.type === "turn_interrupted")
+      const stopped = yield* theirs.get("session", { type: "stop_session", sessionId })
+      assert.strictEqual(stopped.session.state, "inactive")
+      const unknown = yield* theirs.ask({ type: "get_session", sessionId: "0".repeat(36) })
+      assert.deepInclude(unknown, { type: "error" })
+      yield* theirs.get("session_deleted", { type: "delete_session", sessionId })
+      assert.include(JSON.stringify(yield* mine.ask({ type: "get_session", sessionId })), "not_found")
+    })
+  )
+
+  it.scoped("carry a message out once, also where its node is killed or stopped before it answers", () =>
+    Effect.gen(function* () {
+      const { start } = yield* linked
+      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const [mine, theirs] = [yield* one.client, yield* other.client]
+      const { open, sessionId } = yield* Gateways.begin(mine)
+      // There is a connection by which the next one is sent.
+      yield* theirs.get("session", { type: "get_session", sessionId })
+      one.signal("SIGSTOP")
+      const answer = yield* sendUntilAccepted(theirs, sessionId, "after the stop", "m1")
+      assert.strictEqual(answer.type, "accepted")
+      one.signal("SIGCONT")
+      yield* mine.closed
+      // The node that was stopped sends requests to the one that has the session now.
+      const again = yield* one.client
+      yield* again.get("session", { type: "get_session", sessionId })
+      const events = yield* Gateways.follow(theirs, sessionId)
+      assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_errored"])
+      assert.lengthOf(
+        events.filter(event => event.type === "turn_started" && event.content === "after the stop"),
+        1
+      )
+      yield* other.end("SIGKILL")
+      const last = yield* sendUntilAccepted(again, sessionId, "after the kill", "m2")
+      assert.strictEqual(last.type, "accepted")
+      const all = yield* Gateways.follow(again, sessionId)
+      assert.lengthOf(
+        all.filter(event => event.type === "turn_started" && event.content === "after the kill"),
+        1
+      )
+    })
+  )
+
+  it.scoped("a node with another secret is refused, and says so; its clients are told to come back", () =>
+    Effect.gen(function* () {
+      const { start, startWith } = yield* linked
+      const wrong = startWith({ NODE_SECRET: "another secret of at least 32 characters" })
+      const [one, other] = yield* Effect.all([start, wrong], { concurrency: 2 })
+      const [mine, theirs] = [yield* one.client, yield* other.client]
+      const sessionId = yield* createSession(mine)
+      yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
+      const refused = yield* theirs.ask({ type: "start_session", sessionId })
+      assert.deepInclude(JSON.stringify(refused), '"code":"conflict"')
+      assert.deepInclude(JSON.stringify(refused), '"retryable":true')
+      assert.include(other.log(), "Another node cannot be reached")
+      // The session has come to no harm.
+      yield* completeTurn(mine, sessionId, "hello")
+    })
+  )
+})

@@ -1,0 +1,169 @@
+/** The connection between two nodes, over real sockets. */
+import { connect } from "node:net"
+import { connect as tlsConnect } from "node:tls"
+import { assert, describe, it } from "@effect/vitest"
+import { type Context, Deferred, Effect, Option, Redacted } from "effect"
+import type { Command } from "../../../src/Gateway/Forwarding/Command.ts"
+import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
+import * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
+import { formatAddress, parseAddress } from "../../../src/Gateway/Forwarding/Settings.ts"
+import { SessionElsewhere } from "../../../src/Gateway/SessionEvents.ts"
+import { SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
+import { type Caller, SessionConflict, Sessions } from "../../../src/Gateway/Sessions.ts"
+import * as Proxy from "../../postgres/Proxy.ts"
+import { freePort } from "../../postgres/Server.ts"
+
+const secret = Redacted.make("a secret that all nodes have, and nobody else")
+const sessionId = "0".repeat(36)
+
+const unused = () => Effect.dieMessage("not expected")
+
+/** A node whose sessions take messages by `send`. */
+const server = (send: Context.Tag.Service<Sessions>["send"]) =>
+  Effect.gen(function* () {
+    const port = yield* Effect.promise(freePort)
+    const sessions: Context.Tag.Service<Sessions> = {
+      ...{ create: unused, list: unused, get: unused, start: unused, stop: unused, remove: unused, subscribe: unused },
+      ...{ interrupt: unused, answer: unused, listFiles: unused, readFile: unused, fileHistory: unused },
+      fileAtIteration: unused,
+      send,
+      subscriptions: () => 0
+    }
+    const address = { host: "127.0.0.1", port }
+    yield* NodeServer.make({ address, secret, fileBytes: 1024 ** 3 }).pipe(
+      Effect.provideService(Sessions, sessions),
+      Effect.provideService(SessionNodes, { self: "a", tokenOf: () => undefined, ownerOf: () => Effect.succeedNone })
+    )
+    return { port, address: formatAddress(address) }
+  })
+
+const command = (content: string, node = "a"): Command => ({
+  ...{ node, tenant: "acme", actor: "alice", commandId: "c1" },
+  request: { type: "send_message", id: "1", sessionId, content }
+})
+
+const owner = (address: string) => ({ node: "a", address })
+
+/** How it failed. */
+const failureOf = <A, E extends { readonly _tag: string }>(sending: Effect.Effect<A, E>) =>
+  Effect.map(Effect.flip(sending), ({ _tag }) => _tag)
+
+const quick = { connect: 1000, silence: 1500 }
+
+describe("the link between nodes", () => {
+  it.scopedLive("bears a command, its author and its answer, and tells what it was refused for", () =>
+    Effect.gen(function* () {
+      const calls: Array<readonly [Caller, string]> = []
+      const { address } = yield* server((caller, session, content) => {
+        calls.push([caller, content])
+        if (content === "conflict") return new SessionConflict({ message: "no" })
+        if (content === "elsewhere") return new SessionElsewhere({ session })
+        return content === "defect" ? Effect.dieMessage("planned") : Effect.succeed("turn")
+      })
+      const link = yield* NodeClient.make(secret)
+      const text = `\u0000 \ud83d\ude00 ${"x".repeat(500_000)}`
+      const answer = { type: "accepted", id: "1", turnId: "turn" }
+      assert.deepStrictEqual(yield* link.send(owner(address), command(text)), { is: "answer", answer } as never)
+      assert.deepStrictEqual(calls, [[{ tenant: "acme", actor: "alice", commandId: "c1" }, text]])
+      const refused = yield* link.send(owner(address), command("conflict"))
+      assert.deepStrictEqual(refused, { is: "failure", failure: { code: "conflict", message: "no" } } as never)
+      assert.deepInclude(yield* link.send(owner(address), command("defect")), { is: "failure" })
+      // What belongs to a third node is not sent on, and a command for another run is not carried out.
+      assert.deepStrictEqual(yield* link.send(owner(address), command("elsewhere")), { is: "not_owner" })
+      const before = calls.length
+      assert.deepStrictEqual(yield* link.send(owner(address), command("for another", "b")), { is: "not_owner" })
+      assert.lengthOf(calls, before)
+    })
+  )
+
+  it.scopedLive("lets nobody in who has another secret, or none", () =>
+    Effect.gen(function* () {
+      const { address, port } = yield* server(unused)
+      const stranger = yield* NodeClient.make(Redacted.make("another secret of at least 32 characters"))
+      assert.strictEqual(yield* failureOf(stranger.send(owner(address), command("x"))), "NodeUnreachable")
+      const plain = yield* Effect.async<string>(resume => {
+        let text = ""
+        connect(port, "127.0.0.1")
+          .on("data", data => {
+            text += data.toString("latin1")
+          })
+          .on("error", () => undefined)
+          .on("close", () => resume(Effect.succeed(text)))
+          .end("POST /commands HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}")
+      })
+      assert.notInclude(plain, "HTTP/")
+      const byCertificate = yield* Effect.async<string>(resume => {
+        tlsConnect({ port, host: "127.0.0.1", rejectUnauthorized: false })
+          .on("secureConnect", () => resume(Effect.succeed("connected")))
+          .on("error", () => resume(Effect.succeed("refused")))
+      })
+      assert.strictEqual(byCertificate, "refused")
+    })
+  )
+
+  it.scopedLive("waits for a command as long as the other node is at work, and no longer", () =>
+    Effect.gen(function* () {
+      const finish = yield* Deferred.make<void>()
+      const begun = yield* Deferred.make<void>()
+      const { address, port } = yield* server((_, __, content) =>
+        content === "quick"
+          ? Effect.succeed("turn")
+          : Effect.zipRight(Deferred.succeed(begun, undefined), Effect.as(Deferred.await(finish), "turn"))
+      )
+      const link = yield* NodeClient.make(secret, quick)
+      const proxy = yield* Proxy.make(`http://127.0.0.1:${port}`)
+      const through = `127.0.0.1:${new URL(proxy.url).port}`
+      // Longer than the silence that is allowed.
+      const slow = yield* Effect.fork(link.send(owner(address), command("slow")))
+      yield* Deferred.await(begun)
+      yield* Effect.sleep("2 seconds")
+      yield* Deferred.succeed(finish, undefined)
+      assert.deepInclude(yield* slow, { is: "answer" })
+      // A connection that was there when the other node stopped to answer.
+      assert.deepInclude(yield* link.send(owner(through), command("quick")), { is: "answer" })
+      // It is free once the answer is there.
+      yield* Effect.sleep("50 millis")
+      proxy.set("black hole")
+      assert.strictEqual(yield* failureOf(link.send(owner(through), command("quick"))), "NodeSilent")
+      // A new connection does not come to be.
+      assert.strictEqual(yield* failureOf(link.send(owner(through), command("quick"))), "NodeUnreachable")
+      yield* Effect.promise(() => proxy.cut(true))
+      assert.strictEqual(yield* failureOf(link.send(owner(through), command("quick"))), "NodeUnreachable")
+    })
+  )
+
+  it.scopedLive(
+    "a command whose connection is cut may have been carried out; one that is interrupted is so there",
+    () =>
+      Effect.gen(function* () {
+        const begun = yield* Deferred.make<void>()
+        const again = yield* Deferred.make<void>()
+        const interrupted = yield* Deferred.make<void>()
+        const { port } = yield* server((_, __, content) =>
+          Effect.zipRight(Deferred.succeed(content === "first" ? begun : again, undefined), Effect.never).pipe(
+            Effect.onInterrupt(() => (content === "first" ? Effect.void : Deferred.succeed(interrupted, undefined)))
+          )
+        )
+        const proxy = yield* Proxy.make(`http://127.0.0.1:${port}`)
+        const through = `127.0.0.1:${new URL(proxy.url).port}`
+        const link = yield* NodeClient.make(secret)
+        const first = yield* Effect.fork(failureOf(link.send(owner(through), command("first"))))
+        yield* Deferred.await(begun)
+        yield* Effect.promise(() => proxy.cut(false))
+        assert.strictEqual(yield* first, "NodeSilent")
+        const second = yield* Effect.fork(link.send(owner(through), command("second")))
+        yield* Deferred.await(again)
+        yield* second.interruptAsFork(second.id())
+        yield* Deferred.await(interrupted)
+      })
+  )
+
+  it("addresses have a host and a port", () => {
+    for (const text of ["a:1", "10.0.0.1:65535", "[::1]:80", "node-0.nodes.svc:9000"]) {
+      assert.strictEqual(Option.getOrThrow(Option.map(parseAddress(text), formatAddress)), text)
+    }
+    for (const text of ["", "a", ":1", "a:0", "a:65536", "::1:80", "[a]:80", "http://a:1", "a:1/", "user@a:1"]) {
+      assert.isTrue(Option.isNone(parseAddress(text)), text)
+    }
+  })
+})

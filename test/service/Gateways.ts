@@ -1,0 +1,85 @@
+/** Gateways that share one PostgreSQL and one platform, as processes. */
+import { Effect, type Scope } from "effect"
+import { type Event, turnEnds } from "../../src/Gateway/Protocol.ts"
+import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { type Client, completeTurn, connect, createSession } from "../Gateway/SocketFixture.ts"
+import { secret, token } from "../Gateway/survival/Token.ts"
+import { createDatabase } from "../postgres/Databases.ts"
+import { freePort } from "../postgres/Server.ts"
+import * as Environment from "./Environment.ts"
+import * as Service from "./Service.ts"
+
+/** By which the nodes know each other. */
+export const nodeSecret = "a secret that all nodes have, and nobody else"
+
+export interface Options {
+  /** Whether nodes send each other requests. */
+  readonly isLinked?: boolean
+  readonly env?: Readonly<Record<string, string>>
+}
+
+/** Gateways over one database and one platform, each with a directory of its own. */
+export const make = ({ env = {}, isLinked = false }: Options = {}) =>
+  Effect.gen(function* () {
+    const url = yield* Effect.promise(() => createDatabase())
+    const simulator = yield* Simulator.make({ seed: "shared", pace: "1 millis" })
+    const start = (own: Readonly<Record<string, string>> = {}) =>
+      Effect.gen(function* () {
+        const directory = yield* Environment.temporaryDirectory
+        const port = yield* Effect.promise(freePort)
+        const link = isLinked ? { NODE_ADDRESS: `127.0.0.1:${port}`, NODE_SECRET: nodeSecret } : {}
+        const service = yield* Service.start({
+          directory,
+          env: {
+            STORE_URL: url,
+            SESSION_LEASE: "1 second",
+            AGENT_PLATFORM_URL: simulator.platformUrl,
+            GATEWAY_JWT_SECRET: secret,
+            LOG_LEVEL: "info",
+            ...link,
+            ...env,
+            ...own
+          }
+        })
+        /** A client of the tenant `acme`. */
+        const clientOf = (sub: string): Effect.Effect<Client, never, Scope.Scope> =>
+          Effect.flatMap(token("acme", sub), bearer =>
+            Effect.orDie(
+              connect(`${service.url.replace("http", "ws")}/ws`, { headers: { authorization: `Bearer ${bearer}` } })
+            )
+          )
+        return { ...service, clientOf, client: clientOf("tester") }
+      })
+    return { simulator, start: start(), startWith: start, url }
+  })
+
+/** Subscribes from the first event on as soon as the node has the session, and waits until all events have come. */
+export const follow = (client: Client, sessionId: string) =>
+  Effect.gen(function* () {
+    const answer = yield* Effect.repeat(
+      Effect.delay(client.ask({ type: "subscribe", sessionId, afterSeq: 0 }), "50 millis"),
+      { until: answer => answer.type !== "error" || !answer.error.retryable }
+    )
+    if (answer.type !== "subscribed") return yield* Effect.dieMessage(JSON.stringify(answer))
+    if (answer.headSeq > 0) yield* client.untilEvent(sessionId, ({ seq }) => seq === answer.headSeq)
+    return client.events(sessionId)
+  })
+
+export const turnOf = (event: Event) => ("turnId" in event ? event.turnId : undefined)
+
+const ends: ReadonlySet<string> = new Set(turnEnds)
+
+/** The ends of a turn. */
+export const endsOf = (events: ReadonlyArray<Event>, turnId: string | undefined) =>
+  events.filter(event => ends.has(event.type) && turnOf(event) === turnId).map(({ type }) => type)
+
+/** A session of a node, with one turn completed and one that does not end. */
+export const begin = (client: Client) =>
+  Effect.gen(function* () {
+    const sessionId = yield* createSession(client)
+    yield* client.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
+    const completed = yield* completeTurn(client, sessionId, "one two three")
+    const { turnId } = yield* client.get("accepted", { type: "send_message", sessionId, content: "/hang" })
+    yield* client.untilEvent(sessionId, event => event.type === "turn_started" && turnOf(event) === turnId)
+    return { sessionId, completed, open: turnId }
+  })
