@@ -1,6 +1,7 @@
 /**
  * The command `causeway`.
  */
+import { parseArgs } from "node:util"
 import type { Teardown } from "@effect/platform/Runtime"
 import {
   Cause,
@@ -28,7 +29,7 @@ export class CommandFailed extends Schema.TaggedError<CommandFailed>()("CommandF
   exitCode: Schema.Int
 }) {}
 
-const usage = "Usage: causeway [dev | --help | --version]"
+const usage = "Usage: causeway [dev | migrate-store | --help | --version]"
 
 const column = 32
 
@@ -41,6 +42,9 @@ export const help = (): string =>
     "",
     "Without an argument it serves until SIGTERM or SIGINT, then finishes what is in flight; a second signal ends it at",
     "once. causeway dev serves with DEV_MODE=true: development keys, and simulated upstream services.",
+    "causeway migrate-store [--from <store>] [--to <store>] [--json] copies a store from SQLite into PostgreSQL, or back,",
+    "while nobody serves it. A store is sqlite:<directory> or postgres://<user>@<host>/<database>; what is left out is",
+    "that of STORE_URL.",
     "All configuration is by environment variables; an empty one counts as unset.",
     "",
     ...Setting.all().flatMap(({ name, description, allowed, default: shown }) => [
@@ -83,6 +87,34 @@ const serve = Effect.gen(function* () {
   Effect.withRuntimeFlagsPatch(RuntimeFlagsPatch.disable(RuntimeFlags.RuntimeMetrics))
 )
 
+const wrongArguments = (problem: string) => new CommandFailed({ message: `${problem}\n${usage}`, exitCode: 2 })
+
+const migrateStore = (args: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const { values } = yield* Effect.try({
+      try: () =>
+        parseArgs({
+          args: [...args],
+          strict: true,
+          options: { from: { type: "string" }, to: { type: "string" }, json: { type: "boolean", default: false } }
+        }),
+      catch: error => wrongArguments(error instanceof Error ? error.message : String(error))
+    })
+    yield* ignoreClosedPipes
+    // Loaded here, as it needs the native module of SQLite.
+    const { run } = yield* Effect.promise(() => import("./CommandLine/MigrateStore.ts"))
+    const { from, json, to } = values
+    yield* Effect.catchTags(run({ from: Option.fromNullable(from), to: Option.fromNullable(to), json }), {
+      WrongStores: ({ message }) => wrongArguments(message),
+      StoreCopyRefused: ({ message }) => new CommandFailed({ message: `Nothing was copied. ${message}`, exitCode: 1 }),
+      StoreCopyFailed: ({ message }) =>
+        new CommandFailed({
+          message: `The copy was not finished, and its target is not served: run the command again. ${message}`,
+          exitCode: 1
+        })
+    })
+  })
+
 const devMode = ConfigProvider.fromMap(new Map([["DEV_MODE", "true"]]))
 
 /** Serves in dev mode, whatever the variable says. */
@@ -97,15 +129,13 @@ const develop = Effect.configProviderWith(variables =>
 export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> => {
   const [option, ...rest] = args
   if (option === undefined) return serve
+  if (option === "migrate-store") return migrateStore(rest)
   if (rest.length === 0) {
     if (option === "--help" || option === "-h") return Console.log(help())
     if (option === "--version") return Console.log(version)
     if (option === "dev") return develop
   }
-  return new CommandFailed({
-    message: `causeway does not take ${JSON.stringify(args.join(" "))}.\n${usage}`,
-    exitCode: 2
-  })
+  return wrongArguments(`causeway does not take ${JSON.stringify(args.join(" "))}.`)
 }
 
 /** Runs the command and prints on standard error why it failed. */

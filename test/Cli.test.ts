@@ -79,7 +79,10 @@ describe("Cli", () => {
       const { code, stdout, stderr } = yield* runToEnd({}, ["serve"])
       assert.strictEqual(code, 2)
       assert.strictEqual(stdout, "")
-      assert.strictEqual(stderr, 'causeway does not take "serve".\nUsage: causeway [dev | --help | --version]\n')
+      assert.strictEqual(
+        stderr,
+        'causeway does not take "serve".\nUsage: causeway [dev | migrate-store | --help | --version]\n'
+      )
     })
   )
 

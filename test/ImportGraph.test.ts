@@ -172,7 +172,7 @@ describe("imports within src", () => {
   /** The files that put the service together. */
   const composition = files.filter(
     file =>
-      isIn("Causeway")(file) ||
+      isIn("Causeway", "CommandLine")(file) ||
       (!file.includes("/") && Object.values<string>(faces).includes(file)) ||
       [
         "Api.ts",

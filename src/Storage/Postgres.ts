@@ -31,6 +31,7 @@ import * as Opening from "./Postgres/Opening.ts"
 import * as Pipeline from "./Postgres/Pipeline.ts"
 import * as Portions from "./Postgres/Portions.ts"
 import * as Queries from "./Postgres/Queries.ts"
+import { maxNameBytes } from "./Postgres/Schema.ts"
 import * as Snapshots from "./Postgres/Snapshots.ts"
 import * as WakeUps from "./Postgres/WakeUps.ts"
 import * as Writer from "./Postgres/Writer.ts"
@@ -46,9 +47,6 @@ const writeConnections = 5
 
 /** Milliseconds that a portion of expiry or of retention may take. */
 const portionTimeout = 6000
-
-/** Bytes of a namespace and a key that an index can hold together; the rest of 2,704 is its own. */
-const maxNameBytes = 2660
 
 const checkLimits = ({ keyBytes, namespaceBytes }: LimitsShape) =>
   keyBytes + namespaceBytes <= maxNameBytes

@@ -46,6 +46,20 @@ const postgresUrl = (text: string): Option.Option<Redacted.Redacted> =>
     ? Option.some(Redacted.make(text))
     : Option.none()
 
+/** Where the store of an address is; nothing where the text is none. `sqlite:` alone names no directory. */
+export const locate = (text: string): Option.Option<Pick<StoreLocation, "directory" | "postgres">> =>
+  Option.orElse(
+    parse(text).pipe(
+      Option.filter(directory => directory !== ""),
+      Option.map(directory => ({ directory, postgres: Option.none() }))
+    ),
+    () =>
+      Option.map(postgresUrl(text), url => ({
+        directory: "",
+        postgres: Option.some({ url, directUrl: Option.none(), connections: 1 })
+      }))
+  )
+
 /** The directory where `STORE_URL` names none. */
 export const dataDirectory = Setting.string("DATA_DIR", {
   description: "Directory of the database, made when it is missing",

@@ -4,7 +4,7 @@
 import { Effect, type Redacted, Schema } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../Kv/Store.ts"
-import { clientConfig, queryOn, type Row } from "./Connections.ts"
+import { clientConfig, type Parameter, queryOn, type Row } from "./Connections.ts"
 import { describe, unavailable } from "./DatabaseError.ts"
 import { migrations } from "./Schema.ts"
 
@@ -20,9 +20,15 @@ const oldestVersion = 14
 /** Nodes that start together migrate one after the other, by an advisory lock of this key: `CWKV`. */
 const lockKey = 0x43574b56
 
-type Query = (
+/**
+ * The version of a row in the table of migrations which says that another store is being copied into this one. No schema
+ * comes so far, so that every release refuses it. Its name is the id of the source.
+ */
+export const unfinishedCopy = 2_000_000_000
+
+export type Query = (
   text: string,
-  values?: ReadonlyArray<string | number>
+  values?: ReadonlyArray<Parameter>
 ) => Effect.Effect<ReadonlyArray<Row>, StoreUnavailable>
 
 /** Runs on a connection of its own. A migration may take long; the connection's loss undoes it. */
@@ -37,7 +43,8 @@ const withClient = <A, E>(url: Redacted.Redacted, body: (query: Query) => Effect
     client => Effect.sync(() => void client.end().catch(() => undefined))
   )
 
-const check = (query: Query) =>
+/** Refuses a server or a database that cannot have a store. */
+export const check = (query: Query): Effect.Effect<void, StoreRefused | StoreUnavailable> =>
   Effect.gen(function* () {
     const [row] = yield* query(
       `SELECT current_setting('server_version_num')::int / 10000, current_setting('server_encoding'),
@@ -57,7 +64,14 @@ const check = (query: Query) =>
     }
   })
 
-const migrate = (query: Query) =>
+/**
+ * Brings the schema up to date, within a transaction. Returns the id of the store of which there is an unfinished copy;
+ * unless that is asked for, such a database is refused.
+ */
+export const migrate = (
+  query: Query,
+  mayBeUnfinished = false
+): Effect.Effect<string | undefined, StoreRefused | StoreUnavailable> =>
   Effect.gen(function* () {
     // A node that is stopped half-way must not keep the others from starting.
     yield* query(
@@ -77,7 +91,16 @@ const migrate = (query: Query) =>
         )`
       )
     }
-    const [[applied]] = (yield* query("SELECT coalesce(max(version), 0) FROM causeway.migrations")) as [[number]]
+    const [[applied, copied]] = (yield* query(
+      `SELECT coalesce(max(version) FILTER (WHERE version <> $1), 0), max(name) FILTER (WHERE version = $1)
+       FROM causeway.migrations`,
+      [unfinishedCopy]
+    )) as [[number, string | null]]
+    if (copied !== null && !mayBeUnfinished) {
+      return yield* new StoreRefused({
+        message: "The database has a copy of another store that was not finished: run causeway migrate-store again."
+      })
+    }
     if (applied > migrations.length) {
       return yield* new StoreRefused({
         message:
@@ -90,6 +113,7 @@ const migrate = (query: Query) =>
       for (const statement of statements) yield* query(statement)
       yield* query("INSERT INTO causeway.migrations (version, name) VALUES ($1, $2)", [version, name])
     }
+    return copied ?? undefined
   })
 
 /**

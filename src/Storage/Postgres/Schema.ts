@@ -10,6 +10,9 @@ export interface Migration {
   readonly statements: ReadonlyArray<string>
 }
 
+/** Bytes of a namespace and a key that an index can hold together; the rest of 2,704 is its own. */
+export const maxNameBytes = 2660
+
 /** Names are compared by their bytes. */
 const name = 'text COLLATE "C" NOT NULL'
 

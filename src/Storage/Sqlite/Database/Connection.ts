@@ -21,6 +21,15 @@ export interface Format {
   readonly load: () => Promise<{ readonly migrations: ReadonlyArray<Migration> }>
 }
 
+/**
+ * The format of a database into which another store is copied, until the copy is finished: it has an id of its own, the
+ * letters in lower case, so that no process serves it.
+ */
+export const unfinishedCopyOf = ({ log: _, ...format }: Format): Format => ({
+  ...format,
+  applicationId: format.applicationId | 0x20202020
+})
+
 /** The file of a database in its directory. */
 export const fileOf = (directory: string, { name }: Format): string => join(directory, `${name}.db`)
 

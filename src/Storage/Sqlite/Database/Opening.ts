@@ -5,7 +5,15 @@ import { accessSync, closeSync, constants, fsyncSync, openSync, readSync, rename
 import { dirname } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Cause, Effect, Schema, type Scope } from "effect"
-import { closeLast, type Format, fileOf, openExclusive, openForReading, openForWriting } from "./Connection.ts"
+import {
+  closeLast,
+  type Format,
+  fileOf,
+  openExclusive,
+  openForReading,
+  openForWriting,
+  unfinishedCopyOf
+} from "./Connection.ts"
 import * as Epoch from "./Epoch.ts"
 import { hasRoom, idOf, Lock, makeDirectory, makeFile, realFile } from "./Files.ts"
 
@@ -138,6 +146,7 @@ const versionOf = (file: string, format: Format): Effect.Effect<number | undefin
     }
     if (!header.isSqlite) return yield* refuse(file, "is not a SQLite database")
     if (header.applicationId !== format.applicationId) {
+      if (header.applicationId === unfinishedCopyOf(format).applicationId) return yield* refuse(file, unfinished)
       return yield* refuse(file, "is the database of another application")
     }
     const names = yield* attempt(file, "cannot be read", () => statSync(file).nlink)
@@ -154,6 +163,11 @@ const versionOf = (file: string, format: Format): Effect.Effect<number | undefin
     )
     return version > schemaVersion ? yield* refuseNewer(file, version, schemaVersion) : version
   })
+
+const unfinished = "has a copy of another store that was not finished: run causeway migrate-store again"
+
+/** What marks the file of a database; `undefined` where there is none. Throws where it cannot be read. */
+export const applicationIdOf = (file: string): number | undefined => readHeader(file)?.applicationId
 
 const readHeader = (file: string): Header | undefined => {
   const stat = statSync(file, { throwIfNoEntry: false })

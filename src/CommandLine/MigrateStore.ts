@@ -1,0 +1,46 @@
+/**
+ * `causeway migrate-store`: copies the store from SQLite into PostgreSQL, or back.
+ */
+import { Effect, Option, Schema } from "effect"
+import * as StoreCopy from "../Storage/StoreCopy.ts"
+import * as StoreUrl from "../Storage/StoreUrl.ts"
+import * as CopyProgress from "./CopyProgress.ts"
+
+/** What the command is given. What is left out is the store of the environment, `STORE_URL`. */
+export interface Arguments {
+  readonly from: Option.Option<string>
+  readonly to: Option.Option<string>
+  /** Print JSON lines on standard output. */
+  readonly json: boolean
+}
+
+/** The arguments name no two stores; the message says why. */
+export class WrongStores extends Schema.TaggedError<WrongStores>()("WrongStores", { message: Schema.String }) {}
+
+/** A value is not quoted, as an address may have a password. */
+const locate = (option: string, text: string) =>
+  Option.match(StoreUrl.locate(text), {
+    onNone: () =>
+      new WrongStores({
+        message: `${option} is not sqlite:<path of a directory> or postgres://<user>@<host>:<port>/<database>.`
+      }),
+    onSome: Effect.succeed
+  })
+
+const ofEnvironment = Effect.mapError(StoreUrl.config, error => new WrongStores({ message: String(error) }))
+
+const storeOf = (option: string, given: Option.Option<string>) =>
+  Option.match(given, { onNone: () => ofEnvironment, onSome: text => locate(option, text) })
+
+/** Copies a store and shows how far it has come. */
+export const run = ({ from, json, to }: Arguments) =>
+  Effect.gen(function* () {
+    if (Option.isNone(from) && Option.isNone(to)) {
+      return yield* new WrongStores({
+        message: "migrate-store takes --from or --to, or both; what is left out is the store of STORE_URL."
+      })
+    }
+    const locations = { from: yield* storeOf("--from", from), to: yield* storeOf("--to", to) }
+    const { done, report } = yield* CopyProgress.make(json ? "json" : process.stderr.isTTY ? "bar" : "lines")
+    yield* Effect.flatMap(StoreCopy.copy({ ...locations, report }), done)
+  })

@@ -1,0 +1,202 @@
+/**
+ * The store in the SQLite files of a directory as the source and as the target of a copy. The lock of the directory tells
+ * that a process serves it. Until a copy is finished, the file has an application id of its own, so that none can.
+ */
+import { existsSync } from "node:fs"
+import { join } from "node:path"
+import type { Database, Statement } from "better-sqlite3"
+import { Effect, Option, type Scope, Stream } from "effect"
+import {
+  closeLast,
+  type Format,
+  fileOf,
+  openForReading,
+  openForWriting,
+  unfinishedCopyOf
+} from "../Sqlite/Database/Connection.ts"
+import { describe } from "../Sqlite/Database/DatabaseError.ts"
+import * as Epoch from "../Sqlite/Database/Epoch.ts"
+import { realFile } from "../Sqlite/Database/Files.ts"
+import * as Opening from "../Sqlite/Database/Opening.ts"
+import { format as kv } from "../Sqlite/Kv/Writer.ts"
+import { format as sessions } from "../Sqlite/SessionEvents/Writer.ts"
+import { notEmpty, otherCopy, type Source, StoreCopyFailed, StoreCopyRefused, type Target } from "./Port.ts"
+import { pageBytes, pageRows, type Row, sizeOf, type Table, tables } from "./Tables.ts"
+
+type Databases = Readonly<Record<Table["sqlite"]["database"], Database>>
+
+export const nameOf = (directory: string): string => `sqlite:${directory}`
+
+const attempt = <A>(body: () => A): Effect.Effect<A, StoreCopyFailed> =>
+  Effect.try({ try: body, catch: error => new StoreCopyFailed({ message: describe(error) }) })
+
+const refused = (error: { readonly message: string }) => new StoreCopyRefused({ message: error.message })
+
+const open = (directory: string, format: Format) => Effect.mapError(Opening.open(directory, format), refused)
+
+/** A connection, which is closed with the scope. */
+const connection = (connect: () => Database, close: (db: Database) => void = db => db.close()) =>
+  Effect.acquireRelease(Effect.mapError(attempt(connect), refused), db => Effect.sync(() => close(db)))
+
+const list = (items: ReadonlyArray<string>): string => items.join(", ")
+
+const columnsOf = ({ columns, sqlite: { names = {} } }: Table): ReadonlyArray<string> =>
+  columns.map(([name]) => names[name] ?? name)
+
+/** The next rows, of a limited number and, but for the last of them, a limited size. */
+const nextPage = (rows: Iterator<unknown>): ReadonlyArray<Row> => {
+  const page: Array<Row> = []
+  let bytes = 0
+  while (page.length < pageRows && bytes < pageBytes) {
+    const { done, value } = rows.next()
+    if (done === true) break
+    page.push(value as Row)
+    bytes += sizeOf(value as Row)
+  }
+  return page
+}
+
+const pages =
+  (databases: Databases) =>
+  (table: Table): Stream.Stream<ReadonlyArray<Row>, StoreCopyFailed> => {
+    const text = `SELECT ${list(columnsOf(table))} FROM ${table.name} ORDER BY ${table.sqlite.order}`
+    // An iterator that is not at its end keeps the connection from anything else.
+    const rows = Effect.acquireRelease(
+      attempt(() => databases[table.sqlite.database].prepare(text).raw().iterate()),
+      rows => Effect.sync(() => rows.return?.())
+    )
+    return Stream.unwrapScoped(
+      Effect.map(rows, rows =>
+        Stream.unfoldEffect(undefined, () =>
+          Effect.map(
+            attempt(() => nextPage(rows)),
+            page => (page.length === 0 ? Option.none() : Option.some([page, undefined] as const))
+          )
+        )
+      )
+    )
+  }
+
+const count = (databases: Databases) => (table: Table) =>
+  attempt(() => {
+    const { count = `SELECT count(*) FROM ${table.name}`, database } = table.sqlite
+    return databases[database].prepare<[], number>(count).pluck().get() ?? 0
+  })
+
+/** The store in a directory, which belongs to this process until the scope closes. It is brought to the newest schema. */
+export const openSource = (directory: string): Effect.Effect<Source, StoreCopyRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const name = nameOf(directory)
+    if (!existsSync(fileOf(directory, kv))) return yield* new StoreCopyRefused({ message: `${name} has no store.` })
+    const { epoch, file } = yield* open(directory, kv)
+    const events = yield* open(directory, sessions)
+    const databases = {
+      kv: yield* connection(() => openForReading(file)),
+      sessions: yield* connection(() => openForReading(events.file))
+    }
+    return { name, id: epoch, count: count(databases), pages: pages(databases) }
+  })
+
+/** Where an unfinished copy keeps the id of its source. */
+const sourceName = "copy_of"
+
+const isEmpty = (db: Database, database: Table["sqlite"]["database"]): boolean =>
+  tables.every(
+    ({ name, sqlite }) =>
+      sqlite.database !== database || db.prepare(`SELECT 1 FROM ${name} LIMIT 1`).get() === undefined
+  )
+
+/**
+ * Makes a file one of another format, with what is to change with that. It leaves WAL mode before, so that the header of
+ * the file itself, which is read first, tells the format.
+ */
+const become = (db: Database, { applicationId }: Format, change: () => void): void => {
+  if (db.pragma("journal_mode = DELETE", { simple: true }) !== "delete") throw new Error(`${db.name} is in use`)
+  db.transaction(() => {
+    change()
+    db.pragma(`application_id = ${applicationId}`)
+  }).immediate()
+}
+
+/** What a directory has before a copy. */
+type Before = "nothing" | "a store" | "an unfinished copy"
+
+const look = (directory: string) =>
+  Effect.map(
+    Effect.mapError(
+      attempt(() => Opening.applicationIdOf(realFile(fileOf(directory, kv)))),
+      ({ message }) => new StoreCopyRefused({ message: `${nameOf(directory)}: ${message}` })
+    ),
+    (id): Before => {
+      if (id === undefined) return "nothing"
+      return id === unfinishedCopyOf(kv).applicationId ? "an unfinished copy" : "a store"
+    }
+  )
+
+const refuseUnless = (isAllowed: boolean, message: string) =>
+  isAllowed ? Effect.void : new StoreCopyRefused({ message })
+
+/** A store in a directory that is empty, or made, or has an unfinished copy of the source, which is removed. */
+export const openTarget = (directory: string, sourceId: string): Effect.Effect<Target, StoreCopyRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const name = nameOf(directory)
+    const unfinished = unfinishedCopyOf(kv)
+    const before = yield* look(directory)
+    const isRestarted = before === "an unfinished copy"
+    // Events that are there without a store are refused before there is one.
+    const openEvents = Effect.gen(function* () {
+      const opened = yield* open(directory, sessions)
+      const db = yield* connection(() => openForWriting(opened.file, sessions), closeLast)
+      yield* refuseUnless(isRestarted || isEmpty(db, "sessions"), notEmpty(name))
+      return db
+    })
+    const hasEvents = existsSync(join(directory, `${sessions.name}.db`))
+    const early = before === "nothing" && hasEvents ? yield* openEvents : undefined
+    const format = before === "a store" ? kv : unfinished
+    const opened = yield* open(directory, format)
+    const db = yield* connection(() => openForWriting(opened.file, format), closeLast)
+    const metadata = (text: string): Statement => db.prepare(text)
+    if (isRestarted) {
+      const known = metadata(`SELECT value FROM metadata WHERE name = '${sourceName}'`).pluck().get() ?? sourceId
+      yield* refuseUnless(known === sourceId, otherCopy(name, "remove kv.db and sessions.db"))
+    } else yield* refuseUnless(isEmpty(db, "kv"), notEmpty(name))
+    const databases: Databases = { kv: db, sessions: early ?? (yield* openEvents) }
+    yield* Effect.mapError(
+      attempt(() => {
+        become(db, unfinished, () => {
+          metadata("DELETE FROM metadata").run()
+          metadata("INSERT INTO metadata (name, value) VALUES (?, ?)").run(sourceName, sourceId)
+        })
+        db.pragma("journal_mode = WAL")
+        // Environments may have passwords.
+        databases.sessions.pragma("secure_delete = ON")
+        for (const { name, sqlite } of tables) databases[sqlite.database].exec(`DELETE FROM ${name}`)
+      }),
+      refused
+    )
+    const inserts = new Map(tables.map(table => [table, insert(databases, table)]))
+    return {
+      name,
+      isRestarted,
+      write: (table, page) => attempt(() => inserts.get(table)!(page)),
+      pages: pages(databases),
+      finish: attempt(() => {
+        closeLast(databases.sessions)
+        const epoch = Epoch.renew(db, opened.file, kv.log!)
+        become(db, kv, () => metadata("DELETE FROM metadata WHERE name = ?").run(sourceName))
+        return epoch
+      })
+    }
+  })
+
+/** Inserts a page in one transaction. */
+const insert = (databases: Databases, table: Table): ((page: ReadonlyArray<Row>) => void) => {
+  const { database, derived = [] } = table.sqlite
+  const db = databases[database]
+  const columns = [...columnsOf(table), ...derived.map(({ name }) => name)]
+  const statement = db.prepare(`INSERT INTO ${table.name} (${list(columns)}) VALUES (${list(columns.map(() => "?"))})`)
+  const all = db.transaction((page: ReadonlyArray<Row>) => {
+    for (const row of page) statement.run(derived.length === 0 ? row : [...row, ...derived.map(({ of }) => of(row))])
+  })
+  return page => all.immediate(page)
+}

@@ -1,0 +1,191 @@
+/**
+ * What a store consists of, and how that lies in each database. What is not named here is not copied; a test compares
+ * this with the schemas.
+ */
+import { hash } from "node:crypto"
+import { tenantOf } from "../../Kv/Entry.ts"
+import { storedId } from "../Postgres/SessionEvents/Queries.ts"
+
+export type Cell = string | number | null
+
+/** The cells of the columns of a table, in their order. */
+export type Row = ReadonlyArray<Cell>
+
+/** A column that a database derives from the others, or stores in another way. */
+interface Stored {
+  readonly name: string
+  readonly of: (row: Row) => Cell
+}
+
+export interface Table {
+  readonly name: string
+  readonly columns: ReadonlyArray<readonly [name: string, type: "text" | "bigint"]>
+  readonly sqlite: {
+    readonly database: "kv" | "sessions"
+    /** Columns that have another name. */
+    readonly names?: Readonly<Record<string, string>>
+    readonly derived?: ReadonlyArray<Stored>
+    /** The order in which rows are read, and written in the other database. */
+    readonly order: string
+    /** How many rows there are, where that need not be counted. */
+    readonly count?: string
+  }
+  readonly postgres: {
+    /** The order in which rows are read: columns that name each row. The first of them lead an index. */
+    readonly order: ReadonlyArray<readonly [name: string, type: "text" | "bigint"]>
+    /** A column that is stored in another way, and how its cell is read. */
+    readonly encoded?: Stored & { readonly read: (cell: Cell) => Cell }
+    /** The part of an `INSERT` behind the columns. */
+    readonly overriding?: "OVERRIDING SYSTEM VALUE"
+    /** Columns that an index holds together. */
+    readonly names?: ReadonlyArray<string>
+  }
+}
+
+const names = [
+  ["namespace", "text"],
+  ["key", "text"]
+] as const
+
+const number = (cell: Cell | undefined): number => Number(cell !== null)
+
+/** All tables, in the order in which they are copied. */
+export const tables: ReadonlyArray<Table> = [
+  {
+    name: "entries",
+    columns: [
+      ...names,
+      ["version", "bigint"],
+      ["updated_at", "bigint"],
+      ["expires_at", "bigint"],
+      ["updated_by", "text"],
+      ["value", "text"]
+    ],
+    sqlite: { database: "kv", order: "namespace, key" },
+    postgres: { order: names, names: ["namespace", "key"] }
+  },
+  {
+    name: "tombstones",
+    columns: [...names, ["version", "bigint"], ["seq", "bigint"]],
+    sqlite: { database: "kv", order: "namespace, key" },
+    postgres: { order: names, names: ["namespace", "key"] }
+  },
+  {
+    name: "changes",
+    columns: [
+      ["seq", "bigint"],
+      ["version", "bigint"],
+      ["timestamp", "bigint"],
+      ["op", "text"],
+      ...names,
+      ["actor", "text"],
+      ["value", "text"]
+    ],
+    sqlite: {
+      database: "kv",
+      derived: [{ name: "tenant", of: row => tenantOf(String(row[4])) }],
+      order: "seq",
+      // There are no gaps; a count would read the whole table.
+      count: "SELECT coalesce(max(seq) - min(seq) + 1, 0) FROM changes"
+    },
+    postgres: { order: [["seq", "bigint"]] }
+  },
+  {
+    name: "histories",
+    columns: [
+      ["id", "bigint"],
+      ["session", "text"],
+      ["epoch", "text"],
+      ["head", "bigint"],
+      ["trimmed", "bigint"],
+      ["bytes", "bigint"],
+      ["recovery_state", "text"]
+    ],
+    sqlite: { database: "sessions", names: { recovery_state: "bookmark" }, order: "id" },
+    postgres: { order: [["id", "bigint"]], overriding: "OVERRIDING SYSTEM VALUE" }
+  },
+  {
+    name: "events",
+    columns: [
+      ["history", "bigint"],
+      ["seq", "bigint"],
+      ["timestamp", "bigint"],
+      ["size", "bigint"],
+      ["text", "text"]
+    ],
+    // The oldest first: SQLite removes events by their ids, and stops at the first that is not old enough.
+    sqlite: { database: "sessions", order: "id" },
+    postgres: {
+      order: [
+        ["timestamp", "bigint"],
+        ["history", "bigint"],
+        ["seq", "bigint"]
+      ]
+    }
+  },
+  {
+    name: "receipts",
+    columns: [
+      ["history", "bigint"],
+      ["seq", "bigint"],
+      ["id", "text"],
+      ["digest", "text"],
+      ["turn", "text"]
+    ],
+    sqlite: { database: "sessions", names: { id: "name" }, order: "history, seq, id" },
+    postgres: {
+      order: [
+        ["history", "bigint"],
+        ["seq", "bigint"],
+        ["place", "bigint"]
+      ],
+      encoded: { name: "id", of: row => storedId(String(row[2])), read: cell => JSON.parse(String(cell)) as string }
+    }
+  },
+  {
+    name: "launch_configurations",
+    columns: [
+      ["session", "text"],
+      ["environment", "text"],
+      ["deployment", "text"]
+    ],
+    sqlite: {
+      database: "sessions",
+      derived: [
+        { name: "has_environment", of: row => number(row[1]) },
+        { name: "has_deployment", of: row => number(row[2]) }
+      ],
+      order: "session"
+    },
+    postgres: { order: [["session", "text"]] }
+  }
+]
+
+/** Rows of a page at most. */
+export const pageRows = 2000
+
+/** A page ends with the row that brings it to this many bytes. */
+export const pageBytes = 2 * 1024 * 1024
+
+/** About how many bytes a row has. */
+export const sizeOf = (row: Row): number => {
+  let size = 0
+  for (const cell of row) size += typeof cell === "string" ? cell.length : 8
+  return size
+}
+
+/** A digest of rows in any order: the sum of the SHA-256 of each, in eight parts, and how many they are. */
+export class Digest {
+  private readonly sums = new Uint32Array(8)
+  rows = 0
+
+  add(row: Row): void {
+    const digest = hash("sha256", JSON.stringify(row), "buffer")
+    for (let part = 0; part < 8; part++) this.sums[part]! += digest.readUInt32LE(4 * part)
+    this.rows++
+  }
+
+  toString(): string {
+    return Buffer.from(this.sums.buffer).toString("hex")
+  }
+}

@@ -1,0 +1,62 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Console, Effect, TestClock } from "effect"
+import * as CopyProgress from "../../src/CommandLine/CopyProgress.ts"
+
+const progress = {
+  phase: "copy",
+  table: "changes",
+  rows: 250_000,
+  totalRows: 1_000_000,
+  bytes: 100 * 1024 * 1024
+} as const
+
+describe("CopyProgress", () => {
+  it("tells the pace and the time that is left", () => {
+    const pace = CopyProgress.paceOf(progress, 10_000)
+    expect(pace).toEqual({ rowsPerSecond: 25_000, bytesPerSecond: 10_485_760, secondsLeft: 30 })
+    expect(CopyProgress.line(progress, pace)).toBe(
+      "copy: 25 %, 250,000 of 1,000,000 rows, changes, 25,000 rows/s, 10.0 MiB/s, 0:30 left"
+    )
+    // Nothing is divided by zero.
+    const nothing = { ...progress, rows: 0, totalRows: 0, bytes: 0 }
+    expect(CopyProgress.line(nothing, CopyProgress.paceOf(nothing, 0))).toBe(
+      "copy: 100 %, 0 of 0 rows, changes, 0 rows/s, 0.0 MiB/s, 0:00 left"
+    )
+  })
+
+  it("draws a bar that is not wider than the terminal", () => {
+    const pace = CopyProgress.paceOf(progress, 10_000)
+    const wide = CopyProgress.bar(progress, pace, 120)
+    expect(wide).toContain("#######-----------------------")
+    for (const columns of [0, 10, 40, 80]) {
+      expect(CopyProgress.bar(progress, pace, columns).length).toBeLessThanOrEqual(columns)
+    }
+  })
+
+  it("prints durations with hours where there are some", () => {
+    expect([0, 59, 60, 3909].map(CopyProgress.duration)).toEqual(["0:00", "0:59", "1:00", "1:05:09"])
+  })
+
+  it.effect("prints no more lines than one can read, and the last of each phase", () =>
+    Effect.gen(function* () {
+      const printed: Array<string> = []
+      const { report } = yield* CopyProgress.make("lines")
+      const silent = yield* Console.consoleWith(Effect.succeed)
+      const note = (...parts: ReadonlyArray<unknown>) => Effect.sync(() => void printed.push(parts.join(" ")))
+      yield* Effect.withConsole(
+        Effect.gen(function* () {
+          for (const phase of ["copy", "verify"] as const) {
+            for (let rows = 1; rows <= 100; rows++) {
+              yield* TestClock.adjust("100 millis")
+              yield* report({ phase, table: "entries", rows, totalRows: 100, bytes: rows })
+            }
+          }
+        }),
+        { ...silent, error: note }
+      )
+      expect(printed.map(line => line.slice(0, line.indexOf("%") + 1))).toEqual([
+        ...["copy: 1 %", "copy: 51 %", "copy: 100 %", "verify: 1 %", "verify: 51 %", "verify: 100 %"]
+      ])
+    })
+  )
+})

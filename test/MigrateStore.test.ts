@@ -1,0 +1,100 @@
+/** `causeway migrate-store` as a process. */
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Layer, Logger, Schedule } from "effect"
+import * as Sqlite from "../src/Storage/Sqlite.ts"
+import { createDatabase, withClient } from "./postgres/Databases.ts"
+import { reasonToSkip } from "./postgres/Server.ts"
+import { launch, runToEnd, temporaryDirectory } from "./ServerProcess.ts"
+import { get, put } from "./suites/Store/Fixture.ts"
+
+const inStore = (directory: string) =>
+  Effect.provide(Layer.provide(Sqlite.layer({ directory, writer: "inline" }), Logger.remove(Logger.defaultLogger)))
+
+/** The value of an entry that a service process answers. */
+const served = (env: Readonly<Record<string, string>>) =>
+  Effect.gen(function* () {
+    const service = yield* launch({ KV_API_KEY: "sesame", HOST: "127.0.0.1", ...env })
+    const [, port] = yield* service.shows(/listening.*?(\d{4,5})/i)
+    const answer = yield* Effect.promise(() =>
+      fetch(`http://127.0.0.1:${port}/api/v1/kv/n/k`, { headers: { authorization: "Bearer sesame" } })
+    )
+    const entry = (yield* Effect.promise(() => answer.json())) as { readonly value?: unknown }
+    yield* service.kill("SIGTERM")
+    yield* service.ended
+    return entry.value
+  }).pipe(Effect.scoped)
+
+describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("copies there and back; when it is killed, no service takes what is there until it is finished", () =>
+    Effect.gen(function* () {
+      const [first, last] = [yield* temporaryDirectory, join(yield* temporaryDirectory, "made", "here")]
+      const url = yield* Effect.promise(() => createDatabase())
+      yield* inStore(first)(put("n", "k", "carried"))
+
+      const there = yield* runToEnd({ STORE_URL: url }, ["migrate-store", "--from", `sqlite:${first}`])
+      assert.strictEqual(there.code, 0, there.stderr)
+      assert.match(there.stdout, /^entries +1 rows {2}[0-9a-f]{64}$/m)
+      assert.match(there.stdout, /^Copied sqlite:.* to postgres:\/\/127\.0\.0\.1:\d+\/\w+, and verified it\.$/m)
+      assert.match(there.stderr, /^copy: 100 %, 2 of 2 rows, changes, .* left$/m)
+      assert.strictEqual(yield* served({ STORE_URL: url }), "carried")
+
+      const back = ["migrate-store", "--to", `sqlite:${last}`, "--json"]
+      yield* withClient(url, query =>
+        Effect.gen(function* () {
+          // The copy waits when it has begun.
+          yield* query("BEGIN")
+          yield* query("LOCK TABLE causeway.receipts")
+          const killed = yield* launch({ STORE_URL: url }, back)
+          const started = Effect.flatMap(Effect.exit(inStore(last)(get("n", "k"))), exit =>
+            String(exit).includes("run causeway migrate-store again") ? Effect.void : Effect.fail("not yet")
+          )
+          yield* Effect.retry(started, Schedule.spaced("50 millis"))
+          yield* killed.kill("SIGKILL")
+          yield* killed.ended
+        })
+      )
+      const refused = yield* runToEnd({ KV_API_KEY: "sesame", DATA_DIR: last })
+      assert.strictEqual(refused.code, 1)
+      assert.match(refused.stderr, /^causeway cannot start\. .*run causeway migrate-store again/)
+      const again = yield* runToEnd({ STORE_URL: url }, back)
+      assert.strictEqual(again.code, 0, again.stderr)
+      const lines = again.stdout
+        .trim()
+        .split("\n")
+        .map(line => JSON.parse(line) as { readonly type: string; readonly isRestarted?: boolean })
+      assert.deepInclude(lines.at(-1), { type: "done", isRestarted: true })
+      assert.deepStrictEqual([...new Set(lines.slice(0, -1).map(({ type }) => type))], ["progress"])
+      assert.strictEqual(yield* served({ DATA_DIR: last }), "carried")
+    })
+  )
+
+  it.scopedLive("tells what is wrong, without a password", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      yield* inStore(directory)(put("n", "k", 1))
+      const of = (...args: ReadonlyArray<string>) => runToEnd({}, ["migrate-store", ...args])
+      const [none, unknown, address, unreachable] = yield* Effect.all(
+        [
+          of(),
+          of("--into", "x"),
+          of("--from", "sqlite:x", "--to", "postgres:/user:secret@host"),
+          of("--from", `sqlite:${directory}`, "--to", "postgres://user:secret@127.0.0.1:1/db")
+        ],
+        { concurrency: 2 }
+      )
+      assert.deepStrictEqual(
+        [none, unknown, address, unreachable].map(({ code }) => code),
+        [2, 2, 2, 1]
+      )
+      assert.match(none!.stderr, /takes --from or --to/)
+      assert.match(unknown!.stderr, /--into/)
+      assert.match(address!.stderr, /^--to is not sqlite:/)
+      assert.match(
+        unreachable!.stderr,
+        /^Nothing was copied\. postgres:\/\/127\.0\.0\.1:1\/db cannot be reached: .*ECONNREFUSED/
+      )
+      for (const { stderr, stdout } of [address!, unreachable!]) assert.notMatch(stdout + stderr, /secret/)
+    })
+  )
+})
