@@ -1,12 +1,16 @@
 /** `causeway migrate-store` as a process. */
+import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Layer, Logger, Schedule } from "effect"
+import { unfinishedCopyOf } from "../src/Storage/Sqlite/Database/Connection.ts"
+import { applicationIdOf } from "../src/Storage/Sqlite/Database/Opening.ts"
+import { format } from "../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../src/Storage/Sqlite.ts"
 import { createDatabase, withClient } from "./postgres/Databases.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
 import { launch, runToEnd, temporaryDirectory } from "./ServerProcess.ts"
-import { get, put } from "./suites/Store/Fixture.ts"
+import { put } from "./suites/Store/Fixture.ts"
 
 const inStore = (directory: string) =>
   Effect.provide(Layer.provide(Sqlite.layer({ directory, writer: "inline" }), Logger.remove(Logger.defaultLogger)))
@@ -15,7 +19,7 @@ const inStore = (directory: string) =>
 const served = (env: Readonly<Record<string, string>>) =>
   Effect.gen(function* () {
     const service = yield* launch({ KV_API_KEY: "sesame", HOST: "127.0.0.1", ...env })
-    const [, port] = yield* service.shows(/listening.*?(\d{4,5})/i)
+    const [, port] = yield* service.shows(/"Listening".*?"port":(\d+)/)
     const answer = yield* Effect.promise(() =>
       fetch(`http://127.0.0.1:${port}/api/v1/kv/n/k`, { headers: { authorization: "Bearer sesame" } })
     )
@@ -24,6 +28,9 @@ const served = (env: Readonly<Record<string, string>>) =>
     yield* service.ended
     return entry.value
   }).pipe(Effect.scoped)
+
+/** What marks a store that is not finished. */
+const copied = unfinishedCopyOf(format).applicationId
 
 describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSkip ?? ""}`, () => {
   it.scopedLive("copies there and back; when it is killed, no service takes what is there until it is finished", () =>
@@ -37,7 +44,6 @@ describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSk
       assert.match(there.stdout, /^entries +1 rows {2}[0-9a-f]{64}$/m)
       assert.match(there.stdout, /^Copied sqlite:.* to postgres:\/\/127\.0\.0\.1:\d+\/\w+, and verified it\.$/m)
       assert.match(there.stderr, /^copy: 100 %, 2 of 2 rows, changes, .* left$/m)
-      assert.strictEqual(yield* served({ STORE_URL: url }), "carried")
 
       const back = ["migrate-store", "--to", `sqlite:${last}`, "--json"]
       yield* withClient(url, query =>
@@ -46,10 +52,9 @@ describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSk
           yield* query("BEGIN")
           yield* query("LOCK TABLE causeway.receipts")
           const killed = yield* launch({ STORE_URL: url }, back)
-          const started = Effect.flatMap(Effect.exit(inStore(last)(get("n", "k"))), exit =>
-            String(exit).includes("run causeway migrate-store again") ? Effect.void : Effect.fail("not yet")
-          )
-          yield* Effect.retry(started, Schedule.spaced("50 millis"))
+          const file = join(last, "kv.db")
+          const isBegun = Effect.sync(() => existsSync(file) && applicationIdOf(file) === copied)
+          yield* Effect.repeat(isBegun, { until: isBegun => isBegun, schedule: Schedule.spaced("20 millis") })
           yield* killed.kill("SIGKILL")
           yield* killed.ended
         })

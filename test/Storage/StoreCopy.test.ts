@@ -4,7 +4,7 @@ import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Exit, FastCheck as fc, Layer, Logger, Option, Redacted, TestClock } from "effect"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
-import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { type ChangeLog, HistoryTrimmed } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import * as Backends from "../../src/Storage/Backends.ts"
 import { tables } from "../../src/Storage/StoreCopy/Tables.ts"
@@ -64,12 +64,18 @@ const refusal = <A>(copying: Effect.Effect<A, StoreCopy.StoreCopyRefused | Store
 const sessions = ["t/one", "t/two"]
 const requests = ["a\u0000b", "😀", "r".repeat(256)]
 
+/** The records after a position, read in pages, or that some of them were removed. */
+const feedAfter = (after: number, limit?: number) =>
+  Effect.catchAll(feed(after, limit), error =>
+    error instanceof HistoryTrimmed ? Effect.succeed({ trimmedSeq: error.trimmedSeq }) : Effect.fail(error)
+  )
+
 /** All that can be read of a store but epochs. */
 const contentOf = Effect.gen(function* () {
   const { find, read, receipt, configuration, unfinished } = yield* SessionEvents
   const namespaces = ["n", "tenant:t/sessions", "m".repeat(512)]
   return {
-    changes: yield* feed(),
+    feeds: yield* Effect.forEach(Array.from({ length: (yield* lastSeq) + 1 }), (_, after) => feedAfter(after, 4)),
     lists: yield* Effect.forEach(namespaces, namespace => list(namespace)),
     unfinished: yield* unfinished,
     sessions: yield* Effect.forEach(sessions, session =>
@@ -239,14 +245,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
             expect(yield* inPostgres(url)(contentOf)).toEqual(before)
             const back = yield* StoreCopy.copy({ from: database(url), to: files(last) })
             expect(digests(back)).toEqual(digests(there))
-            yield* inSqlite(last)(
-              Effect.gen(function* () {
-                expect(yield* contentOf).toEqual(before)
-                for (let after = before.changes[0]?.seq ?? 1; after <= before.changes.length; after++) {
-                  expect(yield* feed(after, 2)).toEqual(before.changes.filter(({ seq }) => seq > after))
-                }
-              })
-            )
+            expect(yield* inSqlite(last)(contentOf)).toEqual(before)
             // Both go on alike: versions after tombstones, and numbers.
             const next = Effect.zipRight(write(["a", "b", "😀"].map(key => set("n", key, 2))), contentOf)
             const [one, other] = [yield* inSqlite(first)(next), yield* inSqlite(last)(next)]
