@@ -1,7 +1,7 @@
-import { parseArgs } from "node:util"
 import { Effect } from "effect"
 import { BenchFailed } from "./BenchFailed.ts"
 import type { Case } from "./Case.ts"
+import { flag, number, parse, text } from "./Options.ts"
 
 /** The arguments of the benchmark. */
 export interface Arguments {
@@ -46,28 +46,6 @@ export const help = (cases: ReadonlyArray<Case>): string =>
     "A run of all cases without --quick and --profile writes docs/performance.md; other runs only print."
   ].join("\n")
 
-const parse = (args: ReadonlyArray<string>) =>
-  Effect.try({
-    try: () =>
-      parseArgs({
-        args: [...args],
-        allowPositionals: true,
-        strict: true,
-        options: {
-          help: { type: "boolean", short: "h", default: false },
-          quick: { type: "boolean", default: false },
-          rounds: { type: "string" },
-          duration: { type: "string" },
-          "warm-up": { type: "string" },
-          entries: { type: "string" },
-          store: { type: "string" },
-          service: { type: "string" },
-          profile: { type: "string" }
-        }
-      }),
-    catch: error => new BenchFailed({ reason: error instanceof Error ? error.message : String(error) })
-  })
-
 const bounds = {
   rounds: { min: 1, max: 1000, whole: true },
   duration: { min: 0.1, max: 3600, whole: false },
@@ -75,24 +53,27 @@ const bounds = {
   entries: { min: 10_000, max: 100_000_000, whole: true }
 } as const
 
-const number = (name: keyof typeof bounds, text: string | undefined, otherwise: number) => {
-  if (text === undefined) return Effect.succeed(otherwise)
-  const value = text.trim() === "" ? Number.NaN : Number(text)
-  const { max, min, whole } = bounds[name]
-  return value >= min && value <= max && (!whole || Number.isInteger(value))
-    ? Effect.succeed(value)
-    : new BenchFailed({
-        reason: `--${name} must be a ${whole ? "whole " : ""}number from ${min} to ${max}, not ${text}`
-      })
-}
-
 /** Reads the arguments. Returns `"help"` for `--help`. */
 export const read = (
   args: ReadonlyArray<string>,
   cases: ReadonlyArray<Case>
 ): Effect.Effect<Arguments | "help", BenchFailed> =>
   Effect.gen(function* () {
-    const { positionals, values } = yield* parse(args)
+    const { positionals, values } = yield* parse({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        help: { ...flag, short: "h" },
+        quick: flag,
+        rounds: text,
+        duration: text,
+        "warm-up": text,
+        entries: text,
+        store: text,
+        service: text,
+        profile: text
+      }
+    })
     if (values.help) return "help"
     const stranger = positionals.find(name => cases.every(one => one.name !== name))
     if (stranger !== undefined) {
@@ -103,10 +84,10 @@ export const read = (
     const defaults = values.quick ? quick : usual
     return {
       names: positionals,
-      rounds: yield* number("rounds", values.rounds, defaults.rounds),
-      seconds: yield* number("duration", values.duration, defaults.duration),
-      warmUpSeconds: yield* number("warm-up", values["warm-up"], defaults["warm-up"]),
-      entries: yield* number("entries", values.entries, defaults.entries),
+      rounds: yield* number("rounds", values.rounds, defaults.rounds, bounds.rounds),
+      seconds: yield* number("duration", values.duration, defaults.duration, bounds.duration),
+      warmUpSeconds: yield* number("warm-up", values["warm-up"], defaults["warm-up"], bounds["warm-up"]),
+      entries: yield* number("entries", values.entries, defaults.entries, bounds.entries),
       service: values.service,
       store: values.store,
       profiles: values.profile,

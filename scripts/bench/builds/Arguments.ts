@@ -1,7 +1,7 @@
 import { resolve } from "node:path"
-import { parseArgs } from "node:util"
 import { Effect } from "effect"
 import { BenchFailed } from "../BenchFailed.ts"
+import { flag, number, parse, text } from "../Options.ts"
 
 /** A build of the service. */
 export interface Build {
@@ -44,34 +44,8 @@ export const help = (names: ReadonlyArray<string>): string =>
     `Cases: ${names.join(", ")}`
   ].join("\n")
 
-const text = { type: "string" } as const
-
-const parse = (args: ReadonlyArray<string>) =>
-  Effect.try({
-    try: () =>
-      parseArgs({
-        args: [...args],
-        allowPositionals: true,
-        strict: true,
-        options: {
-          help: { type: "boolean", short: "h", default: false },
-          processes: text,
-          rounds: text,
-          duration: text,
-          "warm-up": text,
-          profile: text
-        }
-      }),
-    catch: error => new BenchFailed({ reason: error instanceof Error ? error.message : String(error) })
-  })
-
-const number = (name: keyof typeof usual, given: string | undefined, isWhole: boolean) => {
-  if (given === undefined) return Effect.succeed(usual[name])
-  const value = given.trim() === "" ? Number.NaN : Number(given)
-  return value > 0 && value <= 3600 && (!isWhole || Number.isInteger(value))
-    ? Effect.succeed(value)
-    : new BenchFailed({ reason: `--${name} must be a positive ${isWhole ? "whole " : ""}number, not ${given}` })
-}
+const count = { min: 1, max: 1000, whole: true } as const
+const seconds = { min: 0.1, max: 3600, whole: false } as const
 
 const buildOf = (given: string): Build => {
   const at = given.indexOf("=")
@@ -85,7 +59,18 @@ export const read = (
   names: ReadonlyArray<string>
 ): Effect.Effect<Arguments | "help", BenchFailed> =>
   Effect.gen(function* () {
-    const { positionals, values } = yield* parse(args)
+    const { positionals, values } = yield* parse({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        help: { ...flag, short: "h" },
+        processes: text,
+        rounds: text,
+        duration: text,
+        "warm-up": text,
+        profile: text
+      }
+    })
     if (values.help) return "help"
     const builds = positionals.filter(given => given.includes("=")).map(buildOf)
     if (builds.length === 0) return yield* new BenchFailed({ reason: "name at least one build: name=dist/main.js" })
@@ -97,10 +82,10 @@ export const read = (
     return {
       builds,
       names: cases.length === 0 ? names : cases,
-      processes: yield* number("processes", values.processes, true),
-      rounds: yield* number("rounds", values.rounds, true),
-      seconds: yield* number("duration", values.duration, false),
-      warmUpSeconds: yield* number("warm-up", values["warm-up"], false),
+      processes: yield* number("processes", values.processes, usual.processes, count),
+      rounds: yield* number("rounds", values.rounds, usual.rounds, count),
+      seconds: yield* number("duration", values.duration, usual.duration, seconds),
+      warmUpSeconds: yield* number("warm-up", values["warm-up"], usual["warm-up"], seconds),
       profiles: values.profile
     }
   })

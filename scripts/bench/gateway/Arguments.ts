@@ -1,6 +1,6 @@
-import { parseArgs } from "node:util"
 import { Effect } from "effect"
-import { BenchFailed } from "../BenchFailed.ts"
+import type { BenchFailed } from "../BenchFailed.ts"
+import { flag, number, parse, text } from "../Options.ts"
 
 /** The arguments of the gateway's benchmark. */
 export interface Arguments {
@@ -37,52 +37,36 @@ export const help = (): string =>
     "  --help              prints this text"
   ].join("\n")
 
-const text = { type: "string" } as const
-
-const parse = (args: ReadonlyArray<string>) =>
-  Effect.try({
-    try: () =>
-      parseArgs({
-        args: [...args],
-        strict: true,
-        options: {
-          help: { type: "boolean", short: "h", default: false },
-          quick: { type: "boolean", default: false },
-          print: { type: "boolean", default: false },
-          clients: text,
-          turns: text,
-          rate: text,
-          duration: text,
-          "warm-up": text,
-          service: text,
-          profile: text
-        }
-      }).values,
-    catch: error => new BenchFailed({ reason: error instanceof Error ? error.message : String(error) })
-  })
-
-const number = (name: keyof typeof usual, given: string | undefined, otherwise: number, most: number) => {
-  if (given === undefined) return Effect.succeed(otherwise)
-  const value = given.trim() === "" ? Number.NaN : Number(given)
-  return Number.isInteger(value) && value >= 1 && value <= most
-    ? Effect.succeed(value)
-    : new BenchFailed({ reason: `--${name} must be a whole number from 1 to ${most}, not ${given}` })
-}
+const count = (max: number) => ({ min: 1, max, whole: true })
 
 /** Reads the arguments. Returns `"help"` for `--help`. */
 export const read = (args: ReadonlyArray<string>): Effect.Effect<Arguments | "help", BenchFailed> =>
   Effect.gen(function* () {
-    const values = yield* parse(args)
+    const { values } = yield* parse({
+      args: [...args],
+      options: {
+        help: { ...flag, short: "h" },
+        quick: flag,
+        print: flag,
+        clients: text,
+        turns: text,
+        rate: text,
+        duration: text,
+        "warm-up": text,
+        service: text,
+        profile: text
+      }
+    })
     if (values.help) return "help"
     const defaults = values.quick ? quick : usual
-    const clients = yield* number("clients", values.clients, defaults.clients, 50_000)
-    const turns = yield* number("turns", values.turns, Math.min(clients, defaults.turns), clients)
+    const clients = yield* number("clients", values.clients, defaults.clients, count(50_000))
+    const turns = yield* number("turns", values.turns, Math.min(clients, defaults.turns), count(clients))
     return {
       clients,
       turns,
-      rate: yield* number("rate", values.rate, defaults.rate, 1000),
-      seconds: yield* number("duration", values.duration, defaults.duration, 3600),
-      warmUpSeconds: yield* number("warm-up", values["warm-up"], defaults["warm-up"], 600),
+      rate: yield* number("rate", values.rate, defaults.rate, count(1000)),
+      seconds: yield* number("duration", values.duration, defaults.duration, count(3600)),
+      warmUpSeconds: yield* number("warm-up", values["warm-up"], defaults["warm-up"], count(600)),
       service: values.service,
       profiles: values.profile,
       writes: !values.quick && !values.print && values.profile === undefined
