@@ -19,6 +19,7 @@ import * as Database from "./Database/Database.ts"
 import { hasRoom } from "./Database/Files.ts"
 import type { WriteFailure } from "./Database/Messages.ts"
 import type { StoreRefused } from "./Database/Opening.ts"
+import type { Reader } from "./Database/Reader.ts"
 import { Queries } from "./SessionEvents/Queries.ts"
 import { type EventOutcome, type EventWrite, writer } from "./SessionEvents/Writer.ts"
 import type { ThreadData } from "./WriterThread.ts"
@@ -60,14 +61,21 @@ const outcomeOf = (
   }
 }
 
-/** The histories in the file `sessions.db` of a directory, which belongs to them until the scope closes. */
-export const make = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
-  openOrDefer(options.directory, open(options))
+type Group = GroupCommit.GroupCommit<EventWrite, History | undefined, OutOfStep | StoreUnavailable>
 
-const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
+/** What histories are read from and written to. */
+interface Opened {
+  readonly group: Group
+  readonly reader: Reader<Queries>
+  readonly trim: (before: number) => Effect.Effect<number, StoreUnavailable>
+}
+
+const open = (
+  options: Options,
+  retention: Bounds,
+  reportDamage: Damage.Report
+): Effect.Effect<Opened, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const retention = options.retention ?? Retention.defaults
-    const reportDamage = Damage.reporter("session database", "session_database_damage_total", yield* MetricTags.current)
     const threadData: ThreadData = { database: "sessions", retention }
     const { commit, reader, run, started } = yield* Database.make(options, {
       ...writer(retention),
@@ -83,8 +91,6 @@ const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scop
         events: writes.reduce((sum, write) => sum + (write.op === "append" ? write.texts.length : 0), 0)
       })
     })
-    const read = <A>(body: (queries: Queries) => A, session?: string): Effect.Effect<A, StoreUnavailable> =>
-      reader.read(body, session === undefined ? undefined : { session })
     const group = yield* GroupCommit.make<EventWrite, History | undefined, OutOfStep | StoreUnavailable>({
       commit: (writes, now) =>
         commit(writes, now).pipe(
@@ -97,25 +103,84 @@ const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scop
       prepare: started,
       outage: Supervision.outage("writing of session histories")
     })
-    const submit = (write: Exclude<EventWrite, { op: "append" }>) =>
+    return { group, reader, trim: before => run("trim", Effect.succeed(before), trimPortion) }
+  })
+
+/** Histories that may have to be opened before they are used. */
+interface Openable {
+  readonly use: <A, E>(f: (opened: Opened) => Effect.Effect<A, E>) => Effect.Effect<A, E | StoreUnavailable>
+  readonly submit: Group["submit"]
+}
+
+/**
+ * Opens the histories, or defers that where a full disk has no room to create or migrate their database: then every
+ * use fails with `StoreUnavailable` until there is room, and the first one after that opens them.
+ */
+const openOrDefer = (
+  directory: string,
+  open: Effect.Effect<Opened, StoreRefused, Scope.Scope>
+): Effect.Effect<Openable, StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const scope = yield* Effect.scope
+    // An attempt that fails releases what it has acquired.
+    const attempt = Effect.flatMap(Scope.fork(scope, ExecutionStrategy.sequential), own =>
+      Effect.onError(Scope.extend(open, own), cause => Scope.close(own, Exit.failCause(cause)))
+    )
+    const first = yield* Effect.either(attempt)
+    let opened = Option.getOrUndefined(Either.getRight(first))
+    if (Either.isLeft(first)) {
+      if (hasRoom(directory)) return yield* first.left
+      yield* Effect.annotateLogs(
+        Effect.logWarning("session histories cannot be opened until there is room on the disk"),
+        "reason",
+        first.left.message
+      )
+    }
+    const one = yield* Effect.makeSemaphore(1)
+    const deferred = Effect.suspend((): Effect.Effect<Opened, StoreUnavailable> => {
+      if (opened !== undefined) return Effect.succeed(opened)
+      if (!hasRoom(directory)) return new StoreUnavailable({ reason: "the disk is full" })
+      return Effect.matchEffect(Effect.uninterruptible(attempt), {
+        onFailure: refused => new StoreUnavailable({ reason: refused.message }),
+        onSuccess: made => {
+          opened = made
+          return Effect.succeed(made)
+        }
+      })
+    }).pipe(one.withPermits(1))
+    return {
+      use: f => (opened === undefined ? Effect.flatMap(deferred, f) : f(opened)),
+      submit: write =>
+        opened === undefined ? Effect.flatMap(deferred, ({ group }) => group.submit(write)) : opened.group.submit(write)
+    }
+  })
+
+const missing = new StoreUnavailable({ reason: "the writer returned no history" })
+
+/** The histories in the file `sessions.db` of a directory, which belongs to them until the scope closes. */
+export const make = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    const retention = options.retention ?? Retention.defaults
+    const reportDamage = Damage.reporter("session database", "session_database_damage_total", yield* MetricTags.current)
+    const { submit, use } = yield* openOrDefer(options.directory, open(options, retention, reportDamage))
+    const read = <A>(body: (queries: Queries) => A, session?: string): Effect.Effect<A, StoreUnavailable> =>
+      use(({ reader }) => reader.read(body, session === undefined ? undefined : { session }))
+    const find = <A>(body: (queries: Queries) => A | undefined, session?: string) =>
+      Effect.map(read(body, session), Option.fromNullable)
+    const replace = (write: Exclude<EventWrite, { op: "append" }>) =>
       // Only an append can be out of step.
-      Effect.catchTag(group.submit(write), "OutOfStep", Effect.die)
-    const missing = new StoreUnavailable({ reason: "the writer returned no history" })
+      Effect.catchTag(submit(write), "OutOfStep", Effect.die)
     const begin = (op: "open" | "restart") => (session: string, epoch: string) =>
-      Effect.flatMap(submit({ op, session, epoch }), history =>
+      Effect.flatMap(replace({ op, session, epoch }), history =>
         history === undefined ? missing : Effect.succeed(history)
       )
 
     return SessionEvents.of({
       open: begin("open"),
       release: () => Effect.void,
-      receipt: (session, id) =>
-        Effect.map(
-          reader.read(queries => queries.receipt(session, id)),
-          Option.fromNullable
-        ),
+      receipt: (session, id) => find(queries => queries.receipt(session, id)),
       restart: begin("restart"),
-      configure: (session, configuration) => Effect.asVoid(submit({ op: "configure", session, configuration })),
+      configure: (session, configuration) => Effect.asVoid(replace({ op: "configure", session, configuration })),
       configuration: session => read(queries => queries.configuration(session), session),
       summaries: sessions =>
         Effect.tap(
@@ -127,23 +192,16 @@ const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scop
                 })
               : Effect.void
         ),
-      find: session =>
-        Effect.map(
-          read(queries => queries.find(session), session),
-          Option.fromNullable
-        ),
-      append: append => Effect.asVoid(group.submit({ op: "append", ...append })),
+      find: session => find(queries => queries.find(session), session),
+      append: append => Effect.asVoid(submit({ op: "append", ...append })),
       read: (session, after, limit) =>
-        Effect.map(
-          read(queries => queries.page(session, after, limit), session),
-          Option.fromNullable
-        ).pipe(
+        find(queries => queries.page(session, after, limit), session).pipe(
           Effect.mapError(error =>
             Damage.isDamage(error.reason) ? new SessionUnreadable({ session, reason: error.reason }) : error
           )
         ),
-      remove: session => Effect.asVoid(submit({ op: "remove", session })),
-      unfinished: read(queries => queries.unfinished()),
+      remove: session => Effect.asVoid(replace({ op: "remove", session })),
+      unfinished: Effect.suspend(() => read(queries => queries.unfinished())),
       isShared: false,
       abandoned: Effect.succeed([]),
       taken: Effect.succeed([]),
@@ -151,68 +209,9 @@ const open = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scop
         Effect.gen(function* () {
           const before = (yield* Clock.currentTimeMillis) - Duration.toMillis(age)
           const oldest = yield* read(queries => queries.oldest())
-          if (oldest === undefined || oldest >= before) return 0
-          return yield* run("trim", Effect.succeed(before), trimPortion)
+          return oldest === undefined || oldest >= before ? 0 : yield* use(({ trim }) => trim(before))
         })
     })
-  })
-
-/**
- * Opens the histories, or defers that where a full disk has no room to create or migrate their database: then every
- * call fails with `StoreUnavailable` until there is room, and the first one after that opens them.
- */
-const openOrDefer = (
-  directory: string,
-  open: Effect.Effect<Service, StoreRefused, Scope.Scope>
-): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
-  Effect.gen(function* () {
-    const scope = yield* Effect.scope
-    // An attempt that fails releases what it has acquired.
-    const attempt = Effect.flatMap(Scope.fork(scope, ExecutionStrategy.sequential), own =>
-      Effect.onError(Scope.extend(open, own), cause => Scope.close(own, Exit.failCause(cause)))
-    )
-    const first = yield* Effect.either(attempt)
-    if (first._tag === "Right") return first.right
-    if (hasRoom(directory)) return yield* first.left
-    yield* Effect.annotateLogs(
-      Effect.logWarning("session histories cannot be opened until there is room on the disk"),
-      "reason",
-      first.left.message
-    )
-
-    let opened: Service | undefined
-    const one = yield* Effect.makeSemaphore(1)
-    const service = Effect.suspend((): Effect.Effect<Service, StoreUnavailable> => {
-      if (opened !== undefined) return Effect.succeed(opened)
-      if (!hasRoom(directory)) return new StoreUnavailable({ reason: "the disk is full" })
-      return Effect.matchEffect(Effect.uninterruptible(attempt), {
-        onFailure: refused => new StoreUnavailable({ reason: refused.message }),
-        onSuccess: made => {
-          opened = made
-          return Effect.succeed(made)
-        }
-      })
-    }).pipe(one.withPermits(1))
-    const through = <A, E>(use: (service: Service) => Effect.Effect<A, E>): Effect.Effect<A, E | StoreUnavailable> =>
-      Effect.flatMap(service, use)
-    return {
-      open: (session, epoch) => through(events => events.open(session, epoch)),
-      restart: (session, epoch) => through(events => events.restart(session, epoch)),
-      configure: (session, configuration) => through(events => events.configure(session, configuration)),
-      configuration: session => through(events => events.configuration(session)),
-      summaries: sessions => through(events => events.summaries(sessions)),
-      find: session => through(events => events.find(session)),
-      append: append => through(events => events.append(append)),
-      read: (session, after, limit) => through(events => events.read(session, after, limit)),
-      receipt: (session, id) => through(events => events.receipt(session, id)),
-      remove: session => through(events => events.remove(session)),
-      release: () => Effect.void,
-      unfinished: through(events => events.unfinished),
-      isShared: false,
-      abandoned: Effect.succeed([]),
-      taken: Effect.succeed([]),
-      trim: age => through(events => events.trim(age))
-    }
   })
 
 /** The histories in a directory. */
