@@ -274,6 +274,12 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
         status: 200,
         body: { items: [{ key: "a" }, { key: "b" }] }
       })
+      const namespaces = [{ namespace: "tenant:acme/x", count: 2 }]
+      expect(yield* ask("anna", "GET", "/store/kv")).toEqual({ status: 200, body: { namespaces } })
+      for (const prefix of ["tenant%3Aevil", "tenant%3Aacmes", "plain"]) {
+        const answer = yield* ask("anna", "GET", `/store/kv?prefix=${prefix}`)
+        expect(answer).toEqual({ status: 200, body: { namespaces: [] } })
+      }
       const page = (yield* ask("anna", "GET", "/store/changes")).body
       expect(page.changes.map(({ key }: { readonly key: string }) => key)).toEqual(["a", "b"])
       for (const path of ["/store/changes", "/store/changes/stream"]) {

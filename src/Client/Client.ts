@@ -27,6 +27,7 @@ export {
   type KeyValueOptions,
   type ListOptions,
   makeKeyValueClient,
+  type NamespacesOptions,
   type SetOptions,
   type VersionOptions
 } from "./KeyValue.ts"

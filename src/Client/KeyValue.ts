@@ -3,7 +3,7 @@
  */
 import { detailsOf, InvalidResponse, NotFound } from "./Errors.ts"
 import type { CursorPage } from "./Follow.ts"
-import type { DeleteResult, Entry, EntryKey, ListPage, Operation, OperationResult } from "./Model.ts"
+import type { DeleteResult, Entry, EntryKey, ListPage, NamespacePage, Operation, OperationResult } from "./Model.ts"
 import { epochOf, json, type Request, Requests, segment, type Token } from "./Requests.ts"
 import { type Clock, iterable, systemClock } from "./Time.ts"
 
@@ -77,6 +77,13 @@ export interface ListOptions extends CallOptions {
   readonly limit?: number
 }
 
+export interface NamespacesOptions extends CallOptions {
+  /** Only namespaces that start with this. */
+  readonly prefix?: string
+  /** The most namespaces in a page, 1 to 1000; 1000 without it. */
+  readonly limit?: number
+}
+
 /** Reads and writes entries. Calls fail with a `ClientError`. */
 export interface KeyValueClient {
   /** The entry, or `undefined` where it is absent. */
@@ -94,6 +101,8 @@ export interface KeyValueClient {
   readonly list: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage>
   /** The same without the values. */
   readonly listKeys: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage<EntryKey>>
+  /** The namespaces, page by page, with the numbers of their entries. */
+  readonly namespaces: (options?: NamespacesOptions) => AsyncIterable<NamespacePage>
 }
 
 /** The most entries in a page of a list. */
@@ -108,17 +117,28 @@ const readDeleted = json<DeleteResult>(({ deleted }) => typeof deleted === "bool
 const readResults = json<{ readonly results: ReadonlyArray<OperationResult> }>(({ results }) => Array.isArray(results))
 const readItems = json<{ readonly items: ReadonlyArray<Entry> }>(({ items }) => Array.isArray(items))
 
-/** A page of a list, with what its headers tell. */
-const readPage = async (response: Response, limitBytes: number): Promise<CursorPage> => {
-  const { items } = await readItems(response, limitBytes)
+const readNamespaces = json<Pick<NamespacePage, "namespaces">>(({ namespaces }) => Array.isArray(namespaces))
+
+/** What the headers of a page tell. */
+const positionOf = (response: Response) => {
   const lastSeq = Number(response.headers.get("kv-last-seq") ?? Number.NaN)
   if (Number.isNaN(lastSeq)) throw new InvalidResponse(detailsOf(response, "The header Kv-Last-Seq is missing"))
   const next = /<([^>]*)>; *rel="next"/.exec(response.headers.get("link") ?? "")?.[1]
   const cursor = next === undefined ? undefined : new URL(next, "http://localhost").searchParams.get("cursor")
+  return { lastSeq, epoch: epochOf(response), cursor: cursor ?? undefined }
+}
+
+const readPage = async (response: Response, limitBytes: number): Promise<CursorPage> => {
+  const { items } = await readItems(response, limitBytes)
   const count = response.headers.get("kv-count")
-  const page = { items, lastSeq, epoch: epochOf(response), cursor: cursor ?? undefined }
+  const page = { items, ...positionOf(response) }
   return count === null ? page : { ...page, count: Number(count) }
 }
+
+const readNamespacePage = async (response: Response, limitBytes: number) => ({
+  ...(await readNamespaces(response, limitBytes)),
+  ...positionOf(response)
+})
 
 /** What sends the requests of a client. */
 export const requestsOf = ({
@@ -164,22 +184,25 @@ export const listPage = (
 
 const flag = (isOn: boolean | undefined): string | undefined => (isOn ? "1" : undefined)
 
-/** A list, page by page. */
-const list = (requests: Requests, namespace: string, options: ListOptions, keysOnly: boolean) =>
-  iterable(requests.clock, options.signal, async function* (signal): AsyncGenerator<ListPage, void> {
+/** All pages, each read as it is asked for. */
+const pages = <Page extends object>(
+  { clock }: Requests,
+  signal: AbortSignal | undefined,
+  read: (signal: AbortSignal, cursor: string | undefined) => Promise<Page & { readonly cursor: string | undefined }>
+): AsyncIterable<Omit<Page, "cursor">> =>
+  iterable(clock, signal, async function* (signal) {
     for (let cursor: string | undefined, isMore = true; isMore; ) {
-      const { cursor: next, ...page }: CursorPage = await listPage(
-        requests,
-        namespace,
-        { ...options, signal },
-        cursor,
-        keysOnly
-      )
+      const { cursor: next, ...page } = await read(signal, cursor)
       yield page
       cursor = next
       isMore = cursor !== undefined
     }
   })
+
+const list = (requests: Requests, namespace: string, options: ListOptions, keysOnly: boolean) =>
+  pages(requests, options.signal, (signal, cursor) =>
+    listPage(requests, namespace, { ...options, signal }, cursor, keysOnly)
+  )
 
 /** The calls for entries. */
 export const keyValueOf = (requests: Requests): KeyValueClient => ({
@@ -217,7 +240,12 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
 
   list: (namespace, options = {}) => list(requests, namespace, options, false),
 
-  listKeys: (namespace, options = {}) => list(requests, namespace, options, true)
+  listKeys: (namespace, options = {}) => list(requests, namespace, options, true),
+
+  namespaces: ({ limit = maxPage, prefix, signal } = {}) =>
+    pages(requests, signal, (signal, cursor) =>
+      requests.ask({ path: "/kv", query: { prefix, limit, cursor } }, signal, readNamespacePage)
+    )
 })
 
 /** Makes a client that reads and writes, and does not follow. */

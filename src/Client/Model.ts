@@ -100,6 +100,23 @@ export interface ListPage<Item = Entry> {
   readonly count?: number
 }
 
+/** A namespace that has entries. */
+export interface NamespaceCount {
+  readonly namespace: string
+  /** How many entries it has. */
+  readonly count: number
+}
+
+/** A part of the namespaces. */
+export interface NamespacePage {
+  /** In byte order of their UTF-8. */
+  readonly namespaces: ReadonlyArray<NamespaceCount>
+  /** The position of the change log that the page was read at. */
+  readonly lastSeq: number
+  /** The log that the position belongs to. */
+  readonly epoch: string
+}
+
 /** What happens while the log is followed. */
 export type FollowEvent =
   /** An entry that was there when the follower began. */

@@ -64,6 +64,9 @@ export interface Service {
     namespace: string,
     options?: WithoutSignal<Plain.ListOptions>
   ) => Stream.Stream<Plain.ListPage<Plain.EntryKey>, ClientError>
+  readonly namespaces: (
+    options?: WithoutSignal<Plain.NamespacesOptions>
+  ) => Stream.Stream<Plain.NamespacePage, ClientError>
   readonly follow: (options: FollowOptions) => Stream.Stream<Plain.FollowEvent, ClientError>
 }
 
@@ -97,6 +100,7 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
       batch: (operations, options) => call(signal => client.batch(operations, { ...options, signal })),
       list: (namespace, options) => streamOf(client.list(namespace, options)),
       listKeys: (namespace, options) => streamOf(client.listKeys(namespace, options)),
+      namespaces: options => streamOf(client.namespaces(options)),
       follow: options => streamOf(client.follow(options))
     }
   })

@@ -24,6 +24,7 @@ import {
   FollowParams,
   ListParams,
   NamespacePath,
+  NamespacesParams,
   Preconditions,
   ResumeHeaders,
   SetPayload
@@ -105,8 +106,28 @@ const EventStream = Schema.String.pipe(
   HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
 ).annotations({ description: "Server-Sent Events. `data` is a change. `id` is opaque." })
 
+const NamespaceCount = Schema.Struct({
+  namespace: Schema.String,
+  count: Schema.Int.annotations({ description: "How many entries it has, 1 or more." })
+}).annotations({ identifier: "NamespaceCount" })
+
 /** Entries, batches and the change feed, under any prefix. */
 export const KvRoutes = HttpApiGroup.make("kv")
+  .add(
+    HttpApiEndpoint.get("namespaces", "/kv")
+      .setUrlParams(NamespacesParams)
+      .addSuccess(
+        Schema.Struct({ namespaces: Schema.Array(NamespaceCount) }).annotations({ identifier: "NamespaceList" })
+      )
+      .addError(BadRequest.Wire)
+      .middleware(ReadAccess)
+      .annotate(OpenApi.Transform, Description.namespaces)
+      .annotate(OpenApi.Summary, "List namespaces, with the numbers of their entries")
+      .annotate(
+        OpenApi.Description,
+        "A namespace is there while it has entries. Namespaces are sorted by their UTF-8 bytes. A `Link` header leads to the next page, if there is one."
+      )
+  )
   .add(
     HttpApiEndpoint.get("list", "/kv/:namespace")
       .setPath(NamespacePath)

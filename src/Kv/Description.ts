@@ -50,7 +50,7 @@ const nextPage: Header = {
   description: 'A link to the next page, as `<…>; rel="next"`, if there is one.',
   required: false,
   schema: { type: "string" },
-  example: '</api/v1/kv/tenant%3Aacme%2Fsettings?limit=1&cursor=dGhlbWU>; rel="next"'
+  example: '</api/v1/kv/tenant%3Aacme%2Fsettings?limit=1&cursor=6Uzq1rMi.dGhlbWU>; rel="next"'
 }
 
 const malformed = (error: string) => ({ example: { error: `Invalid request: ${error}` } })
@@ -65,6 +65,22 @@ const trimmed = {
 }
 
 const badAfter = malformed('after: must be a whole number not below 0, not "-1"')
+
+export const namespaces = operation({
+  operationId: "listNamespaces",
+  answers: {
+    200: {
+      description: "The namespaces of the page.",
+      headers: {
+        "Kv-Last-Seq": lastSeq,
+        "Kv-Epoch": epoch,
+        Link: { ...nextPage, example: '</api/v1/kv?limit=1&cursor=6Uzq1rMi.dGVuYW50OmFjbWUvc2V0dGluZ3M>; rel="next"' }
+      },
+      example: { namespaces: [{ namespace: entry.namespace, count: 1 }] }
+    },
+    400: malformed('limit: must be a whole number from 1 to 1000, not "0"')
+  }
+})
 
 export const list = operation({
   operationId: "listEntries",

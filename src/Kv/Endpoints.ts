@@ -14,6 +14,7 @@ import { etag, type StoredEntry, toJson } from "./Entry.ts"
 import * as Errors from "./Errors.ts"
 import * as FeedHandlers from "./FeedHandlers.ts"
 import * as ListHandler from "./ListHandler.ts"
+import * as NamespacesHandler from "./NamespacesHandler.ts"
 import * as Operations from "./Operations.ts"
 import type { BatchPayload, SetPayload } from "./Requests.ts"
 import { type PreconditionFailed, Store, type StoreBusy, type StoreUnavailable } from "./Store.ts"
@@ -171,6 +172,7 @@ export const endpoints = Endpoints.of(
     const services = { store: yield* Store, limits }
     return {
       get: get(services),
+      namespaces: NamespacesHandler.make(services),
       list: ListHandler.make(services),
       set: writing(set, services),
       delete: writing(remove, services),

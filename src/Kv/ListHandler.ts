@@ -1,64 +1,32 @@
 /**
  * The handler of lists: a page of a namespace, or all of it from one snapshot.
  */
-import { createHash } from "node:crypto"
-import { type Context, Effect, Either, Encoding, Exit, Scope } from "effect"
-import type { BadRequest } from "../Http/ApiError.ts"
+import { type Context, Effect, Exit, Scope } from "effect"
 import type { Incoming } from "../Http/Endpoints.ts"
 import * as Reply from "../Http/Reply.ts"
 import type { LimitsShape } from "../Limits.ts"
 import * as Errors from "./Errors.ts"
 import * as ListBody from "./ListBody.ts"
+import * as ListCursor from "./ListCursor.ts"
 import * as Operations from "./Operations.ts"
 import { epochHeader, type ListParams as ListParamsSchema, maxPage } from "./Requests.ts"
 import type { ListPage, ListStream, Store, WholeListQuery } from "./Store.ts"
 
 type ListParams = typeof ListParamsSchema.Type
 
-/** What a cursor goes with beside its namespace: pages of another list would leave entries out. */
-type Bounds = Pick<ListParams, "prefix" | "start" | "end" | "reverse">
+/** What a cursor goes with. */
+const boundsOf = (namespace: string, { end = "", prefix = "", reverse = "0", start = "" }: ListParams) => [
+  namespace,
+  prefix,
+  start,
+  end,
+  reverse
+]
 
-/** A digest of the list that a cursor is of. It is no secret: it tells a mistake. */
-const digestOf = (namespace: string, { end = "", prefix = "", reverse, start = "" }: Bounds): string =>
-  createHash("sha256")
-    // Names hold no U+0000, so that it tells them apart.
-    .update([namespace, prefix, start, end, String(reverse === "1")].join("\u0000"))
-    .digest("base64url")
-    .slice(0, 8)
-
-/** A page starts after its cursor: the last key of the page before, in base64url, so that a query can hold any key. */
-const cursorOf = (digest: string, lastKey: string): string => `${digest}.${Encoding.encodeBase64Url(lastKey)}`
-
-const refusedCursor = Either.left(
-  Errors.badRequest(
-    "cursor is none that a Link header of this list held: it goes with the same namespace, prefix, start, end and reverse"
-  )
-)
-
-/** The key of a cursor, `""` without one. */
-const keyOf = (cursor: string | undefined, namespace: string, bounds: Bounds): Either.Either<string, BadRequest> => {
-  if (cursor === undefined) return Either.right("")
-  const digest = digestOf(namespace, bounds)
-  const key = Encoding.decodeBase64UrlString(cursor.slice(digest.length + 1))
-  return Either.isRight(key) && cursorOf(digest, key.right) === cursor ? Either.right(key.right) : refusedCursor
-}
-
-/** The parameters that the next page has as this one does. `count` is known by then. */
-const kept = ["prefix", "start", "end", "reverse", "keysOnly"] as const
-
-/** A Link header (RFC 8288) to the next page. `target` is the path of this page as the client wrote it. */
-const link = (target: string, namespace: string, urlParams: ListParams, limit: number, lastKey: string): string => {
-  const params = new URLSearchParams()
-  for (const name of kept) if (urlParams[name]) params.set(name, urlParams[name])
-  params.set("limit", String(limit))
-  params.set("cursor", cursorOf(digestOf(namespace, urlParams), lastKey))
-  // These characters would end the reference.
-  const path = target.replaceAll("<", "%3C").replaceAll(">", "%3E").replaceAll('"', "%22")
-  return `<${path}?${params}>; rel="next"`
-}
+const goesWith = "namespace, prefix, start, end and reverse"
 
 /** Of which log a list is, where in it, and how many entries the list has. */
-const listHeaders = ({ count, epoch, lastSeq }: Pick<ListPage, "count" | "epoch" | "lastSeq">) => ({
+export const listHeaders = ({ count, epoch, lastSeq }: Omit<ListPage, "entries" | "more">) => ({
   "kv-last-seq": String(lastSeq),
   [epochHeader]: epoch,
   ...(count === undefined ? {} : { "kv-count": String(count) })
@@ -120,7 +88,7 @@ export const make = ({ limits, store }: { readonly limits: LimitsShape; readonly
     const { cursor, limit } = urlParams
     yield* Operations.namespace(namespace, incoming.identity, limits)
     for (const name of ["prefix", "start", "end"] as const) yield* Operations.text(name, urlParams[name] ?? "")
-    const after = yield* keyOf(cursor, namespace, urlParams)
+    const after = yield* ListCursor.nameOf(cursor, boundsOf(namespace, urlParams), goesWith)
     const query = queryOf(namespace, urlParams)
     const size = limit ?? maxPage
     const isCounted = urlParams.count === "1"
@@ -133,7 +101,9 @@ export const make = ({ limits, store }: { readonly limits: LimitsShape; readonly
     )
     if (page.more && isWhole) return yield* listAll(store, { ...query, isCounted })
     if (!page.more) return pageReply(isCounted && isWhole ? { ...page, count: page.entries.length } : page)
-    return pageReply(page, {
-      link: link(incoming.target, namespace, urlParams, size, page.entries.at(-1)?.key ?? "")
-    })
+    const { end, keysOnly, prefix, reverse, start } = urlParams
+    // `count` is known by then.
+    const kept = { prefix, start, end, reverse, keysOnly }
+    const last = page.entries.at(-1)?.key ?? ""
+    return pageReply(page, ListCursor.linkHeader(incoming.target, kept, boundsOf(namespace, urlParams), size, last))
   })

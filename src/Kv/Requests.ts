@@ -227,6 +227,16 @@ export const ListParams = Schema.Struct({
   )
 })
 
+export const NamespacesParams = Schema.Struct({
+  prefix: optional(Schema.String.annotations({ description: "Only namespaces with this literal prefix." })),
+  limit: optional(QueryInt({ minimum: 1, maximum: maxPage, default: maxPage, description: "The size of a page." })),
+  cursor: optional(
+    Schema.String.annotations({
+      description: "The start of the page, from the `Link` header of the previous one. It goes with the same `prefix`."
+    })
+  )
+})
+
 const after = optional(QueryInt({ minimum: 0, default: 0, description: "Only changes with a greater `seq`." }))
 
 const tenant = optional(

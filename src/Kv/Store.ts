@@ -71,6 +71,31 @@ export interface ListPage {
   readonly count?: number
 }
 
+/** Which namespaces are listed: those that start with `prefix`, literally, and come after `after`. */
+export interface NamespaceQuery {
+  readonly prefix: string
+  readonly after: string
+  readonly limit: number
+  /** Only those of this tenant; `""` for all. */
+  readonly tenant: string
+}
+
+/** A namespace that has entries. */
+export interface NamespaceCount {
+  readonly namespace: string
+  readonly count: number
+}
+
+/** Namespaces in byte order of their UTF-8. */
+export interface NamespacePage {
+  readonly namespaces: ReadonlyArray<NamespaceCount>
+  /** The log position of the snapshot that the page was read from, and the epoch of the log. */
+  readonly lastSeq: number
+  readonly epoch: string
+  /** Whether namespaces follow after the last one here. */
+  readonly more: boolean
+}
+
 /** A whole list, read from one snapshot in portions. */
 export interface ListStream {
   readonly lastSeq: number
@@ -80,6 +105,9 @@ export interface ListStream {
   /** Entries in byte order of the UTF-8 key, or its reverse, in portions of bounded size. */
   readonly portions: Stream.Stream<ReadonlyArray<EncodedEntry>, StoreUnavailable>
 }
+
+/** Entries that have expired and are still stored, of which at most so many are taken from the counts of namespaces. */
+export const mostDue = 10_000
 
 /**
  * Versioned JSON values addressed by namespace and key.
@@ -100,6 +128,11 @@ export class Store extends Context.Tag("causeway/Store")<
     readonly list: (query: ListQuery) => Effect.Effect<ListPage, StoreUnavailable>
     /** All entries, from one snapshot that is held until the scope closes. */
     readonly listAll: (query: WholeListQuery) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
+    /**
+     * Up to `limit` namespaces with the numbers of their entries, which writes keep: they are not counted. Where more than
+     * {@link mostDue} entries have expired and are still stored, the others among them are counted as present.
+     */
+    readonly namespaces: (query: NamespaceQuery) => Effect.Effect<NamespacePage, StoreUnavailable>
     /**
      * Applies a write atomically. Success means that it is durable, as the backend understands it.
      * `StoreUnavailable` leaves open whether it was applied. Interruption withdraws a write that has not begun.

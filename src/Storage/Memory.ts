@@ -10,6 +10,8 @@ import * as Entry from "../Kv/Entry.ts"
 import {
   type ListPage,
   type ListQuery,
+  type NamespacePage,
+  type NamespaceQuery,
   PreconditionFailed,
   type Selection,
   Store,
@@ -100,6 +102,32 @@ class State {
     let count = 0
     for (const _ of this.select(selection, "", false, now)) count++
     return count
+  }
+
+  listNamespaces(query: NamespaceQuery, now: number): NamespacePage {
+    const { after, limit } = query
+    const { epoch, lastSeq } = this
+    const range = KeyOrder.rangeOfNamespaces(query)
+    if (range === undefined) return { namespaces: [], lastSeq, epoch, more: false }
+    const { from, high, low, only } = range
+    const due = this.dueOf(now)
+    const all = [...this.namespaces]
+      .filter(([name]) => KeyOrder.compare(name, low) >= 0 && (high === undefined || KeyOrder.compare(name, high) < 0))
+      .filter(([name]) => only === "" || name === only || KeyOrder.compare(name, from) >= 0)
+      .filter(([name]) => after === "" || KeyOrder.compare(name, after) > 0)
+      .map(([namespace, { sorted }]) => ({ namespace, count: sorted.length - (due.get(namespace) ?? 0) }))
+      .filter(({ count }) => count > 0)
+      .sort((a, b) => KeyOrder.compare(a.namespace, b.namespace))
+    return { namespaces: all.slice(0, limit), lastSeq, epoch, more: all.length > limit }
+  }
+
+  /** How many entries of each namespace have expired and are still stored. */
+  private dueOf(now: number): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>()
+    for (const entry of this.expiring.values()) {
+      if (!isVisible(entry, now)) counts.set(entry.namespace, (counts.get(entry.namespace) ?? 0) + 1)
+    }
+    return counts
   }
 
   /** The visible entries of a selection that come after `after` in its order. */
@@ -275,6 +303,7 @@ const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> 
       const portions = Stream.fromIteratorSucceed(portionsOf(entries, encoderOf(query)), 1)
       return { lastSeq, epoch, portions, ...(isCounted ? { count: entries.length } : {}) }
     }),
+  namespaces: query => Direct.sync(() => state.listNamespaces(query, now())),
   commit: write => Direct.suspend(() => state.commit(write, now())),
   now,
   ready: Effect.succeed(true)

@@ -210,6 +210,7 @@ export const make = (
         ),
       list: query => Direct.suspend(() => run(Queries.entries({ ...query, now: clock.now() }))),
       listAll: query => Effect.suspend(() => listAll(query, clock.now())),
+      namespaces: query => Direct.suspend(() => run(Queries.namespaces(query, clock.now()))),
       commit: write => group.submit(write),
       now: clock.now,
       ready: Effect.suspend(() =>

@@ -65,6 +65,8 @@ export const make = (
       get: (namespace, key) => reader.read((queries, now) => Option.fromNullable(queries.get(namespace, key, now))),
       list: Lists.page(reader, epoch),
       listAll: Lists.whole(reader, epoch),
+      namespaces: query =>
+        reader.read((queries, now) => queries.inSnapshot(() => queries.namespaces(query, now, epoch()))),
       // A bug in the writer is a defect of the commit.
       commit: write =>
         Direct.catchAll(group.submit(write), error =>

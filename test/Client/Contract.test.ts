@@ -76,10 +76,11 @@ describe("the plain client", () => {
       Same<Client.Entry, Answer<"set">>,
       Same<Client.Entry, Exclude<Answer<"get">, void>>,
       Same<ReadonlyArray<Flat<Client.EntryKey & { readonly value?: unknown }>>, Answer<"list">["items"]>,
+      Same<Client.NamespacePage["namespaces"], Answer<"namespaces">["namespaces"]>,
       Same<Client.DeleteResult, Answer<"delete">>,
       Same<ReadonlyArray<Client.OperationResult>, Answer<"batch">["results"]>,
       Same<Client.ChangePage, Answer<"changes">>
-    ] = [true, true, true, true, true, true, true, true]
+    ] = [true, true, true, true, true, true, true, true, true]
     expect(same).not.toContain(false)
   })
 
@@ -117,8 +118,8 @@ describe("the plain client", () => {
 
   /** What is bundled, minified and compressed, and the most KiB that it may have. docs/client.md names the figures. */
   const bundles = [
-    ["entries", "import { makeKeyValueClient } from ENTRY; globalThis.make = makeKeyValueClient", 3.5],
-    ["entries and the log", "import { makeClient } from ENTRY; globalThis.make = makeClient", 7],
+    ["entries", "import { makeKeyValueClient } from ENTRY; globalThis.make = makeKeyValueClient", 4.5],
+    ["entries and the log", "import { makeClient } from ENTRY; globalThis.make = makeClient", 8],
     ["sessions", "import { makeSessions } from ENTRY; globalThis.make = makeSessions", 7.5],
     ["all", "export * from ENTRY", 12]
   ] as const

@@ -152,6 +152,21 @@ describe("requests", () => {
       for (const { items } of keysOf) for (const item of items) expect(item).not.toHaveProperty("value")
     }))
 
+  it("list namespaces with the numbers of their entries, page by page", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      for (const namespace of ["b/1", "b/1", "b/2", "b/3", "c"]) await client.set(namespace, `${Math.random()}`, 1)
+      const pages = await collect(client.namespaces({ prefix: "b/", limit: 2 }))
+      expect(pages.map(({ namespaces }) => namespaces)).toEqual([
+        [
+          { namespace: "b/1", count: 2 },
+          { namespace: "b/2", count: 1 }
+        ],
+        [{ namespace: "b/3", count: 1 }]
+      ])
+      expect(pages.map(({ lastSeq }) => lastSeq)).toEqual([5, 5])
+    }))
+
   it("fail with an error for each status, which names the request", () =>
     withService(async ({ connect }) => {
       const client = connect()

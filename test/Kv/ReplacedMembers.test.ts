@@ -80,6 +80,15 @@ const store: { readonly [Member in keyof StoreShape]: Replacement<StoreShape> } 
       expect(items[1000]).toMatchObject({ value: "wrapped" })
     })
   },
+  namespaces: {
+    replace: ({ namespaces }) => ({
+      namespaces: query =>
+        Effect.map(namespaces(query), page => ({ ...page, namespaces: [{ namespace: "wrapped", count: 7 }] }))
+    }),
+    check: Effect.gen(function* () {
+      expect(bodyOf(yield* call("GET", "/api/v1/kv"))).toEqual({ namespaces: [{ namespace: "wrapped", count: 7 }] })
+    })
+  },
   commit: {
     replace: ({ commit }) => ({ commit: write => commit({ ...write, actor: "wrapped" }) }),
     check: Effect.gen(function* () {

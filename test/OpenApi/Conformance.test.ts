@@ -62,6 +62,8 @@ const requests: ReadonlyArray<Sent> = [
   { method: "GET", path: entry, status: 412, headers: { "if-match": '"1"' } },
   { method: "GET", path: "/api/v1/kv/tenant%3Aacme%2Fa", status: 200 },
   { method: "GET", path: "/api/v1/kv/tenant%3Aacme%2Fa?limit=0", status: 400 },
+  { method: "GET", path: "/api/v1/kv", status: 200 },
+  { method: "GET", path: "/api/v1/kv?limit=1001", status: 400 },
   { ...batch('{"operations":[]}'), status: 200 },
   {
     ...batch(

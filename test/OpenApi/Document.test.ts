@@ -136,6 +136,7 @@ describe("the OpenAPI document", () => {
       "getEntry",
       "listChanges",
       "listEntries",
+      "listNamespaces",
       "openChangesSocket",
       "setEntry",
       "streamChanges"
@@ -270,7 +271,7 @@ describe("the document of a host", () => {
       expect.arrayContaining(["/store/api/v1/kv/{namespace}/{key}", "/store/api/v1/openapi.json", "/hello"])
     )
     expect(Object.keys(document.paths)).not.toContain("/api/v1/openapi.json")
-    expect(operationsOf(document)).toHaveLength(11)
+    expect(operationsOf(document)).toHaveLength(12)
   })
 
   it("does not describe the host's malformed requests, which the platform answers", () => {

@@ -73,10 +73,12 @@ const feedAfter = (after: number, limit?: number) =>
 /** All that can be read of a store but epochs. */
 const contentOf = Effect.gen(function* () {
   const { find, read, receipt, configuration, unfinished } = yield* SessionEvents
+  const store = yield* Store
   const namespaces = ["n", "tenant:t/sessions", "m".repeat(512)]
   return {
     feeds: yield* Effect.forEach(Array.from({ length: (yield* lastSeq) + 1 }), (_, after) => feedAfter(after, 4)),
     lists: yield* Effect.forEach(namespaces, namespace => list(namespace)),
+    counts: (yield* store.namespaces({ prefix: "", after: "", limit: 1000, tenant: "" })).namespaces,
     unfinished: yield* unfinished,
     sessions: yield* Effect.forEach(sessions, session =>
       Effect.all({
@@ -199,6 +201,8 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
           )
       // Rows of SQLite have ids of their own.
       const own = ["events.id", "receipts.id", "launch_configurations.id", "metadata.name", "metadata.value"]
+      // The target counts them.
+      own.push("namespaces.namespace", "namespaces.entries")
       for (const name of ["kv", "sessions"] as const) {
         const db = new Database(join(directory, `${name}.db`))
         const columns = db
@@ -217,7 +221,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
       const columns = rows.map(({ column_name, table_name }) => `${table_name}.${column_name}`)
       // What belongs to the database or to nodes, and what the database makes.
       const notCopied =
-        /^(?:log|commits|nodes|migrations)\.|^(?:changes\.tenant|histories\.(?:owner|token)|receipts\.place)$/
+        /^(?:log|commits|nodes|migrations|namespaces)\.|^(?:changes\.tenant|histories\.(?:owner|token)|receipts\.place)$/
       expect(columns.filter(column => !notCopied.test(column)).sort()).toEqual(
         tables.flatMap(({ columns, name }) => columns.map(([column]) => `${name}.${column}`)).sort()
       )

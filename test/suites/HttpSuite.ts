@@ -18,6 +18,7 @@ import { initial } from "./Http/Initial.ts"
 import { listOptions } from "./Http/ListOptions.ts"
 import { lists } from "./Http/Lists.ts"
 import { names } from "./Http/Names.ts"
+import { namespaces } from "./Http/Namespaces.ts"
 import * as Outage from "./Http/Outage.ts"
 import { races, rows } from "./Http/Races.ts"
 import { retention } from "./Http/Retention.ts"
@@ -38,6 +39,7 @@ const parts = {
   expiry,
   lists,
   listOptions,
+  namespaces,
   batches,
   polling,
   epochs,

@@ -9,11 +9,12 @@ import { expiry } from "./Store/Expiry.ts"
 import { type Check, start } from "./Store/Fixture.ts"
 import { lists } from "./Store/Lists.ts"
 import { log } from "./Store/Log.ts"
+import { namespaces } from "./Store/Namespaces.ts"
 import { races } from "./Store/Races.ts"
 import { ranges } from "./Store/Ranges.ts"
 import { values } from "./Store/Values.ts"
 
-const parts = { entries, conditional, expiry, batches, values, lists, ranges, log, races }
+const parts = { entries, conditional, expiry, batches, values, lists, ranges, namespaces, log, races }
 
 /**
  * The conformance suite of storage backends.

@@ -7,7 +7,7 @@ import type { JsonText } from "../../Json/JsonText.ts"
 import * as Change from "../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery } from "../../Kv/ChangeLog.ts"
 import * as Entry from "../../Kv/Entry.ts"
-import type { WholeListQuery } from "../../Kv/Store.ts"
+import { mostDue, type NamespacePage, type NamespaceQuery, type WholeListQuery } from "../../Kv/Store.ts"
 import * as KeyOrder from "../KeyOrder.ts"
 import type { Parameter, Row, Statement } from "./Connections.ts"
 
@@ -113,27 +113,33 @@ interface ListForm {
   readonly isCounted: boolean
   /** Whether what is counted ends before a key. */
   readonly isCountBounded: boolean
+  /** Whether what is counted is the namespace. */
+  readonly isAllCounted: boolean
 }
 
 /**
  * How many entries a range has. Those that have expired are counted by themselves, so that the others can be by the index
  * of names alone. The bounds are parameters.
  */
-const counted = (low: string, high: string | undefined): string => {
+const counted = (low: string | undefined, high: string | undefined): string => {
+  if (low === undefined) {
+    return `coalesce((SELECT entries FROM causeway.namespaces WHERE namespace = $2), 0)
+      - (SELECT count(*) FROM causeway.entries WHERE namespace = $2 AND expires_at <= $4)`
+  }
   const range = `namespace = $2 AND key >= ${low}${high === undefined ? "" : ` AND key < ${high}`}`
   const count = (condition: string) => `(SELECT count(*) FROM causeway.entries WHERE ${condition})`
   return `${count(range)} - ${count(`${range} AND expires_at <= $4`)}`
 }
 
 const listStatement = (form: ListForm, number: number): Statement => {
-  const { isAfter, isBounded, isCountBounded, isCounted, isDescending, keysOnly } = form
+  const { isAfter, isAllCounted, isBounded, isCountBounded, isCounted, isDescending, keysOnly } = form
   const rows = `FROM causeway.entries WHERE namespace = $2 AND key ${isAfter ? ">" : ">="} $3
     ${isBounded ? "AND key < $6" : ""} AND (expires_at IS NULL OR expires_at > $4)`
   const [low, high] = isBounded ? ["$7", "$8"] : ["$6", "$7"]
   return {
     name: `list ${number}`,
     text: `SELECT page.texts, page.selected, ${lastSeq}, causeway.epoch()
-    ${isCounted ? `, ${counted(low, isCountBounded ? high : undefined)}` : ""} FROM (
+    ${isCounted ? `, ${counted(isAllCounted ? undefined : low, isCountBounded ? high : undefined)}` : ""} FROM (
       ${page(keysOnly ? printedKey : printedEntry, isDescending ? "key DESC" : "key", rows, "$5")}
     ) page`
   }
@@ -149,7 +155,8 @@ const listOf = (form: ListForm): Statement => {
     4 * Number(form.isDescending) +
     8 * Number(form.keysOnly) +
     16 * Number(form.isCounted) +
-    32 * Number(form.isCountBounded)
+    32 * Number(form.isCountBounded) +
+    64 * Number(form.isAllCounted)
   listStatements[number] ??= listStatement(form, number)
   return listStatements[number]
 }
@@ -189,8 +196,17 @@ export const entries = (query: EntryQuery): Query<EntryRows> => {
   // A list that can have no entries has no range to count.
   const hasCount = isCounted && range !== undefined
   const isCountBounded = hasCount && high !== undefined
+  const isAllCounted = hasCount && !isCountBounded && low === ""
   return {
-    statement: listOf({ isAfter, isBounded, isDescending, keysOnly, isCounted: hasCount, isCountBounded }),
+    statement: listOf({
+      isAfter,
+      isBounded,
+      isDescending,
+      keysOnly,
+      isCounted: hasCount,
+      isCountBounded,
+      isAllCounted
+    }),
     values: [
       range === undefined ? 0 : limit + 1,
       namespace,
@@ -198,7 +214,7 @@ export const entries = (query: EntryQuery): Query<EntryRows> => {
       now,
       size,
       ...(isBounded ? [end] : []),
-      ...(hasCount ? [low] : []),
+      ...(hasCount && !isAllCounted ? [low] : []),
       ...(isCountBounded ? [high] : [])
     ],
     decode: ([row]) => {
@@ -208,6 +224,43 @@ export const entries = (query: EntryQuery): Query<EntryRows> => {
       const entries = texts.map(keysOnly ? Entry.encodedWithoutValue : Entry.encoded)
       const count = isCounted ? { count: hasCount ? (row![4] as number) : 0 } : {}
       return { entries, more, lastSeq: row![2] as number, epoch: row![3] as string, ...count }
+    }
+  }
+}
+
+const namespacesStatement = (isBounded: boolean): Statement => ({
+  name: isBounded ? "namespaces bounded" : "namespaces",
+  text: `SELECT (
+      SELECT coalesce(json_agg(json_build_array(page.namespace, page.count) ORDER BY page.namespace), '[]')
+      FROM (
+        SELECT n.namespace, n.entries - coalesce(due.entries, 0) AS count
+        FROM causeway.namespaces n LEFT JOIN (
+          SELECT e.namespace, count(*) AS entries
+          FROM (SELECT namespace FROM causeway.entries WHERE expires_at <= $1 LIMIT ${mostDue}) e GROUP BY e.namespace
+        ) due ON due.namespace = n.namespace
+        WHERE n.namespace >= $2 AND n.namespace > $3 AND (n.namespace = $4 OR n.namespace >= $5)
+          ${isBounded ? "AND n.namespace < $7" : ""} AND n.entries > coalesce(due.entries, 0)
+        ORDER BY n.namespace LIMIT $6
+      ) page
+    ), ${lastSeq}, causeway.epoch()`
+})
+
+const allNamespaces = namespacesStatement(false)
+const boundedNamespaces = namespacesStatement(true)
+
+/** A page of namespaces. */
+export const namespaces = (query: NamespaceQuery, now: number): Query<NamespacePage> => {
+  const { limit } = query
+  const range = KeyOrder.rangeOfNamespaces(query)
+  const { from, high, low, only } = range ?? { from: "", high: undefined, low: "", only: "" }
+  const wanted = range === undefined ? 0 : limit + 1
+  return {
+    statement: high === undefined ? allNamespaces : boundedNamespaces,
+    values: [now, low, floor(query.after), only, from, wanted, ...(high === undefined ? [] : [high])],
+    decode: ([row]) => {
+      const all = JSON.parse(row![0] as string) as ReadonlyArray<readonly [string, number]>
+      const namespaces = all.slice(0, limit).map(([namespace, count]) => ({ namespace, count }))
+      return { namespaces, lastSeq: row![1] as number, epoch: row![2] as string, more: all.length > limit }
     }
   }
 }

@@ -18,6 +18,7 @@ import { describe } from "../Sqlite/Database/DatabaseError.ts"
 import * as Epoch from "../Sqlite/Database/Epoch.ts"
 import { realFile } from "../Sqlite/Database/Files.ts"
 import * as Opening from "../Sqlite/Database/Opening.ts"
+import { recount } from "../Sqlite/Kv/NamespaceCounts.ts"
 import { format as kv } from "../Sqlite/Kv/Writer.ts"
 import { format as sessions } from "../Sqlite/SessionEvents/Writer.ts"
 import { notEmpty, otherCopy, type Source, StoreCopyFailed, StoreCopyRefused, type Target } from "./Port.ts"
@@ -183,7 +184,10 @@ export const openTarget = (directory: string, sourceId: string): Effect.Effect<T
       finish: attempt(() => {
         closeLast(databases.sessions)
         const epoch = Epoch.renew(db, opened.file, kv.log!)
-        become(db, kv, () => metadata("DELETE FROM metadata WHERE name = ?").run(sourceName))
+        become(db, kv, () => {
+          metadata("DELETE FROM metadata WHERE name = ?").run(sourceName)
+          db.exec(recount)
+        })
         return epoch
       })
     }

@@ -17,6 +17,7 @@ const failing = (
       get: () => fail,
       list: () => fail,
       listAll: () => commit,
+      namespaces: () => fail,
       commit: () => commit,
       now: () => 0,
       ready: Effect.succeed(false)
@@ -46,6 +47,7 @@ export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
     get: () => Effect.succeedNone,
     list: () => Effect.succeed({ entries: [], lastSeq: 0, epoch: "e", more: true }),
     listAll: () => new StoreBusy({ retryAfterSeconds: 3 }),
+    namespaces: () => Effect.succeed({ namespaces: [], lastSeq: 0, epoch: "e", more: false }),
     commit: () => new StoreBusy({ retryAfterSeconds: 3 }),
     now: () => 0,
     ready: Effect.succeed(true)

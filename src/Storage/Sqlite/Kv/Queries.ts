@@ -3,7 +3,14 @@ import type { JsonText } from "../../../Json/JsonText.ts"
 import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
-import type { Selection, WholeListQuery } from "../../../Kv/Store.ts"
+import {
+  mostDue,
+  type NamespaceCount,
+  type NamespacePage,
+  type NamespaceQuery,
+  type Selection,
+  type WholeListQuery
+} from "../../../Kv/Store.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
@@ -102,6 +109,9 @@ export class Queries {
   count(selection: Selection, limit: number, from = ""): KeyCount {
     const range = KeyOrder.rangeOf(selection)
     if (range === undefined) return { count: 0, next: undefined }
+    if (range.low === "" && range.high === undefined) {
+      return { count: this.statements.stored.get(selection.namespace) ?? 0, next: undefined }
+    }
     const { high = afterAllTexts, low } = range
     const [count, last] = this.statements.count.get(selection.namespace, from === "" ? low : from, high, limit)!
     // Names hold no U+0000, so that this is the least text after the key.
@@ -113,6 +123,19 @@ export class Queries {
     const range = KeyOrder.rangeOf(selection)
     if (range === undefined) return 0
     return this.statements.countDue.get(now, selection.namespace, range.low, range.high ?? afterAllTexts)!
+  }
+
+  /** `epoch` is that of the log that the connection reads. */
+  namespaces(query: NamespaceQuery, now: number, epoch: string): NamespacePage {
+    const { after, limit } = query
+    const lastSeq = this.lastSeq()
+    const range = KeyOrder.rangeOfNamespaces(query)
+    if (range === undefined) return { namespaces: [], lastSeq, epoch, more: false }
+    const { from, high = afterAllTexts, low, only } = range
+    const rows = this.statements.namespaces.all(now, mostDue, low, high, after, only, from, limit + 1)
+    const more = rows.length > limit
+    if (more) rows.length = limit
+    return { namespaces: rows, lastSeq, epoch, more }
   }
 
   /** `epoch` is that of the log that the connection reads. */
@@ -278,6 +301,17 @@ const prepareList = (db: Database.Database, text: string) => {
   return { from: rows(">=", "ASC"), after: rows(">", "ASC"), down: rows(">=", "DESC") }
 }
 
+type NamespaceParameters = [
+  now: number,
+  mostDue: number,
+  low: string,
+  high: string | Buffer,
+  after: string,
+  only: string,
+  from: string,
+  limit: number
+]
+
 type CountParameters = [namespace: string, start: string, end: string | Buffer, limit: number]
 
 type DueParameters = [now: number, namespace: string, start: string, end: string | Buffer]
@@ -313,12 +347,23 @@ const prepare = (db: Database.Database) => ({
          (SELECT key FROM entries WHERE namespace = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?)`
     )
     .raw(),
+  stored: db.prepare<[string], number>("SELECT entries FROM namespaces WHERE namespace = ?").pluck(),
   // The signs keep the planner from the index of names: few entries have expired.
   countDue: db
     .prepare<DueParameters, number>(
       "SELECT count(*) FROM entries WHERE expires_at <= ? AND +namespace = ? AND +key >= ? AND +key < ?"
     )
     .pluck(),
+  namespaces: db.prepare<NamespaceParameters, NamespaceCount>(
+    `WITH due AS MATERIALIZED (
+       SELECT namespace, count(*) AS entries FROM (SELECT namespace FROM entries WHERE expires_at <= ? LIMIT ?)
+       GROUP BY namespace
+     )
+     SELECT n.namespace, n.entries - coalesce(due.entries, 0) AS count FROM namespaces n LEFT JOIN due USING (namespace)
+     WHERE n.namespace >= ? AND n.namespace < ? AND n.namespace > ? AND (n.namespace = ? OR n.namespace >= ?)
+       AND n.entries > coalesce(due.entries, 0)
+     ORDER BY n.namespace LIMIT ?`
+  ),
   changes: printed<[number, number]>(db, printedChange, "FROM changes WHERE seq >= ? + 1 ORDER BY seq LIMIT ?"),
   // The empty tenant is ruled out in words, so that the index that leaves it out can be used.
   tenantChanges: printed<[string, number, number]>(

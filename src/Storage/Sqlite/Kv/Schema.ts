@@ -180,5 +180,11 @@ export const migrations: ReadonlyArray<Migration> = [
       "CREATE TABLE metadata (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"
     ),
     prepare: rebuild
-  }
+  },
+  fromStatements(
+    "namespaces",
+    // How many rows of `entries` each namespace has. The writer keeps it.
+    "CREATE TABLE namespaces (namespace TEXT NOT NULL PRIMARY KEY, entries INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    "INSERT INTO namespaces (namespace, entries) SELECT namespace, count(*) FROM entries GROUP BY namespace"
+  )
 ]

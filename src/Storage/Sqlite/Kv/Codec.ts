@@ -1,0 +1,110 @@
+/**
+ * How writes and their outcomes are packed between threads.
+ */
+import type { JsonText } from "../../../Json/JsonText.ts"
+import type { Applied, Operation, PlannedResult, Precondition, Refused, Write } from "../../../Kv/Write.ts"
+import type { Codec, Packer, Unpacker } from "../Database/Messages.ts"
+
+/** What became of one write of a group. */
+export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused
+
+/** Stands for a value, a tag or a precondition that is absent, and for the tag `"any"`. */
+const absent = -1
+const anyVersion = -2
+
+const packVersions = (packer: Packer, versions: Precondition["match"]): void => {
+  if (versions === undefined) packer.number(absent)
+  else if (versions === "any") packer.number(anyVersion)
+  else {
+    packer.number(versions.length)
+    for (const version of versions) packer.number(version)
+  }
+}
+
+const areVersions = (versions: unknown): boolean =>
+  versions === undefined ||
+  versions === "any" ||
+  (Array.isArray(versions) && versions.every(version => typeof version === "number"))
+
+/** Whether a precondition has its type. One that has not is a bug of its caller, and fails that write alone. */
+const isPrecondition = (precondition: Precondition | null): boolean =>
+  typeof precondition === "object" &&
+  precondition !== null &&
+  areVersions(precondition.match) &&
+  areVersions(precondition.noneMatch)
+
+const unpackVersions = (unpacker: Unpacker): Precondition["match"] => {
+  const length = unpacker.number()
+  if (length === absent) return undefined
+  return length === anyVersion ? "any" : Array.from({ length }, () => unpacker.number())
+}
+
+/** A group is packed by its operations, whose values are texts. Outcomes are packed where the write was committed. */
+export const codec: Codec<Write, Outcome> = {
+  packWrite: (packer, { actor, operations }) => {
+    packer.text(actor)
+    packer.number(operations.length)
+    for (const operation of operations) {
+      const { key, namespace, precondition } = operation
+      packer.text(namespace)
+      packer.text(key)
+      if (operation.op === "delete") packer.number(absent)
+      else {
+        packer.text(operation.value)
+        packer.check(operation.expiresAt === null || Number.isFinite(operation.expiresAt))
+        packer.number(operation.expiresAt ?? Number.NaN)
+      }
+      if (precondition === undefined) packer.number(absent)
+      else if (!isPrecondition(precondition)) packer.check(false)
+      else {
+        packer.number(0)
+        packVersions(packer, precondition.match)
+        packVersions(packer, precondition.noneMatch)
+      }
+    }
+    return true
+  },
+  unpackWrite: unpacker => {
+    const actor = unpacker.text()
+    const operations: Array<Operation> = []
+    for (let left = unpacker.number(); left > 0; left--) operations.push(unpackOperation(unpacker))
+    return { operations, actor }
+  },
+  packOutcome: (packer, outcome) => {
+    if (outcome._tag !== "Committed") return false
+    const { lastSeq, results, timestamp } = outcome.committed
+    packer.number(timestamp)
+    packer.number(lastSeq)
+    packer.number(results.length)
+    // The version of a set, 0 for a delete, and -1 for a delete of what was absent.
+    for (const result of results) packer.number(result.op === "set" ? result.version : result.deleted ? 0 : absent)
+    return true
+  },
+  unpackOutcome: unpacker => {
+    const timestamp = unpacker.number()
+    const lastSeq = unpacker.number()
+    const results: Array<PlannedResult> = []
+    for (let left = unpacker.number(); left > 0; left--) {
+      const result = unpacker.number()
+      results.push(result > 0 ? { op: "set", version: result } : { op: "delete", deleted: result !== absent })
+    }
+    return { _tag: "Committed", committed: { results, timestamp, lastSeq } }
+  }
+}
+
+const unpackOperation = (unpacker: Unpacker): Operation => {
+  const namespace = unpacker.text()
+  const key = unpacker.text()
+  if (unpacker.skip(absent)) return { op: "delete", namespace, key, ...unpackPrecondition(unpacker) }
+  const value = unpacker.text() as JsonText
+  const expiry = unpacker.number()
+  const expiresAt = Number.isNaN(expiry) ? null : expiry
+  return { op: "set", namespace, key, value, expiresAt, ...unpackPrecondition(unpacker) }
+}
+
+const unpackPrecondition = (unpacker: Unpacker): { readonly precondition: Precondition } | undefined => {
+  if (unpacker.number() === absent) return undefined
+  const match = unpackVersions(unpacker)
+  const noneMatch = unpackVersions(unpacker)
+  return { precondition: { ...(match && { match }), ...(noneMatch && { noneMatch }) } }
+}
