@@ -274,6 +274,18 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
         status: 200,
         body: { items: [{ key: "a" }, { key: "b" }] }
       })
+      const addresses = [
+        { namespace: "tenant:acme/x", key: "a" },
+        { namespace: "tenant:evil", key: "k" }
+      ]
+      expect(yield* ask("anna", "POST", "/store/kv/read", { keys: addresses })).toEqual({
+        status: 403,
+        body: { error: expect.stringContaining("keys[1].namespace") }
+      })
+      expect(yield* ask("reader", "POST", "/store/kv/read", { keys: addresses.slice(0, 1) })).toMatchObject({
+        status: 200,
+        body: { items: [{ key: "a" }] }
+      })
       const namespaces = [{ namespace: "tenant:acme/x", count: 2 }]
       expect(yield* ask("anna", "GET", "/store/kv")).toEqual({ status: 200, body: { namespaces } })
       for (const prefix of ["tenant%3Aevil", "tenant%3Aacmes", "plain"]) {

@@ -3,7 +3,17 @@
  */
 import { detailsOf, InvalidResponse, NotFound } from "./Errors.ts"
 import type { CursorPage } from "./Follow.ts"
-import type { DeleteResult, Entry, EntryKey, ListPage, NamespacePage, Operation, OperationResult } from "./Model.ts"
+import type {
+  DeleteResult,
+  EntriesRead,
+  Entry,
+  EntryAddress,
+  EntryKey,
+  ListPage,
+  NamespacePage,
+  Operation,
+  OperationResult
+} from "./Model.ts"
 import { epochOf, json, type Request, Requests, segment, type Token } from "./Requests.ts"
 import { type Clock, iterable, systemClock } from "./Time.ts"
 
@@ -88,6 +98,8 @@ export interface NamespacesOptions extends CallOptions {
 export interface KeyValueClient {
   /** The entry, or `undefined` where it is absent. */
   readonly get: (namespace: string, key: string, options?: GetOptions) => Promise<Entry | undefined>
+  /** Several entries, read from one snapshot. They may be of several namespaces. */
+  readonly getMany: (addresses: ReadonlyArray<EntryAddress>, options?: CallOptions) => Promise<EntriesRead>
   /** Sets an entry, which is replaced whole, its expiry included. Returns it as stored. */
   readonly set: (namespace: string, key: string, value: unknown, options?: SetOptions) => Promise<Entry>
   /** Deletes an entry. Returns whether there was one. */
@@ -215,6 +227,13 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
       if (error instanceof InvalidResponse && error.status === 304) return known
       throw error
     }
+  },
+
+  getMany: async (addresses, { signal } = {}) => {
+    const keys = addresses.map(({ key, namespace }) => ({ namespace, key }))
+    const request: Request = { method: "POST", path: "/kv/read", body: JSON.stringify({ keys }) }
+    const { items, epoch, lastSeq } = await requests.ask(request, signal, readPage)
+    return { items: items.map((item: Entry | null) => item ?? undefined), lastSeq, epoch }
   },
 
   set: async (namespace, key, value, { ifVersion, signal, ...written } = {}) => {

@@ -117,6 +117,22 @@ export interface NamespacePage {
   readonly epoch: string
 }
 
+/** What addresses an entry. */
+export interface EntryAddress {
+  readonly namespace: string
+  readonly key: string
+}
+
+/** Entries that were read from one snapshot. */
+export interface EntriesRead<Item = Entry | undefined> {
+  /** One for each address, in order; `undefined` where it is absent. */
+  readonly items: ReadonlyArray<Item>
+  /** The position of the change log that they were read at. */
+  readonly lastSeq: number
+  /** The log that the position belongs to. */
+  readonly epoch: string
+}
+
 /** What happens while the log is followed. */
 export type FollowEvent =
   /** An entry that was there when the follower began. */

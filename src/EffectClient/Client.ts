@@ -41,6 +41,9 @@ export interface Service {
     key: string,
     options?: WithoutSignal<Plain.GetOptions>
   ) => Effect.Effect<Option.Option<Plain.Entry>, ClientError>
+  readonly getMany: (
+    addresses: ReadonlyArray<Plain.EntryAddress>
+  ) => Effect.Effect<Plain.EntriesRead<Option.Option<Plain.Entry>>, ClientError>
   readonly set: (
     namespace: string,
     key: string,
@@ -93,6 +96,11 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
         Effect.map(
           call(signal => client.get(namespace, key, { ...options, signal })),
           Option.fromNullable
+        ),
+      getMany: addresses =>
+        Effect.map(
+          call(signal => client.getMany(addresses, { signal })),
+          read => ({ ...read, items: read.items.map(Option.fromNullable) })
         ),
       set: (namespace, key, value, options) =>
         call(signal => client.set(namespace, key, value, { ...options, signal })),

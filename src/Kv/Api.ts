@@ -26,6 +26,7 @@ import {
   NamespacePath,
   NamespacesParams,
   Preconditions,
+  ReadPayload,
   ResumeHeaders,
   SetPayload
 } from "./Requests.ts"
@@ -185,6 +186,21 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .annotate(OpenApi.Transform, Description.remove)
       .annotate(OpenApi.Summary, "Delete an entry")
       .annotate(OpenApi.Description, "`deleted` is false if there was no entry. In that case no change is recorded.")
+  )
+  .add(
+    HttpApiEndpoint.post("read", "/kv/read")
+      .setPayload(ReadPayload)
+      .addSuccess(
+        Schema.Struct({
+          items: Schema.Array(Schema.NullOr(Entry)).annotations({ description: "One for each key, in order." })
+        }).annotations({ identifier: "ReadResult" })
+      )
+      .addError(BadRequest.Wire)
+      .middleware(JsonBody)
+      .middleware(ReadAccess)
+      .annotate(OpenApi.Transform, Description.read)
+      .annotate(OpenApi.Summary, "Read several entries from one snapshot")
+      .annotate(OpenApi.Description, "The credential that only reads may use it. A key without an entry has null.")
   )
   .add(
     HttpApiEndpoint.post("batch", "/batch")

@@ -18,16 +18,22 @@ const operation = ObjectReader.shape(
   ([op, namespace, key, value]) => ({ op, namespace, key, value })
 )
 
+const address = ObjectReader.shape({ namespace: "scalar", key: "scalar" }, 2, ([namespace, key]) => ({
+  namespace,
+  key
+}))
+
 const body = ObjectReader.shape({
   value: "json",
   operations: operation,
   actor: "scalar",
   ttlMs: "scalar",
   expiresAt: "scalar",
-  ifVersion: "scalar"
+  ifVersion: "scalar",
+  keys: address
 })
 
-/** The bodies of a PUT and of a batch within the limits. */
+/** The bodies of a PUT, of a batch and of a read of several keys, within the limits. */
 export const format = (limits: LimitsShape) => ({
   bytes: limits.bodyBytes,
   shape: body,

@@ -124,6 +124,30 @@ export const remove = operation({
   }
 })
 
+export const read = operation({
+  operationId: "readEntries",
+  requests: {
+    read: {
+      summary: "Read two entries",
+      value: {
+        keys: [
+          { namespace: entry.namespace, key: entry.key },
+          { namespace: entry.namespace, key: "absent" }
+        ]
+      }
+    }
+  },
+  answers: {
+    200: {
+      description: "The entries.",
+      headers: { "Kv-Last-Seq": lastSeq, "Kv-Epoch": epoch },
+      example: { items: [entry, null] }
+    },
+    400: malformed("keys: is missing"),
+    413: { example: { error: "keys has 1001 elements; the limit is 1000" } }
+  }
+})
+
 export const batch = operation({
   operationId: "applyBatch",
   requests: {

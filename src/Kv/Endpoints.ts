@@ -16,8 +16,9 @@ import * as FeedHandlers from "./FeedHandlers.ts"
 import * as ListHandler from "./ListHandler.ts"
 import * as NamespacesHandler from "./NamespacesHandler.ts"
 import * as Operations from "./Operations.ts"
+import * as ReadHandler from "./ReadHandler.ts"
 import type { BatchPayload, SetPayload } from "./Requests.ts"
-import { type PreconditionFailed, Store, type StoreBusy, type StoreUnavailable } from "./Store.ts"
+import { type Address, type PreconditionFailed, Store, type StoreBusy, type StoreUnavailable } from "./Store.ts"
 import { holds, type Operation, type OperationResult, type Precondition, type Write } from "./Write.ts"
 
 interface Services {
@@ -27,7 +28,7 @@ interface Services {
 
 /** The address of an entry and the preconditions of the request. */
 interface EntryRequest {
-  readonly path: Operations.Address
+  readonly path: Address
   readonly headers: Operations.ConditionHeaders
   readonly incoming: Endpoints.Incoming
 }
@@ -174,6 +175,7 @@ export const endpoints = Endpoints.of(
       get: get(services),
       namespaces: NamespacesHandler.make(services),
       list: ListHandler.make(services),
+      read: ReadHandler.make(services),
       set: writing(set, services),
       delete: writing(remove, services),
       batch: writing(batch, services),

@@ -11,6 +11,7 @@ import type { LimitsShape } from "../Limits.ts"
 import { problemOfActor, problemOfName, problemOfText, tenantOf } from "./Entry.ts"
 import { badRequest, tooLarge } from "./Errors.ts"
 import { type BatchOperation, defaultActor, endOfTime } from "./Requests.ts"
+import type { Address } from "./Store.ts"
 import { type DeleteOperation, ifVersion, type Operation, type Precondition, type SetOperation } from "./Write.ts"
 
 /** Who sends a request; `undefined` where nobody has asked. */
@@ -47,12 +48,6 @@ export const followedTenant = (asked: string, sender: Sender): Checked<string> =
   return asked === ""
     ? Either.right(tenant)
     : Either.left(new Forbidden({ error: `Forbidden: tenant is not ${tenant}` }))
-}
-
-/** The address of an entry. */
-export interface Address {
-  readonly namespace: string
-  readonly key: string
 }
 
 /** Checks both names of an entry. */

@@ -182,6 +182,16 @@ export const BatchPayload = Schema.Struct({ operations: Schema.Array(BatchOperat
   ...withFastDecoder(fastBatchPayload)
 })
 
+/** The body of a read of several keys. */
+export const ReadPayload = Schema.Struct({
+  keys: Schema.Array(
+    Schema.Struct({ namespace: Schema.String, key: Schema.String }).annotations({
+      identifier: "EntryAddress",
+      ...strict
+    })
+  )
+}).annotations({ identifier: "ReadRequest", ...strict })
+
 /** The headers of a batch, whose operations have preconditions of their own. */
 export const BatchHeaders = Schema.Struct({
   "if-match": Misplaced("use ifVersion of an operation"),

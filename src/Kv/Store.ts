@@ -32,6 +32,27 @@ export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()
   isChangedBefore: Schema.Boolean
 }) {}
 
+/** The entries that were asked for have more bytes together than the caller takes; none was read. */
+export class EntriesTooLarge extends Schema.TaggedError<EntriesTooLarge>()("EntriesTooLarge", {
+  /** The most bytes that their values may have. */
+  limitBytes: Schema.Int
+}) {}
+
+/** What addresses an entry. */
+export interface Address {
+  readonly namespace: string
+  readonly key: string
+}
+
+/** Entries that were read from one snapshot, one for each address, in order. */
+export interface EntriesRead {
+  /** `undefined` where there is no entry. */
+  readonly entries: ReadonlyArray<EncodedEntry | undefined>
+  /** The log position of the snapshot, and the epoch of the log. */
+  readonly lastSeq: number
+  readonly epoch: string
+}
+
 /** Which entries a list takes: those of a namespace whose key starts with `prefix`, literally, and is within the bounds. */
 export interface Selection {
   readonly namespace: string
@@ -121,6 +142,11 @@ export class Store extends Context.Tag("causeway/Store")<
   {
     /** The entry, unless it is absent or past its `expiresAt`. */
     readonly get: (namespace: string, key: string) => Effect.Effect<Option.Option<StoredEntry>, StoreUnavailable>
+    /** Several entries from one snapshot. Values may have at most `maxBytes` of UTF-8 together; one that is asked for twice counts twice. */
+    readonly getMany: (
+      addresses: ReadonlyArray<Address>,
+      maxBytes: number
+    ) => Effect.Effect<EntriesRead, StoreUnavailable | EntriesTooLarge>
     /**
      * Up to `limit` entries whose key comes after `after` (exclusive; `""` for the start). A page ends early
      * where its values come to several MiB, and then says `more`.

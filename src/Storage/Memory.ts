@@ -8,6 +8,8 @@ import * as Change from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, type Due, HistoryTrimmed, selects } from "../Kv/ChangeLog.ts"
 import * as Entry from "../Kv/Entry.ts"
 import {
+  type Address,
+  EntriesTooLarge,
   type ListPage,
   type ListQuery,
   type NamespacePage,
@@ -89,6 +91,18 @@ class State {
   get(namespace: string, key: string, now: number): Entry.StoredEntry | undefined {
     const entry = this.namespaces.get(namespace)?.slots.get(key)?.entry
     return entry !== undefined && isVisible(entry, now) ? entry : undefined
+  }
+
+  getMany(addresses: ReadonlyArray<Address>, maxBytes: number, now: number) {
+    let bytes = 0
+    const entries: Array<Entry.EncodedEntry | undefined> = []
+    for (const { key, namespace } of addresses) {
+      const entry = this.get(namespace, key, now)
+      bytes += entry === undefined ? 0 : Buffer.byteLength(entry.value)
+      if (bytes > maxBytes) return Either.left(new EntriesTooLarge({ limitBytes: maxBytes }))
+      entries.push(entry && Entry.encode(entry))
+    }
+    return Either.right({ entries, lastSeq: this.lastSeq, epoch: this.epoch })
   }
 
   list(query: ListQuery, now: number): ListPage {
@@ -293,6 +307,7 @@ const portionsOf = function* (
 
 const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> => ({
   get: (namespace, key) => Direct.sync(() => Option.fromNullable(state.get(namespace, key, now()))),
+  getMany: (addresses, maxBytes) => Direct.suspend(() => state.getMany(addresses, maxBytes, now())),
   list: query => Direct.sync(() => state.list(query, now())),
   // Entries are never changed in place, so that the references are the snapshot.
   listAll: query =>

@@ -16,7 +16,7 @@ import {
 } from "effect"
 import * as Direct from "../Direct.ts"
 import { alwaysDue, ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import { PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
+import { EntriesTooLarge, PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import * as Supervision from "../Supervision.ts"
@@ -207,6 +207,11 @@ export const make = (
         Direct.map(
           Direct.suspend(() => runShort(Queries.get(namespace, key, clock.now()))),
           Option.fromNullable
+        ),
+      getMany: (addresses, maxBytes) =>
+        Direct.flatMap(
+          Direct.suspend(() => run(Queries.getMany(addresses, maxBytes, clock.now()))),
+          read => (read === undefined ? Exit.fail(new EntriesTooLarge({ limitBytes: maxBytes })) : Exit.succeed(read))
         ),
       list: query => Direct.suspend(() => run(Queries.entries({ ...query, now: clock.now() }))),
       listAll: query => Effect.suspend(() => listAll(query, clock.now())),

@@ -4,7 +4,7 @@
 import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import { PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
+import { EntriesTooLarge, PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
@@ -63,6 +63,20 @@ export const make = (
 
     const store = Store.of({
       get: (namespace, key) => reader.read((queries, now) => Option.fromNullable(queries.get(namespace, key, now))),
+      getMany: (addresses, maxBytes) =>
+        Direct.flatMap(
+          reader.read((queries, now) =>
+            queries.inSnapshot(() => ({
+              entries: queries.getMany(addresses, maxBytes, now),
+              lastSeq: queries.lastSeq(),
+              epoch: epoch()
+            }))
+          ),
+          ({ entries, ...position }) =>
+            entries === undefined
+              ? Exit.fail(new EntriesTooLarge({ limitBytes: maxBytes }))
+              : Exit.succeed({ entries, ...position })
+        ),
       list: Lists.page(reader, epoch),
       listAll: Lists.whole(reader, epoch),
       namespaces: query =>

@@ -152,6 +152,16 @@ describe("requests", () => {
       for (const { items } of keysOf) for (const item of items) expect(item).not.toHaveProperty("value")
     }))
 
+  it("read several entries at once", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      const a = await client.set("a/b", "k", [1])
+      const b = await client.set("n", "😀", null)
+      const read = await client.getMany([b, { namespace: "n", key: "absent" }, a])
+      expect(read).toEqual({ items: [b, undefined, a], lastSeq: 2, epoch: expect.stringMatching(/./) })
+      expect(await failure(client.getMany([{ namespace: "n", key: "" }]))).toBeInstanceOf(BadRequest)
+    }))
+
   it("list namespaces with the numbers of their entries, page by page", () =>
     withService(async ({ connect }) => {
       const client = connect()

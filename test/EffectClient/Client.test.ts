@@ -48,6 +48,8 @@ describe("the client for Effect", () => {
       const [keysOf] = yield* Stream.runCollect(client.listKeys(namespace, { start: "x", reverse: true, count: true }))
       expect([keysOf?.items.map(({ key }) => key), keysOf?.count]).toEqual([["z", "y", "x"], 3])
       expect(keysOf?.items[0]).not.toHaveProperty("value")
+      const { items } = yield* client.getMany([entry, { namespace, key: "absent" }])
+      expect(items).toEqual([Option.some(entry), Option.none()])
       const [spaces] = yield* Stream.runCollect(client.namespaces({ prefix: namespace }))
       expect(spaces?.namespaces).toEqual([{ namespace, count: 4 }])
       expect(yield* client.delete(namespace, "x", { ifVersion: 1 })).toBe(true)

@@ -47,6 +47,21 @@ const store: { readonly [Member in keyof StoreShape]: Replacement<StoreShape> } 
       expect((yield* get(space, "absent")).status).toBe(404)
     })
   },
+  getMany: {
+    replace: ({ getMany }) => ({
+      getMany: (addresses, maxBytes) =>
+        Effect.map(getMany(addresses, maxBytes), ({ entries, ...rest }) => ({
+          ...rest,
+          entries: entries.map(entry => entry && wrapEntry(entry))
+        }))
+    }),
+    check: Effect.gen(function* () {
+      yield* put(space, "k", 1)
+      const keys = ["k", "absent"].map(key => ({ namespace: space, key }))
+      const answer = bodyOf(yield* call("POST", "/api/v1/kv/read", { json: { keys } }))
+      expect(answer).toMatchObject({ items: [{ key: "k", value: "wrapped" }, null] })
+    })
+  },
   list: {
     replace: ({ list }) => ({
       list: query => Effect.map(list(query), page => ({ ...page, entries: page.entries.map(wrapEntry) }))

@@ -63,6 +63,12 @@ const requests: ReadonlyArray<Sent> = [
   { method: "GET", path: "/api/v1/kv/tenant%3Aacme%2Fa", status: 200 },
   { method: "GET", path: "/api/v1/kv/tenant%3Aacme%2Fa?limit=0", status: 400 },
   { method: "GET", path: "/api/v1/kv", status: 200 },
+  ...(
+    [
+      ['{"keys":[{"namespace":"n","key":"k"}]}', 200],
+      ['{"keys":[{}]}', 400]
+    ] as const
+  ).map(([body, status]) => ({ method: "POST", path: "/api/v1/kv/read", body, headers: json, status })),
   { method: "GET", path: "/api/v1/kv?limit=1001", status: 400 },
   { ...batch('{"operations":[]}'), status: 200 },
   {

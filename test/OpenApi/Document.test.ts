@@ -138,6 +138,7 @@ describe("the OpenAPI document", () => {
       "listEntries",
       "listNamespaces",
       "openChangesSocket",
+      "readEntries",
       "setEntry",
       "streamChanges"
     ])
@@ -271,7 +272,7 @@ describe("the document of a host", () => {
       expect.arrayContaining(["/store/api/v1/kv/{namespace}/{key}", "/store/api/v1/openapi.json", "/hello"])
     )
     expect(Object.keys(document.paths)).not.toContain("/api/v1/openapi.json")
-    expect(operationsOf(document)).toHaveLength(12)
+    expect(operationsOf(document)).toHaveLength(13)
   })
 
   it("does not describe the host's malformed requests, which the platform answers", () => {

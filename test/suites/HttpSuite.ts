@@ -21,6 +21,7 @@ import { names } from "./Http/Names.ts"
 import { namespaces } from "./Http/Namespaces.ts"
 import * as Outage from "./Http/Outage.ts"
 import { races, rows } from "./Http/Races.ts"
+import { reads } from "./Http/Reads.ts"
 import { retention } from "./Http/Retention.ts"
 import { routing } from "./Http/Routing.ts"
 import { values } from "./Http/Values.ts"
@@ -40,6 +41,7 @@ const parts = {
   lists,
   listOptions,
   namespaces,
+  reads,
   batches,
   polling,
   epochs,

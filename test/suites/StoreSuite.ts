@@ -12,9 +12,10 @@ import { log } from "./Store/Log.ts"
 import { namespaces } from "./Store/Namespaces.ts"
 import { races } from "./Store/Races.ts"
 import { ranges } from "./Store/Ranges.ts"
+import { reads } from "./Store/Reads.ts"
 import { values } from "./Store/Values.ts"
 
-const parts = { entries, conditional, expiry, batches, values, lists, ranges, namespaces, log, races }
+const parts = { entries, conditional, expiry, batches, values, lists, ranges, namespaces, reads, log, races }
 
 /**
  * The conformance suite of storage backends.

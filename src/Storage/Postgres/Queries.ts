@@ -7,9 +7,17 @@ import type { JsonText } from "../../Json/JsonText.ts"
 import * as Change from "../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery } from "../../Kv/ChangeLog.ts"
 import * as Entry from "../../Kv/Entry.ts"
-import { mostDue, type NamespacePage, type NamespaceQuery, type WholeListQuery } from "../../Kv/Store.ts"
+import {
+  type Address,
+  type EntriesRead,
+  mostDue,
+  type NamespacePage,
+  type NamespaceQuery,
+  type WholeListQuery
+} from "../../Kv/Store.ts"
 import * as KeyOrder from "../KeyOrder.ts"
 import type { Parameter, Row, Statement } from "./Connections.ts"
+import * as Encoding from "./Encoding.ts"
 
 /** A page ends after the value with which it comes to this many bytes. */
 const pageSize = 4 * 1024 * 1024
@@ -65,6 +73,61 @@ const printedChange = `concat('{"seq":', seq, ',"op":"', op, '","namespace":', t
 
 /** Between the texts of a page: it occurs in no JSON text. */
 const separator = "\u001e"
+
+/** The values are read only where all of them are taken. */
+const getManyStatement: Statement = {
+  name: "get many",
+  text: `WITH found AS MATERIALIZED (
+      SELECT n.position, octet_length(e.value)::bigint AS bytes
+      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(namespace, key, position)
+      JOIN causeway.entries e ON e.namespace = n.namespace AND e.key = n.key
+      WHERE e.expires_at IS NULL OR e.expires_at > $3
+    ), total AS (SELECT coalesce(sum(bytes), 0) <= $4 AS is_taken FROM found)
+    SELECT is_taken, ${lastSeq}, causeway.epoch(), read.positions, read.texts
+    FROM total LEFT JOIN LATERAL (
+      SELECT array_to_string(array_agg(position ORDER BY position), ',') AS positions,
+        string_agg(json, U&'\\001e' ORDER BY position) AS texts
+      FROM (
+        SELECT n.position, ${printedEntry} AS json
+        FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(asked_namespace, asked_key, position)
+        JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
+        WHERE expires_at IS NULL OR expires_at > $3
+      ) printed
+    ) read ON is_taken`
+}
+
+/** The entries of some addresses, or nothing where their values have more bytes. */
+export const getMany = (
+  addresses: ReadonlyArray<Address>,
+  maxBytes: number,
+  now: number
+): Query<EntriesRead | undefined> => ({
+  statement: getManyStatement,
+  values: [
+    Encoding.texts(addresses.map(({ namespace }) => namespace)),
+    Encoding.texts(addresses.map(({ key }) => key)),
+    now,
+    maxBytes
+  ],
+  decode: ([row]) => {
+    const [isTaken, lastSeq, epoch, positions, texts] = row as readonly [
+      boolean,
+      number,
+      string,
+      string | null,
+      string | null
+    ]
+    if (!isTaken) return undefined
+    const entries: Array<Entry.EncodedEntry | undefined> = addresses.map(() => undefined)
+    if (positions !== null && texts !== null) {
+      const printed = texts.split(separator)
+      for (const [index, position] of positions.split(",").entries()) {
+        entries[Number(position) - 1] = Entry.encoded(printed[index]!)
+      }
+    }
+    return { entries, lastSeq, epoch }
+  }
+})
 
 /**
  * The texts of a page in one column, which costs less than a row for each, and how many rows there are. Texts end with

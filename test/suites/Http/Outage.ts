@@ -15,6 +15,7 @@ const failing = (
   Layer.mergeAll(
     Layer.succeed(Store, {
       get: () => fail,
+      getMany: () => fail,
       list: () => fail,
       listAll: () => commit,
       namespaces: () => fail,
@@ -45,6 +46,7 @@ export const away = failing(new StoreUnavailable({ reason: secret }))
 export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
   Layer.succeed(Store, {
     get: () => Effect.succeedNone,
+    getMany: () => Effect.succeed({ entries: [], lastSeq: 0, epoch: "e" }),
     list: () => Effect.succeed({ entries: [], lastSeq: 0, epoch: "e", more: true }),
     listAll: () => new StoreBusy({ retryAfterSeconds: 3 }),
     namespaces: () => Effect.succeed({ namespaces: [], lastSeq: 0, epoch: "e", more: false }),

@@ -4,6 +4,8 @@ import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
 import {
+  type Address,
+  type EntriesRead,
   mostDue,
   type NamespaceCount,
   type NamespacePage,
@@ -73,6 +75,19 @@ export class Queries {
     const row = this.statements.get.get(namespace, key, now)
     if (row === undefined) return undefined
     return { namespace, key, value: row[4], version: row[0], updatedBy: row[1], updatedAt: row[2], expiresAt: row[3] }
+  }
+
+  /** The entries of some addresses, or nothing where their values have more bytes. */
+  getMany(addresses: ReadonlyArray<Address>, maxBytes: number, now: number): EntriesRead["entries"] | undefined {
+    let bytes = 0
+    const entries: Array<Entry.EncodedEntry | undefined> = []
+    for (const { key, namespace } of addresses) {
+      const entry = this.get(namespace, key, now)
+      bytes += entry === undefined ? 0 : Buffer.byteLength(entry.value)
+      if (bytes > maxBytes) return undefined
+      entries.push(entry && Entry.encode(entry))
+    }
+    return entries
   }
 
   lastSeq(): number {
