@@ -11,7 +11,6 @@ import { layerEdge } from "./Causeway/EdgeLayer.ts"
 import { type Configuration, developmentKeys } from "./Configuration.ts"
 import { GatewayGroup } from "./Gateway/Api.ts"
 import * as Authentication from "./Gateway/Authentication.ts"
-import { formatAddress } from "./Gateway/Forwarding/Settings.ts"
 import * as Gateway from "./Gateway/Gateway.ts"
 import * as DrainingSignal from "./Http/DrainingSignal.ts"
 import { admits, admitsLoopback, FeedOrigins } from "./Http/Origin.ts"
@@ -54,16 +53,10 @@ const gateway = ({ devMode, gateway, shutdownTimeout, store }: Configuration) =>
 }
 
 /** The store, and the histories of sessions beside it. */
-const storage = ({ gateway: { history, nodes }, store: { directory, lease, postgres: location } }: Configuration) =>
+const storage = ({ gateway: { history }, store: { directory, lease, postgres: location } }: Configuration) =>
   Option.match(location, {
     onNone: () => sqlite({ directory, history }),
-    onSome: location =>
-      postgres(location, {
-        directory,
-        retention: history,
-        lease,
-        address: Option.map(nodes, ({ address }) => formatAddress(address))
-      })
+    onSome: location => postgres(location, { directory, retention: history, lease })
   })
 
 /** Of the time for shutdown, requests in flight get the largest part, sessions a part, and the store the rest. */

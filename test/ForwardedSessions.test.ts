@@ -1,12 +1,19 @@
 /** Gateways that share one PostgreSQL and reach each other: a client of any of them has all sessions. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
+import type { Event } from "../src/Gateway/Protocol.ts"
 import { type Client, completeTurn, createSession } from "./Gateway/SocketFixture.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Gateways from "./service/Gateways.ts"
 
 const linked = Gateways.make({ isLinked: true })
+
+const isDense = (events: ReadonlyArray<Event>) =>
+  assert.deepStrictEqual(
+    events.map(({ seq }) => seq),
+    events.map((_, index) => index + 1)
+  )
 
 /** Repeats a message as a client does: as long as it is told that it may. */
 const sendUntilAccepted = (client: Client, sessionId: string, content: string, clientMessageId: string) =>
@@ -52,12 +59,53 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
+  it.scoped("give any subscriber the events of a session as they come, and those that it missed", () =>
+    Effect.gen(function* () {
+      const { start } = yield* linked
+      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const [mine, theirs] = [yield* one.client, yield* other.client]
+      const sessionId = yield* createSession(mine, { secrets: { TOKEN: "hidden" as never } })
+      yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
+      const first = yield* completeTurn(mine, sessionId, "one two three")
+      const answer = yield* theirs.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
+      assert.deepInclude(answer.session, { state: "active", headSeq: answer.headSeq })
+      assert.isUndefined(answer.session.missingSecrets)
+      const { sessions } = yield* theirs.get("session_list", { type: "list_sessions" })
+      assert.isUndefined(sessions[0]?.missingSecrets)
+      yield* theirs.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === first)
+      const second = yield* completeTurn(mine, sessionId, "four five six")
+      yield* theirs.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === second)
+      isDense(theirs.events())
+      const [given, seen] = [mine.events(), theirs.events()]
+      assert.deepStrictEqual(seen, given.slice(0, seen.length))
+      // A client that was with the one goes on at the other, where it was.
+      const third = yield* completeTurn(mine, sessionId, "seven")
+      const last = mine.events().findLast(({ seq }) => seq < mine.events().length - 2)!.seq
+      const next = yield* other.client
+      const { epoch } = answer
+      const resumed = yield* next.get("subscribed", { type: "subscribe", sessionId, afterSeq: last, epoch })
+      assert.isTrue(resumed.recovered)
+      yield* next.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === third)
+      const fourth = yield* completeTurn(next, sessionId, "eight")
+      yield* mine.untilEvent(sessionId, event => event.type === "turn_completed" && event.turnId === fourth)
+      assert.deepStrictEqual(
+        next.events().map(({ seq }) => seq),
+        next.events().map((_, index) => last + 1 + index)
+      )
+      yield* mine.get("session_deleted", { type: "delete_session", sessionId })
+      for (const client of [mine, theirs, next]) {
+        yield* client.until(frame => frame.type === "error" && frame.sessionId === sessionId)
+      }
+    })
+  )
+
   it.scoped("carry a message out once, also where its node is killed or stopped before it answers", () =>
     Effect.gen(function* () {
       const { start } = yield* linked
       const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
       const [mine, theirs] = [yield* one.client, yield* other.client]
       const { open, sessionId } = yield* Gateways.begin(mine)
+      yield* theirs.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
       // There is a connection by which the next one is sent.
       yield* theirs.get("session", { type: "get_session", sessionId })
       one.signal("SIGSTOP")
@@ -68,7 +116,10 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
       // The node that was stopped sends requests to the one that has the session now.
       const again = yield* one.client
       yield* again.get("session", { type: "get_session", sessionId })
-      const events = yield* Gateways.follow(theirs, sessionId)
+      // Its subscription has outlived the change of the owner.
+      yield* theirs.untilEvent(sessionId, event => event.type === "turn_started" && event.content === "after the stop")
+      const events = theirs.events(sessionId)
+      isDense(events)
       assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_errored"])
       assert.lengthOf(
         events.filter(event => event.type === "turn_started" && event.content === "after the stop"),

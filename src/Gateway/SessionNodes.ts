@@ -13,17 +13,34 @@ export interface SessionOwner {
 export interface SessionNodesShape {
   /** The id of this run of the node. */
   readonly self: string
+  /** Tells the others where this node takes their requests; null where it does not any more. */
+  readonly advertise: (address: string | null) => Effect.Effect<void>
   /** The node that a session belongs to; none where that is this one, or no node, or one that is gone. */
   readonly ownerOf: (session: string) => Effect.Effect<Option.Option<SessionOwner>, StoreUnavailable>
+  /** Those of some sessions that belong to other nodes. */
+  readonly elsewhere: (sessions: ReadonlyArray<string>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
+  /**
+   * Calls back soon after what is stored of a session may have changed, on whichever node. Returns how to stop that. A
+   * call tells nothing else, and may be made for nothing; it must not block or throw.
+   */
+  readonly watch: (session: string, onChange: () => void) => () => void
   /** With what this node owns a session: never the same after another one has had it. Nothing where it does not own it. */
   readonly tokenOf: (session: string) => number | undefined
 }
 
+const noSessions: ReadonlySet<string> = new Set()
+
+/** A node that shares its database with no other. */
+export const alone: SessionNodesShape = {
+  self: "",
+  advertise: () => Effect.void,
+  ownerOf: () => Effect.succeedNone,
+  elsewhere: () => Effect.succeed(noSessions),
+  watch: () => () => {},
+  tokenOf: () => undefined
+}
+
 /** The nodes that share the session database. By default this one is alone; a backend that nodes share provides it. */
 export class SessionNodes extends Context.Reference<SessionNodes>()("causeway/SessionNodes", {
-  defaultValue: (): SessionNodesShape => ({
-    self: "",
-    ownerOf: () => Effect.succeedNone,
-    tokenOf: () => undefined
-  })
+  defaultValue: (): SessionNodesShape => alone
 }) {}

@@ -103,6 +103,8 @@ export interface Subscription {
   readonly epoch: string
   readonly headSeq: number
   readonly trimmedSeq: number
+  /** Whether the session belongs to another node: `session` is as it was stored last, which may be a moment ago. */
+  readonly isElsewhere: boolean
   /** The newest `seq` that subscribers were given. */
   readonly publishedSeq: () => number
   /** Up to `limit` stored events after a `seq`, and the oldest `seq` after which there is no gap. */

@@ -32,6 +32,7 @@ import * as Pipeline from "./Postgres/Pipeline.ts"
 import * as Portions from "./Postgres/Portions.ts"
 import * as Queries from "./Postgres/Queries.ts"
 import { maxNameBytes } from "./Postgres/Schema.ts"
+import { SessionSignals } from "./Postgres/SessionSignals.ts"
 import * as Snapshots from "./Postgres/Snapshots.ts"
 import * as WakeUps from "./Postgres/WakeUps.ts"
 import * as Writer from "./Postgres/Writer.ts"
@@ -164,6 +165,7 @@ export const make = (
 
     const clock = yield* DatabaseClock.make
     const end = new LogEnd()
+    const sessions = new SessionSignals()
     const ask = Effect.suspend(() => {
       const known = end.last
       return Effect.map(
@@ -173,7 +175,9 @@ export const make = (
     })
     // So that a store that is there knows its end from the start.
     yield* Effect.ignore(ask)
-    const wakeUps = yield* DatabaseClock.bySystemClock(WakeUps.make({ pool: writes, url: directUrl, end, ask }))
+    const wakeUps = yield* DatabaseClock.bySystemClock(
+      WakeUps.make({ pool: writes, url: directUrl, end, ask, sessions })
+    )
     const onLastSeq = (lastSeq: number): void => {
       end.advance(lastSeq)
       wakeUps.announce(lastSeq)
@@ -270,7 +274,7 @@ export const make = (
 
     return Context.make(Store, store).pipe(
       Context.add(ChangeLog, log),
-      Context.add(Database, { reads, writes, lastTold: clock.lastTold })
+      Context.add(Database, { reads, writes, lastTold: clock.lastTold, sessions })
     )
   })
 

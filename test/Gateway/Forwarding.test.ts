@@ -5,7 +5,7 @@ import { NodeLink, NodeSilent, NodeUnreachable } from "../../src/Gateway/Forward
 import * as Forwarding from "../../src/Gateway/Forwarding.ts"
 import { type Call, Refused } from "../../src/Gateway/Requests.ts"
 import { SessionElsewhere } from "../../src/Gateway/SessionEvents.ts"
-import { SessionNodes, type SessionOwner } from "../../src/Gateway/SessionNodes.ts"
+import { alone, SessionNodes, type SessionOwner } from "../../src/Gateway/SessionNodes.ts"
 import { type Caller, SessionNotFound, Sessions } from "../../src/Gateway/Sessions.ts"
 
 const sessionId = "0".repeat(36)
@@ -47,8 +47,7 @@ const node = (
     const carryOut = yield* Forwarding.make.pipe(
       Effect.provideService(Sessions, sessions),
       Effect.provideService(SessionNodes, {
-        self: "self",
-        tokenOf: () => undefined,
+        ...alone,
         ownerOf: () => Effect.sync(() => Option.fromNullable(at(owners, lookups++)))
       }),
       Effect.provideService(

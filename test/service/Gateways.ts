@@ -5,7 +5,6 @@ import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { type Client, completeTurn, connect, createSession } from "../Gateway/SocketFixture.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import { createDatabase } from "../postgres/Databases.ts"
-import { freePort } from "../postgres/Server.ts"
 import * as Environment from "./Environment.ts"
 import * as Service from "./Service.ts"
 
@@ -26,8 +25,7 @@ export const make = ({ env = {}, isLinked = false }: Options = {}) =>
     const start = (own: Readonly<Record<string, string>> = {}) =>
       Effect.gen(function* () {
         const directory = yield* Environment.temporaryDirectory
-        const port = yield* Effect.promise(freePort)
-        const link = isLinked ? { NODE_ADDRESS: `127.0.0.1:${port}`, NODE_SECRET: nodeSecret } : {}
+        const link = isLinked ? { NODE_ADDRESS: "127.0.0.1:0", NODE_SECRET: nodeSecret } : {}
         const service = yield* Service.start({
           directory,
           env: {

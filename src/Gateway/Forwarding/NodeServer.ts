@@ -14,7 +14,7 @@ import { SessionNodes } from "../SessionNodes.ts"
 import { Sessions } from "../Sessions.ts"
 import { type Command, decodeCommand, encodeReply, type Reply } from "./Command.ts"
 import * as Security from "./Security.ts"
-import type { Settings } from "./Settings.ts"
+import { formatAddress, type NodeAddress, type Settings } from "./Settings.ts"
 
 /** Bytes of a command: numbers may be longer than a client wrote them. */
 const commandBytes = 4 * frameBytes
@@ -33,6 +33,9 @@ const timeouts = { headersTimeout: 5000, requestTimeout: 10_000, keepAliveTimeou
 
 /** How long commands may take to end once they are interrupted. */
 const interruption = "1 second"
+
+/** How long it may take to tell the others that the node takes no commands any more. */
+const farewellLimit = "500 millis"
 
 const fileTypes: ReadonlySet<string> = new Set(["list_files", "read_file", "file_history", "file_at_iteration"])
 
@@ -80,16 +83,19 @@ const execute = (
   )
 }
 
-const listen = (server: Server, { address }: Settings): Effect.Effect<void, ListenFailed, Scope.Scope> => {
+/** Listens until the scope closes, and returns where. */
+const listen = (server: Server, { address }: Settings): Effect.Effect<NodeAddress, ListenFailed, Scope.Scope> => {
   // A name may lead to a proxy, or to one of several interfaces.
   const at = isIP(address.host) === 0 ? { port: address.port } : address
   return Effect.acquireRelease(
-    Effect.async<void, ListenFailed>(resume => {
+    Effect.async<NodeAddress, ListenFailed>(resume => {
       const fail = (cause: Error): void => resume(listenFailed(address, cause))
       server.once("error", fail)
       server.listen(at, () => {
         server.off("error", fail).on("error", () => undefined)
-        resume(Effect.void)
+        const bound = server.address()
+        const port = typeof bound === "object" && bound !== null ? bound.port : address.port
+        resume(Effect.succeed({ host: address.host, port }))
       })
     }),
     () =>
@@ -100,11 +106,11 @@ const listen = (server: Server, { address }: Settings): Effect.Effect<void, List
   )
 }
 
-/** Listens until the scope closes. */
-export const make = (options: Options): Effect.Effect<void, ListenFailed, Sessions | Scope.Scope> =>
+/** Takes commands until the scope closes, and returns where. */
+export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed, Sessions | Scope.Scope> =>
   Effect.gen(function* () {
     const sessions = yield* Sessions
-    const { self: node } = yield* SessionNodes
+    const { advertise, self: node } = yield* SessionNodes
     const files = new FileCalls(options.fileBytes)
     const work = yield* Effect.acquireRelease(Scope.make(), scope =>
       Supervision.within(interruption, Scope.close(scope, Exit.void))
@@ -168,6 +174,10 @@ export const make = (options: Options): Effect.Effect<void, ListenFailed, Sessio
         onCommand(response, decoded.right)
       })
     })
-    yield* listen(server, options)
-    yield* Effect.annotateLogs(Effect.logInfo("Listening for other nodes"), { ...options.address })
+    const address = yield* listen(server, options)
+    yield* Effect.acquireRelease(advertise(formatAddress(address)), () =>
+      Supervision.within(farewellLimit, advertise(null))
+    )
+    yield* Effect.annotateLogs(Effect.logInfo("Listening for other nodes"), { ...address })
+    return address
   })

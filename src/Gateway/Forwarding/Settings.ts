@@ -7,6 +7,7 @@ import * as Setting from "../../Setting.ts"
 
 export interface NodeAddress {
   readonly host: string
+  /** 0 takes any free one. */
   readonly port: number
 }
 
@@ -25,7 +26,7 @@ export const parseAddress = (text: string): Option.Option<NodeAddress> => {
   if (match === null) return Option.none()
   const host = match[1] ?? match[2]!
   const port = Number(match[3])
-  if ((match[1] !== undefined && isIP(host) !== 6) || port < 1 || port > 65_535) return Option.none()
+  if ((match[1] !== undefined && isIP(host) !== 6) || port > 65_535) return Option.none()
   return Option.some({ host, port })
 }
 

@@ -28,6 +28,7 @@ import {
 import type { Entity } from "./Entity.ts"
 import { toFrames } from "./Journal.ts"
 import { check, empty, merge, storedParts } from "./LaunchConfiguration.ts"
+import * as LogSubscriptions from "./LogSubscriptions.ts"
 import { SecretPool } from "./SecretPool.ts"
 import * as SessionCache from "./SessionCache.ts"
 import type { Shared } from "./SessionCore.ts"
@@ -187,7 +188,7 @@ const make = (settings: Settings) =>
       capacity: concurrentLists,
       mostOfOne: concurrentListsOfOne
     })
-    const list = TenantSessions.makeList({ store, events, peek: cache.peek, secrets })
+    const list = TenantSessions.makeList({ store, events, nodes, peek: cache.peek, secrets })
 
     const start = (caller: Caller, sessionId: string, given: StartSession = {}) =>
       withSession(caller, sessionId, entity =>
@@ -218,7 +219,8 @@ const make = (settings: Settings) =>
         if (instance === null && pendingStops.length === 0) {
           yield* entity.configuration.remove()
           cache.evict(entity)
-        }
+          // Other nodes are told by any change of what is stored.
+        } else if (events.isShared) yield* Effect.ignore(entity.confirm)
       }).pipe(
         Effect.onError(() => Effect.sync(() => entity.abortDeletion())),
         Effect.uninterruptible
@@ -232,20 +234,13 @@ const make = (settings: Settings) =>
         return Effect.flatMap(Effect.forkIn(entity.use(removal(caller, entity)), shared.scope), Fiber.join)
       })
 
-    const subscribe = (caller: Caller, sessionId: string, subscriber: Subscriber) =>
+    const subscribeHere = (caller: Caller, sessionId: string, subscriber: Subscriber) =>
       withSession(caller, sessionId, entity =>
         Effect.gen(function* () {
           const found = yield* events.find(entity.key)
           yield* Effect.acquireRelease(
-            Effect.sync(() => {
-              entity.subscribe(subscriber)
-              subscriptions++
-            }),
-            () =>
-              Effect.sync(() => {
-                entity.unsubscribe(subscriber)
-                subscriptions--
-              })
+            Effect.sync(() => entity.subscribe(subscriber)),
+            () => Effect.sync(() => entity.unsubscribe(subscriber))
           )
           // Subscribers are told of all later events. Earlier ones are read from the history.
           return yield* Effect.sync((): Subscription => {
@@ -255,6 +250,7 @@ const make = (settings: Settings) =>
               epoch,
               headSeq,
               trimmedSeq: Option.match(found, { onNone: () => headSeq, onSome: ({ trimmedSeq }) => trimmedSeq }),
+              isElsewhere: false,
               publishedSeq: () => entity.journal.history().headSeq,
               read: (after, limit) =>
                 Effect.map(
@@ -267,6 +263,24 @@ const make = (settings: Settings) =>
             }
           })
         })
+      )
+
+    const fromLog = yield* LogSubscriptions.make({
+      ...{ events, records, settings },
+      run: work => fork(work, { scope: shared.scope })
+    })
+
+    const counted = Effect.acquireRelease(
+      Effect.sync(() => subscriptions++),
+      () => Effect.sync(() => subscriptions--)
+    )
+
+    const subscribe = (caller: Caller, sessionId: string, subscriber: Subscriber) =>
+      Effect.zipLeft(
+        Effect.catchTag(subscribeHere(caller, sessionId, subscriber), "SessionElsewhere", () =>
+          fromLog.subscribe(caller, sessionId, subscriber)
+        ),
+        counted
       )
 
     yield* SessionReaper.start(shared, cache, records, () => {

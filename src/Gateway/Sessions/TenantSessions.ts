@@ -8,6 +8,7 @@ import type { Store, StoreUnavailable } from "../../Kv/Store.ts"
 import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
 import type { Session } from "../Protocol/Session.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
+import type { SessionNodesShape } from "../SessionNodes.ts"
 import { InvalidCursor, type ListSessions, type SessionPage, SessionTooLarge } from "../Sessions.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
 import type { SecretPool } from "./SecretPool.ts"
@@ -17,6 +18,7 @@ import { isSessionId, keyOf, lossesOf, namespaceOf, readRecord, type SessionReco
 export interface Sources {
   readonly store: Context.Tag.Service<Store>
   readonly events: Context.Tag.Service<SessionEvents>
+  readonly nodes: Pick<SessionNodesShape, "elsewhere">
   /** The session, if it is in memory. */
   readonly peek: (key: string) => { readonly view: () => Session } | undefined
   readonly secrets: SecretPool
@@ -43,9 +45,11 @@ const keyOfCursor = (cursor: string): Effect.Effect<string, InvalidCursor> =>
  * Lists the sessions of a tenant, the newest first: an id begins with the time of its creation. Entries that are no
  * sessions are left out.
  */
-export const makeList = ({ events, peek, secrets, store }: Sources) => {
+export const makeList = ({ events, nodes, peek, secrets, store }: Sources) => {
+  const known = (keys: ReadonlyArray<string>) => Effect.all([events.summaries(keys), nodes.elsewhere(keys)])
+
   const viewsOf = (tenant: string, records: ReadonlyArray<SessionRecord>) =>
-    Effect.map(events.summaries(records.map(({ id }) => keyOf(tenant, id))), summaries =>
+    Effect.map(known(records.map(({ id }) => keyOf(tenant, id))), ([summaries, elsewhere]) =>
       records.map((record, index): Session => {
         const key = keyOf(tenant, record.id)
         const known = peek(key)
@@ -53,7 +57,9 @@ export const makeList = ({ events, peek, secrets, store }: Sources) => {
         const summary = summaries[index]
         // Where the summary cannot be read, nothing counts as lost.
         const parts = summary ? partsOf(summary.hasEnvironment, summary.hasDeployment) : record.configured
-        const view = toView(record, lossesOf(record, secrets.get(key), parts))
+        const losses = lossesOf(record, secrets.get(key), parts)
+        // Its secrets are with the other node.
+        const view = toView(record, elsewhere.has(key) ? { ...losses, secrets: [] } : losses)
         return { ...view, headSeq: summary?.headSeq ?? record.headSeq }
       })
     )

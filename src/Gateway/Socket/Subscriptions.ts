@@ -3,8 +3,9 @@ import type { CarryOut } from "../Forwarding.ts"
 import { errorAnswer } from "../Protocol/Answer.ts"
 import { subscriptions as maxSubscriptions } from "../Protocol/Limits.ts"
 import type { RequestOf } from "../Protocol/Request.ts"
+import type { Session } from "../Protocol/Session.ts"
 import { type Failure, Refused, type RequestError } from "../Requests.ts"
-import type { Caller, LookupError, Sessions } from "../Sessions.ts"
+import type { Caller, LookupError, Sessions, Subscription } from "../Sessions.ts"
 import { Feed } from "./Feed.ts"
 import type { Replays } from "./Replays.ts"
 import type * as Responder from "./Responder.ts"
@@ -22,6 +23,9 @@ const unreadable: Failure = {
   message: "The events of the session cannot be read at present; its subscription has ended",
   retryable: true
 }
+
+/** How long a node may take to tell how a session of its own is. */
+const viewLimit = "2 seconds"
 
 const deleted: Failure = { code: "not_found", message: "The session was deleted; its subscription has ended" }
 
@@ -72,7 +76,11 @@ export class Subscriptions {
           )
         )
         if (this.isEnded) return yield* Scope.close(scope, Exit.void)
-        const { headSeq, trimmedSeq, session } = subscription
+        const { headSeq, trimmedSeq } = subscription
+        const session = subscription.isElsewhere
+          ? yield* restore(this.viewElsewhere(id, subscription))
+          : subscription.session
+        if (this.isEnded) return yield* Scope.close(scope, Exit.void)
         const isSame = epoch === undefined || epoch === subscription.epoch
         if (isSame && afterSeq > headSeq) {
           yield* Scope.close(scope, Exit.void)
@@ -89,6 +97,16 @@ export class Subscriptions {
           )
         )
       })
+    )
+  }
+
+  /** A session of another node as that one has it, or as it was stored last. */
+  private viewElsewhere(id: string, { session }: Subscription): Effect.Effect<Session> {
+    const request = { type: "get_session", id, sessionId: session.id } as const
+    return this.shared.carryOut(this.caller, request).pipe(
+      Effect.map(answer => (answer.type === "session" ? answer.session : session)),
+      Effect.timeout(viewLimit),
+      Effect.orElseSucceed(() => session)
     )
   }
 

@@ -1,5 +1,6 @@
 import { Context } from "effect"
 import type { Pool } from "./Connections.ts"
+import type { SessionSignals } from "./SessionSignals.ts"
 
 /** The connections of a node to the database, which is there or will be, with its schema up to date. */
 export class Database extends Context.Tag("causeway/PostgresDatabase")<
@@ -9,5 +10,7 @@ export class Database extends Context.Tag("causeway/PostgresDatabase")<
     readonly writes: Pool
     /** The time of the database when it last told it, in epoch milliseconds. */
     readonly lastTold: () => number
+    /** How nodes learn of changes of sessions. */
+    readonly sessions: SessionSignals
   }
 >() {}

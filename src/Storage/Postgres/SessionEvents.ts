@@ -32,8 +32,6 @@ export interface Options {
   readonly lease?: Duration.Duration
   /** Where the node keeps its id, so that its next run can take its sessions over at once. */
   readonly directory?: string
-  /** `<host>:<port>` where other nodes reach this one, if they do. */
-  readonly address?: Option.Option<string>
 }
 
 /** A node that is gone is noticed after this time, and twice at most. */
@@ -65,12 +63,18 @@ export const make = (
   options: Options = {}
 ): Effect.Effect<Context.Context<SessionEvents | SessionNodes>, never, Database | Scope.Scope> =>
   Effect.gen(function* () {
-    const { lastTold, reads, writes } = yield* Database
-    const { address = Option.none(), lease = defaultLease, retention = Retention.defaults } = options
+    const { lastTold, reads, sessions, writes } = yield* Database
+    const { lease = defaultLease, retention = Retention.defaults } = options
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
     const tokens = new Ownership.Tokens()
-    yield* bySystemClock(Ownership.keep({ pool: writes, node, predecessor, lease, tokens, address }))
+    let address: string | null = null
+    const onOthers = (count: number): void => {
+      sessions.hasOthers = count > 0
+    }
+    yield* bySystemClock(
+      Ownership.keep({ pool: writes, node, predecessor, lease, tokens, address: () => address, onOthers })
+    )
 
     const owner: Writes.Owner = { node, lease: millis, tokenOf: tokens.of }
     const write = GroupCall.make(writes, Writes.call, lastTold)
@@ -102,9 +106,11 @@ export const make = (
       switch (outcome._tag) {
         case "Stored":
           if (op === "remove") tokens.delete(session)
+          if (op === "remove" || op === "append") sessions.changed(session)
           return Either.right(undefined)
         case "Opened":
           tokens.set(session, outcome.token)
+          if (op === "restart") sessions.changed(session)
           return Either.right(outcome.history)
         case "OutOfStep":
           return Either.left(new OutOfStep({ session, headSeq: outcome.headSeq }))
@@ -171,6 +177,14 @@ export const make = (
     const nodes: SessionNodesShape = {
       self: node,
       tokenOf: tokens.of,
+      advertise: next =>
+        Effect.suspend(() => {
+          address = next
+          // It is repeated with each renewal.
+          return Effect.ignore(bySystemClock(Ownership.introduce(writes, node, next)))
+        }),
+      elsewhere: sessions => Effect.map(run(Queries.elsewhere(sessions, node)), found => new Set(found)),
+      watch: (session, onChange) => sessions.watch(session, onChange),
       ownerOf: session => Effect.map(run(Queries.owner(session, node)), Option.fromNullable)
     }
     return Context.make(SessionEvents, events).pipe(Context.add(SessionNodes, nodes))

@@ -10,6 +10,7 @@ import * as Supervision from "../../Supervision.ts"
 import { clientConfig, type Pool, queryOn, type Statement } from "./Connections.ts"
 import { unavailable } from "./DatabaseError.ts"
 import type { LogEnd } from "./LogEnd.ts"
+import * as SessionSignals from "./SessionSignals.ts"
 
 /** The payload of a notification is the last `seq` that a node has committed. */
 const channel = "causeway_changes"
@@ -34,6 +35,7 @@ export interface Options {
   /** The address of the database itself, where notifications are heard. */
   readonly url: Redacted.Redacted
   readonly end: LogEnd
+  readonly sessions: SessionSignals.SessionSignals
   /** Asks for the end of the log, and sets it. */
   readonly ask: Effect.Effect<unknown, StoreUnavailable>
 }
@@ -44,7 +46,7 @@ export interface WakeUps {
 }
 
 /** A connection that listens until it is lost, or until a notification that it sends to itself does not come back. */
-const listen = ({ end, url }: Options, onListening: (isListening: boolean) => void) =>
+const listen = ({ end, sessions, url }: Options, onListening: (isListening: boolean) => void) =>
   Effect.gen(function* () {
     const own = `causeway_probe_${yield* randomHex(4)}`
     const client = yield* Effect.acquireRelease(
@@ -64,6 +66,7 @@ const listen = ({ end, url }: Options, onListening: (isListening: boolean) => vo
     let onProbe = (): void => {}
     client.on("notification", ({ channel: name, payload = "" }) => {
       if (name === own) onProbe()
+      else if (name === SessionSignals.channel) sessions.received(payload)
       else if (/^\d{1,16}$/.test(payload)) end.advance(Number(payload))
     })
     /** A notification sent and received, so that a pooler that hands connections on is found out too. */
@@ -83,7 +86,7 @@ const listen = ({ end, url }: Options, onListening: (isListening: boolean) => vo
       )
     )
     yield* Effect.tryPromise({ try: () => client.connect(), catch: unavailable })
-    yield* queryOn(client, `LISTEN ${channel}; LISTEN ${own}`, [], probeTimeout)
+    yield* queryOn(client, `LISTEN ${channel}; LISTEN ${SessionSignals.channel}; LISTEN ${own}`, [], probeTimeout)
     const probing = Effect.forever(
       Effect.zipRight(
         probe,
@@ -105,6 +108,7 @@ export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scop
     const onListening = (now: boolean): void => {
       const was = isListening
       isListening = now
+      options.sessions.isListening = now
       if (was && !now) onDeaf()
     }
     const listening = Supervision.outage("listening for writes of other nodes")
@@ -154,6 +158,8 @@ export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scop
       // The others ask too: a notification that is lost makes them late by as much.
       Effect.forever(Effect.zipRight(work, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send))))
     )
+
+    yield* options.sessions.run(pool)
 
     return {
       announce: lastSeq => {

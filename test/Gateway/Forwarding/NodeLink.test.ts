@@ -8,10 +8,9 @@ import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
 import * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
 import { formatAddress, parseAddress } from "../../../src/Gateway/Forwarding/Settings.ts"
 import { SessionElsewhere } from "../../../src/Gateway/SessionEvents.ts"
-import { SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
+import { alone, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
 import { type Caller, SessionConflict, Sessions } from "../../../src/Gateway/Sessions.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
-import { freePort } from "../../postgres/Server.ts"
 
 const secret = Redacted.make("a secret that all nodes have, and nobody else")
 const sessionId = "0".repeat(36)
@@ -21,7 +20,6 @@ const unused = () => Effect.dieMessage("not expected")
 /** A node whose sessions take messages by `send`. */
 const server = (send: Context.Tag.Service<Sessions>["send"]) =>
   Effect.gen(function* () {
-    const port = yield* Effect.promise(freePort)
     const sessions: Context.Tag.Service<Sessions> = {
       ...{ create: unused, list: unused, get: unused, start: unused, stop: unused, remove: unused, subscribe: unused },
       ...{ interrupt: unused, answer: unused, listFiles: unused, readFile: unused, fileHistory: unused },
@@ -29,12 +27,12 @@ const server = (send: Context.Tag.Service<Sessions>["send"]) =>
       send,
       subscriptions: () => 0
     }
-    const address = { host: "127.0.0.1", port }
-    yield* NodeServer.make({ address, secret, fileBytes: 1024 ** 3 }).pipe(
-      Effect.provideService(Sessions, sessions),
-      Effect.provideService(SessionNodes, { self: "a", tokenOf: () => undefined, ownerOf: () => Effect.succeedNone })
-    )
-    return { port, address: formatAddress(address) }
+    const address = yield* NodeServer.make({
+      address: { host: "127.0.0.1", port: 0 },
+      secret,
+      fileBytes: 1024 ** 3
+    }).pipe(Effect.provideService(Sessions, sessions), Effect.provideService(SessionNodes, { ...alone, self: "a" }))
+    return { port: address.port, address: formatAddress(address) }
   })
 
 const command = (content: string, node = "a"): Command => ({
@@ -162,7 +160,7 @@ describe("the link between nodes", () => {
     for (const text of ["a:1", "10.0.0.1:65535", "[::1]:80", "node-0.nodes.svc:9000"]) {
       assert.strictEqual(Option.getOrThrow(Option.map(parseAddress(text), formatAddress)), text)
     }
-    for (const text of ["", "a", ":1", "a:0", "a:65536", "::1:80", "[a]:80", "http://a:1", "a:1/", "user@a:1"]) {
+    for (const text of ["", "a", ":1", "a:65536", "::1:80", "[a]:80", "http://a:1", "a:1/", "user@a:1"]) {
       assert.isTrue(Option.isNone(parseAddress(text)), text)
     }
   })

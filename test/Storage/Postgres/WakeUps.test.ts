@@ -6,6 +6,7 @@ import { Store } from "../../../src/Kv/Store.ts"
 import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
 import * as DatabaseClock from "../../../src/Storage/Postgres/DatabaseClock.ts"
 import { LogEnd } from "../../../src/Storage/Postgres/LogEnd.ts"
+import { SessionSignals } from "../../../src/Storage/Postgres/SessionSignals.ts"
 import * as WakeUps from "../../../src/Storage/Postgres/WakeUps.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
 import { createDatabase, optionsOf, server } from "../../postgres/Databases.ts"
@@ -24,8 +25,9 @@ const poolOf = (url: string) =>
 const listener = (url: string, ask: Effect.Effect<void> = Effect.never) =>
   Effect.gen(function* () {
     const end = new LogEnd()
-    const wakeUps = yield* WakeUps.make({ pool: yield* poolOf(url), url: Redacted.make(url), end, ask })
-    return { end, wakeUps }
+    const sessions = new SessionSignals()
+    const wakeUps = yield* WakeUps.make({ pool: yield* poolOf(url), url: Redacted.make(url), end, ask, sessions })
+    return { end, wakeUps, sessions }
   })
 
 /** Announces a growing `seq` until somebody has heard of it: who has just begun to listen has missed what was before. */

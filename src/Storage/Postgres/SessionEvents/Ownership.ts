@@ -10,9 +10,13 @@ import * as Queries from "./Queries.ts"
 
 const renewal: Statement = { name: "renew_lease", text: "SELECT causeway.renew_lease($1, $2, true)" }
 
+/** Tells the address of the node, and counts the others. */
 const introduction: Statement = {
   name: "introduce_node",
-  text: "UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2"
+  text: `WITH told AS (
+      UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2
+    )
+    SELECT count(*) FROM causeway.nodes WHERE id <> $1 AND expires_at > clock_timestamp()`
 }
 
 const farewell: Statement = { name: "end_lease", text: "DELETE FROM causeway.nodes WHERE id = $1" }
@@ -77,14 +81,21 @@ export interface Options {
   readonly lease: Duration.Duration
   readonly tokens: Tokens
   /** Where other nodes reach this one, if they do. */
-  readonly address: Option.Option<string>
+  readonly address: () => string | null
+  /** Called with the number of other nodes, with each renewal. */
+  readonly onOthers: (count: number) => void
 }
+
+/** Tells where other nodes reach this one. Returns how many there are. */
+export const introduce = (pool: Pool, node: string, address: string | null) =>
+  pool.read(introduction, [node, address], rows => Number(rows[0]?.[0]))
 
 /** Renews the lease until the scope closes, which ends it: others may then open its sessions at once. */
 export const keep = ({
   address,
   lease,
   node,
+  onOthers,
   pool,
   predecessor,
   tokens
@@ -123,7 +134,7 @@ export const keep = ({
         over = Option.none()
       }
       const now = yield* pool.read(renewal, [node, millis], rows => Number(rows[0]?.[0]))
-      if (Option.isSome(address)) yield* pool.read(introduction, [node, address.value], () => undefined)
+      onOthers(yield* introduce(pool, node, address()))
       if (now > lapses) {
         yield* Effect.logWarning("The lease of this node had ended; other nodes may have taken its sessions")
         lapses = now

@@ -200,3 +200,16 @@ export const owner = (session: string, node: string): Query<SessionOwner | undef
     return { node: owner, address }
   }
 })
+
+const elsewhereStatement: Statement = {
+  name: "sessions_elsewhere",
+  text: `SELECT h.session FROM unnest($1::text[]) s(session) JOIN causeway.histories h ON h.session = s.session
+    JOIN causeway.nodes n ON n.id = h.owner WHERE n.id <> $2 AND n.expires_at > clock_timestamp()`
+}
+
+/** Those of some sessions that belong to other nodes that are not gone. */
+export const elsewhere = (sessions: ReadonlyArray<string>, node: string): Query<ReadonlyArray<string>> => ({
+  statement: elsewhereStatement,
+  values: [texts(sessions), node],
+  decode: rows => rows.map(([session]) => session as string)
+})
