@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Effect } from "effect"
-import { inject } from "vitest"
+import * as Compiled from "./service/Compiled.ts"
 
 /** How a process ended. */
 interface Ended {
@@ -24,7 +24,7 @@ export const launch = (env: Readonly<Record<string, string>>, args: ReadonlyArra
     const directory = env.DATA_DIR ?? (yield* temporaryDirectory)
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
-        spawn(process.execPath, [join(inject("compiled"), "src", "main.js"), ...args], {
+        spawn(process.execPath, [Compiled.main(), ...args], {
           env: { PATH: process.env.PATH, DATA_DIR: directory, PORT: "0", ...env },
           stdio: ["ignore", "pipe", "pipe"]
         })

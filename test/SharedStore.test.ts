@@ -18,9 +18,7 @@ const start = (url: string) =>
 
 /** Waits until a service can read again. */
 const readable = (service: Service.Running) =>
-  Effect.flatMap(Client.make(service.url), client =>
-    Effect.retry(client.list("plain"), { while: error => error._tag === "Unsuccessful" && error.status === 503 })
-  )
+  Effect.flatMap(Client.make(service.url), client => Client.persist(client.list("plain")))
 
 layer(Environment.layer, { excludeTestServices: true })(`services with one PostgreSQL ${reasonToSkip ?? ""}`, it => {
   if (reasonToSkip !== undefined) {

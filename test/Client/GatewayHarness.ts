@@ -1,8 +1,8 @@
 /** A gateway with a simulated platform, behind a proxy, which can be killed and started again. */
-import { Effect, Logger } from "effect"
+import { Effect, Logger, Runtime, TestClock, TestContext } from "effect"
 import { makeSessions, type Sessions, type SessionsOptions } from "../../src/Client/Client.ts"
 import * as SocketFixture from "../Gateway/SocketFixture.ts"
-import { Proxy } from "./Harness.ts"
+import { Proxy, turns } from "./Harness.ts"
 
 export interface GatewayBench {
   readonly proxy: Proxy
@@ -16,11 +16,12 @@ export interface GatewayBench {
   readonly drain: () => Promise<void>
 }
 
-/** Runs a test with a gateway in dev mode. */
-export const withRealGateway = (body: (bench: GatewayBench) => Promise<void>): Promise<void> =>
+type Body = (bench: GatewayBench) => Promise<void>
+
+const withGateway = (body: Body) =>
   Effect.gen(function* () {
     const { start } = yield* SocketFixture.make()
-    const context = yield* Effect.context<Effect.Effect.Context<typeof start>>()
+    const runtime = yield* Effect.runtime<Effect.Effect.Context<typeof start>>()
     let gateway = yield* start
     const proxy = new Proxy(() => gateway.port)
     yield* Effect.acquireRelease(
@@ -44,10 +45,25 @@ export const withRealGateway = (body: (bench: GatewayBench) => Promise<void>): P
         connect: options => client(proxy.port, options),
         direct: () => client(gateway.port),
         restart: async () => {
-          await Effect.runPromise(gateway.kill)
-          gateway = await Effect.runPromise(Effect.provide(start, context))
+          await Runtime.runPromise(runtime)(gateway.kill)
+          gateway = await Runtime.runPromise(runtime)(start)
         },
-        drain: () => Effect.runPromise(gateway.draining.begin)
+        drain: () => Runtime.runPromise(runtime)(gateway.draining.begin)
       })
     )
-  }).pipe(Effect.scoped, Effect.provide(Logger.remove(Logger.defaultLogger)), Effect.runPromise)
+  }).pipe(Effect.scoped, Effect.provide(Logger.remove(Logger.defaultLogger)))
+
+/** Runs a test with a gateway in dev mode. */
+export const withRealGateway = (body: Body): Promise<void> => Effect.runPromise(withGateway(body))
+
+/** Lets the time of the gateway and the platform pass by turns of the event loop. */
+const passing = Effect.forever(
+  Effect.zipRight(
+    TestClock.adjust("20 millis"),
+    Effect.promise(() => turns(5))
+  )
+)
+
+/** The same where no pause of the gateway takes real time, and a slow machine has slow clocks. */
+export const withGatewayInTurns = (body: Body): Promise<void> =>
+  withGateway(body).pipe(Effect.raceFirst(passing), Effect.provide(TestContext.TestContext), Effect.runPromise)

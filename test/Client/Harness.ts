@@ -207,10 +207,14 @@ export const until = async (condition: () => boolean): Promise<void> => {
   while (!condition()) await new Promise(resolve => setTimeout(resolve, 1))
 }
 
-/** Lets seconds pass, slowly enough for a healthy service to answer within its time, until a condition holds. */
+/**
+ * Lets seconds pass until a condition holds, each of many turns of the event loop, which client and service share: on a
+ * slow machine time is slow, so that a healthy service answers within its time.
+ */
 export const passUntil = async (clock: ManualClock, condition: () => boolean): Promise<void> => {
   while (!condition()) {
-    await new Promise(resolve => setTimeout(resolve, 10))
+    await new Promise(resolve => setTimeout(resolve, 1))
+    await turns(300)
     clock.advance(1000)
   }
 }

@@ -2,7 +2,7 @@
 import * as fc from "fast-check"
 import { describe, expect, it } from "vitest"
 import type { SessionEvent, Sessions, SessionUpdate } from "../../src/Client/Client.ts"
-import { withRealGateway } from "./GatewayHarness.ts"
+import { withGatewayInTurns, withRealGateway } from "./GatewayHarness.ts"
 import { ManualClock, passUntil, randomBy, range, turns, until } from "./Harness.ts"
 import { Told } from "./ScriptedGateway.ts"
 
@@ -98,7 +98,7 @@ describe("with the gateway, the client of sessions", () => {
     }))
 
   it("goes on over a gateway that is shut down and one that is killed", () =>
-    withRealGateway(async ({ connect, drain, restart }) => {
+    withGatewayInTurns(async ({ connect, drain, restart }) => {
       const clock = new ManualClock()
       const statuses: Array<string> = []
       const sessions = connect({ clock, onStatus: ({ type }) => statuses.push(type) })
@@ -136,7 +136,7 @@ it("subscribers see exactly the history, whatever is cut when", { timeout: 240_0
       fc.nat({ max: 3 }),
       fc.nat(),
       (steps, maxQueuedBytes, pace, seed) =>
-        withRealGateway(async ({ connect, direct, proxy, restart }) => {
+        withGatewayInTurns(async ({ connect, direct, proxy, restart }) => {
           const clock = new ManualClock(randomBy(seed))
           const sessions = connect({ clock, maxQueuedBytes })
           const { id } = await direct().create("echo")

@@ -1,6 +1,6 @@
 /** A host may put something else in the place of each member of the session event log, and that is what runs. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Duration, Effect, Layer, Option } from "effect"
+import { Context, Duration, Effect, Layer, Option, TestContext } from "effect"
 import * as EventsInMemory from "../../src/Gateway/SessionEvents/Memory.ts"
 import * as Retention from "../../src/Gateway/SessionEvents/Retention.ts"
 import { SessionEvents } from "../../src/Gateway/SessionEvents.ts"
@@ -8,7 +8,7 @@ import { keyOf } from "../../src/Gateway/Sessions/SessionRecords.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import * as Sqlite from "../../src/Storage/Sqlite/SessionEvents.ts"
 import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
-import { alice, history, listen, make } from "./Fixture.ts"
+import { alice, history, listen, make, pass } from "./Fixture.ts"
 
 type Port = Context.Tag.Service<SessionEvents>
 type Gateways = Effect.Effect.Success<ReturnType<typeof make>>
@@ -212,8 +212,8 @@ const members: { readonly [Member in keyof Port]: Replacement } = {
         const { sessions } = yield* start
         const { id } = yield* sessions.create(alice, { agentType: "echo" })
         yield* sessions.get(alice, id)
-        yield* untilRun(before)
-      })
+        yield* Effect.repeat(pass("1 second", "1 second"), { until: () => wrappedRuns > before })
+      }).pipe(Effect.provide(TestContext.TestContext))
   },
   unfinished: {
     replace: ({ unfinished }) => ({ unfinished: counted(unfinished) }),

@@ -1,52 +1,14 @@
 /**
  * The package as a host installs it: packed, unpacked beside the packages that it depends on, and used by its name.
  */
-import { execFile, spawn } from "node:child_process"
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync
-} from "node:fs"
-import { tmpdir } from "node:os"
+import { spawn } from "node:child_process"
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
-import { fileURLToPath } from "node:url"
-import { promisify } from "node:util"
-import { publint } from "publint"
-import { formatMessage } from "publint/utils"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { Host, root, run } from "./Host.ts"
 
-const root = fileURLToPath(new URL("../..", import.meta.url))
-const modules = join(root, "node_modules")
-const host = mkdtempSync(join(tmpdir(), "causeway-host-"))
-const installed = join(host, "node_modules", "causeway")
-
-const run = async (file: string, args: ReadonlyArray<string>, cwd: string) => {
-  const { stdout } = await promisify(execFile)(file, [...args], { cwd, maxBuffer: 16 * 1024 * 1024 })
-  return stdout
-}
-
-interface Dependent {
-  readonly dependencies?: Readonly<Record<string, string>>
-  readonly optionalDependencies?: Readonly<Record<string, string>>
-  readonly peerDependencies?: Readonly<Record<string, string>>
-}
-
-/** Links what npm installs with a package, and no more: nothing that we have for development alone. */
-const link = ({ dependencies, optionalDependencies, peerDependencies }: Dependent, to: string): void => {
-  for (const name of Object.keys({ ...dependencies, ...optionalDependencies, ...peerDependencies })) {
-    const at = join(modules, name)
-    if (!existsSync(at) || existsSync(join(to, name))) continue
-    mkdirSync(dirname(join(to, name)), { recursive: true })
-    symlinkSync(at, join(to, name))
-    link(JSON.parse(readFileSync(join(at, "package.json"), "utf8")), to)
-  }
-}
+const host = new Host("causeway")
+const { directory, installed } = host
 
 /**
  * Makes a process tell the ports that it listens at. Where nothing answers requests as soon as it listens, it says so
@@ -65,39 +27,25 @@ const watching = `data:text/javascript,${encodeURIComponent(`
   }
 `)}`
 
-interface Manifest extends Dependent {
-  readonly version: string
-  readonly dependencies: Readonly<Record<string, string>>
-  readonly exports: Readonly<Record<string, unknown>>
-  readonly peerDependencies: Readonly<Record<string, string>>
-}
-
-const manifest = (): Manifest => JSON.parse(readFileSync(join(installed, "package.json"), "utf8"))
+/** The names that can be imported. */
+const names = () => Object.keys(host.manifest().exports).filter(name => name !== "./package.json")
 
 beforeAll(async () => {
-  const packed = JSON.parse(await run("npm", ["pack", "--json", "--silent", "--pack-destination", host], root))
-  mkdirSync(installed, { recursive: true })
-  await run("tar", ["-xzf", join(host, packed[0].filename), "--strip-components=1", "-C", installed], host)
-  link(manifest(), join(host, "node_modules"))
-  link({ dependencies: { "@types/node": "*" } }, join(host, "node_modules"))
-  writeFileSync(join(host, "package.json"), JSON.stringify({ name: "host", type: "module", private: true }))
+  await host.install(root)
+  host.link({ dependencies: { "@types/node": "*" } })
 }, 300_000)
 
-afterAll(() => rmSync(host, { recursive: true, force: true }))
+afterAll(() => host.remove())
 
 describe("the package", () => {
   it("has no fault that publint knows", async () => {
-    const { messages, pkg } = await publint({ pkgDir: installed, strict: true })
-    expect(messages.map(message => formatMessage(message, pkg, { color: false }))).toEqual([])
+    expect(await host.faults()).toEqual([])
   })
 
-  it("has types for each way of importing it", async () => {
-    const tarball = readdirSync(host).find(name => name.endsWith(".tgz"))!
-    await run(join(modules, ".bin", "attw"), [tarball, "--profile", "esm-only"], host)
-  }, 120_000)
+  it("has types for each way of importing it", () => host.checkTypes(), 120_000)
 
   it("depends on no package that brings a second Effect or SQLite", () => {
-    const { dependencies, peerDependencies } = manifest()
+    const { dependencies = {}, peerDependencies = {} } = host.manifest()
     expect(Object.keys(peerDependencies).sort()).toEqual(["@effect/platform", "@effect/platform-node", "effect"])
     expect(Object.keys(dependencies).filter(name => name.startsWith("@effect/"))).toEqual([])
   })
@@ -119,36 +67,25 @@ describe("the package", () => {
   })
 
   it("can be imported by each of its names", async () => {
-    const names = Object.keys(manifest().exports).filter(name => name !== "./package.json")
-    const imports = names.map(name => `await import("causeway${name.slice(1)}")`)
-    await run(process.execPath, ["--input-type=module", "--eval", imports.join("\n")], host)
+    const imports = names().map(name => `await import("causeway${name.slice(1)}")`)
+    await run(process.execPath, ["--input-type=module", "--eval", imports.join("\n")], directory)
   }, 120_000)
 
   // The second is attw's, by an override: 5.7, the oldest that Effect's own declarations allow.
   it.each(["typescript", "@arethetypeswrong/core/node_modules/typescript"])(
     "has declarations that %s accepts",
     async compiler => {
-      const names = Object.keys(manifest().exports).filter(name => name !== "./package.json")
-      const lines = names.map((name, index) => `export * as name${index} from "causeway${name.slice(1)}"`)
-      writeFileSync(join(host, "names.ts"), lines.join("\n"))
-      const options = {
-        ...{ target: "ES2022", module: "NodeNext", moduleResolution: "NodeNext", types: ["node"] },
-        ...{ strict: true, exactOptionalPropertyTypes: true, noEmit: true, skipLibCheck: false }
-      }
-      writeFileSync(join(host, "tsconfig.json"), JSON.stringify({ compilerOptions: options, files: ["names.ts"] }))
-      const tsc = join(modules, compiler, "bin", "tsc")
-      const errors = await run(process.execPath, [tsc, "-p", host], host).catch(
-        ({ stdout, message }) => stdout || message
-      )
-      expect(errors).toBe("")
+      const lines = names().map((name, index) => `export * as name${index} from "causeway${name.slice(1)}"`)
+      writeFileSync(join(directory, "names.ts"), lines.join("\n"))
+      expect(await host.compile(directory, ["names.ts"], { noEmit: true, skipLibCheck: false }, compiler)).toBe("")
     },
     300_000
   )
 
   it("starts by its command", async () => {
     const command = join(installed, "dist", "main.js")
-    expect((await run(process.execPath, [command, "--version"], host)).trim()).toBe(manifest().version)
-    expect(await run(process.execPath, [command, "--help"], host)).toContain("Usage: causeway")
+    expect((await run(process.execPath, [command, "--version"], directory)).trim()).toBe(host.manifest().version)
+    expect(await run(process.execPath, [command, "--help"], directory)).toContain("Usage: causeway")
   }, 120_000)
 })
 
@@ -157,7 +94,7 @@ describe("docs/embedding.md", () => {
   const examples = [...page.matchAll(/```ts\n\/\/ ([\w-]+)\.ts\n(.*?)```/gs)].map(
     ([, name = "", code = ""]) => [name, code] as const
   )
-  const folder = join(host, "examples")
+  const folder = join(directory, "examples")
   const launched = /NodeRuntime\.runMain/
 
   beforeAll(async () => {
@@ -166,16 +103,7 @@ describe("docs/embedding.md", () => {
       // Any free port.
       writeFileSync(join(folder, `${name}.ts`), `export {}\n${code.replaceAll(/\b808\d\b/g, "0")}`)
     }
-    const options = {
-      ...{ target: "ES2022", module: "NodeNext", moduleResolution: "NodeNext", types: ["node"] },
-      ...{ strict: true, exactOptionalPropertyTypes: true, skipLibCheck: true }
-    }
-    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: options, include: ["*.ts"] }))
-    const tsc = join(modules, "typescript", "bin", "tsc")
-    const errors = await run(process.execPath, [tsc, "-p", folder], folder).catch(
-      ({ stdout, message }) => stdout || message
-    )
-    expect(errors).toBe("")
+    expect(await host.compile(folder, ["*.ts"], { skipLibCheck: true })).toBe("")
   }, 120_000)
 
   it("has examples of each kind", () => {
@@ -186,7 +114,7 @@ describe("docs/embedding.md", () => {
   it.each(examples.filter(([, code]) => launched.test(code)))(
     "%s listens, and ends at SIGTERM",
     async (name, code) => {
-      const data = mkdtempSync(join(host, "data-"))
+      const data = mkdtempSync(join(directory, "data-"))
       const child = spawn(process.execPath, ["--import", watching, join(folder, `${name}.js`)], { cwd: data })
       let output = ""
       const ports = new Set<string>()
@@ -230,14 +158,12 @@ const restarts = 20 * Number(process.env.SOAK ?? 1)
 const median = (values: ReadonlyArray<number>): number => [...values].sort((a, b) => a - b)[values.length >> 1]!
 
 describe("an application of a host", () => {
-  const app = join(host, "app")
+  const app = join(directory, "app")
   let outcome: Outcome
 
   beforeAll(async () => {
     cpSync(join(root, "test", "HostApp"), app, { recursive: true })
-    const tsc = join(modules, "typescript", "bin", "tsc")
-    const errors = await run(process.execPath, [tsc, "-p", app], app).catch(({ stdout, message }) => stdout || message)
-    expect(errors).toBe("")
+    expect(await host.build(app)).toBe("")
     const main = join(app, "build", "main.js")
     outcome = JSON.parse(await run(process.execPath, ["--expose-gc", main, String(restarts)], app))
   }, 300_000)

@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
-import { join } from "node:path"
 import { createInterface } from "node:readline"
 import { Effect, type Scope } from "effect"
-import { inject } from "vitest"
+import * as Compiled from "../service/Compiled.ts"
 import type { Command } from "./Program.ts"
 
 /** The answer of the other process: its result, or the tag and message of an error. */
@@ -40,7 +39,7 @@ export const start = (
         spawn(
           process.execPath,
           [
-            join(inject("compiled"), "test", "faults", "Program.js"),
+            Compiled.program("faults"),
             directory,
             options.writer ?? "thread",
             options.sessions === true ? "sessions" : ""

@@ -1,10 +1,9 @@
 /** The service under attack, a process of its own, and its memory. */
 import { fork } from "node:child_process"
 import { readFileSync, writeFileSync } from "node:fs"
-import { join } from "node:path"
 import { Effect } from "effect"
-import { inject } from "vitest"
 import { launch } from "../ServerProcess.ts"
+import * as Compiled from "../service/Compiled.ts"
 import type { Order } from "./Program.ts"
 
 const MiB = 1024 * 1024
@@ -59,7 +58,7 @@ export const start = Effect.gen(function* () {
 /** Starts the process of the hostile clients until the scope closes. It executes commands one after the other. */
 export const enemy = Effect.map(
   Effect.acquireRelease(
-    Effect.sync(() => fork(join(inject("compiled"), "test", "hostile", "Program.js"), { execArgv: [] })),
+    Effect.sync(() => fork(Compiled.program("hostile"), { execArgv: [] })),
     child => Effect.sync(() => child.kill("SIGKILL"))
   ),
   child => (order: Order) =>

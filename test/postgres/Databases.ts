@@ -140,12 +140,18 @@ const emptied = <A, E>(layerOf: (options: Postgres.Options) => Layer.Layer<A, E>
       const known = await url
       await execute(
         known,
-        `DO $$ BEGIN
-          IF to_regnamespace('causeway') IS NOT NULL THEN
-            TRUNCATE causeway.entries, causeway.tombstones, causeway.changes, causeway.commits, causeway.nodes,
-              causeway.histories, causeway.events, causeway.receipts, causeway.launch_configurations;
-            UPDATE causeway.log SET trimmed_seq = 0;
-          END IF;
+        // TRUNCATE makes new files of all tables and indexes, which takes ten times as long.
+        `DO $$
+        DECLARE
+          name text;
+        BEGIN
+          FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'causeway' AND tablename <> 'migrations' LOOP
+            IF name = 'log' THEN
+              UPDATE causeway.log SET trimmed_seq = 0;
+            ELSE
+              EXECUTE format('DELETE FROM causeway.%I', name);
+            END IF;
+          END LOOP;
         END $$`
       )
       return layerOf(optionsOf(known))

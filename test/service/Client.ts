@@ -14,6 +14,10 @@ export class Unsuccessful extends Schema.TaggedError<Unsuccessful>()("Unsuccessf
   body: Schema.String
 }) {}
 
+/** Tries again while the service answers 503, as it does after two seconds where the disk or the processor is too slow. */
+export const persist = <A, E extends { readonly _tag: string }, R>(request: Effect.Effect<A, E, R>) =>
+  Effect.retry(request, { while: error => error._tag === "Unsuccessful" && "status" in error && error.status === 503 })
+
 /** An operation of a batch. */
 export type Operation =
   | { readonly op: "set"; readonly namespace: string; readonly key: string; readonly value: unknown }

@@ -1,6 +1,5 @@
-import { join } from "node:path"
 import { Context, Layer } from "effect"
-import { inject } from "vitest"
+import * as Compiled from "./Compiled.ts"
 
 /** The service as users run it, compiled to JavaScript; see `compile.ts`. */
 export class Program extends Context.Tag("causeway/test/Program")<
@@ -13,5 +12,5 @@ export class Program extends Context.Tag("causeway/test/Program")<
 
 /** The program that was compiled before the tests. */
 export const layer: Layer.Layer<Program> = Layer.sync(Program, () => ({
-  main: join(inject("compiled"), "src", "main.js")
+  main: Compiled.program("main")
 }))

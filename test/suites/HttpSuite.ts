@@ -28,14 +28,15 @@ import { values } from "./Http/Values.ts"
 
 type AnyStore = Layer.Layer<Store | ChangeLog, unknown>
 
-const parts = {
+type Parts = Readonly<Record<string, (check: Check) => void>>
+
+/** What is decided before the store is asked. */
+const ofTransport = { bodies, routing, credentials, fields }
+
+const ofStore = {
   entries,
   names,
   values,
-  bodies,
-  routing,
-  credentials,
-  fields,
   conditions,
   expiry,
   lists,
@@ -72,14 +73,18 @@ const serving = (title: string, transport: Transport, store: AnyStore, register:
 }
 
 /**
- * The conformance suite of the HTTP interface, for every transport and storage backend: each part gets a
- * service over an empty store, built from `store`.
+ * The conformance suite of the HTTP interface over a further backend of a transport: each part gets a service over an
+ * empty store, built from `store`.
  */
-export const httpSuite = (transport: Transport, name: string, store: AnyStore): void => {
+export const httpStoreSuite = (transport: Transport, name: string, store: AnyStore, parts: Parts = ofStore): void => {
   for (const [part, register] of Object.entries(parts)) {
     serving(`${transport.name}, ${name}: ${part}`, transport, store, register)
   }
 }
+
+/** The conformance suite of the HTTP interface, for every transport. */
+export const httpSuite = (transport: Transport, name: string, store: AnyStore): void =>
+  httpStoreSuite(transport, name, store, { ...ofTransport, ...ofStore })
 
 /** The conformance suite of servers that process the requests of a connection in order. */
 export const rowSuite = (transport: Transport, name: string, store: AnyStore): void => {

@@ -1,11 +1,11 @@
 import { describe, it } from "vitest"
 import { emptiedLayer } from "../../postgres/Databases.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { httpSuite, rowSuite } from "../../suites/HttpSuite.ts"
+import { httpStoreSuite, rowSuite } from "../../suites/HttpSuite.ts"
 import { quickEdge } from "./EdgeTransport.ts"
 
 if (reasonToSkip === undefined) {
-  httpSuite(quickEdge, "postgres", emptiedLayer())
+  httpStoreSuite(quickEdge, "postgres", emptiedLayer())
   rowSuite(quickEdge, "postgres", emptiedLayer())
 } else {
   describe.skip(`The edge over Postgres, ${reasonToSkip}`, () => {

@@ -3,12 +3,11 @@ import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { createServer, get, type IncomingMessage } from "node:http"
 import { type AddressInfo, connect, type Socket } from "node:net"
-import { join } from "node:path"
 import { createInterface } from "node:readline"
 import { describe, expect, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, HashMap, Layer, Logger, Scope, Tracer } from "effect"
-import { inject } from "vitest"
 import { WebSocket } from "ws"
+import * as Compiled from "../../service/Compiled.ts"
 import { type Kind, key, listeningFirst, serve } from "./Host.ts"
 
 const headers = { authorization: `Bearer ${key}` }
@@ -207,7 +206,7 @@ describe("a process of a host", () => {
     Effect.gen(function* () {
       const child = yield* Effect.acquireRelease(
         Effect.sync(() =>
-          spawn(process.execPath, [join(inject("compiled"), "test", "Http", "Platform", "Program.js")], {
+          spawn(process.execPath, [Compiled.program("host")], {
             stdio: ["ignore", "pipe", "inherit"]
           })
         ),

@@ -1,9 +1,7 @@
 /** Several nodes over one database. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Duration, Effect, Either, Fiber, Layer, Option } from "effect"
+import { Duration, Effect, Either, Fiber, Option } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
-import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import { Store } from "../../../src/Kv/Store.ts"
 import type { Operation } from "../../../src/Kv/Write.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
@@ -12,23 +10,16 @@ import { createDatabase, execute, optionsOf, withClient, withOwnClock } from "..
 import { reasonToSkip } from "../../postgres/Server.ts"
 import * as Http from "../../suites/Http/Fixture.ts"
 import { del, set } from "../../suites/Store/Fixture.ts"
+import * as Fixture from "./Fixture.ts"
+import { namespace } from "./Fixture.ts"
 
-const namespace = "tenant:t/nodes"
+const node = (url: string) => Fixture.node(optionsOf(url))
 
-/** A node: a store of its own over the database. */
-const node = (url: string) =>
-  Effect.map(Layer.build(Postgres.layer(optionsOf(url))), context => ({
-    store: Context.get(context, Store),
-    log: Context.get(context, ChangeLog)
-  }))
-
-type Node = Effect.Effect.Success<ReturnType<typeof node>>
-
-const commit = ({ store }: Node, ...operations: ReadonlyArray<Operation>) =>
+const commit = ({ store }: Fixture.Node, ...operations: ReadonlyArray<Operation>) =>
   store.commit({ operations, actor: "tester" })
 
 /** All records up to `end`, as a follower receives them. */
-const follow = ({ log }: Node, end: number) =>
+const follow = ({ log }: Fixture.Node, end: number) =>
   Effect.gen(function* () {
     const seen: Array<Change.StoredChange> = []
     for (let at = 0; at < end; ) {
@@ -128,7 +119,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, several nodes${reasonToSk
       const url = yield* database
       const nodes = [yield* node(url), yield* node(url)]
       yield* commit(nodes[0]!, set(namespace, "counter", 0))
-      const increase = (each: Node): Effect.Effect<void, unknown> =>
+      const increase = (each: Fixture.Node): Effect.Effect<void, unknown> =>
         Effect.gen(function* () {
           const { value, version } = Option.getOrThrow(yield* each.store.get(namespace, "counter"))
           const next = set(namespace, "counter", Number(value) + 1, { precondition: { match: [version] } })

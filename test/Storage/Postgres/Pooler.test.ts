@@ -1,21 +1,12 @@
 /** Nodes behind a pooler in transaction mode. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Fiber, Layer, Logger, Option, Redacted, Stream } from "effect"
-import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
-import { Store } from "../../../src/Kv/Store.ts"
-import * as Postgres from "../../../src/Storage/Postgres.ts"
+import { Effect, Fiber, Option, Redacted, Stream } from "effect"
+import type * as Postgres from "../../../src/Storage/Postgres.ts"
 import * as Bouncer from "../../postgres/Bouncer.ts"
 import { createDatabase, optionsOf } from "../../postgres/Databases.ts"
 import * as Server from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-
-const namespace = "tenant:t/pooler"
-
-const node = (options: Postgres.Options) =>
-  Effect.map(Layer.build(Postgres.layer(options)), context => ({
-    store: Context.get(context, Store),
-    log: Context.get(context, ChangeLog)
-  }))
+import { namespace, node, quiet } from "./Fixture.ts"
 
 const reasonToSkip = Server.reasonToSkip ?? Bouncer.reasonToSkip
 
@@ -55,7 +46,7 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, behind a pooler${reasonTo
       const { portions } = yield* other.store.listAll({ namespace, prefix: "" })
       expect([...(yield* Stream.runCollect(portions))].flat()).toHaveLength(count)
       expect(yield* one.log.lastSeq).toBe(count)
-    }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
+    }).pipe(Effect.provide(quiet))
 
   it.scopedLive("that STORE_DIRECT_URL declares", () =>
     works((pooler, direct) => ({

@@ -1,0 +1,111 @@
+/** A host that has a package: packed, unpacked beside what npm installs with it and no more, and used by its name. */
+import { execFile } from "node:child_process"
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { dirname, join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { promisify } from "node:util"
+import { publint } from "publint"
+import { formatMessage } from "publint/utils"
+
+export const root = fileURLToPath(new URL("../..", import.meta.url))
+export const modules = join(root, "node_modules")
+
+/** Runs a program to its end, and returns what it has printed. */
+export const run = async (file: string, args: ReadonlyArray<string>, cwd: string): Promise<string> => {
+  const { stdout } = await promisify(execFile)(file, [...args], { cwd, maxBuffer: 16 * 1024 * 1024 })
+  return stdout
+}
+
+export interface Manifest {
+  readonly version: string
+  readonly exports: Readonly<Record<string, unknown>>
+  readonly dependencies?: Readonly<Record<string, string>>
+  readonly optionalDependencies?: Readonly<Record<string, string>>
+  readonly peerDependencies?: Readonly<Record<string, string>>
+  readonly peerDependenciesMeta?: Readonly<Record<string, { readonly optional?: boolean }>>
+}
+
+type Dependent = Omit<Manifest, "version" | "exports">
+
+const manifestOf = (directory: string): Manifest => JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))
+
+/** What a project under strict rules is compiled with; a module has the types of Node, and no others. */
+const strict = {
+  ...{ target: "ES2022", module: "NodeNext", moduleResolution: "NodeNext", types: ["node"] },
+  ...{ strict: true, exactOptionalPropertyTypes: true }
+}
+
+export class Host {
+  readonly directory = mkdtempSync(join(tmpdir(), "causeway-host-"))
+  /** Where the package is. */
+  readonly installed: string
+  /** The package as it is published. */
+  tarball = ""
+
+  constructor(name: string) {
+    this.installed = join(this.directory, "node_modules", name)
+    writeFileSync(join(this.directory, "package.json"), JSON.stringify({ name: "host", type: "module", private: true }))
+  }
+
+  /** Packs a directory and installs the package. */
+  async install(directory: string): Promise<void> {
+    const to = this.directory
+    const packed = JSON.parse(await run("npm", ["pack", "--json", "--silent", "--pack-destination", to], directory))
+    this.tarball = join(to, packed[0].filename)
+    mkdirSync(this.installed, { recursive: true })
+    await run("tar", ["-xzf", this.tarball, "--strip-components=1", "-C", this.installed], to)
+    this.link(this.manifest())
+  }
+
+  /** Links what npm installs with a package: nothing that we have for development alone. */
+  link({ dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta }: Dependent): void {
+    const peers = Object.keys({ ...peerDependencies }).filter(name => peerDependenciesMeta?.[name]?.optional !== true)
+    for (const name of [...Object.keys({ ...dependencies, ...optionalDependencies }), ...peers]) {
+      const [from, to] = [join(modules, name), join(this.directory, "node_modules", name)]
+      if (!existsSync(from) || existsSync(to)) continue
+      mkdirSync(dirname(to), { recursive: true })
+      symlinkSync(from, to)
+      this.link(manifestOf(from))
+    }
+  }
+
+  manifest(): Manifest {
+    return manifestOf(this.installed)
+  }
+
+  /** What publint says of the package. */
+  async faults(): Promise<ReadonlyArray<string | undefined>> {
+    const { messages, pkg } = await publint({ pkgDir: this.installed, strict: true })
+    return messages.map(message => formatMessage(message, pkg, { color: false }))
+  }
+
+  /** Fails where the types of the package are wrong for some way of importing it. */
+  async checkTypes(): Promise<void> {
+    await run(join(modules, ".bin", "attw"), [this.tarball, "--profile", "esm-only"], this.directory)
+  }
+
+  /** Runs the compiler over files of a folder, under strict rules and others; returns its errors. */
+  compile(
+    folder: string,
+    files: ReadonlyArray<string>,
+    options: Readonly<Record<string, unknown>> = {},
+    compiler = "typescript"
+  ): Promise<string> {
+    writeFileSync(
+      join(folder, "tsconfig.json"),
+      JSON.stringify({ compilerOptions: { ...strict, ...options }, include: files })
+    )
+    return this.build(folder, compiler)
+  }
+
+  /** Runs the compiler over a project; returns its errors. */
+  build(project: string, compiler = "typescript"): Promise<string> {
+    const tsc = join(modules, compiler, "bin", "tsc")
+    return run(process.execPath, [tsc, "-p", project], project).catch(({ stdout, message }) => stdout || message)
+  }
+
+  remove(): void {
+    rmSync(this.directory, { recursive: true, force: true })
+  }
+}

@@ -1,0 +1,114 @@
+/** Commits whose answer does not come. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect } from "effect"
+import * as GroupCall from "../../../src/Storage/Postgres/GroupCall.ts"
+import { createDatabase, execute, optionsOf, withOwnClock } from "../../postgres/Databases.ts"
+import * as Proxy from "../../postgres/Proxy.ts"
+import { reasonToSkip } from "../../postgres/Server.ts"
+import { isUnavailable, node, persist, put, quiet, ready, records } from "./Fixture.ts"
+
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit ${reasonToSkip ?? ""}`, () => {
+  const lost = (mode: Proxy.Mode) =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const started = yield* node(optionsOf(proxy.url))
+      yield* put(started, "k", 1)
+      proxy.set(mode, "commit_group")
+      void proxy.affected.then(() => proxy.set("open"))
+      const outcome = yield* put(started, "k", 2)
+      yield* Effect.promise(() => proxy.affected)
+      return { outcome, log: yield* records(started) }
+    }).pipe(Effect.provide(quiet))
+
+  it.scopedLive("a commit whose answer is lost is found out about, and not repeated", () =>
+    Effect.gen(function* () {
+      const { log, outcome } = yield* lost("answers lost")
+      expect(outcome).toMatchObject({ results: [{ op: "set", version: 2 }], lastSeq: 2 })
+      expect(log.map(({ version }) => version)).toEqual([1, 2])
+    })
+  )
+
+  it.scopedLive("a commit that has never arrived is repeated", () =>
+    Effect.gen(function* () {
+      const { log, outcome } = yield* lost("requests lost")
+      expect(outcome).toMatchObject({ results: [{ op: "set", version: 2 }], lastSeq: 2 })
+      expect(log.map(({ version }) => version)).toEqual([1, 2])
+    })
+  )
+
+  it.scopedLive(
+    "a commit that is so old that its mark may be gone is not repeated, and no later one is kept back",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* Effect.promise(() => createDatabase())
+        yield* Effect.promise(() => withOwnClock(url))
+        const proxy = yield* Proxy.make(url)
+        const started = yield* node(optionsOf(proxy.url))
+        yield* put(started, "k", 1)
+        // The node was stopped before it asks: a minute has passed, and the mark was removed.
+        yield* Effect.promise(() =>
+          execute(
+            url,
+            `CREATE FUNCTION own.pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             UPDATE own.clock SET ahead = 61000;
+             DELETE FROM causeway.commits;
+             RETURN NEW;
+           END $$`,
+            `CREATE TRIGGER pass BEFORE INSERT ON causeway.commits FOR EACH ROW WHEN (NEW.result IS NULL)
+             EXECUTE FUNCTION own.pass()`
+          )
+        )
+        proxy.set("answers lost", "commit_group")
+        void proxy.affected.then(() => proxy.set("open"))
+        expect(yield* Effect.flip(put(started, "k", 2))).toMatchObject({
+          _tag: "StoreUnavailable",
+          reason: expect.stringMatching("the outcome of a commit is unknown")
+        })
+        expect(yield* put(started, "k", 3)).toMatchObject({ results: [{ op: "set", version: 3 }], lastSeq: 3 })
+        expect((yield* records(started)).map(({ value }) => value)).toEqual(["1", "2", "3"])
+      }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a mark that keeps a commit from happening outlives those of commits that have", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const setClock = yield* Effect.promise(() => withOwnClock(url))
+      yield* node(optionsOf(url))
+      const marked = ["a", "b"].map(digit => digit.repeat(32))
+      yield* Effect.promise(() =>
+        execute(url, `INSERT INTO causeway.commits (id, result) VALUES ('${marked[0]}', NULL), ('${marked[1]}', '1,0')`)
+      )
+      const left = Effect.promise(async () => {
+        const rows = await execute(
+          url,
+          GroupCall.prune.text,
+          "SELECT replace(id::text, '-', '') AS id FROM causeway.commits"
+        )
+        return rows.map(({ id }) => id)
+      })
+      expect((yield* left).toSorted()).toEqual(marked)
+      yield* Effect.promise(() => setClock(61_000))
+      expect(yield* left).toEqual([marked[0]])
+      yield* Effect.promise(() => setClock(3_601_000))
+      expect(yield* left).toEqual([])
+    })
+  )
+
+  it.scopedLive("a commit whose outcome cannot be asked for is reported as unavailable, and later ones succeed", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const started = yield* node(optionsOf(proxy.url))
+      yield* put(started, "k", 1)
+      proxy.set("answers lost")
+      expect(isUnavailable(yield* Effect.either(put(started, "k", 2)))).toBe(true)
+      proxy.set("open")
+      yield* ready(started)
+      const { lastSeq } = yield* persist(put(started, "k", 3))
+      expect((yield* records(started)).map(({ seq }) => seq)).toEqual(
+        Array.from({ length: lastSeq }, (_, at) => at + 1)
+      )
+    }).pipe(Effect.provide(quiet))
+  )
+})

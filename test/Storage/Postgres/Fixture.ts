@@ -1,0 +1,50 @@
+/** A node on PostgreSQL, and what tests ask of it. */
+import { Context, Effect, Either, Layer, Logger, LogLevel } from "effect"
+import * as Change from "../../../src/Kv/Change.ts"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { Store, StoreUnavailable } from "../../../src/Kv/Store.ts"
+import * as Postgres from "../../../src/Storage/Postgres.ts"
+import { set } from "../../suites/Store/Fixture.ts"
+
+export const namespace = "tenant:t/node"
+
+/** A store of its own over a database, until the scope closes. */
+export const node = (options: Postgres.Options) =>
+  Effect.map(Layer.build(Postgres.layer(options)), context => ({
+    store: Context.get(context, Store),
+    log: Context.get(context, ChangeLog)
+  }))
+
+export type Node = Effect.Effect.Success<ReturnType<typeof node>>
+
+export const put = ({ store }: Node, key: string, value: unknown) =>
+  store.commit({ operations: [set(namespace, key, value)], actor: "tester" })
+
+export const isUnavailable = (outcome: Either.Either<unknown, unknown>): boolean =>
+  Either.isLeft(outcome) && outcome.left instanceof StoreUnavailable
+
+/** Tries again while the store is unavailable. */
+export const persist = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.retry(effect, { while: error => error instanceof StoreUnavailable })
+
+/** Waits until the store says that it is ready. */
+export const ready = ({ store }: Node) => Effect.repeat(store.ready, { until: isReady => isReady })
+
+/** The first thousand records of the log. */
+export const records = ({ log }: Node) =>
+  Effect.map(log.read({ after: 0, limit: 1000, tenant: "" }), ({ changes }) => changes.map(Change.decode))
+
+/** Without a log. */
+export const quiet = Logger.remove(Logger.defaultLogger)
+
+/** Collects what is logged. */
+export const logged = () => {
+  const lines: Array<string> = []
+  const layer = Logger.replace(
+    Logger.defaultLogger,
+    Logger.map(Logger.jsonLogger, line => {
+      lines.push(line)
+    })
+  )
+  return { lines, layer: Layer.merge(layer, Logger.minimumLogLevel(LogLevel.Debug)) }
+}

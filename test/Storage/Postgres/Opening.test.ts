@@ -1,0 +1,158 @@
+/** How a node starts: without its database, beside others, and with a database that is not what it should be. */
+import { writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Exit, Redacted } from "effect"
+import { inject } from "vitest"
+import { Limits } from "../../../src/Limits.ts"
+import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
+import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
+import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
+import { createDatabase, execute, optionsOf, server } from "../../postgres/Databases.ts"
+import * as Proxy from "../../postgres/Proxy.ts"
+import { reasonToSkip } from "../../postgres/Server.ts"
+import { set } from "../../suites/Store/Fixture.ts"
+import { isUnavailable, logged, namespace, node, put, quiet, ready } from "./Fixture.ts"
+
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ?? ""}`, () => {
+  it.scopedLive("a node starts without its database, and is ready when that is there", () =>
+    Effect.gen(function* () {
+      const database = yield* server({})
+      const url = yield* Effect.promise(() => createDatabase(database))
+      yield* Effect.promise(() => database.stop("fast"))
+      const started = yield* node(optionsOf(url))
+      expect(yield* started.store.ready).toBe(false)
+      expect(isUnavailable(yield* Effect.either(started.store.get(namespace, "k")))).toBe(true)
+      expect(isUnavailable(yield* Effect.either(put(started, "k", 0)))).toBe(true)
+      yield* Effect.promise(() => database.start())
+      yield* ready(started)
+      expect(yield* put(started, "k", 1)).toMatchObject({ lastSeq: 1 })
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a node that is stopped in the middle of a migration does not keep others from starting", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      proxy.set("black hole", "CREATE SCHEMA causeway")
+      yield* Effect.fork(Opening.open(Redacted.make(proxy.url)))
+      yield* Effect.promise(() => proxy.affected)
+      const other = yield* node(optionsOf(url))
+      yield* ready(other)
+      expect(yield* put(other, "k", 1)).toMatchObject({ lastSeq: 1 })
+    }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive(
+    "sessions have time-outs, flush what they commit and read what is committed, whatever their role is set to",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* Effect.promise(() => createDatabase())
+        const name = new URL(url).pathname.slice(1)
+        yield* Effect.promise(() =>
+          execute(
+            url,
+            `ALTER DATABASE ${name} SET synchronous_commit = off`,
+            `ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`
+          )
+        )
+        const pool = yield* Connections.make({
+          url: Redacted.make(url),
+          isPooled: false,
+          max: 1,
+          statementTimeout: 1900
+        })
+        const settings = [
+          "statement_timeout",
+          "lock_timeout",
+          "idle_in_transaction_session_timeout",
+          "synchronous_commit",
+          "transaction_isolation"
+        ]
+        const [row] = yield* pool.read(
+          { name: "settings", text: `SELECT ${settings.map(setting => `current_setting('${setting}')`).join(", ")}` },
+          [],
+          rows => rows
+        )
+        expect(row).toEqual(["1900ms", "1500ms", "5s", "on", "read committed"])
+        const started = yield* node(optionsOf(url))
+        expect(yield* put(started, "k", 1)).toMatchObject({ lastSeq: 1 })
+      })
+  )
+
+  it.scopedLive("a password is in no error and in no log", () =>
+    Effect.gen(function* () {
+      const hba = join(inject("clusters"), `hba-${process.pid}.conf`)
+      writeFileSync(hba, "host all keeper 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n", {
+        mode: 0o644
+      })
+      const database = yield* server({ hba_file: hba })
+      const url = yield* Effect.promise(() => createDatabase(database))
+      yield* Effect.promise(() => execute(url, "CREATE ROLE keeper LOGIN PASSWORD 'other'"))
+      const { layer, lines } = logged()
+      const secret = new URL(url)
+      secret.username = "keeper"
+      secret.password = "sesame"
+      const outcome = yield* Effect.gen(function* () {
+        const started = yield* node(optionsOf(secret.href))
+        return yield* Effect.either(put(started, "k", 1))
+      }).pipe(Effect.scoped, Effect.provide(layer))
+      expect(isUnavailable(outcome)).toBe(true)
+      expect(lines.join()).toContain("password authentication failed")
+      expect(lines.join() + JSON.stringify(outcome)).not.toContain("sesame")
+    })
+  )
+
+  const refusal = (url: string) =>
+    Effect.map(Effect.exit(Effect.scoped(node(optionsOf(url)))), exit =>
+      Exit.isFailure(exit) && exit.cause._tag === "Fail" ? exit.cause.error.message : "started"
+    )
+
+  it.scopedLive("a schema of a newer version is refused, and left as it is", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      yield* Effect.scoped(node(optionsOf(url)))
+      yield* Effect.promise(() => execute(url, "INSERT INTO causeway.migrations (version, name) VALUES (99, 'future')"))
+      expect(yield* refusal(url)).toBe(
+        `The store in the database has schema 99, and this version of causeway knows schemas up to ${migrations.length}: ` +
+          "it was written by a newer version."
+      )
+    })
+  )
+
+  it.scopedLive("a database of another encoding is refused", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const name = `ascii_${process.pid}`
+      yield* Effect.promise(() =>
+        execute(url, `CREATE DATABASE ${name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0`)
+      )
+      expect(yield* refusal(url.replace(/[^/]+$/, name))).toContain("has the encoding SQL_ASCII")
+    })
+  )
+
+  it.scopedLive("limits that let names outgrow an index are refused, and the longest that are allowed fit", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const limits = { ...(yield* Limits), namespaceBytes: 660, keyBytes: 2000 }
+      const tooLong = yield* Effect.exit(
+        Effect.scoped(node(optionsOf(url))).pipe(Effect.provideService(Limits, { ...limits, keyBytes: 2001 }))
+      )
+      expect(String(tooLong)).toContain("LIMIT_KEY_BYTES (2001)")
+      const started = yield* Effect.provideService(node(optionsOf(url)), Limits, limits)
+      // Digits that repeat nothing cannot be compressed.
+      let seed = 1
+      const digits = (length: number) =>
+        Array.from({ length }, () => {
+          seed = (seed * 48271) % 2147483647
+          return String.fromCharCode(33 + (seed % 90))
+        }).join("")
+      const names = { namespace: `tenant:${digits(653)}`, key: digits(2000) }
+      const operation = { op: "delete", ...names } as const
+      yield* started.store.commit({ operations: [set(names.namespace, names.key, 1)], actor: "tester" })
+      expect(yield* started.store.commit({ operations: [operation], actor: "tester" })).toMatchObject({
+        results: [{ op: "delete", deleted: true }]
+      })
+    })
+  )
+})
