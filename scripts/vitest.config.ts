@@ -1,13 +1,41 @@
-import { tmpdir } from "node:os"
+import { availableParallelism, tmpdir } from "node:os"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import { defineConfig } from "vitest/config"
+import { BaseSequencer, type TestSpecification } from "vitest/node"
 
 /** Where `test/service/compile.ts` puts what it compiles. */
 const compiled = join(tmpdir(), `causeway-program-${process.pid}`)
 
-// Every suite holds real sockets and files of its own, so files may run side by side. Files that run one after the
-// other share a process and the modules that it has loaded: to load Effect takes longer than most files run.
+/** The files that take longest. They begin first, so that at the end no process works alone. */
+const longest = [
+  "Package/Package",
+  "history/Postgres",
+  "Durability",
+  "Shutdown",
+  "SharedSessions",
+  "chat/Process",
+  "FaultInjection",
+  "Gateway/Survival",
+  "Storage/Sqlite/Database/StuckLocks",
+  "Storage/Sqlite/Faults",
+  "Storage/Sqlite",
+  "Storage/Postgres",
+  "Http/Edge/Edge",
+  "Hostile"
+].map(name => `/test/${name}.test.ts`)
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: Array<TestSpecification>): Promise<Array<TestSpecification>> {
+    const sorted = await super.sort(files)
+    const first = longest.flatMap(name => sorted.filter(({ moduleId }) => moduleId.endsWith(name)))
+    return [...first, ...sorted.filter(file => !first.includes(file))]
+  }
+}
+
+// Every suite holds real sockets and files of its own, so files may run side by side: twice as many as there are
+// processors, as tests wait for disks and other processes half of the time. Files that run one after the other share a
+// process and the modules that it has loaded: to load Effect takes longer than most files run.
 export default defineConfig({
   root: new URL("..", import.meta.url).pathname,
   plugins: [
@@ -26,9 +54,11 @@ export default defineConfig({
     globalSetup: ["test/service/compile.ts", "test/postgres/setup.ts"],
     provide: { compiled },
     setupFiles: ["test/setup.ts"],
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    sequence: { sequencer: LongestFirst },
+    // These find what hangs; how long a test takes is up to the machine.
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
     pool: "forks",
-    poolOptions: { forks: { maxForks: 2, isolate: false } }
+    poolOptions: { forks: { maxForks: 2 * availableParallelism(), isolate: false } }
   }
 })
