@@ -15,6 +15,7 @@ export const Api = HttpApi.make("causeway")
   .add(MetricsGroup)
   .add(DescriptionGroup)
   .annotate(OpenApi.Title, "Causeway")
+  .annotate(OpenApi.License, { name: "MIT", url: "https://opensource.org/license/mit" })
   .annotate(OpenApi.Transform, withoutPlatformError)
   .annotate(
     OpenApi.Description,

@@ -2,17 +2,18 @@ import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect } from "effect"
 import { Api } from "./Api.ts"
+import type * as AsyncApi from "./AsyncApi.ts"
 import { endpoints as cluster } from "./Cluster/Endpoints.ts"
 import { endpoints as health } from "./Health/Endpoints.ts"
 import { endpoints as kv } from "./Kv/Endpoints.ts"
 import { endpoints as metrics } from "./Observability/Endpoints.ts"
 import { endpoints as description } from "./OpenApi/Endpoints.ts"
 
-/** The client protocol at a path. The document is made by the first request for it, which also loads the module. */
-export const asyncApi = (address?: string): Effect.Effect<string> =>
+/** The AsyncAPI document. It is made by the first request for it, which also loads the module. */
+export const asyncApi = (addresses?: AsyncApi.Addresses): Effect.Effect<string> =>
   Effect.map(
-    Effect.promise(() => import("./Gateway/AsyncApi.ts")),
-    ({ text }) => text(address)
+    Effect.promise(() => import("./AsyncApi.ts")),
+    ({ text }) => text(addresses)
   )
 
 /** The handlers of our groups in an api, by the group's name; those of the gateway have a module of their own. */

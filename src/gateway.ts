@@ -1,6 +1,6 @@
 /** The gateway between clients and an agent platform: its layer, its ports and its contract. */
+export * as AsyncApi from "./AsyncApi.ts"
 export { GatewayGroup } from "./Gateway/Api.ts"
-export * as AsyncApi from "./Gateway/AsyncApi.ts"
 export * as Authentication from "./Gateway/Authentication.ts"
 export { endpoints as gatewayEndpoints, Socket } from "./Gateway/Endpoints.ts"
 export * as Gateway from "./Gateway/Gateway.ts"

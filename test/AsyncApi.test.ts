@@ -3,16 +3,20 @@ import { DiagnosticSeverity, Parser } from "@asyncapi/parser"
 import { Ajv } from "ajv"
 import { Either, FastCheck as fc, Schema } from "effect"
 import { describe, expect, it } from "vitest"
-import * as AsyncApi from "../../src/Gateway/AsyncApi.ts"
-import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
-import * as Protocol from "../../src/Gateway/Protocol.ts"
-import { decodeRequest } from "../../src/Gateway/Socket/RequestDecoder.ts"
-import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
-import { version } from "../../src/Version.ts"
+import * as AsyncApi from "../src/AsyncApi.ts"
+import * as Examples from "../src/Gateway/Protocol/Examples.ts"
+import * as Protocol from "../src/Gateway/Protocol.ts"
+import { decodeRequest } from "../src/Gateway/Socket/RequestDecoder.ts"
+import * as Frames from "../src/Kv/ChangeFeed/Frames.ts"
+import { Page } from "../src/Kv/ChangeFeed/Page.ts"
+import * as Description from "../src/Kv/Description.ts"
+import { FollowParams } from "../src/Kv/Requests.ts"
+import { isJsonObject, type JsonObject } from "../src/OpenApi/SchemaProjection.ts"
+import { version } from "../src/Version.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
 
-const golden = new URL("../golden/asyncapi.json", import.meta.url)
+const golden = new URL("./golden/asyncapi.json", import.meta.url)
 
 const document = AsyncApi.document()
 const { messages, schemas } = document.components
@@ -32,6 +36,9 @@ const resolve = (reference: unknown): unknown => {
 }
 
 const list = (u: unknown): ReadonlyArray<unknown> => (Array.isArray(u) ? u : [])
+
+/** The text in a frame of the change feed. */
+const frameText = (frame: Buffer): string => frame.toString("utf8", frame[1]! < 126 ? 2 : 4)
 
 /** All values of members called `$ref`, anywhere. */
 const references = (u: unknown): ReadonlyArray<JsonObject> => {
@@ -75,7 +82,7 @@ describe("the AsyncAPI document", () => {
   })
 
   it("has every request with its answers, and every event", () => {
-    expect(Object.keys(document.operations)).toStrictEqual([...Protocol.requestTypes, "events"])
+    expect(Object.keys(document.operations)).toStrictEqual([...Protocol.requestTypes, "events", "changes"])
     for (const type of Protocol.requestTypes) {
       const { messages: sent, reply } = document.operations[type]!
       expect(list(sent).map(message => resolve(resolve(message)))).toMatchObject([{ name: type }])
@@ -151,5 +158,41 @@ describe("the AsyncAPI document", () => {
       ),
       { numRuns }
     )
+  })
+
+  it("has the frames of the change feed as they are sent, and no others", () => {
+    const { key, namespace, seq, tenantId } = Description.change
+    const change = { seq, tenant: tenantId, namespace, key, json: JSON.stringify(Description.change) }
+    const entry = { key, json: JSON.stringify(Description.entry) }
+    const sent = [
+      Frames.pageFrame(new Page([change], 7, "e", true)),
+      Frames.heartbeatFrame(7, "e"),
+      Frames.initialFrame([entry]),
+      Frames.initialEndFrame({ lastSeq: 7, epoch: "e" }),
+      Frames.resetFrame("e", 7)
+    ].map(frame => JSON.parse(frameText(frame)))
+    const known = list(document.operations.changes?.messages).map(message => resolve(resolve(message)))
+    expect(known).toMatchObject(sent.map(({ type }) => ({ name: type })))
+    const names = Object.keys(messages).filter(name => name.endsWith("Frame"))
+    for (const [index, frame] of sent.entries()) {
+      const check = checkers.get(names[index]!)!
+      expect([frame, check(frame), check.errors]).toEqual([frame, true, null])
+      for (const member of Object.keys(frame)) {
+        const { [member]: _, ...rest } = frame
+        expect([member, check(rest)]).toEqual([member, false])
+      }
+    }
+    expect(document.channels.changeFeed?.["x-close-codes"]).toStrictEqual(Object.values(Frames.closes))
+    expect(
+      Object.keys(Object(Object(document.channels.changeFeed?.bindings).ws.query.properties)).sort()
+    ).toStrictEqual(Object.keys(FollowParams.fields).sort())
+  })
+
+  it("has the WebSockets that an application serves, where it serves them", async () => {
+    const feed = AsyncApi.document({ changeFeed: "/store/changes/ws" })
+    expect(Object.keys(feed.channels)).toStrictEqual(["changeFeed"])
+    expect(feed.channels.changeFeed?.address).toBe("/store/changes/ws")
+    const { diagnostics } = await new Parser().parse(JSON.stringify(feed))
+    expect(diagnostics.filter(({ severity }) => severity <= DiagnosticSeverity.Warning)).toStrictEqual([])
   })
 })

@@ -216,6 +216,7 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
       expect(Object.keys(openApi.paths)).toContain("/store/kv/{namespace}/{key}")
       const asyncApi = (yield* ask("root", "GET", "/docs/asyncapi.json")).body
       expect(asyncApi.channels.gateway.address).toBe("/agents/ws")
+      expect(asyncApi.channels.changeFeed.address).toBe("/store/changes/ws")
       for (const path of ["/api/v1/kv/n/k", "/kv/n/k", "/health", "/ws"]) {
         expect([path, (yield* ask("root", "GET", path)).status]).toEqual([path, 404])
       }

@@ -1,6 +1,6 @@
 /** Writes the generated parts of docs/protocol.md from the schemas of the protocol. */
 import { readFileSync, writeFileSync } from "node:fs"
-import * as AsyncApi from "../../src/Gateway/AsyncApi.ts"
+import * as AsyncApi from "../../src/AsyncApi.ts"
 import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import { schemaName } from "../../src/Gateway/Protocol/Fields.ts"

@@ -6,7 +6,10 @@ import { Forbidden, ServiceUnavailable, Unauthorized } from "../Http/ApiError.ts
 import { Identity } from "../Http/Identity.ts"
 
 const bearer = HttpApiSecurity.bearer.pipe(
-  HttpApiSecurity.annotate(OpenApi.Description, "KV_API_KEY reads and writes; KV_AGENT_API_KEY only reads.")
+  HttpApiSecurity.annotate(
+    OpenApi.Description,
+    "KV_API_KEY reads and writes; KV_AGENT_API_KEY only reads. For `/metrics` it is METRICS_TOKEN."
+  )
 )
 
 const failure = Schema.Union(Unauthorized.Wire, Forbidden.Wire, ServiceUnavailable.Wire)

@@ -32,9 +32,10 @@ export const none: Erased = Layer.empty
 
 /** The handlers of those of our groups that are in the api. */
 export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
-  const address = pathIn(api, "gateway", "connect")
-  const protocol =
-    address === undefined ? Effect.fail(new NotFound({ error: "Not found" })) : Endpoints.asyncApi(address)
+  const addresses = { gateway: pathIn(api, "gateway", "connect"), changeFeed: pathIn(api, "kv", "changesSocket") }
+  const protocol = Object.values(addresses).some(address => address !== undefined)
+    ? Endpoints.asyncApi(addresses)
+    : Effect.fail(new NotFound({ error: "Not found" }))
   return Object.entries({ ...Endpoints.of(api, protocol), gateway }).filter(([name]) => parts.has(name))
 }
 

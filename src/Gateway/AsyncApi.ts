@@ -1,7 +1,6 @@
-/** The client protocol as an AsyncAPI 3.0.0 document, generated from the schemas of the protocol. */
-import { JSONSchema, type Schema } from "effect"
-import { isJsonObject, type JsonObject, mapMembers, withoutUndefined } from "../OpenApi/SchemaProjection.ts"
-import { version } from "../Version.ts"
+/** The client protocol in the AsyncAPI document, generated from the schemas of the protocol. */
+import { type Channel, definitionsOf, messageOf, ref } from "../OpenApi/AsyncApi.ts"
+import type { JsonObject } from "../OpenApi/SchemaProjection.ts"
 import { Answer, answerTypes } from "./Protocol/Answer.ts"
 import { closeCodes } from "./Protocol/CloseCode.ts"
 import { Envelope, EventBody } from "./Protocol/Event.ts"
@@ -9,74 +8,6 @@ import * as Examples from "./Protocol/Examples.ts"
 import { schemaName } from "./Protocol/Fields.ts"
 import * as Limits from "./Protocol/Limits.ts"
 import { Request, requestTypes } from "./Protocol/Request.ts"
-
-/** An AsyncAPI document, as far as anything here looks into it. */
-export interface AsyncApiDocument {
-  readonly asyncapi: "3.0.0"
-  readonly info: { readonly title: string; readonly version: string; readonly description: string }
-  readonly defaultContentType: "application/json"
-  readonly servers: JsonObject
-  readonly channels: Readonly<
-    Record<"gateway", JsonObject & { readonly messages: Readonly<Record<string, JsonObject>> }>
-  >
-  readonly operations: Readonly<Record<string, JsonObject>>
-  readonly components: {
-    readonly messages: Readonly<Record<string, JsonObject>>
-    readonly schemas: JsonObject
-    readonly securitySchemes: JsonObject
-  }
-}
-
-const path = "#/components/schemas/"
-
-/** A reference to a named schema. */
-const ref = (name: string): JsonObject => ({ $ref: `${path}${name}` })
-
-/** The sentences that effect has for its own checks begin with an article; ours begin with a capital. */
-const isAutomatic = (description: unknown): boolean => typeof description === "string" && /^an? /.test(description)
-
-/** Without the names that effect gives to its own checks, and numbers in place: beside a `$ref` nothing counts. */
-const project = (u: unknown, definitions: JsonObject): unknown => {
-  if (Array.isArray(u)) return u.map(item => project(item, definitions))
-  if (!isJsonObject(u)) return u
-  const { $id, $ref, title, description, ...rest } = u
-  const target = typeof $ref === "string" ? definitions[$ref.slice(path.length)] : undefined
-  if (isNumber(target)) return project({ ...target, ...rest, ...withoutUndefined({ description }) }, definitions)
-  const { properties } = rest
-  return withoutUndefined({
-    $ref,
-    description: isAutomatic(description) ? undefined : description,
-    ...mapMembers(rest, value => project(value, definitions)),
-    // Members may be called what keywords are called.
-    properties: isJsonObject(properties) ? mapMembers(properties, value => project(value, definitions)) : undefined
-  })
-}
-
-const isNumber = (u: unknown): u is JsonObject => isJsonObject(u) && (u.type === "integer" || u.type === "number")
-
-/**
- * The named schemas that some schemas consist of, themselves included, by name.
- *
- * Objects may hold more than is named: a newer gateway tells more, and a newer client asks for more.
- */
-const definitionsOf = (schemas: ReadonlyArray<Schema.Schema.All>): JsonObject => {
-  const definitions = {}
-  for (const { ast } of schemas) {
-    JSONSchema.fromAST(ast, {
-      definitions,
-      definitionPath: path,
-      target: "jsonSchema7",
-      additionalPropertiesStrategy: "allow"
-    })
-  }
-  const found: JsonObject = definitions
-  return Object.fromEntries(
-    Object.entries(found)
-      .filter(([, definition]) => !isNumber(definition))
-      .sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([name, definition]) => [name, project(definition, found)])
-  )
-}
 
 interface Message {
   readonly key: string
@@ -109,18 +40,24 @@ const messagesOf = (definitions: JsonObject): ReadonlyArray<Message> => {
   return [...plain("Request", Examples.requests), ...plain("Answer", Examples.answers), ...events]
 }
 
-const channel = { $ref: "#/channels/gateway" }
+const name = "gateway"
 
-const ofChannel = (key: string): JsonObject => ({ $ref: `#/channels/gateway/messages/${key}` })
+const channel = { $ref: `#/channels/${name}` }
+
+const ofChannel = (key: string): JsonObject => messageOf(name, key)
 
 /** From the gateway's side: it receives requests, replies, and sends events. */
-const operationsOf = (events: ReadonlyArray<string>): Readonly<Record<string, JsonObject>> => ({
+const operationsOf = (
+  definitions: JsonObject,
+  events: ReadonlyArray<string>
+): Readonly<Record<string, JsonObject>> => ({
   ...Object.fromEntries(
     requestTypes.map(type => [
       type,
       {
         action: "receive",
         channel,
+        description: described(definitions, schemaName(type, "Request")),
         messages: [ofChannel(schemaName(type, "Request"))],
         reply: {
           channel,
@@ -132,77 +69,43 @@ const operationsOf = (events: ReadonlyArray<string>): Readonly<Record<string, Js
   events: {
     action: "send",
     channel,
-    summary: "The events of the sessions that the connection has subscribed to.",
+    description: "The events of the sessions that the connection has subscribed to.",
     messages: events.map(ofChannel)
   }
 })
 
-const description = `Sessions with agents over one WebSocket. A client sends requests, each with an \`id\` that it chooses. The answer has the same \`id\`. The client receives the events of the sessions that it has subscribed to. Each event has a \`seq\`, which numbers the events of a session without gaps. An answer has no \`seq\`. Limits of a connection: ${Limits.frameBytes} bytes per frame, ${Limits.requestsInFlight} requests in flight, ${Limits.messagesPerSecond} frames per second, ${Limits.subscriptions} subscriptions.`
+/** What the document says of the protocol. */
+export const description = `Sessions with agents over one WebSocket. A client sends requests, each with an \`id\` that it chooses. The answer has the same \`id\`. The client receives the events of the sessions that it has subscribed to. Each event has a \`seq\`, which numbers the events of a session without gaps. An answer has no \`seq\`. Limits of a connection: ${Limits.frameBytes} bytes per frame, ${Limits.requestsInFlight} requests in flight, ${Limits.messagesPerSecond} frames per second, ${Limits.subscriptions} subscriptions.`
 
-const make = (address: string): AsyncApiDocument => {
+/** The gateway's WebSocket at a path. */
+export const channelAt = (address: string): Channel => {
   const schemas = definitionsOf([...Request.members, ...Answer.members, ...EventBody.members, Envelope])
   const messages = messagesOf(schemas)
   return {
-    asyncapi: "3.0.0",
-    info: { title: "Causeway gateway", version, description },
-    defaultContentType: "application/json",
-    servers: {
-      gateway: {
-        host: "{host}",
-        protocol: "ws",
-        description: "The gateway. The protocol is `wss` if a proxy terminates TLS.",
-        variables: { host: { default: "127.0.0.1:8080", description: "Host and port." } },
-        security: [{ $ref: "#/components/securitySchemes/token" }]
-      }
+    name,
+    channel: {
+      address,
+      title: "Gateway",
+      description:
+        "Each frame is a text frame with one JSON object. A browser offers the subprotocols `causeway.v1, bearer.<token>`.",
+      bindings: { ws: { method: "GET", bindingVersion: "0.1.0" } },
+      "x-close-codes": Object.values(closeCodes)
     },
-    channels: {
-      gateway: {
-        address,
-        title: "Gateway",
-        description:
-          "Each frame is a text frame with one JSON object. A browser offers the subprotocols `causeway.v1, bearer.<token>`.",
-        messages: Object.fromEntries(messages.map(({ key }) => [key, { $ref: `#/components/messages/${key}` }])),
-        bindings: { ws: { method: "GET", bindingVersion: "0.1.0" } },
-        "x-close-codes": Object.values(closeCodes)
+    server: { description: "The gateway. The protocol is `wss` if a proxy terminates TLS." },
+    credential: [
+      "token",
+      {
+        type: "http",
+        scheme: "bearer",
+        bearerFormat: "JWT",
+        description: "A JSON Web Token with the claims `exp`, `tenant` and `sub`. Not required in dev mode."
       }
-    },
-    operations: operationsOf(messages.map(({ key }) => key).filter(key => key.endsWith("Event"))),
-    components: {
-      messages: Object.fromEntries(messages.map(({ key, message }) => [key, message])),
+    ],
+    messages: Object.fromEntries(messages.map(({ key, message }) => [key, message])),
+    operations: operationsOf(
       schemas,
-      securitySchemes: {
-        token: {
-          type: "http",
-          scheme: "bearer",
-          bearerFormat: "JWT",
-          description: "A JSON Web Token with the claims `exp`, `tenant` and `sub`. Not required in dev mode."
-        }
-      }
-    }
+      messages.map(({ key }) => key).filter(key => key.endsWith("Event"))
+    ),
+    schemas
   }
 }
-
-interface Made {
-  readonly document: AsyncApiDocument
-  readonly text: string
-}
-
-const made = new Map<string, Made>()
-
-const once = (address: string): Made => {
-  const known = made.get(address)
-  if (known !== undefined) return known
-  const document = make(address)
-  const fresh = { document, text: JSON.stringify(document) }
-  made.set(address, fresh)
-  return fresh
-}
-
-/** The path of the WebSocket, unless an application puts it elsewhere. */
-const defaultAddress = "/ws"
-
-/** The document; made when it is first asked for, and the same object from then on. */
-export const document = (address = defaultAddress): AsyncApiDocument => once(address).document
-
-/** The document as JSON text. */
-export const text = (address = defaultAddress): string => once(address).text

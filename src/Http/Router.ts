@@ -138,6 +138,19 @@ export class Router<A> {
     return [...this.#methods].filter(method => this.find(method, path) !== undefined).sort()
   }
 
+  /** Whether a path goes on behind a route that ends with a name, as where a client has not encoded a `/`. */
+  goesBeyondName(path: string): boolean {
+    return this.#isBeyond(this.#root, path, 1)
+  }
+
+  #isBeyond({ parameter, statics }: Node<A>, path: string, from: number): boolean {
+    const slash = path.indexOf("/", from)
+    if (slash === -1) return false
+    const next = statics.get(path.slice(from, slash))
+    if (next !== undefined && this.#isBeyond(next, path, slash + 1)) return true
+    return parameter !== undefined && (parameter.methods.size > 0 || this.#isBeyond(parameter, path, slash + 1))
+  }
+
   #walk(at: Node<A>, path: string, from: number, method: string, values: Array<string>): Route<A> | undefined {
     const slash = path.indexOf("/", from)
     const segment = slash === -1 ? path.slice(from) : path.slice(from, slash)
@@ -186,8 +199,11 @@ export const routesOf = <Id extends string, Groups extends HttpApiGroup.HttpApiG
 
 /** The answer to a request that no route takes. */
 export const unrouted = (target: string, router: Router<unknown>): ApiError => {
-  const allow = router.methodsOf(pathOf(target)).join(", ")
-  return allow === ""
-    ? new NotFound({ error: "Not found: the service has no such route" })
-    : new MethodNotAllowed({ error: `Method not allowed; this path takes ${allow}`, headers: { allow } })
+  const path = pathOf(target)
+  const allow = router.methodsOf(path).join(", ")
+  if (allow !== "") {
+    return new MethodNotAllowed({ error: `Method not allowed; this path takes ${allow}`, headers: { allow } })
+  }
+  const advice = router.goesBeyondName(path) ? "; percent-encode / in names, as %2F" : ""
+  return new NotFound({ error: `Not found: the service has no such route${advice}` })
 }

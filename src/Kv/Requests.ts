@@ -98,12 +98,8 @@ const Expiry = {
   )
 }
 
-const Actor = optional(
-  Schema.String.annotations({
-    description: "Who writes.",
-    jsonSchema: { type: "string", default: defaultActor, description: "Who writes." }
-  })
-)
+// Without a `default` in the schema, by which some generators make it a member that clients must send.
+const Actor = optional(Schema.String.annotations({ description: `Who writes; \`${defaultActor}\` if left out.` }))
 
 const AnyJson = Schema.Unknown.annotations({ description: "Any JSON value." })
 

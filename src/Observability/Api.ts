@@ -33,6 +33,7 @@ const json = operation({
 
 const prometheus = operation({
   operationId: "getPrometheusMetrics",
+  security: [{}, { bearer: [] }],
   answers: {
     200: { example: "# TYPE process_uptime_seconds gauge\nprocess_uptime_seconds 12.5\n" },
     404: { description: "METRICS_PROMETHEUS is not true." }
@@ -46,6 +47,7 @@ export const MetricsGroup = HttpApiGroup.make("metrics")
       .addSuccess(Schema.Struct({ metrics: Schema.Array(MetricSample) }).annotations({ identifier: "Metrics" }))
       .annotate(OpenApi.Transform, json)
       .annotate(OpenApi.Summary, "Metrics as JSON, in dev mode only")
+      .annotate(OpenApi.Description, "All series with their current values.")
   )
   .add(
     HttpApiEndpoint.get("prometheus", "/metrics")
@@ -57,7 +59,10 @@ export const MetricsGroup = HttpApiGroup.make("metrics")
       .addError(Unauthorized.Wire)
       .annotate(OpenApi.Transform, prometheus)
       .annotate(OpenApi.Summary, "Metrics for Prometheus, if METRICS_PROMETHEUS is true")
-      .annotate(OpenApi.Description, "If METRICS_TOKEN is set, it requires that token as a bearer token.")
+      .annotate(
+        OpenApi.Description,
+        "If METRICS_TOKEN is set, it requires that token as the bearer token, otherwise none."
+      )
   )
   .addError(NotFound.Wire)
   .addError(InternalServerError.Wire)

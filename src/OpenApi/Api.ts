@@ -19,7 +19,7 @@ const described = operation({
 const protocolDescribed = operation({
   operationId: "getAsyncApi",
   never,
-  answers: { 200: { description: "The description of the client protocol on `/ws`." } }
+  answers: { 200: { description: "The description of the WebSockets: the change feed's, and the gateway's `/ws`." } }
 })
 
 /** The machine-readable descriptions of the service, under any prefix. */
@@ -31,6 +31,7 @@ export const DescriptionRoutes = HttpApiGroup.make("description")
       )
       .annotate(OpenApi.Transform, described)
       .annotate(OpenApi.Summary, "This document, OpenAPI 3.0.3")
+      .annotate(OpenApi.Description, "Generators make clients of it.")
   )
   .add(
     HttpApiEndpoint.get("asyncapi", "/asyncapi.json")
@@ -38,7 +39,8 @@ export const DescriptionRoutes = HttpApiGroup.make("description")
         Schema.Record({ key: Schema.String, value: Schema.Unknown }).annotations({ identifier: "AsyncApiDocument" })
       )
       .annotate(OpenApi.Transform, protocolDescribed)
-      .annotate(OpenApi.Summary, "The client protocol, AsyncAPI 3.0")
+      .annotate(OpenApi.Summary, "The WebSockets, AsyncAPI 3.0")
+      .annotate(OpenApi.Description, "The frames of the change feed's WebSocket and of the gateway's.")
   )
   .addError(InternalServerError.Wire)
   .middleware(ReadAccess)

@@ -33,6 +33,8 @@ export interface Details {
   readonly ignored?: { readonly schema: JsonObject; readonly example: unknown }
   /** Statuses that the types declare and the endpoint never answers. */
   readonly never?: ReadonlyArray<number>
+  /** The credentials of which one is needed, where no middleware declares them; `{}` is none. */
+  readonly security?: ReadonlyArray<JsonObject>
 }
 
 /** The entity tag of an entry. */
@@ -83,6 +85,7 @@ export const operation =
     return withoutUndefined({
       ...made,
       operationId: details.operationId,
+      ...(details.security === undefined ? {} : { security: details.security }),
       requestBody: bodyOf(made.requestBody, details),
       responses: Object.fromEntries(
         responses.map(([status, response]) => [

@@ -6,7 +6,7 @@ import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Context, Option, SchemaAST } from "effect"
 import { version as packageVersion } from "../Version.ts"
-import { isJsonObject, type JsonObject, mapMembers, project, withoutUndefined } from "./SchemaProjection.ts"
+import { isJsonObject, isNever, type JsonObject, mapMembers, project, withoutUndefined } from "./SchemaProjection.ts"
 
 /** An OpenAPI 3.0.3 document, as far as this module reads it. */
 export interface OpenApiDocument {
@@ -135,7 +135,8 @@ export const fromSpec = (
 type Schema = (u: unknown) => JsonObject
 
 const operationOf = (operation: OpenApi.OpenAPISpecOperation, schema: Schema): JsonObject => {
-  const { operationId, summary, description, parameters, requestBody, responses, ...others } = operation
+  const { operationId, summary, description, requestBody, responses, ...others } = operation
+  const parameters = operation.parameters.filter(parameter => !isNever(parameter.schema))
   return withoutUndefined({
     operationId,
     summary,

@@ -15,6 +15,13 @@ const nodes = (u: unknown): ReadonlyArray<JsonObject> => (Array.isArray(u) ? u.f
 export const withoutUndefined = (node: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(node).filter(([, value]) => value !== undefined))
 
+/**
+ * Whether nothing satisfies a schema, as that of a member that is refused. Documents leave such members out, for which
+ * generated clients would have a type.
+ */
+export const isNever = (u: unknown): boolean =>
+  isJsonObject(u) && isJsonObject(u.not) && Object.keys(u.not).length === 0
+
 /** An object with the same names and other values. */
 export const mapMembers = (u: unknown, f: (value: unknown, name: string) => unknown): JsonObject =>
   isJsonObject(u) ? Object.fromEntries(Object.entries(u).map(([name, value]) => [name, f(value, name)])) : {}
@@ -124,7 +131,8 @@ export const project = (input: unknown, definitions: JsonObject): JsonObject => 
   }
 
   const object = (node: JsonObject): JsonObject => {
-    const properties = mapMembers(node.properties, go)
+    const members = Object.entries(mapMembers(node.properties, value => value))
+    const properties = mapMembers(Object.fromEntries(members.filter(([, value]) => !isNever(value))), go)
     const named = Object.keys(properties).length > 0
     const patterns = Object.values(mapMembers(node.patternProperties, value => value)).filter(isJsonObject)
     const { additionalProperties: others } = node

@@ -43,6 +43,15 @@ describe("Router", () => {
     expect(find("GET", "/kv/fixed")).toEqual(["GET /kv/:namespace", { namespace: "fixed" }])
   })
 
+  it("tells a path that goes on behind a name, as where a slash is not encoded", () => {
+    for (const path of ["/kv/a/b/c", "/kv/a/b/", "/kv/fixed/deep/else", "/kv/fixed/deep/end/"]) {
+      expect([path, router.goesBeyondName(path)]).toEqual([path, true])
+    }
+    for (const path of ["/", "/kv", "/kv/", "/kv/a", "/changes/stream/", "/else/a/b/c", "/".repeat(9999)]) {
+      expect([path, router.goesBeyondName(path)]).toEqual([path, false])
+    }
+  })
+
   it("decodes static segments before it compares them", () => {
     expect(find("GET", "/%63hanges")).toEqual(["GET /changes", {}])
     expect(find("GET", "/changes%2Fstream")).toBeUndefined()

@@ -119,9 +119,6 @@ export const routing = (check: Check) => {
         "/api/v1/changes/",
         "/api/v1/changes/nothing",
         "/api/v1/openapi.yaml",
-        `${entry}/`,
-        `${entry}/more`,
-        `/api/v1/kv/a/b/c/d`,
         "/api%2fv1/health",
         "/favicon.ico",
         "/.env",
@@ -133,6 +130,15 @@ export const routing = (check: Check) => {
           target,
           404,
           '{"error":"Not found: the service has no such route"}'
+        ])
+      }
+      // As by a client that does not encode the names in a path.
+      for (const target of [`${entry}/`, `${entry}/more`, "/api/v1/kv/tenant:acme/settings/theme"]) {
+        const answer = yield* call("GET", target)
+        expect([target, answer.status, answer.text]).toEqual([
+          target,
+          404,
+          '{"error":"Not found: the service has no such route; percent-encode / in names, as %2F"}'
         ])
       }
     })

@@ -1,0 +1,105 @@
+/** The WebSocket of the change feed in the AsyncAPI document. */
+import { JSONSchema, Schema } from "effect"
+import { type Channel, definitionsOf, messageOf, ref } from "../../OpenApi/AsyncApi.ts"
+import { isJsonObject, type JsonObject } from "../../OpenApi/SchemaProjection.ts"
+import { Change, Entry } from "../Api.ts"
+import * as Description from "../Description.ts"
+import { FollowParams } from "../Requests.ts"
+import { closes } from "./Frames.ts"
+
+const name = "changeFeed"
+
+const position = {
+  lastSeq: Schema.Int.annotations({ description: "How far the log was read for this client: the next `after`." }),
+  epoch: Schema.String.annotations({ description: "Which log it is: the `epoch` to send with the next `after`." })
+}
+
+const position42 = { lastSeq: Description.change.seq, epoch: "9f86d081884c7d65" }
+
+/** A kind of frame. */
+const frame = <Fields extends Schema.Struct.Fields>(
+  type: string,
+  identifier: string,
+  summary: string,
+  fields: Fields,
+  example: JsonObject
+) => ({
+  type,
+  identifier,
+  summary,
+  schema: Schema.Struct({ type: Schema.Literal(type), ...fields }).annotations({ identifier, description: summary }),
+  example: { type, ...example }
+})
+
+/** The frames that the service sends. */
+const frames = [
+  frame(
+    "changes",
+    "ChangesFrame",
+    "Changes in ascending `seq`.",
+    { changes: Schema.Array(Change), ...position },
+    { changes: [Description.change], ...position42 }
+  ),
+  frame("heartbeat", "HeartbeatFrame", "15 seconds have passed without another frame.", position, position42),
+  frame(
+    "initial",
+    "InitialFrame",
+    "With `initial=1`, entries of the namespace, all of one snapshot.",
+    { entries: Schema.Array(Entry) },
+    { entries: [Description.entry] }
+  ),
+  frame(
+    "initial-end",
+    "InitialEndFrame",
+    "All entries were sent. The changes after them follow.",
+    position,
+    position42
+  ),
+  frame(
+    "reset",
+    "ResetFrame",
+    "The service has another log than `epoch` says: list again. The connection is closed with 4010.",
+    position,
+    position42
+  )
+]
+
+/** The parameters of the handshake. */
+const query = (): JsonObject => {
+  const { properties }: JsonObject = { ...JSONSchema.make(FollowParams) }
+  return { type: "object", properties: isJsonObject(properties) ? properties : {} }
+}
+
+/** What the document says of the feed. */
+export const description =
+  "The changes of the key-value store over one WebSocket. Messages from the client are discarded."
+
+/** The WebSocket of the change feed at a path. */
+export const channelAt = (address: string): Channel => ({
+  name,
+  channel: {
+    address,
+    title: "Change feed",
+    description:
+      "Each frame is a text frame with one JSON object. A browser offers the subprotocols `causeway.v1, bearer.<base64url of the key>`.",
+    bindings: { ws: { method: "GET", query: query(), bindingVersion: "0.1.0" } },
+    "x-close-codes": Object.values(closes)
+  },
+  server: { description: "The change feed. The protocol is `wss` if a proxy terminates TLS." },
+  credential: ["key", { type: "http", scheme: "bearer", description: "KV_API_KEY or KV_AGENT_API_KEY." }],
+  messages: Object.fromEntries(
+    frames.map(({ example, identifier, summary, type }) => [
+      identifier,
+      { name: type, summary, payload: ref(identifier), examples: [{ name: type, payload: example }] }
+    ])
+  ),
+  operations: {
+    changes: {
+      action: "send",
+      channel: { $ref: `#/channels/${name}` },
+      description: "What a client that follows the log is sent.",
+      messages: frames.map(({ identifier }) => messageOf(name, identifier))
+    }
+  },
+  schemas: definitionsOf(frames.map(({ schema }) => schema))
+})
