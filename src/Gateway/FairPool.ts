@@ -6,6 +6,7 @@
  * room for it.
  */
 import { Deferred, type Duration, Effect, FiberId } from "effect"
+import { OfferedClaims, type Reclaimable } from "./FairPool/OfferedClaims.ts"
 import { SessionsBusy } from "./Sessions.ts"
 
 export interface Options {
@@ -21,23 +22,13 @@ export interface Options {
   readonly reclaimFirst?: "oldest" | "newest"
 }
 
-/** What is to be known of a claim that the pool may release for others. Nothing here may throw. */
-export interface Reclaimable {
-  /** Whether it may be reclaimed at present; always where absent. */
-  readonly isReclaimable?: () => boolean
-  /** Called once it is released for others. */
-  readonly onReclaim: () => void
-}
-
 interface Holder {
   readonly name: string
   held: number
   readonly waiting: Array<Claim>
   /** The number of the last grant. */
   servedAt: number
-  /** The ends of the list of claims that are offered. */
-  oldest: Claim | undefined
-  newest: Claim | undefined
+  readonly offered: OfferedClaims<Claim>
 }
 
 const noop = (): void => {}
@@ -211,26 +202,12 @@ export class FairPool {
   /** @internal */
   offer(claim: Claim, reclaimable: Reclaimable): void {
     this.withdraw(claim)
-    const holder = this.holderOf(claim.holder)
-    claim.offered = reclaimable
-    claim.previous = holder.newest
-    if (holder.newest === undefined) holder.oldest = claim
-    else holder.newest.next = claim
-    holder.newest = claim
+    this.holderOf(claim.holder).offered.add(claim, reclaimable)
   }
 
   /** @internal */
   withdraw(claim: Claim): void {
-    if (claim.offered === undefined) return
-    const holder = this.holderOf(claim.holder)
-    const { next, previous } = claim
-    if (previous === undefined) holder.oldest = next
-    else previous.next = next
-    if (next === undefined) holder.newest = previous
-    else next.previous = previous
-    claim.offered = undefined
-    claim.previous = undefined
-    claim.next = undefined
+    if (claim.offered !== undefined) this.holderOf(claim.holder).offered.remove(claim)
   }
 
   /** @internal */
@@ -254,14 +231,13 @@ export class FairPool {
   private holderOf(name: string): Holder {
     const known = this.holders.get(name)
     if (known !== undefined) return known
-    const holder: Holder = { name, held: 0, waiting: [], servedAt: 0, oldest: undefined, newest: undefined }
+    const holder: Holder = { name, held: 0, waiting: [], servedAt: 0, offered: new OfferedClaims() }
     this.holders.set(name, holder)
     return holder
   }
 
   private forget(holder: Holder): void {
-    if (holder.held === 0 && holder.waiting.length === 0 && holder.oldest === undefined)
-      this.holders.delete(holder.name)
+    if (holder.held === 0 && holder.waiting.length === 0 && holder.offered.isEmpty) this.holders.delete(holder.name)
   }
 
   private grant(holder: Holder, claim: Claim): void {
@@ -297,17 +273,12 @@ export class FairPool {
 
   /** Releases one of the claims that a holder has offered, and tells whether there was any. */
   private reclaim(holder: Holder): boolean {
-    const isNewest = this.options.reclaimFirst === "newest"
-    for (let claim = isNewest ? holder.newest : holder.oldest; claim !== undefined; ) {
-      const offered = claim.offered!
-      if (offered.isReclaimable?.() !== false) {
-        claim.release()
-        offered.onReclaim()
-        return true
-      }
-      claim = isNewest ? claim.previous : claim.next
-    }
-    return false
+    const claim = holder.offered.first(this.options.reclaimFirst ?? "oldest")
+    if (claim === undefined) return false
+    const { offered } = claim
+    claim.release()
+    offered?.onReclaim()
+    return true
   }
 
   /** The best of the candidates; of equals the oldest. */
