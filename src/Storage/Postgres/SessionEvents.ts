@@ -12,9 +12,8 @@ import {
   SessionEvents
 } from "../../Gateway/SessionEvents.ts"
 import { SessionNodes, type SessionNodesShape } from "../../Gateway/SessionNodes.ts"
-import { StoreUnavailable } from "../../Kv/Store.ts"
-import * as Supervision from "../../Supervision.ts"
-import * as GroupCommit from "../GroupCommit.ts"
+import type { StoreUnavailable } from "../../Kv/Store.ts"
+import * as SessionCommit from "../SessionCommit.ts"
 import type { Statement } from "./Connections.ts"
 import { Database } from "./Database.ts"
 import { bySystemClock } from "./DatabaseClock.ts"
@@ -44,19 +43,6 @@ const trimTimeout = 6000
 const trimStatement: Statement = { name: "trim_sessions", text: "SELECT causeway.trim_sessions($1, $2)" }
 
 type WriteError = OutOfStep | SessionElsewhere | StoreUnavailable
-
-const weigh = (write: Writes.EventWrite): GroupCommit.Weight => {
-  switch (write.op) {
-    case "append":
-      return { operations: write.texts.length + 1, bytes: write.texts.reduce((sum, text) => sum + text.length, 64) }
-    case "configure": {
-      const { deployment, environment } = write.configuration
-      return { operations: 1, bytes: 64 + (deployment?.length ?? 0) + (environment?.length ?? 0) }
-    }
-    default:
-      return { operations: 1, bytes: 64 }
-  }
-}
 
 /** The histories in a database. They are there before the database is, and unavailable until then. */
 export const make = (
@@ -120,46 +106,27 @@ export const make = (
       }
     }
 
-    const group = yield* GroupCommit.make<Writes.EventWrite, History | undefined, WriteError>({
+    const group = yield* SessionCommit.make<Writes.EventWrite, WriteError>({
       commit: group =>
-        bySystemClock(commitAll(group)).pipe(
-          Effect.catchAll(error =>
-            isOfContent(error) && group.length > 1 ? commitEach(group) : Exit.fail(unavailable(error))
-          ),
-          // After a defect too it is not known what was stored, which sessions find out where the store is unavailable.
-          Effect.catchAllDefect(defect => new StoreUnavailable({ reason: String(defect) }))
-        ),
-      weigh,
-      outage: Supervision.outage("writing of session histories")
+        Effect.catchAll(bySystemClock(commitAll(group)), error =>
+          isOfContent(error) && group.length > 1 ? commitEach(group) : Exit.fail(unavailable(error))
+        )
     })
-    const submit = (write: Exclude<Writes.EventWrite, { op: "append" }>) =>
-      // Only an append can be out of step.
-      Effect.catchTag(group.submit(write), "OutOfStep", Effect.die)
-    const missing = new StoreUnavailable({ reason: "the database returned no history" })
-    const begin = (op: "open" | "restart") => (session: string, epoch: string) =>
-      Effect.flatMap(submit({ op, session, epoch }), history =>
-        history === undefined ? missing : Effect.succeed(history)
-      )
-
     const events = SessionEvents.of({
-      open: begin("open"),
+      ...SessionCommit.members(group.submit),
       release: session =>
         Effect.suspend(() => {
           const token = tokens.of(session)
           if (token === undefined) return Effect.void
           tokens.delete(session)
-          return Effect.asVoid(submit({ op: "release", session, token }))
-          // Nobody else's session is released.
-        }).pipe(Effect.catchTag("SessionElsewhere", Effect.die)),
+          return Effect.asVoid(group.submit({ op: "release", session, token }))
+          // Nobody else's session is released, and nothing is appended.
+        }).pipe(Effect.catchTags({ SessionElsewhere: Effect.die, OutOfStep: Effect.die })),
       find: session => Effect.map(run(Queries.find(session)), Option.fromNullable),
-      append: append => Effect.asVoid(group.submit({ op: "append", ...append })),
       read: (session, after, limit) => Effect.map(run(Queries.page(session, after, limit)), Option.fromNullable),
       receipt: (session, id) => Effect.map(run(Queries.receipt(session, id)), Option.fromNullable),
-      restart: begin("restart"),
-      configure: (session, configuration) => Effect.asVoid(submit({ op: "configure", session, configuration })),
       configuration: session => run(Queries.configuration(session)),
       summaries: sessions => run(Queries.summaries(sessions)),
-      remove: session => Effect.asVoid(submit({ op: "remove", session })),
       unfinished: run(Queries.unfinished(node, millis)),
       isShared: true,
       abandoned: run(Queries.abandoned(node, millis)),

@@ -12,8 +12,9 @@ import {
 } from "../../Gateway/SessionEvents.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as MetricTags from "../../MetricTags.ts"
-import * as Supervision from "../../Supervision.ts"
-import * as GroupCommit from "../GroupCommit.ts"
+import type * as GroupCommit from "../GroupCommit.ts"
+import type { EventWrite } from "../SessionCommit.ts"
+import * as SessionCommit from "../SessionCommit.ts"
 import * as Damage from "./Database/Damage.ts"
 import * as Database from "./Database/Database.ts"
 import { hasRoom } from "./Database/Files.ts"
@@ -21,7 +22,7 @@ import type { WriteFailure } from "./Database/Messages.ts"
 import type { StoreRefused } from "./Database/Opening.ts"
 import type { Reader } from "./Database/Reader.ts"
 import { Queries } from "./SessionEvents/Queries.ts"
-import { type EventOutcome, type EventWrite, writer } from "./SessionEvents/Writer.ts"
+import { type EventOutcome, writer } from "./SessionEvents/Writer.ts"
 import type { ThreadData } from "./WriterThread.ts"
 
 /** Where the histories lie, how they are written and how much of each is kept. */
@@ -33,19 +34,6 @@ type Service = Context.Tag.Service<SessionEvents>
 
 /** Events that one transaction removes for their age. */
 const trimPortion = 500
-
-const weigh = (write: EventWrite): GroupCommit.Weight => {
-  switch (write.op) {
-    case "append":
-      return { operations: write.texts.length + 1, bytes: write.texts.reduce((sum, text) => sum + text.length, 64) }
-    case "configure": {
-      const { deployment, environment } = write.configuration
-      return { operations: 1, bytes: 64 + (deployment?.length ?? 0) + (environment?.length ?? 0) }
-    }
-    default:
-      return { operations: 1, bytes: 64 }
-  }
-}
 
 const outcomeOf = (
   write: EventWrite,
@@ -91,17 +79,13 @@ const open = (
         events: writes.reduce((sum, write) => sum + (write.op === "append" ? write.texts.length : 0), 0)
       })
     })
-    const group = yield* GroupCommit.make<EventWrite, History | undefined, OutOfStep | StoreUnavailable>({
+    const group = yield* SessionCommit.make<EventWrite, OutOfStep | StoreUnavailable>({
       commit: (writes, now) =>
-        commit(writes, now).pipe(
-          // After a defect too it is not known what was stored, which sessions find out where the store is unavailable.
-          Effect.catchAllDefect(defect => new StoreUnavailable({ reason: String(defect) })),
-          Effect.map(outcomes => outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome)))
+        Effect.map(commit(writes, now), outcomes =>
+          outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome))
         ),
-      weigh,
       // The first write starts the thread, which takes seconds on a busy machine.
-      prepare: started,
-      outage: Supervision.outage("writing of session histories")
+      prepare: started
     })
     return { group, reader, trim: before => run("trim", Effect.succeed(before), trimPortion) }
   })
@@ -155,8 +139,6 @@ const openOrDefer = (
     }
   })
 
-const missing = new StoreUnavailable({ reason: "the writer returned no history" })
-
 /** The histories in the file `sessions.db` of a directory, which belongs to them until the scope closes. */
 export const make = (options: Options): Effect.Effect<Service, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
@@ -167,20 +149,10 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
       use(({ reader }) => reader.read(body, session === undefined ? undefined : { session }))
     const find = <A>(body: (queries: Queries) => A | undefined, session?: string) =>
       Effect.map(read(body, session), Option.fromNullable)
-    const replace = (write: Exclude<EventWrite, { op: "append" }>) =>
-      // Only an append can be out of step.
-      Effect.catchTag(submit(write), "OutOfStep", Effect.die)
-    const begin = (op: "open" | "restart") => (session: string, epoch: string) =>
-      Effect.flatMap(replace({ op, session, epoch }), history =>
-        history === undefined ? missing : Effect.succeed(history)
-      )
-
     return SessionEvents.of({
-      open: begin("open"),
+      ...SessionCommit.members(submit),
       release: () => Effect.void,
       receipt: (session, id) => find(queries => queries.receipt(session, id)),
-      restart: begin("restart"),
-      configure: (session, configuration) => Effect.asVoid(replace({ op: "configure", session, configuration })),
       configuration: session => read(queries => queries.configuration(session), session),
       summaries: sessions =>
         Effect.tap(
@@ -193,14 +165,12 @@ export const make = (options: Options): Effect.Effect<Service, StoreRefused, Sco
               : Effect.void
         ),
       find: session => find(queries => queries.find(session), session),
-      append: append => Effect.asVoid(submit({ op: "append", ...append })),
       read: (session, after, limit) =>
         find(queries => queries.page(session, after, limit), session).pipe(
           Effect.mapError(error =>
             Damage.isDamage(error.reason) ? new SessionUnreadable({ session, reason: error.reason }) : error
           )
         ),
-      remove: session => Effect.asVoid(replace({ op: "remove", session })),
       unfinished: Effect.suspend(() => read(queries => queries.unfinished())),
       isShared: false,
       abandoned: Effect.succeed([]),

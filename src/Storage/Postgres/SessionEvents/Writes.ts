@@ -2,21 +2,17 @@
  * A group of writes as `causeway.write_sessions` takes it, and the outcomes as it returns them.
  */
 import { mostReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
-import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
+import type { Append, History, Retention } from "../../../Gateway/SessionEvents.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
+import type * as SessionCommit from "../../SessionCommit.ts"
 import type { Parameter, Statement } from "../Connections.ts"
 import * as Encoding from "../Encoding.ts"
 import { storedId } from "./Queries.ts"
 import { Op, Result } from "./WriteFunction.ts"
 
-/** One change of one session. */
+/** One change of one session. The token of a release is that with which the node owned the session. */
 export type EventWrite =
-  | { readonly op: "open"; readonly session: string; readonly epoch: string }
-  | ({ readonly op: "append" } & Append)
-  | { readonly op: "restart"; readonly session: string; readonly epoch: string }
-  | { readonly op: "configure"; readonly session: string; readonly configuration: LaunchConfiguration }
-  | { readonly op: "remove"; readonly session: string }
-  /** The token is that with which the node owned the session. */
+  | SessionCommit.EventWrite
   | { readonly op: "release"; readonly session: string; readonly token: number }
 
 /** What became of one write. */

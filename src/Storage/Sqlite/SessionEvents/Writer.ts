@@ -4,6 +4,7 @@
 import type Database from "better-sqlite3"
 import { mostReceipts } from "../../../Gateway/SessionEvents/Limits.ts"
 import type { Append, History, LaunchConfiguration, Retention } from "../../../Gateway/SessionEvents.ts"
+import type { EventWrite } from "../../SessionCommit.ts"
 import type { Format } from "../Database/Connection.ts"
 import type { Codec } from "../Database/Messages.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
@@ -24,14 +25,6 @@ export const format: Format = {
   schemaVersion: 3,
   load: () => import("./Schema.ts")
 }
-
-/** One change of one session. */
-export type EventWrite =
-  | { readonly op: "open"; readonly session: string; readonly epoch: string }
-  | ({ readonly op: "append" } & Append)
-  | { readonly op: "restart"; readonly session: string; readonly epoch: string }
-  | { readonly op: "configure"; readonly session: string; readonly configuration: LaunchConfiguration }
-  | { readonly op: "remove"; readonly session: string }
 
 /** What became of one write of a group. Only `open` and `restart` return the history. */
 export type EventOutcome =

@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import { FastCheck as fc } from "effect"
 import { JsonText } from "../../../../src/Json/JsonText.ts"
 import type { Operation, Write } from "../../../../src/Kv/Write.ts"
+import type { EventWrite } from "../../../../src/Storage/SessionCommit.ts"
 import {
   type Codec,
   packReply,
@@ -13,11 +14,7 @@ import {
   type WriteFailure
 } from "../../../../src/Storage/Sqlite/Database/Messages.ts"
 import { type Outcome, writer } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
-import {
-  type EventOutcome,
-  type EventWrite,
-  writer as sessionWriter
-} from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
+import { type EventOutcome, writer as sessionWriter } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
 
 const runs = { numRuns: 200 * Number(process.env.SOAK ?? 1) }
 

@@ -1,0 +1,84 @@
+/**
+ * Group commit as the histories of sessions have it: what is written, what it weighs, and the members of the port that
+ * write.
+ */
+import { type Context, Effect, type Scope } from "effect"
+import type {
+  Append,
+  History,
+  LaunchConfiguration,
+  OutOfStep,
+  SessionElsewhere,
+  SessionEvents
+} from "../Gateway/SessionEvents.ts"
+import { type StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
+import * as Supervision from "../Supervision.ts"
+import * as GroupCommit from "./GroupCommit.ts"
+
+/** A write to what is stored of a session. */
+export type EventWrite =
+  | { readonly op: "open"; readonly session: string; readonly epoch: string }
+  | ({ readonly op: "append" } & Append)
+  | { readonly op: "restart"; readonly session: string; readonly epoch: string }
+  | { readonly op: "configure"; readonly session: string; readonly configuration: LaunchConfiguration }
+  | { readonly op: "remove"; readonly session: string }
+
+/** A write by which a node gives a session up, where nodes share a database. */
+interface Release {
+  readonly op: "release"
+}
+
+const weigh = (write: EventWrite | Release): GroupCommit.Weight => {
+  switch (write.op) {
+    case "append":
+      return { operations: write.texts.length + 1, bytes: write.texts.reduce((sum, text) => sum + text.length, 64) }
+    case "configure": {
+      const { deployment, environment } = write.configuration
+      return { operations: 1, bytes: 64 + (deployment?.length ?? 0) + (environment?.length ?? 0) }
+    }
+    default:
+      return { operations: 1, bytes: 64 }
+  }
+}
+
+/** A committer of writes. Those that open a history return it. */
+export const make = <W extends EventWrite | Release, E>(
+  options: Pick<GroupCommit.Options<W, History | undefined, E>, "commit" | "prepare">
+): Effect.Effect<GroupCommit.GroupCommit<W, History | undefined, E>, never, Scope.Scope> =>
+  GroupCommit.make<W, History | undefined, E>({
+    ...options,
+    commit: (group, now) =>
+      Effect.catchAllDefect(
+        options.commit(group, now),
+        // It is not known what was stored, which sessions find out where the store is unavailable.
+        defect => new StoreUnavailable({ reason: String(defect) })
+      ),
+    weigh,
+    outage: Supervision.outage("writing of session histories")
+  })
+
+type Members = Pick<Context.Tag.Service<SessionEvents>, "open" | "append" | "restart" | "configure" | "remove">
+
+const missing = new StoreUnavailable({ reason: "the database returned no history" })
+
+/** The members of the port that write. */
+export const members = (
+  submit: (
+    write: EventWrite
+  ) => Effect.Effect<History | undefined, OutOfStep | SessionElsewhere | StoreBusy | StoreUnavailable>
+): Members => {
+  const replace = (write: Exclude<EventWrite, { op: "append" }>) =>
+    // Only an append can be out of step.
+    Effect.catchTag(submit(write), "OutOfStep", Effect.die)
+  const begin = (op: "open" | "restart") => (session: string, epoch: string) =>
+    Effect.flatMap(replace({ op, session, epoch }), history =>
+      history === undefined ? missing : Effect.succeed(history)
+    )
+  return {
+    open: begin("open"),
+    append: append => Effect.asVoid(submit({ op: "append", ...append })),
+    restart: begin("restart"),
+    configure: (session, configuration) => Effect.asVoid(replace({ op: "configure", session, configuration })),
+    remove: session => Effect.asVoid(replace({ op: "remove", session }))
+  }
+}
