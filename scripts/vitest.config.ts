@@ -22,6 +22,9 @@ const longest = [
   "Storage/Sqlite",
   "Storage/Postgres",
   "Http/Edge/Edge",
+  "Http/Edge/EdgePostgres",
+  "Http/Platform/StockSqlite",
+  "Package/Standalone",
   "Hostile"
 ].map(name => `/test/${name}.test.ts`)
 
@@ -59,6 +62,6 @@ export default defineConfig({
     testTimeout: 180_000,
     hookTimeout: 180_000,
     pool: "forks",
-    poolOptions: { forks: { maxForks: 2 * availableParallelism(), isolate: false } }
+    poolOptions: { forks: { maxForks: Math.min(2 * availableParallelism(), 8), isolate: false } }
   }
 })

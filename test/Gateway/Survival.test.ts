@@ -197,7 +197,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
           yield* service.end("SIGTERM")
           yield* instancesComeTo(simulator, 0)
         }),
-      120_000 * soak
+      300_000 * soak
     )
 
   survives("SQLite")

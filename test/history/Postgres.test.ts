@@ -88,7 +88,7 @@ layer(Environment.layer, { excludeTestServices: true })(
             )
             assert.isAbove(counts(history)["write ok"] ?? 0, 0)
           }),
-        120_000 * soak
+        300_000 * soak
       )
     }
 
@@ -124,7 +124,7 @@ layer(Environment.layer, { excludeTestServices: true })(
           assert.isAbove(counts(history).reset ?? 0, 0)
           assert.strictEqual(Workload.epochs(history).size, 2)
         }),
-      120_000
+      300_000
     )
   }
 )

@@ -172,6 +172,14 @@ describe("the writing thread", () => {
     })
   )
 
+  it.scopedLive("serves if it is started from its source, as in development", () =>
+    Effect.gen(function* () {
+      const source = new URL("../../../src/Storage/Sqlite/WriterThread.dev.cjs", import.meta.url)
+      const { port } = yield* setup(data => new Worker(source, { workerData: data, execArgv: [] }))
+      expect(yield* send(port, commit("a"))).toMatchObject({ _tag: "Done" })
+    })
+  )
+
   it.live("one that is wanted after the end is not waited for", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()

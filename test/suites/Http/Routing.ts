@@ -75,16 +75,13 @@ export const routing = (check: Check) => {
   check("a wrong method is 405 with Allow", () =>
     Effect.gen(function* () {
       const namespace = space()
-      const targets = new Map<string, Set<string>>()
-      for (const { method, path } of Contract.routes) {
-        const allowed = targets.get(path) ?? new Set()
-        allowed.add(method)
-        if (method === "GET") allowed.add("HEAD")
-        targets.set(path, allowed)
-      }
-      for (const [path, allowed] of targets) {
+      for (const path of new Set(Contract.routes.map(({ path }) => path))) {
+        const target = fill(path, namespace)
+        // A word of one template may be a name in another.
+        const taking = Contract.routes.filter(({ pattern }) => pattern.test(target)).map(({ method }) => method)
+        const allowed = new Set<string>(taking.flatMap(method => (method === "GET" ? [method, "HEAD"] : [method])))
         for (const method of methods.filter(method => !allowed.has(method))) {
-          const answer = yield* call(method, fill(path, namespace))
+          const answer = yield* call(method, target)
           expect([method, path, answer.status]).toEqual([method, path, 405])
           expect(telling(answer)).toEqual({
             allow: [...allowed].sort().join(", "),
@@ -107,7 +104,6 @@ export const routing = (check: Check) => {
         "/api/v1",
         "/api/v1/",
         "/api/v2/health",
-        "/api/v1/kv",
         "/api/v1/health/",
         "/api/v1/Health",
         "/API/v1/health",
