@@ -275,6 +275,9 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
         status: 200,
         body: { items: [{ key: "a" }, { key: "b" }] }
       })
+      for (const space of [foreign, "/store/kv/plain", "/store/kv/tenant%3Aacmes"]) {
+        expect(yield* ask("anna", "DELETE", `${space}?prefix=`)).toEqual(refused)
+      }
       const addresses = [
         { namespace: "tenant:acme/x", key: "a" },
         { namespace: "tenant:evil", key: "k" }

@@ -22,6 +22,7 @@ export {
   type BatchOptions,
   type CallOptions,
   type DeleteOptions,
+  type DeletePrefixOptions,
   type GetOptions,
   type KeyValueClient,
   type KeyValueOptions,

@@ -12,7 +12,8 @@ import type {
   ListPage,
   NamespacePage,
   Operation,
-  OperationResult
+  OperationResult,
+  RemoveResult
 } from "./Model.ts"
 import { epochOf, json, type Request, Requests, segment, type Token } from "./Requests.ts"
 import { type Clock, iterable, systemClock } from "./Time.ts"
@@ -67,6 +68,13 @@ export interface DeleteOptions extends VersionOptions {
   readonly actor?: string
 }
 
+export interface DeletePrefixOptions extends CallOptions {
+  /** Who deletes; `api` without it. */
+  readonly actor?: string
+  /** The most entries that are deleted, 1 to 1000; 1000 without it. */
+  readonly limit?: number
+}
+
 export interface BatchOptions extends CallOptions {
   /** Who writes; `api` without it. */
   readonly actor?: string
@@ -104,6 +112,11 @@ export interface KeyValueClient {
   readonly set: (namespace: string, key: string, value: unknown, options?: SetOptions) => Promise<Entry>
   /** Deletes an entry. Returns whether there was one. */
   readonly delete: (namespace: string, key: string, options?: DeleteOptions) => Promise<boolean>
+  /**
+   * Deletes the first entries whose key starts with a prefix, `""` for all, in one batch: all or none. To be repeated while
+   * there are more.
+   */
+  readonly deletePrefix: (namespace: string, prefix: string, options?: DeletePrefixOptions) => Promise<RemoveResult>
   /** Applies all operations in order, or none. Returns what each has done. */
   readonly batch: (
     operations: ReadonlyArray<Operation>,
@@ -126,6 +139,7 @@ const matching = (ifVersion: number | undefined): Record<string, string> =>
 
 const readEntry = json<Entry>(({ key, version }) => typeof key === "string" && Number.isSafeInteger(version))
 const readDeleted = json<DeleteResult>(({ deleted }) => typeof deleted === "boolean")
+const readRemoved = json<RemoveResult>(({ count }) => Number.isSafeInteger(count))
 const readResults = json<{ readonly results: ReadonlyArray<OperationResult> }>(({ results }) => Array.isArray(results))
 const readItems = json<{ readonly items: ReadonlyArray<Entry> }>(({ items }) => Array.isArray(items))
 
@@ -250,6 +264,11 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
     const path = entryPath(namespace, key)
     const request: Request = { method: "DELETE", path, query: { actor }, headers: matching(ifVersion) }
     return (await requests.ask(request, signal, readDeleted)).deleted
+  },
+
+  deletePrefix: async (namespace, prefix, { actor, limit, signal } = {}) => {
+    const path = `/kv/${segment("namespace", namespace)}`
+    return requests.ask({ method: "DELETE", path, query: { prefix, limit, actor } }, signal, readRemoved)
   },
 
   batch: async (operations, { actor, signal } = {}) => {

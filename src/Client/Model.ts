@@ -75,6 +75,16 @@ export interface DeleteResult {
   readonly deleted: boolean
 }
 
+/** What a delete of a prefix has done. */
+export interface RemoveResult {
+  /** Whether there were entries to delete. */
+  readonly deleted: boolean
+  /** How many were deleted. */
+  readonly count: number
+  /** Whether there are more. */
+  readonly more: boolean
+}
+
 /** What an operation of a batch has done. */
 export type OperationResult = SetResult | DeleteResult
 

@@ -55,6 +55,11 @@ export interface Service {
     key: string,
     options?: WithoutSignal<Plain.DeleteOptions>
   ) => Effect.Effect<boolean, ClientError>
+  readonly deletePrefix: (
+    namespace: string,
+    prefix: string,
+    options?: WithoutSignal<Plain.DeletePrefixOptions>
+  ) => Effect.Effect<Plain.RemoveResult, ClientError>
   readonly batch: (
     operations: ReadonlyArray<Plain.Operation>,
     options?: WithoutSignal<Plain.BatchOptions>
@@ -105,6 +110,8 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
       set: (namespace, key, value, options) =>
         call(signal => client.set(namespace, key, value, { ...options, signal })),
       delete: (namespace, key, options) => call(signal => client.delete(namespace, key, { ...options, signal })),
+      deletePrefix: (namespace, prefix, options) =>
+        call(signal => client.deletePrefix(namespace, prefix, { ...options, signal })),
       batch: (operations, options) => call(signal => client.batch(operations, { ...options, signal })),
       list: (namespace, options) => streamOf(client.list(namespace, options)),
       listKeys: (namespace, options) => streamOf(client.listKeys(namespace, options)),

@@ -27,6 +27,8 @@ import {
   NamespacesParams,
   Preconditions,
   ReadPayload,
+  RemoveHeaders,
+  RemoveParams,
   ResumeHeaders,
   SetPayload
 } from "./Requests.ts"
@@ -95,6 +97,12 @@ const DeleteResult = Schema.Struct({
     description: "False if there was no entry. In that case no change is recorded."
   })
 }).annotations({ identifier: "DeleteResult" })
+
+const RemoveResult = Schema.Struct({
+  deleted: Schema.Boolean.annotations({ description: "Whether there were entries to delete." }),
+  count: Schema.Int.annotations({ description: "How many were deleted." }),
+  more: Schema.Boolean.annotations({ description: "Whether there are more, beyond `limit`." })
+}).annotations({ identifier: "RemoveResult" })
 
 const BatchResult = Schema.Struct({
   ok: Schema.Boolean,
@@ -186,6 +194,21 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .annotate(OpenApi.Transform, Description.remove)
       .annotate(OpenApi.Summary, "Delete an entry")
       .annotate(OpenApi.Description, "`deleted` is false if there was no entry. In that case no change is recorded.")
+  )
+  .add(
+    HttpApiEndpoint.del("removePrefix", "/kv/:namespace")
+      .setPath(NamespacePath)
+      .setHeaders(RemoveHeaders)
+      .setUrlParams(RemoveParams)
+      .addSuccess(RemoveResult)
+      .addError(BadRequest.Wire)
+      .middleware(WriteAccess)
+      .annotate(OpenApi.Transform, Description.removePrefix)
+      .annotate(OpenApi.Summary, "Delete the entries of a prefix")
+      .annotate(
+        OpenApi.Description,
+        "Deletes the first entries of the prefix, at most `limit`, in one batch: all or none, with a change each and consecutive `seq`. Repeat it while `more` is true."
+      )
   )
   .add(
     HttpApiEndpoint.post("read", "/kv/read")

@@ -124,6 +124,16 @@ export const remove = operation({
   }
 })
 
+export const removePrefix = operation({
+  operationId: "deleteEntries",
+  answers: {
+    200: { description: "What was deleted.", example: { deleted: true, count: 2, more: false } },
+    400: malformed("prefix: is missing")
+  },
+  // There is no precondition.
+  never: [412]
+})
+
 export const read = operation({
   operationId: "readEntries",
   requests: {

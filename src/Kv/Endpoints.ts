@@ -17,7 +17,7 @@ import * as ListHandler from "./ListHandler.ts"
 import * as NamespacesHandler from "./NamespacesHandler.ts"
 import * as Operations from "./Operations.ts"
 import * as ReadHandler from "./ReadHandler.ts"
-import type { BatchPayload, SetPayload } from "./Requests.ts"
+import { type BatchPayload, maxPage, type RemoveParams, type SetPayload } from "./Requests.ts"
 import { type Address, type PreconditionFailed, Store, type StoreBusy, type StoreUnavailable } from "./Store.ts"
 import { holds, type Operation, type OperationResult, type Precondition, type Write } from "./Write.ts"
 
@@ -66,7 +66,7 @@ const get =
 interface Writing<Request> {
   /** `now` is in epoch milliseconds. */
   readonly check: (request: Request, limits: LimitsShape, now: number) => Either.Either<Write, ApiError>
-  readonly done: (results: ReadonlyArray<OperationResult>) => Reply.Reply
+  readonly done: (results: ReadonlyArray<OperationResult>, more: boolean) => Reply.Reply
   readonly refused: (error: PreconditionFailed) => ApiError
 }
 
@@ -77,10 +77,11 @@ const writing =
     Direct.suspend(() => {
       const write = check(request, limits, store.now())
       if (Either.isLeft(write)) return Exit.fail(write.left)
-      if (write.right.operations.length === 0) return Exit.succeed(done([]))
+      const { operations, removal } = write.right
+      if (operations.length === 0 && removal === undefined) return Exit.succeed(done([], false))
       return Direct.matchEffect(store.commit(write.right), {
         onFailure: (error): Effect.Effect<never, ApiError> => failed(error, refused),
-        onSuccess: ({ results }) => Exit.succeed(done(results))
+        onSuccess: ({ more = false, results }) => Exit.succeed(done(results, more))
       })
     })
 
@@ -144,6 +145,25 @@ const remove: Writing<EntryRequest & { readonly urlParams: { readonly actor?: st
 const resultJson = (result: OperationResult): string =>
   result.op === "set" ? `{"version":${result.version}}` : `{"deleted":${result.deleted}}`
 
+/** Deletes the first entries of a prefix. */
+const removePrefix: Writing<{
+  readonly path: { readonly namespace: string }
+  readonly urlParams: typeof RemoveParams.Type
+  readonly incoming: Endpoints.Incoming
+}> = {
+  check: ({ incoming: { identity }, path: { namespace }, urlParams }, limits) => {
+    const { limit = maxPage, prefix } = urlParams
+    const allowed = Operations.namespace(namespace, identity, limits)
+    if (Either.isLeft(allowed)) return Either.left(allowed.left)
+    const text = Operations.text("prefix", prefix)
+    if (Either.isLeft(text)) return Either.left(text.left)
+    const actor = Operations.actor(urlParams.actor, identity, limits)
+    return Either.map(actor, actor => ({ operations: [], actor, removal: { namespace, prefix, limit } }))
+  },
+  done: (results, more) => Reply.json(`{"deleted":${results.length > 0},"count":${results.length},"more":${more}}`),
+  refused: entryRefused
+}
+
 /** Applies operations atomically, in order. */
 const batch: Writing<{ readonly payload: typeof BatchPayload.Type; readonly incoming: Endpoints.Incoming }> = {
   check: ({ incoming: { identity }, payload }, limits, now) => {
@@ -178,6 +198,7 @@ export const endpoints = Endpoints.of(
       read: ReadHandler.make(services),
       set: writing(set, services),
       delete: writing(remove, services),
+      removePrefix: writing(removePrefix, services),
       batch: writing(batch, services),
       ...FeedHandlers.make({ store: services.store, feed: yield* ChangeFeed, admits: yield* FeedOrigins, limits })
     }

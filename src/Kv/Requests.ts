@@ -302,6 +302,23 @@ export const FollowParams = Schema.Struct({
   )
 })
 
+/** Which entries of a namespace to delete. */
+export const RemoveParams = Schema.Struct({
+  prefix: Schema.String.annotations({
+    description: "Only keys with this literal prefix. Empty for all keys."
+  }),
+  limit: optional(
+    QueryInt({ minimum: 1, maximum: maxPage, default: maxPage, description: "The most entries that are deleted." })
+  ),
+  actor: Actor
+})
+
+/** Entries of a prefix have no version together. */
+export const RemoveHeaders = Schema.Struct({
+  "if-match": Misplaced("a delete of a prefix takes no precondition; use a batch"),
+  "if-none-match": Misplaced("a delete of a prefix takes no precondition; use a batch")
+})
+
 /** Who deletes. */
 export const DeleteParams = Schema.Struct({ actor: Actor })
 

@@ -38,10 +38,20 @@ export interface DeleteOperation {
 
 export type Operation = SetOperation | DeleteOperation
 
+/** Entries to delete: those of a namespace whose key starts with `prefix`, literally, the first ones in the order of lists. */
+export interface Removal {
+  readonly namespace: string
+  readonly prefix: string
+  /** The most entries that are deleted. */
+  readonly limit: number
+}
+
 /** Operations that one actor wants applied in order, all or none. A single PUT or DELETE is a write of one. */
 export interface Write {
   readonly operations: ReadonlyArray<Operation>
   readonly actor: string
+  /** Deletes entries, which are looked for when the write is applied; the write has no operations then. */
+  readonly removal?: Removal
 }
 
 /** What became of one operation. A set tells the entry as it was stored. */
@@ -55,6 +65,8 @@ export interface Committed {
   readonly timestamp: number
   /** The log's last `seq` once this write is in it. */
   readonly lastSeq: number
+  /** Of a removal, whether it has left entries that its prefix selects. */
+  readonly more?: boolean
 }
 
 /** What a backend decided of one operation. `version` is the one that the operation made. */
@@ -67,6 +79,7 @@ export interface Applied {
   readonly results: ReadonlyArray<PlannedResult>
   readonly timestamp: number
   readonly lastSeq: number
+  readonly more?: boolean
 }
 
 /** Makes the entry when it is asked for: the answer to a batch needs none. */
@@ -88,15 +101,30 @@ class SetResult {
 }
 
 /** What the caller of a commit is told of a write that was applied. */
-export const committed = ({ actor, operations }: Write, { lastSeq, results, timestamp }: Applied): Committed => ({
+export const committed = ({ actor, operations }: Write, { lastSeq, more, results, timestamp }: Applied): Committed => ({
   results: results.map((result, index): OperationResult => {
-    const operation = operations[index]!
-    return result.op === "set" && operation.op === "set"
+    // A removal has results alone.
+    const operation = operations[index]
+    return result.op === "set" && operation?.op === "set"
       ? new SetResult(operation, result.version, actor, timestamp)
       : { op: "delete", deleted: result.op === "delete" && result.deleted }
   }),
   timestamp,
-  lastSeq
+  lastSeq,
+  ...(more === undefined ? undefined : { more })
+})
+
+/**
+ * The write that a removal comes to, given the keys of the entries that are there, of which there is one more than it
+ * deletes where there are more.
+ */
+export const removing = (
+  { limit, namespace }: Removal,
+  keys: ReadonlyArray<string>,
+  actor: string
+): { readonly write: Write; readonly more: boolean } => ({
+  write: { operations: keys.slice(0, limit).map(key => ({ op: "delete", namespace, key })), actor },
+  more: keys.length > limit
 })
 
 /** An operation of a write whose precondition does not hold; nothing of the write is applied. */

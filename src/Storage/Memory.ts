@@ -19,7 +19,17 @@ import {
   Store,
   type WholeListQuery
 } from "../Kv/Store.ts"
-import { type Committed, committed, isLive, type KeyState, plan, type Step, type Write } from "../Kv/Write.ts"
+import {
+  type Committed,
+  committed,
+  isLive,
+  type KeyState,
+  plan,
+  type Removal,
+  removing,
+  type Step,
+  type Write
+} from "../Kv/Write.ts"
 import { randomHex } from "../RandomHex.ts"
 import * as KeyOrder from "./KeyOrder.ts"
 import { LastSeq } from "./LastSeq.ts"
@@ -161,6 +171,7 @@ class State {
   }
 
   commit(write: Write, now: number): Either.Either<Committed, PreconditionFailed> {
+    if (write.removal !== undefined) return this.remove(write.removal, write.actor, now)
     return Either.mapBoth(
       plan(write, (namespace, key) => this.keyState(namespace, key), now),
       {
@@ -172,6 +183,15 @@ class State {
         }
       }
     )
+  }
+
+  private remove(removal: Removal, actor: string, now: number): Either.Either<Committed, PreconditionFailed> {
+    const keys: Array<string> = []
+    for (const { key } of this.select(removal, "", false, now)) {
+      if (keys.push(key) > removal.limit) break
+    }
+    const { more, write } = removing(removal, keys, actor)
+    return Either.map(this.commit(write, now), committed => ({ ...committed, more }))
   }
 
   expire(now: number): number {

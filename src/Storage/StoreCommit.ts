@@ -39,7 +39,8 @@ const observer =
   }
 
 /** The operations of a write, and about the bytes of its texts. */
-const weigh = ({ operations }: Write): GroupCommit.Weight => {
+const weigh = ({ operations, removal }: Write): GroupCommit.Weight => {
+  if (removal !== undefined) return { operations: removal.limit, bytes: 64 * removal.limit }
   let bytes = 0
   for (const operation of operations) {
     bytes += 64 + operation.namespace.length + operation.key.length

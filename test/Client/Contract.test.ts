@@ -78,10 +78,11 @@ describe("the plain client", () => {
       Same<ReadonlyArray<Flat<Client.EntryKey & { readonly value?: unknown }>>, Answer<"list">["items"]>,
       Same<Client.NamespacePage["namespaces"], Answer<"namespaces">["namespaces"]>,
       Same<ReadonlyArray<Client.Entry | null>, Answer<"read">["items"]>,
+      Same<Client.RemoveResult, Answer<"removePrefix">>,
       Same<Client.DeleteResult, Answer<"delete">>,
       Same<ReadonlyArray<Client.OperationResult>, Answer<"batch">["results"]>,
       Same<Client.ChangePage, Answer<"changes">>
-    ] = [true, true, true, true, true, true, true, true, true, true]
+    ] = [true, true, true, true, true, true, true, true, true, true, true]
     expect(same).not.toContain(false)
   })
 

@@ -162,6 +162,17 @@ describe("requests", () => {
       expect(await failure(client.getMany([{ namespace: "n", key: "" }]))).toBeInstanceOf(BadRequest)
     }))
 
+  it("delete the entries of a prefix", () =>
+    withService(async ({ connect }) => {
+      const client = connect()
+      await client.batch(["a", "b/1", "b/2", "b/3"].map(key => ({ op: "set", namespace: "a/b", key, value: 1 })))
+      const first = await client.deletePrefix("a/b", "b/", { actor: "anna", limit: 2 })
+      expect(first).toEqual({ deleted: true, count: 2, more: true })
+      expect(await client.deletePrefix("a/b", "b/")).toEqual({ deleted: true, count: 1, more: false })
+      expect(await client.deletePrefix("a/b", "")).toEqual({ deleted: true, count: 1, more: false })
+      expect(await client.deletePrefix("a/b", "")).toEqual({ deleted: false, count: 0, more: false })
+    }))
+
   it("list namespaces with the numbers of their entries, page by page", () =>
     withService(async ({ connect }) => {
       const client = connect()

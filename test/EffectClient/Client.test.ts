@@ -54,6 +54,7 @@ describe("the client for Effect", () => {
       expect(spaces?.namespaces).toEqual([{ namespace, count: 4 }])
       expect(yield* client.delete(namespace, "x", { ifVersion: 1 })).toBe(true)
       expect(yield* client.delete(namespace, "x")).toBe(false)
+      expect(yield* client.deletePrefix(namespace, "", { limit: 2 })).toEqual({ deleted: true, count: 2, more: true })
     })
   )
 

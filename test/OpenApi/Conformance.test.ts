@@ -84,6 +84,8 @@ const requests: ReadonlyArray<Sent> = [
   { method: "GET", path: "/api/v1/changes/ws", status: 500 },
   { method: "DELETE", path: `${entry}?actor=me`, status: 200 },
   { method: "DELETE", path: entry, status: 200 },
+  { method: "DELETE", path: "/api/v1/kv/n?prefix=", status: 200 },
+  { method: "DELETE", path: "/api/v1/kv/n", status: 400 },
   { method: "GET", path: "/api/v1/cluster/status", status: 200 },
   { method: "GET", path: "/api/v1/cluster/leader", status: 200 },
   { method: "POST", path: "/api/v1/cluster/join", status: 410, body: "{", headers: json },

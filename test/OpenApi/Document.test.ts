@@ -136,6 +136,7 @@ describe("the OpenAPI document", () => {
     const refusing = operations.filter(({ operation }) => "403" in (operation.responses as JsonObject))
     expect(refusing.map(({ operation }) => operation.operationId).sort()).toStrictEqual([
       "applyBatch",
+      "deleteEntries",
       "deleteEntry",
       "getEntry",
       "listChanges",
@@ -294,7 +295,7 @@ describe("the document of a host", () => {
       expect.arrayContaining(["/store/api/v1/kv/{namespace}/{key}", "/store/api/v1/openapi.json", "/hello"])
     )
     expect(Object.keys(document.paths)).not.toContain("/api/v1/openapi.json")
-    expect(operationsOf(document)).toHaveLength(13)
+    expect(operationsOf(document)).toHaveLength(14)
   })
 
   it("does not describe the host's malformed requests, which the platform answers", () => {

@@ -22,6 +22,7 @@ import { namespaces } from "./Http/Namespaces.ts"
 import * as Outage from "./Http/Outage.ts"
 import { races, rows } from "./Http/Races.ts"
 import { reads } from "./Http/Reads.ts"
+import { removals } from "./Http/Removals.ts"
 import { retention } from "./Http/Retention.ts"
 import { routing } from "./Http/Routing.ts"
 import { values } from "./Http/Values.ts"
@@ -43,6 +44,7 @@ const ofStore = {
   listOptions,
   namespaces,
   reads,
+  removals,
   batches,
   polling,
   epochs,

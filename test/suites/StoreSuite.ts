@@ -13,9 +13,10 @@ import { namespaces } from "./Store/Namespaces.ts"
 import { races } from "./Store/Races.ts"
 import { ranges } from "./Store/Ranges.ts"
 import { reads } from "./Store/Reads.ts"
+import { removals } from "./Store/Removals.ts"
 import { values } from "./Store/Values.ts"
 
-const parts = { entries, conditional, expiry, batches, values, lists, ranges, namespaces, reads, log, races }
+const parts = { entries, conditional, expiry, batches, values, lists, ranges, namespaces, reads, removals, log, races }
 
 /**
  * The conformance suite of storage backends.

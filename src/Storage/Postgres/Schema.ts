@@ -2,6 +2,7 @@
  * The schema of the store in PostgreSQL. Its parts are in the schema `causeway` of the database.
  */
 import { commitFunction } from "./CommitFunction.ts"
+import { removeFunction } from "./Removal.ts"
 import * as SessionEvents from "./SessionEvents/Schema.ts"
 
 /** One step of the schema: statements that are applied once, in one transaction with the record that they were. */
@@ -242,5 +243,6 @@ export const migrations: ReadonlyArray<Migration> = [
   },
   { name: "sessions", statements: SessionEvents.statements },
   { name: "addresses of nodes", statements: SessionEvents.nodeStatements },
-  { name: "namespaces", statements: namespaces }
+  { name: "namespaces", statements: namespaces },
+  { name: "removals", statements: [removeFunction] }
 ]

@@ -3,11 +3,12 @@
  */
 import { Effect, Either, Exit } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
-import type { Write } from "../../Kv/Write.ts"
+import type { Removal, Write } from "../../Kv/Write.ts"
 import type { Pool, Statement } from "./Connections.ts"
 import { isOfContent, unavailable } from "./DatabaseError.ts"
 import * as Group from "./Group.ts"
 import * as GroupCall from "./GroupCall.ts"
+import * as Removals from "./Removal.ts"
 
 const call: Statement = {
   name: "commit_group",
@@ -27,6 +28,7 @@ export interface Writer {
 /** `onLastSeq` is told of the end of the log after each group; for `lastTold` see `GroupCall`. */
 export const make = (pool: Pool, lastTold: () => number, onLastSeq: (lastSeq: number) => void): Writer => {
   const commitGroup = GroupCall.make(pool, call, lastTold)
+  const removeEntries = GroupCall.make(pool, Removals.call, lastTold)
 
   const commitAll = (writes: ReadonlyArray<Write>, now: number): Effect.Effect<ReadonlyArray<Group.Outcome>, unknown> =>
     Effect.suspend(() => {
@@ -50,13 +52,51 @@ export const make = (pool: Pool, lastTold: () => number, onLastSeq: (lastSeq: nu
       )
     )
 
+  const commitOperations: Writer["commit"] = (writes, now) =>
+    Effect.matchEffect(commitAll(writes, now), {
+      onFailure: error =>
+        isOfContent(error) && writes.length > 1 ? commitEach(writes, now) : Exit.fail(unavailable(error)),
+      onSuccess: outcomes => Exit.succeed(outcomes.map(outcome => Either.right(outcome)))
+    })
+
+  const remove = (removal: Removal, actor: string, now: number): Effect.Effect<Group.Outcome, StoreUnavailable> =>
+    Effect.mapBoth(
+      removeEntries(id => [id, now, ...Removals.encode(removal, actor)]),
+      {
+        onFailure: unavailable,
+        onSuccess: result => {
+          const committed = Removals.decode(result, now)
+          onLastSeq(committed.lastSeq)
+          return { _tag: "Committed", committed }
+        }
+      }
+    )
+
+  /** Commits a group that has removals: each is a call of its own, between those of the writes around it. */
+  const commitInTurn = (writes: ReadonlyArray<Write>, now: number) =>
+    Effect.gen(function* () {
+      const outcomes: Array<Either.Either<Group.Outcome, StoreUnavailable>> = []
+      for (let at = 0; at < writes.length; ) {
+        const { actor, removal } = writes[at]!
+        if (removal !== undefined) {
+          outcomes.push(yield* Effect.either(remove(removal, actor, now)))
+          at++
+          continue
+        }
+        const next = writes.findIndex((write, index) => index > at && write.removal !== undefined)
+        const part = writes.slice(at, next === -1 ? undefined : next)
+        const committed = yield* Effect.either(commitOperations(part, now))
+        for (const index of part.keys()) {
+          outcomes.push(Either.flatMap(committed, decided => decided[index]!))
+        }
+        at += part.length
+      }
+      return outcomes
+    })
+
   return {
     commit: (writes, now) =>
-      Effect.matchEffect(commitAll(writes, now), {
-        onFailure: error =>
-          isOfContent(error) && writes.length > 1 ? commitEach(writes, now) : Exit.fail(unavailable(error)),
-        onSuccess: outcomes => Exit.succeed(outcomes.map(outcome => Either.right(outcome)))
-      }),
+      writes.some(({ removal }) => removal !== undefined) ? commitInTurn(writes, now) : commitOperations(writes, now),
     prune: Effect.asVoid(pool.read(GroupCall.prune, [], () => undefined, GroupCall.commitTimeout))
   }
 }

@@ -22,6 +22,7 @@ const open = ["/health", "/api/v1/health", "/api/v1/ready", "/api/metrics", "/me
 
 const writes: ReadonlyArray<string> = [
   "PUT /api/v1/kv/:namespace/:key",
+  "DELETE /api/v1/kv/:namespace",
   "DELETE /api/v1/kv/:namespace/:key",
   "POST /api/v1/batch"
 ]

@@ -41,7 +41,8 @@ const unpackVersions = (unpacker: Unpacker): Precondition["match"] => {
 
 /** A group is packed by its operations, whose values are texts. Outcomes are packed where the write was committed. */
 export const codec: Codec<Write, Outcome> = {
-  packWrite: (packer, { actor, operations }) => {
+  packWrite: (packer, { actor, operations, removal }) => {
+    if (removal !== undefined) return false
     packer.text(actor)
     packer.number(operations.length)
     for (const operation of operations) {
@@ -71,7 +72,7 @@ export const codec: Codec<Write, Outcome> = {
     return { operations, actor }
   },
   packOutcome: (packer, outcome) => {
-    if (outcome._tag !== "Committed") return false
+    if (outcome._tag !== "Committed" || outcome.committed.more !== undefined) return false
     const { lastSeq, results, timestamp } = outcome.committed
     packer.number(timestamp)
     packer.number(lastSeq)

@@ -4,7 +4,8 @@
 import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
 import { expiryActor } from "../../../Kv/Entry.ts"
-import { type KeyState, plan, type Step, type Write } from "../../../Kv/Write.ts"
+import { type KeyState, plan, type Removal, removing, type Step, type Write } from "../../../Kv/Write.ts"
+import * as KeyOrder from "../../KeyOrder.ts"
 import type { Format } from "../Database/Connection.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 import { ChangeRows } from "./ChangeRows.ts"
@@ -47,6 +48,9 @@ interface DueEntry {
   readonly version: number
 }
 
+/** Greater than every text: SQLite orders blobs after texts. */
+const afterAllTexts = Buffer.alloc(0)
+
 class Tables {
   private readonly statements: ReturnType<typeof prepare>
   private readonly changes: ChangeRows
@@ -63,11 +67,13 @@ class Tables {
     const tail = this.begin()
     const timestamp = Math.max(now, tail.timestamp)
     let seq = tail.seq
-    const outcomes = writes.map((write): Outcome => {
-      const planned = plan(write, (namespace, key) => this.stateOf(namespace, key), now)
+    const outcomes = writes.map((given): Outcome => {
+      const removal = given.removal && this.removing(given.removal, given.actor, now)
+      const planned = plan(removal?.write ?? given, (namespace, key) => this.stateOf(namespace, key), now)
       if (Either.isLeft(planned)) return planned.left
       for (const step of planned.right.steps) this.applyStep(step, ++seq, timestamp)
-      return { _tag: "Committed", committed: { results: planned.right.results, timestamp, lastSeq: seq } }
+      const applied = { results: planned.right.results, timestamp, lastSeq: seq }
+      return { _tag: "Committed", committed: removal === undefined ? applied : { ...applied, more: removal.more } }
     })
     this.flush()
     return outcomes
@@ -132,6 +138,13 @@ class Tables {
     return version === undefined ? undefined : { version, present: false, expiresAt: null }
   }
 
+  /** What a removal comes to, after the writes before it. */
+  private removing(removal: Removal, actor: string, now: number) {
+    const { high, low } = KeyOrder.rangeOf(removal) ?? { low: "", high: "" }
+    const parameters = [removal.namespace, low, high ?? afterAllTexts, now, removal.limit + 1] as const
+    return removing(removal, this.statements.keys.all(...parameters), actor)
+  }
+
   /** Applies a step. Its record is in the log after `flush`. */
   private applyStep(step: Step<RowState>, seq: number, timestamp: number): void {
     const { actor, key, namespace, op, version } = step
@@ -188,6 +201,12 @@ const prepare = (db: Database.Database) => ({
   deleteEntry: db.prepare("DELETE FROM entries WHERE namespace = ? AND key = ?"),
   insertTombstone: db.prepare("INSERT INTO tombstones (namespace, key, version, seq) VALUES (?, ?, ?, ?)"),
   deleteTombstone: db.prepare("DELETE FROM tombstones WHERE namespace = ? AND key = ?"),
+  keys: db
+    .prepare<[namespace: string, low: string, high: string | Buffer, now: number, limit: number], string>(
+      `SELECT key FROM entries WHERE namespace = ? AND key >= ? AND key < ? AND (expires_at IS NULL OR expires_at > ?)
+       ORDER BY key LIMIT ?`
+    )
+    .pluck(),
   due: db.prepare<[number, number], DueEntry>(
     "SELECT namespace, key, version FROM entries WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
   ),
