@@ -2,7 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Scope } from "effect"
 import { afterAll, beforeAll } from "vitest"
-import { WebSocket } from "ws"
+import { makeClient, makeSessions } from "../src/client.ts"
 import { attacks } from "./hostile/Attacks.ts"
 import * as Honest from "./hostile/Honest.ts"
 import { enemy, start, type Target } from "./hostile/Target.ts"
@@ -28,23 +28,12 @@ let target: Target
 let order: Effect.Effect.Success<typeof enemy>
 
 /** Twenty entries of 512 KiB, which no page holds all of, and sessions to be listed. */
-const fill = async ({ port, url }: Target) => {
-  for (let index = 0; index < 20; index++) {
-    const answer = await fetch(`${url}/api/v1/kv/big/k${index}`, {
-      method: "PUT",
-      headers: { authorization: `Bearer ${keys.write}`, "content-type": "application/json" },
-      body: JSON.stringify({ value: "漢".repeat(170_000) })
-    })
-    expect(answer.status).toBe(200)
-  }
-  const socket = new WebSocket(`ws://127.0.0.1:${port}/ws`)
-  await new Promise(resolve => socket.once("open", resolve))
-  for (let index = 0; index < 20; index++) {
-    const answered = new Promise<string>(resolve => socket.once("message", data => resolve(String(data))))
-    socket.send(JSON.stringify({ type: "create_session", id: String(index), agentType: "echo" }))
-    expect(JSON.parse(await answered).type).toBe("session_created")
-  }
-  socket.terminate()
+const fill = async ({ url }: Target) => {
+  const client = makeClient({ baseUrl: url, token: keys.write })
+  for (let index = 0; index < 20; index++) await client.set("big", `k${index}`, "漢".repeat(170_000))
+  const sessions = makeSessions({ baseUrl: url })
+  for (let index = 0; index < 20; index++) await sessions.create("echo")
+  sessions.close()
 }
 
 beforeAll(async () => {

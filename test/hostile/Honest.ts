@@ -1,5 +1,5 @@
 /** Honest clients, which must be answered during every attack. */
-import { WebSocket } from "ws"
+import { type Client, makeClient, makeSessions, ServiceUnavailable, type Sessions } from "../../src/client.ts"
 import type { Target } from "./Target.ts"
 import { keys } from "./Wire.ts"
 
@@ -19,75 +19,37 @@ export interface Outcome {
 export const p99 = ({ durations }: Outcome): number =>
   [...durations].sort((a, b) => a - b)[Math.floor(durations.length * 0.99)] ?? 0
 
-/** Sets an entry, reads it back, and finds the write in the change log, a list and again as the same version. */
-const operations = (client: number) => (target: Target, round: number) => {
-  const base = `${target.url}/api/v1`
-  const name = `honest/c${client}`
-  const json = async (path: string, init: RequestInit = {}): Promise<Record<string, unknown>> => {
-    const answer = await fetch(base + path, { ...init, headers: auth, signal: AbortSignal.timeout(patience) })
-    const text = await answer.text()
-    if (answer.status !== 200) throw new Error(`${answer.status} ${text.slice(0, 200)}`)
-    return JSON.parse(text)
-  }
-  const path = `/kv/${encodeURIComponent(name)}`
+/** Sets an entry, reads it back, and finds it in a list; asks the service whether it is there, and the gateway. */
+const operations = (client: Client, sessions: Sessions, ready: string, name: string) => (round: number) => {
+  const signal = AbortSignal.timeout(patience)
   return [
+    () => client.set(name, "k", round, { signal }),
     async () => {
-      const headers = { ...auth, "content-type": "application/json" }
-      const body = JSON.stringify({ value: round })
-      const answer = await fetch(`${base}${path}/k`, {
-        method: "PUT",
-        headers,
-        body,
-        signal: AbortSignal.timeout(patience)
-      })
-      if (answer.status !== 200) throw new Error(`${answer.status} ${await answer.text()}`)
-      await answer.arrayBuffer()
+      const entry = await client.get(name, "k", { signal })
+      if (entry?.value !== round) throw new Error(`read ${entry?.value} after writing ${round}`)
     },
     async () => {
-      const { value } = await json(`${path}/k`)
-      if (value !== round) throw new Error(`read ${value} after writing ${round}`)
-    },
-    async () => {
-      const { items } = await json(`${path}?limit=10`)
-      if (!Array.isArray(items) || items.length !== 1) throw new Error("the list lacks the entry")
+      for await (const { items } of client.list(name, { limit: 10, signal })) {
+        if (items.length !== 1) throw new Error("the list lacks the entry")
+      }
     },
     // That the store answered its probe within a second is for the machine's load to say; an answer is due in any case.
-    () => json("/ready").then(() => undefined)
+    async () => {
+      const answer = await fetch(ready, { headers: auth, signal })
+      await answer.text()
+      if (answer.status !== 200) throw new Error(`${answer.status}`)
+    },
+    async () => {
+      for await (const _page of sessions.list({ limit: 1, signal })) break
+    }
   ]
 }
 
-/** A conversation on `/ws` that answers pings of its own. */
-const chat = (target: Target) =>
-  new Promise<{ readonly ask: () => Promise<void>; readonly close: () => void }>((resolve, reject) => {
-    const socket = new WebSocket(`ws://127.0.0.1:${target.port}/ws`)
-    const waiting = new Map<string, () => void>()
-    const failing = new Set<(error: Error) => void>()
-    let id = 0
-    socket.on("message", data => waiting.get(JSON.parse(String(data)).id)?.())
-    socket.on("error", reject)
-    socket.on("close", code => {
-      for (const fail of failing) fail(new Error(`/ws was closed with ${code}`))
-    })
-    const ask = () =>
-      new Promise<void>((answered, fail) => {
-        const name = String(++id)
-        failing.add(fail)
-        waiting.set(name, () => {
-          failing.delete(fail)
-          waiting.delete(name)
-          answered()
-        })
-        if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ type: "ping", id: name }))
-        else fail(new Error("/ws is closed"))
-      })
-    socket.on("open", () => resolve({ ask, close: () => socket.terminate() }))
-  })
-
 /** Runs so many clients at once; each repeats its operations so many times. */
-export const work = async (target: Target, clients: number, rounds: number): Promise<Outcome> => {
+export const work = async ({ url }: Target, clients: number, rounds: number): Promise<Outcome> => {
   const failures: Array<string> = []
   const durations: Array<number> = []
-  const run = async (what: string, operation: () => Promise<void>) => {
+  const run = async (what: string, operation: () => Promise<unknown>) => {
     const start = performance.now()
     for (;;) {
       try {
@@ -95,8 +57,8 @@ export const work = async (target: Target, clients: number, rounds: number): Pro
         break
       } catch (error) {
         // A client obeys Retry-After, as where a disk that others use takes longer than a write may.
-        if (error instanceof Error && error.message.startsWith("503 ") && performance.now() - start < patience) {
-          await new Promise(resolve => setTimeout(resolve, 1000))
+        if (error instanceof ServiceUnavailable && performance.now() - start < patience) {
+          await new Promise(resolve => setTimeout(resolve, error.retryAfterMs ?? 1000))
           continue
         }
         failures.push(`${what}: ${error}`)
@@ -105,16 +67,21 @@ export const work = async (target: Target, clients: number, rounds: number): Pro
     }
     durations.push(performance.now() - start)
   }
-  const conversation = await chat(target)
-  const one = async (client: number) => {
+  const client = makeClient({ baseUrl: url, token: keys.write, timeoutMs: patience })
+  // A connection that is lost would be made anew without a word.
+  const sessions = makeSessions({
+    baseUrl: url,
+    timeoutMs: patience,
+    onStatus: status => status.type === "disconnected" && failures.push(`/ws was lost: ${status.error}`)
+  })
+  const one = async (index: number) => {
+    const of = operations(client, sessions, `${url}/api/v1/ready`, `honest/c${index}`)
     for (let round = 0; round < rounds; round++) {
-      for (const [index, operation] of operations(client)(target, round).entries()) {
-        await run(`round ${round}, operation ${index}`, operation)
-      }
-      await run("a ping on /ws", conversation.ask)
+      for (const [step, operation] of of(round).entries()) await run(`round ${round}, operation ${step}`, operation)
     }
   }
-  await Promise.all(Array.from({ length: clients }, (_, client) => one(client)))
-  conversation.close()
+  await sessions.connect()
+  await Promise.all(Array.from({ length: clients }, (_, index) => one(index)))
+  sessions.close()
   return { failures, durations }
 }
