@@ -70,7 +70,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
                 followed,
                 name: `round${round}`,
                 writers: 6,
-                followBy: round % 2 === 0 ? "events" : "polling",
+                followBy: round % 2 === 0 ? "serverSentEvents" : "longPolling",
                 writes,
                 end: Effect.zipRight(turns(moment), killed(service))
               })
@@ -97,7 +97,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
             followed,
             name: "term",
             writers: 6,
-            followBy: "events",
+            followBy: "webSocket",
             writes: 100,
             end: Effect.intoDeferred(service.end("SIGTERM"), end)
           })
@@ -139,7 +139,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
                 value
               }))
               history.send(actor, operations)
-              const sent = yield* Effect.fork(Effect.exit(client.batch(operations, actor)))
+              const sent = yield* Effect.fork(Effect.exit(client.batch(operations, { actor })))
               yield* Effect.raceFirst(reached, Fiber.await(sent))
               yield* killed(service)
               const answer = yield* Fiber.join(sent)
@@ -182,7 +182,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
         yield* withService(directory, service =>
           Effect.gen(function* () {
             const client = yield* Client.make(service.url)
-            yield* client.put("n", "k", { value: 1 })
+            yield* client.set("n", "k", 1)
             assert.deepStrictEqual(
               (yield* client.poll(0)).map(({ seq, key, value }) => ({ seq, key, value })),
               [{ seq: 1, key: "k", value: 1 }]
@@ -208,7 +208,7 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
             followed,
             name: "before",
             writers: 4,
-            followBy: "events",
+            followBy: "webSocket",
             writes: 100,
             end: killed(service)
           })
@@ -228,22 +228,22 @@ layer(Environment.layer, { excludeTestServices: true })("the service", it => {
       yield* withService(directory, first =>
         Effect.gen(function* () {
           const client = yield* Client.make(first.url)
-          yield* client.put("n", "k", { value: "before" })
+          yield* client.set("n", "k", "before")
           const refused = yield* Effect.flip(Service.start({ directory }))
           assert.strictEqual(refused.code, 1)
           assert.include(refused.stderr, join(directory, "kv.lock"))
           assert.include(refused.stderr, "another process has this store open")
           assert.strictEqual(refused.stderr.trim().split("\n").length, 1)
-          assert.strictEqual((yield* client.put("n", "k", { value: "after" })).version, 2)
+          assert.strictEqual((yield* client.set("n", "k", "after")).version, 2)
           yield* killed(first)
         })
       )
       yield* withService(directory, second =>
         Effect.gen(function* () {
           const client = yield* Client.make(second.url)
-          const { value, version } = yield* client.get("n", "k")
+          const { value, version } = yield* client.existing("n", "k")
           assert.deepStrictEqual({ value, version }, { value: "after", version: 2 })
-          assert.strictEqual((yield* client.put("n", "k", { value: "on" })).version, 3)
+          assert.strictEqual((yield* client.set("n", "k", "on")).version, 3)
         })
       )
     })

@@ -1,5 +1,5 @@
 import { assert, layer } from "@effect/vitest"
-import { Effect, Redacted, Stream } from "effect"
+import { Effect, Option, Redacted, Stream } from "effect"
 import mimeTypes from "mime-db"
 import * as Load from "../scripts/load/Load.ts"
 import * as Client from "./service/Client.ts"
@@ -17,10 +17,10 @@ const types = Object.entries(mimeTypes)
 const everything = (service: Service.Running) =>
   Effect.gen(function* () {
     const client = yield* Client.make(service.url)
-    const list = yield* client.list(namespace)
-    const single = yield* Effect.forEach(types, ({ key }) => client.get(namespace, key), { concurrency: 16 })
+    const list = yield* client.entries(namespace)
+    const single = yield* Effect.forEach(types, ({ key }) => client.existing(namespace, key), { concurrency: 16 })
     const polled = yield* client.poll(0)
-    const events = yield* client.follow(0).pipe(Stream.take(polled.length), Stream.runCollect)
+    const events = yield* client.events(0).pipe(Stream.take(polled.length), Stream.runCollect)
     return { list, single, polled, events: [...events] }
   })
 
@@ -80,10 +80,14 @@ layer(Environment.layer, { excludeTestServices: true })("the service, with all o
         const client = yield* Client.make(service.url)
         const end = types.length
         const key = "application/json"
-        assert.strictEqual((yield* client.put(namespace, key, { value: "next" })).version, 2)
-        assert.deepStrictEqual(yield* client.remove(namespace, key, "x"), { deleted: true })
-        assert.strictEqual((yield* client.put(namespace, key, { value: "again" })).version, 4)
-        const resumed = yield* client.follow(end).pipe(Stream.take(3), Stream.runCollect)
+        assert.strictEqual((yield* client.set(namespace, key, "next")).version, 2)
+        assert.isTrue(yield* client.delete(namespace, key, { actor: "x" }))
+        assert.strictEqual((yield* client.set(namespace, key, "again")).version, 4)
+        const resumed = yield* client.follow({ after: end }).pipe(
+          Stream.filterMap(event => (event.type === "change" ? Option.some(event.change) : Option.none())),
+          Stream.take(3),
+          Stream.runCollect
+        )
         assert.deepStrictEqual(
           [...resumed].map(({ seq, op, version }) => ({ seq, op, version })),
           [

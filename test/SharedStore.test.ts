@@ -1,6 +1,6 @@
 /** Service processes that share one PostgreSQL. */
 import { assert, layer } from "@effect/vitest"
-import { Deferred, Effect, Fiber, Random, Stream } from "effect"
+import { Deferred, Effect, Fiber, Option, Random, Stream } from "effect"
 import type { Change } from "../src/Kv/Api.ts"
 import { createDatabase, server } from "./postgres/Databases.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
@@ -18,7 +18,7 @@ const start = (url: string) =>
 
 /** Waits until a service can read again. */
 const readable = (service: Service.Running) =>
-  Effect.flatMap(Client.make(service.url), client => Client.persist(client.list("plain")))
+  Effect.flatMap(Client.make(service.url), client => Client.persist(client.entries("plain")))
 
 layer(Environment.layer, { excludeTestServices: true })(`services with one PostgreSQL ${reasonToSkip ?? ""}`, it => {
   if (reasonToSkip !== undefined) {
@@ -45,7 +45,7 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
               service: one,
               name: "one",
               followed: followed.one,
-              followBy: "events",
+              followBy: "webSocket",
               writes: 150,
               end: Effect.asVoid(one.end("SIGKILL"))
             }),
@@ -54,7 +54,7 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
               service: other,
               name: "other",
               followed: followed.other,
-              followBy: "polling",
+              followBy: "longPolling",
               writes: 600,
               end: Effect.promise(() => database.stop("immediate"))
             })
@@ -83,7 +83,8 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
       const first = yield* Deferred.make<void>()
       const count = 30
       const following = yield* Effect.fork(
-        reader.follow(0).pipe(
+        reader.follow({ after: 0 }).pipe(
+          Stream.filterMap(event => (event.type === "change" ? Option.some(event.change) : Option.none())),
           Stream.tap(() => Deferred.succeed(first, undefined)),
           Stream.take(count),
           Stream.runCollect
@@ -91,7 +92,7 @@ layer(Environment.layer, { excludeTestServices: true })(`services with one Postg
       )
       const random = Random.make("follow")
       for (let n = 0; n < count; n++) {
-        yield* writer.put("plain", `k${yield* random.nextIntBetween(0, 3)}`, { value: n, actor: "one" })
+        yield* writer.set("plain", `k${yield* random.nextIntBetween(0, 3)}`, n, { actor: "one" })
         if (n === 0) yield* Deferred.await(first)
       }
       const seen = [...(yield* Fiber.join(following))]

@@ -155,7 +155,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
         const service = yield* Service.start({ directory })
         const client = yield* Client.make(service.url)
         yield* Effect.forEach([1, 2, 3, 4], n =>
-          Client.persist(client.put("n", `k${n}`, { value: "x".repeat(1_000_000) }))
+          Client.persist(client.set("n", `k${n}`, "x".repeat(1_000_000)))
         )
         const many = `GET /api/v1/changes?after=0 HTTP/1.1\r\nhost: x\r\n${authorization}\r\n\r\n`.repeat(20)
         yield* deaf(service.url, many)
@@ -192,7 +192,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
         const directory = yield* Environment.temporaryDirectory
         const collector = yield* silentServer
         const service = yield* Service.start({ directory, env: { OTEL_EXPORTER_OTLP_ENDPOINT: collector } })
-        yield* Client.persist((yield* Client.make(service.url)).put("n", "k", { value: 1 }))
+        yield* Client.persist((yield* Client.make(service.url)).set("n", "k", 1))
         assert.deepStrictEqual(yield* terminate(service), peacefully)
       }),
     together
@@ -230,7 +230,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
     Effect.gen(function* () {
       const service = yield* Service.start({ directory })
       const client = yield* Client.make(service.url)
-      assert.strictEqual((yield* Client.persist(client.get("n", "acknowledged"))).value, "kept")
+      assert.strictEqual((yield* Client.persist(client.existing("n", "acknowledged"))).value, "kept")
     })
 
   it.scoped.runIf(Disk.isPossible)(
@@ -241,9 +241,9 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
         const disk = yield* Disk.make(directory)
         const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
         const client = yield* Client.make(service.url)
-        yield* Client.persist(client.put("n", "acknowledged", { value: "kept" }))
+        yield* Client.persist(client.set("n", "acknowledged", "kept"))
         yield* disk.fail("hang")
-        const refused = yield* Effect.exit(client.put("n", "unknown", { value: "lost or not" }))
+        const refused = yield* Effect.exit(client.set("n", "unknown", "lost or not"))
         assert.isTrue(Exit.isFailure(refused))
         assert.deepStrictEqual(yield* terminate(service), killed)
         assert.match(service.log(), /"level":"ERROR","message":"The service has not ended within 2s and is killed/)
@@ -259,7 +259,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
         const directory = yield* Environment.temporaryDirectory
         const disk = yield* Disk.make(directory)
         const service = yield* Service.start({ directory, env: { ...shortLimit, ...disk.env } })
-        yield* Client.persist((yield* Client.make(service.url)).put("n", "acknowledged", { value: "kept" }))
+        yield* Client.persist((yield* Client.make(service.url)).set("n", "acknowledged", "kept"))
         yield* disk.fail("hangingLock")
         assert.deepStrictEqual(yield* terminate(service), killed)
         assert.match(service.log(), /"level":"ERROR","message":"The service has not ended within 2s and is killed/)

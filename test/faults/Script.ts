@@ -3,6 +3,7 @@
  * a follower of the change feed. The answers are recorded, to be checked against what the service has.
  */
 import { Effect, Fiber, Option, Scope, Stream } from "effect"
+import type { Operation } from "../../src/client.ts"
 import type { Change } from "../../src/Kv/Api.ts"
 import * as Session from "../Gateway/survival/Client.ts"
 import { Witness } from "../Gateway/survival/Witness.ts"
@@ -56,8 +57,8 @@ const excused = <A, E extends { readonly _tag: string }>(
   work: Effect.Effect<A, E>
 ): Effect.Effect<Option.Option<A>> =>
   Effect.catchAll(Effect.asSome(work), error => {
-    const isUnanswered = error._tag === "RequestError" || error._tag === "ResponseError" || error._tag === "Gone"
-    const status = error._tag === "Unsuccessful" && "status" in error ? Number(error.status) : undefined
+    const isUnanswered = ClientOf.isUnanswered(error) || error._tag === "Gone"
+    const status = ClientOf.statusOf(error)
     const isDefect = error._tag === "Refused" && "answer" in error && String(error.answer).includes("Internal error")
     if (!isUnanswered && !(status !== undefined && isExcused(status)) && (error._tag !== "Refused" || isDefect)) {
       notes.wrong.push(`${moment} failed with ${JSON.stringify(error)}`)
@@ -85,19 +86,17 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
     const client = yield* ClientOf.make(service.url)
     const { history, witness } = notes
 
-    const write = (operations: readonly [ClientOf.Operation, ...Array<ClientOf.Operation>]) =>
+    const write = (operations: readonly [Operation, ...Array<Operation>]) =>
       Effect.suspend(() => {
         const actor = notes.nextActor()
         history.send(actor, operations)
         const [only] = operations
         const sent =
           operations.length > 1
-            ? client.batch(operations, actor)
+            ? client.batch(operations, { actor })
             : only.op === "set"
-              ? Effect.map(client.put(only.namespace, only.key, { value: only.value, actor }), ({ version }) => [
-                  { version }
-                ])
-              : Effect.map(client.remove(only.namespace, only.key, actor), result => [result])
+              ? Effect.map(client.set(only.namespace, only.key, only.value, { actor }), ({ version }) => [{ version }])
+              : Effect.map(client.delete(only.namespace, only.key, { actor }), deleted => [{ deleted }])
         return Effect.map(sent, results => history.acknowledge(actor, results))
       })
 
@@ -154,7 +153,7 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
     /** An entry that lives for a millisecond, in a namespace of its own, until its deletion has been followed. */
     const expiry = Effect.gen(function* () {
       const actor = notes.nextActor()
-      const { version } = yield* client.put("expiring", "short-lived", { value: actor, actor, ttlMs: 1 })
+      const { version } = yield* client.set("expiring", "short-lived", actor, { actor, ttlMs: 1 })
       yield* Effect.repeat(pause, {
         until: () => notes.followed.some(change => change.namespace === "expiring" && change.version > version)
       })
@@ -166,7 +165,7 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
       batch: write([set("a", [1]), set("b", [2]), { op: "delete", namespace, key: "a" }, set("c", "y".repeat(9000))]),
       delete: write([{ op: "delete", namespace, key: "small" }]),
       get: client.get(namespace, "large"),
-      list: client.list(namespace),
+      list: client.entries(namespace),
       poll: client.poll(0),
       turn,
       replay,
@@ -182,7 +181,7 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
           excused(
             notes,
             "following",
-            Stream.runForEach(client.follow(notes.followed.at(-1)?.seq ?? 0), change =>
+            Stream.runForEach(client.events(notes.followed.at(-1)?.seq ?? 0), change =>
               Effect.sync(() => notes.followed.push(change))
             )
           )
@@ -203,7 +202,7 @@ export const connect = (service: Running, bearer: string, notes: Notes) =>
         Effect.repeat(pause, { until: () => notes.followed.length >= log.length }),
         Effect.zipRight(Fiber.join(follower), Effect.dieMessage("The follower ended"))
       )
-      const entries = yield* Effect.forEach(namespaces, name => retrying("list", client.list(name)))
+      const entries = yield* Effect.forEach(namespaces, name => retrying("list", client.entries(name)))
       const ours = log.filter(change => (namespaces as ReadonlyArray<string>).includes(change.namespace))
       const told = yield* retrying("replay", replay)
       return [

@@ -3,10 +3,10 @@
  *
  * Every write has an actor of its own, so that a change record identifies its write.
  */
+import type { Operation, OperationResult } from "../../src/client.ts"
 import type { Change, Entry } from "../../src/Kv/Api.ts"
-import type { Operation, Result } from "./Client.ts"
 
-type Results = ReadonlyArray<typeof Result.Type>
+type Results = ReadonlyArray<OperationResult>
 type Record = typeof Change.Type
 
 interface Write {
@@ -54,7 +54,7 @@ const text = (value: unknown): string => {
 /** Applies a write to the states, and returns the answer and change records that it must have. */
 const perform = (actor: string, { operations }: Write, states: States, first: number, timestamp: number) => {
   const records: Array<Omit<Record, "tenantId">> = []
-  const results = operations.map((operation): typeof Result.Type => {
+  const results = operations.map((operation): OperationResult => {
     const { op, namespace, key } = operation
     const before = states.get(addressOf(operation)) ?? { version: 0, entry: undefined }
     if (op === "delete" && before.entry === undefined) return { deleted: false }

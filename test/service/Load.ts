@@ -1,11 +1,12 @@
 /** Several clients that write, read and follow at once, until the service ends. */
 import type { HttpClient } from "@effect/platform/HttpClient"
 import { Deferred, Effect, Fiber, Random, Stream } from "effect"
+import type { Operation, OperationResult, TransportName } from "../../src/client.ts"
+import * as Client from "../../src/clientEffect.ts"
 import type { Change } from "../../src/Kv/Api.ts"
-import type { Client, Operation, Result } from "./Client.ts"
 import * as ClientOf from "./Client.ts"
 import { contradictions, type History } from "./History.ts"
-import type { Running } from "./Service.ts"
+import { key, type Running } from "./Service.ts"
 
 /** The namespaces that are written to; few keys, so that writers conflict. */
 export const namespaces = ["tenant:a/x", "plain"] as const
@@ -22,28 +23,30 @@ const randomOperation = (random: Random.Random, marker: string): Effect.Effect<O
     return { op: "set", namespace, key, value: { marker, padding } }
   })
 
-const send = (client: Client, [first, ...others]: ReadonlyArray<Operation>, actor: string) => {
-  if (first === undefined || others.length > 0)
-    return client.batch(first === undefined ? [] : [first, ...others], actor)
+const send = (client: ClientOf.RunningClient, operations: ReadonlyArray<Operation>, actor: string) => {
+  const [first] = operations
+  if (first === undefined || operations.length > 1) return client.batch(operations, { actor })
   const { op, namespace, key } = first
-  const one: Effect.Effect<typeof Result.Type, Effect.Effect.Error<ReturnType<Client["put"]>>> = op === "set"
-    ? Effect.map(client.put(namespace, key, { value: first.value, actor }), ({ version }) => ({ version }))
-    : client.remove(namespace, key, actor)
+  const one: Effect.Effect<OperationResult, Client.ClientError> =
+    op === "set"
+      ? Effect.map(client.set(namespace, key, first.value, { actor }), ({ version }) => ({ version }))
+      : Effect.map(client.delete(namespace, key, { actor }), deleted => ({ deleted }))
   return Effect.map(one, result => [result])
 }
 
 /** A service that shuts down breaks connections or answers 503; any other failure is a defect. */
 const untilGone = <A, E extends { readonly _tag: string }>(work: Effect.Effect<A, E>): Effect.Effect<void> =>
-  Effect.catchAll(work, error => {
-    const isGone =
-      error._tag === "RequestError" ||
-      error._tag === "ResponseError" ||
-      (error._tag === "Unsuccessful" && "status" in error && error.status === 503)
-    return isGone ? Effect.void : Effect.die(error)
-  })
+  Effect.catchAll(work, error =>
+    ClientOf.isUnanswered(error) || ClientOf.statusOf(error) === 503 ? Effect.void : Effect.die(error)
+  )
 
 /** Sends one write after the other, each recorded in the history, until the service ends. */
-const writer = (client: Client, history: History, name: string, acknowledged: () => void): Effect.Effect<void> =>
+const writer = (
+  client: ClientOf.RunningClient,
+  history: History,
+  name: string,
+  acknowledged: () => void
+): Effect.Effect<void> =>
   Effect.gen(function* () {
     const random = Random.make(name)
     for (let count = 0; ; count++) {
@@ -58,20 +61,18 @@ const writer = (client: Client, history: History, name: string, acknowledged: ()
     }
   }).pipe(untilGone)
 
-/** Follows the log from the last change that it has. */
-const follower = (client: Client, followed: Array<typeof Change.Type>, by: "events" | "polling") => {
-  const last = () => followed.at(-1)?.seq ?? 0
-  return untilGone(
-    by === "events"
-      ? Stream.runForEach(client.follow(last()), change => Effect.sync(() => followed.push(change)))
-      : Effect.forever(
-          Effect.map(
-            Effect.suspend(() => client.changes({ after: last(), wait: 30 })),
-            page => followed.push(...page.changes)
-          )
-        )
+/** Follows the log from the last change that it has, as long as it runs: it waits for a service that is gone. */
+const follower = (url: string, followed: Array<typeof Change.Type>, by: TransportName) =>
+  Effect.flatMap(Client.make({ baseUrl: url, token: key, transports: [by] }), client =>
+    client.follow({ after: followed.at(-1)?.seq ?? 0 }).pipe(
+      Stream.runForEach(event =>
+        event.type === "change"
+          ? Effect.sync(() => followed.push(event.change))
+          : Effect.dieMessage(`The follower was told ${event.type}`)
+      ),
+      Effect.orDie
+    )
   )
-}
 
 /** The parameters of a round of load. */
 export interface Round {
@@ -83,7 +84,7 @@ export interface Round {
   /** Names the round, and seeds its random writes. */
   readonly name: string
   readonly writers: number
-  readonly followBy: "events" | "polling"
+  readonly followBy: TransportName
   /** How many writes are acknowledged before the round ends. */
   readonly writes: number
   /** Ends the service while writes are in flight. */
@@ -99,24 +100,23 @@ export const run = (round: Round): Effect.Effect<void, never, HttpClient> =>
     const acknowledged = () => {
       if (round.history.acknowledged >= goal) Deferred.unsafeDone(enough, Effect.void)
     }
+    const following = yield* Effect.fork(follower(round.service.url, round.followed, round.followBy))
     const clients = yield* Effect.fork(
       Effect.all(
-        [
-          follower(client, round.followed, round.followBy),
-          ...Array.from({ length: round.writers }, (_, index) =>
-            writer(client, round.history, `${round.name}-w${index}`, acknowledged)
-          )
-        ],
+        Array.from({ length: round.writers }, (_, index) =>
+          writer(client, round.history, `${round.name}-w${index}`, acknowledged)
+        ),
         { concurrency: "unbounded", discard: true }
       )
     )
     // A client that ends before has found a dead service or a defect.
     yield* Effect.raceFirst(
       Deferred.await(enough),
-      Effect.zipRight(Fiber.join(clients), Effect.dieMessage("gone early"))
+      Effect.zipRight(Effect.raceFirst(Fiber.join(clients), Fiber.join(following)), Effect.dieMessage("gone early"))
     )
     yield* round.end
     yield* Fiber.join(clients)
+    yield* Fiber.interrupt(following)
   })
 
 /** Where the service contradicts the history, or what a client followed. */
@@ -124,7 +124,7 @@ export const findings = (service: Running, history: History, followed: ReadonlyA
   Effect.gen(function* () {
     const client = yield* ClientOf.make(service.url)
     const log = yield* client.poll(0)
-    const lists = yield* Effect.forEach(namespaces, client.list)
+    const lists = yield* Effect.forEach(namespaces, client.entries)
     const lost = followed.filter((change, index) => JSON.stringify(change) !== JSON.stringify(log[index]))
     return [
       ...contradictions(history, log, lists.flat()),
