@@ -154,9 +154,7 @@ layer(Environment.layer, { excludeTestServices: true })("SIGTERM ends the servic
         const directory = yield* Environment.temporaryDirectory
         const service = yield* Service.start({ directory })
         const client = yield* Client.make(service.url)
-        yield* Effect.forEach([1, 2, 3, 4], n =>
-          Client.persist(client.set("n", `k${n}`, "x".repeat(1_000_000)))
-        )
+        yield* Effect.forEach([1, 2, 3, 4], n => Client.persist(client.set("n", `k${n}`, "x".repeat(1_000_000))))
         const many = `GET /api/v1/changes?after=0 HTTP/1.1\r\nhost: x\r\n${authorization}\r\n\r\n`.repeat(20)
         yield* deaf(service.url, many)
         yield* deaf(service.url, many, true)

@@ -36,6 +36,19 @@ const strict = {
   ...{ strict: true, exactOptionalPropertyTypes: true }
 }
 
+/** Which peers npm installs: the oldest or the newest that the package admits. */
+export type Peers = "lowest" | "newest"
+
+/** What the oldest peers need themselves, of their own time: the newest of these need newer peers. */
+const besideLowest = [
+  "@effect/cluster@0.60.0",
+  "@effect/experimental@0.61.0",
+  "@effect/platform-node-shared@0.61.0",
+  "@effect/rpc@0.76.0",
+  "@effect/sql@0.52.0",
+  "@effect/workflow@0.19.0"
+]
+
 export class Host {
   readonly directory = mkdtempSync(join(tmpdir(), "causeway-host-"))
   /** Where the package is. */
@@ -56,6 +69,17 @@ export class Host {
     mkdirSync(this.installed, { recursive: true })
     await run("tar", ["-xzf", this.tarball, "--strip-components=1", "-C", this.installed], to)
     this.link(this.manifest())
+  }
+
+  /** Packs a directory and has npm install the package, from the registry beside peers of these versions. */
+  async installBeside(directory: string, versions: Peers): Promise<void> {
+    await this.install(directory)
+    const peers = Object.entries(this.manifest().peerDependencies ?? {})
+    const wanted = peers.map(([name, range]) => `${name}@${versions === "lowest" ? range.replace(/^\^/, "") : range}`)
+    rmSync(join(this.directory, "node_modules"), { recursive: true })
+    const types = `@types/node@${manifestOf(join(modules, "@types/node")).version}`
+    const packages = [this.tarball, types, ...wanted, ...(versions === "lowest" ? besideLowest : [])]
+    await run("npm", ["install", "--no-audit", "--no-fund", "--loglevel=error", ...packages], this.directory)
   }
 
   /** Links what npm installs with a package: nothing that we have for development alone. */

@@ -1,9 +1,11 @@
 /**
  * The package as a host installs it: packed, unpacked beside the packages that it depends on, and used by its name.
  */
-import { spawn } from "node:child_process"
+import { type ChildProcess, spawn } from "node:child_process"
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
+import { gzipSync } from "node:zlib"
+import { build } from "esbuild"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { Host, root, run } from "./Host.ts"
 
@@ -30,7 +32,11 @@ const watching = `data:text/javascript,${encodeURIComponent(`
 /** The names that can be imported. */
 const names = () => Object.keys(host.manifest().exports).filter(name => name !== "./package.json")
 
+/** `.ci/run` has npm install the oldest and the newest peers; otherwise they are those of this repository. */
+const peers = process.env.PEERS
+
 beforeAll(async () => {
+  if (peers === "lowest" || peers === "newest") return host.installBeside(root, peers)
   await host.install(root)
   host.link({ dependencies: { "@types/node": "*" } })
 }, 300_000)
@@ -49,6 +55,19 @@ describe("the package", () => {
     expect(Object.keys(peerDependencies).sort()).toEqual(["@effect/platform", "@effect/platform-node", "effect"])
     expect(Object.keys(dependencies).filter(name => name.startsWith("@effect/"))).toEqual([])
   })
+
+  if (peers !== undefined) {
+    it("is beside the peers that are asked for, and nothing has others", () => {
+      const copies = readdirSync(join(directory, "node_modules"), { recursive: true, encoding: "utf8" })
+      for (const [name, range] of Object.entries(host.manifest().peerDependencies ?? {})) {
+        const { version } = JSON.parse(readFileSync(join(directory, "node_modules", name, "package.json"), "utf8"))
+        const lowest = range.replace("^", "")
+        if (peers === "lowest") expect([name, version]).toEqual([name, lowest])
+        else expect(Number(version.split(".")[2])).toBeGreaterThanOrEqual(Number(lowest.split(".")[2]))
+        expect(copies.filter(file => file.endsWith(join("node_modules", name, "package.json")))).toEqual([])
+      }
+    })
+  }
 
   it("brings the source of each file and a license", () => {
     expect(readFileSync(join(installed, "LICENSE"), "utf8")).toMatch(/^MIT License/)
@@ -89,26 +108,67 @@ describe("the package", () => {
   }, 120_000)
 })
 
-describe("docs/embedding.md", () => {
-  const page = readFileSync(join(root, "docs", "embedding.md"), "utf8")
-  const examples = [...page.matchAll(/```ts\n\/\/ ([\w-]+)\.ts\n(.*?)```/gs)].map(
-    ([, name = "", code = ""]) => [name, code] as const
-  )
+describe("for a browser", () => {
+  it("the contract has nothing of Node, and the size that its page says", async () => {
+    const { metafile, outputFiles } = await build({
+      stdin: { contents: 'export * from "causeway/contract"', resolveDir: directory },
+      ...{ bundle: true, minify: true, write: false, metafile: true },
+      ...{ format: "esm", platform: "browser", target: "es2022", logLevel: "error" }
+    })
+    const imports = Object.values(metafile.inputs).flatMap(({ imports }) => imports)
+    expect(imports.filter(({ external, path }) => external || path.startsWith("node:"))).toEqual([])
+    const size = gzipSync(outputFiles[0]!.contents).length / 1024
+    const limit = 155
+    console.log(`causeway/contract: ${size.toFixed(1)} KiB`)
+    expect(size).toBeLessThan(limit)
+    expect(readFileSync(join(root, "docs", "contract.md"), "utf8")).toContain(`less than ${limit} KiB`)
+    expect(readFileSync(join(root, "docs", "client.md"), "utf8")).toContain(`| \`causeway/contract\` | ${limit} KiB |`)
+  })
+})
+
+describe("the examples of the pages of docs", () => {
+  const pages = ["embedding", "contract", "store", "postgresql", "gateway", "upstream"].map(name => {
+    const page = readFileSync(join(root, "docs", `${name}.md`), "utf8")
+    const found = [...page.matchAll(/```ts\n\/\/ ([\w-]+)\.ts\n(.*?)```/gs)]
+    return { name, page, examples: found.map(([, name = "", code = ""]) => [name, code] as const) }
+  })
+  const examples = pages.flatMap(({ examples }) => examples)
   const folder = join(directory, "examples")
   const launched = /NodeRuntime\.runMain/
+  let service: ChildProcess
 
   beforeAll(async () => {
     mkdirSync(folder)
+    // In an empty folder, as `npx causeway dev` is run.
+    service = spawn(process.execPath, [join(installed, "dist", "main.js"), "dev"], {
+      cwd: mkdtempSync(join(directory, "data-")),
+      env: { PATH: process.env.PATH, PORT: "0" },
+      stdio: ["ignore", "pipe", "inherit"]
+    })
+    const address = await new Promise<string>((resolve, reject) => {
+      let output = ""
+      service.stdout?.on("data", chunk => {
+        output += chunk
+        const found = /at http:\/\/(127\.0\.0\.1:\d+)/.exec(output)
+        if (found !== null) resolve(found[1]!)
+      })
+      service.once("exit", code => reject(new Error(`causeway dev ended with ${code}: ${output}`)))
+    })
     for (const [name, code] of examples) {
       // Any free port.
-      writeFileSync(join(folder, `${name}.ts`), `export {}\n${code.replaceAll(/\b808\d\b/g, "0")}`)
+      const placed = launched.test(code)
+        ? code.replaceAll(/\b808\d\b/g, "0")
+        : code.replaceAll("127.0.0.1:8080", address)
+      writeFileSync(join(folder, `${name}.ts`), `export {}\n${placed}`)
     }
     expect(await host.compile(folder, ["*.ts"], { skipLibCheck: true })).toBe("")
   }, 120_000)
 
-  it("has examples of each kind", () => {
-    expect(page.match(/```ts\n/g)).toHaveLength(examples.length)
-    expect(examples.length).toBeGreaterThan(7)
+  afterAll(() => service.kill("SIGKILL"))
+
+  it.each(pages)("are all of $name.md, each with a name of its own", ({ examples: own, page }) => {
+    expect(page.match(/```ts\n/g)).toHaveLength(own.length)
+    for (const [name] of own) expect(examples.filter(([other]) => other === name)).toHaveLength(1)
   })
 
   it.each(examples.filter(([, code]) => launched.test(code)))(
@@ -138,7 +198,7 @@ describe("docs/embedding.md", () => {
   )
 
   it.each(examples.filter(([, code]) => !launched.test(code)))("%s runs", async name => {
-    await run(process.execPath, [join(folder, `${name}.js`)], folder)
+    await run(process.execPath, [join(folder, `${name}.js`)], mkdtempSync(join(directory, "data-")))
   })
 })
 
