@@ -140,7 +140,7 @@ const emptied = <A, E>(layerOf: (options: Postgres.Options) => Layer.Layer<A, E>
       const known = await url
       await execute(
         known,
-        // TRUNCATE makes new files of all tables and indexes, which takes ten times as long.
+        // TRUNCATE makes new files of all tables and indexes, which takes three times as long.
         `DO $$
         DECLARE
           name text;
