@@ -227,6 +227,37 @@ const namespaces: ReadonlyArray<string> = [
   "INSERT INTO causeway.namespaces (namespace, entries) SELECT namespace, count(*) FROM causeway.entries GROUP BY namespace"
 ]
 
+/**
+ * The timeline on which the database was last, and a function that makes a new epoch where it is on another one: two
+ * standbys that share no archive are promoted to timelines of the same number.
+ */
+const timelines: ReadonlyArray<string> = [
+  "ALTER TABLE causeway.log ADD COLUMN timeline text",
+  `CREATE OR REPLACE FUNCTION causeway.identify() RETURNS boolean
+  LANGUAGE plpgsql
+  AS $function$
+  DECLARE
+    identifier text;
+    current_timeline text;
+  BEGIN
+    SELECT s.system_identifier::text INTO identifier FROM pg_control_system() s;
+    BEGIN
+      current_timeline := left(pg_walfile_name(pg_current_wal_insert_lsn()), 8);
+    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+      NULL;
+    END;
+    UPDATE causeway.log l
+    SET epoch = CASE WHEN l.system_identifier <> identifier OR l.timeline <> current_timeline THEN ${newEpoch} ELSE l.epoch END,
+      system_identifier = identifier, timeline = coalesce(current_timeline, l.timeline), history = l.history + 1
+    WHERE l.system_identifier IS DISTINCT FROM identifier
+      OR current_timeline IS NOT NULL AND l.timeline IS DISTINCT FROM current_timeline;
+    RETURN current_timeline IS NOT NULL;
+  EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+    RETURN false;
+  END
+  $function$`
+]
+
 /** All steps, in order. A step that was released is never changed. */
 export const migrations: ReadonlyArray<Migration> = [
   {
@@ -244,5 +275,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "sessions", statements: SessionEvents.statements },
   { name: "addresses of nodes", statements: SessionEvents.nodeStatements },
   { name: "namespaces", statements: namespaces },
-  { name: "removals", statements: [removeFunction] }
+  { name: "removals", statements: [removeFunction] },
+  { name: "timelines", statements: timelines }
 ]

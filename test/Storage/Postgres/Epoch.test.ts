@@ -33,6 +33,16 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, epochs ${reasonToSkip ?? 
         const after = yield* started.log.read({ after: 0, limit: 10, tenant: "" })
         expect(after.epoch).not.toBe(before.epoch)
         expect(after.changes.map(Change.decode).map(({ seq, key }) => `${seq} ${key}`)).toEqual(["1 a", "2 b", "3 new"])
+        // Another one that is promoted takes the same timeline, as the two share no archive.
+        yield* Effect.promise(() => database.start("standby"))
+        yield* Effect.promise(() => execute(database.urlOf("postgres"), "SELECT pg_promote()"))
+        const timelines = yield* Effect.forEach([standby, database], ({ urlOf }) =>
+          Effect.promise(() => execute(urlOf("postgres"), "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"))
+        )
+        expect(timelines[1]).toEqual(timelines[0])
+        const other = yield* node(optionsOf(url))
+        const elsewhere = yield* other.log.read({ after: 0, limit: 10, tenant: "" })
+        expect([before.epoch, after.epoch]).not.toContain(elsewhere.epoch)
       }).pipe(Effect.provide(quiet))
   )
 
