@@ -42,6 +42,7 @@ export const help = (cases: ReadonlyArray<Case>): string =>
     "",
     "The gateway has its own benchmark: npm run bench -- gateway --help.",
     "Builds of the service are compared by: npm run bench -- builds --help.",
+    "Nodes over one PostgreSQL are measured by: npm run bench -- postgres --help.",
     "",
     "A run of all cases without --quick and --profile writes docs/performance.md; other runs only print."
   ].join("\n")

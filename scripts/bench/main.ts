@@ -9,6 +9,7 @@ import * as Findings from "./Findings.ts"
 import * as Gateway from "./gateway/Bench.ts"
 import { Plan, type PlanShape } from "./Plan.ts"
 import { pinGenerator } from "./Process.ts"
+import * as Postgres from "./postgres/Bench.ts"
 import * as Machine from "./report/Machine.ts"
 import * as Page from "./report/Page.ts"
 import * as Setup from "./Setup.ts"
@@ -45,9 +46,13 @@ const service = (args: ReadonlyArray<string>) =>
 
 const [first, ...rest] = process.argv.slice(2)
 
-const main = (
-  first === "gateway" ? Gateway.main(rest) : first === "builds" ? Builds.main(rest) : service(process.argv.slice(2))
-).pipe(
+const others: Readonly<Record<string, typeof Gateway.main>> = {
+  gateway: Gateway.main,
+  builds: Builds.main,
+  postgres: Postgres.main
+}
+
+const main = (others[first ?? ""]?.(rest) ?? service(process.argv.slice(2))).pipe(
   Effect.catchTag("BenchFailed", ({ message }) =>
     Effect.zipRight(
       Console.error(message),

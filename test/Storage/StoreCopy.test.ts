@@ -241,7 +241,10 @@ describe.skipIf(reasonToSkip !== undefined)(`Copies of stores ${reasonToSkip ?? 
             yield* TestClock.setTime(start)
             const before = yield* inSqlite(first)(
               Effect.zipRight(
-                Effect.forEach(steps, (step, index) => perform(step, start + 10 * index)),
+                Effect.zipRight(
+                  fill,
+                  Effect.forEach(steps, (step, index) => perform(step, start + 10 * index))
+                ),
                 contentOf
               )
             )

@@ -1,0 +1,106 @@
+/** The findings in docs/performance-postgresql.md. */
+import { readFileSync, writeFileSync } from "node:fs"
+import { replaceSection, table } from "../../docs/Markdown.ts"
+import { median } from "../Findings.ts"
+import type { PlanShape } from "../Plan.ts"
+import { micros, milliseconds, percent, plain, range } from "../report/Numbers.ts"
+import * as Contenders from "./Contenders.ts"
+import type { Comparison, Growth, Sample, Series } from "./Measure.ts"
+
+export interface Findings {
+  readonly conditions: ReadonlyArray<string>
+  readonly put: Comparison
+  readonly get: Comparison
+  readonly growth: ReadonlyArray<Growth>
+}
+
+const page = new URL("../../../docs/performance-postgresql.md", import.meta.url)
+
+const of = ({ samples }: Series, figure: (sample: Sample) => number): number => median(samples.map(figure))
+
+const rate = ({ perSecond }: Sample): number => perSecond
+
+/** The ratio to another group in each round. */
+const ratios = (series: Series, to: Series): ReadonlyArray<number> =>
+  series.samples.map((sample, round) => rate(sample) / rate(to.samples[round]!))
+
+const find = ({ series }: Comparison, { name }: Contenders.Kind): Series => series.find(one => one.name === name)!
+
+const goal = (text: string, comparison: Comparison, kind: Contenders.Kind, to: Contenders.Kind, least: number) => {
+  const values = ratios(find(comparison, kind), find(comparison, to))
+  const middle = median(values)
+  return [text, range(middle, values), middle >= least ? "yes" : "**no**"]
+}
+
+const goals = ({ get, put }: Findings): string =>
+  table(
+    ["goal", "measured", "met"],
+    [
+      goal("PUT, two nodes: at least 2 × fastify + pg", put, Contenders.two, Contenders.peer, 2),
+      goal("GET, two nodes: at least 1 × fastify + pg", get, Contenders.two, Contenders.peer, 1),
+      goal("PUT, three nodes: at least 0.9 × two", put, Contenders.three, Contenders.two, 0.9),
+      goal("GET, three nodes: at least 0.9 × two", get, Contenders.three, Contenders.two, 0.9)
+    ]
+  )
+
+const rows = ({ series, title }: Comparison): ReadonlyArray<ReadonlyArray<string>> =>
+  series.map((one, index) => {
+    const values = ratios(one, series[0]!)
+    return [
+      index === 0 ? title : "",
+      one.name,
+      plain(of(one, rate)),
+      index === 0 ? "1" : range(median(values), values),
+      milliseconds(of(one, ({ p50 }) => p50)),
+      milliseconds(of(one, ({ p99 }) => p99)),
+      micros(of(one, ({ serverMicros }) => serverMicros)),
+      micros(of(one, ({ databaseMicros }) => databaseMicros)),
+      percent(of(one, ({ generatorShare }) => generatorShare)),
+      String(one.samples.reduce((sum, { failures }) => sum + failures, 0))
+    ]
+  })
+
+const comparisonHead = [
+  "case",
+  "servers",
+  "a second",
+  "relative to the first",
+  "p50",
+  "p99",
+  "CPU of the servers for each",
+  "CPU of PostgreSQL for each",
+  "generator's CPU",
+  "not 2xx"
+]
+
+const growthHead = ["connections", "PUT a second", "commits a second", "PUTs in a commit", "p50", "p99"]
+
+const growthRow = ({ commitsPerSecond, connections, p50, p99, perSecond }: Growth): ReadonlyArray<string> => [
+  String(connections),
+  plain(perSecond),
+  plain(commitsPerSecond),
+  plain(perSecond / commitsPerSecond),
+  milliseconds(p50),
+  milliseconds(p99)
+]
+
+const list = (lines: ReadonlyArray<string>): string => lines.map(line => `- ${line}`).join("\n")
+
+/** The findings as Markdown. */
+export const print = (findings: Findings, { rounds, seconds, warmUpSeconds }: PlanShape, date: string): string =>
+  [
+    list([
+      ...findings.conditions,
+      `Run of ${date}. Rounds: ${rounds}, of ${seconds} s each, after ${warmUpSeconds} s of load.`
+    ]),
+    "### Goals",
+    goals(findings),
+    "### Beside the peer",
+    table(comparisonHead, [...rows(findings.put), ...rows(findings.get)]),
+    "### Commits and the writes that share them, two nodes",
+    table(growthHead, findings.growth.map(growthRow))
+  ].join("\n\n")
+
+/** Writes the findings into the page. */
+export const write = (findings: Findings, plan: PlanShape, date: string): void =>
+  writeFileSync(page, replaceSection(readFileSync(page, "utf8"), "findings", print(findings, plan, date)))

