@@ -1,4 +1,5 @@
 /** Gateways that share one PostgreSQL and reach each other: a client of any of them has all sessions. */
+import { readFileSync } from "node:fs"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import type { Event } from "../src/Gateway/Protocol.ts"
@@ -133,6 +134,35 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
         all.filter(event => event.type === "turn_started" && event.content === "after the kill"),
         1
       )
+    })
+  )
+
+  it.scoped("show what each node has and does", () =>
+    Effect.gen(function* () {
+      const { startWith } = yield* linked
+      const start = startWith({ METRICS_PROMETHEUS: "true" })
+      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const [mine, theirs] = [yield* one.client, yield* other.client]
+      const sessionId = yield* createSession(mine)
+      yield* mine.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
+      yield* theirs.get("session", { type: "get_session", sessionId })
+      const read = (url: string, path: string) => Effect.promise(async () => (await fetch(`${url}${path}`)).text())
+      /** Waits for the next renewal of the lease, or the next second, which updates gauges. */
+      const shows = (url: string, line: string) =>
+        Effect.repeat(Effect.delay(read(url, "/metrics"), "50 millis"), { until: text => text.includes(`\n${line}\n`) })
+      yield* shows(one.url, "sessions_owned 1")
+      yield* shows(one.url, "session_nodes 2")
+      yield* shows(one.url, "postgres_listener_connected 1")
+      const text = yield* shows(other.url, 'sessions_forwarded_total{outcome="answered"} 1')
+      const page = readFileSync(new URL("../docs/observability.md", import.meta.url), "utf8")
+      for (const [, name] of page.matchAll(/^\| `((?:postgres_|session_(?!database)|sessions_)\w+)` \|/gm)) {
+        assert.match(text, new RegExp(`^${name}(?:\\{.*\\})? \\S+$`, "m"))
+      }
+      const { node } = JSON.parse(yield* read(one.url, "/health"))
+      assert.deepInclude(node, { sessions: 1, nodes: 2 })
+      yield* shows(one.url, `session_node_info{node="${node.id}"} 1`)
+      yield* one.end("SIGKILL")
+      yield* shows(other.url, "session_nodes 1")
     })
   )
 

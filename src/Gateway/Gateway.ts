@@ -2,12 +2,14 @@
  * The gateway as a whole: sessions of agents for clients over WebSocket.
  */
 import { Config, Effect, Layer, Option } from "effect"
+import * as Health from "../Health/Health.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as Authentication from "./Authentication.ts"
 import { NodeLink } from "./Forwarding/NodeLink.ts"
 import * as NodeSettings from "./Forwarding/Settings.ts"
 import * as GatewayMetrics from "./GatewayMetrics.ts"
 import * as Retention from "./SessionEvents/Retention.ts"
+import { SessionNodes } from "./SessionNodes.ts"
 import * as Registry from "./Sessions/Registry.ts"
 import * as SessionSettings from "./Sessions/Settings.ts"
 import * as Socket from "./Socket.ts"
@@ -34,6 +36,12 @@ export interface Options {
   /** Origins of web pages that may connect, beside those of the service's own host. */
   readonly origins?: ReadonlyArray<string>
 }
+
+/** The node, for `/health`. */
+const layerNode = Layer.effect(
+  Health.Node,
+  Effect.map(SessionNodes, ({ status }) => ({ status: Effect.sync(status) }))
+)
 
 /** Takes requests of other nodes. Its parts are loaded only where there are any. */
 const nodeServer = (settings: NodeSettings.Settings, { fileBytes }: Pick<Socket.Settings, "fileBytes">) =>
@@ -70,6 +78,7 @@ export const layerWith = <R>(
   })
   return Layer.mergeAll(
     Registry.layerSubscriptions,
+    layerNode,
     Retention.layer((history ?? Retention.defaults).age),
     Layer.effectDiscard(Effect.map(MetricTags.current, GatewayMetrics.register)),
     server

@@ -1,4 +1,4 @@
-import { Context, Effect, type Option } from "effect"
+import { Context, Effect, Option } from "effect"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 
 /** A node that sessions belong to. */
@@ -9,10 +9,22 @@ export interface SessionOwner {
   readonly address: string | null
 }
 
+/** A node among others. */
+export interface NodeStatus {
+  /** The id of this run. */
+  readonly id: string
+  /** How many sessions belong to it. */
+  readonly sessions: number
+  /** How many nodes there are, this one included. */
+  readonly nodes: number
+}
+
 /** What a node knows of the others that share its session database. */
 export interface SessionNodesShape {
   /** The id of this run of the node. */
   readonly self: string
+  /** None where the node is alone. */
+  readonly status: () => Option.Option<NodeStatus>
   /** Tells the others where this node takes their requests; null where it does not any more. */
   readonly advertise: (address: string | null) => Effect.Effect<void>
   /** The node that a session belongs to; none where that is this one, or no node, or one that is gone. */
@@ -33,6 +45,7 @@ const noSessions: ReadonlySet<string> = new Set()
 /** A node that shares its database with no other. */
 export const alone: SessionNodesShape = {
   self: "",
+  status: Option.none,
   advertise: () => Effect.void,
   ownerOf: () => Effect.succeedNone,
   elsewhere: () => Effect.succeed(noSessions),

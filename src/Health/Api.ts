@@ -34,6 +34,16 @@ export type Dependency = typeof Dependency.Type
 
 const bytes = (description: string) => Schema.Number.annotations({ description })
 
+/** One of the nodes that share a database. */
+export const NodeReport = Schema.Struct({
+  id: Schema.String.annotations({ description: "The id of the node, another one after each start." }),
+  sessions: Schema.Int.annotations({ description: "Sessions that belong to the node." }),
+  nodes: Schema.Int.annotations({ description: "Nodes that share the database, this one included." })
+}).annotations({ identifier: "NodeHealth" })
+
+/** One of the nodes that share a database. */
+export type NodeReport = typeof NodeReport.Type
+
 /** The health of the gateway. It is public, and holds no address, no credential and no tenant. */
 export const Report = Schema.Struct({
   status: Status,
@@ -45,6 +55,9 @@ export const Report = Schema.Struct({
     heapTotal: bytes("JavaScript heap allocated in bytes.")
   }),
   dependencies: Schema.Array(Dependency),
+  node: Schema.optionalWith(NodeReport, { exact: true }).annotations({
+    description: "Where sessions are in a database that nodes share."
+  }),
   version: Schema.String.annotations({ description: "The version of the gateway." })
 }).annotations({ identifier: "HealthReport" })
 

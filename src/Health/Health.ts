@@ -4,7 +4,7 @@ import * as HealthProbe from "../Upstream/HealthProbe.ts"
 import { Inference } from "../Upstream/Inference.ts"
 import { codeIn } from "../Upstream/Resilience/UpstreamFailure.ts"
 import { version } from "../Version.ts"
-import { critical, type Dependency, overall, type Report } from "./Api.ts"
+import { critical, type Dependency, type NodeReport, overall, type Report } from "./Api.ts"
 
 /** The health of the gateway and of everything that it depends on. */
 export class Health extends Context.Tag("causeway/Health")<
@@ -21,6 +21,11 @@ export class Health extends Context.Tag("causeway/Health")<
 /** The number of active subscriptions to sessions, which the gateway provides; 0 without a gateway. */
 export class Subscriptions extends Context.Reference<Subscriptions>()("causeway/Health/Subscriptions", {
   defaultValue: (): { readonly count: Effect.Effect<number> } => ({ count: Effect.succeed(0) })
+}) {}
+
+/** This node among those that share its database, which the gateway provides; none without a gateway, or where it is alone. */
+export class Node extends Context.Reference<Node>()("causeway/Health/Node", {
+  defaultValue: (): { readonly status: Effect.Effect<Option.Option<NodeReport>> } => ({ status: Effect.succeedNone })
 }) {}
 
 const timeout = /^No answer within [\w ]+$/
@@ -48,6 +53,7 @@ type Check = Effect.Effect<Option.Option<Dependency>>
 const make = (checks: ReadonlyArray<Check>) =>
   Effect.gen(function* () {
     const subscriptions = yield* Subscriptions
+    const node = yield* Node
     const startedAt = yield* Clock.currentTimeNanos
     return Health.of({
       report: Effect.gen(function* () {
@@ -59,6 +65,7 @@ const make = (checks: ReadonlyArray<Check>) =>
           connections: yield* subscriptions.count,
           memory: { rss, heapUsed, heapTotal },
           dependencies,
+          ...Option.match(yield* node.status, { onNone: () => ({}), onSome: node => ({ node }) }),
           version
         }
       })

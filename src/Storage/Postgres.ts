@@ -19,6 +19,7 @@ import { alwaysDue, ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { EntriesTooLarge, PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
+import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
 import * as Connections from "./Postgres/Connections.ts"
 import { Database } from "./Postgres/Database.ts"
@@ -27,6 +28,7 @@ import { isStatementLost, unavailable } from "./Postgres/DatabaseError.ts"
 import type { Outcome } from "./Postgres/Group.ts"
 import * as GroupCall from "./Postgres/GroupCall.ts"
 import { LogEnd } from "./Postgres/LogEnd.ts"
+import * as Metrics from "./Postgres/Metrics.ts"
 import * as Opening from "./Postgres/Opening.ts"
 import * as Pipeline from "./Postgres/Pipeline.ts"
 import * as Portions from "./Postgres/Portions.ts"
@@ -166,13 +168,19 @@ export const make = (
     const clock = yield* DatabaseClock.make
     const end = new LogEnd()
     const sessions = new SessionSignals()
+    const tags = yield* MetricTags.current
+    Metrics.register(tags)
+    const sample = Effect.sync(() => {
+      const pools = { reads: reads.use, writes: writes.use, lists: lists.use }
+      Metrics.sample({ pools, isListening: sessions.isListening, clockOffset: clock.ahead() }, tags)
+    })
     const ask = Effect.suspend(() => {
       const known = end.last
       return Effect.map(
         clock.measure(writes.read(Queries.pulse.statement, [], Queries.pulse.decode)),
         ({ epoch, lastSeq }) => end.found({ epoch, lastSeq }, known)
       )
-    })
+    }).pipe(Effect.ensuring(sample))
     // So that a store that is there knows its end from the start.
     yield* Effect.ignore(ask)
     const wakeUps = yield* DatabaseClock.bySystemClock(

@@ -22,6 +22,12 @@ const series: Readonly<Record<Outcome, Metric.Metric.Counter<number>>> = {
   silent: seriesOf("silent")
 }
 
+/** Sessions of nodes that are gone. */
+export const takeovers = Metric.counter("session_takeovers_total", {
+  description: "Sessions of nodes that were gone, taken over by this one.",
+  incremental: true
+})
+
 export const count = (outcome: Outcome, tags: MetricTags.MetricTags): void => series[outcome].unsafeUpdate(1, tags)
 
 /** Registers every series with the value 0. */

@@ -3,7 +3,9 @@
  * has taken are given up, idle ones are stopped, unused ones are evicted, and all are stopped when the gateway shuts down.
  */
 import { Cause, Duration, Effect, Option, Schedule, type Scope } from "effect"
+import * as MetricTags from "../../MetricTags.ts"
 import * as Supervision from "../../Supervision.ts"
+import { takeovers } from "../Forwarding/Metrics.ts"
 import type { Unfinished } from "../SessionEvents.ts"
 import type { Entity } from "./Entity.ts"
 import { delayAfter } from "./InstanceCleanup.ts"
@@ -29,7 +31,7 @@ export const start = (
   close: () => void
 ): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const { events, monotonic, platform, scope, settings } = shared
+    const { events, monotonic, platform, scope, settings, tags } = shared
 
     const visit = (entity: Entity) =>
       Effect.gen(function* () {
@@ -129,6 +131,7 @@ export const start = (
       )
       // What is left is found again.
       yield* recoverAll(abandoned)
+      for (const { session } of abandoned) if (sessions.peek(session) !== undefined) takeovers.unsafeUpdate(1, tags)
     })
 
     const shutDown = Effect.gen(function* () {
@@ -148,6 +151,7 @@ export const start = (
     // Recovery ends once, and is only started again where it fails.
     yield* Supervision.forkIn("recovery of sessions", Effect.zipRight(recover, Effect.never), scope)
     if (events.isShared) {
+      MetricTags.register([takeovers], tags)
       const outage = Supervision.outage("taking sessions over")
       const once = Effect.matchCauseEffect(takeOver, { onFailure: outage.failed, onSuccess: () => outage.over })
       yield* Supervision.forkIn("taking sessions over", Effect.repeat(once, Schedule.spaced(sweepInterval)), scope)

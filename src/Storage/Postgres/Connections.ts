@@ -110,6 +110,14 @@ export interface Connection {
   readonly release: () => void
 }
 
+/** What the connections of a pool do. */
+export interface PoolUse {
+  readonly inUse: number
+  readonly idle: number
+  /** Statements that wait for one. */
+  readonly waiting: number
+}
+
 /** Up to a number of connections, which are made when they are needed. */
 export class Pool {
   private readonly pool: pg.Pool
@@ -125,6 +133,11 @@ export class Pool {
     })
     // An unused connection was lost: there will be another one.
     this.pool.on("error", () => undefined)
+  }
+
+  get use(): PoolUse {
+    const { idleCount: idle, totalCount, waitingCount: waiting } = this.pool
+    return { inUse: totalCount - idle, idle, waiting }
   }
 
   /**

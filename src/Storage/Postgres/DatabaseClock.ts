@@ -44,6 +44,8 @@ export const offsetOf = (measured: ReadonlyArray<Sample>, own: number): number =
 export interface DatabaseClock {
   /** Epoch milliseconds. */
   readonly now: () => number
+  /** Milliseconds by which the database is ahead of the wall clock of this node. */
+  readonly ahead: () => number
   /** What the database told last of its time, in epoch milliseconds. */
   readonly lastTold: () => number
   /** Runs what asks the database for its time, and learns from the answer. */
@@ -62,6 +64,8 @@ export const make: Effect.Effect<DatabaseClock> = Effect.map(Effect.clock, clock
   return {
     now: () =>
       offset === undefined ? clock.unsafeCurrentTimeMillis() : Math.round(Monotonic.unsafeMillis(clock) + offset),
+    ahead: () =>
+      offset === undefined ? 0 : Math.round(Monotonic.unsafeMillis(clock) + offset - clock.unsafeCurrentTimeMillis()),
     lastTold: () => lastTold,
     measure: ask =>
       Effect.suspend(() => {

@@ -13,12 +13,14 @@ import {
 } from "../../Gateway/SessionEvents.ts"
 import { SessionNodes, type SessionNodesShape } from "../../Gateway/SessionNodes.ts"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
+import * as MetricTags from "../../MetricTags.ts"
 import * as SessionCommit from "../SessionCommit.ts"
 import type { Statement } from "./Connections.ts"
 import { Database } from "./Database.ts"
 import { bySystemClock } from "./DatabaseClock.ts"
 import { isOfContent, unavailable } from "./DatabaseError.ts"
 import * as GroupCall from "./GroupCall.ts"
+import * as Metrics from "./Metrics.ts"
 import * as NodeIdentity from "./SessionEvents/NodeIdentity.ts"
 import * as Ownership from "./SessionEvents/Ownership.ts"
 import * as Queries from "./SessionEvents/Queries.ts"
@@ -53,13 +55,26 @@ export const make = (
     const { lease = defaultLease, retention = Retention.defaults } = options
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
-    const tokens = new Ownership.Tokens()
+    const metrics = Metrics.ofNode(node, yield* MetricTags.current)
+    const tokens = new Ownership.Tokens(metrics.lost)
     let address: string | null = null
+    let nodeCount = 1
     const onOthers = (count: number): void => {
       sessions.hasOthers = count > 0
+      nodeCount = count + 1
+      metrics.renewed({ owned: tokens.size, nodes: nodeCount })
     }
     yield* bySystemClock(
-      Ownership.keep({ pool: writes, node, predecessor, lease, tokens, address: () => address, onOthers })
+      Ownership.keep({
+        pool: writes,
+        node,
+        predecessor,
+        lease,
+        tokens,
+        address: () => address,
+        onOthers,
+        onLapse: metrics.lapsed
+      })
     )
 
     const owner: Writes.Owner = { node, lease: millis, tokenOf: tokens.of }
@@ -143,6 +158,7 @@ export const make = (
     })
     const nodes: SessionNodesShape = {
       self: node,
+      status: () => Option.some({ id: node, sessions: tokens.size, nodes: nodeCount }),
       tokenOf: tokens.of,
       advertise: next =>
         Effect.suspend(() => {

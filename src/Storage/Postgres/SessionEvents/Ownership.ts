@@ -41,6 +41,13 @@ export class Tokens {
   private readonly tokens = new Map<string, number>()
   private readonly lost = new Set<string>()
 
+  /** @param onLost called with each session that another node has taken */
+  constructor(private readonly onLost: () => void = () => {}) {}
+
+  get size(): number {
+    return this.tokens.size
+  }
+
   readonly of = (session: string): number | undefined => this.tokens.get(session)
 
   sessions(): ReadonlyArray<string> {
@@ -63,6 +70,7 @@ export class Tokens {
     if (token === undefined || this.tokens.get(session) !== token) return
     this.tokens.delete(session)
     this.lost.add(session)
+    this.onLost()
   }
 
   /** The sessions that others have taken, each once. */
@@ -84,6 +92,8 @@ export interface Options {
   readonly address: () => string | null
   /** Called with the number of other nodes, with each renewal. */
   readonly onOthers: (count: number) => void
+  /** Called where the lease had ended before it was renewed. */
+  readonly onLapse: () => void
 }
 
 /** Tells where other nodes reach this one. Returns how many there are. */
@@ -95,6 +105,7 @@ export const keep = ({
   address,
   lease,
   node,
+  onLapse,
   onOthers,
   pool,
   predecessor,
@@ -138,6 +149,7 @@ export const keep = ({
       if (now > lapses) {
         yield* Effect.logWarning("The lease of this node had ended; other nodes may have taken its sessions")
         lapses = now
+        onLapse()
         looks = renewals + 1
       }
       if (looks === 0) return
