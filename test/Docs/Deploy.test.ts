@@ -71,7 +71,9 @@ const check = (program: string, ...args: ReadonlyArray<string>) =>
     })
   })
 
-const hasHaproxy = isThere("haproxy", "-v")
+// Debian has it where only root looks for programs.
+const haproxy = existsSync("/usr/sbin/haproxy") ? "/usr/sbin/haproxy" : "haproxy"
+const hasHaproxy = isThere(haproxy, "-v")
 const hasPromtool = isThere("promtool", "--version")
 
 describe("The example of a deployment", () => {
@@ -139,7 +141,7 @@ describe("The example of a deployment", () => {
   })
 
   it.effect.skipIf(!hasHaproxy)(`has settings that HAProxy takes${hasHaproxy ? "" : ", skipped: no haproxy"}`, () =>
-    check("haproxy", "-c", "-f", join(directory, "haproxy.cfg"))
+    check(haproxy, "-c", "-f", join(directory, "haproxy.cfg"))
   )
 
   it.effect.skipIf(!hasPromtool)(
