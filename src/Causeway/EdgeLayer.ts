@@ -30,7 +30,7 @@ const compile = (options: ApplicationOptions) => {
   }
 }
 
-/** The listeners of an application, and the services behind our groups. Whose the server is sees to its end. */
+/** The listeners of an application, and the services behind our groups. The host ends its server itself. */
 export const layerListeners = <const O extends ApplicationOptions>(options: O & NeededByEdge<O>): ListenersLayer<O> => {
   const { listeners, observer, on } = compile(options)
   const made = Effect.zipWith(listeners, observer, (listeners, observe) => ({ ...listeners, observe }))

@@ -9,7 +9,7 @@ import type { ConnectionStatus, SessionEvent } from "./SessionModel.ts"
 import { Backoff, Lifetime, pause } from "./Time.ts"
 import { connect, type WebSocketConstructor, type WebSocketLike } from "./WebSocket.ts"
 
-/** Milliseconds without a frame before a ping is sent, and before the connection is taken for dead. */
+/** Milliseconds without a frame before a ping is sent, and before the connection is given up. */
 const pingAfterMs = 25_000
 const silenceMs = 35_000
 
@@ -201,7 +201,7 @@ export class GatewayLink {
           if (signal.aborted) return
           isOpen = true
           handshake.cancel()
-          silence = lifetime.limit(silenceMs, "The gateway gives no sign of life")
+          silence = lifetime.limit(silenceMs, `The gateway has sent nothing for ${silenceMs} ms`)
           heardAt = requests.clock.now()
           const ping = () => {
             const left = heardAt + pingAfterMs - requests.clock.now()

@@ -188,3 +188,15 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
 
 /** A page ends with the event that brings it to this many characters. */
 export const pageCharacters = 1024 * 1024
+
+/** The events of a page, which are the first ones of many. */
+export const pageOf = (many: Iterable<StoredEvent>): ReadonlyArray<StoredEvent> => {
+  const events: Array<StoredEvent> = []
+  let characters = 0
+  for (const event of many) {
+    events.push(event)
+    characters += event.text.length
+    if (characters >= pageCharacters) break
+  }
+  return events
+}

@@ -69,13 +69,13 @@ export const outerLevels = 3
 /** Members of an object that has a shape. */
 const mostMembers = 16
 
-/** Bytes of an array or object in the place of a scalar, up to which it is read for the sake of a better message. */
+/** Bytes of an array or object in place of a scalar, up to which it is read for the sake of a better message. */
 const mostMisplaced = 4096
 
-/** What a client is told of an array in the place of the object. */
+/** What a client is told of an array in place of the object. */
 export const noArray = "the body must be an object, not an array"
 
-/** An array or object in the place of a scalar. Messages show its text; it has no members of its own. */
+/** An array or object in place of a scalar. Messages show its text; it has no members of its own. */
 export class Misplaced {
   readonly #text: string
   constructor(text: string) {
@@ -285,7 +285,7 @@ const reader = new ObjectReader()
 
 /**
  * Reads an object from UTF-8 and the text that it stands for, with {@link RawJson} for each `json` member. What is no object comes as it is, and an
- * array or object in the place of a scalar as {@link Misplaced}.
+ * array or object in place of a scalar as {@link Misplaced}.
  *
  * Refused are, beside what is no JSON: more than the limits allow, repeated names, and numbers beyond a double.
  */

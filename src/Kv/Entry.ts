@@ -50,7 +50,7 @@ const problemOfLength = (kind: string, text: string, maxBytes: number): string |
   return bytes > maxBytes ? `${kind} has ${bytes} bytes of UTF-8; the limit is ${maxBytes}` : undefined
 }
 
-/** What makes an actor unusable, or `undefined`. An empty actor is as good as none. */
+/** What makes an actor unusable, or `undefined`. An empty actor counts as none. */
 export const problemOfActor = (actor: string, maxBytes: number): string | undefined =>
   problemOfText("actor", actor) ?? problemOfLength("actor", actor, maxBytes)
 

@@ -204,10 +204,10 @@ export const make = (
     )
 
     const listAll = Snapshots.make(lists, limits.wholeLists)
-    const run = <A>({ decode, statement, values }: Queries.Query<A>): Effect.Effect<A, StoreUnavailable> =>
+    const run = <A>({ decode, statement, values }: Connections.Query<A>): Effect.Effect<A, StoreUnavailable> =>
       reads.read(statement, values, decode)
     /** A pooler hands connections on, so that statements on them cannot follow each other. */
-    const runShort = <A>(query: Queries.Query<A>): Effect.Effect<A, StoreUnavailable> =>
+    const runShort = <A>(query: Connections.Query<A>): Effect.Effect<A, StoreUnavailable> =>
       pooled.isPooled
         ? run(query)
         : Direct.catchAll(pipeline.run(query.statement, query.values, query.decode), error =>

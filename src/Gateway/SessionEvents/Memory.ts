@@ -7,7 +7,7 @@ import {
   type History,
   type LaunchConfiguration,
   OutOfStep,
-  pageCharacters,
+  pageOf,
   type Receipt,
   type Retention,
   SessionEvents,
@@ -92,15 +92,9 @@ const make = (retention: Retention): Context.Tag.Service<SessionEvents> => {
         const held = histories.get(session)
         if (held === undefined) return Option.none()
         const { history, kept } = held
-        const events: Array<StoredEvent> = []
-        let characters = 0
-        for (let i = Math.max(0, after - history.trimmedSeq); i < kept.length && events.length < limit; i++) {
-          const { seq, text } = kept[i]!
-          events.push({ seq, text })
-          characters += text.length
-          if (characters >= pageCharacters) break
-        }
-        return Option.some({ events, history })
+        const first = Math.max(0, after - history.trimmedSeq)
+        const events = kept.slice(first, first + limit).map(({ seq, text }): StoredEvent => ({ seq, text }))
+        return Option.some({ events: pageOf(events), history })
       }),
     receipt: (session, id) => Effect.sync(() => Option.fromNullable(histories.get(session)?.receipts.get(id)?.receipt)),
     restart: (session, epoch) =>

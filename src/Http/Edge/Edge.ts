@@ -1,5 +1,5 @@
 /**
- * Serves an `HttpApi` on `node:http`: its endpoints are compiled once into a router, in the place of the platform's
+ * Serves an `HttpApi` on `node:http`: its endpoints are compiled once into a router, in place of the platform's
  * machinery. A direct answer costs no fiber, unless spans are made.
  */
 import { type IncomingMessage, ServerResponse } from "node:http"

@@ -32,7 +32,7 @@ export class NodeTraffic {
     return this.#answers.size
   }
 
-  /** Takes in a request. To be called while the event of it is emitted. Our own server sees to its connections itself. */
+  /** Takes in a request. To be called while the event of it is emitted. Our own server tracks its connections itself. */
   take(request: IncomingMessage, response: () => ServerResponse): void {
     const { socket } = request
     const server = serverOf(socket)

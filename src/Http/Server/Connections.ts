@@ -184,7 +184,7 @@ export class Connections {
   }
 
   /**
-   * Serves the refusal of malformed bytes: after the requests that came whole, and in the place of one that did not,
+   * Serves the refusal of malformed bytes: after the requests that came whole, and in place of one that did not,
    * unless its answer has begun.
    */
   end(socket: Known, serve: () => void): void {

@@ -48,7 +48,7 @@ const hasBody = ({ headers }: Http.IncomingMessage): boolean =>
 /**
  * Requests of which only a WebSocket handshake at an upgradable target is an upgrade. RFC 9110 lets a server ignore any
  * other, such as the `h2c` that HTTP/2 clients offer, whose request would otherwise lose its body. A handshake has no
- * body: node before 26 would drop it, and later ones would hand out a stream in the place of the socket.
+ * body: node before 26 would drop it, and later ones would hand out a stream in place of the socket.
  */
 const requestClass = (policy: { readonly upgradable: Upgradable }): typeof Http.IncomingMessage => {
   // Node's constructor assigns the property before a private field would be there.

@@ -20,6 +20,13 @@ export type Row = ReadonlyArray<unknown>
 
 export type Parameter = string | number | boolean | Buffer | null
 
+/** A statement with its parameters, and how its rows are read. */
+export interface Query<A> {
+  readonly statement: Statement
+  readonly values: ReadonlyArray<Parameter>
+  readonly decode: (rows: ReadonlyArray<Row>) => A
+}
+
 export interface PoolOptions {
   readonly url: Redacted.Redacted
   /** Whether the address is that of a pooler, so that statements have no names and sessions no settings. */

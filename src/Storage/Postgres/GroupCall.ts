@@ -11,7 +11,7 @@ import { describe, isConflict, isOutcomeUnknown, isStatementLost } from "./Datab
 /** The time of the database, in epoch milliseconds. */
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
-/** A mark in the place of the group's own: from then on the group can no longer be committed. */
+/** A mark in place of the group's own: from then on the group can no longer be committed. */
 const fence: Statement = {
   name: "fence_commit",
   text: `INSERT INTO causeway.commits (id) VALUES ($1) ON CONFLICT (id) DO NOTHING RETURNING ${now}`
@@ -23,7 +23,7 @@ const lookUp: Statement = {
 }
 
 /**
- * Removes marks that nobody asks for any more. Those in the place of a group's own stay until the last packet that could
+ * Removes marks that nobody asks for any more. Those in place of a group's own stay until the last packet that could
  * bring the group has been given up by every network.
  */
 export const prune: Statement = {

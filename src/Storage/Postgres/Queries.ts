@@ -16,18 +16,11 @@ import {
   type WholeListQuery
 } from "../../Kv/Store.ts"
 import * as KeyOrder from "../KeyOrder.ts"
-import type { Parameter, Row, Statement } from "./Connections.ts"
+import type { Query, Statement } from "./Connections.ts"
 import * as Encoding from "./Encoding.ts"
 
 /** A page ends after the value with which it comes to this many bytes. */
 const pageSize = 4 * 1024 * 1024
-
-/** A statement with its parameters, and how its rows are read. */
-export interface Query<A> {
-  readonly statement: Statement
-  readonly values: ReadonlyArray<Parameter>
-  readonly decode: (rows: ReadonlyArray<Row>) => A
-}
 
 const lastSeq = "coalesce((SELECT max(seq) FROM causeway.changes), 0)"
 

@@ -21,6 +21,7 @@ import { bySystemClock } from "./DatabaseClock.ts"
 import { isOfContent, unavailable } from "./DatabaseError.ts"
 import * as GroupCall from "./GroupCall.ts"
 import * as Metrics from "./Metrics.ts"
+import * as Portions from "./Portions.ts"
 import * as NodeIdentity from "./SessionEvents/NodeIdentity.ts"
 import * as Ownership from "./SessionEvents/Ownership.ts"
 import * as Queries from "./SessionEvents/Queries.ts"
@@ -38,8 +39,7 @@ export interface Options {
 /** A node that is gone is noticed after this time, and twice at most. */
 export const defaultLease = Duration.seconds(10)
 
-/** Events that one transaction looks at for their age, and the milliseconds that it may take. */
-const trimPortion = 500
+/** Milliseconds that a portion of a trim may take. */
 const trimTimeout = 6000
 
 const trimStatement: Statement = { name: "trim_sessions", text: "SELECT causeway.trim_sessions($1, $2)" }
@@ -127,6 +127,7 @@ export const make = (
           isOfContent(error) && group.length > 1 ? commitEach(group) : Exit.fail(unavailable(error))
         )
     })
+    const portions = Portions.make()
     const events = SessionEvents.of({
       ...SessionCommit.members(group.submit),
       release: session =>
@@ -149,11 +150,9 @@ export const make = (
       trim: age =>
         Effect.flatMap(Clock.currentTimeMillis, now => {
           const before = Math.trunc(now - Duration.toMillis(age))
-          const portion = writes.read(trimStatement, [before, trimPortion], rows => rows[0]![0] as number, trimTimeout)
-          const trim: Effect.Effect<number, StoreUnavailable> = Effect.flatMap(portion, done =>
-            done < trimPortion ? Effect.succeed(done) : Effect.map(trim, rest => done + rest)
+          return portions(size =>
+            writes.read(trimStatement, [before, size], rows => rows[0]![0] as number, trimTimeout)
           )
-          return trim
         })
     })
     const nodes: SessionNodesShape = {

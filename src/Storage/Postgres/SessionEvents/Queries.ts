@@ -6,21 +6,15 @@ import {
   type History,
   type LaunchConfiguration,
   pageCharacters,
+  pageOf,
   type Receipt,
   type StoredEvent,
   type Summary,
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
 import type { SessionOwner } from "../../../Gateway/SessionNodes.ts"
-import type { Parameter, Pool, Row, Statement } from "../Connections.ts"
+import type { Pool, Query, Row, Statement } from "../Connections.ts"
 import { texts } from "../Encoding.ts"
-
-/** A statement with its parameters, and how its rows are read. */
-export interface Query<A> {
-  readonly statement: Statement
-  readonly values: ReadonlyArray<Parameter>
-  readonly decode: (rows: ReadonlyArray<Row>) => A
-}
 
 /** Runs a query. */
 export const on =
@@ -72,15 +66,11 @@ export const page = (session: string, after: number, limit: number): Query<Event
   decode: rows => {
     const [first] = rows
     if (first === undefined) return undefined
-    const events: Array<StoredEvent> = []
-    let characters = 0
-    for (const [, , , , seq, text] of rows as ReadonlyArray<readonly [...HistoryRow, number | null, string]>) {
-      if (seq === null) break
-      events.push({ seq, text })
-      characters += text.length
-      if (characters >= pageCharacters) break
-    }
-    return { events, history: historyOf(first as HistoryRow) }
+    // A history without such events has one row, without an event.
+    const found = (rows as ReadonlyArray<readonly [...HistoryRow, number | null, string]>).flatMap(
+      ([, , , , seq, text]): ReadonlyArray<StoredEvent> => (seq === null ? [] : [{ seq, text }])
+    )
+    return { events: pageOf(found), history: historyOf(first as HistoryRow) }
   }
 })
 

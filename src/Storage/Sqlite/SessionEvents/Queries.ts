@@ -3,7 +3,7 @@ import {
   type EventPage,
   type History,
   type LaunchConfiguration,
-  pageCharacters,
+  pageOf,
   type Receipt,
   type StoredEvent,
   type Summary,
@@ -33,15 +33,9 @@ export class Queries {
     return this.connection.inSnapshot(() => {
       const row = this.statements.find.get(session)
       if (row === undefined) return undefined
-      const events: Array<StoredEvent> = []
-      let characters = 0
       // Events up to there count as removed, even if an unreadable page has kept them.
-      for (const event of this.statements.page.iterate(row.id, Math.max(after, row.trimmedSeq), limit)) {
-        events.push(event)
-        characters += event.text.length
-        if (characters >= pageCharacters) break
-      }
-      return { events, history: historyOf(row) }
+      const from = Math.max(after, row.trimmedSeq)
+      return { events: pageOf(this.statements.page.iterate(row.id, from, limit)), history: historyOf(row) }
     })
   }
 
