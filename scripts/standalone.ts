@@ -2,6 +2,7 @@
  * Builds the package `causeway-standalone`, in which Effect is bundled: `npm run build:standalone [directory]`. Its
  * `package.json` and its declarations are generated.
  */
+import { execFileSync } from "node:child_process"
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -76,6 +77,11 @@ const licenses = [...bundled].sort().map(directory => {
   return `${name} ${version}\n\n${text.trim()}\n`
 })
 writeFileSync(join(out, "THIRD-PARTY-LICENSES"), licenses.join(`\n${"-".repeat(80)}\n\n`))
+
+execFileSync(process.execPath, ["--import", "tsx", "scripts/pages.ts", join(out, "dist")], {
+  cwd: root,
+  stdio: "inherit"
+})
 
 cpSync(join(root, "LICENSE"), join(out, "LICENSE"))
 const page = join(root, "docs/standalone.md")

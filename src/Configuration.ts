@@ -13,6 +13,7 @@ import * as Limits from "./Limits.ts"
 import * as MetricsRoutes from "./Observability/Endpoints.ts"
 import * as Logging from "./Observability/Logging.ts"
 import * as Tracer from "./Observability/Tracer.ts"
+import * as Pages from "./Pages/Endpoints.ts"
 import * as ShutdownDeadline from "./Process/ShutdownDeadline.ts"
 import * as Setting from "./Setting.ts"
 import * as Housekeeping from "./Storage/Housekeeping.ts"
@@ -84,6 +85,7 @@ const settings = Config.all({
   logLevel: Logging.config,
   collector: Tracer.config,
   metrics: MetricsRoutes.config,
+  pages: Pages.config,
   limits: Limits.config,
   followLimits: ChangeFeed.config,
   retention: Housekeeping.config,

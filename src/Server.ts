@@ -17,6 +17,7 @@ import { admits, admitsLoopback, FeedOrigins } from "./Http/Origin.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
 import * as RuntimeTrace from "./Observability/RuntimeTrace.ts"
 import * as Tracer from "./Observability/Tracer.ts"
+import { ConsoleGroup } from "./Pages/Api.ts"
 import { sqlite } from "./Storage/Backends.ts"
 import { postgres } from "./Storage/PostgresOnDemand.ts"
 import * as Replication from "./Storage/Sqlite/Replication.ts"
@@ -24,7 +25,7 @@ import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 import { version } from "./Version.ts"
 
 /** All that is served on the one port. */
-const served = Api.add(GatewayGroup)
+const served = Api.add(GatewayGroup).add(ConsoleGroup)
 
 /** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>
@@ -68,7 +69,7 @@ const server = ({ address, connectionLimits, limits: { bodyBytes }, origins, shu
 
 /** All parts, on our own server. */
 const serve = (configuration: Configuration) => {
-  const { devMode, followLimits, keys, limits, metrics, replication, retention } = configuration
+  const { devMode, followLimits, keys, limits, metrics, pages, replication, retention } = configuration
   return layerEdge({
     api: served,
     server: server(configuration),
@@ -78,6 +79,7 @@ const serve = (configuration: Configuration) => {
     upstream: UpstreamClients.layer(configuration),
     checks: Option.toArray(Option.map(replication, Replication.check)),
     metrics: { ...metrics, json: devMode },
+    pages,
     retention: Option.getOrUndefined(retention),
     limits,
     followLimits

@@ -32,6 +32,7 @@ import { Store } from "./Kv/Store.ts"
 import * as MetricTags from "./MetricTags.ts"
 import * as Metrics from "./Observability/Metrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
+import { ConsoleGroup } from "./Pages/Api.ts"
 import type { CausewayOptions, CreateCauseway, Identity, LogLine } from "./Standalone/Interface.ts"
 import { problemOf } from "./Standalone/Options.ts"
 import { Requests } from "./Standalone/Requests.ts"
@@ -115,20 +116,30 @@ const under = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, 
   api: HttpApi.HttpApi<Id, Groups, E, R>
 ) => (prefix === "" ? api : api.prefix(prefix as `/${string}`))
 
+/** What every instance serves. */
+const Served = Api.add(ConsoleGroup)
+
 /** The groups of the service that are asked for, each under the prefix. */
 const applicationOf = (options: CausewayOptions) => {
-  const { identity, metrics: { json = false, prometheus = false, token } = {}, origins = [], prefix = "" } = options
+  const {
+    console = false,
+    identity,
+    metrics: { json = false, prometheus = false, token } = {},
+    origins = [],
+    prefix = ""
+  } = options
   const common = {
     store: storeOf(options),
     identity: identify(identity),
     retention: options.retention,
     metrics: { json, prometheus, token: secret(token) },
+    pages: { console },
     origins
   }
   const gateway = gatewayOf(options)
   return gateway === undefined
-    ? layerListeners({ ...common, api: under(prefix, Api) })
-    : layerListeners({ ...common, ...gateway, api: under(prefix, Api.add(GatewayGroup)) })
+    ? layerListeners({ ...common, api: under(prefix, Served) })
+    : layerListeners({ ...common, ...gateway, api: under(prefix, Served.add(GatewayGroup)) })
 }
 
 const layerOf = (options: CausewayOptions) => {

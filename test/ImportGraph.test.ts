@@ -11,7 +11,7 @@ const root = fileURLToPath(new URL("..", import.meta.url))
 const src = join(root, "src")
 
 const files = readdirSync(src, { withFileTypes: true, recursive: true })
-  .filter(entry => entry.isFile() && entry.name.endsWith(".ts"))
+  .filter(entry => entry.isFile() && /\.tsx?$/.test(entry.name))
   .map(entry => relative(src, join(entry.parentPath, entry.name)))
   .sort()
 
@@ -19,9 +19,10 @@ const files = readdirSync(src, { withFileTypes: true, recursive: true })
 const imports: ReadonlyMap<string, ReadonlyArray<string>> = (() => {
   const api = new API({ cwd: root })
   try {
-    const [project] = api.updateSnapshot({ openProjects: [join(root, "tsconfig.json")] }).getProjects()
+    const openProjects = [join(root, "tsconfig.json"), join(src, "Console", "tsconfig.json")]
+    const projects = api.updateSnapshot({ openProjects }).getProjects()
     const importsOf = (file: string): ReadonlyArray<string> => {
-      const parsed = project?.program.getSourceFile(join(src, file))
+      const parsed = projects.map(({ program }) => program.getSourceFile(join(src, file))).find(found => found)
       if (parsed === undefined) throw new Error(`${file} is not part of the project`)
       return parsed.imports.map(specifier => {
         const name = "text" in specifier ? String(specifier.text) : ""
@@ -201,6 +202,14 @@ describe("imports within src", () => {
 
   it("of the plain client stay within it, so that it needs nothing but what browsers have", () => {
     expect(violations(files.filter(isIn("Client")), target => !isIn("Client")(target))).toStrictEqual([])
+  })
+
+  it("of the console lead to the plain client and to what pages are made of, and nothing else leads to the console", () => {
+    const libraries = /^(?:preact(?:\/hooks)?|@preact\/signals|@tanstack\/virtual-core|diff|uplot)$/
+    const isAllowed = (target: string) => libraries.test(target) || isIn("Client", "Console")(target)
+    expect(violations(files.filter(isIn("Console")), target => !isAllowed(target))).toStrictEqual([])
+    const others = files.filter(file => !isIn("Console")(file))
+    expect(violations(others, isIn("Console"))).toStrictEqual([])
   })
 
   it("of the client for Effect lead to the plain one, to contracts and to effect", () => {

@@ -21,6 +21,7 @@ import type { LimitsShape } from "../Limits.ts"
 import type { MetricsRoutesShape } from "../Observability/Endpoints.ts"
 import type { Metrics } from "../Observability/Metrics.ts"
 import type { Tracer } from "../Observability/Tracer.ts"
+import type { PagesShape } from "../Pages/Endpoints.ts"
 import type { AgentPlatform } from "../Upstream/AgentPlatform.ts"
 import type { Inference } from "../Upstream/Inference.ts"
 import type { Listeners } from "./Listeners.ts"
@@ -53,6 +54,8 @@ export interface Options {
   readonly origins?: ReadonlyArray<string>
   /** Which routes show metrics; none by default. */
   readonly metrics?: Partial<MetricsRoutesShape>
+  /** Which of the web pages in the api are served; all by default. */
+  readonly pages?: Partial<PagesShape>
   /** Dependencies that `/health` shows beside the upstream services. */
   readonly checks?: ReadonlyArray<DependencyCheck<unknown>>
 }

@@ -14,6 +14,7 @@ import { type JsonBody, Part } from "../Http/Contract.ts"
 import { KvGroup } from "../Kv/Api.ts"
 import { MetricsGroup } from "../Observability/Api.ts"
 import { DescriptionGroup } from "../OpenApi/Api.ts"
+import { ConsoleGroup } from "../Pages/Api.ts"
 
 /** Our groups, by name. */
 export const groups = {
@@ -22,7 +23,8 @@ export const groups = {
   health: HealthGroup,
   metrics: MetricsGroup,
   description: DescriptionGroup,
-  gateway: GatewayGroup
+  gateway: GatewayGroup,
+  console: ConsoleGroup
 } as const
 
 type Groups = typeof groups

@@ -15,6 +15,8 @@ import * as Limits from "../Limits.ts"
 import { MetricsRoutes } from "../Observability/Endpoints.ts"
 import * as Metrics from "../Observability/Metrics.ts"
 import * as Tracer from "../Observability/Tracer.ts"
+import { consoleEndpoints, Pages } from "../Pages/Endpoints.ts"
+import type { Routes } from "../Pages/Paths.ts"
 import * as Housekeeping from "../Storage/Housekeeping.ts"
 import type { Options } from "./Options.ts"
 import { pathIn } from "./Parts.ts"
@@ -30,17 +32,28 @@ export const reflected = (api: HttpApi.HttpApi.Any) => api as ReflectedApi
 /** Nothing, where a part is not wanted. */
 export const none: Erased = Layer.empty
 
+/** Where an api has what pages use. */
+const routesOf = (api: ReflectedApi): Routes => ({
+  store: pathIn(api, "kv", "list")?.replace(/\/kv\/:namespace$/, ""),
+  gateway: pathIn(api, "gateway", "connect"),
+  health: pathIn(api, "health", "status"),
+  metrics: pathIn(api, "metrics", "prometheus"),
+  metricsJson: pathIn(api, "metrics", "json"),
+  openApi: pathIn(api, "description", "openapi")
+})
+
 /** The handlers of those of our groups that are in the api. */
 export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
   const addresses = { gateway: pathIn(api, "gateway", "connect"), changeFeed: pathIn(api, "kv", "changesSocket") }
   const protocol = Object.values(addresses).some(address => address !== undefined)
     ? Endpoints.asyncApi(addresses)
     : Effect.fail(new NotFound({ error: "Not found" }))
-  return Object.entries({ ...Endpoints.of(api, protocol), gateway }).filter(([name]) => parts.has(name))
+  const console = consoleEndpoints(pathIn(api, "console", "address") ?? "/console", routesOf(api))
+  return Object.entries({ ...Endpoints.of(api, protocol), gateway, console }).filter(([name]) => parts.has(name))
 }
 
 /** What holds for all parts. */
-const common = ({ followLimits, identity, limits, metrics, origins }: Options): Erased =>
+const common = ({ followLimits, identity, limits, metrics, origins, pages }: Options): Erased =>
   Layer.mergeAll(
     Metrics.layer,
     Tracer.layer,
@@ -52,7 +65,8 @@ const common = ({ followLimits, identity, limits, metrics, origins }: Options): 
     origins === undefined ? none : Layer.succeed(FeedOrigins, admits(origins)),
     metrics === undefined
       ? none
-      : Layer.succeed(MetricsRoutes, { json: false, prometheus: false, token: Option.none(), ...metrics })
+      : Layer.succeed(MetricsRoutes, { json: false, prometheus: false, token: Option.none(), ...metrics }),
+    pages === undefined ? none : Layer.succeed(Pages, { console: true, ...pages })
   )
 
 const health = ({ checks = [], upstream }: Options): Erased =>

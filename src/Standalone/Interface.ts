@@ -82,6 +82,8 @@ export interface CausewayOptions {
         readonly tags?: Readonly<Record<string, string>> | undefined
       }
     | undefined
+  /** Whether the console is served at `<prefix>/console`; not by default. */
+  readonly console?: boolean | undefined
   /** Origins of web pages that may open WebSockets, beside those of the own host. */
   readonly origins?: ReadonlyArray<string> | undefined
   /** Gets each line of the log from level INFO on; by default those from WARN on go to `console.error`. */

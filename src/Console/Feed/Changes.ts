@@ -1,0 +1,116 @@
+/** The latest changes of the store, as they happen. */
+import { signal } from "@preact/signals"
+import type { Change } from "../../Client/Client.ts"
+import { client } from "../Service/Connection.ts"
+import { isAbort, messageOf } from "../Service/Failure.ts"
+import { endOfLog } from "../Store/Entries.ts"
+
+/** A change without its value, of which only the beginning is kept. */
+export interface SeenChange {
+  readonly seq: number
+  readonly op: "set" | "delete"
+  readonly namespace: string
+  readonly key: string
+  readonly version: number
+  readonly actor: string
+  readonly timestamp: number
+  /** The beginning of the value's JSON. */
+  readonly preview: string
+}
+
+/** The most changes that are kept; the oldest make room. */
+export const mostChanges = 5000
+
+/** Changes that are shown from before. */
+const before = 200
+
+const previewLength = 200
+
+const seen = ({ actor, key, namespace, op, seq, timestamp, value, version }: Change): SeenChange => ({
+  seq,
+  op,
+  namespace,
+  key,
+  version,
+  actor,
+  timestamp,
+  preview: op === "delete" ? "" : JSON.stringify(value).slice(0, previewLength)
+})
+
+/** A view of the feed, from its opening to its closing. */
+export class Changes {
+  /** The oldest first. */
+  #all: Array<SeenChange> = []
+  /** What has come in since the last frame of the page. */
+  #arrived: Array<SeenChange> = []
+  readonly shown = signal<ReadonlyArray<SeenChange>>([])
+  readonly isLive = signal(false)
+  readonly problem = signal("")
+  readonly isPaused = signal(false)
+  /** Changes that came while the view was paused. */
+  readonly waiting = signal(0)
+  readonly #ended = new AbortController()
+  #frame = 0
+
+  constructor() {
+    void this.#follow()
+  }
+
+  close(): void {
+    cancelAnimationFrame(this.#frame)
+    this.#ended.abort(new DOMException("The feed is closed", "AbortError"))
+  }
+
+  pause(): void {
+    this.isPaused.value = true
+  }
+
+  resume(): void {
+    this.isPaused.value = false
+    this.waiting.value = 0
+    this.shown.value = this.#all
+  }
+
+  clear(): void {
+    this.#all = []
+    this.waiting.value = 0
+    this.shown.value = []
+  }
+
+  #add(change: Change): void {
+    this.#arrived.push(seen(change))
+    if (this.#arrived.length > mostChanges) this.#arrived.splice(0, mostChanges / 2)
+    if (this.#frame === 0) this.#frame = requestAnimationFrame(() => this.#draw())
+  }
+
+  #draw(): void {
+    this.#frame = 0
+    this.#all = [...this.#all, ...this.#arrived].slice(-mostChanges)
+    if (this.isPaused.value) this.waiting.value += this.#arrived.length
+    else this.shown.value = this.#all
+    this.#arrived = []
+  }
+
+  async #follow(): Promise<void> {
+    const { signal } = this.#ended
+    try {
+      for (;;) {
+        await this.#followOnce(signal)
+        // The log is another one, or the position is no longer kept: begin at its end again.
+        this.clear()
+      }
+    } catch (error) {
+      if (!isAbort(error)) this.problem.value = messageOf(error)
+    }
+  }
+
+  async #followOnce(signal: AbortSignal): Promise<void> {
+    const after = Math.max(0, (await endOfLog(signal)) - before)
+    const onStatus = ({ type }: { readonly type: string }) => {
+      this.isLive.value = type === "connected"
+    }
+    for await (const event of client.value.follow({ after, signal, onStatus })) {
+      if (event.type === "change") this.#add(event.change)
+    }
+  }
+}

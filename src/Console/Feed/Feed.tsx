@@ -1,0 +1,98 @@
+/** The change feed as it flows, with pause and filter. */
+import { useEffect, useMemo, useState } from "preact/hooks"
+import { href } from "../Service/Route.ts"
+import { Icon } from "../Widgets/Icon.tsx"
+import { count, dateAndTime, time } from "../Widgets/Text.ts"
+import { VirtualList } from "../Widgets/VirtualList.tsx"
+import { Changes, mostChanges, type SeenChange } from "./Changes.ts"
+
+interface Filter {
+  readonly text: string
+  readonly op: "all" | SeenChange["op"]
+}
+
+const isWanted = ({ op, text }: Filter, change: SeenChange): boolean =>
+  (op === "all" || change.op === op) &&
+  (text === "" || [change.namespace, change.key, change.actor].some(part => part.includes(text)))
+
+const Row = ({ change }: { readonly change: SeenChange }) => (
+  <a class="feed-row" href={href("store", change.namespace, change.key)} title={dateAndTime(change.timestamp)}>
+    <span class="feed-time">{time(change.timestamp)}</span>
+    <span class={change.op === "set" ? "badge good" : "badge bad"}>{change.op}</span>
+    <span class="feed-name mono">
+      <span class="muted">{change.namespace} / </span>
+      {change.key}
+    </span>
+    <span class="feed-value mono muted">{change.preview}</span>
+    <span class="feed-actor">{change.actor}</span>
+    <span class="feed-version">v{change.version}</span>
+    <span class="feed-seq">{change.seq}</span>
+  </a>
+)
+
+export const Feed = () => {
+  const changes = useMemo(() => new Changes(), [])
+  useEffect(() => () => changes.close(), [changes])
+  const [filter, setFilter] = useState<Filter>({ text: "", op: "all" })
+  const all = changes.shown.value
+  const wanted = useMemo(() => all.filter(change => isWanted(filter, change)).reverse(), [all, filter])
+  const isPaused = changes.isPaused.value
+  const waiting = changes.waiting.value
+  return (
+    <div class="feed">
+      <h1 class="visually-hidden">Change feed</h1>
+      <div class="pane-head">
+        <div class="search">
+          <Icon name="search" />
+          <input
+            type="search"
+            aria-label="Filter by namespace, key or actor"
+            placeholder="Namespace, key or actor"
+            value={filter.text}
+            onInput={event => setFilter({ ...filter, text: event.currentTarget.value })}
+          />
+        </div>
+        <select
+          aria-label="Operation"
+          value={filter.op}
+          onChange={event => setFilter({ ...filter, op: event.currentTarget.value as Filter["op"] })}
+        >
+          <option value="all">sets and deletes</option>
+          <option value="set">sets</option>
+          <option value="delete">deletes</option>
+        </select>
+        <button
+          type="button"
+          class="button"
+          aria-pressed={isPaused}
+          onClick={() => (isPaused ? changes.resume() : changes.pause())}
+        >
+          <Icon name={isPaused ? "play" : "pause"} />
+          {isPaused ? (waiting > 0 ? `Resume, ${count(waiting)} new` : "Resume") : "Pause"}
+        </button>
+        <button type="button" class="button quiet" onClick={() => changes.clear()}>
+          Clear
+        </button>
+      </div>
+      {changes.problem.value !== "" && <p class="banner bad">{changes.problem.value}</p>}
+      {wanted.length === 0 ? (
+        <p class="empty">{all.length === 0 ? "No changes yet. New ones appear here." : "No change fits the filter."}</p>
+      ) : (
+        <VirtualList
+          label="Changes, the newest first"
+          count={wanted.length}
+          rowHeight={36}
+          keyOf={index => wanted[index]?.seq ?? index}
+          row={index => wanted[index] && <Row change={wanted[index]} />}
+        />
+      )}
+      <p class="pane-foot" role="status">
+        <span>
+          {count(wanted.length)} of {count(all.length)} changes
+          {all.length === mostChanges && `, older than the last ${count(mostChanges)} are let go`}
+        </span>
+        <span class={changes.isLive.value ? "live" : "live off"}>{changes.isLive.value ? "live" : "not live"}</span>
+      </p>
+    </div>
+  )
+}

@@ -1,0 +1,124 @@
+/** What is plotted: rates and quantiles between two readings of the metrics. */
+import type { Distribution, Sample, Snapshot } from "./Samples.ts"
+
+/** The figures of one moment. `NaN` where nothing happened that could be measured. */
+export interface Figures {
+  /** Epoch milliseconds. */
+  readonly at: number
+  readonly succeeded: number
+  readonly refused: number
+  readonly failed: number
+  readonly p50: number
+  readonly p95: number
+  readonly p99: number
+  readonly writes: number
+  readonly commits: number
+  readonly commitP99: number
+  readonly followers: number
+  readonly lag: number
+  readonly connections: number
+  readonly eventLoop: number
+  readonly resident: number
+  readonly heap: number
+}
+
+/** Routes by which the service itself is watched, and which would drown what its users do. */
+const isOfWatching = (route: string | undefined): boolean =>
+  route === undefined || /\/(?:metrics|health|ready)$|\/console\/?/.test(route)
+
+/** Routes that wait or stream: the time that they take says nothing. */
+const isLasting = (route: string | undefined): boolean =>
+  isOfWatching(route) || /\/changes(?:\/\w+)?$|\/ws$/.test(route ?? "")
+
+const sum = (snapshot: Snapshot, name: string, isWanted: (labels: Sample["labels"]) => boolean = () => true): number =>
+  (snapshot.values.get(name) ?? []).reduce((all, { labels, value }) => (isWanted(labels) ? all + value : all), 0)
+
+const merged = (
+  snapshot: Snapshot,
+  name: string,
+  isWanted: (labels: Sample["labels"]) => boolean = () => true
+): Distribution => {
+  const counts = new Map<number, number>()
+  let total = 0
+  let count = 0
+  for (const { labels, value } of snapshot.distributions.get(name) ?? []) {
+    if (!isWanted(labels)) continue
+    total += value.sum
+    count += value.count
+    for (const [le, cumulative] of value.buckets) counts.set(le, (counts.get(le) ?? 0) + cumulative)
+  }
+  return { sum: total, count, buckets: [...counts].sort(([a], [b]) => a - b) }
+}
+
+const minus = (later: Distribution, earlier: Distribution): Distribution => {
+  const before = new Map(earlier.buckets)
+  return {
+    sum: later.sum - earlier.sum,
+    count: later.count - earlier.count,
+    buckets: later.buckets.map(([le, count]) => [le, count - (before.get(le) ?? 0)] as const)
+  }
+}
+
+/** A quantile, interpolated within its bucket as Prometheus does it. */
+export const quantile = ({ buckets, count }: Distribution, q: number): number => {
+  if (count <= 0) return Number.NaN
+  const rank = q * count
+  let lower = 0
+  let below = 0
+  for (const [le, cumulative] of buckets) {
+    if (cumulative >= rank) {
+      if (le === Number.POSITIVE_INFINITY) return lower
+      return lower + ((le - lower) * (rank - below)) / Math.max(1, cumulative - below)
+    }
+    lower = le
+    below = cumulative
+  }
+  return lower
+}
+
+/** Whether the process was started anew between two readings: its counters began at 0 again. */
+export const isRestarted = (earlier: Snapshot, later: Snapshot): boolean =>
+  sum(later, "process_uptime_seconds") < sum(earlier, "process_uptime_seconds")
+
+/** The figures between two readings of the same process. */
+export const between = (earlier: Snapshot, later: Snapshot): Figures => {
+  const seconds = (later.at - earlier.at) / 1000
+  const rate = (name: string, isWanted?: (labels: Sample["labels"]) => boolean) =>
+    Math.max(0, sum(later, name, isWanted) - sum(earlier, name, isWanted)) / seconds
+  const requests = (status: RegExp) =>
+    rate("http_requests_total", labels => !isOfWatching(labels.route) && status.test(labels.status ?? ""))
+  const spread = (name: string, isWanted?: (labels: Sample["labels"]) => boolean) =>
+    minus(merged(later, name, isWanted), merged(earlier, name, isWanted))
+  const latency = spread("http_request_duration_ms", labels => !isLasting(labels.route))
+  return {
+    at: later.at,
+    succeeded: requests(/^[123]/),
+    refused: requests(/^4/),
+    failed: requests(/^(?:5|aborted)/),
+    p50: quantile(latency, 0.5),
+    p95: quantile(latency, 0.95),
+    p99: quantile(latency, 0.99),
+    writes: Math.max(0, spread("store_commit_writes").sum) / seconds,
+    commits: rate("store_commits_total"),
+    commitP99: quantile(spread("store_commit_duration_ms"), 0.99),
+    followers: sum(later, "change_feed_watchers"),
+    lag: sum(later, "change_feed_lag_changes"),
+    connections: sum(later, "http_connections"),
+    eventLoop: sum(later, "event_loop_delay_ms"),
+    resident: sum(later, "process_resident_memory_bytes"),
+    heap: sum(later, "process_heap_used_bytes")
+  }
+}
+
+export type BreakerState = "closed" | "half-open" | "open"
+
+const breakerStates: ReadonlyArray<BreakerState> = ["closed", "half-open", "open"]
+
+/** The circuit breaker of each upstream service. */
+export const breakersOf = (
+  snapshot: Snapshot
+): ReadonlyArray<{ readonly name: string; readonly state: BreakerState }> =>
+  (snapshot.values.get("circuit_breaker_state") ?? []).map(({ labels, value }) => ({
+    name: labels.upstream ?? "",
+    state: breakerStates[value] ?? "closed"
+  }))

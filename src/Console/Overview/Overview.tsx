@@ -1,0 +1,233 @@
+/** How the service is: its health, what it depends on, and what it does at present. */
+import type { ComponentChildren } from "preact"
+import { useMemo } from "preact/hooks"
+import { type Dependency, health, isReachable, type Status } from "../Service/Health.ts"
+import { SecretForm } from "../Widgets/SecretForm.tsx"
+import { bytes, count, duration, millis, short } from "../Widgets/Text.ts"
+import { type BreakerState, breakersOf, type Figures } from "./Figures.ts"
+import { history, latest, metricsState, useMetricsToken } from "./Metrics.ts"
+import { Plot } from "./Plot.tsx"
+
+const toneOf: Readonly<Record<Status | BreakerState, string>> = {
+  ok: "good",
+  degraded: "warn",
+  unhealthy: "bad",
+  closed: "good",
+  "half-open": "warn",
+  open: "bad"
+}
+
+const summaries: Readonly<Record<Status, string>> = {
+  ok: "Everything works",
+  degraded: "A dependency does not work as it should",
+  unhealthy: "The agent platform cannot be reached"
+}
+
+const Fact = ({ children, name }: { readonly name: string; readonly children: ComponentChildren }) => (
+  <div class="fact">
+    <dt>{name}</dt>
+    <dd>{children}</dd>
+  </div>
+)
+
+const Summary = () => {
+  const report = health.value
+  if (isReachable.value === false) {
+    return (
+      <section class="panel summary" data-tone="bad">
+        <h2>The service does not answer</h2>
+        <p class="muted">It is asked again every two seconds. This page goes on by itself.</p>
+      </section>
+    )
+  }
+  if (report === undefined) return <section class="panel summary" aria-busy="true" />
+  return (
+    <section class="panel summary" data-tone={toneOf[report.status]}>
+      <h2>{summaries[report.status]}</h2>
+      <dl class="facts">
+        <Fact name="Status">{report.status}</Fact>
+        <Fact name="Up for">{duration(report.uptime)}</Fact>
+        <Fact name="Memory">{bytes(report.memory.rss)}</Fact>
+        <Fact name="Subscriptions">{count(report.connections)}</Fact>
+        <Fact name="Version">{report.version}</Fact>
+      </dl>
+    </section>
+  )
+}
+
+const names: Readonly<Record<string, string>> = {
+  agent_platform: "Agent platform",
+  agent_platform_cleanup: "Stops of agent instances",
+  inference: "Inference",
+  replication: "Replication"
+}
+
+const nameOf = (name: string): string => names[name] ?? name
+
+const Dependencies = () => {
+  const dependencies = health.value?.dependencies ?? []
+  const breakers = latest.value === undefined ? [] : breakersOf(latest.value)
+  const rows = new Map<string, { readonly dependency?: Dependency; readonly breaker?: BreakerState }>()
+  for (const dependency of dependencies) rows.set(dependency.name, { dependency })
+  for (const { name, state } of breakers) rows.set(name, { ...rows.get(name), breaker: state })
+  return (
+    <section class="panel">
+      <h2>Dependencies</h2>
+      {rows.size === 0 ? (
+        <p class="muted pad">None is configured.</p>
+      ) : (
+        <div class="table-box" tabIndex={0} role="region" aria-label="Dependencies">
+          <table class="table">
+            <thead>
+              <tr>
+                <th scope="col">Service</th>
+                <th scope="col">Health</th>
+                <th scope="col">Circuit breaker</th>
+                <th scope="col" class="number">
+                  Latency
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {[...rows].map(([name, { breaker, dependency }]) => (
+                <tr key={name}>
+                  <th scope="row">{nameOf(name)}</th>
+                  <td>
+                    {dependency === undefined ? (
+                      <span class="muted">not probed</span>
+                    ) : (
+                      <>
+                        <span class={`badge ${toneOf[dependency.status]}`}>{dependency.status}</span>{" "}
+                        <span class="muted">{dependency.error}</span>
+                      </>
+                    )}
+                  </td>
+                  <td>
+                    {breaker === undefined ? (
+                      <span class="muted">none</span>
+                    ) : (
+                      <span class={`badge ${toneOf[breaker]}`}>{breaker}</span>
+                    )}
+                  </td>
+                  <td class="number">{dependency?.latencyMs === undefined ? "" : millis(dependency.latencyMs)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  )
+}
+
+const powersOfTwo = Array.from({ length: 20 }, (_, power) => 2 ** (20 + power))
+
+const perSecond = (value: number): string => `${short(value)}/s`
+
+const Plots = () => {
+  const figures = history.value
+  const times = useMemo(() => figures.map(({ at }) => at), [figures])
+  const line = (label: string, color: string, name: keyof Figures) => ({
+    label,
+    color,
+    values: figures.map(figure => figure[name])
+  })
+  return (
+    <div class="plots">
+      <Plot
+        title="Requests"
+        hint="Without probes, scrapes and pages"
+        times={times}
+        format={perSecond}
+        isFilled
+        lines={[
+          line("succeeded", "--series-1", "succeeded"),
+          line("refused (4xx)", "--series-3", "refused"),
+          line("failed", "--series-4", "failed")
+        ]}
+      />
+      <Plot
+        title="Latency"
+        hint="Without requests that wait or stream"
+        times={times}
+        format={millis}
+        lines={[
+          line("p50", "--series-1", "p50"),
+          line("p95", "--series-2", "p95"),
+          line("p99", "--series-3", "p99"),
+          line("commit p99", "--series-4", "commitP99")
+        ]}
+      />
+      <Plot
+        title="Commits"
+        hint="Writes are committed in groups"
+        times={times}
+        format={perSecond}
+        isFilled
+        lines={[line("writes", "--series-1", "writes"), line("commits", "--series-2", "commits")]}
+      />
+      <Plot
+        title="Change feed"
+        hint="Followers, and changes not yet sent to the WebSocket that is furthest behind"
+        times={times}
+        format={short}
+        lines={[
+          line("followers", "--series-1", "followers"),
+          line("lag", "--series-3", "lag"),
+          line("connections", "--series-2", "connections")
+        ]}
+      />
+      <Plot
+        title="Event loop delay"
+        hint="99th percentile of the last ten seconds"
+        times={times}
+        format={millis}
+        isFilled
+        lines={[line("p99", "--series-2", "eventLoop")]}
+      />
+      <Plot
+        title="Memory"
+        times={times}
+        format={bytes}
+        steps={powersOfTwo}
+        isFilled
+        lines={[line("resident", "--series-1", "resident"), line("heap in use", "--series-2", "heap")]}
+      />
+    </div>
+  )
+}
+
+const Activity = () => {
+  switch (metricsState.value) {
+    case "hidden":
+      return (
+        <section class="panel">
+          <h2>Activity</h2>
+          <p class="muted pad">
+            The service shows no metrics. Start it with <code>METRICS_PROMETHEUS=true</code> to see plots here.
+          </p>
+        </section>
+      )
+    case "locked":
+      return (
+        <section class="panel">
+          <h2>Activity</h2>
+          <p class="muted pad">The metrics want a token of their own (METRICS_TOKEN).</p>
+          <div class="pad">
+            <SecretForm label="Metrics token" action="Show metrics" onGiven={useMetricsToken} />
+          </div>
+        </section>
+      )
+    default:
+      return <Plots />
+  }
+}
+
+export const Overview = () => (
+  <div class="scroll-view">
+    <h1 class="visually-hidden">Overview</h1>
+    <Summary />
+    <Dependencies />
+    <Activity />
+  </div>
+)

@@ -1,0 +1,134 @@
+/** Lines over the last minutes. */
+import { useEffect, useRef } from "preact/hooks"
+import uPlot from "uplot"
+import { isDark } from "../Widgets/Theme.ts"
+
+export interface Line {
+  readonly label: string
+  /** A custom property of the style sheet. */
+  readonly color: string
+  readonly values: ReadonlyArray<number>
+}
+
+interface Props {
+  readonly title: string
+  readonly hint?: string
+  /** Epoch milliseconds of each value. */
+  readonly times: ReadonlyArray<number>
+  readonly lines: ReadonlyArray<Line>
+  readonly format: (value: number) => string
+  /** What the distances between the marks of the axis are chosen from; powers of ten without it. */
+  readonly steps?: ReadonlyArray<number>
+  /** Whether the first line is filled down to zero. */
+  readonly isFilled?: boolean
+}
+
+const height = 132
+
+/** The least span of time that is shown, so that the first minutes do not look like hours. */
+const leastSeconds = 120
+
+const sync = uPlot.sync("overview")
+
+const property = (name: string): string => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
+
+/** A color as the canvas takes it; `light-dark()` is resolved by an element only. */
+const resolved = (name: string): string => {
+  const probe = document.createElement("span")
+  probe.style.color = `var(${name})`
+  document.body.append(probe)
+  const { color } = getComputedStyle(probe)
+  probe.remove()
+  return color
+}
+
+const translucent = (color: string): string => color.replace(/^rgb\((.*)\)$/, "rgba($1, 0.12)")
+
+const optionsOf = ({ format, isFilled, lines, steps }: Props, width: number): uPlot.Options => {
+  const axis = { stroke: resolved("--muted"), font: `11px ${property("--sans")}`, ticks: { show: false } }
+  const grid = { stroke: resolved("--line"), width: 1 }
+  return {
+    width,
+    height,
+    cursor: { sync: { key: sync.key }, points: { size: 6 }, drag: { x: false, y: false } },
+    legend: { show: false },
+    padding: [8, 24, 0, 0],
+    scales: {
+      x: { range: (_, min, max) => [Math.min(min ?? 0, (max ?? 0) - leastSeconds), max ?? 0] },
+      y: { range: (_, __, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.15 : 1] }
+    },
+    axes: [
+      { ...axis, grid: { show: false }, space: 70, size: 24, values: "{HH}:{mm}:{ss}" },
+      {
+        ...axis,
+        ...(steps && { incrs: [...steps] }),
+        grid,
+        space: 34,
+        size: 56,
+        values: (_, splits) => splits.map(format)
+      }
+    ],
+    series: [
+      {},
+      ...lines.map(({ color, label }, index) => {
+        const stroke = resolved(color)
+        return {
+          label,
+          stroke,
+          width: 1.5,
+          spanGaps: false,
+          points: { show: false },
+          ...(isFilled && index === 0 && { fill: translucent(stroke) })
+        }
+      })
+    ]
+  }
+}
+
+const dataOf = ({ lines, times }: Props): uPlot.AlignedData => [
+  times.map(at => at / 1000),
+  ...lines.map(({ values }) => values.map(value => (Number.isFinite(value) ? value : null)))
+]
+
+export const Plot = (props: Props) => {
+  const box = useRef<HTMLDivElement>(null)
+  const plot = useRef<uPlot>(undefined)
+  const dark = isDark.value
+
+  useEffect(() => {
+    const element = box.current!
+    const made = new uPlot(optionsOf(props, element.clientWidth), dataOf(props), element)
+    plot.current = made
+    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }))
+    observer.observe(element)
+    return () => {
+      observer.disconnect()
+      made.destroy()
+    }
+  }, [dark])
+
+  useEffect(() => plot.current?.setData(dataOf(props)), [props.times])
+
+  const present = props.lines.map(({ color, label, values }) => ({
+    color,
+    label,
+    shown: props.format(values.at(-1) ?? Number.NaN)
+  }))
+  const spoken = present.map(({ label, shown }) => `${label} ${shown}`).join(", ")
+  return (
+    <figure class="plot">
+      <figcaption>
+        <h3 title={props.hint}>{props.title}</h3>
+        <ul>
+          {present.map(({ color, label, shown }) => (
+            <li>
+              <i class={`swatch ${color.slice(2)}`} />
+              {label} <b>{shown}</b>
+            </li>
+          ))}
+        </ul>
+      </figcaption>
+      <div ref={box} class="plot-canvas" role="img" aria-label={`${props.title}: ${spoken}`} />
+    </figure>
+  )
+}

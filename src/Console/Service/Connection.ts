@@ -1,0 +1,176 @@
+/**
+ * Who uses the console, and the clients that act for them. The credential is kept for this tab alone.
+ */
+import { computed, signal } from "@preact/signals"
+import {
+  type Client,
+  ConnectionFailed,
+  Forbidden,
+  makeClient,
+  makeSessions,
+  ServiceUnavailable,
+  type Sessions,
+  Unauthorized
+} from "../../Client/Client.ts"
+import { requestsOf } from "../../Client/KeyValue.ts"
+import type { Requests } from "../../Client/Requests.ts"
+import { messageOf } from "./Failure.ts"
+import { routes } from "./Routes.ts"
+
+/** What the store lets the user do; `none` where the application has no store, or the credential is not for it. */
+export type StoreAccess = "write" | "read" | "none"
+
+export interface User {
+  readonly credential: string
+  readonly store: StoreAccess
+}
+
+/** Who is signed in. */
+export const user = signal<User | undefined>(undefined)
+
+/** Whether a credential is being checked. */
+export const isChecking = signal(false)
+
+/** Why nobody is signed in, where there was an attempt. */
+export const refusal = signal("")
+
+/** The token of sessions, where it is another one than the credential of the store. */
+const sessionToken = signal<string | undefined>(undefined)
+
+const names = { credential: "causeway.credential", sessionToken: "causeway.session-token" }
+
+/** Whether the user may change entries. */
+export const canWrite = computed(() => user.value?.store === "write")
+
+/** Whether the user may talk to agents: with a credential that only reads, nothing that writes is offered. */
+export const canConverse = computed(() => user.value?.store !== "read" || sessionToken.value !== undefined)
+
+const { origin } = location
+
+const requestsWith = (credential: string): Requests =>
+  requestsOf({ baseUrl: origin, prefix: routes.store ?? "", token: credential })
+
+/** Requests to the store with the credential of the user. */
+export const requests = computed(() => requestsWith(user.value?.credential ?? ""))
+
+/** The client of the store. */
+export const client = computed<Client>(() =>
+  makeClient({ baseUrl: origin, prefix: routes.store ?? "", token: user.value?.credential ?? "" })
+)
+
+const sessionsWith = (token: string): Sessions =>
+  makeSessions({
+    baseUrl: origin,
+    path: routes.gateway ?? "/ws",
+    token,
+    onStatus: status => onSessionsStatus(status.type)
+  })
+
+/** Whether the connection of sessions is there. */
+export const isGatewayConnected = signal(true)
+
+const onSessionsStatus = (status: "connected" | "disconnected"): void => {
+  isGatewayConnected.value = status === "connected"
+}
+
+/** The client of sessions. One that is no longer used has been closed. */
+export const sessions = signal<Sessions | undefined>(undefined)
+
+/** Why sessions cannot be had with the present token. */
+export const sessionsRefusal = signal("")
+
+/** Opens the connection of sessions, and notes why it is refused where it is. */
+export const openSessions = async (): Promise<void> => {
+  const { value } = user
+  if (value === undefined || routes.gateway === undefined) return
+  sessions.peek()?.close()
+  const opened = sessionsWith(sessionToken.value ?? value.credential)
+  try {
+    await opened.connect()
+    sessionsRefusal.value = ""
+    sessions.value = opened
+  } catch (error) {
+    opened.close()
+    sessions.value = undefined
+    sessionsRefusal.value = messageOf(error)
+  }
+}
+
+/** Takes a token for sessions alone. */
+export const useSessionToken = async (token: string): Promise<void> => {
+  sessionToken.value = token
+  sessionStorage.setItem(names.sessionToken, token)
+  await openSessions()
+}
+
+/** Finds out what a credential may do, without changing anything: a batch of no operations is refused to readers. */
+const storeAccess = async (credential: string): Promise<StoreAccess> => {
+  if (routes.store === undefined) return "none"
+  const asked = requestsWith(credential)
+  try {
+    await asked.ask({ method: "POST", path: "/batch", body: '{"operations":[]}' }, undefined, drain)
+    return "write"
+  } catch (error) {
+    if (!(error instanceof Forbidden)) throw error
+  }
+  await asked.ask({ path: "/changes", query: { after: Number.MAX_SAFE_INTEGER, limit: 1 } }, undefined, drain)
+  return "read"
+}
+
+const drain = async (response: Response): Promise<void> => {
+  await response.text()
+}
+
+const looksLikeToken = (credential: string): boolean => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(credential)
+
+/** What a credential may do. One that the store refuses may be a token of sessions. */
+const accessOf = async (credential: string): Promise<StoreAccess> => {
+  try {
+    return await storeAccess(credential)
+  } catch (error) {
+    if (!(error instanceof Unauthorized) || routes.gateway === undefined || !looksLikeToken(credential)) throw error
+    const tried = sessionsWith(credential)
+    try {
+      await tried.connect()
+      return "none"
+    } finally {
+      tried.close()
+    }
+  }
+}
+
+/** Signs in with a key or a token. Returns whether the service has answered. */
+export const signIn = async (credential: string): Promise<boolean> => {
+  isChecking.value = true
+  refusal.value = ""
+  try {
+    const store = await accessOf(credential)
+    sessionStorage.setItem(names.credential, credential)
+    user.value = { credential, store }
+    return true
+  } catch (error) {
+    if (error instanceof Unauthorized) sessionStorage.clear()
+    refusal.value = error instanceof Unauthorized ? "The service does not know this key." : messageOf(error)
+    return !(error instanceof ConnectionFailed || error instanceof ServiceUnavailable)
+  } finally {
+    isChecking.value = false
+  }
+}
+
+/** Forgets the credential, and all that was read with it: the page is loaded anew. */
+export const signOut = (): void => {
+  sessionStorage.clear()
+  history.replaceState(undefined, "", location.pathname)
+  location.reload()
+}
+
+/** Signs in with what the tab has kept, if anything. A service that does not answer yet is asked again. */
+export const resume = async (): Promise<void> => {
+  const credential = sessionStorage.getItem(names.credential)
+  sessionToken.value = sessionStorage.getItem(names.sessionToken) ?? undefined
+  if (credential === null) return
+  while (user.value === undefined && sessionStorage.getItem(names.credential) === credential) {
+    if (await signIn(credential)) return
+    await new Promise(resolve => setTimeout(resolve, 2000))
+  }
+}

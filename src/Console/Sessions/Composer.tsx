@@ -1,0 +1,67 @@
+/** The field in which the user writes to the agent. */
+import { useState } from "preact/hooks"
+import type { Sessions } from "../../Client/Client.ts"
+import { messageOf } from "../Service/Failure.ts"
+
+interface Props {
+  readonly id: string
+  readonly sessions: Sessions
+  readonly isBusy: boolean
+  /** What went wrong with another request. */
+  readonly problem: string
+}
+
+/** Lines that the field grows to. */
+const mostRows = 8
+
+export const Composer = ({ id, isBusy, problem, sessions }: Props) => {
+  const [text, setText] = useState("")
+  const [isSending, setSending] = useState(false)
+  const [failure, setFailure] = useState("")
+
+  const send = async () => {
+    if (text.trim() === "" || isSending) return
+    setSending(true)
+    setFailure("")
+    try {
+      await sessions.send(id, text)
+      setText("")
+    } catch (error) {
+      setFailure(messageOf(error))
+    } finally {
+      setSending(false)
+    }
+  }
+
+  const said = failure === "" ? problem : failure
+  return (
+    <form
+      class="composer"
+      onSubmit={event => {
+        event.preventDefault()
+        void send()
+      }}
+    >
+      <textarea
+        aria-label="Message"
+        placeholder={isBusy ? "The agent is at work" : "Write to the agent"}
+        rows={Math.min(mostRows, text.split("\n").length)}
+        value={text}
+        onInput={event => setText(event.currentTarget.value)}
+        onKeyDown={event => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return
+          event.preventDefault()
+          void send()
+        }}
+      />
+      <button type="submit" class="button primary" disabled={text.trim() === "" || isSending}>
+        {isSending ? "Sending…" : "Send"}
+      </button>
+      {said !== "" && (
+        <p class="note bad" role="alert">
+          {said}
+        </p>
+      )}
+    </form>
+  )
+}

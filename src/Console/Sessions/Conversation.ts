@@ -1,0 +1,341 @@
+/**
+ * A conversation, as its events make it: messages, thoughts, calls of tools, questions and whatever else an agent does. The
+ * items are changed in place, as a session may have very many events.
+ */
+import type { EventBody, SessionEvent } from "../../Client/Client.ts"
+
+export interface UserMessage {
+  readonly kind: "user"
+  readonly text: string
+  readonly by: string
+}
+
+export interface AgentText {
+  readonly kind: "text"
+  text: string
+  isDone: boolean
+}
+
+export interface Thought {
+  readonly kind: "thought"
+  text: string
+  isDone: boolean
+}
+
+export interface ToolCall {
+  readonly kind: "tool"
+  name: string
+  /** The arguments as JSON text, as far as they have come. */
+  args: string
+  progress: string
+  outcome: { readonly isError: boolean; readonly text: string } | undefined
+}
+
+/** A question or a request for approval. */
+export interface Inquiry {
+  readonly kind: "question" | "approval"
+  readonly requestId: string
+  readonly title: string
+  readonly text: string
+  readonly options: ReadonlyArray<unknown>
+  /** What was answered; `undefined` while it waits. */
+  answer: string | undefined
+}
+
+export interface TerminalItem {
+  readonly kind: "terminal"
+  readonly command: string
+  text: string
+  exit: string | undefined
+}
+
+export interface Notice {
+  readonly kind: "notice"
+  readonly tone: "plain" | "good" | "warn" | "bad"
+  readonly title: string
+  readonly text: string
+}
+
+/** One item, with the place of the event that began it. */
+export type Item = { readonly seq: number; readonly at: number } & (
+  | UserMessage
+  | AgentText
+  | Thought
+  | ToolCall
+  | Inquiry
+  | TerminalItem
+  | Notice
+)
+
+export interface Usage {
+  input: number
+  output: number
+  cost: number
+  model: string
+  context: { readonly used: number; readonly limit: number; readonly percent: number } | undefined
+}
+
+/** The most items that are kept; the oldest make room. */
+export const mostItems = 20_000
+
+/** The most characters of a terminal or of a tool's arguments. */
+const mostText = 200_000
+
+const tail = (text: string): string => (text.length > mostText ? text.slice(-mostText) : text)
+
+const pretty = (value: unknown): string =>
+  value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value, undefined, 2)
+
+type Of<Type extends EventBody["type"]> = Extract<EventBody, { readonly type: Type }>
+
+export class Conversation {
+  readonly items: Array<Item> = []
+  readonly usage: Usage = { input: 0, output: 0, cost: 0, model: "", context: undefined }
+  /** The turns in progress; but for unusual agents there is one at most. */
+  readonly #turns = new Set<string>()
+  /** Files that were changed, by path, with the last thing that happened to them. */
+  readonly changedFiles = new Map<string, Of<"file_changed">["change"]>()
+  /** Items that later events add to, by kind and id. */
+  readonly #open = new Map<string, Item>()
+  #event: SessionEvent | undefined
+
+  /** Whether the agent is at work. */
+  get isBusy(): boolean {
+    return this.#turns.size > 0
+  }
+
+  /** Questions and requests for approval that wait for an answer. */
+  get waiting(): ReadonlyArray<Item & Inquiry> {
+    return [...this.#open.values()].filter(
+      (item): item is Item & Inquiry =>
+        (item.kind === "question" || item.kind === "approval") && item.answer === undefined
+    )
+  }
+
+  #add<New extends Item>(id: string | undefined, item: Omit<New, "seq" | "at">): New {
+    const { seq, timestamp: at } = this.#event!
+    const added = { seq, at, ...item } as New
+    this.items.push(added)
+    if (this.items.length > mostItems + 1000) this.items.splice(0, 1000)
+    if (id !== undefined) this.#open.set(id, added)
+    return added
+  }
+
+  #notice(title: string, text = "", tone: Notice["tone"] = "plain"): void {
+    this.#add<Item & Notice>(undefined, { kind: "notice", tone, title, text })
+  }
+
+  #at<Kind extends Item["kind"]>(id: string, kind: Kind): Extract<Item, { readonly kind: Kind }> | undefined {
+    const item = this.#open.get(id)
+    return item?.kind === kind ? (item as Extract<Item, { readonly kind: Kind }>) : undefined
+  }
+
+  #text(kind: "text" | "thought", id: string): Item & (AgentText | Thought) {
+    const open = this.#open.get(id)
+    if (open?.kind === kind && !open.isDone) return open
+    return this.#add<Item & (AgentText | Thought)>(id, { kind, text: "", isDone: false } as never)
+  }
+
+  #end(kind: "text" | "thought", id: string, text: string | undefined): void {
+    const item = this.#text(kind, id)
+    if (text !== undefined && text.length > item.text.length) item.text = text
+    item.isDone = true
+    this.#open.delete(id)
+  }
+
+  #tool(callId: string, name = "tool"): Item & ToolCall {
+    const id = `tool ${callId}`
+    const found = this.#at(id, "tool")
+    if (found !== undefined) return found
+    return this.#add<Item & ToolCall>(id, { kind: "tool", name, args: "", progress: "", outcome: undefined })
+  }
+
+  #settle(callId: string, isError: boolean, text: string): void {
+    this.#tool(callId).outcome = { isError, text: tail(text) }
+    this.#open.delete(`tool ${callId}`)
+  }
+
+  #answered(requestId: string, answer: string): void {
+    for (const kind of ["question", "approval"] as const) {
+      const item = this.#at(`${kind} ${requestId}`, kind)
+      if (item === undefined) continue
+      item.answer = answer
+      this.#open.delete(`${kind} ${requestId}`)
+    }
+  }
+
+  /** A turn has ended. When none is left, nothing goes on. */
+  #turnEnded(turnId: string): void {
+    this.#turns.delete(turnId)
+    if (this.isBusy) return
+    for (const [id, item] of this.#open) {
+      if (item.kind === "text" || item.kind === "thought") item.isDone = true
+      if (item.kind === "tool") item.outcome ??= { isError: true, text: "The turn ended before it had a result." }
+      if (item.kind === "question" || item.kind === "approval") item.answer ??= "not answered"
+      if (item.kind === "terminal") item.exit ??= "not ended"
+      this.#open.delete(id)
+    }
+  }
+
+  /** Takes the next event. */
+  add(event: SessionEvent): void {
+    this.#event = event
+    switch (event.type) {
+      case "turn_started":
+        this.#turns.add(event.turnId)
+        if (event.content !== undefined) {
+          this.#add<Item & UserMessage>(undefined, { kind: "user", text: event.content, by: event.sub ?? "" })
+        }
+        return
+      case "turn_completed":
+        return this.#turnEnded(event.turnId)
+      case "turn_errored":
+        this.#turnEnded(event.turnId)
+        return this.#notice("The turn failed", `${event.message} (${event.code})`, "bad")
+      case "turn_interrupted":
+        this.#turnEnded(event.turnId)
+        return this.#notice("The turn was interrupted", event.reason, "warn")
+      case "text_start":
+        this.#text("text", `text ${event.messageId}`)
+        return
+      case "text_delta":
+        this.#text("text", `text ${event.messageId ?? event.turnId ?? ""}`).text += event.text
+        return
+      case "text_end":
+        return this.#end("text", `text ${event.messageId}`, event.text)
+      case "thinking_start":
+        this.#text("thought", `thought ${event.thinkingId}`)
+        return
+      case "thinking_delta":
+        this.#text("thought", `thought ${event.thinkingId}`).text += event.text
+        return
+      case "thinking_end":
+        return this.#end("thought", `thought ${event.thinkingId}`, event.text)
+      default:
+        return this.#addWork(event)
+    }
+  }
+
+  #addWork(event: SessionEvent): void {
+    switch (event.type) {
+      case "tool_call_start":
+        this.#tool(event.callId).name = event.name
+        return
+      case "tool_call_delta": {
+        const call = this.#tool(event.callId)
+        call.args = tail(call.args + event.text)
+        return
+      }
+      case "tool_call": {
+        const call = this.#tool(event.callId)
+        call.name = event.name
+        if (event.args !== undefined) call.args = tail(pretty(event.args))
+        return
+      }
+      case "tool_progress": {
+        const share = event.progress === undefined ? "" : `${Math.round(event.progress * 100)} %`
+        this.#tool(event.callId).progress = [event.message, share].filter(Boolean).join(" · ")
+        return
+      }
+      case "tool_result":
+        return this.#settle(event.callId, false, pretty(event.result))
+      case "tool_error":
+        return this.#settle(event.callId, true, event.message)
+      case "question_requested":
+        this.#inquire("question", event.requestId, event.question, "", event.options ?? [])
+        return
+      case "approval_requested":
+        this.#inquire(
+          "approval",
+          event.requestId,
+          event.action,
+          [event.description, pretty(event.details)].filter(Boolean).join("\n"),
+          []
+        )
+        return
+      case "question_resolved":
+        return this.#answered(event.requestId, pretty(event.answer))
+      case "approval_resolved":
+        return this.#answered(
+          event.requestId,
+          `${event.approved ? "approved" : "denied"}${event.reason === undefined ? "" : `: ${event.reason}`}`
+        )
+      case "usage_update":
+        return this.#use(event)
+      case "usage_context":
+        this.usage.context = { used: event.used, limit: event.limit, percent: event.percent }
+        return
+      default:
+        return this.#addRest(event)
+    }
+  }
+
+  #inquire(
+    kind: "question" | "approval",
+    requestId: string,
+    title: string,
+    text: string,
+    options: ReadonlyArray<unknown>
+  ): void {
+    this.#add<Item & Inquiry>(`${kind} ${requestId}`, { kind, requestId, title, text, options, answer: undefined })
+  }
+
+  #use({ costUsd = 0, inputTokens = 0, model, outputTokens = 0 }: Of<"usage_update">): void {
+    this.usage.input += inputTokens
+    this.usage.output += outputTokens
+    this.usage.cost += costUsd
+    if (model !== undefined) this.usage.model = model
+  }
+
+  #addRest(event: SessionEvent): void {
+    switch (event.type) {
+      case "terminal_opened":
+        this.#add<Item & TerminalItem>(`terminal ${event.terminalId}`, {
+          kind: "terminal",
+          command: event.command ?? "terminal",
+          text: "",
+          exit: undefined
+        })
+        return
+      case "terminal_output": {
+        const terminal = this.#at(`terminal ${event.terminalId}`, "terminal")
+        if (terminal !== undefined) terminal.text = tail(terminal.text + event.text)
+        return
+      }
+      case "terminal_exited": {
+        const terminal = this.#at(`terminal ${event.terminalId}`, "terminal")
+        if (terminal !== undefined) terminal.exit = event.signal ?? `exit code ${event.exitCode ?? "unknown"}`
+        this.#open.delete(`terminal ${event.terminalId}`)
+        return
+      }
+      case "file_changed":
+        this.changedFiles.set(event.path, event.change)
+        if (event.previousPath !== undefined) this.changedFiles.set(event.previousPath, "deleted")
+        return this.#notice(`File ${event.change}`, event.path)
+      case "session_state":
+        if (event.state === "error") this.#notice("The session failed", event.reason, "bad")
+        return
+      case "plan_updated":
+        return this.#notice("Plan", pretty(event.plan))
+      case "step_started":
+        return this.#notice("Step started", event.title ?? event.stepId)
+      case "step_completed":
+        return this.#notice("Step completed", event.title ?? event.stepId, "good")
+      case "subagent_started":
+        return this.#notice(`Agent ${event.agentType ?? ""} started`, event.task)
+      case "subagent_completed":
+        return this.#notice(`Agent ${event.agentType ?? ""} completed`, pretty(event.result), "good")
+      case "artifact_created":
+        return this.#notice("Artifact", event.name ?? event.artifactId)
+      case "checkpoint_created":
+        return this.#notice("Checkpoint", event.label ?? event.checkpointId)
+      case "rate_limited":
+        return this.#notice("Rate limited", event.message, "warn")
+      case "error":
+        return this.#notice("Error", `${event.message} (${event.code})`, "bad")
+      default:
+        // States are seen among the raw events, and so is what a newer service sends.
+        return
+    }
+  }
+}

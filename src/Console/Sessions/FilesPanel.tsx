@@ -1,0 +1,161 @@
+/** The workspace of a session: its files, their iterations, and what changed between two of them. */
+import { useEffect, useState } from "preact/hooks"
+import type { FileContent, FileEntry, FileIteration, Sessions } from "../../Client/Client.ts"
+import { isAbort, messageOf } from "../Service/Failure.ts"
+import { Diff } from "../Widgets/Diff.tsx"
+import { Icon } from "../Widgets/Icon.tsx"
+import { bytes, time } from "../Widgets/Text.ts"
+
+interface Props {
+  readonly id: string
+  readonly sessions: Sessions
+  /** What happened to files, by path. */
+  readonly changed: ReadonlyMap<string, string>
+  readonly revision: number
+}
+
+/** Levels of directories that are listed at once. */
+const depth = 8
+
+/** Contents of more characters than this are not shown. */
+const mostShown = 200_000
+
+const textOf = (content: FileContent | undefined): string => {
+  if (content === undefined) return ""
+  if (content.encoding === "base64") return "This file is not text."
+  return content.content.length > mostShown ? "This file is too long to be shown here." : content.content
+}
+
+interface Opened {
+  readonly iterations: ReadonlyArray<FileIteration>
+  readonly shown: FileContent | undefined
+  readonly before: FileContent | undefined
+}
+
+interface FileProps extends Props {
+  readonly path: string
+  readonly onClose: () => void
+}
+
+const FileView = ({ changed, id, onClose, path, sessions }: FileProps) => {
+  const [chosen, setChosen] = useState<number>()
+  const [opened, setOpened] = useState<Opened>()
+  const [isDiff, setDiff] = useState(false)
+  const [problem, setProblem] = useState("")
+  const change = changed.get(path)
+  useEffect(() => {
+    const ended = new AbortController()
+    const { signal } = ended
+    const read = async () => {
+      const iterations = [...(await sessions.fileHistory(id, path, { signal }))]
+      const at = iterations.findIndex(({ iteration }) => iteration === chosen)
+      const index = at === -1 ? iterations.length - 1 : at
+      const contentAt = async (iteration: FileIteration | undefined) =>
+        iteration === undefined ? undefined : sessions.fileAtIteration(id, path, iteration.iteration, { signal })
+      const [shown, before] = await Promise.all([contentAt(iterations[index]), contentAt(iterations[index - 1])])
+      setOpened({ iterations, shown, before })
+      setProblem("")
+    }
+    read().catch((error: unknown) => {
+      if (!isAbort(error)) setProblem(messageOf(error))
+    })
+    return () => ended.abort(new DOMException("The file is closed", "AbortError"))
+  }, [id, path, chosen, change, sessions])
+
+  const shown = opened?.shown
+  return (
+    <>
+      <div class="pane-head">
+        <button type="button" class="button quiet icon-only" aria-label="All files" onClick={onClose}>
+          <Icon name="back" />
+        </button>
+        <h3 class="pane-title mono" title={path}>
+          {path}
+        </h3>
+      </div>
+      {problem !== "" && <p class="banner bad">{problem}</p>}
+      {opened !== undefined && (
+        <div class="pane-actions">
+          <select
+            aria-label="Iteration"
+            value={String(shown?.iteration ?? opened.iterations.at(-1)?.iteration ?? "")}
+            onChange={event => setChosen(Number(event.currentTarget.value))}
+          >
+            {opened.iterations
+              .map(({ iteration, size, timestamp }) => (
+                <option value={String(iteration)}>
+                  Iteration {iteration}, {time(timestamp)}, {bytes(size)}
+                </option>
+              ))
+              .reverse()}
+          </select>
+          <button type="button" class="button small" aria-pressed={isDiff} onClick={() => setDiff(!isDiff)}>
+            Changes
+          </button>
+        </div>
+      )}
+      {opened !== undefined &&
+        (isDiff ? (
+          <Diff
+            left={textOf(opened.before)}
+            right={textOf(shown)}
+            leftTitle={opened.before === undefined ? "Before" : `Iteration ${opened.before.iteration ?? ""}`}
+            rightTitle={`Iteration ${shown?.iteration ?? ""}`}
+          />
+        ) : (
+          <pre class="file-text" tabIndex={0}>
+            {textOf(shown)}
+          </pre>
+        ))}
+    </>
+  )
+}
+
+export const FilesPanel = (props: Props) => {
+  const { changed, id, sessions } = props
+  const [files, setFiles] = useState<ReadonlyArray<FileEntry>>()
+  const [problem, setProblem] = useState("")
+  const [path, setPath] = useState<string>()
+  const changes = [...changed].join()
+  useEffect(() => {
+    const ended = new AbortController()
+    sessions
+      .listFiles(id, { depth, signal: ended.signal })
+      .then(found => {
+        setFiles(found)
+        setProblem("")
+      })
+      .catch((error: unknown) => {
+        if (!isAbort(error)) setProblem(messageOf(error))
+      })
+    return () => ended.abort(new DOMException("The files are closed", "AbortError"))
+  }, [id, changes, sessions])
+
+  if (path !== undefined) {
+    return (
+      <section class="side" aria-label="Files">
+        <FileView key={path} {...props} path={path} onClose={() => setPath(undefined)} />
+      </section>
+    )
+  }
+  return (
+    <section class="side" aria-label="Files">
+      {problem !== "" && <p class="banner warn">{problem}</p>}
+      {files?.length === 0 && <p class="empty">The workspace is empty.</p>}
+      <ul class="files">
+        {files
+          ?.filter(({ type }) => type !== "directory")
+          .map(file => (
+            <li key={file.path}>
+              <button type="button" class="row" onClick={() => setPath(file.path)}>
+                <Icon name="file" />
+                <span class="row-title mono grow">{file.path}</span>
+                {changed.has(file.path) && <span class="badge info">{changed.get(file.path)}</span>}
+                <span class="row-count">{file.size === undefined ? "" : bytes(file.size)}</span>
+              </button>
+            </li>
+          ))}
+      </ul>
+    </section>
+  )
+}

@@ -1,0 +1,256 @@
+/** One item of a conversation. */
+import { useState } from "preact/hooks"
+import type { Sessions } from "../../Client/Client.ts"
+import { canConverse } from "../Service/Connection.ts"
+import { messageOf } from "../Service/Failure.ts"
+import { Icon } from "../Widgets/Icon.tsx"
+import { count, cut, dateAndTime, time } from "../Widgets/Text.ts"
+import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Conversation.ts"
+
+/** Longer texts are cut until the user wants all: to lay out a million characters takes seconds. */
+const longText = 20_000
+const shownOfLong = 8000
+
+/** Which items are unfolded, by session and place: rows that leave the view are drawn anew when they come back. */
+const unfolded = new Map<string, boolean>()
+const mostUnfolded = 1000
+
+const useUnfolded = (key: string, initial: boolean): readonly [boolean, (isUnfolded: boolean) => void] => {
+  const [isUnfolded, set] = useState(unfolded.get(key) ?? initial)
+  return [
+    isUnfolded,
+    value => {
+      if (unfolded.size >= mostUnfolded) unfolded.clear()
+      unfolded.set(key, value)
+      set(value)
+    }
+  ]
+}
+
+/** A part of a message that stands between lines of three backticks is code. */
+const fence = /^```[^\n]*\n([\s\S]*?)(?:^```[ \t]*$|(?![\s\S]))/gm
+
+const Prose = ({ text }: { readonly text: string }) => {
+  const parts: Array<preact.JSX.Element> = []
+  let from = 0
+  for (const match of text.matchAll(fence)) {
+    if (match.index > from) parts.push(<p>{text.slice(from, match.index).trim()}</p>)
+    parts.push(<pre>{match[1]}</pre>)
+    from = match.index + match[0].length
+  }
+  if (from < text.length) parts.push(<p>{text.slice(from).trimEnd()}</p>)
+  return <div class="prose">{parts}</div>
+}
+
+const LongText = ({ text }: { readonly text: string }) => {
+  const [isWhole, setWhole] = useState(false)
+  if (text.length <= longText || isWhole) return <Prose text={text} />
+  return (
+    <>
+      <button type="button" class="button small" onClick={() => setWhole(true)}>
+        Show {count(text.length - shownOfLong)} characters before this
+      </button>
+      <Prose text={`…${text.slice(-shownOfLong)}`} />
+    </>
+  )
+}
+
+const User = ({ at, by, text }: UserMessage & { readonly at: number }) => (
+  <article class="said user">
+    <header>
+      {by === "" ? "user" : by} <time title={dateAndTime(at)}>{time(at)}</time>
+    </header>
+    <LongText text={text} />
+  </article>
+)
+
+const Agent = ({ at, isDone, text }: AgentText & { readonly at: number }) => (
+  <article class="said agent" aria-busy={!isDone}>
+    <header>
+      agent <time title={dateAndTime(at)}>{time(at)}</time>
+    </header>
+    <LongText text={text} />
+  </article>
+)
+
+interface FoldProps {
+  readonly id: string
+  readonly icon: "thought" | "tool"
+  readonly title: string
+  readonly note: string
+  readonly tone?: string
+  readonly children: preact.ComponentChildren
+}
+
+const Fold = ({ children, icon, id, note, title, tone = "" }: FoldProps) => {
+  const [isOpen, setOpen] = useUnfolded(id, false)
+  return (
+    <div class={`said fold ${tone}`}>
+      <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+        <Icon name={icon} />
+        <b>{title}</b>
+        <span class="fold-note">{note}</span>
+        <span class="fold-mark">
+          <Icon name="right" />
+        </span>
+      </button>
+      {isOpen && <div class="fold-body">{children}</div>}
+    </div>
+  )
+}
+
+const ThoughtView = ({ id, isDone, text }: Thought & { readonly id: string }) => (
+  <Fold id={id} icon="thought" title={isDone ? "Thought" : "Thinking…"} note={cut(text.replaceAll("\n", " "), 120)}>
+    <LongText text={text} />
+  </Fold>
+)
+
+const ToolView = ({ args, id, name, outcome, progress }: ToolCall & { readonly id: string }) => {
+  const state = outcome === undefined ? (progress === "" ? "running…" : progress) : outcome.isError ? "failed" : "done"
+  return (
+    <Fold id={id} icon="tool" title={name} note={state} {...(outcome?.isError && { tone: "failed" })}>
+      <h4>Arguments</h4>
+      <pre>{args === "" ? "none" : args}</pre>
+      {outcome !== undefined && (
+        <>
+          <h4>{outcome.isError ? "Error" : "Result"}</h4>
+          <pre>{outcome.text === "" ? "nothing" : outcome.text}</pre>
+        </>
+      )}
+    </Fold>
+  )
+}
+
+const labelOf = (option: unknown): string => {
+  if (typeof option === "string") return option
+  if (typeof option === "object" && option !== null && "label" in option && typeof option.label === "string") {
+    return option.label
+  }
+  return JSON.stringify(option)
+}
+
+interface InquiryProps {
+  readonly inquiry: Inquiry
+  readonly id: string
+  readonly sessions: Sessions
+  readonly revision: number
+}
+
+const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
+  const { answer, kind, options, requestId, text, title } = inquiry
+  const [typed, setTyped] = useState("")
+  const [isSent, setSent] = useState(false)
+  const [failure, setFailure] = useState("")
+  const reply = async (given: unknown) => {
+    setSent(true)
+    setFailure("")
+    try {
+      await sessions.answer(id, requestId, given)
+    } catch (error) {
+      setSent(false)
+      setFailure(messageOf(error))
+    }
+  }
+  const isOpen = answer === undefined && canConverse.value
+  return (
+    <section
+      class="said inquiry"
+      data-open={answer === undefined}
+      aria-label={kind === "question" ? "Question" : "Approval"}
+    >
+      <header>{kind === "question" ? "The agent asks" : "The agent wants to"}</header>
+      <h3>{title}</h3>
+      {text !== "" && <pre>{text}</pre>}
+      {answer !== undefined && (
+        <p class="muted">
+          Answer: <b>{answer}</b>
+        </p>
+      )}
+      {isOpen && kind === "approval" && (
+        <div class="actions">
+          <button type="button" class="button primary" disabled={isSent} onClick={() => void reply({ approved: true })}>
+            <Icon name="check" /> Approve
+          </button>
+          <button type="button" class="button danger" disabled={isSent} onClick={() => void reply({ approved: false })}>
+            Deny
+          </button>
+        </div>
+      )}
+      {isOpen && kind === "question" && (
+        <form
+          class="actions"
+          onSubmit={event => {
+            event.preventDefault()
+            if (typed.trim() !== "") void reply(typed)
+          }}
+        >
+          {options.map(option => (
+            <button type="button" class="button" disabled={isSent} onClick={() => void reply(option)}>
+              {labelOf(option)}
+            </button>
+          ))}
+          <input
+            aria-label="Another answer"
+            placeholder={options.length === 0 ? "Answer" : "Another answer"}
+            value={typed}
+            disabled={isSent}
+            onInput={event => setTyped(event.currentTarget.value)}
+          />
+          <button type="submit" class="button" disabled={isSent || typed.trim() === ""}>
+            Answer
+          </button>
+        </form>
+      )}
+      {failure !== "" && (
+        <p class="note bad" role="alert">
+          {failure}
+        </p>
+      )}
+    </section>
+  )
+}
+
+const TerminalView = ({ command, exit, text }: TerminalItem) => (
+  <div class="said terminal">
+    <header>
+      <code>$ {command}</code> <span class="muted">{exit ?? "running…"}</span>
+    </header>
+    {text !== "" && <pre>{text.slice(-shownOfLong)}</pre>}
+  </div>
+)
+
+const NoticeView = ({ text, title, tone }: Notice) => (
+  <p class={`said notice ${tone}`}>
+    <b>{title}</b> <span>{cut(text, 2000)}</span>
+  </p>
+)
+
+interface Props {
+  readonly item: Item
+  /** The session. */
+  readonly id: string
+  readonly sessions: Sessions
+  /** Rises as events come: items are changed in place. */
+  readonly revision: number
+}
+
+export const ItemView = ({ id, item, revision, sessions }: Props) => {
+  const place = `${id} ${item.seq}`
+  switch (item.kind) {
+    case "user":
+      return <User {...item} />
+    case "text":
+      return <Agent {...item} />
+    case "thought":
+      return <ThoughtView {...item} id={place} />
+    case "tool":
+      return <ToolView {...item} id={place} />
+    case "question":
+    case "approval":
+      return <InquiryView inquiry={item} id={id} sessions={sessions} revision={revision} />
+    case "terminal":
+      return <TerminalView {...item} />
+    case "notice":
+      return <NoticeView {...item} />
+  }
+}

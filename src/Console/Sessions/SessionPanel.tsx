@@ -1,0 +1,209 @@
+/** One session: the conversation, and beside it the files or the events. */
+import { useEffect, useMemo, useState } from "preact/hooks"
+import type { Session, Sessions } from "../../Client/Client.ts"
+import { canConverse } from "../Service/Connection.ts"
+import { messageOf } from "../Service/Failure.ts"
+import { go, href } from "../Service/Route.ts"
+import { Dialog } from "../Widgets/Dialog.tsx"
+import { Icon } from "../Widgets/Icon.tsx"
+import { count } from "../Widgets/Text.ts"
+import { VirtualList } from "../Widgets/VirtualList.tsx"
+import { Composer } from "./Composer.tsx"
+import type { Usage } from "./Conversation.ts"
+import { EventsPanel } from "./EventsPanel.tsx"
+import { FilesPanel } from "./FilesPanel.tsx"
+import { ItemView } from "./ItemView.tsx"
+import { SessionFeed } from "./SessionFeed.ts"
+import { listed } from "./SessionList.ts"
+import { toneOf } from "./Tone.ts"
+
+type Side = "files" | "events"
+
+const UsageMeter = ({ usage: { context, cost, input, model, output } }: { readonly usage: Usage }) => (
+  <div class="usage" role="group" aria-label="Usage">
+    <span>
+      <b>{count(input)}</b> tokens in
+    </span>
+    <span>
+      <b>{count(output)}</b> out
+    </span>
+    {cost > 0 && (
+      <span>
+        <b>${cost.toFixed(cost < 1 ? 4 : 2)}</b>
+      </span>
+    )}
+    {model !== "" && <span>{model}</span>}
+    {context !== undefined && (
+      <label class="usage-context">
+        Context
+        <meter min={0} max={context.limit} low={context.limit * 0.7} high={context.limit * 0.9} value={context.used} />
+        {context.percent < 1 ? "<1" : Math.round(context.percent)} %
+      </label>
+    )}
+  </div>
+)
+
+/** The title, which is made while the session goes on; the list has it first. */
+const titleOf = (session: Session | undefined): string =>
+  session === undefined ? "" : (listed.value.find(({ id }) => id === session.id)?.title ?? session.title)
+
+interface HeadProps {
+  readonly session: Session | undefined
+  readonly id: string
+  readonly isBusy: boolean
+  /** Whether the agent waits for an answer. */
+  readonly isWaiting: boolean
+  readonly sessions: Sessions
+  readonly side: Side | undefined
+  readonly onSide: (side: Side | undefined) => void
+  readonly onFailure: (message: string) => void
+}
+
+const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, side }: HeadProps) => {
+  const [isDeleting, setDeleting] = useState(false)
+  const attempt = (work: Promise<unknown>) => {
+    onFailure("")
+    void work.catch((error: unknown) => onFailure(messageOf(error)))
+  }
+  const isRunning = session !== undefined && !["inactive", "deactivating", "error"].includes(session.state)
+  return (
+    <div class="pane-head session-head">
+      <a class="button quiet icon-only only-narrow" href={href("sessions")} aria-label="All sessions">
+        <Icon name="back" />
+      </a>
+      <h2 class="pane-title" title={id}>
+        {titleOf(session) || id}
+      </h2>
+      {isWaiting && <span class="badge warn">waits for you</span>}
+      {session !== undefined && <span class={`badge ${toneOf[session.state]}`}>{session.state}</span>}
+      <span class="button-row">
+        {canConverse.value && session !== undefined && (
+          <>
+            {isBusy && (
+              <button type="button" class="button small" onClick={() => attempt(sessions.interrupt(id))}>
+                <Icon name="stop" /> Interrupt
+              </button>
+            )}
+            {isRunning && !isBusy && (
+              <button type="button" class="button small quiet" onClick={() => attempt(sessions.stop(id))}>
+                Stop
+              </button>
+            )}
+            <button
+              type="button"
+              class="button quiet danger icon-only"
+              aria-label="Delete session"
+              title="Delete session"
+              onClick={() => setDeleting(true)}
+            >
+              <Icon name="trash" />
+            </button>
+          </>
+        )}
+        {(["files", "events"] as const).map(name => (
+          <button
+            type="button"
+            class="button small"
+            aria-pressed={side === name}
+            onClick={() => onSide(side === name ? undefined : name)}
+          >
+            {name === "files" ? "Files" : "Events"}
+          </button>
+        ))}
+      </span>
+      {isDeleting && (
+        <Dialog title="Delete this session?" onClose={() => setDeleting(false)}>
+          <div class="dialog-body">
+            <p>Its agent is stopped, and its history is deleted for good.</p>
+            <div class="actions">
+              <button
+                type="button"
+                class="button danger"
+                onClick={() =>
+                  attempt(
+                    sessions.delete(id).then(() => {
+                      go("sessions")
+                    })
+                  )
+                }
+              >
+                Delete
+              </button>
+              <button type="button" class="button" onClick={() => setDeleting(false)}>
+                Cancel
+              </button>
+            </div>
+          </div>
+        </Dialog>
+      )}
+    </div>
+  )
+}
+
+/** From this width on, the events are shown from the start. */
+const roomForEvents = "(min-width: 1200px)"
+
+export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly sessions: Sessions }) => {
+  const feed = useMemo(() => new SessionFeed(sessions, id), [sessions, id])
+  useEffect(() => () => feed.close(), [feed])
+  const [side, setSide] = useState<Side | undefined>(() => (matchMedia(roomForEvents).matches ? "events" : undefined))
+  const [failure, setFailure] = useState("")
+  const revision = feed.revision.value
+  const { conversation } = feed
+  const { items, usage } = conversation
+  const session = feed.session.value
+
+  if (feed.isDeleted.value) {
+    return (
+      <section class="pane item" aria-label="Session">
+        <p class="empty">There is no such session, or it was deleted.</p>
+      </section>
+    )
+  }
+  return (
+    <section class="pane item" aria-label="Session">
+      <Head
+        id={id}
+        session={session}
+        sessions={sessions}
+        isBusy={conversation.isBusy}
+        isWaiting={conversation.waiting.length > 0}
+        side={side}
+        onSide={setSide}
+        onFailure={setFailure}
+      />
+      <UsageMeter usage={usage} />
+      {feed.problem.value !== "" && <p class="banner bad">{feed.problem.value}</p>}
+      {feed.isTrimmed.value && <p class="banner info">Older events are no longer kept.</p>}
+      <div class="session-body" data-side={side ?? "none"}>
+        <div class="conversation">
+          {items.length === 0 ? (
+            <p class="empty">{feed.isSynced.value ? "Nothing was said yet." : "Reading…"}</p>
+          ) : (
+            <VirtualList
+              label="Conversation"
+              role="log"
+              count={items.length}
+              rowHeight={64}
+              isFollowing
+              revision={revision}
+              keyOf={index => items[index]?.seq ?? index}
+              row={index =>
+                items[index] && <ItemView item={items[index]} id={id} sessions={sessions} revision={revision} />
+              }
+            />
+          )}
+          {canConverse.value ? (
+            <Composer id={id} sessions={sessions} isBusy={conversation.isBusy} problem={failure} />
+          ) : (
+            <p class="pane-foot">This key only reads.</p>
+          )}
+        </div>
+        {side === "files" && (
+          <FilesPanel id={id} sessions={sessions} changed={conversation.changedFiles} revision={revision} />
+        )}
+        {side === "events" && <EventsPanel events={feed.events} revision={revision} />}
+      </div>
+    </section>
+  )
+}

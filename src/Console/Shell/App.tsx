@@ -1,0 +1,133 @@
+/** The frame of the page: who is signed in, where one can go, and the view. */
+import type { FunctionComponent } from "preact"
+import { useEffect } from "preact/hooks"
+import { Feed } from "../Feed/Feed.tsx"
+import { watchMetrics } from "../Overview/Metrics.ts"
+import { Overview } from "../Overview/Overview.tsx"
+import { signOut, user } from "../Service/Connection.ts"
+import { health, isReachable, watchHealth } from "../Service/Health.ts"
+import { href, view } from "../Service/Route.ts"
+import { routes } from "../Service/Routes.ts"
+import { SessionsView } from "../Sessions/SessionsView.tsx"
+import { StoreView } from "../Store/StoreView.tsx"
+import { Icon, type IconName } from "../Widgets/Icon.tsx"
+import { chooseTheme, type Theme, theme } from "../Widgets/Theme.ts"
+import { SignIn } from "./SignIn.tsx"
+
+interface View {
+  readonly name: string
+  readonly title: string
+  readonly icon: IconName
+  readonly component: FunctionComponent
+}
+
+const views = (): ReadonlyArray<View> => [
+  { name: "overview", title: "Overview", icon: "overview", component: Overview },
+  ...(user.value?.store === "none"
+    ? []
+    : [
+        { name: "store", title: "Store", icon: "store", component: StoreView } as const,
+        { name: "feed", title: "Feed", icon: "feed", component: Feed } as const
+      ]),
+  ...(routes.gateway === undefined
+    ? []
+    : [{ name: "sessions", title: "Sessions", icon: "sessions", component: SessionsView } as const])
+]
+
+const nextTheme: Readonly<Record<Theme, Theme>> = { system: "light", light: "dark", dark: "system" }
+const themeIcon: Readonly<Record<Theme, IconName>> = { system: "system", light: "sun", dark: "moon" }
+
+const accessNames = { write: "reads and writes", read: "reads only", none: "sessions only" } as const
+
+const Mark = () => (
+  <svg class="mark" viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
+    <path d="M4 12h24M7 12v10M25 12v10M7 22a4.5 4.5 0 0 1 9 0a4.5 4.5 0 0 1 9 0" />
+  </svg>
+)
+
+const statusTone = (): string => {
+  if (isReachable.value === false) return "bad"
+  const status = health.value?.status
+  return status === undefined ? "idle" : status === "ok" ? "good" : status === "degraded" ? "warn" : "bad"
+}
+
+const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; readonly present: string }) => {
+  const signedIn = user.value
+  return (
+    <nav class="sidebar" aria-label="Console">
+      <a class="brand" href={href("overview")} aria-label="Causeway, overview">
+        <Mark />
+        <span>Causeway</span>
+      </a>
+      <ul>
+        {all.map(({ icon, name, title }) => (
+          <li key={name}>
+            <a href={href(name)} aria-current={name === present ? "page" : undefined}>
+              <Icon name={icon} />
+              <span>{title}</span>
+              {name === "overview" && <i class={`dot ${statusTone()}`} />}
+            </a>
+          </li>
+        ))}
+      </ul>
+      <div class="sidebar-foot">
+        <p class="access">
+          This key <b>{accessNames[signedIn?.store ?? "none"]}</b>
+        </p>
+        <button
+          type="button"
+          class="button quiet icon-only"
+          aria-label={`Colors: ${theme.value}. Change to ${nextTheme[theme.value]}`}
+          title={`Colors: ${theme.value}`}
+          onClick={() => chooseTheme(nextTheme[theme.value])}
+        >
+          <Icon name={themeIcon[theme.value]} />
+        </button>
+        <button
+          type="button"
+          class="button quiet icon-only"
+          aria-label="Sign out"
+          title="Sign out"
+          onClick={() => signOut()}
+        >
+          <Icon name="out" />
+        </button>
+      </div>
+    </nav>
+  )
+}
+
+const Frame = () => {
+  const all = views()
+  const shown = all.find(({ name }) => name === view.value) ?? all[0]!
+  useEffect(() => {
+    document.title = `${shown.title} · Causeway`
+  }, [shown.title])
+  const { component: Shown } = shown
+  return (
+    <div class="frame">
+      <button type="button" class="skip" onClick={() => document.querySelector<HTMLElement>("main")?.focus()}>
+        To the content
+      </button>
+      <Navigation all={all} present={shown.name} />
+      <main id="main" tabIndex={-1}>
+        {isReachable.value === false && (
+          <p class="banner bad" role="status">
+            <Icon name="warning" /> The service does not answer. Trying again…
+          </p>
+        )}
+        <Shown key={shown.name} />
+      </main>
+    </div>
+  )
+}
+
+export const App = () => {
+  useEffect(() => {
+    const ended = new AbortController()
+    void watchHealth(ended.signal)
+    void watchMetrics(ended.signal)
+    return () => ended.abort()
+  }, [])
+  return user.value === undefined ? <SignIn /> : <Frame />
+}

@@ -1,0 +1,303 @@
+/** One entry: its value in the editor, its version, its expiry and its history. */
+import { useEffect, useRef, useState } from "preact/hooks"
+import { PreconditionFailed } from "../../Client/Client.ts"
+import { JsonEditor } from "../Json/JsonEditor.tsx"
+import { compact, format, type Problem, problemOf } from "../Json/JsonText.ts"
+import { canWrite, client } from "../Service/Connection.ts"
+import { isAbort, messageOf } from "../Service/Failure.ts"
+import { go, href } from "../Service/Route.ts"
+import { Dialog } from "../Widgets/Dialog.tsx"
+import { Icon } from "../Widgets/Icon.tsx"
+import { ago, bytes, dateAndTime } from "../Widgets/Text.ts"
+import { Conflict } from "./Conflict.tsx"
+import { actor, readText, type TextEntry, writeText } from "./Entries.ts"
+import { type Expiry, ExpiryField, expiryOf, timeOf } from "./Expiry.tsx"
+import { History } from "./History.tsx"
+
+interface Props {
+  readonly namespace: string
+  readonly entryKey: string
+}
+
+/** The value as the editor has it at first. */
+const draftOf = (entry: TextEntry | undefined): string => (entry === undefined ? "" : format(entry.value))
+
+/** The entry as the service has it, read again with each change that comes in. */
+const useEntry = (namespace: string, key: string) => {
+  const [stored, setStored] = useState<TextEntry | "absent">()
+  const [problem, setProblem] = useState("")
+  useEffect(() => {
+    const ended = new AbortController()
+    const read = async () => {
+      try {
+        setStored((await readText(namespace, key, ended.signal)) ?? "absent")
+        setProblem("")
+      } catch (error) {
+        if (!isAbort(error)) setProblem(messageOf(error))
+      }
+    }
+    const follow = async () => {
+      const { signal } = ended
+      try {
+        for await (const event of client.value.follow({ namespace, prefix: key, initial: false, signal })) {
+          // What was written before the feed began is read once it has.
+          if (event.type !== "change" || event.change.key === key) await read()
+        }
+      } catch (error) {
+        if (!isAbort(error)) setProblem(messageOf(error))
+      }
+    }
+    void read()
+    void follow()
+    return () => ended.abort(new DOMException("The entry is closed", "AbortError"))
+  }, [namespace, key])
+  return { stored, setStored, problem }
+}
+
+export const EntryPanel = ({ entryKey, namespace }: Props) => {
+  const { problem: readProblem, setStored, stored } = useEntry(namespace, entryKey)
+  /** What the draft was made from; its version is the precondition of a write. */
+  const [base, setBase] = useState<TextEntry>()
+  const [draft, setDraft] = useState("")
+  const [expiry, setExpiry] = useState<Expiry>({ kind: "never" })
+  const [problem, setProblem] = useState<Problem>()
+  const [failure, setFailure] = useState("")
+  const [notice, setNotice] = useState("")
+  const [isBusy, setBusy] = useState(false)
+  const [tab, setTab] = useState<"value" | "history">("value")
+  const [dialog, setDialog] = useState<"conflict" | "delete">()
+
+  const isDirty = base !== undefined && (draft !== draftOf(base) || expiry.kind !== expiryOf(base.expiresAt).kind)
+  const dirty = useRef(isDirty)
+  dirty.current = isDirty
+
+  const adopt = (entry: TextEntry) => {
+    setBase(entry)
+    setDraft(draftOf(entry))
+    setExpiry(expiryOf(entry.expiresAt))
+    setProblem(undefined)
+    setFailure("")
+  }
+
+  useEffect(() => {
+    if (stored === undefined || stored === "absent" || dirty.current) return
+    if (base !== undefined && stored.version > base.version && stored.updatedBy !== actor) {
+      setNotice(`Changed by ${stored.updatedBy} to version ${stored.version}`)
+    }
+    adopt(stored)
+  }, [stored])
+
+  const present = stored === "absent" ? undefined : stored
+  const isBehind = isDirty && (stored === "absent" || (present !== undefined && present.version !== base?.version))
+
+  /** Writes over the entry at a version; 0 where it was deleted meanwhile. */
+  const write = async (ifVersion: number) => {
+    const found = problemOf(draft)
+    setProblem(found)
+    if (found !== undefined || isBusy) return
+    setBusy(true)
+    setFailure("")
+    try {
+      const written = await writeText(namespace, entryKey, draft, ifVersion, timeOf(expiry, Date.now()))
+      setDialog(undefined)
+      // What was typed stays as it was typed.
+      setBase(written)
+      setDraft(draftOf(written))
+      setExpiry(expiryOf(written.expiresAt))
+      setStored(written)
+      setNotice(`Saved as version ${written.version}`)
+    } catch (error) {
+      if (error instanceof PreconditionFailed) {
+        setStored((await readText(namespace, entryKey).catch(() => undefined)) ?? "absent")
+        setDialog("conflict")
+      } else setFailure(messageOf(error))
+    } finally {
+      setBusy(false)
+    }
+  }
+
+  const save = () => {
+    if (base !== undefined && canWrite.value) void write(base.version)
+  }
+
+  const remove = async () => {
+    if (base === undefined) return
+    try {
+      await client.value.delete(namespace, entryKey, { ifVersion: base.version, actor })
+      go("store", namespace)
+    } catch (error) {
+      setDialog(error instanceof PreconditionFailed ? "conflict" : undefined)
+      if (!(error instanceof PreconditionFailed)) setFailure(messageOf(error))
+    }
+  }
+
+  const title = (
+    <div class="pane-head">
+      <a class="button quiet icon-only only-narrow" href={href("store", namespace)} aria-label="All keys">
+        <Icon name="back" />
+      </a>
+      <h2 class="pane-title mono" title={entryKey}>
+        {entryKey}
+      </h2>
+      {present !== undefined && <span class="badge info">version {present.version}</span>}
+    </div>
+  )
+
+  if (stored === undefined || (stored === "absent" && base === undefined)) {
+    return (
+      <section class="pane item" aria-label="Entry">
+        {title}
+        <p class="empty" role="status">
+          {readProblem !== "" ? readProblem : stored === "absent" ? "There is no such entry." : "Reading…"}
+        </p>
+        {stored === "absent" && <History namespace={namespace} entryKey={entryKey} onTake={undefined} />}
+      </section>
+    )
+  }
+
+  return (
+    <section class="pane item" aria-label="Entry">
+      {title}
+      <div class="tabs" role="tablist" aria-label="Parts of the entry">
+        {(["value", "history"] as const).map(name => (
+          <button type="button" role="tab" aria-selected={tab === name} onClick={() => setTab(name)}>
+            {name === "value" ? "Value" : "History"}
+          </button>
+        ))}
+        {present !== undefined && (
+          <p class="tabs-note" title={dateAndTime(present.updatedAt)}>
+            {bytes(new Blob([present.value]).size)} · {present.updatedBy} · {ago(present.updatedAt, Date.now())}
+          </p>
+        )}
+      </div>
+      {readProblem !== "" && <p class="banner bad">{readProblem}</p>}
+      {tab === "history" ? (
+        <History
+          namespace={namespace}
+          entryKey={entryKey}
+          onTake={
+            canWrite.value
+              ? value => {
+                  setDraft(format(value))
+                  setTab("value")
+                }
+              : undefined
+          }
+        />
+      ) : (
+        <>
+          {isBehind && (
+            <p class="banner warn" role="alert">
+              <Icon name="warning" />
+              <span class="grow">
+                {present === undefined
+                  ? "This entry was deleted while you were editing."
+                  : `${present.updatedBy} changed this entry to version ${present.version} while you were editing version ${base?.version}.`}
+              </span>
+              <button type="button" class="button small" onClick={() => setDialog("conflict")}>
+                Compare
+              </button>
+            </p>
+          )}
+          {stored === "absent" && !isBehind && (
+            <p class="banner warn" role="status">
+              This entry was deleted.
+            </p>
+          )}
+          <JsonEditor
+            label="Value"
+            text={draft}
+            isReadOnly={!canWrite.value}
+            problem={problem}
+            onInput={typed => {
+              setDraft(typed)
+              setProblem(undefined)
+              setNotice("")
+            }}
+            onSave={save}
+          />
+          <div class="pane-actions">
+            {canWrite.value ? (
+              <>
+                <ExpiryField expiry={expiry} stored={base?.expiresAt ?? null} onChange={setExpiry} />
+                <span class="grow" />
+                <button
+                  type="button"
+                  class="button quiet danger icon-only"
+                  aria-label="Delete"
+                  title="Delete"
+                  disabled={stored === "absent"}
+                  onClick={() => setDialog("delete")}
+                >
+                  <Icon name="trash" />
+                </button>
+                <button
+                  type="button"
+                  class="button"
+                  onClick={() => {
+                    const found = problemOf(draft)
+                    setProblem(found)
+                    if (found === undefined) setDraft(format(draft))
+                  }}
+                >
+                  Format
+                </button>
+                <button
+                  type="button"
+                  class="button"
+                  disabled={!isDirty}
+                  onClick={() => (present === undefined ? go("store", namespace) : adopt(present))}
+                >
+                  Discard
+                </button>
+                <button type="button" class="button primary" disabled={!isDirty || isBusy} onClick={save}>
+                  Save
+                </button>
+              </>
+            ) : (
+              <p class="muted">
+                {base?.expiresAt == null ? "Never expires." : `Expires ${dateAndTime(base.expiresAt)}.`} This key only
+                reads.
+              </p>
+            )}
+          </div>
+        </>
+      )}
+      <p class={failure === "" ? "pane-foot" : "pane-foot bad"} role="status">
+        {failure !== "" ? failure : notice}
+      </p>
+      {dialog === "conflict" && base !== undefined && (
+        <Conflict
+          base={base}
+          stored={present}
+          draft={problemOf(draft) === undefined ? format(compact(draft)) : draft}
+          onClose={() => setDialog(undefined)}
+          onOverwrite={() => void write(present?.version ?? 0)}
+          onTake={() => {
+            setDialog(undefined)
+            if (present === undefined) go("store", namespace)
+            else adopt(present)
+          }}
+        />
+      )}
+      {dialog === "delete" && (
+        <Dialog title="Delete this entry?" onClose={() => setDialog(undefined)}>
+          <div class="dialog-body">
+            <p>
+              <code>{entryKey}</code> in <code>{namespace}</code>, version {base?.version}. The change log keeps its
+              history.
+            </p>
+            <div class="actions">
+              <button type="button" class="button danger" onClick={() => void remove()}>
+                Delete
+              </button>
+              <button type="button" class="button" onClick={() => setDialog(undefined)}>
+                Cancel
+              </button>
+            </div>
+          </div>
+        </Dialog>
+      )}
+    </section>
+  )
+}

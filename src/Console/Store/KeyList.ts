@@ -1,0 +1,148 @@
+/** The keys of a part of a namespace: read page by page, and kept up to date by the change feed. */
+import { signal } from "@preact/signals"
+import type { Change, EntryKey, ListPage } from "../../Client/Client.ts"
+import { client } from "../Service/Connection.ts"
+import { isAbort, messageOf } from "../Service/Failure.ts"
+
+/** Byte order of UTF-8, which is that of code points. */
+const compare = (a: string, b: string): number => {
+  const length = Math.min(a.length, b.length)
+  for (let i = 0; i < length; i++) {
+    const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)]
+    if (x === y) continue
+    // Surrogates stand for code points above all others.
+    const isHigh = (code: number) => code >= 0xd800 && code <= 0xdfff
+    if (isHigh(x) !== isHigh(y)) return isHigh(x) ? 1 : -1
+    return x - y
+  }
+  return a.length - b.length
+}
+
+/** Keys in a page. */
+const pageSize = 500
+
+/** How long a list waits for the feed, which may be out of reach. */
+const feedWaitMs = 1500
+
+export class KeyList {
+  /** In byte order of the key. */
+  readonly items: Array<EntryKey> = []
+  /** Rises with each change of what is listed. */
+  readonly revision = signal(0)
+  /** How many keys there are, whether listed yet or not. */
+  readonly total = signal<number | undefined>(undefined)
+  readonly isComplete = signal(false)
+  readonly isLoading = signal(false)
+  readonly problem = signal("")
+  /** Whether changes come in as they happen. */
+  readonly isLive = signal(false)
+  readonly #ended = new AbortController()
+  #pages: AsyncIterator<ListPage<EntryKey>> | undefined
+
+  constructor(
+    readonly namespace: string,
+    readonly prefix: string
+  ) {
+    void this.#follow()
+  }
+
+  close(): void {
+    this.#ended.abort(new DOMException("The list is closed", "AbortError"))
+  }
+
+  /** Reads the next page, unless one is being read. */
+  async loadMore(): Promise<void> {
+    if (this.isLoading.value || this.isComplete.value) return
+    this.isLoading.value = true
+    try {
+      const { prefix } = this
+      const options = { prefix, count: true, limit: pageSize, signal: this.#ended.signal }
+      this.#pages ??= client.value.listKeys(this.namespace, options)[Symbol.asyncIterator]()
+      const { done, value } = await this.#pages.next()
+      if (done) this.isComplete.value = true
+      else {
+        if (value.count !== undefined) this.total.value = value.count
+        for (const item of value.items) this.#put(item)
+        this.isComplete.value = this.items.length >= (this.total.value ?? Number.POSITIVE_INFINITY)
+      }
+      this.problem.value = ""
+    } catch (error) {
+      this.#pages = undefined
+      if (!isAbort(error)) this.problem.value = messageOf(error)
+    } finally {
+      this.isLoading.value = false
+      this.revision.value++
+    }
+  }
+
+  /** Begins anew. */
+  async reload(): Promise<void> {
+    this.items.length = 0
+    this.#pages = undefined
+    this.isComplete.value = false
+    this.total.value = undefined
+    await this.loadMore()
+  }
+
+  #indexOf(key: string): readonly [index: number, isThere: boolean] {
+    let low = 0
+    let high = this.items.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      const order = compare(this.items[middle]!.key, key)
+      if (order === 0) return [middle, true]
+      if (order < 0) low = middle + 1
+      else high = middle
+    }
+    return [low, false]
+  }
+
+  #put(item: EntryKey): void {
+    const [index, isThere] = this.#indexOf(item.key)
+    if (!isThere) this.items.splice(index, 0, item)
+    else if (item.version > this.items[index]!.version) this.items[index] = item
+  }
+
+  #apply(change: Change): void {
+    const { actor, key, namespace, op, timestamp, version } = change
+    const [index, isThere] = this.#indexOf(key)
+    // What lies behind the last page will come with its own page.
+    if (!isThere && index === this.items.length && !this.isComplete.value) return
+    if (op === "delete") {
+      if (!isThere || this.items[index]!.version > version) return
+      this.items.splice(index, 1)
+      if (this.total.value !== undefined) this.total.value--
+    } else {
+      if (!isThere && this.total.value !== undefined) this.total.value++
+      this.#put({ namespace, key, version, updatedBy: actor, updatedAt: timestamp, expiresAt: null })
+    }
+  }
+
+  /** Follows the feed. The first page is read once the feed is there, so that nothing falls between both. */
+  async #follow(): Promise<void> {
+    const { namespace, prefix } = this
+    const { signal } = this.#ended
+    const timer = setTimeout(() => void this.loadMore(), feedWaitMs)
+    signal.addEventListener("abort", () => clearTimeout(timer))
+    let isFirst = true
+    try {
+      const onStatus = ({ type }: { readonly type: string }) => {
+        this.isLive.value = type === "connected"
+      }
+      for await (const event of client.value.follow({ namespace, prefix, initial: false, signal, onStatus })) {
+        if (event.type === "synced") {
+          clearTimeout(timer)
+          if (isFirst) void this.loadMore()
+          else void this.reload()
+          isFirst = false
+        }
+        if (event.type === "change") {
+          this.#apply(event.change)
+          this.revision.value++
+        }
+      }
+    } catch (error) {
+      if (!isAbort(error)) this.problem.value = messageOf(error)
+    }
+  }
+}

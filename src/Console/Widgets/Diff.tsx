@@ -1,0 +1,100 @@
+/** Two texts side by side, line by line. */
+import { diffLines } from "diff"
+import { useMemo } from "preact/hooks"
+
+interface Row {
+  readonly left: string | undefined
+  readonly right: string | undefined
+}
+
+/** Texts of more lines than this are not compared: that takes too long. */
+const maxLines = 20_000
+
+/** Unchanged lines that stay in view around a change. */
+const around = 3
+
+const linesOf = (text: string): ReadonlyArray<string> => text.replace(/\n$/, "").split("\n")
+
+/** The lines of both texts beside each other; a line that only one has stands beside nothing. */
+export const rowsOf = (left: string, right: string): ReadonlyArray<Row> => {
+  const ended = (text: string) => (text === "" || text.endsWith("\n") ? text : `${text}\n`)
+  const rows: Array<Row> = []
+  let removed: ReadonlyArray<string> = []
+  const flush = (added: ReadonlyArray<string>) => {
+    for (let i = 0; i < Math.max(removed.length, added.length); i++) rows.push({ left: removed[i], right: added[i] })
+    removed = []
+  }
+  for (const part of diffLines(ended(left), ended(right))) {
+    const lines = linesOf(part.value)
+    if (part.removed) removed = lines
+    else if (part.added) flush(lines)
+    else {
+      flush([])
+      for (const line of lines) rows.push({ left: line, right: line })
+    }
+  }
+  flush([])
+  return rows
+}
+
+const isChanged = ({ left, right }: Row): boolean => left !== right
+
+/** Rows with long unchanged stretches replaced by how many lines they have. */
+const folded = (rows: ReadonlyArray<Row>): ReadonlyArray<Row | number> => {
+  const near = new Set<number>()
+  rows.forEach((row, index) => {
+    if (isChanged(row)) for (let i = index - around; i <= index + around; i++) near.add(i)
+  })
+  const result: Array<Row | number> = []
+  let hidden = 0
+  rows.forEach((row, index) => {
+    if (near.has(index) || rows.length <= 40) {
+      if (hidden > 0) result.push(hidden)
+      hidden = 0
+      result.push(row)
+    } else hidden++
+  })
+  if (hidden > 0) result.push(hidden)
+  return result
+}
+
+interface Props {
+  readonly left: string
+  readonly right: string
+  readonly leftTitle: string
+  readonly rightTitle: string
+}
+
+export const Diff = ({ left, leftTitle, right, rightTitle }: Props) => {
+  const rows = useMemo(
+    () => (left.split("\n").length + right.split("\n").length > maxLines ? undefined : folded(rowsOf(left, right))),
+    [left, right]
+  )
+  if (rows === undefined) return <p class="muted pad">These texts are too long to be compared here.</p>
+  return (
+    <div class="diff" tabIndex={0} role="region" aria-label={`${leftTitle} beside ${rightTitle}`}>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">{leftTitle}</th>
+            <th scope="col">{rightTitle}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(row =>
+            typeof row === "number" ? (
+              <tr class="diff-fold">
+                <td colSpan={2}>{row === 1 ? "1 line is" : `${row} lines are`} the same</td>
+              </tr>
+            ) : (
+              <tr>
+                <td class={isChanged(row) && row.left !== undefined ? "removed" : undefined}>{row.left ?? ""}</td>
+                <td class={isChanged(row) && row.right !== undefined ? "added" : undefined}>{row.right ?? ""}</td>
+              </tr>
+            )
+          )}
+        </tbody>
+      </table>
+    </div>
+  )
+}

@@ -1,0 +1,43 @@
+/** A field for a key or a token. */
+import { useId, useState } from "preact/hooks"
+
+interface Props {
+  readonly label: string
+  readonly action: string
+  readonly onGiven: (secret: string) => void
+  readonly isBusy?: boolean
+  readonly problem?: string
+  readonly hint?: string | undefined
+}
+
+export const SecretForm = ({ action, hint, isBusy = false, label, onGiven, problem = "" }: Props) => {
+  const [secret, setSecret] = useState("")
+  const field = useId()
+  return (
+    <form
+      class="secret-form"
+      onSubmit={event => {
+        event.preventDefault()
+        if (secret.trim() !== "") onGiven(secret.trim())
+      }}
+    >
+      <label for={field}>{label}</label>
+      <input
+        id={field}
+        type="password"
+        autocomplete="off"
+        spellcheck={false}
+        value={secret}
+        aria-invalid={problem !== ""}
+        aria-describedby={`${field}-note`}
+        onInput={event => setSecret(event.currentTarget.value)}
+      />
+      <p id={`${field}-note`} class={problem === "" ? "note" : "note bad"} role={problem === "" ? undefined : "alert"}>
+        {problem === "" ? hint : problem}
+      </p>
+      <button type="submit" class="button primary" disabled={isBusy || secret.trim() === ""}>
+        {isBusy ? "Checking…" : action}
+      </button>
+    </form>
+  )
+}

@@ -1,0 +1,111 @@
+/** A list of which only the rows that are seen exist. */
+import {
+  elementScroll,
+  measureElement,
+  observeElementOffset,
+  observeElementRect,
+  Virtualizer
+} from "@tanstack/virtual-core"
+import type { ComponentChildren } from "preact"
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+
+interface Props {
+  readonly count: number
+  /** Pixels of a row, as far as they are known before it is drawn. */
+  readonly rowHeight: number
+  readonly label: string
+  readonly row: (index: number) => ComponentChildren
+  /** What identifies a row while others come before it. */
+  readonly keyOf: (index: number) => string | number
+  /** Whether the end stays in view as rows are added, unless the user has scrolled away from it. */
+  readonly isFollowing?: boolean
+  /** Is called when the last rows come into view. */
+  readonly onEnd?: () => void
+  readonly role?: "list" | "log"
+  readonly class?: string
+  /** Is told of what is added or changes its size, so that the end is kept in view. */
+  readonly revision?: unknown
+}
+
+/** How near to the end counts as there, in pixels. */
+const nearEnd = 60
+
+export const VirtualList = (props: Props) => {
+  const { count, isFollowing = false, keyOf, label, onEnd, role = "list", row, rowHeight } = props
+  const box = useRef<HTMLDivElement>(null)
+  const [, redraw] = useState(0)
+  const isAtEnd = useRef(true)
+
+  const options = {
+    count,
+    estimateSize: () => rowHeight,
+    getItemKey: keyOf,
+    getScrollElement: () => box.current,
+    measureElement,
+    observeElementOffset,
+    observeElementRect,
+    onChange: () => redraw(n => n + 1),
+    overscan: 8,
+    scrollToFn: elementScroll
+  }
+  const [virtualizer] = useState(() => new Virtualizer<HTMLDivElement, HTMLDivElement>(options))
+  virtualizer.setOptions(options)
+
+  useLayoutEffect(() => virtualizer._didMount(), [])
+  useLayoutEffect(() => virtualizer._willUpdate())
+
+  const rows = virtualizer.getVirtualItems()
+  const total = virtualizer.getTotalSize()
+
+  useLayoutEffect(() => {
+    if (isFollowing && isAtEnd.current && box.current !== null) box.current.scrollTop = box.current.scrollHeight
+  }, [isFollowing, count, total, props.revision])
+
+  const last = rows.at(-1)?.index ?? -1
+  useEffect(() => {
+    if (count > 0 && last >= count - 1) onEnd?.()
+  }, [last, count])
+
+  /** Up and Down move between rows as Tab does between fields. */
+  const move = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0
+    const from = (event.target as HTMLElement).closest<HTMLElement>("[data-index]")
+    if (step === 0 || from === null || !(event.target as HTMLElement).matches("a, button")) return
+    const index = Number(from.dataset.index) + step
+    if (index < 0 || index >= count) return
+    event.preventDefault()
+    virtualizer.scrollToIndex(index)
+    requestAnimationFrame(() =>
+      box.current?.querySelector<HTMLElement>(`[data-index="${index}"] :is(a, button)`)?.focus()
+    )
+  }
+
+  return (
+    <div
+      ref={box}
+      class={`virtual ${props.class ?? ""}`}
+      role={role}
+      aria-label={label}
+      tabIndex={0}
+      onKeyDown={move}
+      onScroll={({ currentTarget: { clientHeight, scrollHeight, scrollTop } }) => {
+        isAtEnd.current = scrollHeight - scrollTop - clientHeight < nearEnd
+      }}
+    >
+      <div class="virtual-rows" role="presentation" style={{ height: `${total}px` }}>
+        {rows.map(({ index, key, start }) => (
+          <div
+            key={key as string}
+            ref={virtualizer.measureElement}
+            class="virtual-row"
+            role={role === "list" ? "listitem" : undefined}
+            data-index={index}
+            style={{ transform: `translateY(${start}px)` }}
+          >
+            {row(index)}
+          </div>
+        ))}
+      </div>
+    </div>
+  )
+}

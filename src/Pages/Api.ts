@@ -1,0 +1,25 @@
+/**
+ * The routes of the web pages that come with the service. They are files that anybody may read: what a page shows it
+ * requests with the credential of its user. They are no part of the OpenAPI document.
+ */
+import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { Schema } from "effect"
+import { InternalServerError, NotFound } from "../Http/ApiError.ts"
+import { Part } from "../Http/Contract.ts"
+
+const Html = Schema.String.pipe(HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/html; charset=utf-8" }))
+
+const AssetPath = Schema.Struct({ file: Schema.String })
+
+/** The console. Its page has a slash at the end, so that what it refers to is found under any prefix. */
+export const ConsoleGroup = HttpApiGroup.make("console")
+  .add(HttpApiEndpoint.get("address", "/console").addSuccess(HttpApiSchema.Empty(308)))
+  .add(HttpApiEndpoint.get("page", "/console/").addSuccess(Html))
+  .add(HttpApiEndpoint.get("asset", "/console/assets/:file").setPath(AssetPath).addSuccess(Schema.String))
+  .addError(NotFound.Wire)
+  .addError(InternalServerError.Wire)
+  .annotate(OpenApi.Exclude, true)
+  .annotate(Part, "console")

@@ -1,0 +1,130 @@
+import { existsSync } from "node:fs"
+import { Config, Context, Effect, Option } from "effect"
+import { NotFound } from "../Http/ApiError.ts"
+import type { Incoming } from "../Http/Endpoints.ts"
+import * as Endpoints from "../Http/Endpoints.ts"
+import { empty, type Reply } from "../Http/Reply.ts"
+import * as Setting from "../Setting.ts"
+import { ConsoleGroup } from "./Api.ts"
+import { describe, type Routes } from "./Paths.ts"
+import * as StaticFiles from "./StaticFiles.ts"
+
+/** Which pages are served. */
+export interface PagesShape {
+  readonly console: boolean
+  /** The directory of the built pages, for a host that bundles this package; the package's own without it. */
+  readonly directory?: URL | undefined
+}
+
+/** The pages that are served: all by default, where the application's api has their groups. */
+export class Pages extends Context.Reference<Pages>()("causeway/Pages", {
+  defaultValue: (): PagesShape => ({ console: true })
+}) {}
+
+/** The pages as configuration variables. */
+export const config: Config.Config<PagesShape> = Config.all({
+  console: Setting.boolean("CONSOLE_ENABLED", {
+    description: "Whether the console is served at /console",
+    default: true
+  })
+})
+
+/** Where the build leaves the pages: in `dist` of the package that this code is part of, however it is bundled. */
+const ownDirectory = (): URL => {
+  let directory = new URL("./", import.meta.url)
+  while (!existsSync(new URL("package.json", directory)) && directory.pathname !== "/") {
+    directory = new URL("../", directory)
+  }
+  return new URL("dist/", directory)
+}
+
+/** A page loads nothing but its own files, talks to its own origin alone, and cannot be framed. */
+const contentSecurityPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'"
+].join("; ")
+
+const securityHeaders = {
+  "content-security-policy": contentSecurityPolicy,
+  "cross-origin-opener-policy": "same-origin",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff"
+}
+
+/** Names of files have a hash of what they hold. */
+const forEver = "public, max-age=31536000, immutable"
+
+const notFound = Effect.fail(new NotFound({ error: "Not found" }))
+
+const notBuilt = (page: string) =>
+  Effect.fail(new NotFound({ error: `The files of this page are not there: npm run build:pages makes dist/${page}` }))
+
+const matches = (header: unknown, etag: string): boolean =>
+  typeof header === "string" && (header.trim() === "*" || header.split(",").some(tag => tag.trim() === etag))
+
+const reply = (
+  { headers: requested }: Incoming,
+  { body, coding, contentType, etag }: StaticFiles.StaticFile,
+  cacheControl: string
+): Reply => {
+  const headers = { ...securityHeaders, etag, "cache-control": cacheControl, vary: "Accept-Encoding" }
+  if (matches(requested["if-none-match"], etag)) return empty(304, headers)
+  return {
+    status: 200,
+    headers: { ...headers, "content-type": contentType, ...(coding && { "content-encoding": coding }) },
+    body
+  }
+}
+
+/** What stands in the page in the place of the routes. */
+const placeholder = "__ROUTES__"
+
+const escaped = (json: string): string => json.replace(/[&"<>]/g, character => `&#${character.charCodeAt(0)};`)
+
+/** The page itself, into which the routes are written. It is small, and sent as it is. */
+const withRoutes = (page: StaticFiles.StaticFile, routes: string): StaticFiles.StaticFile => {
+  const body = new TextDecoder().decode(page.body).replace(placeholder, () => escaped(routes))
+  return StaticFiles.changed(page, new TextEncoder().encode(body))
+}
+
+/** Serves a page at `/<name>/` of a path that a host may have put a prefix before, and its files. */
+const serve = (name: string, address: string, routes: Routes, { directory = ownDirectory() }: PagesShape) => {
+  const files = StaticFiles.make(new URL(`${name}/`, directory))
+  const assets = StaticFiles.make(new URL(`${name}/assets/`, directory))
+  const described = describe(`${address}/`, routes)
+  return {
+    // Relative, as a proxy may have taken off a prefix.
+    address: () => Effect.succeed(empty(308, { location: `${name}/`, "cache-control": "no-cache" })),
+    page: ({ incoming }: { readonly incoming: Incoming }) =>
+      Effect.flatMap(
+        files.file("index.html", new Set()),
+        Option.match({
+          onNone: () => notBuilt(name),
+          onSome: page => Effect.succeed(reply(incoming, withRoutes(page, described), "no-cache"))
+        })
+      ),
+    asset: ({ incoming, path }: { readonly incoming: Incoming; readonly path: { readonly file: string } }) =>
+      Effect.flatMap(
+        assets.file(path.file, StaticFiles.acceptedCodings(incoming.headers["accept-encoding"])),
+        Option.match({
+          onNone: () => notFound,
+          onSome: file => Effect.succeed(reply(incoming, file, forEver))
+        })
+      )
+  }
+}
+
+const hidden = { address: () => notFound, page: () => notFound, asset: () => notFound }
+
+/** The handlers of the `console` group, which stands at an address of the application. */
+export const consoleEndpoints = (address: string, routes: Routes) =>
+  Endpoints.of(
+    ConsoleGroup,
+    Effect.map(Pages, pages => (pages.console ? serve("console", address, routes, pages) : hidden))
+  )

@@ -1,0 +1,25 @@
+/**
+ * Where a page finds the service, relative to itself: so it works under any prefix, also one that a proxy takes off.
+ */
+
+/** Absolute paths of the routes that pages use; `undefined` where an application does not have them. */
+export interface Routes {
+  /** What stands before `/kv` and `/changes`. */
+  readonly store: string | undefined
+  readonly gateway: string | undefined
+  readonly health: string | undefined
+  readonly metrics: string | undefined
+  readonly metricsJson: string | undefined
+  readonly openApi: string | undefined
+}
+
+/** An absolute path as seen from a page at another one, which ends with a slash. */
+export const relative = (page: string, path: string): string => "../".repeat(page.split("/").length - 2) + path.slice(1)
+
+/** The routes as JSON text, seen from a page. */
+export const describe = (page: string, routes: Routes): string =>
+  JSON.stringify(
+    Object.fromEntries(
+      Object.entries(routes).flatMap(([name, path]) => (path === undefined ? [] : [[name, relative(page, path)]]))
+    )
+  )

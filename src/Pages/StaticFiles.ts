@@ -1,0 +1,103 @@
+/**
+ * Files of web pages as the build has left them, each beside its compressed forms.
+ */
+import { createHash } from "node:crypto"
+import { readFile } from "node:fs/promises"
+import { Effect, Option } from "effect"
+
+/** How a file may be sent: the suffix of its compressed form, and the content coding that this is. */
+const codings = [
+  { coding: "br", suffix: ".br" },
+  { coding: "gzip", suffix: ".gz" }
+] as const
+
+type Coding = (typeof codings)[number]["coding"]
+
+/** The bytes of a file, in one of its forms. */
+export interface StaticFile {
+  readonly body: Uint8Array
+  readonly contentType: string
+  /** A strong entity tag, which differs for each form. */
+  readonly etag: string
+  readonly coding: Coding | undefined
+}
+
+const contentTypes: Readonly<Record<string, string>> = {
+  css: "text/css; charset=utf-8",
+  html: "text/html; charset=utf-8",
+  js: "text/javascript; charset=utf-8",
+  json: "application/json",
+  svg: "image/svg+xml",
+  txt: "text/plain; charset=utf-8",
+  woff2: "font/woff2"
+}
+
+/** What the build calls its files; nothing that leads out of their directory. */
+const fileName = /^[A-Za-z0-9_-][A-Za-z0-9._-]*\.([a-z0-9]+)$/
+
+const etagOf = (body: Uint8Array): string => `"${createHash("sha256").update(body).digest("base64url").slice(0, 22)}"`
+
+/** The content codings that a client accepts (RFC 9110, 12.5.3). A weight of 0 refuses one. */
+export const acceptedCodings = (header: unknown): ReadonlySet<string> => {
+  if (typeof header !== "string") return new Set()
+  return new Set(
+    header.split(",").flatMap(part => {
+      const [coding = "", ...parameters] = part.split(";").map(text => text.trim().toLowerCase())
+      return parameters.some(parameter => /^q=0(?:\.0*)?$/.test(parameter)) ? [] : [coding]
+    })
+  )
+}
+
+const read = (url: URL): Effect.Effect<Option.Option<Uint8Array>> =>
+  Effect.map(
+    Effect.promise(() =>
+      readFile(url).catch((error: NodeJS.ErrnoException) => {
+        if (error.code === "ENOENT") return undefined
+        throw error
+      })
+    ),
+    Option.fromNullable
+  )
+
+/** A file with another body. */
+export const changed = (file: StaticFile, body: Uint8Array): StaticFile => ({ ...file, body, etag: etagOf(body) })
+
+/** The files of one directory. */
+export interface StaticFiles {
+  /** A file, in the best of its forms that is accepted; nothing where there is none of that name. */
+  readonly file: (name: string, accepted: ReadonlySet<string>) => Effect.Effect<Option.Option<StaticFile>>
+}
+
+/** The files of a directory of the build. Each is read when it is first asked for, and kept. */
+export const make = (directory: URL): StaticFiles => {
+  // Names that no file has are not kept, so that requests cannot make it grow.
+  const known = new Map<string, StaticFile>()
+
+  const load = (name: string, suffix: string, coding: Coding | undefined, contentType: string) =>
+    Effect.suspend(() => {
+      const found = known.get(name + suffix)
+      if (found !== undefined) return Effect.succeedSome(found)
+      return Effect.map(
+        read(new URL(name + suffix, directory)),
+        Option.map(body => {
+          const file: StaticFile = { body, contentType, coding, etag: etagOf(body) }
+          known.set(name + suffix, file)
+          return file
+        })
+      )
+    })
+
+  return {
+    file: (name, accepted) =>
+      Effect.gen(function* () {
+        const contentType = contentTypes[fileName.exec(name)?.[1] ?? ""]
+        if (contentType === undefined) return Option.none()
+        for (const { coding, suffix } of codings) {
+          if (!accepted.has(coding)) continue
+          const compressed = yield* load(name, suffix, coding, contentType)
+          if (Option.isSome(compressed)) return compressed
+        }
+        return yield* load(name, "", undefined, contentType)
+      })
+  }
+}

@@ -1,0 +1,379 @@
+/** The console as its users see it: one browser, one service that is restarted underneath. */
+import { readFileSync } from "node:fs"
+import { createRequire } from "node:module"
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import { Effect, Exit, Scope } from "effect"
+import type { BrowserContext, Locator, Page } from "playwright-core"
+import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
+import { makeClient } from "../../src/client.ts"
+import { absence, launch } from "../Gateway/browser/Browser.ts"
+import { temporaryDirectory } from "../ServerProcess.ts"
+import { buildPages, start } from "./Service.ts"
+
+const namespace = "tenant:acme/settings"
+
+/** What the browser itself says of answers that a test provokes, or of a service that is away. */
+const isProvoked = (text: string): boolean =>
+  /Failed to load resource|WebSocket connection to .* failed|ERR_CONNECTION/.test(text)
+
+describe.skipIf(absence !== undefined)("The console in a browser", () => {
+  const scope = Effect.runSync(Scope.make())
+  const run = <A>(effect: Effect.Effect<A, never, Scope.Scope>): Promise<A> =>
+    Effect.runPromise(Scope.extend(effect, scope))
+
+  let browser: BrowserContext
+  let page: Page
+  let base = ""
+  let env: Readonly<Record<string, string>> = {}
+  let server: Effect.Effect.Success<ReturnType<typeof start>>
+  const complaints: Array<string> = []
+
+  const client = () => makeClient({ baseUrl: base, token: "dev-key" })
+
+  beforeAll(async () => {
+    await buildPages()
+    const directory = await run(temporaryDirectory)
+    server = await run(start({ DATA_DIR: directory }))
+    base = server.base
+    env = { DATA_DIR: directory, PORT: new URL(base).port }
+    browser = await run(Effect.provide(Effect.orDie(launch), NodeFileSystem.layer))
+    page = await browser.newPage()
+    page.setDefaultTimeout(15_000)
+    page.on("pageerror", error => complaints.push(error.message))
+    page.on("console", message => {
+      if (["error", "warning"].includes(message.type()) && !isProvoked(message.text())) complaints.push(message.text())
+    })
+    page.on("request", request => {
+      if (!request.url().startsWith(base) && !request.url().startsWith("blob:")) complaints.push(request.url())
+    })
+  }, 180_000)
+
+  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+
+  afterEach(() => assert.deepStrictEqual(complaints.splice(0), []))
+
+  const signIn = async (key: string) => {
+    await page.goto(`${base}/console`)
+    await page.getByLabel("Key or token").fill(key)
+    await page.getByRole("button", { name: "Sign in" }).click()
+  }
+
+  const signOut = () => page.getByRole("button", { name: "Sign out" }).click()
+
+  const open = (...segments: ReadonlyArray<string>) =>
+    page.evaluate(`location.hash = "#/${segments.map(encodeURIComponent).join("/")}"`)
+
+  const editor = () => page.getByRole("region", { name: "Entry" }).getByRole("textbox", { name: "Value" })
+
+  const say = async (text: string) => {
+    await page.getByLabel("Message").fill(text)
+    await page.keyboard.press("Enter")
+  }
+
+  /** The last one of the choices of a field. */
+  const oldest = async (field: Locator): Promise<string> => (await field.getByRole("option").allTextContents()).at(-1)!
+
+  const nextFrame = () => page.evaluate("new Promise(requestAnimationFrame)")
+
+  /** Waits until the editor holds a text that a pattern fits; the policy of the page refuses what playwright would do. */
+  const shows = async (pattern: RegExp) => {
+    while (!pattern.test(await editor().inputValue())) await nextFrame()
+  }
+
+  const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
+
+  /** What axe finds serious or worse. */
+  const violations = async (): Promise<ReadonlyArray<string>> => {
+    // The policy of the page refuses scripts that are put into it, but not those of the debugger.
+    await page.evaluate(axeSource)
+    return page.evaluate(async () => {
+      const { violations } = await (globalThis as unknown as { axe: { run: () => Promise<AxeResults> } }).axe.run()
+      return violations
+        .filter(({ impact }) => impact === "serious" || impact === "critical")
+        .flatMap(({ help, nodes }) => nodes.map(({ html }) => `${help}: ${html}`))
+    })
+  }
+
+  interface AxeResults {
+    readonly violations: ReadonlyArray<{
+      readonly impact: string
+      readonly help: string
+      readonly nodes: ReadonlyArray<{ readonly html: string }>
+    }>
+  }
+
+  /** The views are fit for all eyes: light and dark, and no wider than the window. */
+  const isFit = async () => {
+    try {
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme })
+        assert.deepStrictEqual(await violations(), [], colorScheme)
+      }
+      await page.setViewportSize({ width: 360, height: 740 })
+      assert.deepStrictEqual(await violations(), [], "narrow")
+      assert.isAtMost(await page.evaluate<number>("document.documentElement.scrollWidth"), 360)
+    } finally {
+      await page.emulateMedia({ colorScheme: "light" })
+      await page.setViewportSize({ width: 1280, height: 720 })
+    }
+  }
+
+  it("refuses a wrong key, and forgets a right one at the end", async () => {
+    await signIn("wrong")
+    await page.getByRole("alert").filter({ hasText: "does not know this key" }).waitFor()
+    await isFit()
+    await page.getByLabel("Key or token").fill("dev-key")
+    await page.getByRole("button", { name: "Sign in" }).click()
+    await page.getByText("reads and writes").waitFor()
+    await page.reload()
+    await page.getByText("reads and writes").waitFor()
+    await signOut()
+    await page.reload()
+    await page.getByLabel("Key or token").waitFor()
+    assert.strictEqual(await page.evaluate<number>("sessionStorage.length + localStorage.length"), 0)
+  })
+
+  it("shows health, dependencies, breakers and plots", async () => {
+    await signIn("dev-key")
+    await page.getByRole("heading", { name: "Everything works" }).waitFor()
+    const platform = page.getByRole("row", { name: /^Agent platform/ })
+    await platform.filter({ hasText: "ok" }).filter({ hasText: "closed" }).waitFor()
+    await page.getByRole("img", { name: /^Requests: succeeded \d/ }).waitFor()
+    await page.getByRole("img", { name: /^Event loop delay: p99 \d/ }).waitFor()
+    await isFit()
+  })
+
+  it("creates an entry, and shows a change by another client at once", async () => {
+    await open("store")
+    await page.getByLabel("Find or open a namespace").fill(namespace)
+    await page.keyboard.press("Enter")
+    await page.getByText("This namespace has no entries.").waitFor()
+    await page.getByRole("button", { name: "New" }).click()
+    const dialog = page.getByRole("dialog")
+    await dialog.getByLabel("Key").fill("theme")
+    await dialog.getByLabel("Value").fill('{"limit":12345678901234567890,"2":"b",\n"1" "a"}')
+    await dialog.getByRole("button", { name: "Create" }).click()
+    await dialog.getByText("Line 2, column 5: A colon is missing").waitFor()
+    await dialog.getByLabel("Value").fill('{"limit":12345678901234567890,"2":"b","1":"a"}')
+    await dialog.getByRole("button", { name: "Create" }).click()
+    await page.getByText("version 1", { exact: true }).waitFor()
+    await shows(/"limit": 12345678901234567890,\n {2}"2": "b",\n {2}"1": "a"/)
+
+    await client().set(namespace, "theme", { dark: true }, { actor: "anna" })
+    await page.getByText("version 2", { exact: true }).waitFor()
+    await shows(/"dark": true/)
+    await page.getByText("Changed by anna to version 2").waitFor()
+    await client().set(namespace, "locale", "en", { actor: "ben" })
+    await page.getByRole("link", { name: /^locale/ }).waitFor()
+    await page.getByText("2 entries").waitFor()
+    await isFit()
+  })
+
+  it("edits an entry with its version as the precondition, and shows a conflict side by side", async () => {
+    await open("store", namespace, "theme")
+    await shows(/"dark": true/)
+    await editor().fill('{"dark": false, "by": 1e2}')
+    await page.keyboard.press("Control+s")
+    await page.getByText("Saved as version 3").waitFor()
+
+    await editor().fill('{"dark": "mine"}')
+    await client().set(namespace, "theme", { dark: "theirs" }, { actor: "cara" })
+    await page.getByText("cara changed this entry to version 4 while you were editing version 3.").waitFor()
+    await page.getByRole("button", { name: "Save" }).click()
+    const dialog = page.getByRole("dialog")
+    await dialog.getByText("Stored: version 4 by cara").waitFor()
+    assert.include(await dialog.locator("td.removed").textContent(), "theirs")
+    assert.include(await dialog.locator("td.added").textContent(), "mine")
+    assert.deepStrictEqual(await violations(), [])
+    await dialog.getByRole("button", { name: "Replace version 4 by mine" }).click()
+    await page.getByText("Saved as version 5").waitFor()
+    assert.deepStrictEqual((await client().get(namespace, "theme"))?.value, { dark: "mine" })
+
+    await page.getByLabel("Expires").selectOption("after")
+    await page.getByRole("button", { name: "Save" }).click()
+    await page.getByText("Saved as version 6").waitFor()
+    const left = (await client().get(namespace, "theme"))!.expiresAt! - Date.now()
+    assert.isTrue(left > 0 && left <= 3_600_000)
+  })
+
+  it("shows the history of a key, and takes a value of the past", async () => {
+    await page.getByRole("tab", { name: "History" }).click()
+    await page.getByRole("button", { name: /^version 1/ }).click()
+    await page.locator("td.added", { hasText: "12345678901234567890" }).waitFor()
+    await isFit()
+    await page.getByRole("button", { name: "Edit this value" }).click()
+    await shows(/"limit": 12345678901234567890/)
+    await page.getByRole("button", { name: "Discard" }).click()
+    await shows(/"dark": "mine"/)
+  })
+
+  it("deletes an entry, exports a namespace and imports it", async () => {
+    await page.getByRole("button", { name: "Delete" }).click()
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click()
+    await page.getByText("1 entry").waitFor()
+    assert.isUndefined(await client().get(namespace, "theme"))
+
+    await page.getByRole("button", { name: "Import and export" }).click()
+    const dialog = page.getByRole("dialog")
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      dialog.getByRole("button", { name: "Export" }).click()
+    ])
+    const exported = readFileSync(await download.path(), "utf8")
+    assert.strictEqual(exported, '{"key":"locale","value":"en","expiresAt":null}\n')
+    const upload = (text: string) =>
+      dialog.getByLabel("File to import").setInputFiles({ name: "a.ndjson", mimeType: "", buffer: Buffer.from(text) })
+    await upload('{"key":"big","value":98765432109876543210}\n{"key":"wrong"}\n')
+    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    await dialog.getByText("Line 2: an entry has a key, which is text, and a value").waitFor()
+    await upload('{"key":"big","value":98765432109876543210}\n\n{"key":"small","value":[1.0]}')
+    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    await dialog.getByText("Imported 2 entries.").waitFor()
+    await upload('{"key":"big","value":1}')
+    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    await dialog.getByText(/Precondition failed/).waitFor()
+    await dialog.getByRole("button", { name: "Close" }).click()
+    await page.getByRole("link", { name: /^big/ }).click()
+    await shows(/^98765432109876543210$/)
+  })
+
+  it("lists 10,000 keys with no more rows than are seen", async () => {
+    for (let from = 0; from < 10_000; from += 1000) {
+      const operations = Array.from({ length: 1000 }, (_, i) => {
+        const key = `city-${String(from + i).padStart(5, "0")}`
+        return { op: "set" as const, namespace: "cities", key, value: i }
+      })
+      await client().batch(operations)
+    }
+    await open("store", "cities")
+    await page.getByText("10,000 entries").waitFor()
+    const list = page.getByRole("list", { name: "Keys of cities" })
+    const rows = () => list.getByRole("listitem").count()
+    for (;;) {
+      await list.evaluate(element => element.scrollTo(0, element.scrollHeight))
+      if ((await page.getByRole("link", { name: /^city-09999/ }).count()) > 0) break
+      await nextFrame()
+    }
+    assert.isBelow(await rows(), 60)
+    await page.getByLabel("Keys that start with").fill("city-0500")
+    await page.getByText("10 entries").waitFor()
+    await page.getByRole("link", { name: /^city-05009/ }).waitFor()
+  })
+
+  it("shows changes as they happen, paused and filtered", async () => {
+    await open("feed")
+    const feed = page.getByRole("list", { name: "Changes, the newest first" })
+    await feed.getByRole("link", { name: /city-09999/ }).waitFor()
+    await page.getByLabel("Filter by namespace, key or actor").fill("anna")
+    await page.getByText("No change fits the filter.").waitFor()
+    await client().set(namespace, "fresh", { a: 1 }, { actor: "anna" })
+    await feed.getByRole("link", { name: /fresh.*anna/ }).waitFor()
+    await page.getByRole("button", { name: "Pause" }).click()
+    await client().delete(namespace, "fresh", { actor: "anna" })
+    await page.getByRole("button", { name: "Resume, 1 new" }).click()
+    await feed.getByRole("link", { name: /delete.*fresh.*anna/ }).waitFor()
+    await isFit()
+  })
+
+  it("has a whole conversation: thoughts, tools, an approval, a question, usage and events", async () => {
+    await open("sessions")
+    await page.getByRole("button", { name: "New" }).click()
+    await page.getByLabel("Agent type").fill("coder")
+    await page.getByRole("button", { name: "Create" }).click()
+    await page.getByText("Nothing was said yet.").waitFor()
+    await say("hello there")
+    const log = page.getByRole("log", { name: "Conversation" })
+    await log.getByText("echo: hello there").waitFor()
+    await log.getByRole("button", { name: /^Thought/ }).click()
+    await log.getByText("What was said can be echoed.", { exact: true }).last().waitFor()
+    await log.getByRole("button", { name: /^write_file done/ }).click()
+    await log.getByText("wrote notes/last-message.md").waitFor()
+    await page.getByRole("group", { name: "Usage" }).getByText("103 tokens in").waitFor()
+
+    await say("/approve")
+    await page.getByRole("region", { name: "Approval" }).getByText("rm -r build").waitFor()
+    await isFit()
+    await page.getByRole("button", { name: "Approve", exact: true }).click()
+    await page.getByRole("region", { name: "Approval" }).getByText("Answer: approved").waitFor()
+    await say("/ask")
+    await page.getByRole("button", { name: "blue" }).click()
+    await log.getByText("answer: blue").waitFor()
+    await say("/hang")
+    await page.getByRole("button", { name: "Interrupt", exact: true }).click()
+    await log.getByText("The turn was interrupted").waitFor()
+
+    const events = page.getByRole("region", { name: "Events" })
+    await events.getByRole("button", { name: /turn_interrupted/ }).click()
+    await events.getByText('"type": "turn_interrupted"').waitFor()
+    await isFit()
+  })
+
+  it("shows files, their iterations and what changed between two of them", async () => {
+    await say("another message")
+    await page.getByRole("log").getByText("echo: another message").waitFor()
+    await page.getByRole("button", { name: "Files", exact: true }).click()
+    const files = page.getByRole("region", { name: "Files" })
+    await files.getByRole("button", { name: /notes\/last-message.md/ }).click()
+    await files.getByText("another message").waitFor()
+    await files.getByRole("button", { name: "Changes" }).click()
+    await files.locator("td.removed", { hasText: "hello there" }).waitFor()
+    await files.locator("td.added", { hasText: "another message" }).waitFor()
+    await isFit()
+    await files
+      .getByLabel("Iteration", { exact: true })
+      .selectOption({ label: await oldest(files.getByLabel("Iteration", { exact: true })) })
+    await files.locator("td.added", { hasText: "hello there" }).waitFor()
+  })
+
+  it("draws a long session with no more rows than are seen", async () => {
+    await page.getByRole("button", { name: "Events", exact: true }).click()
+    await say("/long 150")
+    await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor()
+    await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor({ state: "detached" })
+    const events = page.getByRole("list", { name: "Events" })
+    await events.getByRole("button", { name: /turn_completed/ }).waitFor()
+    assert.isBelow(await events.getByRole("listitem").count(), 60)
+    await page
+      .getByRole("log")
+      .getByText(/ 149 150/)
+      .waitFor()
+  })
+
+  it("recovers by itself when the service is restarted", async () => {
+    await open("store", namespace, "locale")
+    await shows(/"en"/)
+    await run(server.kill("SIGTERM"))
+    await run(server.ended)
+    await page.getByText("The service does not answer. Trying again").waitFor()
+    server = await run(start(env))
+    await page.getByText("The service does not answer. Trying again").waitFor({ state: "detached" })
+    await client().set(namespace, "locale", "fr", { actor: "ben" })
+    await shows(/"fr"/)
+    await open("sessions")
+    await page.getByRole("link", { name: /hello there/ }).click()
+    await say("after the restart")
+    await page.getByRole("log").getByText("echo: after the restart").waitFor()
+    await signOut()
+  })
+
+  it("offers nothing that writes with the key that only reads", async () => {
+    await signIn("dev-agent-key")
+    await page.getByText("reads only").waitFor()
+    await open("store", namespace, "locale")
+    await shows(/"fr"/)
+    assert.isFalse(await editor().isEditable())
+    for (const name of ["New", "Save", "Delete", "Format", "Discard"]) {
+      assert.strictEqual(await page.getByRole("button", { name, exact: true }).count(), 0, name)
+    }
+    await page.getByRole("button", { name: "Import and export" }).click()
+    assert.strictEqual(await page.getByRole("dialog").getByRole("button", { name: "Import", exact: true }).count(), 0)
+    await page.getByRole("dialog").getByRole("button", { name: "Close" }).click()
+    await open("sessions")
+    await page.getByRole("link", { name: /hello there/ }).click()
+    await page.getByRole("log").getByText("echo: after the restart").waitFor()
+    for (const name of ["New", "Send", "Delete session", "Stop"]) {
+      assert.strictEqual(await page.getByRole("button", { name, exact: true }).count(), 0, name)
+    }
+    await signOut()
+  })
+})

@@ -1,0 +1,104 @@
+/** What the events of a session become in the console. */
+import { assert, describe, it } from "@effect/vitest"
+import { Conversation, mostItems } from "../../src/Console/Sessions/Conversation.ts"
+import type { EventBody, SessionEvent } from "../../src/client.ts"
+import { allBodies } from "../../src/Gateway/Protocol/Examples.ts"
+
+const conversationOf = (bodies: ReadonlyArray<EventBody>): Conversation => {
+  const conversation = new Conversation()
+  bodies.forEach((body, index) => {
+    const envelope = { sessionId: "s", seq: index + 1, timestamp: index, traceId: "t" }
+    conversation.add({ ...envelope, ...body } as SessionEvent)
+  })
+  return conversation
+}
+
+const turn = { turnId: "turn-1" }
+
+describe("Conversation", () => {
+  it("takes every type of event of the protocol, and those that it does not know", () => {
+    const conversation = conversationOf([
+      ...(allBodies as ReadonlyArray<EventBody>),
+      { type: "sung", song: 1 } as never
+    ])
+    assert.isAbove(conversation.items.length, 10)
+  })
+
+  it("joins the deltas of texts, thoughts and tool calls", () => {
+    const { items } = conversationOf([
+      { type: "turn_started", ...turn, content: "hi", sub: "anna" },
+      { type: "thinking_start", thinkingId: "1" },
+      { type: "thinking_delta", thinkingId: "1", text: "so " },
+      { type: "tool_call_start", callId: "c", name: "read" },
+      { type: "text_start", messageId: "1" },
+      { type: "thinking_delta", thinkingId: "1", text: "so" },
+      { type: "text_delta", messageId: "1", text: "a" },
+      { type: "tool_call_delta", callId: "c", text: '{"a":' },
+      { type: "text_delta", messageId: "1", text: "b" },
+      { type: "tool_call_delta", callId: "c", text: "1}" },
+      { type: "thinking_end", thinkingId: "1" },
+      { type: "text_end", messageId: "1", text: "abc" },
+      { type: "tool_result", callId: "c", result: { ok: true } }
+    ])
+    assert.deepStrictEqual(items as ReadonlyArray<unknown>, [
+      { seq: 1, at: 0, kind: "user", text: "hi", by: "anna" },
+      { seq: 2, at: 1, kind: "thought", text: "so so", isDone: true },
+      {
+        seq: 4,
+        at: 3,
+        kind: "tool",
+        name: "read",
+        args: '{"a":1}',
+        progress: "",
+        outcome: { isError: false, text: '{\n  "ok": true\n}' }
+      },
+      { seq: 5, at: 4, kind: "text", text: "abc", isDone: true }
+    ])
+  })
+
+  it("has what waits for an answer until it is answered or the turn ends", () => {
+    const asked: ReadonlyArray<EventBody> = [
+      { type: "turn_started", ...turn },
+      { type: "question_requested", requestId: "q", question: "Which?", options: ["a", "b"] },
+      { type: "approval_requested", requestId: "q", action: "run", details: { command: "ls" } }
+    ]
+    const waitingAfter = (...more: ReadonlyArray<EventBody>) =>
+      conversationOf([...asked, ...more]).waiting.map(({ kind }) => kind)
+    assert.deepStrictEqual(waitingAfter(), ["question", "approval"])
+    assert.deepStrictEqual(waitingAfter({ type: "question_resolved", requestId: "q", answer: "a" }), [])
+    assert.deepStrictEqual(waitingAfter({ type: "turn_interrupted", ...turn }), [])
+  })
+
+  it("is at work from the start of a turn to the end of the last one", () => {
+    const started: ReadonlyArray<EventBody> = [
+      { type: "turn_started", turnId: "a" },
+      { type: "turn_started", turnId: "b" }
+    ]
+    assert.isTrue(conversationOf([...started, { type: "turn_completed", turnId: "b" }]).isBusy)
+    assert.isFalse(
+      conversationOf([
+        ...started,
+        { type: "turn_completed", turnId: "b" },
+        { type: "turn_errored", turnId: "a", code: "x", message: "y", retryable: false }
+      ]).isBusy
+    )
+  })
+
+  it("adds up usage, and shows the context as it is now", () => {
+    const { usage } = conversationOf([
+      { type: "usage_update", inputTokens: 10, outputTokens: 1, costUsd: 0.5, model: "m" },
+      { type: "usage_update", inputTokens: 5, outputTokens: 2 },
+      { type: "usage_context", used: 1, limit: 4, percent: 25 },
+      { type: "usage_context", used: 2, limit: 4, percent: 50 }
+    ])
+    const context = { used: 2, limit: 4, percent: 50 }
+    assert.deepStrictEqual(usage, { input: 15, output: 3, cost: 0.5, model: "m", context })
+  })
+
+  it("keeps a bounded number of items", () => {
+    const many = Array.from({ length: mostItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))
+    const { items } = conversationOf(many)
+    assert.isAtMost(items.length, mostItems + 1000)
+    assert.strictEqual(items.at(-1)?.seq, mostItems * 2)
+  })
+})

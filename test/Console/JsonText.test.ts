@@ -1,0 +1,95 @@
+/** JSON as text: what the console reads and writes is what JSON.parse reads, and the text stays as it is. */
+import { assert, describe, it } from "@effect/vitest"
+import fc from "fast-check"
+import { compact, elementsOf, format, membersOf, placeOf, problemOf } from "../../src/Console/Json/JsonText.ts"
+
+const json = fc.json({ noUnicodeString: false })
+
+/** Texts that are nearly JSON. */
+const damaged = fc
+  .tuple(json, fc.nat(), fc.constantFrom("", ",", ":", "]", "}", "[", '"', "\\", "-", "0", ".", "e", "tru", " ", "\n"))
+  .map(([text, at, piece]) => {
+    const index = at % (text.length + 1)
+    return text.slice(0, index) + piece + text.slice(index + 1)
+  })
+
+const parses = (text: string): boolean => {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** What the store refuses beyond the grammar. */
+const isOfStore = /occurs twice|too large|levels/
+
+describe("JSON as text", () => {
+  it("is right where JSON.parse takes it", () => {
+    fc.assert(
+      fc.property(fc.oneof(json, damaged), text => {
+        const problem = problemOf(text)
+        const isRight = problem === undefined || isOfStore.test(problem.message)
+        assert.isTrue(parses(text) ? isRight : problem !== undefined, `${text}: ${problem?.message}`)
+      }),
+      { numRuns: 1000 }
+    )
+  })
+
+  it("is formatted and made compact without another meaning, again and again", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), value => {
+        const text = JSON.stringify(value)
+        assert.strictEqual(compact(text), text)
+        assert.strictEqual(compact(format(text)), text)
+        assert.strictEqual(format(text), JSON.stringify(value, undefined, 2))
+      })
+    )
+  })
+
+  it("keeps numbers, escapes and the order of members as they are written", () => {
+    const text = '{"b":12345678901234567890,"2":-0,"1":1.0,"e":1E400,"\\u0061":"\\u00e9\\/"}'
+    assert.include(problemOf(text)!.message, "too large")
+    const kept = text.replace("1E400", "1E40")
+    assert.isUndefined(problemOf(kept))
+    assert.strictEqual(compact(format(kept)), kept)
+  })
+
+  it("is taken apart into the text of its members and elements", () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.array(fc.jsonValue()), (object, array) => {
+        for (const write of [JSON.stringify, (u: unknown) => JSON.stringify(u, undefined, 1)]) {
+          assert.deepStrictEqual(
+            [...membersOf(write(object))].map(([name, text]) => [name, JSON.parse(text)]),
+            Object.entries(JSON.parse(write(object)))
+          )
+          assert.deepStrictEqual(
+            elementsOf(write(array)).map(text => JSON.parse(text)),
+            JSON.parse(write(array))
+          )
+        }
+      })
+    )
+  })
+
+  it.each([
+    ['{\n  "a": 1,\n  "b" 2\n}', "A colon is missing before 2", 3, 7],
+    ['{"a": 1, "a": 2}', 'The name "a" occurs twice in its object', 1, 10],
+    ["[1, 2", "A comma or ] is missing before the end", 1, 6],
+    ["[1 2]", "A comma or ] is missing before 2", 1, 4],
+    ["{a: 1}", "a is no JSON value", 1, 2],
+    ["{1: 1}", "A name in quotes is missing before 1", 1, 2],
+    ["[nul]", "nul is no JSON value", 1, 2],
+    ['["\\x"]', "\\x is no escape of JSON", 1, 3],
+    ['["a\nb"]', "A string ends on its line; a line break in it is written \\n", 1, 4],
+    ['["a', "The string has no end", 1, 2],
+    ["", "A value is missing before the end", 1, 1],
+    ["1 2", "Something stands behind the value", 1, 3],
+    ["[".repeat(257), "There are more than 256 levels", 1, 257]
+  ])("tells what is wrong with %j, and where", (text, message, line, column) => {
+    const problem = problemOf(text)!
+    assert.strictEqual(problem.message, message)
+    assert.deepStrictEqual(placeOf(text, problem.offset), { line, column })
+  })
+})

@@ -1,0 +1,117 @@
+/** How the console is served: its files, their headers, and what switches it off. */
+import { brotliDecompressSync, gunzipSync } from "node:zlib"
+import * as HttpApi from "@effect/platform/HttpApi"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
+import { Effect, Layer } from "effect"
+import { Causeway, ConsoleGroup, DrainingSignal, HealthRoutes, KvRoutes, NodeServer } from "../../src/index.ts"
+import { memory } from "../../src/store.ts"
+import { buildPages, builtPages, start } from "./Service.ts"
+
+beforeAll(buildPages, 180_000)
+
+/** A request as it is, without what `fetch` does by itself. */
+const get = (url: string, headers: Readonly<Record<string, string>> = {}, method = "GET") =>
+  Effect.promise(() =>
+    import("node:http").then(
+      ({ request }) =>
+        new Promise<{ status: number; headers: Record<string, unknown>; body: Buffer }>((resolve, reject) => {
+          const sent = request(url, { method, headers, agent: false }, response => {
+            const chunks: Array<Buffer> = []
+            response.on("data", chunk => chunks.push(chunk))
+            response.on("end", () =>
+              resolve({ status: response.statusCode!, headers: response.headers, body: Buffer.concat(chunks) })
+            )
+          })
+          sent.once("error", reject)
+          sent.end()
+        })
+    )
+  )
+
+const scriptIn = (html: string): string => /src="\.\/(assets\/[^"]+\.js)"/.exec(html)![1]!
+
+describe("The console", () => {
+  it.scopedLive("is a page under a strict policy, with files that may be kept for ever", () =>
+    Effect.gen(function* () {
+      const { base } = yield* start()
+      const bare = yield* get(`${base}/console`)
+      assert.deepStrictEqual([bare.status, bare.headers.location], [308, "console/"])
+
+      const page = yield* get(`${base}/console/`)
+      assert.strictEqual(page.status, 200)
+      assert.strictEqual(page.headers["content-type"], "text/html; charset=utf-8")
+      assert.strictEqual(page.headers["cache-control"], "no-cache")
+      const policy = String(page.headers["content-security-policy"])
+      assert.include(policy, "default-src 'none'")
+      assert.include(policy, "frame-ancestors 'none'")
+      assert.notInclude(policy, "unsafe")
+      const html = page.body.toString()
+      assert.notInclude(html, "__ROUTES__")
+      assert.include(html, "&#34;store&#34;:&#34;../api/v1&#34;")
+      assert.notMatch(html, /(?:src|href)="(?:https?:)?\/\//)
+      const again = yield* get(`${base}/console/`, { "if-none-match": String(page.headers.etag) })
+      assert.deepStrictEqual([again.status, again.body.length], [304, 0])
+
+      const script = `${base}/console/${scriptIn(html)}`
+      const plain = yield* get(script)
+      assert.strictEqual(plain.headers["content-type"], "text/javascript; charset=utf-8")
+      assert.strictEqual(plain.headers["cache-control"], "public, max-age=31536000, immutable")
+      assert.strictEqual(plain.headers.vary, "Accept-Encoding")
+      assert.isUndefined(plain.headers["content-encoding"])
+      const brotli = yield* get(script, { "accept-encoding": "gzip, deflate, br" })
+      assert.strictEqual(brotli.headers["content-encoding"], "br")
+      assert.isTrue(brotliDecompressSync(brotli.body).equals(plain.body))
+      const gzip = yield* get(script, { "accept-encoding": "gzip, br;q=0" })
+      assert.strictEqual(gzip.headers["content-encoding"], "gzip")
+      assert.isTrue(gunzipSync(gzip.body).equals(plain.body))
+      assert.strictEqual(new Set([plain, brotli, gzip].map(({ headers }) => headers.etag)).size, 3)
+      const known = yield* get(script, { "accept-encoding": "br", "if-none-match": `"x", ${brotli.headers.etag}` })
+      assert.strictEqual(known.status, 304)
+      const head = yield* get(script, {}, "HEAD")
+      assert.deepStrictEqual([head.status, head.headers["content-length"]], [200, String(plain.body.length)])
+
+      for (const path of ["assets/none.js", "assets/..%2Findex.html", "assets/%2e%2e%2findex.html", "index.html"]) {
+        assert.strictEqual((yield* get(`${base}/console/${path}`)).status, 404, path)
+      }
+      const put = yield* get(`${base}/console/`, {}, "PUT")
+      assert.deepStrictEqual([put.status, put.headers.allow], [405, "GET, HEAD"])
+      const document = yield* get(`${base}/api/v1/openapi.json`, { authorization: "Bearer dev-key" })
+      assert.notInclude(document.body.toString(), "/console")
+    })
+  )
+
+  it.scopedLive("can be switched off", () =>
+    Effect.gen(function* () {
+      const { base } = yield* start({ CONSOLE_ENABLED: "false" })
+      for (const path of ["console", "console/", "console/assets/x.js"]) {
+        const { body, status } = yield* get(`${base}/${path}`)
+        assert.deepStrictEqual([status, body.toString()], [404, '{"error":"Not found"}'])
+      }
+    })
+  )
+
+  it.scopedLive("tells where a host has mounted the parts, and nothing of those that it has not", () =>
+    Effect.gen(function* () {
+      const api = HttpApi.make("host")
+        .add(KvRoutes.prefix("/store"))
+        .add(HealthRoutes.prefix("/probes"))
+        .add(ConsoleGroup.prefix("/admin/tools"))
+      const layer = Causeway.layerEdge({
+        api,
+        server: { host: "127.0.0.1", port: 0 },
+        store: memory,
+        identity: () => Effect.succeed({ access: "read" as const }),
+        pages: { directory: builtPages() }
+      }).pipe(Layer.provide(DrainingSignal.layer))
+      const { address } = yield* Effect.map(Layer.build(layer), context =>
+        context.unsafeMap.get(NodeServer.NodeServer.key)
+      )
+      const { body } = yield* get(`http://127.0.0.1:${address.port}/admin/tools/console/`)
+      const content = /name="causeway-routes" content="([^"]*)"/.exec(body.toString())![1]!
+      assert.deepStrictEqual(JSON.parse(content.replaceAll("&#34;", '"')), {
+        store: "../../../store",
+        health: "../../../probes/health"
+      })
+    })
+  )
+})
