@@ -1,8 +1,9 @@
 /** Builds the package: `npm run build`. */
 import { execFileSync } from "node:child_process"
-import { rmSync } from "node:fs"
+import { rmSync, writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
+import { licensesOf } from "./licenses.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const migrations = "Storage/Sqlite/Database/Migrations"
@@ -11,7 +12,7 @@ rmSync(`${root}/dist`, { recursive: true, force: true })
 execFileSync("tsc", ["-p", "scripts/tsconfig.build.json"], { cwd: root, stdio: "inherit" })
 
 // The migrator is bundled, since @effect/sql-sqlite-node depends on an older better-sqlite3, which Node 26 cannot load.
-await build({
+const migrator = await build({
   absWorkingDir: root,
   entryPoints: [`src/${migrations}.ts`],
   outfile: `dist/${migrations}.js`,
@@ -21,5 +22,24 @@ await build({
   target: "es2022",
   sourcemap: true,
   external: ["effect", "@effect/platform", "better-sqlite3"],
+  metafile: true,
   logLevel: "warning"
 })
+
+// So is the library of the commands, since its peers would be those of a host that runs no command.
+const library = await build({
+  absWorkingDir: root,
+  entryPoints: ["src/CommandLine/Library.ts"],
+  outfile: "dist/CommandLine/Library.js",
+  bundle: true,
+  platform: "node",
+  format: "esm",
+  target: "es2022",
+  sourcemap: true,
+  external: ["effect", "@effect/platform"],
+  // For readers of YAML, TOML and INI, which no command uses.
+  alias: Object.fromEntries(["yaml", "toml", "ini"].map(name => [name, "./scripts/absent.ts"])),
+  metafile: true,
+  logLevel: "warning"
+})
+writeFileSync(`${root}/dist/THIRD-PARTY-LICENSES`, licensesOf(root, migrator.metafile, library.metafile))

@@ -3,10 +3,11 @@
  * `package.json` and its declarations are generated.
  */
 import { execFileSync } from "node:child_process"
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
+import { licensesOf } from "./licenses.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const out = resolve(process.argv[2] ?? join(root, "dist-standalone"))
@@ -64,19 +65,7 @@ writeFileSync(
   )}\n`
 )
 
-/** The directory of the package that a bundled file belongs to. */
-const packageOf = (file: string): string | undefined => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1]
-
-const inputs = Object.values(metafile.outputs).flatMap(output => Object.entries(output.inputs))
-const bundled = new Set(inputs.flatMap(([file, { bytesInOutput }]) => (bytesInOutput > 0 && packageOf(file)) || []))
-const licenses = [...bundled].sort().map(directory => {
-  const files = readdirSync(join(root, directory))
-  const file = files.find(name => /^licen[cs]e(?:\.|$)/i.test(name))
-  const { license, name, version } = JSON.parse(readFileSync(join(root, directory, "package.json"), "utf8"))
-  const text = file === undefined ? `License: ${license}` : readFileSync(join(root, directory, file), "utf8")
-  return `${name} ${version}\n\n${text.trim()}\n`
-})
-writeFileSync(join(out, "THIRD-PARTY-LICENSES"), licenses.join(`\n${"-".repeat(80)}\n\n`))
+writeFileSync(join(out, "THIRD-PARTY-LICENSES"), licensesOf(root, metafile))
 
 execFileSync(process.execPath, ["--import", "tsx", "scripts/pages.ts", join(out, "dist")], {
   cwd: root,

@@ -36,7 +36,7 @@ export class ConfigurationInvalid extends Schema.TaggedError<ConfigurationInvali
 }) {
   override get message(): string {
     const lines = this.problems.map(({ variable, problem }) => `  ${variable}: ${problem}`)
-    return ["The configuration is wrong:", ...lines, "causeway --help lists all variables."].join("\n")
+    return ["The configuration is wrong:", ...lines, "causeway serve --help lists all variables."].join("\n")
   }
 }
 

@@ -14,9 +14,10 @@ if (Number.parseInt(process.versions.node, 10) < oldestNode && !isQuestion) {
 const YoungGeneration = await import("./Process/YoungGeneration.ts")
 YoungGeneration.hold()
 // Dynamic imports, as static ones would be loaded before `hold` runs, and loading makes the young generation grow.
-const [{ runMain }, { main, teardown }] = await Promise.all([
+const [{ runMain }, { load, main, teardown }] = await Promise.all([
   import("@effect/platform-node/NodeRuntime"),
   import("./Cli.ts")
 ])
+await load(args)
 YoungGeneration.release()
-runMain(main(args), { disableErrorReporting: true, disablePrettyLogger: true, teardown })
+runMain(main(args), { disableErrorReporting: true, disablePrettyLogger: true, teardown: teardown(args) })

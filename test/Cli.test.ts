@@ -4,6 +4,7 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Cause, Console, Effect, Exit } from "effect"
 import * as Cli from "../src/Cli.ts"
+import { CommandFailed } from "../src/CommandLine/CommandFailed.ts"
 import { developmentKeys } from "../src/Configuration.ts"
 import * as Setting from "../src/Setting.ts"
 import { version } from "../src/Version.ts"
@@ -25,7 +26,7 @@ const printed = (args: ReadonlyArray<string>) =>
 
 const exitCode = (exit: Exit.Exit<unknown, unknown>): number => {
   let code = -1
-  Cli.teardown(exit, given => {
+  Cli.teardown([])(exit, given => {
     code = given
   })
   return code
@@ -45,8 +46,8 @@ const key = { KV_API_KEY: "sesame" }
 describe("Cli", () => {
   it.effect("lists every variable", () =>
     Effect.gen(function* () {
-      const help = yield* printed(["--help"])
-      assert.strictEqual(yield* printed(["-h"]), help)
+      const help = yield* printed(["serve", "--help"])
+      assert.strictEqual(yield* printed(["dev", "-h"]), help)
       const names = Setting.all().map(({ name }) => name)
       assert.includeMembers(names, ["HOST", "PORT", "DATA_DIR", "STORE_URL", "KV_API_KEY", "CHANGES_RETENTION"])
       for (const name of names) assert.match(help, new RegExp(`^ {2}${name} `, "m"))
@@ -64,9 +65,9 @@ describe("Cli", () => {
   it.effect("maps ends to exit codes", () =>
     Effect.gen(function* () {
       const usage = yield* Effect.flip(Cli.run(["--port", "1"]))
-      assert.include(usage.message, "--port 1")
+      assert.include(usage.message, "--port")
       assert.strictEqual(exitCode(Exit.fail(usage)), 2)
-      assert.strictEqual(exitCode(Exit.fail(new Cli.CommandFailed({ message: "", exitCode: 1 }))), 1)
+      assert.strictEqual(exitCode(Exit.fail(new CommandFailed({ message: "", exitCode: 1 }))), 1)
       assert.strictEqual(exitCode(Exit.die(new Error("a bug"))), 1)
       assert.strictEqual(exitCode(yield* Effect.exit(Effect.interrupt)), 0)
       assert.strictEqual(exitCode(Exit.failCause(Cause.sequential(Cause.die("a bug"), Cause.empty))), 1)
@@ -76,13 +77,10 @@ describe("Cli", () => {
 
   it.scoped("answers unknown arguments with exit code 2", () =>
     Effect.gen(function* () {
-      const { code, stdout, stderr } = yield* runToEnd({}, ["serve"])
+      const { code, stdout, stderr } = yield* runToEnd({}, ["sreve"])
       assert.strictEqual(code, 2)
       assert.strictEqual(stdout, "")
-      assert.strictEqual(
-        stderr,
-        'causeway does not take "serve".\nUsage: causeway [dev | migrate-store | --help | --version]\n'
-      )
+      assert.strictEqual(stderr, 'causeway does not take "sreve"\ncauseway --help tells what it takes.\n')
     })
   )
 
@@ -152,7 +150,7 @@ describe("Cli", () => {
 
   it.scoped("refuses a store that another process holds", () =>
     Effect.gen(function* () {
-      const first = yield* launch(key)
+      const first = yield* launch(key, ["serve"])
       yield* first.shows(/"Listening"/)
       const second = yield* runToEnd({ ...key, STORE_URL: `sqlite:${first.directory}`, DATA_DIR: "unused" })
       assert.include(assertFailedStart(second), first.directory)

@@ -182,6 +182,7 @@ describe("imports within src", () => {
         "Configuration.ts",
         "Endpoints.ts",
         "main.ts",
+        "Serve.ts",
         "Server.ts",
         "Standalone.ts"
       ].includes(file)

@@ -28,6 +28,16 @@ describe("the service", () => {
     })
   )
 
+  it.scopedLive("starts without the library of the commands", () =>
+    Effect.gen(function* () {
+      const env = without("@effect/cli/Command", "string-width")
+      const service = yield* launch(env, ["serve"])
+      yield* service.shows(/"message":"Listening"/)
+      const { stderr } = yield* runToEnd(env, ["kv", "--help"])
+      assert.include(stderr, "@effect/cli/Command was imported")
+    })
+  )
+
   it.scopedLive("starts without the platform's server and client", () =>
     Effect.gen(function* () {
       const service = yield* launch(

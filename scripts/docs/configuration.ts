@@ -1,6 +1,6 @@
 /** Writes the table of variables in docs/configuration.md. With `--check` it only checks whether it is up to date. */
 import { readFileSync, writeFileSync } from "node:fs"
-import { help } from "../../src/Cli.ts"
+import { help } from "../../src/Serve.ts"
 import * as Setting from "../../src/Setting.ts"
 import { replaceSection, table } from "./Markdown.ts"
 

@@ -1,5 +1,6 @@
 /** Sends batches by the client of the service, again and again while the service is away. */
-import { Duration, Effect, Option, type Redacted, Schedule, Schema } from "effect"
+import { Duration, Effect, Option, type Redacted, Schema } from "effect"
+import { comesBack } from "../../src/CommandLine/Transfer/Patience.ts"
 import * as Client from "../../src/EffectClient/Client.ts"
 import type { Operation } from "./Batches.ts"
 
@@ -57,23 +58,6 @@ const problemOf = (error: Client.ClientError): Refused | Away => {
     : new Refused({ status: Option.some(status), reason: message })
 }
 
-/** Exponential backoff up to 5 s, or the delay that the service asks for, until the time limit. */
-const comesBack = (giveUpAfter: Duration.DurationInput) =>
-  Schedule.exponential("100 millis").pipe(
-    Schedule.jittered,
-    Schedule.modifyDelay((_, delay) => Duration.min(delay, Duration.seconds(5))),
-    Schedule.intersect(Schedule.identity<Refused | Away>()),
-    Schedule.modifyDelay(([, error], delay) =>
-      error._tag === "Away"
-        ? Duration.max(
-            delay,
-            Option.getOrElse(error.retryAfter, () => Duration.zero)
-          )
-        : delay
-    ),
-    Schedule.upTo(giveUpAfter)
-  )
-
 /** Sends operations as one batch. Returns how many were carried out. */
 export type BatchClient = (operations: ReadonlyArray<Operation>) => Effect.Effect<number, Refused | Away>
 
@@ -83,7 +67,9 @@ export type BatchClient = (operations: ReadonlyArray<Operation>) => Effect.Effec
  */
 export const make = (options: Options): Effect.Effect<BatchClient> => {
   const { actor, fetch, giveUpAfter = "1 minute", key, onAway = () => Effect.void, url } = options
-  const retries = comesBack(giveUpAfter)
+  const retries = comesBack<Refused | Away>(giveUpAfter, error =>
+    error._tag === "Away" ? Option.getOrElse(error.retryAfter, () => Duration.zero) : Duration.zero
+  )
   return Effect.map(
     Client.make({ baseUrl: url, token: key, ...(fetch !== undefined && { fetch }) }),
     client => operations =>

@@ -33,7 +33,7 @@ export {
   type VersionOptions
 } from "./KeyValue.ts"
 export type * from "./Model.ts"
-export type { Token } from "./Requests.ts"
+export type { JsonFormat, Token } from "./Requests.ts"
 export * from "./SessionErrors.ts"
 export type * from "./SessionModel.ts"
 export {

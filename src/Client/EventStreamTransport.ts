@@ -1,6 +1,6 @@
 import { ConnectionFailed, ResponseTooLarge } from "./Errors.ts"
 import type { Change, ChangePage } from "./Model.ts"
-import { parse, type Requests } from "./Requests.ts"
+import { type JsonFormat, parse, type Requests } from "./Requests.ts"
 import { Lifetime } from "./Time.ts"
 import { type FeedPage, isPage, silenceMs, type Transport } from "./Transport.ts"
 
@@ -56,7 +56,11 @@ const fieldOf = (line: string): readonly [string, string] => {
  * What events tell after a position. The id of one is its `seq` and the epoch of the log. A reset has a page of its own,
  * the last one.
  */
-const pagesOf = (events: ReadonlyArray<Event>, before: FeedPage): readonly [FeedPage, ...Array<FeedPage>] => {
+const pagesOf = (
+  events: ReadonlyArray<Event>,
+  before: FeedPage,
+  format: JsonFormat
+): readonly [FeedPage, ...Array<FeedPage>] => {
   const changes: Array<Change> = []
   let { epoch, lastSeq } = before
   for (const { data, id, type } of events) {
@@ -64,7 +68,7 @@ const pagesOf = (events: ReadonlyArray<Event>, before: FeedPage): readonly [Feed
     const [number = "", newEpoch = ""] = id.split("@")
     const seq = Number.parseInt(number, 10)
     const isReset = type === "reset"
-    const page = parse<ChangePage>(`{"changes":[${isReset ? "" : data}],"lastSeq":${seq}}`, isPage)
+    const page = parse<ChangePage>(`{"changes":[${isReset ? "" : data}],"lastSeq":${seq}}`, isPage, format)
     if (page === undefined) throw new ConnectionFailed("An event is not what the service sends", false)
     // What follows a reset is read again.
     if (isReset)
@@ -101,7 +105,7 @@ export const eventStream = (requests: Requests): Transport => ({
         const { done, value } = await requests.attempt(signal, () => reader.read())
         silence.cancel()
         if (done) throw new ConnectionFailed("The event stream has ended", false)
-        const pages = pagesOf(parser.push(decoder.decode(value, { stream: true })), last)
+        const pages = pagesOf(parser.push(decoder.decode(value, { stream: true })), last, requests.json)
         yield* pages
         last = pages.at(-1) ?? last
       }

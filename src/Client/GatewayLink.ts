@@ -262,7 +262,7 @@ export class GatewayLink {
   #onFrame(text: string): void {
     const { listener, requests } = this.options
     if (text.length > requests.maxResponseBytes) throw new ResponseTooLarge(requests.maxResponseBytes)
-    const frame = parse<object>(text, frame => typeof frame === "object" && frame !== null)
+    const frame = parse<object>(text, frame => typeof frame === "object" && frame !== null, JSON)
     if (frame === undefined) return
     this.#isRefused = false
     if ("seq" in frame) {

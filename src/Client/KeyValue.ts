@@ -15,7 +15,7 @@ import type {
   OperationResult,
   RemoveResult
 } from "./Model.ts"
-import { epochOf, json, type Request, Requests, segment, type Token } from "./Requests.ts"
+import { epochOf, type JsonFormat, json, type Reader, type Request, Requests, segment, type Token } from "./Requests.ts"
 import { type Clock, iterable, systemClock } from "./Time.ts"
 
 /** Where the service is, and who asks. */
@@ -31,6 +31,11 @@ export interface KeyValueOptions {
   /** The most bytes of an answer that are taken, 64 MiB without it; a larger one is `ResponseTooLarge`. */
   readonly maxResponseBytes?: number
   readonly fetch?: typeof globalThis.fetch
+  /**
+   * How JSON is read and written; `JSON` without it. A program that must keep what `JSON.parse` loses, such as the digits
+   * of a large number, gives its own.
+   */
+  readonly json?: JsonFormat
   /** For tests. */
   readonly clock?: Clock
 }
@@ -154,15 +159,19 @@ const positionOf = (response: Response) => {
   return { lastSeq, epoch: epochOf(response), cursor: cursor ?? undefined }
 }
 
-const readPage = async (response: Response, limitBytes: number): Promise<CursorPage> => {
-  const { items } = await readItems(response, limitBytes)
+const readPage: Reader<CursorPage> = async (response, limitBytes, format) => {
+  const { items } = await readItems(response, limitBytes, format)
   const count = response.headers.get("kv-count")
   const page = { items, ...positionOf(response) }
   return count === null ? page : { ...page, count: Number(count) }
 }
 
-const readNamespacePage = async (response: Response, limitBytes: number) => ({
-  ...(await readNamespaces(response, limitBytes)),
+const readNamespacePage: Reader<NamespacePage & { readonly cursor: string | undefined }> = async (
+  response,
+  limitBytes,
+  format
+) => ({
+  ...(await readNamespaces(response, limitBytes, format)),
   ...positionOf(response)
 })
 
@@ -171,6 +180,7 @@ export const requestsOf = ({
   baseUrl,
   clock = systemClock,
   fetch = globalThis.fetch,
+  json,
   maxResponseBytes = 64 * 1024 * 1024,
   prefix = "/api/v1",
   timeoutMs = 30_000,
@@ -182,7 +192,8 @@ export const requestsOf = ({
     fetch: fetch.bind(globalThis),
     timeoutMs,
     maxResponseBytes,
-    clock
+    clock,
+    json
   })
 
 const entryPath = (namespace: string, key: string) => `/kv/${segment("namespace", namespace)}/${segment("key", key)}`
@@ -254,7 +265,7 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
     const path = entryPath(namespace, key)
     const headers = ifVersion === 0 ? { "if-none-match": "*" } : matching(ifVersion)
     return requests.ask(
-      { method: "PUT", path, headers, body: JSON.stringify({ value, ...written }) },
+      { method: "PUT", path, headers, body: requests.json.stringify({ value, ...written }) },
       signal,
       readEntry
     )
@@ -272,7 +283,7 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
   },
 
   batch: async (operations, { actor, signal } = {}) => {
-    const request: Request = { method: "POST", path: "/batch", body: JSON.stringify({ operations, actor }) }
+    const request: Request = { method: "POST", path: "/batch", body: requests.json.stringify({ operations, actor }) }
     return (await requests.ask(request, signal, readResults)).results
   },
 

@@ -1,6 +1,6 @@
 import { type ClientError, ConnectionFailed, isClientError } from "./Errors.ts"
 import type { ChangePage, FollowStatus } from "./Model.ts"
-import { epochOf, json, type Requests } from "./Requests.ts"
+import { epochOf, json, type Reader, type Requests } from "./Requests.ts"
 import { isTransient } from "./Retry.ts"
 import { Backoff, pause } from "./Time.ts"
 import {
@@ -27,8 +27,8 @@ const pollWaitSeconds = 30
 
 const readChanges = json<ChangePage>(isPage)
 
-const readPage = async (response: Response, limitBytes: number): Promise<FeedPage> => ({
-  ...(await readChanges(response, limitBytes)),
+const readPage: Reader<FeedPage> = async (response, limitBytes, format) => ({
+  ...(await readChanges(response, limitBytes, format)),
   epoch: epochOf(response)
 })
 

@@ -37,6 +37,13 @@ export const segment = (kind: "namespace" | "key", name: string): string => {
   }
 }
 
+/** How JSON is read and written. */
+export interface JsonFormat {
+  /** Throws where the text is no JSON. */
+  readonly parse: (text: string) => unknown
+  readonly stringify: (value: unknown) => string
+}
+
 /** What a header carries of a token. */
 const headerText = /^[\x21-\x7e\x80-\xff]*$/
 
@@ -51,6 +58,8 @@ export interface RequestsOptions {
   /** The most bytes of an answer, of an event and of a frame. */
   readonly maxResponseBytes: number
   readonly clock: Clock
+  /** `JSON` without it. */
+  readonly json?: JsonFormat | undefined
 }
 
 /** Sends requests with the credential, and turns whatever goes wrong into a typed error. */
@@ -63,6 +72,10 @@ export class Requests {
 
   get maxResponseBytes(): number {
     return this.options.maxResponseBytes
+  }
+
+  get json(): JsonFormat {
+    return this.options.json ?? JSON
   }
 
   /** Whether another token may be had. */
@@ -97,17 +110,13 @@ export class Requests {
   }
 
   /** Sends a request, and reads its whole answer within the time limit. */
-  async ask<A>(
-    request: Request,
-    signal: AbortSignal | undefined,
-    read: (response: Response, limitBytes: number) => Promise<A>
-  ): Promise<A> {
+  async ask<A>(request: Request, signal: AbortSignal | undefined, read: Reader<A>): Promise<A> {
     const lifetime = new Lifetime(this.clock, signal)
     const timeoutMs = request.timeoutMs ?? this.options.timeoutMs
     lifetime.limit(timeoutMs, `There is no answer within ${timeoutMs} ms`)
     try {
       return await this.attempt(lifetime.signal, async () =>
-        read(await this.open(request, lifetime.signal), this.maxResponseBytes)
+        read(await this.open(request, lifetime.signal), this.maxResponseBytes, this.json)
       )
     } finally {
       lifetime.end()
@@ -158,19 +167,22 @@ const reasonOf = (error: unknown): string => {
 /** The epoch of the log that an answer tells; `""` where it tells none. */
 export const epochOf = ({ headers }: Response): string => headers.get("kv-epoch") ?? ""
 
+/** Reads a body of at most `limitBytes`. */
+export type Reader<A> = (response: Response, limitBytes: number, format: JsonFormat) => Promise<A>
+
 /** Reads a body that must be JSON of some form. */
 export const json =
-  <A>(isValid: (body: A) => boolean) =>
-  async (response: Response, limitBytes: number): Promise<A> => {
-    const body = parse(await textOf(response, limitBytes), isValid)
+  <A>(isValid: (body: A) => boolean): Reader<A> =>
+  async (response, limitBytes, format) => {
+    const body = parse(await textOf(response, limitBytes), isValid, format)
     if (body === undefined) throw new InvalidResponse(detailsOf(response, "The body is not what the service sends"))
     return body
   }
 
 /** A text as JSON of some form, or `undefined`. */
-export const parse = <A>(text: string, isValid: (body: A) => boolean): A | undefined => {
+export const parse = <A>(text: string, isValid: (body: A) => boolean, format: JsonFormat): A | undefined => {
   try {
-    const body: A = JSON.parse(text)
+    const body = format.parse(text) as A
     return isValid(body) ? body : undefined
   } catch {
     return undefined

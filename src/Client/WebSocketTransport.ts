@@ -92,7 +92,7 @@ export const webSocket = (requests: Requests, Constructor: WebSocketConstructor)
         frames.fail(new ConnectionFailed(`The WebSocket was closed: ${code} ${reason}`, false))
       )
       for (let text = await frames.shift(signal); text !== undefined; text = await frames.shift(signal)) {
-        const frame = parse(text, isFrame)
+        const frame = parse(text, isFrame, requests.json)
         if (frame === undefined) throw new ConnectionFailed("A frame is not what the service sends", false)
         const { changes = [], epoch = "", lastSeq } = frame
         yield { changes, lastSeq, epoch }

@@ -12,6 +12,7 @@ export type {
   FileContent,
   FileEntry,
   FileIteration,
+  JsonFormat,
   Position,
   SentMessage,
   Session,
@@ -24,7 +25,10 @@ export * from "./Sessions.ts"
 
 /** Where the service is, and who asks. */
 export interface ClientOptions<E = never, R = never>
-  extends Pick<Plain.ClientOptions, "baseUrl" | "prefix" | "maxResponseBytes" | "transports" | "WebSocket" | "fetch"> {
+  extends Pick<
+    Plain.ClientOptions,
+    "baseUrl" | "prefix" | "maxResponseBytes" | "transports" | "WebSocket" | "fetch" | "json"
+  > {
   /** The credential, or an effect that is run for it at each try. */
   readonly token: Token<E, R>
   /** How long an answer may take; 30 seconds without it. */

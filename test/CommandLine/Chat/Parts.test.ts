@@ -1,8 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Either, Option, Redacted } from "effect"
-import * as Arguments from "../../scripts/chat/Arguments.ts"
-import * as Command from "../../scripts/chat/Command.ts"
-import * as Requests from "../../scripts/chat/Requests.ts"
+import { Either } from "effect"
+import * as Command from "../../../src/CommandLine/Chat/Command.ts"
+import * as Requests from "../../../src/CommandLine/Chat/Requests.ts"
 
 describe("a line", () => {
   const cases: ReadonlyArray<readonly [string, Command.Command | string]> = [
@@ -51,31 +50,4 @@ describe("an answer", () => {
     assert.deepStrictEqual(Requests.answerOf(approval, "deny"), Either.right(false))
     assert.isTrue(Either.isLeft(Requests.answerOf(approval, "perhaps")))
   })
-})
-
-describe("arguments", () => {
-  it.effect("come from the command line, then from the environment", () =>
-    Effect.gen(function* () {
-      const given = yield* Arguments.read(["--url", "https://gateway.example", "--session", "s_1"], {
-        CHAT_URL: "ws://elsewhere/ws",
-        CHAT_TOKEN: "secret",
-        CHAT_AGENT: " "
-      })
-      if (given === "help") return assert.fail("help was not asked for")
-      assert.strictEqual(given.url, "wss://gateway.example/ws")
-      assert.deepStrictEqual(Option.map(given.token, Redacted.value), Option.some("secret"))
-      assert.deepStrictEqual(given.session, Option.some("s_1"))
-      assert.strictEqual(given.agentType, "assistant")
-      assert.strictEqual(yield* Arguments.read(["--help"], {}), "help")
-      assert.include(Arguments.help(), "CHAT_TOKEN")
-    })
-  )
-  it.effect("that are wrong are named", () =>
-    Effect.gen(function* () {
-      const { message } = yield* Effect.flip(Arguments.read(["--url", "ftp://x", "--session", "a b"], {}))
-      assert.include(message, '--url: "ftp://x" is not an address')
-      assert.include(message, "--session:")
-      assert.include((yield* Effect.flip(Arguments.read(["--colour"], {}))).message, "--colour")
-    })
-  )
 })

@@ -13,9 +13,9 @@ import {
   event,
   type Request,
   type Session
-} from "../../src/Gateway/Protocol.ts"
-import { decodeRequest } from "../../src/Gateway/Socket/RequestDecoder.ts"
-import { Changes } from "../../src/Simulator/Changes.ts"
+} from "../../../src/Gateway/Protocol.ts"
+import { decodeRequest } from "../../../src/Gateway/Socket/RequestDecoder.ts"
+import { Changes } from "../../../src/Simulator/Changes.ts"
 
 /** What the agent does on a message or an answer, in order. */
 export type Step =

@@ -1,10 +1,10 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import * as Simulator from "../../src/Simulator/Simulator.ts"
-import { secret, token } from "../Gateway/survival/Token.ts"
-import * as Environment from "../service/Environment.ts"
-import * as Service from "../service/Service.ts"
-import * as Chat from "./Program.ts"
+import * as Simulator from "../../../src/Simulator/Simulator.ts"
+import { secret, token } from "../../Gateway/survival/Token.ts"
+import * as Environment from "../../service/Environment.ts"
+import * as Service from "../../service/Service.ts"
+import * as Program from "../Program.ts"
 
 const count = (text: string, part: string): number => text.split(part).length - 1
 
@@ -18,16 +18,16 @@ const setting = Effect.gen(function* () {
       env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret, PORT: port }
     })
   const service = yield* start()
-  const env = { CHAT_URL: service.url, CHAT_TOKEN: yield* token("acme") }
+  const env = { CAUSEWAY_URL: service.url, CAUSEWAY_SESSION_TOKEN: yield* token("acme") }
   return { start, service, env, port: new URL(service.url).port }
 })
 
-layer(Environment.layer, { excludeTestServices: true })("npm run chat", it => {
+layer(Environment.layer, { excludeTestServices: true })("causeway chat", it => {
   it.scoped("talks with an agent line by line, and goes on with a session", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
       const lines = ["hello there", "/ask", "2", "/approve", "no", ":read notes/last-message.md", ":stop", "again"]
-      const { code, stderr, stdout } = yield* Chat.run({ env, input: lines.join("\n") })
+      const { code, stderr, stdout } = yield* Program.run({ env, args: ["chat"], input: lines.join("\n") })
       assert.strictEqual(stderr, "")
       assert.strictEqual(code, 0)
       const shown = [
@@ -51,7 +51,7 @@ layer(Environment.layer, { excludeTestServices: true })("npm run chat", it => {
       assert.isAbove(shown[0]!, 0)
 
       const session = /session (\S+);/.exec(stdout)?.[1] ?? ""
-      const later = yield* Chat.run({ env, args: ["--session", session], input: "and now?" })
+      const later = yield* Program.run({ env, args: ["chat", "--session", session], input: "and now?" })
       assert.strictEqual(later.code, 0)
       assert.include(later.stdout, "echo: hello there\n")
       assert.include(later.stdout, "echo: and now?\n")
@@ -61,7 +61,7 @@ layer(Environment.layer, { excludeTestServices: true })("npm run chat", it => {
   it.scoped("goes on when the gateway was killed and is back, and prints nothing twice", () =>
     Effect.gen(function* () {
       const { env, port, service, start } = yield* setting
-      const chat = yield* Chat.start({ env, input: "/long 100000\nhello\n" })
+      const chat = yield* Program.start({ env, args: ["chat"], input: "/long 100000\nhello\n" })
       yield* chat.shows(" 100 ")
       yield* service.end("SIGKILL")
       yield* chat.shows("connecting again")
@@ -78,14 +78,14 @@ layer(Environment.layer, { excludeTestServices: true })("npm run chat", it => {
   it.scoped("ends with a code that tells how it went", () =>
     Effect.gen(function* () {
       const { env } = yield* setting
-      const wrong = yield* Chat.run({ env, args: ["--url", "nowhere"] })
+      const wrong = yield* Program.run({ env, args: ["chat", "--url", "nowhere"] })
       assert.strictEqual(wrong.code, 2)
       assert.include(wrong.stderr, '--url: "nowhere" is not an address')
-      const refused = yield* Chat.run({ env: { ...env, CHAT_TOKEN: "" } })
-      assert.strictEqual(refused.code, 1)
-      assert.match(refused.stderr, /^ws:.*: .*token/)
+      const refused = yield* Program.run({ args: ["chat"], env: { ...env, CAUSEWAY_SESSION_TOKEN: "" } })
+      assert.strictEqual(refused.code, 5)
+      assert.match(refused.stderr, /^The service refuses the credential: .*token.*\nThere is no credential/)
       assert.notInclude(refused.stderr, "    at ")
-      const waiting = yield* Chat.start({ env })
+      const waiting = yield* Program.start({ env, args: ["chat"] })
       yield* waiting.shows(":help lists the commands")
       yield* waiting.signal("SIGINT")
       assert.strictEqual((yield* waiting.ended).code, 130)

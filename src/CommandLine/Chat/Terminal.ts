@@ -1,7 +1,7 @@
 /** Input and output of the client. */
 import * as readline from "node:readline"
 import { Context, Effect, Layer, Mailbox, Option } from "effect"
-import { drained } from "../../src/EventLoop.ts"
+import { drained } from "../../EventLoop.ts"
 
 /** Input from the keyboard or a file. */
 export type Input = { readonly is: "line"; readonly text: string } | { readonly is: "interrupt" }

@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto"
 import {
   Clock,
+  Data,
   Deferred,
   Duration,
   Effect,
@@ -13,21 +14,22 @@ import {
   type Scope,
   Stream
 } from "effect"
-import * as Client from "../../src/EffectClient/Client.ts"
-import { Event } from "../../src/Gateway/Protocol.ts"
-import { Changes } from "../../src/Simulator/Changes.ts"
+import * as Client from "../../EffectClient/Client.ts"
+import { Event } from "../../Gateway/Protocol.ts"
+import { Changes } from "../../Simulator/Changes.ts"
+import { clean, coloured, type Paint, plain } from "../Text.ts"
 import * as AnswerText from "./AnswerText.ts"
 import * as Command from "./Command.ts"
 import * as Requests from "./Requests.ts"
 import * as Screen from "./Screen.ts"
 import { Terminal } from "./Terminal.ts"
-import { clean, coloured, type Paint, plain } from "./Text.ts"
 
 /** The session and the gateway. */
 export interface Options {
-  /** The address of the WebSocket. */
+  /** The address of the service. */
   readonly url: string
-  readonly token: Option.Option<Redacted.Redacted>
+  /** `""` where there is none. */
+  readonly token: Redacted.Redacted
   /** The session to continue; default a new one. */
   readonly session: Option.Option<string>
   readonly agentType: string
@@ -38,7 +40,11 @@ export interface Options {
 }
 
 /** The conversation failed, or part of it did. */
-export class ChatFailed extends Schema.TaggedError<ChatFailed>()("ChatFailed", { message: Schema.String }) {}
+export class ChatFailed extends Data.TaggedError("ChatFailed")<{
+  readonly message: string
+  /** The failed call that has ended it, if one has. */
+  readonly cause?: Client.SessionsError
+}> {}
 
 /** The user ended the conversation by a signal. */
 export class Interrupted extends Schema.TaggedError<Interrupted>()("Interrupted", {}) {}
@@ -136,8 +142,7 @@ const make = (options: Options) =>
     const { session: continued, timeout, token, url } = options
     const sessions = yield* Client.makeSessions({
       baseUrl: url,
-      path: "",
-      ...(Option.isSome(token) && { token: token.value }),
+      token,
       ...(timeout !== undefined && { timeout }),
       onStatus
     })
@@ -313,7 +318,8 @@ export const run = (options: Options): Effect.Effect<void, ChatFailed | Interrup
     Effect.mapError(error => {
       if (error._tag === "ChatFailed" || error._tag === "Interrupted") return error
       return new ChatFailed({
-        message: error._tag === "RequestRefused" ? error.message : `${options.url}: ${error.message}`
+        message: error._tag === "RequestRefused" ? error.message : `${options.url}: ${error.message}`,
+        cause: error
       })
     })
   )

@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Option, Redacted } from "effect"
-import { closeCodes, type EventBody } from "../src/Gateway/Protocol.ts"
-import { failureOf, hold } from "./chat/Conversation.ts"
-import * as FakeGateway from "./chat/FakeGateway.ts"
+import { closeCodes, type EventBody } from "../../../src/Gateway/Protocol.ts"
+import { failureOf, hold } from "./Conversation.ts"
+import * as FakeGateway from "./FakeGateway.ts"
 
 /** A turn in which the agent says something. */
 const saying = (turnId: string, ...pieces: ReadonlyArray<string>): ReadonlyArray<EventBody> => [
@@ -21,7 +21,7 @@ describe("a conversation from a file or a pipe", () => {
   it.scopedLive("sends each line after the end of the previous turn, and prints the events", () =>
     Effect.gen(function* () {
       const gateway = yield* FakeGateway.make({ onMessage: echo })
-      const token = Option.some(Redacted.make("me"))
+      const token = Redacted.make("me")
       const held = yield* hold({ url: gateway.url, token }, ["one", "", "two"])
       assert.deepStrictEqual(held.exit, Exit.void)
       assert.strictEqual(held.output, `${greeting}echo: one\necho: two\n`)

@@ -6,8 +6,8 @@ import type {
   Session,
   SessionPage,
   SessionsError
-} from "../../src/EffectClient/Client.ts"
-import { clean, count } from "./Text.ts"
+} from "../../EffectClient/Client.ts"
+import { clean, count } from "../Text.ts"
 
 const time = (millis: number): string => new Date(millis).toISOString()
 

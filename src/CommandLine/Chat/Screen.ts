@@ -2,9 +2,9 @@
  * The state of the screen: deltas continue the text that they belong to, and everything else
  * gets its own lines.
  */
-import type { EventBody } from "../../src/Gateway/Protocol.ts"
+import type { EventBody } from "../../Gateway/Protocol.ts"
+import { clean, type Paint } from "../Text.ts"
 import { lineOf } from "./EventText.ts"
-import { clean, type Paint } from "./Text.ts"
 
 /** The state of the screen. */
 export interface Screen {

@@ -1,42 +1,58 @@
-/** The client as a process of its own, as users run it. */
+/** A command as a process of its own, as users run it. */
 import { spawn } from "node:child_process"
-import { fileURLToPath } from "node:url"
+import { join } from "node:path"
 import { Effect, Option, type Scope } from "effect"
+import { inject } from "vitest"
 import { Changes } from "../../src/Simulator/Changes.ts"
 
-const root = fileURLToPath(new URL("../..", import.meta.url))
-
-/** How the client ended. */
+/** How a command ended. */
 export interface Ended {
   readonly code: number | null
   readonly stdout: string
   readonly stderr: string
 }
 
-/** The running client. */
+/** A running command. */
 export interface Running {
   /** Waits until it has printed a text; dies if it ends before. */
   readonly shows: (text: string) => Effect.Effect<void>
   readonly signal: (signal: NodeJS.Signals) => Effect.Effect<void>
+  /** Writes to standard input. */
+  readonly type: (text: string) => Effect.Effect<void>
+  /** Closes the reading end of standard output, as `head` does. */
+  readonly abandonOutput: Effect.Effect<void>
   readonly ended: Effect.Effect<Ended>
 }
 
-/** What the client is run with. */
+/** What a command is run with. */
 export interface Options {
   readonly args?: ReadonlyArray<string>
   readonly env?: Readonly<Record<string, string>>
   /** Standard input; left open if absent. */
   readonly input?: string
+  /** Whether input and output are a pseudo-terminal, by `script` of util-linux. */
+  readonly isTerminal?: boolean
 }
 
-/** Starts the client; the scope kills it. */
-export const start = ({ args = [], env = {}, input }: Options): Effect.Effect<Running, never, Scope.Scope> =>
+const quote = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`
+
+/** Starts a command; the scope kills it. */
+export const start = ({
+  args = [],
+  env = {},
+  input,
+  isTerminal = false
+}: Options): Effect.Effect<Running, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.sync(() => {
-      const child = spawn(process.execPath, ["--import", "tsx", "scripts/chat.ts", ...args], {
-        cwd: root,
-        env: { PATH: process.env.PATH, ...env }
-      })
+      const main = join(inject("compiled"), "src", "main.js")
+      // Nobody's profiles leak in.
+      const own = { PATH: process.env.PATH, CAUSEWAY_PROFILES: "/nowhere/profiles.json", ...env }
+      const child = isTerminal
+        ? spawn("script", ["-qefc", [process.execPath, main, ...args].map(quote).join(" "), "/dev/null"], {
+            env: { ...own, TERM: "xterm", SHELL: "/bin/sh" }
+          })
+        : spawn(process.execPath, [main, ...args], { env: own })
       const changes = new Changes()
       const output = { stdout: "", stderr: "" }
       let ended: Ended | undefined
@@ -56,7 +72,7 @@ export const start = ({ args = [], env = {}, input }: Options): Effect.Effect<Ru
       const shows = (text: string) =>
         changes.until(() => {
           if (output.stdout.includes(text)) return Option.some(undefined)
-          if (ended !== undefined) throw new Error(`The client ended without ${text}: ${JSON.stringify(ended)}`)
+          if (ended !== undefined) throw new Error(`The command ended without ${text}: ${JSON.stringify(ended)}`)
           return Option.none()
         })
       return {
@@ -64,6 +80,8 @@ export const start = ({ args = [], env = {}, input }: Options): Effect.Effect<Ru
         running: {
           shows,
           signal: (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal)),
+          type: (text: string) => Effect.sync(() => child.stdin.write(text)),
+          abandonOutput: Effect.sync(() => child.stdout.destroy()),
           ended: changes.until(() => Option.fromNullable(ended))
         }
       }
@@ -71,6 +89,6 @@ export const start = ({ args = [], env = {}, input }: Options): Effect.Effect<Ru
     ({ kill }) => Effect.sync(kill)
   ).pipe(Effect.map(({ running }) => running))
 
-/** Runs the client to its end. */
+/** Runs a command to its end. */
 export const run = (options: Options): Effect.Effect<Ended> =>
   Effect.scoped(Effect.flatMap(start({ input: "", ...options }), ({ ended }) => ended))

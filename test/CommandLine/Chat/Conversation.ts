@@ -1,7 +1,7 @@
-import { Effect, Exit, Layer, Option, Random } from "effect"
-import * as Chat from "../../scripts/chat/Chat.ts"
-import { type Input, Terminal } from "../../scripts/chat/Terminal.ts"
-import { Changes } from "../../src/Simulator/Changes.ts"
+import { Effect, Exit, Layer, Option, Random, Redacted } from "effect"
+import * as Chat from "../../../src/CommandLine/Chat/Chat.ts"
+import { type Input, Terminal } from "../../../src/CommandLine/Chat/Terminal.ts"
+import { Changes } from "../../../src/Simulator/Changes.ts"
 
 /** The outcome of a conversation. */
 export interface Held {
@@ -13,7 +13,7 @@ export interface Held {
 export type Typed = string | Input | { readonly shown: string }
 
 const defaults: Omit<Chat.Options, "url"> = {
-  token: Option.none(),
+  token: Redacted.make(""),
   session: Option.none(),
   agentType: "assistant"
 }

@@ -1,6 +1,6 @@
 /** Turns in progress and open questions of the agent, derived from events. */
 import { Either } from "effect"
-import { type EventBody, turnEnds } from "../../src/Gateway/Protocol.ts"
+import { type EventBody, turnEnds } from "../../Gateway/Protocol.ts"
 import { WrongCommand } from "./Command.ts"
 
 /** A question or a request for approval. */

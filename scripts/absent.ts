@@ -1,0 +1,8 @@
+/** Stands in a bundle for a module that is never called. */
+export default {}
+
+export const parse = (): never => {
+  throw new Error("This is not part of the package")
+}
+
+export const stringify = parse

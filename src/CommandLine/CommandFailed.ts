@@ -1,0 +1,29 @@
+import { Schema } from "effect"
+
+/** The exit codes of all commands; docs/cli.md lists them. */
+export const exitCodes = {
+  failed: 1,
+  wrongArguments: 2,
+  notFound: 3,
+  preconditionFailed: 4,
+  accessRefused: 5,
+  unavailable: 6,
+  interrupted: 130,
+  terminated: 143
+} as const
+
+/** The command failed; the message is for the user. */
+export class CommandFailed extends Schema.TaggedError<CommandFailed>()("CommandFailed", {
+  message: Schema.String,
+  exitCode: Schema.Int,
+  /** What the user can do about it. */
+  hint: Schema.optionalWith(Schema.String, { exact: true })
+}) {}
+
+/** Invalid arguments, variables or profiles. */
+export const wrong = (message: string, hint?: string): CommandFailed =>
+  new CommandFailed({ message, exitCode: exitCodes.wrongArguments, ...(hint !== undefined && { hint }) })
+
+/** A failure without an exit code of its own. */
+export const failed = (message: string, hint?: string): CommandFailed =>
+  new CommandFailed({ message, exitCode: exitCodes.failed, ...(hint !== undefined && { hint }) })

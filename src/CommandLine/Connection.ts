@@ -1,0 +1,152 @@
+/** Which service a command asks, and who asks: by options, the environment and profiles. */
+import { Config, Duration, Effect, Option, Redacted } from "effect"
+import * as Client from "../EffectClient/Client.ts"
+import { type CommandFailed, wrong } from "./CommandFailed.ts"
+import * as ExactJson from "./ExactJson.ts"
+import { Options } from "./Library.ts"
+import * as Profile from "./Profile.ts"
+
+/** The service of this machine in dev mode. */
+export const defaultUrl = "http://127.0.0.1:8080"
+
+/** The key of dev mode, which is no secret. */
+export const developmentKey = "dev-key"
+
+/** The options of every command that asks a service. */
+export const options = {
+  url: Options.text("url").pipe(
+    Options.withPseudoName("address"),
+    Options.withDescription(`Address of the service, or CAUSEWAY_URL; ${defaultUrl} without it`),
+    Options.optional
+  ),
+  tokenFile: Options.text("token-file").pipe(
+    Options.withPseudoName("file"),
+    Options.withDescription(
+      "File with the credential, or CAUSEWAY_TOKEN_FILE, or CAUSEWAY_TOKEN for the credential itself"
+    ),
+    Options.optional
+  ),
+  profile: Options.text("profile").pipe(
+    Options.withPseudoName("name"),
+    Options.withDescription("Profile that has address and credential, or CAUSEWAY_PROFILE"),
+    Options.optional
+  ),
+  timeout: Options.integer("timeout").pipe(
+    Options.withPseudoName("seconds"),
+    Options.withDescription("How long an answer may take"),
+    Options.withDefault(30)
+  ),
+  json: Options.boolean("json").pipe(Options.withDescription("Print JSON, as in a pipe"))
+}
+
+/** What the options say. */
+export interface Given {
+  readonly url: Option.Option<string>
+  readonly tokenFile: Option.Option<string>
+  readonly profile: Option.Option<string>
+  readonly timeout: number
+}
+
+/** A service, and the credential for it. */
+export interface Connection {
+  /** Without a slash at its end. */
+  readonly url: string
+  /** `""` where there is none. */
+  readonly token: Redacted.Redacted
+  /** Where the credential is from, for messages. */
+  readonly source: string
+  readonly timeout: Duration.Duration
+}
+
+/** Which credential a command needs: the key of the store, or the token of a user of sessions. */
+export type Kind = "store" | "sessions"
+
+const variable = (name: string): Effect.Effect<Option.Option<string>> =>
+  Effect.orDie(Config.option(Config.nonEmptyString(name)))
+
+const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/i
+
+const parseUrl = (text: string, source: string): Effect.Effect<string, CommandFailed> => {
+  const example = `It looks like ${defaultUrl}`
+  if (!URL.canParse(text)) return wrong(`${source}: ${JSON.stringify(text)} is not an address`, example)
+  const { hash, password, protocol, search, username } = new URL(text)
+  // A text with a password is not repeated.
+  if (username !== "" || password !== "")
+    return wrong(`${source}: an address must not have a user or a password`, example)
+  if (!/^https?:$/.test(protocol) || search !== "" || hash !== "") {
+    return wrong(
+      `${source}: ${JSON.stringify(text)} is not an http or https address without query and fragment`,
+      example
+    )
+  }
+  return Effect.succeed(text.replace(/\/+$/, ""))
+}
+
+interface Source<A> {
+  readonly value: A
+  readonly source: string
+}
+
+const from = <A>(value: Option.Option<A>, source: string): Option.Option<Source<A>> =>
+  Option.map(value, value => ({ value, source }))
+
+const names = {
+  store: { token: "CAUSEWAY_TOKEN", file: "CAUSEWAY_TOKEN_FILE" },
+  sessions: { token: "CAUSEWAY_SESSION_TOKEN", file: "CAUSEWAY_SESSION_TOKEN_FILE" }
+} as const
+
+/** The credentials that there are, the one to use first; each is read when it is used. */
+const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profileName: string, isLocal: boolean) =>
+  Effect.gen(function* () {
+    const { file, token } = names[kind]
+    const read = (path: Option.Option<Source<string>>) =>
+      Option.map(path, ({ source, value }) => ({ source, read: Profile.readToken(value) }))
+    const take = (text: Option.Option<Source<string>>) =>
+      Option.map(text, ({ source, value }) => ({
+        source,
+        read: Effect.suspend(() => Profile.credentialOf(source, value))
+      }))
+    const isStore = kind === "store"
+    const environment = [
+      take(from(yield* variable(token), token)),
+      read(from(yield* variable(file), file)),
+      // The key of the service itself is sent to nobody but the service of this machine.
+      take(isStore && isLocal ? from(yield* variable("KV_API_KEY"), "KV_API_KEY") : Option.none())
+    ]
+    const ofProfile = [
+      take(from(Option.fromNullable(isStore ? profile.token : profile.sessionToken), profileName)),
+      read(from(Option.fromNullable(isStore ? profile.tokenFile : profile.sessionTokenFile), profileName))
+    ]
+    return [
+      read(from(given.tokenFile, "--token-file")),
+      ...(Option.isSome(given.profile) ? [...ofProfile, ...environment] : [...environment, ...ofProfile]),
+      take(isStore && isLocal ? from(Option.some(developmentKey), "the key of dev mode") : Option.none())
+    ]
+  })
+
+/** Finds out which service to ask. A profile that is named comes before the environment, one that is not behind it. */
+export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Connection, CommandFailed> =>
+  Effect.gen(function* () {
+    if (!(given.timeout > 0)) return yield* wrong("--timeout must be a positive number of seconds")
+    const ofEnvironment = yield* variable("CAUSEWAY_PROFILE")
+    const name = Option.orElse(given.profile, () => ofEnvironment)
+    const profile = yield* Profile.load(name)
+    const profileName = `the profile ${Option.getOrElse(name, () => "default")}`
+    const urls = [
+      from(given.url, "--url"),
+      ...(Option.isSome(given.profile)
+        ? [from(Option.fromNullable(profile.url), profileName), from(yield* variable("CAUSEWAY_URL"), "CAUSEWAY_URL")]
+        : [from(yield* variable("CAUSEWAY_URL"), "CAUSEWAY_URL"), from(Option.fromNullable(profile.url), profileName)])
+    ]
+    const { source, value } = Option.getOrElse(Option.firstSomeOf(urls), () => ({ value: defaultUrl, source: "" }))
+    const url = yield* parseUrl(value, source)
+    const isLocal = loopback.test(new URL(url).hostname)
+    const found = Option.firstSomeOf(yield* credentials(given, kind, profile, profileName, isLocal))
+    const timeout = Duration.seconds(given.timeout)
+    if (Option.isNone(found)) return { url, token: Redacted.make(""), source: "", timeout }
+    return { url, token: yield* found.value.read, source: found.value.source, timeout }
+  })
+
+/** A client of the store that keeps values as they are. */
+export const store = ({ timeout, token, url }: Connection): Effect.Effect<Client.Service> =>
+  Client.make({ baseUrl: url, token, timeout, json: ExactJson })

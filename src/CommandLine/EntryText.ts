@@ -1,0 +1,59 @@
+/** Entries and changes as a person reads them. */
+import type { Change, Entry } from "../Client/Model.ts"
+import { textOf } from "./ExactJson.ts"
+import { type Column, list, truncate } from "./Table.ts"
+import { clean, type Paint } from "./Text.ts"
+
+/** A time in UTC, to the second. */
+export const time = (millis: number): string =>
+  Number.isFinite(millis) && Math.abs(millis) <= 8.64e15
+    ? new Date(millis)
+        .toISOString()
+        .replace("T", " ")
+        .replace(/\.\d+Z$/, "Z")
+    : String(millis)
+
+const expiry = (expiresAt: number | null): string => (expiresAt === null ? "never" : time(expiresAt))
+
+/** The columns of a list. */
+export const columns: ReadonlyArray<Column> = [
+  { title: "KEY", shrinks: true },
+  { title: "VERSION", align: "right" },
+  { title: "UPDATED" },
+  { title: "BY", shrinks: true },
+  { title: "EXPIRES" },
+  { title: "VALUE", shrinks: true }
+]
+
+/** More characters of a value than these are not looked at for a table. */
+const mostInCell = 200
+
+/** A line of a list. */
+export const row = (entry: Entry): ReadonlyArray<string> => [
+  entry.key,
+  String(entry.version),
+  time(entry.updatedAt),
+  entry.updatedBy,
+  expiry(entry.expiresAt),
+  textOf(entry.value).slice(0, mostInCell)
+]
+
+/** An entry alone. */
+export const entry = (stored: Entry): string =>
+  list([
+    ["namespace", stored.namespace],
+    ["key", stored.key],
+    ["version", String(stored.version)],
+    ["updated", `${time(stored.updatedAt)} by ${stored.updatedBy}`],
+    ["expires", expiry(stored.expiresAt)],
+    ["value", textOf(stored.value)]
+  ])
+
+/** A change as one line, without a line break. */
+export const change = (record: Change, cells: number, { cyan, dim, red }: Paint): string => {
+  const { actor, key, namespace, op, seq, timestamp, value, version } = record
+  const what = op === "set" ? textOf(value).slice(0, mostInCell) : ""
+  const text = `${time(timestamp)}  ${seq}  ${op}  ${clean(namespace)}  ${clean(key)}  v${version}  ${clean(actor)}  ${clean(what)}`
+  const shown = truncate(text.trimEnd(), cells)
+  return op === "delete" ? red(shown) : actor === "expiry" ? dim(shown) : cyan(shown)
+}

@@ -1,0 +1,225 @@
+/** `causeway kv`: entries. */
+import { readFile } from "node:fs/promises"
+import { Duration, Effect, Option, Stream } from "effect"
+import type { ListPage } from "../Client/Model.ts"
+import type { RawJson } from "../Json/JsonText.ts"
+import { CommandFailed, exitCodes, wrong } from "./CommandFailed.ts"
+import * as Connection from "./Connection.ts"
+import * as EntryText from "./EntryText.ts"
+import * as ExactJson from "./ExactJson.ts"
+import * as Failure from "./Failure.ts"
+import { Args, Command, Options } from "./Library.ts"
+import { isJson, Output, record, write } from "./Output.ts"
+import { table } from "./Table.ts"
+import { clean } from "./Text.ts"
+
+const namespace = Args.text({ name: "namespace" }).pipe(Args.withDescription("Such as tenant:demo/notes"))
+const key = Args.text({ name: "key" })
+
+const ifVersion = Options.integer("if-version").pipe(
+  Options.withPseudoName("version"),
+  Options.withDescription("Only if the entry is at this version; 0: only if there is none"),
+  Options.optional
+)
+
+const actor = Options.text("actor").pipe(
+  Options.withPseudoName("name"),
+  Options.withDescription("Recorded as the author; api without it"),
+  Options.optional
+)
+
+const given = <A, Name extends string>(name: Name, option: Option.Option<A>): Partial<Record<Name, A>> =>
+  Option.match(option, {
+    onNone: () => ({}),
+    onSome: value => ({ [name]: value }) as Partial<Record<Name, A>>
+  })
+
+export const get = Command.make(
+  "get",
+  {
+    namespace,
+    key,
+    valueOnly: Options.boolean("value-only").pipe(
+      Options.withDescription("Print the JSON text of the value and nothing else")
+    ),
+    ...Connection.options
+  },
+  ({ key, namespace, valueOnly, ...given }) =>
+    Effect.gen(function* () {
+      const connection = yield* Connection.resolve(given)
+      const client = yield* Connection.store(connection)
+      const found = yield* Effect.mapError(client.get(namespace, key), Failure.of(connection))
+      if (Option.isNone(found)) {
+        return yield* new CommandFailed({
+          message: `There is no entry ${clean(key)} in ${clean(namespace)}`,
+          hint: `causeway kv list '${clean(namespace)}' shows what there is.`,
+          exitCode: exitCodes.notFound
+        })
+      }
+      const entry = found.value
+      const { isTerminal } = yield* Output
+      if (valueOnly) {
+        const text = ExactJson.textOf(entry.value)
+        return yield* write(`${isTerminal ? clean(text) : text}\n`)
+      }
+      return yield* (yield* isJson(given.json)) ? record(entry) : write(EntryText.entry(entry))
+    })
+).pipe(Command.withDescription("Print an entry"))
+
+/** The most bytes of a value that are read from a file or from standard input; the service has a limit of its own. */
+const mostBytes = 256 * 1024 * 1024
+
+/** All of standard input, or of a file. */
+export const contentOf = (path: string): Effect.Effect<string, CommandFailed> =>
+  Effect.tryPromise({
+    try: async () => {
+      if (path !== "-") return readFile(path, "utf8")
+      const chunks: Array<Buffer> = []
+      let bytes = 0
+      for await (const chunk of process.stdin) {
+        chunks.push(Buffer.from(chunk))
+        bytes += chunk.length
+        if (bytes > mostBytes) throw new Error(`standard input has more than ${mostBytes} bytes`)
+      }
+      return Buffer.concat(chunks).toString("utf8")
+    },
+    catch: error =>
+      wrong(
+        `${path === "-" ? "Standard input" : path} cannot be read: ${error instanceof Error ? error.message : error}`
+      )
+  })
+
+const valueOf = (text: string, isString: boolean): Effect.Effect<RawJson, CommandFailed> =>
+  isString
+    ? Effect.succeed(ExactJson.ofText(text))
+    : Effect.mapError(ExactJson.value(text), problem =>
+        wrong(
+          `The value is not taken: ${clean(problem)}`,
+          "A text is JSON with quotes, such as '\"hello\"'; or give --string."
+        )
+      )
+
+const lifetime = (text: string): Effect.Effect<number, CommandFailed> => {
+  const duration = Option.filter(
+    Duration.decodeUnknown(text),
+    duration => Duration.isFinite(duration) && Duration.toMillis(duration) >= 1
+  )
+  return Option.match(duration, {
+    onNone: () =>
+      wrong(`--ttl: ${JSON.stringify(text)} is not a duration`, "It looks like 30 seconds, 12 hours or 7 days."),
+    onSome: duration => Effect.succeed(Math.round(Duration.toMillis(duration)))
+  })
+}
+
+export const set = Command.make(
+  "set",
+  {
+    namespace,
+    key,
+    value: Args.text({ name: "value" }).pipe(
+      Args.withDescription("JSON; - or nothing: from standard input"),
+      Args.optional
+    ),
+    file: Options.text("file").pipe(Options.withDescription("File that has the value"), Options.optional),
+    string: Options.boolean("string").pipe(Options.withDescription("The value is a text and not JSON")),
+    ifVersion,
+    ttl: Options.text("ttl").pipe(
+      Options.withPseudoName("duration"),
+      Options.withDescription("The entry expires after this time, such as 30 minutes"),
+      Options.optional
+    ),
+    actor,
+    ...Connection.options
+  },
+  ({ actor, file, ifVersion, key, namespace, string, ttl, value, ...options }) =>
+    Effect.gen(function* () {
+      if (Option.isSome(file) && Option.isSome(value)) return yield* wrong("Give the value as an argument or by --file")
+      const text =
+        Option.isSome(value) && value.value !== "-" ? value.value : yield* contentOf(Option.getOrElse(file, () => "-"))
+      const json = yield* valueOf(string ? text.replace(/\r?\n$/, "") : text, string)
+      const ttlMs = Option.isSome(ttl) ? Option.some(yield* lifetime(ttl.value)) : Option.none()
+      const connection = yield* Connection.resolve(options)
+      const client = yield* Connection.store(connection)
+      const entry = yield* Effect.mapError(
+        client.set(namespace, key, json, {
+          ...given("ifVersion", ifVersion),
+          ...given("ttlMs", ttlMs),
+          ...given("actor", actor)
+        }),
+        Failure.of(connection)
+      )
+      return yield* (yield* isJson(options.json))
+        ? record(entry)
+        : write(`${clean(namespace)} ${clean(key)} is at version ${entry.version}\n`)
+    })
+).pipe(Command.withDescription("Set an entry, which is replaced whole"))
+
+export const remove = Command.make(
+  "delete",
+  { namespace, key, ifVersion, actor, ...Connection.options },
+  ({ actor, ifVersion, key, namespace, ...options }) =>
+    Effect.gen(function* () {
+      const connection = yield* Connection.resolve(options)
+      const client = yield* Connection.store(connection)
+      const deleted = yield* Effect.mapError(
+        client.delete(namespace, key, { ...given("ifVersion", ifVersion), ...given("actor", actor) }),
+        Failure.of(connection)
+      )
+      const address = `${clean(namespace)} ${clean(key)}`
+      return yield* (yield* isJson(options.json))
+        ? record({ deleted })
+        : write(deleted ? `${address} is deleted\n` : `There was no ${address}\n`)
+    })
+).pipe(Command.withDescription("Delete an entry; one that is not there is no failure"))
+
+/** Pages with at most this many entries in all. */
+const atMost = (limit: number | undefined) => {
+  let left = limit ?? Number.POSITIVE_INFINITY
+  return <E>(pages: Stream.Stream<ListPage, E>) =>
+    pages.pipe(
+      Stream.map(page => {
+        const items = page.items.slice(0, left)
+        left -= items.length
+        return items
+      }),
+      Stream.takeUntil(() => left <= 0)
+    )
+}
+
+export const list = Command.make(
+  "list",
+  {
+    namespace,
+    prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
+    limit: Options.integer("limit").pipe(
+      Options.withPseudoName("entries"),
+      Options.withDescription("Most entries; all without it"),
+      Options.optional
+    ),
+    ...Connection.options
+  },
+  ({ limit, namespace, prefix, ...options }) =>
+    Effect.gen(function* () {
+      const most = Option.getOrUndefined(limit)
+      if (most !== undefined && most < 1) return yield* wrong("--limit must be at least 1")
+      const connection = yield* Connection.resolve(options)
+      const client = yield* Connection.store(connection)
+      const json = yield* isJson(options.json)
+      const { cells } = yield* Output
+      const pages = client
+        .list(namespace, { limit: Math.min(most ?? 1000, 1000), ...given("prefix", prefix) })
+        .pipe(Stream.mapError(Failure.of(connection)), atMost(most))
+      let count = 0
+      yield* Stream.runForEach(pages, items =>
+        Effect.suspend(() => {
+          const isFirst = count === 0
+          count += items.length
+          if (items.length === 0) return Effect.void
+          return json
+            ? write(items.map(item => `${ExactJson.stringify(item)}\n`).join(""))
+            : write(table(EntryText.columns, items.map(EntryText.row), cells(), isFirst))
+        })
+      )
+      if (!json && count === 0) yield* write(`There are no such entries in ${clean(namespace)}.\n`)
+    })
+).pipe(Command.withDescription("List the entries of a namespace"))

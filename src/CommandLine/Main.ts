@@ -1,0 +1,79 @@
+/** Runs a command with its arguments. */
+import { stripVTControlCharacters } from "node:util"
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import * as NodePath from "@effect/platform-node/NodePath"
+import * as NodeTerminal from "@effect/platform-node/NodeTerminal"
+import { Console, Effect, Layer } from "effect"
+import { version } from "../Version.ts"
+import * as Arguments from "./Arguments.ts"
+import { type CommandFailed, wrong } from "./CommandFailed.ts"
+import * as Help from "./Help.ts"
+import { CliConfig, Command } from "./Library.ts"
+import * as Output from "./Output.ts"
+import * as Root from "./Root.ts"
+import { clean } from "./Text.ts"
+
+const help = (path: ReadonlyArray<string>): string => `causeway ${[...path, "--help"].join(" ")} tells what it takes.`
+
+/** What the library prints, as it can be read anywhere. */
+const plainOutput = (path: ReadonlyArray<string>) =>
+  Effect.map(
+    Output.Output,
+    ({ write }) =>
+      (console: Console.Console): Console.Console => ({
+        ...console,
+        log: (...parts) => {
+          const text = stripVTControlCharacters(parts.map(String).join(" "))
+          return Effect.ignore(write(`${text.includes("USAGE") ? Help.compact(text, path) : text}\n`))
+        }
+      })
+  )
+
+/** Runs a command with its output. */
+export const runWith = (
+  args: ReadonlyArray<string>,
+  parts: Root.Parts
+): Effect.Effect<void, CommandFailed, Output.Output> =>
+  Effect.gen(function* () {
+    const { command, tree } = Root.make(parts)
+    const arranged = Arguments.arrange(args, tree)
+    if ("stray" in arranged) {
+      const command = ["causeway", ...arranged.path].join(" ")
+      return yield* wrong(`${command} does not take ${JSON.stringify(clean(arranged.stray))}`, help(arranged.path))
+    }
+    const { args: given, path } = arranged
+    const group = Help.ofGroup(tree, path)
+    if (group !== undefined && given.includes("--help")) return yield* Output.write(`${group}\n`)
+    if (group !== undefined && !given.some(argument => argument === "--completions" || argument === "--version")) {
+      return yield* wrong(`${["causeway", ...path].join(" ")} takes the name of a command`, help(path))
+    }
+    const errors: Array<string> = []
+    const outer = yield* Console.consoleWith(Effect.succeed)
+    const console = (yield* plainOutput(path))({
+      ...outer,
+      // What is wrong with the arguments is told in one message.
+      error: (...parts) => Effect.sync(() => errors.push(...parts.map(String)))
+    })
+    yield* Command.run(command, { name: "causeway", version })(["node", "causeway", ...given]).pipe(
+      Effect.withConsole(console),
+      Effect.catchAll((error): Effect.Effect<never, CommandFailed | Output.OutputClosed> => {
+        if (error._tag === "CommandFailed" || error._tag === "OutputClosed") return error
+        const message = stripVTControlCharacters(errors.join("\n")).trim()
+        return wrong(clean(message), help(path))
+      })
+    )
+  }).pipe(
+    Effect.catchTag("OutputClosed", () => Effect.void),
+    Effect.provide(
+      Layer.mergeAll(
+        NodeFileSystem.layer,
+        NodePath.layer,
+        NodeTerminal.layer,
+        CliConfig.layer({ showBuiltIns: false, isCaseSensitive: true })
+      )
+    )
+  )
+
+/** Runs a command. */
+export const run = (args: ReadonlyArray<string>, parts: Root.Parts): Effect.Effect<void, CommandFailed> =>
+  Effect.provide(runWith(args, parts), Output.layer)

@@ -1,0 +1,56 @@
+/** What commands ask of the service beside entries. */
+import { Duration, Effect, Redacted } from "effect"
+import { isClientError } from "../Client/Errors.ts"
+import { requestsOf } from "../Client/KeyValue.ts"
+import { json, type Reader, type Request } from "../Client/Requests.ts"
+import { type ClientError, fromPlain } from "../EffectClient/Errors.ts"
+import type { CommandFailed } from "./CommandFailed.ts"
+import type { Connection } from "./Connection.ts"
+import * as Failure from "./Failure.ts"
+
+/** A request beside those of the client. */
+export interface ServiceRequest extends Request {
+  /** What stands before the path; `/api/v1` without it. */
+  readonly prefix?: string
+  /** A status that is an answer like any other, and no error. */
+  readonly accepts?: number
+}
+
+const accepting =
+  (status: number): typeof globalThis.fetch =>
+  async (...args) => {
+    const response = await globalThis.fetch(...args)
+    return response.status === status ? new Response(response.body, { headers: response.headers }) : response
+  }
+
+/** Asks for a path of the service. */
+export const ask = <A>(
+  connection: Connection,
+  { accepts, prefix = "/api/v1", ...request }: ServiceRequest,
+  read: Reader<A>
+): Effect.Effect<A, CommandFailed> => {
+  const requests = requestsOf({
+    baseUrl: connection.url,
+    token: Redacted.value(connection.token),
+    prefix,
+    timeoutMs: Duration.toMillis(connection.timeout),
+    ...(accepts !== undefined && { fetch: accepting(accepts) })
+  })
+  return Effect.tryPromise({ try: signal => requests.ask(request, signal, read), catch: error => error }).pipe(
+    Effect.catchAll(
+      (error): Effect.Effect<never, ClientError> =>
+        isClientError(error) ? Effect.fail(fromPlain(error)) : Effect.die(error)
+    ),
+    Effect.mapError(Failure.of(connection))
+  )
+}
+
+/** Where the log ends, and which log it is. It also finds out whether the service can be reached at all. */
+export const endOfLog = (connection: Connection): Effect.Effect<{ lastSeq: number; epoch: string }, CommandFailed> => {
+  const page = json<{ readonly lastSeq: number }>(({ lastSeq }) => Number.isSafeInteger(lastSeq))
+  const query = { after: Number.MAX_SAFE_INTEGER, limit: 1 }
+  return ask(connection, { path: "/changes", query }, async (response, limit, format) => ({
+    lastSeq: (await page(response, limit, format)).lastSeq,
+    epoch: response.headers.get("kv-epoch") ?? ""
+  }))
+}

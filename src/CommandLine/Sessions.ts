@@ -1,0 +1,189 @@
+/** `causeway sessions` and `causeway chat`. */
+import { Effect, Option, Schema, Stream } from "effect"
+import * as Client from "../EffectClient/Client.ts"
+import { Event } from "../Gateway/Protocol.ts"
+import * as Chat from "./Chat/Chat.ts"
+import * as Screen from "./Chat/Screen.ts"
+import * as Terminal from "./Chat/Terminal.ts"
+import { CommandFailed, exitCodes, failed, wrong } from "./CommandFailed.ts"
+import * as Connection from "./Connection.ts"
+import * as EntryText from "./EntryText.ts"
+import * as Failure from "./Failure.ts"
+import { Args, Command, Options } from "./Library.ts"
+import { isJson, Output, record, write } from "./Output.ts"
+import { type Column, list as details, table } from "./Table.ts"
+import { clean, count } from "./Text.ts"
+
+const id = Args.text({ name: "session" }).pipe(Args.withDescription("Its id, as the list shows it"))
+
+const columns: ReadonlyArray<Column> = [
+  { title: "SESSION" },
+  { title: "STATE" },
+  { title: "AGENT", shrinks: true },
+  { title: "EVENTS", align: "right" },
+  { title: "UPDATED" },
+  { title: "TITLE", shrinks: true }
+]
+
+const row = ({ agentType, headSeq, id, state, title, updatedAt }: Client.Session): ReadonlyArray<string> => [
+  id,
+  state,
+  agentType,
+  count(headSeq),
+  EntryText.time(updatedAt),
+  title
+]
+
+/** A client of the gateway, which ends with the scope, and what a failure of a call means. */
+const gateway = (given: Connection.Given) =>
+  Effect.gen(function* () {
+    const connection = yield* Connection.resolve(given, "sessions")
+    const { timeout, token, url } = connection
+    const sessions = yield* Client.makeSessions({ baseUrl: url, token, timeout })
+    const explain = Failure.of(connection)
+    // Later the client comes back by itself; what is wrong from the beginning is told at once.
+    yield* Effect.mapError(sessions.connect, explain)
+    return { sessions, explain }
+  })
+
+export const list = Command.make(
+  "list",
+  {
+    limit: Options.integer("limit").pipe(
+      Options.withPseudoName("sessions"),
+      Options.withDescription("Most sessions, the newest first"),
+      Options.withDefault(200)
+    ),
+    ...Connection.options
+  },
+  ({ json, limit, ...given }) =>
+    Effect.gen(function* () {
+      if (limit < 1) return yield* wrong("--limit must be at least 1")
+      const { explain, sessions } = yield* gateway(given)
+      const isRecord = yield* isJson(json)
+      const { cells } = yield* Output
+      const found = yield* sessions.list({ limit: Math.min(limit, 200) }).pipe(
+        Stream.mapConcat(({ sessions }) => sessions),
+        Stream.take(limit),
+        Stream.runCollect,
+        Effect.mapError(explain)
+      )
+      const rows = [...found]
+      if (isRecord) return yield* Effect.forEach(rows, record, { discard: true })
+      return yield* write(rows.length === 0 ? "There are no sessions.\n" : table(columns, rows.map(row), cells()))
+    }).pipe(Effect.scoped)
+).pipe(Command.withDescription("List the sessions of your tenant"))
+
+export const show = Command.make("show", { id, ...Connection.options }, ({ id, json, ...given }) =>
+  Effect.gen(function* () {
+    const { explain, sessions } = yield* gateway(given)
+    const session = yield* Effect.mapError(sessions.get(id), explain)
+    return yield* (yield* isJson(json))
+      ? record(session)
+      : write(
+          details([
+            ["session", session.id],
+            ["title", session.title === "" ? "(none)" : session.title],
+            ["state", session.state],
+            ["agent", session.agentType],
+            ["instance", session.instanceId ?? "(none)"],
+            ["tenant", session.tenant],
+            ["created", EntryText.time(session.createdAt)],
+            ["updated", EntryText.time(session.updatedAt)],
+            ["events", count(session.headSeq)],
+            ["epoch", session.epoch],
+            ...(session.missingSecrets === undefined
+              ? []
+              : [["missing secrets", session.missingSecrets.join(", ")] as const]),
+            ...(session.missingConfiguration === undefined
+              ? []
+              : [["missing", session.missingConfiguration.join(", ")] as const])
+          ])
+        )
+  }).pipe(Effect.scoped)
+).pipe(Command.withDescription("Show a session"))
+
+/** A newer gateway may send other events, which are left out where a person reads. */
+const isKnown = Schema.is(Event)
+
+export const tail = Command.make(
+  "tail",
+  {
+    id,
+    from: Options.integer("from").pipe(
+      Options.withPseudoName("seq"),
+      Options.withDescription("Only events behind this one; takes --epoch"),
+      Options.optional
+    ),
+    epoch: Options.text("epoch").pipe(
+      Options.withDescription("The history that --from belongs to, as show tells it"),
+      Options.optional
+    ),
+    once: Options.boolean("once").pipe(Options.withDescription("End behind the events that are there")),
+    ...Connection.options
+  },
+  ({ epoch, from, id, json, once, ...given }) =>
+    Effect.gen(function* () {
+      if (Option.isSome(from) !== Option.isSome(epoch)) return yield* wrong("--from and --epoch go together")
+      const { explain, sessions } = yield* gateway(given)
+      const isRecord = yield* isJson(json)
+      const { paint } = yield* Output
+      const after =
+        Option.isSome(from) && Option.isSome(epoch) ? { after: { seq: from.value, epoch: epoch.value } } : {}
+      let screen = Screen.empty
+      const draw = (text: (screen: Screen.Screen) => Screen.Drawn) =>
+        Effect.suspend(() => {
+          const [next, shown] = text(screen)
+          screen = next
+          return shown === "" ? Effect.void : write(shown)
+        })
+      const print = (update: Client.SessionUpdate) => {
+        if (isRecord) return record(update)
+        switch (update.type) {
+          case "event": {
+            const { event } = update
+            return isKnown(event) ? draw(screen => Screen.draw(screen, event, paint)) : Effect.void
+          }
+          case "synced":
+            return draw(screen => Screen.drawLine(screen, paint.dim(`· the session is ${update.session.state}`)))
+          case "reset":
+            return draw(screen => Screen.drawLine(screen, paint.yellow("· the history was reset; this is the new one")))
+          case "trimmed":
+            return draw(screen => Screen.drawLine(screen, paint.yellow("· earlier events are no longer kept")))
+        }
+      }
+      yield* sessions.subscribe(id, after).pipe(
+        Stream.mapError(explain),
+        Stream.takeUntil(({ type }) => once && type === "synced"),
+        Stream.runForEach(print)
+      )
+    }).pipe(Effect.scoped)
+).pipe(Command.withDescription("Print the events of a session, and follow them until it is interrupted"))
+
+export const chat = Command.make(
+  "chat",
+  {
+    session: Options.text("session").pipe(
+      Options.withDescription("Session to continue; a new one without it"),
+      Options.optional
+    ),
+    agent: Options.text("agent").pipe(
+      Options.withPseudoName("type"),
+      Options.withDescription("Type of the agent of a new session"),
+      Options.withDefault("assistant")
+    ),
+    ...Connection.options
+  },
+  ({ agent, session, ...given }) =>
+    Effect.gen(function* () {
+      const connection = yield* Connection.resolve(given, "sessions")
+      const { timeout, token, url } = connection
+      yield* Chat.run({ url, token, session, agentType: agent, timeout }).pipe(
+        Effect.provide(Terminal.layer),
+        Effect.mapError(error => {
+          if (error._tag === "Interrupted") return new CommandFailed({ message: "", exitCode: exitCodes.interrupted })
+          return error.cause === undefined ? failed(clean(error.message)) : Failure.of(connection)(error.cause)
+        })
+      )
+    })
+).pipe(Command.withDescription("Talk with an agent; lines can also come from a file or a pipe"))

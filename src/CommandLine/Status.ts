@@ -1,0 +1,124 @@
+/** `causeway health` and `causeway openapi`. */
+import { Effect } from "effect"
+import { textOf } from "../Client/Errors.ts"
+import { json } from "../Client/Requests.ts"
+import { CommandFailed, exitCodes } from "./CommandFailed.ts"
+import * as Connection from "./Connection.ts"
+import { Command, Options } from "./Library.ts"
+import { isJson, Output, record, write } from "./Output.ts"
+import { ask } from "./Service.ts"
+import { list, table } from "./Table.ts"
+import { clean } from "./Text.ts"
+
+interface Dependency {
+  readonly name: string
+  readonly status: string
+  readonly latencyMs?: number
+  readonly error?: string
+}
+
+interface Report {
+  readonly status: string
+  /** Milliseconds. */
+  readonly uptime: number
+  readonly version: string
+  readonly dependencies: ReadonlyArray<Dependency>
+}
+
+const readReport = json<Report>(
+  ({ dependencies, status, version }) =>
+    typeof status === "string" && typeof version === "string" && Array.isArray(dependencies)
+)
+
+const readReady = json<{ readonly ok: boolean }>(({ ok }) => typeof ok === "boolean")
+
+const duration = (milliseconds: number): string => {
+  const minutes = Math.floor(milliseconds / 60_000)
+  if (minutes < 1) return `${Math.floor(milliseconds / 1000)} s`
+  const hours = Math.floor(minutes / 60)
+  if (hours < 1) return `${minutes} min`
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`
+}
+
+const describe = (ready: boolean, { dependencies, status, uptime, version }: Report, cells: number): string =>
+  list([
+    ["store", ready ? "ready" : "unavailable"],
+    ["status", status],
+    ["version", version],
+    ["up for", duration(uptime)]
+  ]) +
+  (dependencies.length === 0
+    ? ""
+    : `\n${table(
+        [
+          { title: "DEPENDENCY" },
+          { title: "STATUS" },
+          { title: "LATENCY", align: "right" },
+          { title: "PROBLEM", shrinks: true }
+        ],
+        dependencies.map(({ error = "", latencyMs, name, status }) => [
+          name,
+          status,
+          latencyMs === undefined ? "" : `${Math.round(latencyMs)} ms`,
+          error
+        ]),
+        cells
+      )}`)
+
+export const health = Command.make(
+  "health",
+  {
+    strict: Options.boolean("strict").pipe(
+      Options.withDescription("Fail also where a service that this one depends on is not well")
+    ),
+    ...Connection.options
+  },
+  ({ strict, ...options }) =>
+    Effect.gen(function* () {
+      const connection = yield* Connection.resolve(options)
+      const ready = (yield* ask(connection, { path: "/ready" }, readReady)).ok
+      // 503 with a report like any other says that a dependency is not well.
+      const report = yield* ask(connection, { prefix: "", path: "/health", accepts: 503 }, readReport)
+      yield* (yield* isJson(options.json))
+        ? record({ ready, ...report })
+        : write(describe(ready, report, (yield* Output).cells()))
+      const isWell = ready && (!strict || report.status === "ok")
+      if (!isWell) {
+        return yield* new CommandFailed({
+          message: ready ? `The service is ${clean(report.status)}` : "The store is unavailable",
+          hint: "The log of the service has the reason.",
+          exitCode: exitCodes.failed
+        })
+      }
+    })
+).pipe(Command.withDescription("Tell whether the service is well; the exit code is 0 where its store is ready"))
+
+const readText = (response: Response, limitBytes: number): Promise<string> => textOf(response, limitBytes)
+
+/** The documents of this version, which need no service. */
+export interface Documents {
+  readonly openApi: Effect.Effect<string>
+  readonly asyncApi: Effect.Effect<string>
+}
+
+export const openapi = (documents: Documents) =>
+  Command.make(
+    "openapi",
+    {
+      asyncapi: Options.boolean("asyncapi").pipe(Options.withDescription("The AsyncAPI document of the WebSockets")),
+      fromService: Options.boolean("from-service").pipe(
+        Options.withDescription("The document of the service; without it that of this version")
+      ),
+      ...Connection.options
+    },
+    ({ asyncapi, fromService, ...options }) =>
+      Effect.gen(function* () {
+        const ofService = Effect.flatMap(Connection.resolve(options), connection =>
+          ask(connection, { path: asyncapi ? "/asyncapi.json" : "/openapi.json" }, readText)
+        )
+        const text = yield* fromService ? ofService : asyncapi ? documents.asyncApi : documents.openApi
+        yield* write(
+          (yield* isJson(options.json)) ? `${text}\n` : `${clean(JSON.stringify(JSON.parse(text), null, 2))}\n`
+        )
+      })
+  ).pipe(Command.withDescription("Print the OpenAPI document"))

@@ -1,0 +1,87 @@
+/** Tables for a terminal. */
+import { stringWidth } from "./Library.ts"
+import { clean } from "./Text.ts"
+
+/** A column. */
+export interface Column {
+  readonly title: string
+  readonly align?: "left" | "right"
+  /** Whether it gives way where the terminal is too narrow; such a column has at least 8 cells. */
+  readonly shrinks?: boolean
+}
+
+const gap = "  "
+const narrowest = 8
+
+const segmenter = new Intl.Segmenter()
+
+/** A text in at most `cells` cells of a terminal, with `…` where something is left out. */
+export const truncate = (text: string, cells: number): string => {
+  if (stringWidth(text) <= cells) return text
+  let shown = ""
+  let width = 0
+  for (const { segment } of segmenter.segment(text)) {
+    width += stringWidth(segment)
+    if (width > cells - 1) break
+    shown += segment
+  }
+  return cells < 1 ? "" : `${shown}…`
+}
+
+const pad = (text: string, cells: number, align: Column["align"] = "left"): string => {
+  const space = " ".repeat(Math.max(0, cells - stringWidth(text)))
+  return align === "left" ? text + space : space + text
+}
+
+/** One line of what a cell holds: control characters are made visible. */
+const line = (text: string): string => clean(text.replace(/[\n\t]/g, character => (character === "\n" ? "␊" : "␉")))
+
+/** The widths of columns, the sum of which is at most `columns` cells as far as those that shrink allow it. */
+const widthsOf = (
+  columns: ReadonlyArray<Column>,
+  rows: ReadonlyArray<ReadonlyArray<string>>,
+  cells: number
+): ReadonlyArray<number> => {
+  const widths = columns.map(({ title }, index) =>
+    Math.max(stringWidth(title), ...rows.map(row => stringWidth(row[index] ?? "")))
+  )
+  const total = () => widths.reduce((sum, width) => sum + width, gap.length * (columns.length - 1))
+  for (;;) {
+    const excess = total() - cells
+    const widest = columns
+      .map(({ shrinks = false }, index) => (shrinks ? index : -1))
+      .filter(index => index >= 0 && (widths[index] ?? 0) > narrowest)
+      .sort((a, b) => (widths[b] ?? 0) - (widths[a] ?? 0))
+    const [first, second] = widest
+    if (excess <= 0 || first === undefined) return widths
+    // The widest shrinks to the next one, then both do.
+    const floor = Math.max(narrowest, second === undefined ? narrowest : (widths[second] ?? 0) - 1)
+    widths[first] = Math.max(floor, (widths[first] ?? 0) - excess)
+  }
+}
+
+/** A table with a line of titles, each line at most `cells` wide where columns that shrink make it possible. */
+export const table = (
+  columns: ReadonlyArray<Column>,
+  rows: ReadonlyArray<ReadonlyArray<string>>,
+  cells: number,
+  hasTitles = true
+): string => {
+  const shown = rows.map(row => row.map(line))
+  const widths = widthsOf(columns, shown, cells)
+  const print = (row: ReadonlyArray<string>) =>
+    columns
+      .map(({ align }, index) => {
+        const width = widths[index] ?? 0
+        return pad(truncate(row[index] ?? "", width), width, align)
+      })
+      .join(gap)
+      .trimEnd()
+  return [...(hasTitles ? [columns.map(({ title }) => title)] : []), ...shown].map(row => `${print(row)}\n`).join("")
+}
+
+/** Names and what they stand for, one a line. */
+export const list = (rows: ReadonlyArray<readonly [name: string, text: string]>): string => {
+  const width = Math.max(...rows.map(([name]) => stringWidth(name)))
+  return rows.map(([name, text]) => `${pad(name, width)}${gap}${clean(text)}\n`).join("")
+}

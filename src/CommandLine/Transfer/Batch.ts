@@ -1,0 +1,93 @@
+/** `causeway batch`: operations that are applied together. */
+import { Effect, Either, Option } from "effect"
+import type { Operation } from "../../Client/Model.ts"
+import { type CommandFailed, wrong } from "../CommandFailed.ts"
+import * as Connection from "../Connection.ts"
+import * as ExactJson from "../ExactJson.ts"
+import * as Failure from "../Failure.ts"
+import { contentOf } from "../Kv.ts"
+import { Args, Command, Options } from "../Library.ts"
+import { isJson, Output, record, write } from "../Output.ts"
+import { table } from "../Table.ts"
+import { clean } from "../Text.ts"
+
+/** The operations of a text, and who carries them out. */
+export interface Batch {
+  readonly operations: ReadonlyArray<Operation>
+  readonly actor?: string
+}
+
+const hint = 'It is {"operations": […]}, a list of operations, or an operation a line.'
+
+const refuse = (problem: string) => Either.left(wrong(`The operations are not taken: ${clean(problem)}`, hint))
+
+const isOperation = (operation: unknown): operation is Operation => typeof operation === "object" && operation !== null
+
+/** Reads the body of a batch, a list of operations, or an operation a line. The service checks the operations. */
+export const parse = (text: string): Either.Either<Batch, CommandFailed> => {
+  const trimmed = text.trim()
+  const isLines = !trimmed.startsWith("[") && /^\s*\{.*\}\s*\n\s*\{/.test(trimmed)
+  const single = trimmed.startsWith("{") && !isLines
+  const source = single
+    ? trimmed
+    : `{"operations":${
+        isLines
+          ? `[${trimmed
+              .split(/\r?\n/)
+              .filter(line => line.trim() !== "")
+              .join(",")}]`
+          : trimmed
+      }}`
+  const read = ExactJson.object(source)
+  if (Either.isLeft(read)) return refuse(read.left)
+  const { actor, operations = single && "op" in read.right ? [read.right] : undefined } = read.right
+  if (!Array.isArray(operations) || !operations.every(isOperation)) return refuse("there is no list of operations")
+  if (actor !== undefined && typeof actor !== "string") return refuse("actor is not a text")
+  return Either.right({ operations, ...(actor !== undefined && { actor }) })
+}
+
+export const command = Command.make(
+  "batch",
+  {
+    file: Args.text({ name: "file" }).pipe(
+      Args.withDescription("Operations as JSON; - or nothing: standard input"),
+      Args.optional
+    ),
+    actor: Options.text("actor").pipe(
+      Options.withPseudoName("name"),
+      Options.withDescription("Recorded as the author; api without it"),
+      Options.optional
+    ),
+    ...Connection.options
+  },
+  ({ actor, file, json, ...given }) =>
+    Effect.gen(function* () {
+      const batch = yield* parse(yield* contentOf(Option.getOrElse(file, () => "-")))
+      const connection = yield* Connection.resolve(given)
+      const client = yield* Connection.store(connection)
+      const author = Option.getOrElse(actor, () => batch.actor)
+      const results = yield* Effect.mapError(
+        client.batch(batch.operations, author === undefined ? {} : { actor: author }),
+        Failure.of(connection)
+      )
+      if (yield* isJson(json)) return yield* record({ ok: true, results })
+      const { cells } = yield* Output
+      const rows = results.map((result, index) => {
+        const { key, namespace, op } = batch.operations[index] ?? { key: "", namespace: "", op: "" }
+        const outcome = "version" in result ? `version ${result.version}` : result.deleted ? "deleted" : "was not there"
+        return [op, namespace, key, outcome]
+      })
+      return yield* write(
+        table(
+          [
+            { title: "OP" },
+            { title: "NAMESPACE", shrinks: true },
+            { title: "KEY", shrinks: true },
+            { title: "RESULT" }
+          ],
+          rows,
+          cells()
+        )
+      )
+    })
+).pipe(Command.withDescription("Apply operations together, or none of them"))

@@ -1,0 +1,111 @@
+/** `causeway export`: entries as lines of JSON. */
+import { open, rename, rm } from "node:fs/promises"
+import { Effect, Option, Stream } from "effect"
+import type { Entry } from "../../Client/Model.ts"
+import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import * as Connection from "../Connection.ts"
+import * as ExactJson from "../ExactJson.ts"
+import * as Failure from "../Failure.ts"
+import { Args, Command, Options } from "../Library.ts"
+import { isJson, Output, record, write } from "../Output.ts"
+import * as ProgressLine from "../ProgressLine.ts"
+
+const linesOf = (entries: ReadonlyArray<Entry>): string =>
+  entries.map(entry => `${ExactJson.stringify(entry)}\n`).join("")
+
+const fileFailed =
+  (path: string) =>
+  (error: unknown): CommandFailed =>
+    failed(`${path} cannot be written: ${error instanceof Error ? error.message : error}`)
+
+/** A new file that gets its name once it is complete. */
+const newFile = (path: string, mayReplace: boolean) =>
+  Effect.gen(function* () {
+    const attempt = <A>(work: () => Promise<A>) => Effect.tryPromise({ try: work, catch: fileFailed(path) })
+    if (!mayReplace) {
+      const exists = yield* Effect.promise(() =>
+        open(path).then(
+          handle => handle.close().then(() => true),
+          () => false
+        )
+      )
+      if (exists) return yield* wrong(`${path} is there already`, "--force replaces it.")
+    }
+    const part = `${path}.part`
+    let isComplete = false
+    const handle = yield* Effect.acquireRelease(
+      attempt(() => open(part, "w", 0o600)),
+      handle =>
+        Effect.ignore(
+          Effect.tryPromise(async () => {
+            await handle.close()
+            if (!isComplete) await rm(part, { force: true })
+          })
+        )
+    )
+    return {
+      write: (text: string) => attempt(() => handle.writeFile(text)),
+      complete: attempt(async () => {
+        await handle.sync()
+        await rename(part, path)
+        isComplete = true
+      })
+    }
+  })
+
+export const command = Command.make(
+  "export",
+  {
+    namespaces: Args.text({ name: "namespace" }).pipe(Args.atLeast(1)),
+    prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
+    output: Options.text("output").pipe(
+      Options.withPseudoName("file"),
+      Options.withDescription("Standard output without it"),
+      Options.optional
+    ),
+    force: Options.boolean("force").pipe(Options.withDescription("Replace the file if it is there")),
+    ...Connection.options
+  },
+  ({ force, json, namespaces, output, prefix, ...given }) =>
+    Effect.gen(function* () {
+      const connection = yield* Connection.resolve(given)
+      const client = yield* Connection.store(connection)
+      const options = Option.isSome(prefix) ? { prefix: prefix.value } : {}
+      const pages = Stream.fromIterable(namespaces).pipe(
+        Stream.flatMap(namespace => client.list(namespace, options)),
+        Stream.mapError(Failure.of(connection)),
+        Stream.map(({ items }) => items)
+      )
+      // For programs in any case, as a terminal shows what `list` prints.
+      if (Option.isNone(output)) {
+        const { isTerminal } = yield* Output
+        if (isTerminal) {
+          return yield* wrong(
+            "An export to a terminal is of no use",
+            "Give --output, or a pipe; causeway kv list shows entries."
+          )
+        }
+        return yield* Stream.runForEach(pages, items => write(linesOf(items)))
+      }
+      const path = output.value
+      const count = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const file = yield* newFile(path, force)
+          const progress = yield* ProgressLine.make(undefined, 0)
+          const count = yield* Stream.runFoldEffect(pages, 0, (count, items) =>
+            file
+              .write(linesOf(items))
+              .pipe(
+                Effect.zipRight(progress.advance(count + items.length, items.length)),
+                Effect.as(count + items.length)
+              )
+          )
+          yield* file.complete
+          return count
+        })
+      )
+      yield* (yield* isJson(json))
+        ? record({ entries: count, file: path })
+        : write(`${count.toLocaleString("en")} entries are in ${path}\n`)
+    })
+).pipe(Command.withDescription("Write the entries of namespaces as lines of JSON"))

@@ -1,0 +1,210 @@
+/** `causeway import`: entries from lines of JSON. */
+import { createReadStream } from "node:fs"
+import { stat } from "node:fs/promises"
+import { resolve } from "node:path"
+import { Clock, Duration, Effect, Either, Option, Ref, Stream } from "effect"
+import type * as Client from "../../EffectClient/Client.ts"
+import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import * as Connection from "../Connection.ts"
+import * as Failure from "../Failure.ts"
+import { Args, Command, Options } from "../Library.ts"
+import { isJson, record, write } from "../Output.ts"
+import * as ProgressLine from "../ProgressLine.ts"
+import { endOfLog } from "../Service.ts"
+import { clean } from "../Text.ts"
+import * as Checkpoint from "./Checkpoint.ts"
+import { type Existing, type Item, lineOf, type Portion, portions, send } from "./ImportBatch.ts"
+import { lines, parse } from "./Lines.ts"
+import { patiently } from "./Patience.ts"
+
+const mostBatchBytes = 4 * 1024 * 1024
+
+/** What has been done so far. */
+interface Sums {
+  readonly written: number
+  readonly skipped: number
+  /** Entries whose time is over. */
+  readonly expired: number
+}
+
+const atLine = (line: number, problem: string): CommandFailed =>
+  failed(`Line ${line}: ${clean(problem)}`, "The lines before it are imported. Correct it, and go on with --resume.")
+
+/** The entries of lines, without those whose time is over. */
+const itemsOf = (portion: Portion, namespace: string | undefined, now: number) =>
+  Effect.gen(function* () {
+    const items: Array<Item> = []
+    let expired = 0
+    for (const { number, text } of portion.lines) {
+      const parsed = parse(text, namespace)
+      if (Either.isLeft(parsed)) return yield* atLine(number, parsed.left)
+      if (parsed.right === undefined) continue
+      if ((parsed.right.expiresAt ?? Number.POSITIVE_INFINITY) <= now) expired++
+      else items.push({ ...parsed.right, line: number })
+    }
+    return { items, expired }
+  })
+
+/** Where the lines come from. */
+interface Source {
+  readonly name: string
+  /** `undefined` for standard input. */
+  readonly file: string | undefined
+  /** Bytes, where that is known. */
+  readonly size: number | undefined
+}
+
+const sourceOf = (name: string): Effect.Effect<Source, CommandFailed> =>
+  name === "-"
+    ? Effect.succeed({ name: "standard input", file: undefined, size: undefined })
+    : Effect.tryPromise({
+        try: async () => {
+          const found = await stat(name)
+          if (!found.isFile()) throw new Error("it is not a file")
+          return { name, file: resolve(name), size: found.size }
+        },
+        catch: error => wrong(`${name} cannot be read: ${error instanceof Error ? error.message : error}`)
+      })
+
+const chunksOf = ({ file }: Source, offset: number): AsyncIterable<Uint8Array> =>
+  file === undefined ? process.stdin : createReadStream(file, { start: offset, highWaterMark: 256 * 1024 })
+
+interface Job {
+  readonly connection: Connection.Connection
+  readonly client: Client.Service
+  readonly source: Source
+  readonly namespace: string | undefined
+  readonly existing: Existing
+  readonly batch: number
+  readonly patience: Duration.Duration
+  readonly start: Checkpoint.Checkpoint
+}
+
+const none: Sums = { written: 0, skipped: 0, expired: 0 }
+
+const carryOut = ({ batch, client, connection, existing, namespace, patience, source, start }: Job) =>
+  Effect.gen(function* () {
+    const progress = yield* ProgressLine.make(source.size, start.offset)
+    const isAway = yield* Ref.make(false)
+    const retrying = patiently(patience, ({ message }) =>
+      // One line for each outage, not for each attempt.
+      Effect.flatMap(Ref.getAndSet(isAway, true), wasAway =>
+        wasAway ? Effect.void : progress.note(`${clean(message)}. Trying again.`)
+      )
+    )
+    const refusal = (items: ReadonlyArray<Item>) => (error: Client.ClientError) => {
+      const line = lineOf(error.message, items)
+      return error._tag === "BadRequest" && line !== undefined
+        ? atLine(line, error.message)
+        : Failure.of(connection)(error)
+    }
+    const handle = (sums: Sums, portion: Portion) =>
+      Effect.gen(function* () {
+        const { expired, items } = yield* itemsOf(portion, namespace, yield* Clock.currentTimeMillis)
+        const done = yield* Effect.mapError(retrying(send(client, items, existing)), refusal(items))
+        yield* Ref.set(isAway, false)
+        const last = portion.lines.at(-1)
+        if (last !== undefined) {
+          const { end, number } = last
+          if (source.file !== undefined)
+            yield* Checkpoint.save(source.file, { job: start.job, offset: end, line: number })
+          yield* progress.advance(end, items.length + expired)
+        }
+        return {
+          written: sums.written + done.written,
+          skipped: sums.skipped + done.skipped,
+          expired: sums.expired + expired
+        }
+      })
+    return yield* Stream.fromAsyncIterable(
+      portions(lines(chunksOf(source, start.offset), start), { operations: batch, bytes: mostBatchBytes }),
+      error => wrong(`${source.name} cannot be read: ${error instanceof Error ? error.message : error}`)
+    ).pipe(Stream.runFoldEffect(none, handle))
+  })
+
+const describe = ({ expired, skipped, written }: Sums, elapsed: Duration.Duration): string => {
+  const seconds = Duration.toSeconds(elapsed)
+  const rate = seconds > 0 ? `, ${Math.round(written / seconds).toLocaleString("en")}/s` : ""
+  return [
+    `${written.toLocaleString("en")} entries written in ${seconds.toFixed(1)} s${rate}`,
+    ...(skipped > 0 ? [`${skipped.toLocaleString("en")} left out, as they were there`] : []),
+    ...(expired > 0 ? [`${expired.toLocaleString("en")} left out, as their time is over`] : [])
+  ].join("; ")
+}
+
+const mannerOf = (resume: boolean, restart: boolean): Effect.Effect<Checkpoint.Manner, CommandFailed> =>
+  resume && restart
+    ? wrong("--resume and --restart exclude each other")
+    : Effect.succeed(resume ? "resume" : restart ? "restart" : "refuse")
+
+export const command = Command.make(
+  "import",
+  {
+    file: Args.text({ name: "file" }).pipe(
+      Args.withDescription("Lines of JSON as export writes them; - or nothing: standard input"),
+      Args.optional
+    ),
+    namespace: Options.text("namespace").pipe(
+      Options.withDescription("Where all entries go, whatever the lines say"),
+      Options.optional
+    ),
+    existing: Options.choice("existing", ["replace", "skip"]).pipe(
+      Options.withDescription("What to do with an entry that is there already"),
+      Options.withDefault("replace" as const)
+    ),
+    resume: Options.boolean("resume").pipe(
+      Options.withDescription("Go on where the last import of this file has stopped")
+    ),
+    restart: Options.boolean("restart").pipe(Options.withDescription("Import the file from its beginning")),
+    batch: Options.integer("batch").pipe(
+      Options.withPseudoName("entries"),
+      Options.withDescription("Most entries in a batch"),
+      Options.withDefault(1000)
+    ),
+    patience: Options.integer("patience").pipe(
+      Options.withPseudoName("seconds"),
+      Options.withDescription("How long to try again while the service is away"),
+      Options.withDefault(60)
+    ),
+    ...Connection.options
+  },
+  ({ batch, existing, file, json, namespace, patience, restart, resume, ...given }) =>
+    Effect.gen(function* () {
+      if (batch < 1) return yield* wrong("--batch must be at least 1")
+      if (patience < 0) return yield* wrong("--patience must be 0 or more")
+      const manner = yield* mannerOf(resume, restart)
+      const source = yield* sourceOf(Option.getOrElse(file, () => "-"))
+      if (source.file === undefined && manner === "resume") {
+        return yield* wrong("--resume takes a file", "Standard input cannot be read again from where it has stopped.")
+      }
+      const connection = yield* Connection.resolve(given)
+      const client = yield* Connection.store(connection)
+      const purpose = [connection.url, Option.getOrElse(namespace, () => ""), existing]
+      const start =
+        source.file === undefined
+          ? { job: "", offset: 0, line: 0 }
+          : yield* Effect.flatMap(
+              Effect.promise(() => Checkpoint.jobOf(source.file ?? "", purpose)),
+              job => Checkpoint.begin(source.file ?? "", job, manner)
+            )
+      yield* endOfLog(connection)
+      const [elapsed, sums] = yield* Effect.timed(
+        Effect.scoped(
+          carryOut({
+            connection,
+            client,
+            source,
+            namespace: Option.getOrUndefined(namespace),
+            existing,
+            batch,
+            patience: Duration.seconds(patience),
+            start
+          })
+        )
+      )
+      if (source.file !== undefined) yield* Checkpoint.remove(source.file)
+      yield* (yield* isJson(json))
+        ? record({ ...sums, resumedAtLine: start.line })
+        : write(`${describe(sums, elapsed)}\n`)
+    })
+).pipe(Command.withDescription("Write entries from lines of JSON"))

@@ -1,0 +1,141 @@
+/** `causeway kv watch`: what changes, as it happens. */
+import { Effect, Option, Stream } from "effect"
+import type { FollowEvent, FollowStatus } from "../Client/Model.ts"
+import type { FollowOptions } from "../EffectClient/Client.ts"
+import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
+import * as Connection from "./Connection.ts"
+import * as EntryText from "./EntryText.ts"
+import * as ExactJson from "./ExactJson.ts"
+import * as Failure from "./Failure.ts"
+import { Args, Command, Options } from "./Library.ts"
+import { isJson, Output, record, write } from "./Output.ts"
+import { endOfLog } from "./Service.ts"
+import { truncate } from "./Table.ts"
+import { clean, type Paint } from "./Text.ts"
+
+/** What was asked for. */
+export interface Wanted {
+  readonly namespace: Option.Option<string>
+  readonly prefix: Option.Option<string>
+  readonly from: Option.Option<number>
+  readonly epoch: Option.Option<string>
+  readonly tenant: Option.Option<string>
+  readonly updatesOnly: boolean
+}
+
+/** Where to begin; `end` is that of the log. */
+export const start = (
+  { epoch, from, namespace, prefix, tenant, updatesOnly }: Wanted,
+  end: { readonly lastSeq: number; readonly epoch: string }
+): FollowOptions => {
+  const part = {
+    ...(Option.isSome(prefix) && { prefix: prefix.value }),
+    ...(Option.isSome(tenant) && { tenant: tenant.value })
+  }
+  if (Option.isSome(from)) {
+    return {
+      after: from.value,
+      ...part,
+      ...(Option.isSome(namespace) && { namespace: namespace.value }),
+      ...(Option.isSome(epoch) && { epoch: epoch.value })
+    }
+  }
+  if (Option.isSome(namespace)) return { namespace: namespace.value, ...part, initial: !updatesOnly }
+  return { after: end.lastSeq, epoch: end.epoch, ...part }
+}
+
+const lineOf = (event: FollowEvent, cells: number, paint: Paint): string => {
+  switch (event.type) {
+    case "entry": {
+      const { key, value, version } = event.entry
+      return truncate(`${clean(key)}  v${version}  ${clean(ExactJson.textOf(value).slice(0, cells))}`, cells)
+    }
+    case "change":
+      return EntryText.change(event.change, cells, paint)
+    case "synced":
+      return paint.dim(`· changes after ${event.lastSeq} follow`)
+    case "reset":
+      return paint.yellow("· the log is another one; what was shown is void")
+    case "trimmed":
+      return paint.yellow(`· changes after ${event.after} are no longer kept`)
+  }
+}
+
+const problemOf = ({ epoch, from, namespace, prefix, tenant, updatesOnly }: Wanted): CommandFailed | undefined => {
+  if (Option.isSome(prefix) && Option.isNone(namespace)) return wrong("--prefix takes a namespace")
+  if (Option.isSome(from) && updatesOnly) return wrong("--from and --updates-only exclude each other")
+  if (Option.isSome(from) && !(from.value >= 0)) return wrong("--from must be a position of the log, 0 or more")
+  if (Option.isSome(epoch) && Option.isNone(from)) return wrong("--epoch takes --from")
+  return Option.isSome(tenant) && Option.isSome(namespace) ? wrong("Give a namespace or --tenant") : undefined
+}
+
+/** A follower from a position ends with these; one of a namespace begins anew. */
+const endOf = (event: FollowEvent): CommandFailed | undefined => {
+  switch (event.type) {
+    case "reset":
+      return failed(
+        "The log is another one, or ends before the position",
+        `List what you follow again, then go on with --from ${event.lastSeq} --epoch ${clean(event.epoch)}.`
+      )
+    case "trimmed":
+      return failed(
+        `Changes after ${event.after} are no longer kept`,
+        "List what you follow again, then go on from the position of the list."
+      )
+    default:
+      return undefined
+  }
+}
+
+const noteOf = (status: FollowStatus): string | undefined =>
+  status.type === "disconnected"
+    ? `${clean(status.error.message)}. Trying again in ${(status.retryInMs / 1000).toFixed(1)} s.`
+    : undefined
+
+export const watch = Command.make(
+  "watch",
+  {
+    namespace: Args.text({ name: "namespace" }).pipe(Args.withDescription("The whole log without it"), Args.optional),
+    prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
+    from: Options.integer("from").pipe(
+      Options.withPseudoName("position"),
+      Options.withDescription("Only changes behind this position of the log; 0: all that are kept"),
+      Options.optional
+    ),
+    epoch: Options.text("epoch").pipe(
+      Options.withDescription("The log that the position belongs to"),
+      Options.optional
+    ),
+    tenant: Options.text("tenant").pipe(Options.withDescription("Only changes of this tenant"), Options.optional),
+    updatesOnly: Options.boolean("updates-only").pipe(
+      Options.withDescription("Not the entries that are there, only what changes from now on")
+    ),
+    ...Connection.options
+  },
+  ({ epoch, from, json, namespace, prefix, profile, tenant, timeout, tokenFile, updatesOnly, url }) =>
+    Effect.gen(function* () {
+      const wanted = { namespace, prefix, from, epoch, tenant, updatesOnly }
+      const problem = problemOf(wanted)
+      if (problem !== undefined) return yield* problem
+      const connection = yield* Connection.resolve({ profile, timeout, tokenFile, url })
+      const client = yield* Connection.store(connection)
+      const isRecord = yield* isJson(json)
+      const { cells, note, paint } = yield* Output
+      // What is wrong from the beginning is told at once. Later the follower comes back by itself.
+      const end = yield* endOfLog(connection)
+      const onStatus = (status: FollowStatus) => {
+        const text = noteOf(status)
+        if (text !== undefined) Effect.runSync(note(text))
+      }
+      const options = start(wanted, end)
+      yield* Stream.runForEach(
+        client.follow({ ...options, onStatus }).pipe(Stream.mapError(Failure.of(connection))),
+        event =>
+          Effect.gen(function* () {
+            yield* isRecord ? record(event) : write(`${lineOf(event, cells(), paint)}\n`)
+            const ended = "after" in options ? endOf(event) : undefined
+            if (ended !== undefined) yield* ended
+          })
+      )
+    })
+).pipe(Command.withDescription("Follow what changes, until it is interrupted"))

@@ -1,0 +1,432 @@
+/** The commands as processes against one running service, in pipes and on pseudo-terminals. */
+import { once } from "node:events"
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import * as Http from "node:http"
+import type { AddressInfo } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { ConfigProvider, Context, Effect, Layer, Option, type Scope, Stream } from "effect"
+import * as Main from "../../src/CommandLine/Main.ts"
+import * as Output from "../../src/CommandLine/Output.ts"
+import { plain } from "../../src/CommandLine/Text.ts"
+import * as Client from "../../src/EffectClient/Client.ts"
+import * as Simulator from "../../src/Simulator/Simulator.ts"
+import { secret, token } from "../Gateway/survival/Token.ts"
+import * as Environment from "../service/Environment.ts"
+import * as Service from "../service/Service.ts"
+import * as Program from "./Program.ts"
+
+/** A service, and a directory for files of the user. */
+class Setting extends Context.Tag("causeway/test/CommandLine/Setting")<
+  Setting,
+  {
+    readonly url: string
+    /** What the user's environment has. */
+    readonly env: Readonly<Record<string, string>>
+    readonly files: string
+    readonly client: Client.Service
+  }
+>() {}
+
+const setting = Layer.scoped(
+  Setting,
+  Effect.gen(function* () {
+    const simulator = yield* Simulator.make({ seed: "cli", pace: "1 millis" })
+    const directory = yield* Environment.temporaryDirectory
+    const { url } = yield* Service.start({
+      directory,
+      env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret, KV_AGENT_API_KEY: "key-that-reads" }
+    })
+    const files = yield* Effect.acquireRelease(
+      Effect.sync(() => mkdtempSync(join(tmpdir(), "causeway-cli-"))),
+      files => Effect.sync(() => rmSync(files, { recursive: true }))
+    )
+    const env = { CAUSEWAY_URL: url, CAUSEWAY_TOKEN: Service.key, CAUSEWAY_SESSION_TOKEN: yield* token("acme") }
+    return { url, env, files, client: yield* Client.make({ baseUrl: url, token: Service.key }) }
+  })
+).pipe(Layer.provide(Environment.layer), Layer.orDie)
+
+const nothing = Effect.dieMessage("The service is not started here")
+
+/** Runs a command within this process, with the user's environment and without standard input. */
+const call = (args: ReadonlyArray<string>, more: Readonly<Record<string, string>> = {}, isTerminal = false) =>
+  Effect.gen(function* () {
+    const { env } = yield* Setting
+    const output = { stdout: "", stderr: "" }
+    const write = (name: "stdout" | "stderr") => (text: string) =>
+      Effect.sync(() => {
+        output[name] += text
+      })
+    const parts = { serve: nothing, develop: nothing, migrateStore: () => nothing, openApi: nothing, asyncApi: nothing }
+    const code = yield* Main.runWith(args, parts).pipe(
+      Effect.as(0),
+      Effect.catchAll(error => {
+        output.stderr += `${error.message}\n${error.hint ?? ""}\n`
+        return Effect.succeed(error.exitCode)
+      }),
+      Effect.provideService(Output.Output, {
+        isTerminal,
+        cells: () => 80,
+        paint: plain,
+        write: write("stdout"),
+        note: write("stderr")
+      }),
+      Effect.withConfigProvider(
+        ConfigProvider.fromMap(new Map(Object.entries({ CAUSEWAY_PROFILES: "/nowhere", ...env, ...more })))
+      )
+    )
+    return { code, ...output }
+  })
+
+/** Runs a command as a process, with the user's environment. */
+const run = (args: ReadonlyArray<string>, options: Omit<Program.Options, "args"> = {}) =>
+  Effect.flatMap(Setting, ({ env }) => Program.run({ ...options, args, env: { ...env, ...options.env } }))
+
+const jsonOf = (text: string): unknown => JSON.parse(text)
+const linesOf = (text: string): ReadonlyArray<Record<string, unknown>> =>
+  text
+    .split("\n")
+    .filter(line => line !== "")
+    .map(line => JSON.parse(line))
+
+/** A server between the command and the service. */
+const proxy = (
+  target: string,
+  onRequest: (request: Http.IncomingMessage, body: string) => "pass" | "hang"
+): Effect.Effect<string, never, Scope.Scope> =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.promise(async () => {
+        const server = Http.createServer(async (request, response) => {
+          const chunks: Array<Buffer> = []
+          for await (const chunk of request) chunks.push(Buffer.from(chunk))
+          const body = Buffer.concat(chunks)
+          if (onRequest(request, body.toString()) === "hang") return
+          const { authorization = "" } = request.headers
+          const answer = await fetch(target + request.url, {
+            method: request.method ?? "GET",
+            headers: { authorization, "content-type": "application/json" },
+            ...(body.length > 0 && { body })
+          })
+          const headers = ["kv-epoch", "kv-last-seq", "link"].flatMap(name => {
+            const value = answer.headers.get(name)
+            return value === null ? [] : [[name, value] as const]
+          })
+          response.writeHead(answer.status, { "content-type": "application/json", ...Object.fromEntries(headers) })
+          response.end(await answer.text())
+        }).listen(0, "127.0.0.1")
+        await once(server, "listening")
+        return server
+      }),
+      server =>
+        Effect.sync(() => {
+          server.closeAllConnections()
+          server.close()
+        })
+    ),
+    server => `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  )
+
+layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it => {
+  it.effect("sets, gets and deletes entries, and keeps the text of values", () =>
+    Effect.gen(function* () {
+      const value = '{"b":12345678901234567890,"1":2.0}'
+      const set = yield* run(["kv", "set", "cli/kv", "k", "--actor", "anna", value])
+      assert.strictEqual(set.stderr, "")
+      assert.include(set.stdout, `"value":${value},"version":1,"updatedBy":"anna"`)
+      const got = yield* run(["kv", "get", "cli/kv", "k", "--value-only"])
+      assert.strictEqual(got.stdout, `${value}\n`)
+      const piped = yield* run(["kv", "set", "cli/kv", "text", "--string"], { input: "two\nlines\n" })
+      assert.include(piped.stdout, '"value":"two\\nlines"')
+      const conflict = yield* call(["kv", "set", "cli/kv", "k", "--if-version=7", "-5"])
+      assert.strictEqual(conflict.code, 4)
+      assert.match(conflict.stderr, /is at version 1\n.*--if-version/)
+      assert.deepStrictEqual(jsonOf((yield* call(["kv", "delete", "cli/kv", "k"])).stdout), { deleted: true })
+      const absent = yield* call(["kv", "get", "cli/kv", "k"])
+      assert.deepStrictEqual([absent.code, absent.stdout], [3, ""])
+      assert.match(absent.stderr, /There is no entry k in cli\/kv\n.*kv list/)
+      const bad = yield* call(["kv", "set", "cli/kv", "k", "hello"])
+      assert.strictEqual(bad.code, 2)
+      assert.match(bad.stderr, /not JSON.*\n.*--string/)
+    })
+  )
+
+  it.effect("shows a table on a terminal, in which no control character of a name or a value is raw", () =>
+    Effect.gen(function* () {
+      const { client } = yield* Setting
+      yield* client.set("cli/table", "\u001b[2J\u0007", "\u009b31m \u202e")
+      yield* client.set("cli/table", "plain", { a: 1 })
+      const table = yield* run(["kv", "list", "cli/table"], { isTerminal: true })
+      assert.strictEqual(table.code, 0)
+      assert.match(table.stdout, /^KEY +VERSION +UPDATED +BY +EXPIRES +VALUE\r\n/)
+      assert.match(table.stdout, /\nplain +1 +\d{4}-.* api +never +\{"a":1\}\r\n/)
+      const one = yield* call(["kv", "get", "cli/table", "\u001b[2J\u0007"], {}, true)
+      assert.match(one.stdout, /key +␛\[2J␇/)
+      for (const { stdout } of [table, one])
+        assert.notMatch(stdout, /[\u0000-\u0009\u000b\u000c\u000e-\u001f\u007f-\u009f\u202e]/)
+      const wanted = yield* call(["kv", "list", "cli/table", "--json", "--prefix", "p"], {}, true)
+      assert.strictEqual(linesOf(wanted.stdout)[0]?.key, "plain")
+    })
+  )
+
+  it.scoped("watches: entries, then changes, each as it happens, until a signal or a closed pipe", () =>
+    Effect.gen(function* () {
+      const { client, env } = yield* Setting
+      yield* client.set("cli/watch", "a1", 1)
+      yield* client.set("cli/watch", "b1", 1)
+      const watching = yield* Program.start({ env, args: ["kv", "watch", "cli/watch", "--prefix", "a"] })
+      const updates = yield* Program.start({ env, args: ["kv", "watch", "cli/watch", "--updates-only"] })
+      yield* watching.shows('"synced"')
+      yield* updates.shows('"synced"')
+      yield* client.set("cli/watch", "b2", 2)
+      yield* client.set("cli/watch", "a2", 2)
+      yield* watching.shows('"a2"')
+      yield* updates.shows('"a2"')
+      yield* watching.signal("SIGINT")
+      const { code, stderr, stdout } = yield* watching.ended
+      assert.deepStrictEqual([code, stderr], [130, ""])
+      const types = linesOf(stdout).map(({ type }) => type)
+      assert.deepStrictEqual(types, ["entry", "synced", "change"])
+      yield* updates.abandonOutput
+      yield* client.set("cli/watch", "a3", 3)
+      yield* client.set("cli/watch", "a4", 4)
+      const closed = yield* updates.ended
+      assert.deepStrictEqual([closed.code, closed.stderr], [0, ""])
+      assert.notInclude(closed.stdout, '"entry"')
+    })
+  )
+
+  it.effect("tells a follower of a position that the log is another one", () =>
+    Effect.gen(function* () {
+      const ended = yield* call(["kv", "watch", "--from", "0", "--epoch", "another"])
+      assert.strictEqual(ended.code, 1)
+      assert.strictEqual(linesOf(ended.stdout)[0]?.type, "reset")
+      assert.match(ended.stderr, /The log is another one.*\n.*--from \d+ --epoch/)
+    })
+  )
+
+  it.effect("exports, and imports what was exported", () =>
+    Effect.gen(function* () {
+      const { client, files } = yield* Setting
+      yield* client.set("cli/from", "a", "x")
+      yield* client.set("cli/from", "b", "y", { ttlMs: 3_600_000 })
+      const file = join(files, "from.ndjson")
+      assert.strictEqual((yield* call(["export", "cli/from", "--output", file])).code, 0)
+      assert.strictEqual(statSync(file).mode & 0o777, 0o600)
+      assert.strictEqual((yield* call(["export", "cli/from", "--output", file])).code, 2)
+      const piped = yield* run(["export", "cli/from"])
+      assert.strictEqual(piped.stdout, readFileSync(file, "utf8"))
+      yield* client.set("cli/to", "a", "there")
+      const skipped = yield* run(["import", "--namespace", "cli/to", "--existing", "skip"], {
+        input: `${piped.stdout}{"namespace":"cli/to","key":"late","value":1,"expiresAt":1}\n`
+      })
+      assert.deepStrictEqual(jsonOf(skipped.stdout), { written: 1, skipped: 1, expired: 1, resumedAtLine: 0 })
+      const listed = linesOf((yield* call(["kv", "list", "cli/to"])).stdout)
+      assert.deepStrictEqual(
+        listed.map(({ expiresAt, key, value }) => [key, value, expiresAt !== null]),
+        [
+          ["a", "there", false],
+          ["b", "y", true]
+        ]
+      )
+      const broken = join(files, "broken.ndjson")
+      writeFileSync(broken, '{"namespace":"n","key":"k","value":1}\n\n{"key":')
+      const bad = yield* call(["import", broken])
+      assert.strictEqual(bad.code, 1)
+      assert.match(bad.stderr, /^Line 3: /)
+      writeFileSync(broken, `{"key":"k","value":1}\n{"key":"","value":1}\n`)
+      const refused = yield* call(["import", "--namespace", "n", broken])
+      assert.match(refused.stderr, /^Line 2: .*key/)
+    })
+  )
+
+  it.scoped("goes on with an import that was killed, and writes nothing again that was recorded as done", () =>
+    Effect.gen(function* () {
+      const { client, env, files, url } = yield* Setting
+      const file = join(files, "many.ndjson")
+      const count = 1000
+      const keyOf = (index: number) => `k${String(index).padStart(4, "0")}`
+      writeFileSync(
+        file,
+        Array.from(
+          { length: count },
+          (_, index) => `{"namespace":"cli/many","key":"${keyOf(index)}","value":${index}.0}\n`
+        ).join("")
+      )
+      let batches = 0
+      let isHanging = true
+      const between = yield* proxy(url, request =>
+        request.url?.endsWith("/batch") && ++batches > 4 && isHanging ? "hang" : "pass"
+      )
+      const mine = { ...env, CAUSEWAY_URL: between }
+      const first = yield* Program.start({ env: mine, args: ["import", file, "--batch", "100"] })
+      // The fifth batch gets no answer.
+      while (batches < 5) yield* Effect.promise(() => new Promise(resolve => setImmediate(resolve)))
+      yield* first.signal("SIGKILL")
+      yield* first.ended
+      assert.strictEqual(JSON.parse(readFileSync(`${file}.import`, "utf8")).line, 400)
+      isHanging = false
+      const refused = yield* call(["import", file], mine)
+      assert.strictEqual(refused.code, 2)
+      assert.match(refused.stderr, /line 400\n.*--resume.*--restart/)
+      batches = 0
+      const resumed = yield* Program.run({ env: mine, args: ["import", file, "--batch", "100", "--resume"] })
+      assert.deepStrictEqual(jsonOf(resumed.stdout), { written: 600, skipped: 0, expired: 0, resumedAtLine: 400 })
+      assert.strictEqual(batches, 6)
+      assert.isFalse(existsSync(`${file}.import`))
+      const page = Option.getOrThrow(yield* Stream.runHead(client.list("cli/many")))
+      assert.deepStrictEqual(
+        page.items.map(({ key, version }) => [key, version]),
+        Array.from({ length: count }, (_, index) => [keyOf(index), 1])
+      )
+    })
+  )
+
+  it.effect("shows progress on a terminal", () =>
+    Effect.gen(function* () {
+      const { files } = yield* Setting
+      const file = join(files, "few.ndjson")
+      writeFileSync(file, '{"namespace":"cli/few","key":"k","value":1}\n')
+      const { code, stdout } = yield* run(["import", file], { isTerminal: true })
+      assert.strictEqual(code, 0, stdout)
+      assert.match(stdout, /100 % {2}1 entries/)
+      assert.match(stdout, /1 entries written in \d/)
+    })
+  )
+
+  it.effect("applies a batch, or nothing of it", () =>
+    Effect.gen(function* () {
+      const set = (key: string, more = "") => `{"op":"set","namespace":"cli/batch","key":"${key}","value":1.0${more}}`
+      const done = yield* run(["batch"], { input: `[${set("a")},${set("b")}]` })
+      assert.strictEqual(done.stdout, '{"ok":true,"results":[{"version":1},{"version":1}]}\n')
+      const { files } = yield* Setting
+      const file = join(files, "batch.ndjson")
+      writeFileSync(file, `${set("c")}\n${set("a", ',"ifVersion":0')}`)
+      const refused = yield* call(["batch", file])
+      assert.strictEqual(refused.code, 4)
+      assert.include(refused.stderr, "operations[1]")
+      assert.strictEqual((yield* call(["kv", "get", "cli/batch", "c"])).code, 3)
+    })
+  )
+
+  it.effect("tells health and prints the documents", () =>
+    Effect.gen(function* () {
+      const health = yield* run(["health", "--strict"], { env: { CAUSEWAY_TOKEN: "" } })
+      assert.include(health.stdout, '"ready":true')
+      assert.strictEqual(health.code, JSON.parse(health.stdout).status === "ok" ? 0 : 1)
+      const shown = yield* call(["health"], {}, true)
+      assert.match(shown.stdout, /store +ready\n/)
+      assert.strictEqual(shown.code, 0)
+      const own = yield* run(["openapi"])
+      const served = yield* call(["openapi", "--from-service"])
+      assert.strictEqual(JSON.parse(own.stdout).openapi, "3.0.3")
+      assert.deepStrictEqual(
+        Object.keys(JSON.parse(served.stdout).paths).sort(),
+        Object.keys(JSON.parse(own.stdout).paths).sort()
+      )
+      const protocol = yield* call(["openapi", "--asyncapi", "--from-service"])
+      assert.match(JSON.parse(protocol.stdout).asyncapi, /^3\./)
+    })
+  )
+
+  it.scoped("ends with a code and a sentence that tell what is wrong", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Setting
+      const silent = yield* proxy(url, () => "hang")
+      const cases: ReadonlyArray<readonly [ReadonlyArray<string>, Record<string, string>, number, RegExp]> = [
+        [["kv", "get", "n", "k"], { CAUSEWAY_TOKEN: "wrong" }, 5, /refuses the credential.*\n.*CAUSEWAY_TOKEN/],
+        [
+          ["kv", "set", "n", "k", "1"],
+          { CAUSEWAY_TOKEN: "key-that-reads" },
+          5,
+          /\n.*a key that writes|\n.*CAUSEWAY_TOKEN/
+        ],
+        [["kv", "get", "n", "k"], { CAUSEWAY_URL: "http://127.0.0.1:9" }, 6, /cannot be reached.*\n.*causeway dev/],
+        [
+          ["kv", "get", "n", "k", "--timeout", "1"],
+          { CAUSEWAY_URL: silent },
+          6,
+          /no answer within 1000 ms\n.*--timeout/
+        ],
+        [["kv", "get", "n", "k"], { CAUSEWAY_URL: "nowhere" }, 2, /CAUSEWAY_URL: "nowhere" is not an address/],
+        [["kv", "get", "n"], {}, 2, /Missing argument <key>\ncauseway kv get --help/],
+        [["kv", "list", "n", "--limit", "x"], {}, 2, /limit|x/],
+        [
+          ["kv", "get", "n", "k"],
+          { CAUSEWAY_URL: `${url}/elsewhere` },
+          1,
+          /\nIs this the address of a Causeway service/
+        ]
+      ]
+      yield* Effect.forEach(
+        cases,
+        ([args, env, code, message]) =>
+          Effect.map(call(args, env), ended => {
+            assert.strictEqual(ended.code, code, JSON.stringify([args, ended]))
+            assert.strictEqual(ended.stdout, "")
+            assert.match(ended.stderr, message)
+            assert.notMatch(ended.stderr, /^ +at /m)
+          }),
+        { concurrency: 2 }
+      )
+    })
+  )
+
+  it.effect("takes address and credential from a profile that nobody else can read", () =>
+    Effect.gen(function* () {
+      const { env, files, url } = yield* Setting
+      const profiles = join(files, "profiles.json")
+      writeFileSync(join(files, "key"), `${Service.key}\n`, { mode: 0o600 })
+      writeFileSync(profiles, JSON.stringify({ prod: { url, tokenFile: "key" }, default: { url, token: "wrong" } }), {
+        mode: 0o600
+      })
+      const mine = { CAUSEWAY_PROFILES: profiles, CAUSEWAY_SESSION_TOKEN: env.CAUSEWAY_SESSION_TOKEN ?? "" }
+      const list = (args: ReadonlyArray<string>, more = {}) =>
+        call(["kv", "list", "cli/profile", ...args], { CAUSEWAY_URL: "", CAUSEWAY_TOKEN: "", ...mine, ...more })
+      assert.strictEqual((yield* list([])).code, 5)
+      assert.strictEqual((yield* list(["--profile", "prod"], { CAUSEWAY_TOKEN: "wrong" })).code, 0)
+      assert.strictEqual((yield* list([], { CAUSEWAY_TOKEN: Service.key })).code, 0)
+      const unknown = yield* list(["--profile", "test"])
+      assert.match(unknown.stderr, /no profile "test".*\nThere are prod, default\./)
+      chmodSync(profiles, 0o644)
+      const open = yield* list([])
+      assert.strictEqual(open.code, 2)
+      assert.match(open.stderr, /can be read by others\n.*chmod 600/)
+      assert.notInclude(open.stderr, "wrong")
+    })
+  )
+
+  it.effect("lists, shows and prints sessions", () =>
+    Effect.gen(function* () {
+      const held = yield* run(["chat"], { input: "hello there\n" })
+      assert.strictEqual(held.code, 0, held.stderr)
+      const id = /session (\S+);/.exec(held.stdout)?.[1] ?? ""
+      const listed = yield* call(["sessions", "list"])
+      assert.deepStrictEqual(
+        linesOf(listed.stdout).map(session => session.id),
+        [id]
+      )
+      const shown = yield* call(["sessions", "show", id], {}, true)
+      assert.match(shown.stdout, /agent +assistant\n/)
+      const events = linesOf((yield* call(["sessions", "tail", id, "--once"])).stdout)
+      assert.strictEqual(events.at(-1)?.type, "synced")
+      assert.isAbove(events.length, 5)
+      const read = yield* run(["sessions", "tail", id, "--once"], { isTerminal: true })
+      assert.include(read.stdout, "echo: hello there")
+      const nobody = yield* call(["sessions", "show", "nobody"])
+      assert.strictEqual(nobody.code, 3, nobody.stderr)
+    })
+  )
+
+  it.effect("completes names in shells", () =>
+    Effect.gen(function* () {
+      for (const shell of ["bash", "zsh", "fish"]) {
+        const { code, stdout } = yield* call(["--completions", shell])
+        assert.strictEqual(code, 0)
+        assert.include(stdout, "causeway")
+        assert.include(stdout, "watch")
+      }
+    })
+  )
+})

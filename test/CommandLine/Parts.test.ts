@@ -1,0 +1,302 @@
+/** The parts of commands that need no process. */
+import { assert, describe, it } from "@effect/vitest"
+import { Either, FastCheck as fc, Option } from "effect"
+import * as Arguments from "../../src/CommandLine/Arguments.ts"
+import * as ExactJson from "../../src/CommandLine/ExactJson.ts"
+import { stringWidth } from "../../src/CommandLine/Library.ts"
+import * as Profile from "../../src/CommandLine/Profile.ts"
+import * as Progress from "../../src/CommandLine/Progress.ts"
+import * as Table from "../../src/CommandLine/Table.ts"
+import * as Batch from "../../src/CommandLine/Transfer/Batch.ts"
+import * as Lines from "../../src/CommandLine/Transfer/Lines.ts"
+import { start } from "../../src/CommandLine/Watch.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+
+const node = (name: string, options: Record<string, boolean> = {}, ...below: ReadonlyArray<Arguments.Node>) => ({
+  name,
+  options: new Map(Object.entries(options)),
+  below
+})
+
+const root = node(
+  "causeway",
+  {},
+  node(
+    "kv",
+    {},
+    node("get", { "--json": false, "--url": true }),
+    node("set", { "--json": false, "--if-version": true })
+  ),
+  node("import", { "--resume": false })
+)
+
+describe("arguments", () => {
+  const cases: ReadonlyArray<readonly [string, ReadonlyArray<string>, ReadonlyArray<string> | string]> = [
+    [
+      "options may stand anywhere",
+      ["--url", "u", "kv", "get", "n", "--json", "k"],
+      ["kv", "get", "--url", "u", "--json", "--", "n", "k"]
+    ],
+    [
+      "a value may follow an equals sign",
+      ["kv", "get", "--url=a=b", "n", "k"],
+      ["kv", "get", "--url", "a=b", "--", "n", "k"]
+    ],
+    ["a value may be empty", ["kv", "get", "--url", "", "n", "k"], ["kv", "get", "--url", "", "--", "n", "k"]],
+    ["a negative number is no option", ["kv", "set", "n", "k", "-5"], ["kv", "set", "--", "n", "k", "-5"]],
+    ["- is no option", ["import", "-"], ["import", "--", "-"]],
+    ["-- ends the options", ["kv", "set", "--", "n", "--json", "--"], ["kv", "set", "--", "n", "--json", "--"]],
+    ["a name of a command may be a key", ["kv", "get", "kv", "get"], ["kv", "get", "--", "kv", "get"]],
+    ["help of a command", ["kv", "get", "n", "-h"], ["kv", "get", "--help"]],
+    ["help of a group", ["kv", "--help"], ["kv", "--help"]],
+    ["an option of another command", ["kv", "get", "--resume", "n", "k"], "--resume"],
+    ["an unknown option", ["kv", "get", "--jsno", "n", "k"], "--jsno"],
+    ["options of the library", ["kv", "get", "--wizard"], "--wizard"],
+    ["a value for a switch", ["kv", "get", "--json=true"], "--json"],
+    ["an unknown command", ["frob"], "frob"],
+    ["an unknown command of a group", ["kv", "frob"], "frob"]
+  ]
+  it.each(cases)("%s", (_, args, expected) => {
+    const arranged = Arguments.arrange(args, root)
+    assert.deepStrictEqual("stray" in arranged ? arranged.stray : arranged.args, expected)
+  })
+
+  it("lose no other argument, wherever options stand", () => {
+    const word = fc.string().filter(text => !/^-/.test(text))
+    fc.assert(
+      fc.property(word, word, fc.nat(4), fc.string(), (namespace, key, at, url) => {
+        const args = ["kv", "get", namespace, key]
+        args.splice(at, 0, "--url", url)
+        assert.deepStrictEqual(Arguments.arrange(args, root), {
+          path: ["kv", "get"],
+          args: ["kv", "get", "--url", url, "--", namespace, key]
+        })
+      }),
+      { numRuns: 200 * soak }
+    )
+  })
+})
+
+describe("a table", () => {
+  const columns: ReadonlyArray<Table.Column> = [
+    { title: "KEY", shrinks: true },
+    { title: "N", align: "right" },
+    { title: "VALUE", shrinks: true }
+  ]
+
+  it("aligns columns, also with wide characters", () => {
+    assert.strictEqual(
+      Table.table(
+        columns,
+        [
+          ["a", "1", "x"],
+          ["日本", "22", ""]
+        ],
+        80
+      ),
+      "KEY    N  VALUE\na      1  x\n日本  22\n"
+    )
+  })
+
+  it("is as wide as the terminal at most, and has no control character", () => {
+    const text = fc.string({ unit: "grapheme", maxLength: 60 })
+    const anything = fc.oneof(text, fc.string({ unit: "binary", maxLength: 30 }))
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(anything, fc.nat(99).map(String), anything), { maxLength: 6 }),
+        fc.integer({ min: 24, max: 120 }),
+        (rows, cells) => {
+          const lines = Table.table(columns, rows, cells).split("\n")
+          assert.strictEqual(lines.length, rows.length + 2)
+          for (const line of lines) {
+            assert.isAtMost(stringWidth(line), cells)
+            assert.notMatch(line, /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/)
+          }
+        }
+      ),
+      { numRuns: 40 * soak }
+    )
+  })
+})
+
+describe("progress", () => {
+  const half = { done: 50, total: 100, doneBefore: 0, records: 1000, elapsed: 2000 }
+  it("shows share, rate and the time that is left", () => {
+    assert.strictEqual(
+      Progress.line(half, 80),
+      `${"#".repeat(15)}${"-".repeat(15)}  50 %  1,000 entries, 500/s, 00:02 left`
+    )
+    assert.strictEqual(Progress.line({ ...half, total: undefined }, 80), "1,000 entries, 500/s, 00:02")
+    assert.strictEqual(
+      Progress.line({ ...half, elapsed: 7_200_000 }, 200).slice(30),
+      "  50 %  1,000 entries, 0/s, 2:00:00 left"
+    )
+    assert.isAtMost(Progress.line(half, 30).length, 30)
+  })
+  it("goes by the pace of this run alone", () => {
+    assert.strictEqual(Progress.leftOf({ ...half, doneBefore: 40 }), 10_000)
+    assert.strictEqual(Progress.leftOf({ ...half, elapsed: 10 }), undefined)
+    assert.strictEqual(Progress.leftOf({ ...half, doneBefore: 50 }), undefined)
+  })
+})
+
+describe("JSON of the service", () => {
+  it("keeps the text of values", () => {
+    const text =
+      '{"items":[{"namespace":"n","key":"k","value":{"b":12345678901234567890,"1":[1.0,"\\u00e9"]},"version":1}]}'
+    assert.strictEqual(ExactJson.stringify(ExactJson.parse(text)), text)
+    const change = '{"type":"changes","changes":[{"seq":1,"op":"set","value":-0.0,"extra":{"a":[1]}}],"lastSeq":1}'
+    assert.strictEqual(ExactJson.stringify(ExactJson.parse(change)), change)
+    assert.strictEqual(
+      ExactJson.stringify({ type: "x", absent: undefined, list: [null, "é"] }),
+      '{"type":"x","list":[null,"é"]}'
+    )
+  })
+
+  it("keeps every value that JSON has", () => {
+    fc.assert(
+      fc.property(fc.json({ noUnicodeString: false }), json => {
+        const text = `{"key":"k","value":${json}}`
+        assert.deepStrictEqual(JSON.parse(ExactJson.stringify(ExactJson.parse(text))), JSON.parse(text))
+      }),
+      { numRuns: 200 * soak }
+    )
+  })
+
+  const refused: ReadonlyArray<readonly [string, RegExp]> = [
+    ["hello", /not JSON/],
+    ["", /not JSON/],
+    ["1,2", /not JSON/],
+    ['1},"x":{"y":2', /./],
+    ['1,"items":[]', /more than one value/],
+    ['{"a":1,"a":2}', /appears twice/],
+    ["1e400", /./]
+  ]
+  it.each(refused)("refuses the value %j", (text, problem) => {
+    assert.match(Either.getOrThrow(Either.flip(ExactJson.value(text))), problem)
+  })
+
+  it("takes a value with white space around it", () => {
+    assert.strictEqual(Either.getOrThrow(ExactJson.value(' {"a" : 1}\n')).text, '{"a":1}')
+  })
+})
+
+describe("a file of profiles", () => {
+  it.each<readonly [number, number, RegExp | undefined]>([
+    [0o100600, 7, undefined],
+    [0o100400, 0, undefined],
+    [0o100644, 7, /read by others/],
+    [0o100640, 7, /read by others/],
+    [0o100620, 7, /written by others/],
+    [0o100600, 8, /another user/]
+  ])("with mode %o of user %d", (mode, uid, problem) => {
+    const found = Profile.problemOfAccess("f", { mode, uid }, 7)
+    if (problem === undefined) assert.isUndefined(found)
+    else assert.match(found ?? "", problem)
+  })
+
+  it("names what is wrong, and no token", () => {
+    const problem = (content: string) => Either.getOrThrow(Either.flip(Profile.parse("f", content))).message
+    assert.strictEqual(problem('{"a":{"token":"sesame"'), "f is not JSON")
+    assert.strictEqual(problem('{"a":{"tokne":"sesame"}}'), "f: a.tokne is not as expected")
+    assert.strictEqual(problem('{"a":{"token":5}}'), "f: a.token is not as expected")
+  })
+
+  it("refuses a credential that no header can carry", () => {
+    assert.isTrue(Either.isLeft(Profile.credentialOf("f", "a b")))
+    assert.isTrue(Either.isLeft(Profile.credentialOf("f", "")))
+    assert.isTrue(Either.isRight(Profile.credentialOf("f", " key\n")))
+  })
+})
+
+describe("lines of an import", () => {
+  it("are found with their ends, however the bytes arrive", async () => {
+    const line = fc.string({ unit: "grapheme" }).map(text => text.replace(/[\r\n]/g, ""))
+    await fc.assert(
+      fc.asyncProperty(fc.array(line), fc.integer({ min: 1, max: 9 }), fc.boolean(), async (texts, size, hasBreak) => {
+        const whole = Buffer.from(texts.join("\n") + (hasBreak && texts.length > 0 ? "\n" : ""))
+        const chunks = async function* () {
+          for (let at = 0; at < whole.length; at += size) yield whole.subarray(at, at + size)
+        }
+        const found: Array<Lines.TextLine> = []
+        for await (const line of Lines.lines(chunks(), { offset: 10, line: 3 })) found.push(line)
+        const expected = whole.length === 0 ? [] : hasBreak ? texts : texts.at(-1) === "" ? texts.slice(0, -1) : texts
+        assert.deepStrictEqual(
+          found.map(({ text }) => text),
+          expected
+        )
+        assert.deepStrictEqual(
+          found.map(({ number }) => number),
+          expected.map((_, index) => index + 4)
+        )
+        if (found.length > 0) assert.strictEqual(found.at(-1)?.end, whole.length + 10)
+      }),
+      { numRuns: 100 * soak }
+    )
+  })
+
+  it.each<readonly [string, string | undefined, string]>([
+    ['{"key":"k","value":1}', undefined, "it has no namespace; --namespace gives one to all entries"],
+    ['{"key":"k","value":1}', "n", '{"namespace":"n","key":"k","value":1}'],
+    [
+      '{"namespace":"m","key":"k","value":1.0,"version":3,"updatedBy":"x","updatedAt":1,"expiresAt":null}',
+      undefined,
+      '{"namespace":"m","key":"k","value":1.0}'
+    ],
+    [
+      '{"namespace":"m","key":"k","value":null,"expiresAt":9}',
+      "n",
+      '{"namespace":"n","key":"k","value":null,"expiresAt":9}'
+    ],
+    ['{"namespace":"m","key":"k"}', undefined, "it has no value"],
+    ['{"namespace":"m","value":1}', undefined, "it has no key"],
+    ['{"namespace":"m","key":"k","value":1,"ttl":5}', undefined, 'it has a member "ttl", which no entry has'],
+    ['{"namespace":"m","key":"k","value":1,"expiresAt":"soon"}', undefined, "expiresAt is not a time"],
+    ["[1]", undefined, "it must be an object, not an array"],
+    ["5", undefined, "it is not an object"]
+  ])("%s", (text, namespace, expected) => {
+    const parsed = Lines.parse(text, namespace)
+    assert.strictEqual(Either.isLeft(parsed) ? parsed.left : ExactJson.stringify(parsed.right), expected)
+  })
+})
+
+describe("operations", () => {
+  const operation = '{"op":"set","namespace":"n","key":"k","value":1.0}'
+  it.each([
+    `{"operations":[${operation}],"actor":"anna"}`,
+    `[${operation}]`,
+    operation,
+    `${operation}\n${operation}\n`
+  ])("%s", text => {
+    const { actor, operations } = Either.getOrThrow(Batch.parse(text))
+    assert.strictEqual(ExactJson.stringify(operations[0]), operation)
+    assert.strictEqual(operations.length, text.split('"op"').length - 1)
+    assert.strictEqual(actor, text.includes("anna") ? "anna" : undefined)
+  })
+  it.each(["", "5", "[5]", '{"operation":[]}', "[", '{"operations":[],"actor":5}'])("refuses %j", text => {
+    assert.strictEqual(Either.getOrThrow(Either.flip(Batch.parse(text))).exitCode, 2)
+  })
+})
+
+describe("where to watch from", () => {
+  const none = Option.none()
+  const wanted = { namespace: none, prefix: none, from: none, epoch: none, tenant: none, updatesOnly: false }
+  const end = { lastSeq: 7, epoch: "e" }
+  it("is what was asked for, else the entries, else the end of the log", () => {
+    assert.deepStrictEqual(start({ ...wanted, from: Option.some(3), epoch: Option.some("f") }, end), {
+      after: 3,
+      epoch: "f"
+    })
+    assert.deepStrictEqual(start({ ...wanted, namespace: Option.some("n"), prefix: Option.some("p") }, end), {
+      namespace: "n",
+      prefix: "p",
+      initial: true
+    })
+    assert.deepStrictEqual(start({ ...wanted, namespace: Option.some("n"), updatesOnly: true }, end), {
+      namespace: "n",
+      initial: false
+    })
+    assert.deepStrictEqual(start({ ...wanted, tenant: Option.some("t") }, end), { after: 7, epoch: "e", tenant: "t" })
+  })
+})
