@@ -4,7 +4,7 @@
  */
 import { Config, ConfigError, Duration, Either, Option, Redacted } from "effect"
 
-/** A variable as `causeway --help` and the documentation list it. */
+/** A variable as `causeway serve --help` and the documentation list it. */
 export interface Variable {
   readonly name: string
   readonly description: string

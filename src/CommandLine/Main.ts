@@ -35,7 +35,11 @@ export const runWith = (
   parts: Root.Parts
 ): Effect.Effect<void, CommandFailed, Output.Output> =>
   Effect.gen(function* () {
-    const { command, tree } = Root.make(parts)
+    const outer = yield* Console.consoleWith(Effect.succeed)
+    const { command, tree } = Root.make({
+      ...parts,
+      migrateStore: given => Effect.withConsole(parts.migrateStore(given), outer)
+    })
     const arranged = Arguments.arrange(args, tree)
     if ("stray" in arranged) {
       const command = ["causeway", ...arranged.path].join(" ")
@@ -48,7 +52,6 @@ export const runWith = (
       return yield* wrong(`${["causeway", ...path].join(" ")} takes the name of a command`, help(path))
     }
     const errors: Array<string> = []
-    const outer = yield* Console.consoleWith(Effect.succeed)
     const console = (yield* plainOutput(path))({
       ...outer,
       // What is wrong with the arguments is told in one message.
