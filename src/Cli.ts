@@ -57,7 +57,7 @@ const documents = {
     ([{ Api }, Document]) => Document.text(Api)
   ),
   asyncApi: Effect.map(
-    Effect.promise(() => import("./Gateway/AsyncApi.ts")),
+    Effect.promise(() => import("./AsyncApi.ts")),
     ({ text }) => text()
   )
 }

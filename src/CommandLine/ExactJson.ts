@@ -21,7 +21,8 @@ const record = ObjectReader.shape({
   tenantId: "scalar",
   deleted: "scalar",
   ttlMs: "scalar",
-  ifVersion: "scalar"
+  ifVersion: "scalar",
+  count: "scalar"
 })
 
 const document = ObjectReader.shape({
@@ -30,6 +31,7 @@ const document = ObjectReader.shape({
   entries: record,
   results: record,
   operations: record,
+  namespaces: record,
   value: "json"
 })
 

@@ -217,6 +217,8 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
       assert.strictEqual((yield* call(["export", "cli/from", "--output", file])).code, 2)
       const piped = yield* run(["export", "cli/from"])
       assert.strictEqual(piped.stdout, readFileSync(file, "utf8"))
+      const everything = yield* call(["export"])
+      assert.include(everything.stdout, piped.stdout)
       yield* client.set("cli/to", "a", "there")
       const skipped = yield* run(["import", "--namespace", "cli/to", "--existing", "skip"], {
         input: `${piped.stdout}{"namespace":"cli/to","key":"late","value":1,"expiresAt":1}\n`

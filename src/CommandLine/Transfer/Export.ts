@@ -56,7 +56,7 @@ const newFile = (path: string, mayReplace: boolean) =>
 export const command = Command.make(
   "export",
   {
-    namespaces: Args.text({ name: "namespace" }).pipe(Args.atLeast(1)),
+    namespaces: Args.text({ name: "namespace" }).pipe(Args.withDescription("All of them without one"), Args.repeated),
     prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
     output: Options.text("output").pipe(
       Options.withPseudoName("file"),
@@ -71,7 +71,8 @@ export const command = Command.make(
       const connection = yield* Connection.resolve(given)
       const client = yield* Connection.store(connection)
       const options = Option.isSome(prefix) ? { prefix: prefix.value } : {}
-      const pages = Stream.fromIterable(namespaces).pipe(
+      const all = Stream.mapConcat(client.namespaces(), page => page.namespaces.map(({ namespace }) => namespace))
+      const pages = (namespaces.length === 0 ? all : Stream.fromIterable(namespaces)).pipe(
         Stream.flatMap(namespace => client.list(namespace, options)),
         Stream.mapError(Failure.of(connection)),
         Stream.map(({ items }) => items)

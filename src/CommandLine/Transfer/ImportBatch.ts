@@ -1,5 +1,5 @@
 /** Sends the entries of an import. */
-import { Effect, Option } from "effect"
+import { Chunk, Effect, Option } from "effect"
 import type * as Client from "../../EffectClient/Client.ts"
 import type { Line, TextLine } from "./Lines.ts"
 
@@ -56,11 +56,20 @@ const operationOf = ({ expiresAt, key, namespace, value }: Item, existing: Exist
   ...(existing === "skip" && { ifVersion: 0 })
 })
 
+/** The most entries that are read at once. */
+const mostRead = 1000
+
 /** Those of the entries that the store does not have. */
 const absent = (client: Client.Service, items: ReadonlyArray<Item>) =>
-  Effect.filter(items, ({ key, namespace }) => Effect.map(client.get(namespace, key), Option.isNone), {
-    concurrency: 16
-  })
+  Effect.map(
+    Effect.forEach(Chunk.chunksOf(Chunk.fromIterable(items), mostRead), chunk => {
+      const asked = [...chunk]
+      return Effect.map(client.getMany(asked), ({ items: found }) =>
+        asked.filter((_, index) => Option.isNone(found[index] ?? Option.none()))
+      )
+    }),
+    parts => parts.flat()
+  )
 
 /** The first entry of each key, as a later one of the batch would find it there. */
 const firstOfEach = (items: ReadonlyArray<Item>): ReadonlyArray<Item> => {
