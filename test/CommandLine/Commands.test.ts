@@ -11,6 +11,7 @@ import * as Main from "../../src/CommandLine/Main.ts"
 import * as Output from "../../src/CommandLine/Output.ts"
 import { plain } from "../../src/CommandLine/Text.ts"
 import * as Client from "../../src/EffectClient/Client.ts"
+import { Changes } from "../../src/Simulator/Changes.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import * as Environment from "../service/Environment.ts"
@@ -258,13 +259,19 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
       )
       let batches = 0
       let isHanging = true
-      const between = yield* proxy(url, request =>
-        request.url?.endsWith("/batch") && ++batches > 4 && isHanging ? "hang" : "pass"
-      )
+      const changes = new Changes()
+      const between = yield* proxy(url, request => {
+        if (request.url?.endsWith("/batch")) batches++
+        changes.notify()
+        return batches > 4 && isHanging ? "hang" : "pass"
+      })
       const mine = { ...env, CAUSEWAY_URL: between }
       const first = yield* Program.start({ env: mine, args: ["import", file, "--batch", "100"] })
       // The fifth batch gets no answer.
-      while (batches < 5) yield* Effect.promise(() => new Promise(resolve => setImmediate(resolve)))
+      yield* Effect.raceFirst(
+        changes.until(() => (batches >= 5 ? Option.some(undefined) : Option.none())),
+        Effect.flatMap(first.ended, ended => Effect.dieMessage(`The import ended: ${JSON.stringify(ended)}`))
+      )
       yield* first.signal("SIGKILL")
       yield* first.ended
       assert.strictEqual(JSON.parse(readFileSync(`${file}.import`, "utf8")).line, 400)
