@@ -1,5 +1,5 @@
 /**
- * The message that dev mode prints at startup: the address, and commands to paste into a shell.
+ * The message that dev mode prints at startup: the address, commands to paste into a shell, and the pages.
  */
 import type * as HttpServer from "@effect/platform/HttpServer"
 import { version } from "./Version.ts"
@@ -13,8 +13,21 @@ export const baseUrl = (address: HttpServer.Address): string => {
   return `http://${host}:${port}`
 }
 
-/** The message. `key` is put between double quotes of the shell. */
-export const banner = (base: string, key: string): string => {
+/** How `causeway` is run: from the sources of a checkout, or where the package is installed. */
+const causeway = import.meta.url.endsWith(".ts") ? "npm run --silent causeway --" : "npx causeway"
+
+/** What the message tells of a service. */
+export interface Announced {
+  /** The URL of the service. */
+  readonly base: string
+  /** The key, as a shell takes it between double quotes. */
+  readonly key: string
+  /** Whether the console is served. */
+  readonly hasConsole: boolean
+}
+
+/** The message. */
+export const banner = ({ base, hasConsole, key }: Announced): string => {
   const auth = `-H "Authorization: Bearer ${key}"`
   const entry = `'${base}/api/v1/kv/tenant%3Ademo%2Fnotes/hello'`
   return [
@@ -25,6 +38,10 @@ export const banner = (base: string, key: string): string => {
     `  curl -X PUT ${entry} ${auth} -H 'Content-Type: application/json' -d '{"value":"world"}'`,
     `  curl ${entry} ${auth}`,
     `  curl '${base}/api/v1/changes?after=0' ${auth}`,
-    ""
+    "",
+    "Talk with an agent:",
+    `  ${causeway} chat --url ${base}`,
+    "",
+    ...(hasConsole ? [`Console, to sign in with the key ${key}:`, `  ${base}/console`, ""] : [])
   ].join("\n")
 }

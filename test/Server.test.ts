@@ -3,6 +3,7 @@ import * as Http from "node:http"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { launch } from "./ServerProcess.ts"
+import { main } from "./service/Compiled.ts"
 
 /** Runs a line as a shell would that it is pasted into. */
 const shell = (line: string, env: Readonly<Record<string, string>> = {}) =>
@@ -63,6 +64,13 @@ describe("Server", () => {
       assert.strictEqual(lastSeq, 1)
       assert.strictEqual(changes[0].tenantId, "demo")
 
+      const chat = server.output.stdout.split("\n").find(line => line.startsWith("  npx causeway chat")) ?? ""
+      // What npx runs is the program of the package.
+      const npx = `npx() { shift; ${process.execPath} ${main()} "$@"; }`
+      assert.include(yield* shell(`${npx}\n echo hello there | ${chat.trim()}`), "echo: hello there")
+      assert.match(server.output.stdout, / the key dev-key:\n {2}\S+\/console\n/)
+      assert.strictEqual((yield* get(`${base}/console`)).status, 308)
+
       const { metrics } = JSON.parse((yield* get(`${base}/api/metrics`)).body)
       assert.deepInclude(metrics, {
         name: "http_requests_total",
@@ -80,10 +88,10 @@ describe("Server", () => {
 
   it.scoped("refers to a configured key by its shell variable", () =>
     Effect.gen(function* () {
-      const server = yield* launch({ KV_API_KEY: "sesame" }, ["dev"])
+      const server = yield* launch({ KV_API_KEY: "sesame", CONSOLE_ENABLED: "false" }, ["dev"])
       yield* server.shows(/(?: {2}curl.*\n){3}/)
       const [set] = server.output.stdout.split("\n").filter(line => line.startsWith("  curl"))
-      assert.notInclude(server.output.stdout, "sesame")
+      for (const absent of ["sesame", "/console"]) assert.notInclude(server.output.stdout, absent)
       assert.strictEqual(JSON.parse(yield* shell(set!, { KV_API_KEY: "sesame" })).version, 1)
     })
   )
