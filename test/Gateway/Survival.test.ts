@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto"
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber, Random } from "effect"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
@@ -33,10 +34,13 @@ const talk = (client: Client.Client, sessionId: string, witness: Witness, random
   Effect.gen(function* () {
     for (;;) {
       const content = yield* message(random)
-      const { turnId = "" } = yield* client.get("accepted", id => ({ type: "send_message", id, sessionId, content }))
+      const clientMessageId = randomUUID()
+      const { turnId = "" } = yield* Client.persist(
+        client.get("accepted", id => ({ type: "send_message", id, sessionId, content, clientMessageId }))
+      )
       witness.accept(sessionId, turnId)
       if (content === "/hang") {
-        yield* client.get("accepted", id => ({ type: "interrupt_turn", id, sessionId, turnId }))
+        yield* Client.persist(client.get("accepted", id => ({ type: "interrupt_turn", id, sessionId, turnId })))
       }
       yield* client.ended(turnId)
     }
@@ -110,7 +114,9 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
                 Effect.gen(function* () {
                   const client = yield* Client.connect(service.url, bearer, witness)
                   return yield* Effect.forEach(group, () =>
-                    client.get("session_created", id => ({ type: "create_session", id, agentType: "echo" }))
+                    Client.persist(
+                      client.get("session_created", id => ({ type: "create_session", id, agentType: "echo" }))
+                    )
                   )
                 })
               )
@@ -138,7 +144,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
                         group,
                         sessionId =>
                           Effect.zipRight(
-                            client.follow(sessionId),
+                            Client.persist(client.follow(sessionId)),
                             talk(client, sessionId, witness, Random.make(`${round} ${index} ${sessionId}`))
                           ),
                         { concurrency: "unbounded", discard: true }
@@ -168,13 +174,16 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
                   group,
                   sessionId =>
                     Effect.gen(function* () {
-                      yield* resuming.follow(sessionId)
-                      const { turnId = "" } = yield* resuming.get("accepted", id => ({
-                        type: "send_message",
-                        id,
-                        sessionId,
-                        content: "Are you there?"
-                      }))
+                      yield* Client.persist(resuming.follow(sessionId))
+                      const { turnId = "" } = yield* Client.persist(
+                        resuming.get("accepted", id => ({
+                          type: "send_message",
+                          id,
+                          sessionId,
+                          content: "Are you there?",
+                          clientMessageId: "last"
+                        }))
+                      )
                       witness.accept(sessionId, turnId)
                       assert.strictEqual(yield* resuming.ended(turnId), "turn_completed")
                     }),
@@ -182,7 +191,7 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
                 )
                 // Whoever comes new is told the same from the first event on.
                 const fresh = yield* Client.connect(service.url, bearer, whole)
-                yield* Effect.forEach(group, fresh.follow, { concurrency: "unbounded", discard: true })
+                yield* Effect.forEach(group, sessionId => Client.persist(fresh.follow(sessionId)), { concurrency: "unbounded", discard: true })
               }),
             { concurrency: 4, discard: true }
           )

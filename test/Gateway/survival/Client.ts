@@ -1,4 +1,4 @@
-import { Deferred, Effect, Option, Schema, type Scope } from "effect"
+import { Deferred, Effect, Option, Schedule, Schema, type Scope } from "effect"
 import { WebSocket } from "ws"
 import type { Answer, AnswerOf, Event, RequestFrame } from "../../../src/Gateway/Protocol.ts"
 import { turnEnds } from "../../../src/Gateway/Protocol.ts"
@@ -13,11 +13,22 @@ export class Gone extends Schema.TaggedError<Gone>()("Gone", { reason: Schema.St
 }
 
 /** The gateway answered with an error. */
-export class Refused extends Schema.TaggedError<Refused>()("Refused", { answer: Schema.String }) {
+export class Refused extends Schema.TaggedError<Refused>()("Refused", {
+  answer: Schema.String,
+  /** Whether the same request may succeed later. */
+  retryable: Schema.Boolean
+}) {
   override get message(): string {
     return `A request was answered ${this.answer}`
   }
 }
+
+/** Sends a request again as long as the gateway answers that it may succeed later. */
+export const persist = <A>(request: Effect.Effect<A, Gone | Refused>): Effect.Effect<A, Gone | Refused> =>
+  Effect.retry(request, {
+    schedule: Schedule.spaced("100 millis"),
+    while: error => error._tag === "Refused" && error.retryable
+  })
 
 /** See {@link connect}. */
 export interface Client {
@@ -113,7 +124,10 @@ export const connect = (
         Effect.async<AnswerOf<Type>, Refused>(resume => {
           const frame = request(String(++lastId))
           waiting.set(frame.id, answer => {
-            if (!isAnswer(type, answer)) return resume(new Refused({ answer: JSON.stringify(answer) }))
+            if (!isAnswer(type, answer)) {
+              const retryable = answer.type === "error" && answer.error.retryable
+              return resume(new Refused({ answer: JSON.stringify(answer), retryable }))
+            }
             onAnswer(answer)
             resume(Effect.succeed(answer))
           })
