@@ -191,7 +191,10 @@ layer(Environment.layer, { excludeTestServices: true })("a gateway that is kille
                 )
                 // Whoever comes new is told the same from the first event on.
                 const fresh = yield* Client.connect(service.url, bearer, whole)
-                yield* Effect.forEach(group, sessionId => Client.persist(fresh.follow(sessionId)), { concurrency: "unbounded", discard: true })
+                yield* Effect.forEach(group, sessionId => Client.persist(fresh.follow(sessionId)), {
+                  concurrency: "unbounded",
+                  discard: true
+                })
               }),
             { concurrency: 4, discard: true }
           )
