@@ -1,11 +1,11 @@
 /** The session event log of several nodes over one database: who owns a session, and what failures do. */
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Duration, Effect, Either, Exit, Layer, Logger, Option, Scope } from "effect"
+import { Context, Duration, Effect, Either, Exit, Fiber, Layer, Logger, Option, Scope } from "effect"
 import { type Append, SessionElsewhere, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import type * as PostgresSessionEvents from "../../../src/Storage/Postgres/SessionEvents.ts"
-import { createDatabase, execute, nodeLayer, optionsOf, server } from "../../postgres/Databases.ts"
+import { createDatabase, execute, nodeLayer, optionsOf, server, withClient } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
@@ -111,6 +111,34 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       expect(yield* other.unfinished).toEqual(unfinished)
       expect(yield* other.open("t/s", "e2")).toMatchObject({ epoch: "e1", recoveryState: "open" })
       expect(yield* other.abandoned).toEqual([])
+    })
+  )
+
+  it.scopedLive("a renewal that is under way at the end of a node does not outlive it", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const scope = yield* Scope.make()
+      yield* Scope.extend(node(url), scope)
+      const run = (...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
+      yield* run(
+        "ALTER FUNCTION causeway.renew_lease RENAME TO renew_now",
+        `CREATE FUNCTION causeway.renew_lease(node uuid, lease bigint, always boolean) RETURNS bigint LANGUAGE sql AS
+           $$ SELECT pg_advisory_xact_lock_shared(1); SELECT causeway.renew_now(node, lease, always) $$`
+      )
+      yield* withClient(url, query =>
+        Effect.gen(function* () {
+          yield* query("SELECT pg_advisory_lock(1)")
+          yield* Effect.repeat(run("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), {
+            until: waiting => waiting.length > 0
+          })
+          const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+          // So that whatever does not wait for the renewal comes before it.
+          yield* Effect.sleep("200 millis")
+          yield* query("SELECT pg_advisory_unlock(1)")
+          yield* Fiber.join(closing)
+        })
+      )
+      expect(yield* run("SELECT * FROM causeway.nodes")).toEqual([])
     })
   )
 

@@ -144,7 +144,8 @@ export const keep = ({
         yield* pool.read(farewell, [over.value], () => undefined)
         over = Option.none()
       }
-      const now = yield* pool.read(renewal, [node, millis], rows => Number(rows[0]?.[0]))
+      // An interruption would not stop the statement, which could then begin the lease again after the node has ended it.
+      const now = yield* Effect.uninterruptible(pool.read(renewal, [node, millis], rows => Number(rows[0]?.[0])))
       onOthers(yield* introduce(pool, node, address()))
       if (now > lapses) {
         yield* Effect.logWarning("The lease of this node had ended; other nodes may have taken its sessions")
