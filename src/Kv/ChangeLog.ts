@@ -54,7 +54,10 @@ export interface ChangePage {
   readonly isComplete: boolean
 }
 
-/** When housekeeping has something to do, in epoch milliseconds. It looks again at an earlier time than is true. */
+/**
+ * When housekeeping has something to do, in epoch milliseconds by the clock of this process. It looks again at an earlier
+ * time than is true.
+ */
 export interface Due {
   /** The earliest expiry of an entry; `null` where none expires. */
   readonly expiresAt: number | null

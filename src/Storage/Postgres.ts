@@ -15,7 +15,7 @@ import {
   type Scope
 } from "effect"
 import * as Direct from "../Direct.ts"
-import { alwaysDue, ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
+import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import { EntriesTooLarge, PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
@@ -277,7 +277,16 @@ export const make = (
           )
         }),
       expire: expiry(expirePortion),
-      due: alwaysDue
+      due: Direct.map(
+        Direct.suspend(() => run(Queries.due)),
+        ({ expiresAt, oldestAt }) => {
+          const ahead = clock.ahead()
+          return {
+            expiresAt: expiresAt === null ? null : expiresAt - ahead,
+            oldestAt: oldestAt === null ? null : oldestAt - ahead
+          }
+        }
+      )
     })
 
     return Context.make(Store, store).pipe(

@@ -5,7 +5,7 @@
 
 import type { JsonText } from "../../Json/JsonText.ts"
 import * as Change from "../../Kv/Change.ts"
-import type { ChangePage, ChangeQuery } from "../../Kv/ChangeLog.ts"
+import type { ChangePage, ChangeQuery, Due } from "../../Kv/ChangeLog.ts"
 import * as Entry from "../../Kv/Entry.ts"
 import {
   type Address,
@@ -396,6 +396,20 @@ export const end: Query<number> = {
   statement: { name: "last_seq", text: `SELECT ${lastSeq}` },
   values: [],
   decode: ([row]) => row![0] as number
+}
+
+/** What there is to do next, by the clock of the database. Removed records are no more looked at. */
+export const due: Query<Due> = {
+  statement: {
+    name: "due",
+    text: `SELECT
+      (SELECT expires_at FROM causeway.entries WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1),
+      (SELECT timestamp FROM causeway.changes
+        WHERE seq > (SELECT trimmed_seq FROM causeway.log) AND seq < (SELECT max(seq) FROM causeway.changes)
+        ORDER BY seq LIMIT 1)`
+  },
+  values: [],
+  decode: ([row]) => ({ expiresAt: row![0] as number | null, oldestAt: row![1] as number | null })
 }
 
 /** What changes with each trim, and with the identity of the log. */
