@@ -137,6 +137,37 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
+  it.scoped("go on at once with a session whose node ends as planned, however long its lease is", () =>
+    Effect.gen(function* () {
+      const { simulator, startWith } = yield* linked
+      const start = startWith({ SESSION_LEASE: "1 minute" })
+      const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+      const theirs = yield* other.client
+      const { completed, open, sessionId } = yield* Gateways.begin(yield* one.client)
+      yield* theirs.get("subscribed", { type: "subscribe", sessionId, afterSeq: 0 })
+      const turns: Array<string | undefined> = []
+      const talk = Effect.gen(function* () {
+        const id = `m${turns.length}`
+        const answer = yield* sendUntilAccepted(theirs, sessionId, `message ${id}`, id)
+        if (answer.type !== "accepted") return yield* Effect.dieMessage(JSON.stringify(answer))
+        turns.push(answer.turnId)
+        yield* theirs.untilEvent(sessionId, () => Gateways.endsOf(theirs.events(sessionId), answer.turnId).length > 0)
+      })
+      one.signal("SIGTERM")
+      const { code } = yield* Effect.raceFirst(one.ended, Effect.forever(talk))
+      assert.strictEqual(code, 0)
+      // A single request, for which no lease ends.
+      const after = yield* completeTurn(theirs, sessionId, "after the end")
+      const events = theirs.events(sessionId)
+      isDense(events)
+      assert.deepStrictEqual(Gateways.endsOf(events, completed), ["turn_completed"])
+      assert.deepStrictEqual(Gateways.endsOf(events, open), ["turn_interrupted"])
+      for (const turn of turns) assert.lengthOf(Gateways.endsOf(events, turn), 1)
+      assert.deepStrictEqual(Gateways.endsOf(events, after), ["turn_completed"])
+      yield* simulator.awaitState(({ instances }) => instances.length === 1)
+    })
+  )
+
   it.scoped("show what each node has and does", () =>
     Effect.gen(function* () {
       const { startWith } = yield* linked
