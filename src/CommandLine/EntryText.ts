@@ -1,5 +1,5 @@
 /** Entries and changes as a person reads them. */
-import type { Change, Entry } from "../Client/Model.ts"
+import type { Change, Entry, EntryKey } from "../Client/Model.ts"
 import { textOf } from "./ExactJson.ts"
 import { type Column, list, truncate } from "./Table.ts"
 import { clean, type Paint } from "./Text.ts"
@@ -15,28 +15,32 @@ export const time = (millis: number): string =>
 
 const expiry = (expiresAt: number | null): string => (expiresAt === null ? "never" : time(expiresAt))
 
-/** The columns of a list. */
-export const columns: ReadonlyArray<Column> = [
+/** The columns of a list of keys. */
+export const keyColumns: ReadonlyArray<Column> = [
   { title: "KEY", shrinks: true },
   { title: "VERSION", align: "right" },
   { title: "UPDATED" },
   { title: "BY", shrinks: true },
-  { title: "EXPIRES" },
-  { title: "VALUE", shrinks: true }
+  { title: "EXPIRES" }
 ]
+
+/** The columns of a list. */
+export const columns: ReadonlyArray<Column> = [...keyColumns, { title: "VALUE", shrinks: true }]
 
 /** More characters of a value than these are not looked at for a table. */
 const mostInCell = 200
 
-/** A line of a list. */
-export const row = (entry: Entry): ReadonlyArray<string> => [
+/** A line of a list of keys. */
+export const keyRow = (entry: EntryKey): ReadonlyArray<string> => [
   entry.key,
   String(entry.version),
   time(entry.updatedAt),
   entry.updatedBy,
-  expiry(entry.expiresAt),
-  textOf(entry.value).slice(0, mostInCell)
+  expiry(entry.expiresAt)
 ]
+
+/** A line of a list. */
+export const row = (entry: Entry): ReadonlyArray<string> => [...keyRow(entry), textOf(entry.value).slice(0, mostInCell)]
 
 /** An entry alone. */
 export const entry = (stored: Entry): string =>

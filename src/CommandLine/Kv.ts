@@ -1,38 +1,16 @@
-/** `causeway kv`: entries. */
+/** `causeway kv get` and `causeway kv set`. */
 import { readFile } from "node:fs/promises"
-import { Duration, Effect, Option, Stream } from "effect"
-import type { ListPage } from "../Client/Model.ts"
+import { Duration, Effect, Option } from "effect"
 import type { RawJson } from "../Json/JsonText.ts"
 import { CommandFailed, exitCodes, wrong } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
+import { actor, given, ifVersion, key, namespace } from "./EntryArguments.ts"
 import * as EntryText from "./EntryText.ts"
 import * as ExactJson from "./ExactJson.ts"
 import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
 import { isJson, Output, record, write } from "./Output.ts"
-import { table } from "./Table.ts"
 import { clean } from "./Text.ts"
-
-const namespace = Args.text({ name: "namespace" }).pipe(Args.withDescription("Such as tenant:demo/notes"))
-const key = Args.text({ name: "key" })
-
-const ifVersion = Options.integer("if-version").pipe(
-  Options.withPseudoName("version"),
-  Options.withDescription("Only if the entry is at this version; 0: only if there is none"),
-  Options.optional
-)
-
-const actor = Options.text("actor").pipe(
-  Options.withPseudoName("name"),
-  Options.withDescription("Recorded as the author; api without it"),
-  Options.optional
-)
-
-const given = <A, Name extends string>(name: Name, option: Option.Option<A>): Partial<Record<Name, A>> =>
-  Option.match(option, {
-    onNone: () => ({}),
-    onSome: value => ({ [name]: value }) as Partial<Record<Name, A>>
-  })
 
 export const get = Command.make(
   "get",
@@ -153,73 +131,3 @@ export const set = Command.make(
         : write(`${clean(namespace)} ${clean(key)} is at version ${entry.version}\n`)
     })
 ).pipe(Command.withDescription("Set an entry, which is replaced whole"))
-
-export const remove = Command.make(
-  "delete",
-  { namespace, key, ifVersion, actor, ...Connection.options },
-  ({ actor, ifVersion, key, namespace, ...options }) =>
-    Effect.gen(function* () {
-      const connection = yield* Connection.resolve(options)
-      const client = yield* Connection.store(connection)
-      const deleted = yield* Effect.mapError(
-        client.delete(namespace, key, { ...given("ifVersion", ifVersion), ...given("actor", actor) }),
-        Failure.of(connection)
-      )
-      const address = `${clean(namespace)} ${clean(key)}`
-      return yield* (yield* isJson(options.json))
-        ? record({ deleted })
-        : write(deleted ? `${address} is deleted\n` : `There was no ${address}\n`)
-    })
-).pipe(Command.withDescription("Delete an entry; one that is not there is no failure"))
-
-/** Pages with at most this many entries in all. */
-const atMost = (limit: number | undefined) => {
-  let left = limit ?? Number.POSITIVE_INFINITY
-  return <E>(pages: Stream.Stream<ListPage, E>) =>
-    pages.pipe(
-      Stream.map(page => {
-        const items = page.items.slice(0, left)
-        left -= items.length
-        return items
-      }),
-      Stream.takeUntil(() => left <= 0)
-    )
-}
-
-export const list = Command.make(
-  "list",
-  {
-    namespace,
-    prefix: Options.text("prefix").pipe(Options.withDescription("Only keys that start with this"), Options.optional),
-    limit: Options.integer("limit").pipe(
-      Options.withPseudoName("entries"),
-      Options.withDescription("Most entries; all without it"),
-      Options.optional
-    ),
-    ...Connection.options
-  },
-  ({ limit, namespace, prefix, ...options }) =>
-    Effect.gen(function* () {
-      const most = Option.getOrUndefined(limit)
-      if (most !== undefined && most < 1) return yield* wrong("--limit must be at least 1")
-      const connection = yield* Connection.resolve(options)
-      const client = yield* Connection.store(connection)
-      const json = yield* isJson(options.json)
-      const { cells } = yield* Output
-      const pages = client
-        .list(namespace, { limit: Math.min(most ?? 1000, 1000), ...given("prefix", prefix) })
-        .pipe(Stream.mapError(Failure.of(connection)), atMost(most))
-      let count = 0
-      yield* Stream.runForEach(pages, items =>
-        Effect.suspend(() => {
-          const isFirst = count === 0
-          count += items.length
-          if (items.length === 0) return Effect.void
-          return json
-            ? write(items.map(item => `${ExactJson.stringify(item)}\n`).join(""))
-            : write(table(EntryText.columns, items.map(EntryText.row), cells(), isFirst))
-        })
-      )
-      if (!json && count === 0) yield* write(`There are no such entries in ${clean(namespace)}.\n`)
-    })
-).pipe(Command.withDescription("List the entries of a namespace"))

@@ -2,9 +2,11 @@
 import type { Effect, Option } from "effect"
 import type { CommandFailed } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
+import { remove } from "./Delete.ts"
 import { leaf, node } from "./Help.ts"
 import * as Kv from "./Kv.ts"
 import { Command, Options } from "./Library.ts"
+import { list, namespaces } from "./List.ts"
 import * as Sessions from "./Sessions.ts"
 import * as Status from "./Status.ts"
 import { command as batch } from "./Transfer/Batch.ts"
@@ -43,7 +45,7 @@ export const make = (parts: Parts) => {
   )
   const kv = Command.make("kv").pipe(
     Command.withDescription("Entries of the store"),
-    Command.withSubcommands([Kv.get, Kv.set, Kv.remove, Kv.list, watch])
+    Command.withSubcommands([Kv.get, Kv.set, remove, list, namespaces, watch])
   )
   const sessions = Command.make("sessions").pipe(
     Command.withDescription("Sessions of agents"),
@@ -69,7 +71,7 @@ export const make = (parts: Parts) => {
   const tree = node(command, [
     leaf(serve),
     leaf(dev),
-    node(kv, [leaf(Kv.get), leaf(Kv.set), leaf(Kv.remove), leaf(Kv.list), leaf(watch)]),
+    node(kv, [leaf(Kv.get), leaf(Kv.set), leaf(remove), leaf(list), leaf(namespaces), leaf(watch)]),
     leaf(batch),
     leaf(exporting),
     leaf(importing),

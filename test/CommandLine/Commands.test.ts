@@ -171,6 +171,92 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
     })
   )
 
+  it.effect("lists a part of a namespace, backwards, without values, or only its number, and the namespaces", () =>
+    Effect.gen(function* () {
+      const { client } = yield* Setting
+      for (const key of ["a", "b", "c", "d"]) yield* client.set("cli/part", key, 1)
+      const keys = (...args: ReadonlyArray<string>) =>
+        Effect.map(call(["kv", "list", "cli/part", ...args]), ({ stdout }) => linesOf(stdout).map(({ key }) => key))
+      assert.deepStrictEqual(yield* keys("--start", "b", "--end", "d"), ["b", "c"])
+      assert.deepStrictEqual(yield* keys("--reverse", "--limit", "3"), ["d", "c", "b"])
+      const [first] = linesOf((yield* call(["kv", "list", "cli/part", "--keys-only"])).stdout)
+      assert.deepStrictEqual([first?.key, first?.version, first !== undefined && "value" in first], ["a", 1, false])
+      const table = yield* call(["kv", "list", "cli/part", "--keys-only", "--start", "d"], {}, true)
+      assert.match(table.stdout, /^KEY +VERSION +UPDATED +BY +EXPIRES\nd +1 .* never\n$/)
+      assert.strictEqual((yield* call(["kv", "list", "cli/part", "--count", "--end", "d"])).stdout, '{"count":3}\n')
+      assert.strictEqual((yield* call(["kv", "list", "cli/none", "--count"], {}, true)).stdout, "0\n")
+      const both = yield* call(["kv", "list", "cli/part", "--count", "--limit", "1"])
+      assert.deepStrictEqual([both.code, both.stdout], [2, ""])
+
+      yield* client.set("cli/part2", "a", 1)
+      const listed = yield* call(["kv", "namespaces", "--prefix", "cli/part"])
+      assert.strictEqual(listed.stdout, '{"namespace":"cli/part","count":4}\n{"namespace":"cli/part2","count":1}\n')
+      assert.strictEqual(linesOf((yield* call(["kv", "namespaces", "--limit", "1"])).stdout).length, 1)
+      const shown = yield* call(["kv", "namespaces", "--prefix", "cli/part"], {}, true)
+      assert.strictEqual(shown.stdout, "NAMESPACE  ENTRIES\ncli/part         4\ncli/part2        1\n")
+      const none = yield* call(["kv", "namespaces", "--prefix", "nowhere"], {}, true)
+      assert.strictEqual(none.stdout, "There are no such namespaces.\n")
+    })
+  )
+
+  it.scoped("deletes what starts with a prefix: after a question on a terminal, with --yes in a pipe", () =>
+    Effect.gen(function* () {
+      const { client, env } = yield* Setting
+      const keys = Array.from({ length: 1001 }, (_, index) => `old-${index}`)
+      const set = (key: string) => ({ op: "set", namespace: "cli/delete", key, value: 1 }) as const
+      yield* client.batch(keys.slice(0, 1000).map(set))
+      yield* client.batch([...keys.slice(1000), "new", "older"].map(set))
+      const args = ["kv", "delete", "cli/delete", "--prefix", "old-"]
+      const count = Effect.map(call(["kv", "list", "cli/delete", "--count"]), ({ stdout }) => jsonOf(stdout))
+      const asked = yield* call(args)
+      assert.strictEqual(asked.code, 2)
+      assert.match(asked.stderr, /nothing was deleted\n--yes deletes 1,001 entries of cli\/delete/)
+      for (const [answer, code] of [
+        ["n\n", 1],
+        ["\u0003", 130]
+      ] as const) {
+        const declining = yield* Program.start({ env, args, isTerminal: true })
+        yield* declining.shows("[y/N] ")
+        yield* declining.type(answer)
+        assert.strictEqual((yield* declining.ended).code, code)
+      }
+      assert.deepStrictEqual(yield* count, { count: 1003 })
+      const done = yield* call([...args, "--yes"])
+      assert.deepStrictEqual(jsonOf(done.stdout), { deleted: true, count: 1001 })
+      assert.deepStrictEqual(jsonOf((yield* call([...args, "--yes"])).stdout), { deleted: false, count: 0 })
+      const agreeing = yield* Program.start({
+        env,
+        args: ["kv", "delete", "cli/delete", "--prefix", ""],
+        isTerminal: true
+      })
+      yield* agreeing.shows("Delete 2 entries of cli/delete, which is all of them? [y/N] ")
+      yield* agreeing.type("y\n")
+      const agreed = yield* agreeing.ended
+      assert.strictEqual(agreed.code, 0)
+      assert.include(agreed.stdout, "Deleted: 2 entries")
+      assert.deepStrictEqual(yield* count, { count: 0 })
+      for (const wrong of [[], ["k", "--prefix", "p"], ["--prefix", "p", "--if-version", "1"]]) {
+        assert.strictEqual((yield* call(["kv", "delete", "cli/delete", ...wrong])).code, 2)
+      }
+    })
+  )
+
+  it.scoped("tells how many entries were deleted before a failure", () =>
+    Effect.gen(function* () {
+      const { client, url } = yield* Setting
+      const set = (key: string) => ({ op: "set", namespace: "cli/half", key, value: 1 }) as const
+      for (const half of ["a", "b"]) {
+        yield* client.batch(Array.from({ length: 600 }, (_, index) => set(`${half}${index}`)))
+      }
+      let deletes = 0
+      const losing = yield* proxy(url, ({ method }) => (method === "DELETE" && ++deletes === 2 ? "hang" : "pass"))
+      const args = ["kv", "delete", "cli/half", "--prefix", "", "--yes", "--timeout", "1"]
+      const failed = yield* call(args, { CAUSEWAY_URL: losing })
+      assert.strictEqual(failed.code, 6)
+      assert.match(failed.stderr, /^1,000 entries were deleted before this:/)
+    })
+  )
+
   it.scoped("watches: entries, then changes, each as it happens, until a signal or a closed pipe", () =>
     Effect.gen(function* () {
       const { client, env } = yield* Setting

@@ -1,0 +1,97 @@
+/** `causeway kv delete`. */
+import { Effect, Option } from "effect"
+import type { Service } from "../EffectClient/Client.ts"
+import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
+import { confirm } from "./Confirm.ts"
+import * as Connection from "./Connection.ts"
+import { actor, given, ifVersion, namespace } from "./EntryArguments.ts"
+import * as Failure from "./Failure.ts"
+import { Args, Command, Options } from "./Library.ts"
+import { countOf } from "./List.ts"
+import { isJson, Output, record, write } from "./Output.ts"
+import { clean } from "./Text.ts"
+
+const entries = (count: number): string => `${count.toLocaleString("en")} ${count === 1 ? "entry" : "entries"}`
+
+/** The entries that a prefix selects, for the user. */
+const selected = (namespace: string, prefix: string): string =>
+  prefix === ""
+    ? `of ${clean(namespace)}, which is all of them`
+    : `of ${clean(namespace)} with keys that start with ${clean(prefix)}`
+
+/** Asks the user, where there is one. */
+const agreed = (client: Service, connection: Connection.Connection, namespace: string, prefix: string) =>
+  Effect.gen(function* () {
+    const count = yield* countOf(client, connection, namespace, { prefix })
+    if (count === 0) return
+    const answer = yield* confirm(`Delete ${entries(count)} ${selected(namespace, prefix)}?`)
+    if (Option.isNone(answer)) {
+      return yield* wrong(
+        "Nobody can be asked here, and nothing was deleted",
+        `--yes deletes ${entries(count)} ${selected(namespace, prefix)}.`
+      )
+    }
+    if (!answer.value) return yield* failed("Nothing was deleted")
+  })
+
+/** Deletes in batches until nothing is left, and returns how many entries that were. */
+const deleteAll = (
+  client: Service,
+  connection: Connection.Connection,
+  namespace: string,
+  prefix: string,
+  options: { readonly actor?: string }
+): Effect.Effect<number, CommandFailed, Output> =>
+  Effect.gen(function* () {
+    const { note } = yield* Output
+    let total = 0
+    for (let isMore = true; isMore; ) {
+      const { count, more } = yield* client.deletePrefix(namespace, prefix, options).pipe(
+        Effect.mapError(Failure.of(connection)),
+        Effect.tapError(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted before this:`)))
+      )
+      total += count
+      isMore = more && count > 0
+    }
+    return total
+  })
+
+export const remove = Command.make(
+  "delete",
+  {
+    namespace,
+    key: Args.text({ name: "key" }).pipe(Args.optional),
+    prefix: Options.text("prefix").pipe(
+      Options.withDescription("Delete all entries with keys that start with this, in place of one entry"),
+      Options.optional
+    ),
+    yes: Options.boolean("yes").pipe(Options.withDescription("Delete those of a prefix without a question")),
+    ifVersion,
+    actor,
+    ...Connection.options
+  },
+  ({ actor, ifVersion, json, key, namespace, prefix, yes, ...options }) =>
+    Effect.gen(function* () {
+      if (Option.isSome(key) === Option.isSome(prefix)) return yield* wrong("Give a key, or --prefix and no key")
+      if (Option.isSome(prefix) && Option.isSome(ifVersion)) return yield* wrong("--prefix takes no --if-version")
+      const connection = yield* Connection.resolve(options)
+      const client = yield* Connection.store(connection)
+      const author = given("actor", actor)
+      if (Option.isSome(prefix)) {
+        if (!yes) yield* agreed(client, connection, namespace, prefix.value)
+        const count = yield* deleteAll(client, connection, namespace, prefix.value, author)
+        return yield* (yield* isJson(json))
+          ? record({ deleted: count > 0, count })
+          : write(count === 0 ? "There were no such entries\n" : `Deleted: ${entries(count)}\n`)
+      }
+      const name = Option.getOrElse(key, () => "")
+      const deleted = yield* Effect.mapError(
+        client.delete(namespace, name, { ...given("ifVersion", ifVersion), ...author }),
+        Failure.of(connection)
+      )
+      const address = `${clean(namespace)} ${clean(name)}`
+      return yield* (yield* isJson(json))
+        ? record({ deleted })
+        : write(deleted ? `${address} is deleted\n` : `There was no ${address}\n`)
+    })
+).pipe(Command.withDescription("Delete an entry, or all with a prefix; one that is not there is no failure"))

@@ -1,0 +1,185 @@
+/** `causeway kv list` and `causeway kv namespaces`. */
+import { Effect, Option, Stream } from "effect"
+import type { NamespaceCount } from "../Client/Model.ts"
+import type { Service } from "../EffectClient/Client.ts"
+import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
+import * as Connection from "./Connection.ts"
+import { given, namespace, prefix } from "./EntryArguments.ts"
+import * as EntryText from "./EntryText.ts"
+import * as ExactJson from "./ExactJson.ts"
+import * as Failure from "./Failure.ts"
+import { Command, Options } from "./Library.ts"
+import { isJson, Output, record, write } from "./Output.ts"
+import { type Column, table } from "./Table.ts"
+import { clean } from "./Text.ts"
+
+const limitOption = (what: string) =>
+  Options.integer("limit").pipe(
+    Options.withPseudoName(what),
+    Options.withDescription(`Most ${what}; all without it`),
+    Options.optional
+  )
+
+/** The most that a page holds. */
+const page = 1000
+
+/** Pages with at most `limit` items in all. */
+const atMost = (limit: number) => {
+  let left = limit
+  return <A, E>(pages: Stream.Stream<ReadonlyArray<A>, E>): Stream.Stream<ReadonlyArray<A>, E> =>
+    pages.pipe(
+      Stream.map(page => {
+        const items = page.slice(0, left)
+        left -= items.length
+        return items
+      }),
+      Stream.takeUntil(() => left <= 0)
+    )
+}
+
+/** How a list is printed. */
+interface Listing<A> {
+  readonly pages: (limit: number) => Stream.Stream<ReadonlyArray<A>, CommandFailed>
+  readonly limit: Option.Option<number>
+  readonly json: boolean
+  readonly columns: ReadonlyArray<Column>
+  readonly row: (item: A) => ReadonlyArray<string>
+  /** What a terminal shows where there is nothing. */
+  readonly empty: string
+}
+
+/** Prints items page by page, as they come. */
+const print = <A>({ columns, empty, json, limit, pages, row }: Listing<A>) =>
+  Effect.gen(function* () {
+    const most = Option.getOrElse(limit, () => Number.POSITIVE_INFINITY)
+    if (most < 1) return yield* wrong("--limit must be at least 1")
+    const asJson = yield* isJson(json)
+    const { cells } = yield* Output
+    let count = 0
+    yield* Stream.runForEach(pages(Math.min(most, page)).pipe(atMost(most)), items =>
+      Effect.suspend(() => {
+        const isFirst = count === 0
+        count += items.length
+        if (items.length === 0) return Effect.void
+        return asJson
+          ? write(items.map(item => `${ExactJson.stringify(item)}\n`).join(""))
+          : write(table(columns, items.map(row), cells(), isFirst))
+      })
+    )
+    if (!asJson && count === 0) yield* write(`${empty}\n`)
+  })
+
+/** What a list is of. */
+interface Range {
+  readonly prefix?: string
+  readonly start?: string
+  readonly end?: string
+}
+
+/** How many entries a list has. */
+export const countOf = (
+  client: Service,
+  connection: Connection.Connection,
+  namespace: string,
+  range: Range
+): Effect.Effect<number, CommandFailed> =>
+  client.listKeys(namespace, { ...range, count: true, limit: 1 }).pipe(
+    Stream.runHead,
+    Effect.mapError(Failure.of(connection)),
+    Effect.flatMap(first =>
+      Option.match(
+        Option.flatMap(first, ({ count }) => Option.fromNullable(count)),
+        {
+          onNone: () => failed(`${connection.url} does not tell how many entries there are`, "Is it an older version?"),
+          onSome: Effect.succeed
+        }
+      )
+    )
+  )
+
+export const list = Command.make(
+  "list",
+  {
+    namespace,
+    prefix,
+    start: Options.text("start").pipe(
+      Options.withPseudoName("key"),
+      Options.withDescription("Only this key and those after it, in the order of their UTF-8"),
+      Options.optional
+    ),
+    end: Options.text("end").pipe(
+      Options.withPseudoName("key"),
+      Options.withDescription("Only keys before this one"),
+      Options.optional
+    ),
+    reverse: Options.boolean("reverse").pipe(Options.withDescription("The last key first")),
+    keysOnly: Options.boolean("keys-only").pipe(Options.withDescription("Leave the values out")),
+    count: Options.boolean("count").pipe(Options.withDescription("Only tell how many entries there are")),
+    limit: limitOption("entries"),
+    ...Connection.options
+  },
+  ({ count, end, json, keysOnly, limit, namespace, prefix, reverse, start, ...options }) =>
+    Effect.gen(function* () {
+      if (count && (keysOnly || reverse || Option.isSome(limit))) {
+        return yield* wrong(
+          "--count takes no --limit, --reverse or --keys-only",
+          "It tells the number of all entries of the list."
+        )
+      }
+      const connection = yield* Connection.resolve(options)
+      const client = yield* Connection.store(connection)
+      const range = { ...given("prefix", prefix), ...given("start", start), ...given("end", end) }
+      if (count) {
+        const count = yield* countOf(client, connection, namespace, range)
+        return yield* (yield* isJson(json)) ? record({ count }) : write(`${count.toLocaleString("en")}\n`)
+      }
+      const empty = `There are no such entries in ${clean(namespace)}.`
+      const itemsOf = <A, E>(pages: Stream.Stream<{ readonly items: ReadonlyArray<A> }, E>) =>
+        Stream.map(pages, ({ items }) => items)
+      const explain = Stream.mapError(Failure.of(connection))
+      return yield* keysOnly
+        ? print({
+            pages: limit => itemsOf(client.listKeys(namespace, { ...range, reverse, limit })).pipe(explain),
+            columns: EntryText.keyColumns,
+            row: EntryText.keyRow,
+            ...{ empty, json, limit }
+          })
+        : print({
+            pages: limit => itemsOf(client.list(namespace, { ...range, reverse, limit })).pipe(explain),
+            columns: EntryText.columns,
+            row: EntryText.row,
+            ...{ empty, json, limit }
+          })
+    })
+).pipe(Command.withDescription("List the entries of a namespace"))
+
+export const namespaces = Command.make(
+  "namespaces",
+  {
+    prefix: Options.text("prefix").pipe(
+      Options.withDescription("Only namespaces that start with this, such as tenant:demo/"),
+      Options.optional
+    ),
+    limit: limitOption("namespaces"),
+    ...Connection.options
+  },
+  ({ json, limit, prefix, ...options }) =>
+    Effect.gen(function* () {
+      const connection = yield* Connection.resolve(options)
+      const client = yield* Connection.store(connection)
+      return yield* print<NamespaceCount>({
+        pages: limit =>
+          client.namespaces({ ...given("prefix", prefix), limit }).pipe(
+            Stream.map(({ namespaces }) => namespaces),
+            Stream.mapError(Failure.of(connection))
+          ),
+        columns: [
+          { title: "NAMESPACE", shrinks: true },
+          { title: "ENTRIES", align: "right" }
+        ],
+        row: ({ count, namespace }) => [namespace, count.toLocaleString("en")],
+        empty: "There are no such namespaces.",
+        ...{ json, limit }
+      })
+    })
+).pipe(Command.withDescription("List the namespaces that have entries, with the number of entries of each"))
