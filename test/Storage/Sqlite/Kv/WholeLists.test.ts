@@ -1,8 +1,9 @@
 import { statSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
-import { Chunk, Effect, Either, Exit, Layer, Scope, Stream } from "effect"
+import { Chunk, Effect, Either, Exit, Fiber, Layer, Scope, Stream } from "effect"
 import * as TestClock from "effect/TestClock"
+import { yieldToEventLoop } from "../../../../src/EventLoop.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
 import { Limits } from "../../../../src/Limits.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
@@ -37,6 +38,23 @@ describe("whole lists", () => {
         yield* fill
         const { portions } = yield* list
         expect(yield* take(portions, "40 seconds")).toEqual({ taken: 21, reason: "read whole" })
+      })
+    )
+  )
+
+  it.scoped("let other work in between portions, though the client takes them at once", () =>
+    inStore(
+      Effect.gen(function* () {
+        yield* fill
+        const { portions } = yield* list
+        let turns = 0
+        const counting = yield* Effect.fork(
+          Effect.forever(Effect.tap(yieldToEventLoop, () => Effect.sync(() => turns++)))
+        )
+        const seen = yield* Stream.runCollect(Stream.map(portions, () => turns))
+        yield* Fiber.interrupt(counting)
+        // Each portion is read in an iteration of its own.
+        expect(new Set(seen).size).toBeGreaterThanOrEqual(20)
       })
     )
   )
