@@ -88,5 +88,14 @@ export const apply = (allowed: AllowedOrigins, request: IncomingMessage, respons
   return decision.isComplete
 }
 
+/** Headers for an answer that has a `Vary` of its own, so that it names the origin too. */
+export const beside = (
+  headers: Readonly<Record<string, string>>,
+  vary: string | undefined
+): Readonly<Record<string, string>> => {
+  if (vary === undefined || headers.vary === undefined) return headers
+  return { ...headers, vary: /(^|,)\s*(origin|\*)\s*(,|$)/i.test(vary) ? vary : `${headers.vary}, ${vary}` }
+}
+
 /** Whether any origin is allowed: without one there is nothing to do for a request. */
 export const isUsed = (allowed: AllowedOrigins): boolean => allowed.length > 0

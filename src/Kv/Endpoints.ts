@@ -4,6 +4,7 @@
 import { type Context, Effect, Either, Exit, Option } from "effect"
 import * as Direct from "../Direct.ts"
 import { type ApiError, NotFound } from "../Http/ApiError.ts"
+import * as Compression from "../Http/Compression.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { FeedOrigins } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
@@ -185,6 +186,14 @@ const batch: Writing<{ readonly payload: typeof BatchPayload.Type; readonly inco
   refused: Errors.batchRefused
 }
 
+/** A handler whose answers are sent in gzip to clients that take it. */
+const compressing =
+  <Request extends { readonly incoming: Endpoints.Incoming }>(
+    handler: (request: Request) => Effect.Effect<Reply.Reply, ApiError>
+  ) =>
+  (request: Request): Effect.Effect<Reply.Reply, ApiError> =>
+    Compression.compressed(handler(request), request.incoming)
+
 /** The handlers of the `kv` group. */
 export const endpoints = Endpoints.of(
   KvGroup,
@@ -193,9 +202,9 @@ export const endpoints = Endpoints.of(
     const services = { store: yield* Store, limits }
     return {
       get: get(services),
-      namespaces: NamespacesHandler.make(services),
-      list: ListHandler.make(services),
-      read: ReadHandler.make(services),
+      namespaces: compressing(NamespacesHandler.make(services)),
+      list: compressing(ListHandler.make(services)),
+      read: compressing(ReadHandler.make(services)),
       set: writing(set, services),
       delete: writing(remove, services),
       removePrefix: writing(removePrefix, services),

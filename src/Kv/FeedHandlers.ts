@@ -4,6 +4,7 @@
 import { type Context, Duration, Effect, Either, Exit, Stream } from "effect"
 import * as Direct from "../Direct.ts"
 import { type ApiError, Forbidden } from "../Http/ApiError.ts"
+import * as Compression from "../Http/Compression.ts"
 import type { Incoming } from "../Http/Endpoints.ts"
 import type { Admits } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
@@ -103,7 +104,7 @@ const changes =
       if (Either.isLeft(query)) return Exit.fail(query.left)
       return Direct.matchEffect(feed.poll(query.right, Duration.seconds(request.urlParams.wait ?? 0)), {
         onFailure: Errors.ofFeed,
-        onSuccess: page => Exit.succeed(Reply.jsonWith(page.answer, headersOf(page.epoch)))
+        onSuccess: page => Compression.compress(Reply.jsonWith(page.answer, headersOf(page.epoch)), request.incoming)
       })
     })
 

@@ -2,6 +2,7 @@ import type * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import { Effect } from "effect"
 import type { NotFound } from "../Http/ApiError.ts"
+import { compressed } from "../Http/Compression.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { json } from "../Http/Reply.ts"
 import { DescriptionGroup } from "./Api.ts"
@@ -18,7 +19,15 @@ export const endpoints = <Id extends string, Groups extends HttpApiGroup.HttpApi
   Endpoints.of(
     DescriptionGroup,
     Effect.succeed({
-      openapi: () => Effect.sync(() => json(Document.text(api))),
-      asyncapi: () => Effect.map(asyncApi, text => json(text))
+      openapi: ({ incoming }) =>
+        compressed(
+          Effect.sync(() => json(Document.text(api))),
+          incoming
+        ),
+      asyncapi: ({ incoming }) =>
+        compressed(
+          Effect.map(asyncApi, text => json(text)),
+          incoming
+        )
     })
   )

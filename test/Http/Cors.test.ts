@@ -83,6 +83,8 @@ describe.each([
       ] as const
       for (const [answer, status] of answers) expect([answer.status, corsOf(answer)]).toEqual([status, readable])
       expect(answers[0][0].headers.get("etag")).toBe('"1"')
+      const document = yield* send("GET", "/openapi.json", { origin: page })
+      expect(corsOf(document)).toEqual({ ...readable, vary: "Origin, Accept-Encoding" })
     })
   )
 
@@ -176,4 +178,15 @@ describe("HTTP_ALLOWED_ORIGINS", () => {
       }
     })
   )
+})
+
+it.each([
+  [{ vary: "Origin" }, undefined, "Origin"],
+  [{ vary: "Origin" }, "Accept", "Origin, Accept"],
+  [{ vary: "Origin" }, "accept-encoding, ORIGIN", "accept-encoding, ORIGIN"],
+  [{ vary: "Origin" }, "X-Origin", "Origin, X-Origin"],
+  [{ vary: "Origin" }, "*", "*"],
+  [{}, "Accept", undefined]
+])("with %j, an answer that varies by %j varies by %j", (headers, vary, expected) => {
+  expect(Cors.beside(headers, vary).vary).toBe(expected)
 })

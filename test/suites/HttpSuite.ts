@@ -14,6 +14,7 @@ import { epochs } from "./Http/Epochs.ts"
 import { expiry } from "./Http/Expiry.ts"
 import { fields } from "./Http/Fields.ts"
 import { type Check, Site, site } from "./Http/Fixture.ts"
+import { compression } from "./Http/Gzip.ts"
 import { initial } from "./Http/Initial.ts"
 import { listOptions } from "./Http/ListOptions.ts"
 import { lists } from "./Http/Lists.ts"
@@ -45,6 +46,7 @@ const ofStore = {
   namespaces,
   reads,
   removals,
+  compression,
   batches,
   polling,
   epochs,

@@ -88,7 +88,9 @@ export const corsLayer = (allowed: Cors.AllowedOrigins): Layer.Layer<never> =>
               if (decision === undefined) return app
               return decision.isComplete
                 ? HttpServerResponse.empty({ status: 204, headers: decision.headers })
-                : Effect.map(app, HttpServerResponse.setHeaders(decision.headers))
+                : Effect.map(app, response =>
+                    HttpServerResponse.setHeaders(response, Cors.beside(decision.headers, response.headers.vary))
+                  )
             })
         )
       )

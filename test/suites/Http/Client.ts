@@ -1,5 +1,6 @@
 /** HTTP as the suite speaks it: paths, headers and bodies go out exactly as they are given. */
 import { Agent, type IncomingHttpHeaders, type OutgoingHttpHeaders, request } from "node:http"
+import { gunzipSync } from "node:zlib"
 import { Effect, type Scope } from "effect"
 
 /** An answer, whole. */
@@ -51,7 +52,10 @@ export const make = (port: number): Effect.Effect<Client, never, Scope.Scope> =>
                   status: response.statusCode ?? 0,
                   headers: response.headers,
                   bytes,
-                  text: bytes.toString("utf8")
+                  text: (response.headers["content-encoding"] === "gzip" && bytes.length > 0
+                    ? gunzipSync(bytes)
+                    : bytes
+                  ).toString("utf8")
                 })
               )
             })

@@ -148,7 +148,10 @@ export const entries = (check: Check) => {
   check("the description of the api is served as JSON", () =>
     Effect.gen(function* () {
       const answer = yield* call("GET", "/api/v1/openapi.json")
-      expect([answer.status, telling(answer)]).toEqual([200, { "content-type": "application/json" }])
+      expect([answer.status, telling(answer)]).toEqual([
+        200,
+        { "content-type": "application/json", vary: "Accept-Encoding" }
+      ])
       const document = bodyOf<{ readonly openapi: string; readonly paths: Record<string, unknown> }>(answer)
       expect(document.openapi).toBe("3.0.3")
       expect(Object.keys(document.paths)).toContain("/api/v1/kv/{namespace}/{key}")

@@ -241,7 +241,8 @@ export const lists = (check: Check) => {
       expect(telling(answer)).toEqual({
         "content-type": "application/json",
         "kv-last-seq": expect.any(String),
-        "kv-epoch": expect.any(String)
+        "kv-epoch": expect.any(String),
+        vary: "Accept-Encoding"
       })
       expect(items(answer).map(({ key, value }) => [key, value])).toEqual(names.map((key, index) => [key, index]))
       const prefixed = yield* call("GET", `${listAt(namespace)}?prefix=k00`)

@@ -235,8 +235,10 @@ export const whenBroken = (check: Check) => {
 export const whenCut = (check: Check) => {
   check("a list that fails half-way is cut, so that clients notice it", () =>
     Effect.gen(function* () {
-      const outcome = yield* Effect.either(call("GET", listAt("n")))
-      expect(outcome._tag).toBe("Left")
+      for (const headers of [{}, { "accept-encoding": "gzip" }]) {
+        const outcome = yield* Effect.either(call("GET", listAt("n"), { headers }))
+        expect(outcome._tag).toBe("Left")
+      }
       expect((yield* call("GET", "/api/v1/health")).text).toBe('{"ok":true}')
     })
   )

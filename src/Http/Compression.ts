@@ -1,0 +1,150 @@
+/**
+ * Answers in gzip (RFC 9110, section 8.4) for clients that take it. Only answers that handlers hand over are compressed;
+ * event streams and WebSockets never are.
+ */
+import { availableParallelism } from "node:os"
+import { createGzip, type Gzip, gzip } from "node:zlib"
+import { Effect, Exit, Stream } from "effect"
+import * as Direct from "../Direct.ts"
+import type { Credentials } from "./Identity.ts"
+import type { Reply } from "./Reply.ts"
+
+/** Characters or bytes of a body below which it is sent as it is: it fits in a packet. */
+const smallest = 1024
+
+/** The fastest level: JSON comes to about a tenth more bytes than at the default one, in a third of the time. */
+const level = 1
+
+/**
+ * Threads that compress at a time, in the whole process: half of the processors, so that requests find the others, and
+ * half of the threads of libuv at most, as files and host names need them too.
+ */
+export const maxThreads = Math.max(1, Math.min(2, Math.floor(availableParallelism() / 2)))
+
+let threads = 0
+
+/** What streams do when a thread is free, oldest first. A stream waits for one thing at a time. */
+const waiting: Array<() => void> = []
+
+/** Hands a thread to who waits for one. */
+const leave = (): void => {
+  const next = waiting.shift()
+  if (next === undefined) threads--
+  else next()
+}
+
+const weighted = /^\s*([^\s;,]+)\s*(?:;\s*q\s*=\s*([0-9.]*)\s*)?$/i
+
+/** Whether a client takes gzip, and not rather the answer as it is, by its `Accept-Encoding` (RFC 9110, 12.5.3). */
+export const takesGzip = (header: string | ReadonlyArray<string> | undefined): boolean => {
+  if (header === undefined) return false
+  const weights = new Map<string, number>()
+  for (const part of String(header).split(",")) {
+    const [, coding, weight = "1"] = weighted.exec(part) ?? []
+    // A weight that is none refuses the coding.
+    if (coding !== undefined) weights.set(coding.toLowerCase(), Number(weight) || 0)
+  }
+  const weight = weights.get("gzip") ?? weights.get("x-gzip") ?? weights.get("*") ?? 0
+  return weight > 0 && weight >= (weights.get("identity") ?? 0)
+}
+
+const noop = (): void => {}
+
+const encoded = (reply: Reply, body: Reply["body"]): Reply => ({
+  ...reply,
+  headers: { ...reply.headers, "content-encoding": "gzip" },
+  body
+})
+
+/** Compresses a body if a thread is free. What asked for it may be gone by then; the thread is free again all the same. */
+const compressBody = (reply: Reply, body: string | Uint8Array): Effect.Effect<Reply> => {
+  if (threads >= maxThreads) return Exit.succeed(reply)
+  return Direct.async(resume => {
+    threads++
+    gzip(body, { level }, (error, bytes) => {
+      leave()
+      resume(Exit.succeed(error === null ? encoded(reply, bytes) : reply))
+    })
+    return noop
+  })
+}
+
+/**
+ * Does a piece of work of a stream once a thread is free. A piece that is interrupted frees its thread when the stream is
+ * destroyed: zlib does not tell who has written when it is done.
+ */
+const inThread = (stream: Gzip, work: (done: (error?: Error | null) => void) => void): Effect.Effect<void> =>
+  Effect.async(resume => {
+    let isDone = false
+    const done = (error?: Error | null): void => {
+      if (isDone) return
+      isDone = true
+      stream.off("close", done).off("error", done)
+      leave()
+      resume(error ? Effect.die(error) : Effect.void)
+    }
+    const begin = (): void => {
+      stream.on("close", done).on("error", done)
+      work(done)
+    }
+    if (threads < maxThreads) {
+      threads++
+      begin()
+    } else waiting.push(begin)
+    return Effect.sync(() => {
+      const place = waiting.indexOf(begin)
+      if (place !== -1) waiting.splice(place, 1)
+    })
+  })
+
+const openGzip = Effect.acquireRelease(
+  // Without a listener an error ends the process; the work that it concerns fails.
+  Effect.sync(() => createGzip({ level }).on("error", noop)),
+  stream => Effect.sync(() => stream.destroy())
+)
+
+/** Each chunk is compressed, and what has come of it is sent, before the next one is read. */
+const compressStream = (body: Stream.Stream<Uint8Array>): Stream.Stream<Uint8Array> =>
+  Stream.unwrapScoped(
+    Effect.map(openGzip, stream => {
+      let made: Array<Buffer> = []
+      stream.on("data", (bytes: Buffer) => made.push(bytes))
+      const taken = Effect.sync(() => {
+        const bytes = Buffer.concat(made)
+        made = []
+        return bytes
+      })
+      const write = (chunk: Uint8Array) => inThread(stream, done => void stream.write(chunk, done))
+      // It has ended when all its bytes were read, after its last write.
+      const end = inThread(stream, done => void stream.once("end", done).end())
+      return body.pipe(
+        Stream.mapEffect(chunk => Effect.zipRight(write(chunk), taken)),
+        Stream.concat(Stream.fromEffect(Effect.zipRight(end, taken))),
+        Stream.filter(bytes => bytes.length > 0)
+      )
+    })
+  )
+
+/**
+ * The reply in gzip, where its body is worth it and the client takes it. A body is sent as it is where no thread is free;
+ * a stream, whose client has to wait anyway, takes turns with others.
+ */
+export const compress = (reply: Reply, { headers }: Pick<Credentials, "headers">): Effect.Effect<Reply> => {
+  const { body, status } = reply
+  if (status !== 200 || body === undefined) return Exit.succeed(reply)
+  const isWhole = typeof body === "string" || body instanceof Uint8Array
+  if (isWhole && body.length < smallest) return Exit.succeed(reply)
+  // What is answered to pages of other origins depends on these, too.
+  const vary = headers.origin === undefined ? "Accept-Encoding" : "Origin, Accept-Encoding"
+  const varied = { ...reply, headers: { ...reply.headers, vary } }
+  if (!takesGzip(headers["accept-encoding"])) return Exit.succeed(varied)
+  return isWhole
+    ? Direct.suspend(() => compressBody(varied, body))
+    : Exit.succeed(encoded(varied, compressStream(body)))
+}
+
+/** The same for what a handler answers. */
+export const compressed = <E, R>(
+  reply: Effect.Effect<Reply, E, R>,
+  incoming: Pick<Credentials, "headers">
+): Effect.Effect<Reply, E, R> => Direct.flatMap(reply, reply => compress(reply, incoming))

@@ -1,0 +1,201 @@
+import { gunzipSync } from "node:zlib"
+import { describe, expect, it } from "@effect/vitest"
+import { Deferred, Effect, Exit, Fiber, Stream } from "effect"
+import * as Direct from "../../src/Direct.ts"
+import { yieldToEventLoop } from "../../src/EventLoop.ts"
+import { compress, maxThreads, takesGzip } from "../../src/Http/Compression.ts"
+import * as Reply from "../../src/Http/Reply.ts"
+
+const gzip = { headers: { "accept-encoding": "gzip" } }
+
+const text = JSON.stringify(Array.from({ length: 500 }, (_, index) => ({ index, text: "é😀" })))
+
+const bytesOf = ({ body }: Reply.Reply) =>
+  body instanceof Uint8Array || typeof body === "string" || body === undefined
+    ? Effect.succeed(Buffer.from(body ?? ""))
+    : Effect.map(Stream.runCollect(body), chunks => Buffer.concat([...chunks]))
+
+const streamed = (chunks: ReadonlyArray<string>, release: Effect.Effect<void> = Effect.void) =>
+  Reply.stream("application/json", Stream.fromIterable(chunks.map(chunk => Buffer.from(chunk))), {}, release)
+
+const noop = () => {}
+
+/** As many bodies as there are threads are compressed at a time. */
+const allFree = Effect.gen(function* () {
+  const replies = yield* Effect.replicateEffect(compress(Reply.json(text), gzip), maxThreads, {
+    concurrency: "unbounded"
+  })
+  for (const { headers } of replies) expect(headers["content-encoding"]).toBe("gzip")
+})
+
+/** Repeats a check until it holds; the test's own time limit finds what never does. */
+const eventually = (check: Effect.Effect<void>): Effect.Effect<void> =>
+  Effect.catchAllDefect(check, () => Effect.zipRight(yieldToEventLoop, eventually(check)))
+
+describe("compression of answers", () => {
+  it.each([
+    [undefined, false],
+    ["", false],
+    ["gzip", true],
+    ["GZIP", true],
+    ["x-gzip", true],
+    ["deflate, br", false],
+    ["br, gzip;q=0.5, deflate", true],
+    ["gzip;q=0", false],
+    ["gzip; q=0.000", false],
+    ["gzip;q=x", false],
+    ["gzip;q=", false],
+    ["*", true],
+    ["*;q=0", false],
+    ["gzip;q=0, *", false],
+    ["*;q=0, gzip", true],
+    ["identity, gzip;q=0.5", false],
+    ["identity;q=0.5, gzip", true],
+    ["identity;q=0.5, gzip;q=0.5", true],
+    ["gzip;level=1", false],
+    [["br", "gzip"], true]
+  ] as const)("Accept-Encoding %j takes gzip: %s", (header, takes) => {
+    expect(takesGzip(header)).toBe(takes)
+  })
+
+  it.effect("a body comes out as it went in, text and bytes alike, and says that it depends on the header", () =>
+    Effect.gen(function* () {
+      for (const body of [text, Buffer.from(text)]) {
+        const reply = yield* compress(Reply.json(body, { "kv-epoch": "e" }), gzip)
+        expect(reply.headers).toEqual({
+          "content-type": "application/json",
+          "kv-epoch": "e",
+          "content-encoding": "gzip",
+          vary: "Accept-Encoding"
+        })
+        const bytes = yield* bytesOf(reply)
+        expect(bytes.length).toBeLessThan(Buffer.byteLength(text) / 5)
+        expect(gunzipSync(bytes).toString()).toBe(text)
+      }
+      const plain = yield* compress(Reply.json(text), { headers: { origin: "http://a" } })
+      expect([plain.body, plain.headers.vary]).toEqual([text, "Origin, Accept-Encoding"])
+    })
+  )
+
+  it.effect("small answers, errors and answers without a body are as they were", () =>
+    Effect.gen(function* () {
+      for (const reply of [
+        Reply.json("x".repeat(1023)),
+        Reply.refusal(400, "x".repeat(5000)),
+        Reply.empty(304),
+        { ...Reply.json(text), status: 206 }
+      ]) {
+        expect(yield* compress(reply, gzip)).toBe(reply)
+      }
+    })
+  )
+
+  it.effect("bodies for which no thread is free go as they are", () =>
+    Effect.gen(function* () {
+      const replies = yield* Effect.replicateEffect(compress(Reply.json(text), gzip), 10, { concurrency: "unbounded" })
+      const encodings = replies.map(({ headers }) => headers["content-encoding"])
+      expect(encodings).toEqual(Array.from({ length: 10 }, (_, index) => (index < maxThreads ? "gzip" : undefined)))
+      yield* allFree
+    })
+  )
+
+  it.effect("a body whose client leaves frees its thread", () =>
+    Effect.gen(function* () {
+      const interrupts = Array.from({ length: maxThreads }, () =>
+        Direct.run(compress(Reply.json(text.repeat(50)), gzip), Effect.runFork, noop)
+      )
+      expect((yield* compress(Reply.json(text), gzip)).headers["content-encoding"]).toBeUndefined()
+      for (const interrupt of interrupts) interrupt()
+      yield* eventually(allFree)
+    })
+  )
+
+  it.effect("streams take turns, and each comes out as it went in", () =>
+    Effect.gen(function* () {
+      const chunks = (name: number) => Array.from({ length: 20 }, (_, index) => `${name} ${index} ${text}`)
+      const outcomes = yield* Effect.forEach(
+        Array.from({ length: 10 }, (_, name) => chunks(name)),
+        chunks => Effect.flatMap(compress(streamed(chunks), gzip), bytesOf),
+        { concurrency: "unbounded" }
+      )
+      for (const [name, bytes] of outcomes.entries()) {
+        const whole = chunks(name).join("")
+        expect(gunzipSync(bytes).toString() === whole).toBe(true)
+        expect(bytes.length).toBeLessThan(Buffer.byteLength(whole) / 5)
+      }
+      for (const empty of [[], [""], ["", text, ""]]) {
+        const bytes = yield* bytesOf(yield* compress(streamed(empty), gzip))
+        expect(gunzipSync(bytes).toString()).toBe(empty.join(""))
+      }
+      yield* allFree
+    })
+  )
+
+  it.effect("what holds a reply is released once, by who sends it", () =>
+    Effect.gen(function* () {
+      let released = 0
+      const reply = yield* compress(
+        streamed(
+          [text],
+          Effect.sync(() => void released++)
+        ),
+        gzip
+      )
+      yield* bytesOf(reply)
+      expect(released).toBe(0)
+      yield* reply.release!
+      expect(released).toBe(1)
+    })
+  )
+
+  it.effect("streams that are interrupted at work, in a queue, or between chunks, leave all threads free", () =>
+    Effect.gen(function* () {
+      const random = text.repeat(20)
+      const working = yield* Effect.forEach(Array.from({ length: 8 }), () =>
+        Effect.flatMap(compress(streamed([random, random, random]), gzip), bytesOf).pipe(Effect.fork)
+      )
+      const unread = Reply.stream("application/json", Stream.concat(Stream.make(Buffer.from(text)), Stream.never))
+      const idle = yield* Effect.fork(Effect.flatMap(compress(unread, gzip), bytesOf))
+      yield* yieldToEventLoop
+      yield* Fiber.interruptAll([...working.slice(0, 5), idle])
+      yield* yieldToEventLoop
+      yield* Fiber.interruptAll(working)
+      yield* eventually(allFree)
+    })
+  )
+
+  it.effect("a stream that is interrupted while its end is compressed frees its thread", () =>
+    Effect.gen(function* () {
+      for (let round = 0; round <= maxThreads; round++) {
+        const left = yield* Deferred.make<void>()
+        // The end of the body, and with it the last work, comes before the next microtask.
+        const ending = Effect.sync(() => queueMicrotask(() => Deferred.unsafeDone(left, Effect.void)))
+        const body = Stream.concat(Stream.make(Buffer.from(text)), Stream.execute(ending))
+        const reply = yield* compress(Reply.stream("application/json", body), gzip)
+        const outcome = yield* Effect.raceFirst(bytesOf(reply), Deferred.await(left))
+        expect(outcome).toBeUndefined()
+      }
+      yield* eventually(allFree)
+    })
+  )
+
+  it.effect("a stream that nobody reads between its chunks holds no thread", () =>
+    Effect.gen(function* () {
+      const slow = Reply.stream("application/json", Stream.concat(Stream.make(Buffer.from(text)), Stream.never))
+      const readers = yield* Effect.forEach(Array.from({ length: 8 }), () =>
+        Effect.fork(Effect.flatMap(compress(slow, gzip), bytesOf))
+      )
+      yield* eventually(allFree)
+      yield* Fiber.interruptAll(readers)
+    })
+  )
+
+  it.effect("a stream that fails half-way fails, so that nobody takes a part for the whole", () =>
+    Effect.gen(function* () {
+      const body = Stream.concat(Stream.make(Buffer.from(text)), Stream.die(new Error("lost")))
+      const reply = yield* compress(Reply.stream("application/json", body), gzip)
+      expect(Exit.isFailure(yield* Effect.exit(bytesOf(reply)))).toBe(true)
+      yield* eventually(allFree)
+    })
+  )
+})
