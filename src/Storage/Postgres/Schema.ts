@@ -258,6 +258,16 @@ const timelines: ReadonlyArray<string> = [
   $function$`
 ]
 
+/**
+ * A scan that is switched off, as of a table without an index, counts as so expensive that the server compiles the plan:
+ * this took a fourth of a second for a new connection, under the lock that all writers wait for.
+ */
+const uncompiled: ReadonlyArray<string> = [
+  "ALTER FUNCTION causeway.expire(bigint, integer) SET jit = off",
+  "ALTER FUNCTION causeway.trim(bigint, integer) SET jit = off",
+  "ALTER FUNCTION causeway.trim_sessions(bigint, integer) SET jit = off"
+]
+
 /** All steps, in order. A step that was released is never changed. */
 export const migrations: ReadonlyArray<Migration> = [
   {
@@ -276,5 +286,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "addresses of nodes", statements: SessionEvents.nodeStatements },
   { name: "namespaces", statements: namespaces },
   { name: "removals", statements: [removeFunction] },
-  { name: "timelines", statements: timelines }
+  { name: "timelines", statements: timelines },
+  { name: "functions without compilation", statements: uncompiled }
 ]

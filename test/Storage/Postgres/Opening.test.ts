@@ -120,6 +120,24 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
     })
   )
 
+  it.scopedLive(
+    "no function that does without sequential scans is compiled, which would take long under its locks",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* Effect.promise(() => createDatabase())
+        yield* node(optionsOf(url))
+        const functions = yield* Effect.promise(() =>
+          execute(
+            url,
+            `SELECT proname, 'jit=off' = ANY(proconfig) AS is_uncompiled FROM pg_proc
+           WHERE pronamespace = 'causeway'::regnamespace AND 'enable_seqscan=off' = ANY(proconfig)`
+          )
+        )
+        expect(functions.length).toBeGreaterThan(4)
+        expect(functions.filter(({ is_uncompiled }) => is_uncompiled !== true)).toEqual([])
+      })
+  )
+
   it.scopedLive("a database of another encoding is refused", () =>
     Effect.gen(function* () {
       const url = yield* Effect.promise(() => createDatabase())
