@@ -27,7 +27,8 @@ const { positionals, values } = parseArgs({
 })
 const out = resolve(positionals[0] ?? join(root, "dist"))
 
-const page = join(out, "console")
+/** The pages, by the directory in `dist` that each has, and where their sources are. */
+const pages = { console: "src/Console", docs: "src/Console/Reference" }
 
 /** What pages are built from. */
 const sources = ["src/Console/**", "src/Client/**", "scripts/pages.ts", "package-lock.json"]
@@ -39,23 +40,34 @@ const changedAt = (): number =>
   )
 
 const isBuilt = (): boolean => {
-  const index = join(page, "index.html")
-  return existsSync(index) && statSync(index).mtimeMs > changedAt()
+  const changed = changedAt()
+  return Object.keys(pages).every(name => {
+    const index = join(out, name, "index.html")
+    return existsSync(index) && statSync(index).mtimeMs > changed
+  })
 }
 
 /** The directory of the package that a bundled file belongs to. */
 const packageOf = (file: string): string | undefined => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1]
 
+/** The names of files with licenses, also of what a package has bundled itself. */
+const isLicense = (name: string): boolean => /^(?:licen[cs]e|notice)(?:\.|$)/i.test(name)
+
 /** The licenses of what is bundled, which its authors want to be kept. */
 const licensesOf = (files: Iterable<string>): string => {
-  const packages = new Set([...files].flatMap(file => packageOf(file) ?? []))
+  // Modules that the bundler has made of others have the names of those after a null character.
+  const bundled = [...files].map(file => file.replace(/^\0/, "").replace(/\?.*$/, ""))
+  const packages = new Set(bundled.flatMap(file => packageOf(file) ?? []))
   return [...packages]
     .sort()
     .map(directory => {
       const { license, name, version } = JSON.parse(readFileSync(join(directory, "package.json"), "utf8"))
-      const file = readdirSync(directory).find(name => /^licen[cs]e(?:\.|$)/i.test(name))
-      const text = file === undefined ? `License: ${license}` : readFileSync(join(directory, file), "utf8")
-      return `${name} ${version}\n\n${text.trim()}\n`
+      const own = readdirSync(directory)
+        .filter(isLicense)
+        .map(name => join(directory, name))
+      const ofParts = bundled.map(file => `${file}.LICENSE.txt`).filter(file => packageOf(file) === directory)
+      const texts = [...own, ...new Set(ofParts)].filter(existsSync).map(file => readFileSync(file, "utf8").trim())
+      return `${name} ${version}\n\n${own.length === 0 ? `License: ${license}\n\n` : ""}${texts.join("\n\n")}\n`
     })
     .join(`\n${"-".repeat(80)}\n\n`)
 }
@@ -63,27 +75,31 @@ const licensesOf = (files: Iterable<string>): string => {
 const brotli = promisify(brotliCompress)
 const gzipped = promisify(gzip)
 
-/** Compresses each file as far as it goes, beside itself, so that the service need not. */
+/** From so many bytes on, the best quality of Brotli takes seconds and saves little. */
+const largeBytes = 500_000
+
+/** Compresses each file beside itself, so that the service need not. */
 const compress = async (directory: string): Promise<void> => {
   await Promise.all(
     readdirSync(directory).map(async name => {
       const body = readFileSync(join(directory, name))
-      const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY }
+      const quality = body.length < largeBytes ? constants.BROTLI_MAX_QUALITY : 9
+      const params = { [constants.BROTLI_PARAM_QUALITY]: quality }
       writeFileSync(join(directory, `${name}.br`), await brotli(body, { params }))
       writeFileSync(join(directory, `${name}.gz`), await gzipped(body, { level: 9 }))
     })
   )
 }
 
-const buildConsole = async (): Promise<void> => {
+const buildPage = async (name: string, source: string): Promise<void> => {
   // It takes half a second to load, which a build that has nothing to do does without.
   const { build } = await import("vite")
   // Built beside its place and moved there whole, so that two builds at once do not meet.
   mkdirSync(out, { recursive: true })
-  const directory = mkdtempSync(join(out, ".console-"))
+  const directory = mkdtempSync(join(out, `.${name}-`))
   const bundled = new Set<string>()
   await build({
-    root: join(root, "src/Console"),
+    root: join(root, source),
     base: "./",
     configFile: false,
     logLevel: "warn",
@@ -94,7 +110,8 @@ const buildConsole = async (): Promise<void> => {
       // Data URLs of images would be allowed, those of scripts not: every file is a file.
       assetsInlineLimit: 0,
       modulePreload: { polyfill: false },
-      chunkSizeWarningLimit: 400
+      // Swagger UI is one file already.
+      chunkSizeWarningLimit: 2000
     },
     plugins: [
       {
@@ -113,8 +130,11 @@ const buildConsole = async (): Promise<void> => {
   writeFileSync(join(directory, "THIRD-PARTY-LICENSES"), licensesOf(bundled))
   await compress(join(directory, "assets"))
   chmodSync(directory, 0o755)
+  const page = join(out, name)
   rmSync(page, { recursive: true, force: true })
   renameSync(directory, page)
 }
 
-if (!values["if-changed"] || !isBuilt()) await buildConsole()
+if (!values["if-changed"] || !isBuilt()) {
+  await Promise.all(Object.entries(pages).map(([name, source]) => buildPage(name, source)))
+}

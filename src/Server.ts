@@ -17,7 +17,7 @@ import { admits, admitsLoopback, FeedOrigins } from "./Http/Origin.ts"
 import * as NodeServer from "./Http/Server/NodeServer.ts"
 import * as RuntimeTrace from "./Observability/RuntimeTrace.ts"
 import * as Tracer from "./Observability/Tracer.ts"
-import { ConsoleGroup } from "./Pages/Api.ts"
+import { ConsoleGroup, ReferenceGroup } from "./Pages/Api.ts"
 import { sqlite } from "./Storage/Backends.ts"
 import { postgres } from "./Storage/PostgresOnDemand.ts"
 import * as Replication from "./Storage/Sqlite/Replication.ts"
@@ -25,7 +25,7 @@ import * as UpstreamClients from "./Upstream/UpstreamClients.ts"
 import { version } from "./Version.ts"
 
 /** All that is served on the one port. */
-const served = Api.add(GatewayGroup).add(ConsoleGroup)
+const served = Api.add(GatewayGroup).add(ConsoleGroup).add(ReferenceGroup)
 
 /** Whether the service sends HTTP requests: to an upstream service, or for the key set of clients' tokens. */
 const calls = ({ agentPlatform, gateway, inference }: Configuration): boolean =>

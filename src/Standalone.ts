@@ -32,7 +32,7 @@ import { Store } from "./Kv/Store.ts"
 import * as MetricTags from "./MetricTags.ts"
 import * as Metrics from "./Observability/Metrics.ts"
 import * as Tracer from "./Observability/Tracer.ts"
-import { ConsoleGroup } from "./Pages/Api.ts"
+import { ConsoleGroup, ReferenceGroup } from "./Pages/Api.ts"
 import type { CausewayOptions, CreateCauseway, Identity, LogLine } from "./Standalone/Interface.ts"
 import { problemOf } from "./Standalone/Options.ts"
 import { Requests } from "./Standalone/Requests.ts"
@@ -117,7 +117,7 @@ const under = <Id extends string, Groups extends HttpApiGroup.HttpApiGroup.Any, 
 ) => (prefix === "" ? api : api.prefix(prefix as `/${string}`))
 
 /** What every instance serves. */
-const Served = Api.add(ConsoleGroup)
+const Served = Api.add(ConsoleGroup).add(ReferenceGroup)
 
 /** The groups of the service that are asked for, each under the prefix. */
 const applicationOf = (options: CausewayOptions) => {
@@ -126,14 +126,15 @@ const applicationOf = (options: CausewayOptions) => {
     identity,
     metrics: { json = false, prometheus = false, token } = {},
     origins = [],
-    prefix = ""
+    prefix = "",
+    reference = false
   } = options
   const common = {
     store: storeOf(options),
     identity: identify(identity),
     retention: options.retention,
     metrics: { json, prometheus, token: secret(token) },
-    pages: { console },
+    pages: { console, reference },
     origins
   }
   const gateway = gatewayOf(options)

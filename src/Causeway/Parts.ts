@@ -14,7 +14,7 @@ import { type JsonBody, Part } from "../Http/Contract.ts"
 import { KvGroup } from "../Kv/Api.ts"
 import { MetricsGroup } from "../Observability/Api.ts"
 import { DescriptionGroup } from "../OpenApi/Api.ts"
-import { ConsoleGroup } from "../Pages/Api.ts"
+import { ConsoleGroup, ReferenceGroup } from "../Pages/Api.ts"
 
 /** Our groups, by name. */
 export const groups = {
@@ -24,7 +24,8 @@ export const groups = {
   metrics: MetricsGroup,
   description: DescriptionGroup,
   gateway: GatewayGroup,
-  console: ConsoleGroup
+  console: ConsoleGroup,
+  reference: ReferenceGroup
 } as const
 
 type Groups = typeof groups

@@ -15,7 +15,7 @@ import * as Limits from "../Limits.ts"
 import { MetricsRoutes } from "../Observability/Endpoints.ts"
 import * as Metrics from "../Observability/Metrics.ts"
 import * as Tracer from "../Observability/Tracer.ts"
-import { consoleEndpoints, Pages } from "../Pages/Endpoints.ts"
+import { consoleEndpoints, Pages, referenceEndpoints } from "../Pages/Endpoints.ts"
 import type { Routes } from "../Pages/Paths.ts"
 import * as Housekeeping from "../Storage/Housekeeping.ts"
 import type { Options } from "./Options.ts"
@@ -39,7 +39,11 @@ const routesOf = (api: ReflectedApi): Routes => ({
   health: pathIn(api, "health", "status"),
   metrics: pathIn(api, "metrics", "prometheus"),
   metricsJson: pathIn(api, "metrics", "json"),
-  openApi: pathIn(api, "description", "openapi")
+  openApi: pathIn(api, "description", "openapi"),
+  asyncApi: pathIn(api, "description", "asyncapi"),
+  console: pathIn(api, "console", "address"),
+  reference: pathIn(api, "reference", "address"),
+  root: "/"
 })
 
 /** The handlers of those of our groups that are in the api. */
@@ -48,8 +52,9 @@ export const handlersIn = (api: ReflectedApi, parts: ReadonlySet<string>) => {
   const protocol = Object.values(addresses).some(address => address !== undefined)
     ? Endpoints.asyncApi(addresses)
     : Effect.fail(new NotFound({ error: "Not found" }))
-  const console = consoleEndpoints(pathIn(api, "console", "address") ?? "/console", routesOf(api))
-  return Object.entries({ ...Endpoints.of(api, protocol), gateway, console }).filter(([name]) => parts.has(name))
+  const routes = routesOf(api)
+  const pages = { console: consoleEndpoints(routes), reference: referenceEndpoints(routes) }
+  return Object.entries({ ...Endpoints.of(api, protocol), gateway, ...pages }).filter(([name]) => parts.has(name))
 }
 
 /** What holds for all parts. */
@@ -66,7 +71,7 @@ const common = ({ followLimits, identity, limits, metrics, origins, pages }: Opt
     metrics === undefined
       ? none
       : Layer.succeed(MetricsRoutes, { json: false, prometheus: false, token: Option.none(), ...metrics }),
-    pages === undefined ? none : Layer.succeed(Pages, { console: true, ...pages })
+    pages === undefined ? none : Layer.succeed(Pages, { console: true, reference: true, ...pages })
   )
 
 const health = ({ checks = [], upstream }: Options): Erased =>

@@ -23,3 +23,13 @@ export const ConsoleGroup = HttpApiGroup.make("console")
   .addError(InternalServerError.Wire)
   .annotate(OpenApi.Exclude, true)
   .annotate(Part, "console")
+
+/** The reference of the API, which the page renders from the OpenAPI document. */
+export const ReferenceGroup = HttpApiGroup.make("reference")
+  .add(HttpApiEndpoint.get("address", "/docs").addSuccess(HttpApiSchema.Empty(308)))
+  .add(HttpApiEndpoint.get("page", "/docs/").addSuccess(Html))
+  .add(HttpApiEndpoint.get("asset", "/docs/assets/:file").setPath(AssetPath).addSuccess(Schema.String))
+  .addError(NotFound.Wire)
+  .addError(InternalServerError.Wire)
+  .annotate(OpenApi.Exclude, true)
+  .annotate(Part, "reference")

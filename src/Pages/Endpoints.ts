@@ -5,26 +5,31 @@ import type { Incoming } from "../Http/Endpoints.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { empty, type Reply } from "../Http/Reply.ts"
 import * as Setting from "../Setting.ts"
-import { ConsoleGroup } from "./Api.ts"
+import { ConsoleGroup, ReferenceGroup } from "./Api.ts"
 import { describe, type Routes } from "./Paths.ts"
 import * as StaticFiles from "./StaticFiles.ts"
 
 /** Which pages are served. */
 export interface PagesShape {
   readonly console: boolean
+  readonly reference: boolean
   /** The directory of the built pages, for a host that bundles this package; the package's own without it. */
   readonly directory?: URL | undefined
 }
 
 /** The pages that are served: all by default, where the application's api has their groups. */
 export class Pages extends Context.Reference<Pages>()("causeway/Pages", {
-  defaultValue: (): PagesShape => ({ console: true })
+  defaultValue: (): PagesShape => ({ console: true, reference: true })
 }) {}
 
 /** The pages as configuration variables. */
 export const config: Config.Config<PagesShape> = Config.all({
   console: Setting.boolean("CONSOLE_ENABLED", {
     description: "Whether the console is served at /console",
+    default: true
+  }),
+  reference: Setting.boolean("REFERENCE_ENABLED", {
+    description: "Whether the reference of the API is served at /docs",
     default: true
   })
 })
@@ -93,11 +98,19 @@ const withRoutes = (page: StaticFiles.StaticFile, routes: string): StaticFiles.S
   return StaticFiles.changed(page, new TextEncoder().encode(body))
 }
 
+/** Without the pages that are switched off, to which no other page should lead. */
+const served = ({ console, reference, ...routes }: Routes, pages: PagesShape): Routes => ({
+  ...routes,
+  console: pages.console ? console : undefined,
+  reference: pages.reference ? reference : undefined
+})
+
 /** Serves a page at `/<name>/` of a path that a host may have put a prefix before, and its files. */
-const serve = (name: string, address: string, routes: Routes, { directory = ownDirectory() }: PagesShape) => {
+const serve = (name: string, address: string, routes: Routes, pages: PagesShape) => {
+  const { directory = ownDirectory() } = pages
   const files = StaticFiles.make(new URL(`${name}/`, directory))
   const assets = StaticFiles.make(new URL(`${name}/assets/`, directory))
-  const described = describe(`${address}/`, routes)
+  const described = describe(`${address}/`, served(routes, pages))
   return {
     // Relative, as a proxy may have taken off a prefix.
     address: () => Effect.succeed(empty(308, { location: `${name}/`, "cache-control": "no-cache" })),
@@ -122,9 +135,16 @@ const serve = (name: string, address: string, routes: Routes, { directory = ownD
 
 const hidden = { address: () => notFound, page: () => notFound, asset: () => notFound }
 
-/** The handlers of the `console` group, which stands at an address of the application. */
-export const consoleEndpoints = (address: string, routes: Routes) =>
+/** The handlers of the `console` group, which stands where the routes say. */
+export const consoleEndpoints = (routes: Routes) =>
   Endpoints.of(
     ConsoleGroup,
-    Effect.map(Pages, pages => (pages.console ? serve("console", address, routes, pages) : hidden))
+    Effect.map(Pages, pages => (pages.console ? serve("console", routes.console ?? "/console", routes, pages) : hidden))
+  )
+
+/** The handlers of the `reference` group, which stands where the routes say. */
+export const referenceEndpoints = (routes: Routes) =>
+  Endpoints.of(
+    ReferenceGroup,
+    Effect.map(Pages, pages => (pages.reference ? serve("docs", routes.reference ?? "/docs", routes, pages) : hidden))
   )

@@ -11,6 +11,12 @@ export interface Routes {
   readonly metrics: string | undefined
   readonly metricsJson: string | undefined
   readonly openApi: string | undefined
+  readonly asyncApi: string | undefined
+  /** The other pages. */
+  readonly console: string | undefined
+  readonly reference: string | undefined
+  /** What the paths of the OpenAPI document are relative to: `/`. */
+  readonly root: string
 }
 
 /** An absolute path as seen from a page at another one, which ends with a slash. */

@@ -84,6 +84,8 @@ export interface CausewayOptions {
     | undefined
   /** Whether the console is served at `<prefix>/console`; not by default. */
   readonly console?: boolean | undefined
+  /** Whether the reference of the API is served at `<prefix>/docs`; not by default. */
+  readonly reference?: boolean | undefined
   /** Origins of web pages that may open WebSockets, beside those of the own host. */
   readonly origins?: ReadonlyArray<string> | undefined
   /** Gets each line of the log from level INFO on; by default those from WARN on go to `console.error`. */

@@ -1,6 +1,5 @@
 /** The console as its users see it: one browser, one service that is restarted underneath. */
 import { readFileSync } from "node:fs"
-import { createRequire } from "node:module"
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Effect, Exit, Scope } from "effect"
 import type { BrowserContext, Locator, Page } from "playwright-core"
@@ -8,13 +7,10 @@ import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
 import { makeClient } from "../../src/client.ts"
 import { absence, launch } from "../Gateway/browser/Browser.ts"
 import { temporaryDirectory } from "../ServerProcess.ts"
+import { collectComplaints, violations } from "./Complaints.ts"
 import { buildPages, start } from "./Service.ts"
 
 const namespace = "tenant:acme/settings"
-
-/** What the browser itself says of answers that a test provokes, or of a service that is away. */
-const isProvoked = (text: string): boolean =>
-  /Failed to load resource|WebSocket connection to .* failed|ERR_CONNECTION/.test(text)
 
 describe.skipIf(absence !== undefined)("The console in a browser", () => {
   const scope = Effect.runSync(Scope.make())
@@ -39,13 +35,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     browser = await run(Effect.provide(Effect.orDie(launch), NodeFileSystem.layer))
     page = await browser.newPage()
     page.setDefaultTimeout(15_000)
-    page.on("pageerror", error => complaints.push(error.message))
-    page.on("console", message => {
-      if (["error", "warning"].includes(message.type()) && !isProvoked(message.text())) complaints.push(message.text())
-    })
-    page.on("request", request => {
-      if (!request.url().startsWith(base) && !request.url().startsWith("blob:")) complaints.push(request.url())
-    })
+    collectComplaints(page, base, complaints)
   }, 180_000)
 
   afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
@@ -80,37 +70,15 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     while (!pattern.test(await editor().inputValue())) await nextFrame()
   }
 
-  const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
-
-  /** What axe finds serious or worse. */
-  const violations = async (): Promise<ReadonlyArray<string>> => {
-    // The policy of the page refuses scripts that are put into it, but not those of the debugger.
-    await page.evaluate(axeSource)
-    return page.evaluate(async () => {
-      const { violations } = await (globalThis as unknown as { axe: { run: () => Promise<AxeResults> } }).axe.run()
-      return violations
-        .filter(({ impact }) => impact === "serious" || impact === "critical")
-        .flatMap(({ help, nodes }) => nodes.map(({ html }) => `${help}: ${html}`))
-    })
-  }
-
-  interface AxeResults {
-    readonly violations: ReadonlyArray<{
-      readonly impact: string
-      readonly help: string
-      readonly nodes: ReadonlyArray<{ readonly html: string }>
-    }>
-  }
-
   /** The views are fit for all eyes: light and dark, and no wider than the window. */
   const isFit = async () => {
     try {
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme })
-        assert.deepStrictEqual(await violations(), [], colorScheme)
+        assert.deepStrictEqual(await violations(page), [], colorScheme)
       }
       await page.setViewportSize({ width: 360, height: 740 })
-      assert.deepStrictEqual(await violations(), [], "narrow")
+      assert.deepStrictEqual(await violations(page), [], "narrow")
       assert.isAtMost(await page.evaluate<number>("document.documentElement.scrollWidth"), 360)
     } finally {
       await page.emulateMedia({ colorScheme: "light" })
@@ -184,7 +152,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await dialog.getByText("Stored: version 4 by cara").waitFor()
     assert.include(await dialog.locator("td.removed").textContent(), "theirs")
     assert.include(await dialog.locator("td.added").textContent(), "mine")
-    assert.deepStrictEqual(await violations(), [])
+    assert.deepStrictEqual(await violations(page), [])
     await dialog.getByRole("button", { name: "Replace version 4 by mine" }).click()
     await page.getByText("Saved as version 5").waitFor()
     assert.deepStrictEqual((await client().get(namespace, "theme"))?.value, { dark: "mine" })

@@ -29,7 +29,8 @@ export const buildPages = async (): Promise<void> => {
     const directory = fileURLToPath(builtPages())
     await promisify(execFile)(process.execPath, ["--import", "tsx", "scripts/pages.ts", directory], { cwd: root })
   }
-  while (!existsSync(new URL("console/index.html", builtPages()))) await setTimeout(100)
+  const indexes = ["console", "docs"].map(name => new URL(`${name}/index.html`, builtPages()))
+  while (!indexes.every(index => existsSync(index))) await setTimeout(100)
 }
 
 /** Starts the service in dev mode, which has an agent platform, and waits until it listens. */

@@ -80,15 +80,25 @@ describe("The console", () => {
     })
   )
 
-  it.scopedLive("can be switched off", () =>
-    Effect.gen(function* () {
-      const { base } = yield* start({ CONSOLE_ENABLED: "false" })
-      for (const path of ["console", "console/", "console/assets/x.js"]) {
-        const { body, status } = yield* get(`${base}/${path}`)
-        assert.deepStrictEqual([status, body.toString()], [404, '{"error":"Not found"}'])
-      }
-    })
-  )
+  for (const [name, variable, other] of [
+    ["console", "CONSOLE_ENABLED", "docs"],
+    ["docs", "REFERENCE_ENABLED", "console"]
+  ] as const) {
+    it.scopedLive(`can be switched off by ${variable}, and /${other} does not lead to it then`, () =>
+      Effect.gen(function* () {
+        const { base } = yield* start({ [variable]: "false" })
+        for (const path of ["", "/", "/assets/x.js"]) {
+          const { body, status } = yield* get(`${base}/${name}${path}`)
+          assert.deepStrictEqual([status, body.toString()], [404, '{"error":"Not found"}'])
+        }
+        const page = yield* get(`${base}/${other}/`)
+        assert.strictEqual(page.status, 200)
+        assert.notInclude(String(page.headers["content-security-policy"]), "unsafe")
+        assert.include(page.body.toString(), `&#34;../${other}&#34;`)
+        assert.notInclude(page.body.toString(), `&#34;../${name}&#34;`)
+      })
+    )
+  }
 
   it.scopedLive("tells where a host has mounted the parts, and nothing of those that it has not", () =>
     Effect.gen(function* () {
@@ -110,7 +120,9 @@ describe("The console", () => {
       const content = /name="causeway-routes" content="([^"]*)"/.exec(body.toString())![1]!
       assert.deepStrictEqual(JSON.parse(content.replaceAll("&#34;", '"')), {
         store: "../../../store",
-        health: "../../../probes/health"
+        health: "../../../probes/health",
+        console: "../../../admin/tools/console",
+        root: "../../../"
       })
     })
   )

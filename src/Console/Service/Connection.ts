@@ -15,6 +15,7 @@ import {
 import { requestsOf } from "../../Client/KeyValue.ts"
 import type { Requests } from "../../Client/Requests.ts"
 import { messageOf } from "./Failure.ts"
+import { names } from "./Kept.ts"
 import { routes } from "./Routes.ts"
 
 /** What the store lets the user do; `none` where the application has no store, or the credential is not for it. */
@@ -36,8 +37,6 @@ export const refusal = signal("")
 
 /** The token of sessions, where it is another one than the credential of the store. */
 const sessionToken = signal<string | undefined>(undefined)
-
-const names = { credential: "causeway.credential", sessionToken: "causeway.session-token" }
 
 /** Whether the user may change entries. */
 export const canWrite = computed(() => user.value?.store === "write")
@@ -155,13 +154,6 @@ export const signIn = async (credential: string): Promise<boolean> => {
   } finally {
     isChecking.value = false
   }
-}
-
-/** Forgets the credential, and all that was read with it: the page is loaded anew. */
-export const signOut = (): void => {
-  sessionStorage.clear()
-  history.replaceState(undefined, "", location.pathname)
-  location.reload()
 }
 
 /** Signs in with what the tab has kept, if anything. A service that does not answer yet is asked again. */

@@ -7,6 +7,12 @@ export interface Routes {
   readonly health: string | undefined
   readonly metrics: string | undefined
   readonly metricsJson: string | undefined
+  readonly openApi: string | undefined
+  readonly asyncApi: string | undefined
+  readonly console: string | undefined
+  readonly reference: string | undefined
+  /** What the paths of the OpenAPI document are relative to. */
+  readonly root: string
 }
 
 /** Those of the service itself, for a page that a development server sends. */
@@ -15,7 +21,12 @@ const defaults: { readonly [Name in keyof Routes]: string } = {
   gateway: "/ws",
   health: "/health",
   metrics: "/metrics",
-  metricsJson: "/api/metrics"
+  metricsJson: "/api/metrics",
+  openApi: "/api/v1/openapi.json",
+  asyncApi: "/api/v1/asyncapi.json",
+  console: "/console",
+  reference: "/docs",
+  root: "/"
 }
 
 const read = (): Routes => {
@@ -29,7 +40,12 @@ const read = (): Routes => {
     gateway: absolute(given.gateway),
     health: absolute(given.health),
     metrics: absolute(given.metrics),
-    metricsJson: absolute(given.metricsJson)
+    metricsJson: absolute(given.metricsJson),
+    openApi: absolute(given.openApi),
+    asyncApi: absolute(given.asyncApi),
+    console: absolute(given.console),
+    reference: absolute(given.reference),
+    root: absolute(given.root) ?? "/"
   }
 }
 

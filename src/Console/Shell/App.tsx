@@ -4,14 +4,15 @@ import { useEffect } from "preact/hooks"
 import { Feed } from "../Feed/Feed.tsx"
 import { watchMetrics } from "../Overview/Metrics.ts"
 import { Overview } from "../Overview/Overview.tsx"
-import { signOut, user } from "../Service/Connection.ts"
+import { user } from "../Service/Connection.ts"
 import { health, isReachable, watchHealth } from "../Service/Health.ts"
+import { signOut } from "../Service/Kept.ts"
 import { href, view } from "../Service/Route.ts"
 import { routes } from "../Service/Routes.ts"
 import { SessionsView } from "../Sessions/SessionsView.tsx"
 import { StoreView } from "../Store/StoreView.tsx"
-import { Icon, type IconName } from "../Widgets/Icon.tsx"
-import { chooseTheme, type Theme, theme } from "../Widgets/Theme.ts"
+import { Icon, type IconName, Mark } from "../Widgets/Icon.tsx"
+import { ThemeButton } from "../Widgets/ThemeButton.tsx"
 import { SignIn } from "./SignIn.tsx"
 
 interface View {
@@ -34,16 +35,7 @@ const views = (): ReadonlyArray<View> => [
     : [{ name: "sessions", title: "Sessions", icon: "sessions", component: SessionsView } as const])
 ]
 
-const nextTheme: Readonly<Record<Theme, Theme>> = { system: "light", light: "dark", dark: "system" }
-const themeIcon: Readonly<Record<Theme, IconName>> = { system: "system", light: "sun", dark: "moon" }
-
 const accessNames = { write: "reads and writes", read: "reads only", none: "sessions only" } as const
-
-const Mark = () => (
-  <svg class="mark" viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
-    <path d="M4 12h24M7 12v10M25 12v10M7 22a4.5 4.5 0 0 1 9 0a4.5 4.5 0 0 1 9 0" />
-  </svg>
-)
 
 const statusTone = (): string => {
   if (isReachable.value === false) return "bad"
@@ -56,7 +48,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
   return (
     <nav class="sidebar" aria-label="Console">
       <a class="brand" href={href("overview")} aria-label="Causeway, overview">
-        <Mark />
+        <Mark size={22} />
         <span>Causeway</span>
       </a>
       <ul>
@@ -74,15 +66,12 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
         <p class="access">
           This key <b>{accessNames[signedIn?.store ?? "none"]}</b>
         </p>
-        <button
-          type="button"
-          class="button quiet icon-only"
-          aria-label={`Colors: ${theme.value}. Change to ${nextTheme[theme.value]}`}
-          title={`Colors: ${theme.value}`}
-          onClick={() => chooseTheme(nextTheme[theme.value])}
-        >
-          <Icon name={themeIcon[theme.value]} />
-        </button>
+        {routes.reference !== undefined && (
+          <a class="button quiet icon-only" href={routes.reference} aria-label="API reference" title="API reference">
+            <Icon name="docs" />
+          </a>
+        )}
+        <ThemeButton />
         <button
           type="button"
           class="button quiet icon-only"

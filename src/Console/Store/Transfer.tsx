@@ -4,6 +4,7 @@ import { membersOf, problemOf } from "../Json/JsonText.ts"
 import { canWrite } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
+import { download } from "../Widgets/Download.ts"
 import { Icon } from "../Widgets/Icon.tsx"
 import { bytes, count } from "../Widgets/Text.ts"
 import { type Imported, listTexts, writeAll } from "./Entries.ts"
@@ -35,15 +36,6 @@ const exportLines = async (list: KeyList, signal: AbortSignal, onCount: (entries
     isMore = cursor !== undefined
   }
   return new Blob(parts, { type: "application/x-ndjson" })
-}
-
-const download = (blob: Blob, name: string): void => {
-  const url = URL.createObjectURL(blob)
-  const link = document.createElement("a")
-  link.href = url
-  link.download = name
-  link.click()
-  setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }
 
 /** An entry of a line. */

@@ -38,3 +38,10 @@ export const Icon = ({ name }: { readonly name: IconName }) => (
     <path d={paths[name]} />
   </svg>
 )
+
+/** The mark of the product. */
+export const Mark = ({ size }: { readonly size: number }) => (
+  <svg class="mark" viewBox="0 0 32 32" width={size} height={size} aria-hidden="true">
+    <path d="M4 12h24M7 12v10M25 12v10M7 22a4.5 4.5 0 0 1 9 0a4.5 4.5 0 0 1 9 0" />
+  </svg>
+)

@@ -1,0 +1,61 @@
+/** The operations of the OpenAPI document, as Swagger UI shows them and tries them out. */
+import { useEffect, useRef } from "preact/hooks"
+import SwaggerUI from "swagger-ui-dist/swagger-ui-es-bundle.js"
+import "swagger-ui-dist/swagger-ui.css"
+import { routes } from "../Service/Routes.ts"
+import type { OpenApiDocument, OpenApiOperation } from "./Descriptions.ts"
+
+/** Whether a request gets one answer that ends: a stream would be waited for without end. */
+const isAnswered = ({ responses }: OpenApiOperation): boolean =>
+  !("101" in responses || Object.values(responses).some(({ content }) => "text/event-stream" in (content ?? {})))
+
+/** Requests go to where the page comes from, also where a proxy has put a prefix before all paths. */
+const withServer = (document: OpenApiDocument) => ({
+  ...document,
+  servers: [{ url: new URL(routes.root, location.href).href.replace(/\/$/, "") }]
+})
+
+const plugin = (document: OpenApiDocument) => () => ({
+  statePlugins: {
+    spec: {
+      wrapSelectors: {
+        allowTryItOutFor: () => (_: unknown, path: string, method: string) => {
+          const operation = document.paths[path]?.[method]
+          return operation !== undefined && isAnswered(operation)
+        }
+      }
+    }
+  }
+})
+
+interface Props {
+  readonly document: OpenApiDocument
+  readonly credential: string
+}
+
+const Operations = ({ credential, document }: Props) => {
+  const box = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    const ui = SwaggerUI({
+      domNode: box.current!,
+      spec: withServer(document),
+      plugins: [plugin(document)],
+      deepLinking: true,
+      defaultModelsExpandDepth: 0,
+      displayRequestDuration: true,
+      docExpansion: "list",
+      tryItOutEnabled: true,
+      syntaxHighlight: { theme: "tomorrow-night" },
+      // It would be asked at another host.
+      validatorUrl: null,
+      onComplete: () => {
+        for (const scheme of Object.keys(document.components?.securitySchemes ?? {})) {
+          ui.preauthorizeApiKey(scheme, credential)
+        }
+      }
+    })
+  }, [document, credential])
+  return <div ref={box} />
+}
+
+export default Operations

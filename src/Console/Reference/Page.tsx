@@ -1,0 +1,103 @@
+/** The frame of the page. It asks for a key first, as the documents want one. */
+import { useSignalEffect } from "@preact/signals"
+import { lazy, Suspense } from "preact/compat"
+import { signOut } from "../Service/Kept.ts"
+import { routes } from "../Service/Routes.ts"
+import { Icon, Mark } from "../Widgets/Icon.tsx"
+import { SecretForm } from "../Widgets/SecretForm.tsx"
+import { isDark } from "../Widgets/Theme.ts"
+import { ThemeButton } from "../Widgets/ThemeButton.tsx"
+import { describe, described, isBusy, problem, save } from "./Descriptions.ts"
+
+/** Swagger UI is a hundred times as large as the rest of the page, and needed once the key is right. */
+const Operations = lazy(() => import("./Operations.tsx"))
+
+const ConsoleLink = () =>
+  routes.console === undefined ? null : (
+    <a class="button quiet" href={routes.console}>
+      <Icon name="overview" /> Console
+    </a>
+  )
+
+const SignIn = () => (
+  <main class="sign-in">
+    <section class="sign-in-card" aria-labelledby="sign-in-title">
+      <Mark size={36} />
+      <h1 id="sign-in-title">API reference</h1>
+      <p class="muted">{location.host}</p>
+      <SecretForm
+        label="Key"
+        action="Open"
+        isBusy={isBusy.value}
+        problem={problem.value}
+        hint="Requests are tried out with it. It is kept for this tab alone."
+        onGiven={key => void describe(key)}
+      />
+      <ConsoleLink />
+    </section>
+  </main>
+)
+
+const SaveButton = ({ address, name, title }: { readonly [Name in "address" | "name" | "title"]: string }) => (
+  <button type="button" class="button small" title={address} onClick={() => void save(address, name)}>
+    <Icon name="down" /> {title}
+  </button>
+)
+
+const Frame = () => {
+  const { document, key } = described.value!
+  return (
+    <>
+      <header class="reference-head">
+        <Mark size={22} />
+        <h1>API reference</h1>
+        <nav aria-label="Pages">
+          <ConsoleLink />
+        </nav>
+        <ThemeButton />
+        <button
+          type="button"
+          class="button quiet icon-only"
+          aria-label="Sign out"
+          title="Sign out"
+          onClick={() => signOut()}
+        >
+          <Icon name="out" />
+        </button>
+      </header>
+      <main class="reference">
+        <section class="reference-documents" aria-label="Documents">
+          <p class="muted">
+            {routes.asyncApi === undefined ? (
+              "This page shows the OpenAPI document."
+            ) : (
+              <>
+                This page shows the OpenAPI document. WebSockets are described by the AsyncAPI document, at{" "}
+                <code>{routes.asyncApi}</code>.
+              </>
+            )}
+          </p>
+          <SaveButton address={routes.openApi ?? ""} name="openapi.json" title="OpenAPI" />
+          {routes.asyncApi !== undefined && (
+            <SaveButton address={routes.asyncApi} name="asyncapi.json" title="AsyncAPI" />
+          )}
+          {problem.value !== "" && (
+            <p class="note bad" role="alert">
+              {problem.value}
+            </p>
+          )}
+        </section>
+        <Suspense fallback={<p class="muted pad">Loading…</p>}>
+          <Operations document={document} credential={key} />
+        </Suspense>
+      </main>
+    </>
+  )
+}
+
+export const Page = () => {
+  useSignalEffect(() => {
+    document.documentElement.classList.toggle("dark-mode", isDark.value)
+  })
+  return described.value === undefined ? <SignIn /> : <Frame />
+}

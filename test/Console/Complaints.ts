@@ -1,0 +1,42 @@
+/** What is wrong with a page in a browser. */
+import { readFileSync } from "node:fs"
+import { createRequire } from "node:module"
+import type { Page } from "playwright-core"
+
+/** What the browser itself says of answers that a test provokes, or of a service that is away. */
+const isProvoked = (text: string): boolean =>
+  /Failed to load resource|WebSocket connection to .* failed|ERR_CONNECTION/.test(text)
+
+/** Collects errors and warnings of a page, and its requests to anything but the service. */
+export const collectComplaints = (page: Page, base: string, complaints: Array<string>): void => {
+  page.on("pageerror", error => complaints.push(error.message))
+  page.on("console", message => {
+    if (["error", "warning"].includes(message.type()) && !isProvoked(message.text())) complaints.push(message.text())
+  })
+  page.on("request", request => {
+    if (!request.url().startsWith(base) && !/^(?:blob|data):/.test(request.url())) complaints.push(request.url())
+  })
+}
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
+
+interface AxeResults {
+  readonly violations: ReadonlyArray<{
+    readonly id: string
+    readonly impact: string
+    readonly help: string
+    readonly nodes: ReadonlyArray<{ readonly html: string }>
+  }>
+}
+
+/** What axe finds serious or worse. */
+export const violations = async (page: Page): Promise<ReadonlyArray<string>> => {
+  // The policy of the page refuses scripts that are put into it, but not those of the debugger.
+  if (!(await page.evaluate<boolean>("'axe' in globalThis"))) await page.evaluate(axeSource)
+  return page.evaluate(async () => {
+    const { violations } = await (globalThis as unknown as { axe: { run: () => Promise<AxeResults> } }).axe.run()
+    return violations
+      .filter(({ impact }) => impact === "serious" || impact === "critical")
+      .flatMap(({ help, id, nodes }) => nodes.map(({ html }) => `${id}: ${help}: ${html}`))
+  })
+}
