@@ -24,10 +24,12 @@ export interface Announced {
   readonly key: string
   /** Whether the console is served. */
   readonly hasConsole: boolean
+  /** Whether the reference of the API is served. */
+  readonly hasReference: boolean
 }
 
 /** The message. */
-export const banner = ({ base, hasConsole, key }: Announced): string => {
+export const banner = ({ base, hasConsole, hasReference, key }: Announced): string => {
   const auth = `-H "Authorization: Bearer ${key}"`
   const entry = `'${base}/api/v1/kv/tenant%3Ademo%2Fnotes/hello'`
   return [
@@ -42,6 +44,7 @@ export const banner = ({ base, hasConsole, key }: Announced): string => {
     "Talk with an agent:",
     `  ${causeway} chat --url ${base}`,
     "",
-    ...(hasConsole ? [`Console, to sign in with the key ${key}:`, `  ${base}/console`, ""] : [])
+    ...(hasConsole ? [`Console, to sign in with the key ${key}:`, `  ${base}/console`, ""] : []),
+    ...(hasReference ? ["Reference of the API:", `  ${base}/docs`, ""] : [])
   ].join("\n")
 }

@@ -102,9 +102,8 @@ const announce = (configuration: Configuration) =>
       const { address } = yield* NodeServer.NodeServer
       yield* Effect.forEach(configuration.warnings, warning => Effect.logWarning(warning), { discard: true })
       if (configuration.devMode) {
-        yield* Console.log(
-          banner({ base: baseUrl(address), key: shownKey(configuration), hasConsole: configuration.pages.console })
-        )
+        const { console: hasConsole, reference: hasReference } = configuration.pages
+        yield* Console.log(banner({ base: baseUrl(address), key: shownKey(configuration), hasConsole, hasReference }))
         return
       }
       const where = address._tag === "TcpAddress" ? { host: address.hostname, port: address.port } : address

@@ -70,6 +70,8 @@ describe("Server", () => {
       assert.include(yield* shell(`${npx}\n echo hello there | ${chat.trim()}`), "echo: hello there")
       assert.match(server.output.stdout, / the key dev-key:\n {2}\S+\/console\n/)
       assert.strictEqual((yield* get(`${base}/console`)).status, 308)
+      assert.match(server.output.stdout, /Reference of the API:\n {2}\S+\/docs\n/)
+      assert.strictEqual((yield* get(`${base}/docs`)).status, 308)
 
       const { metrics } = JSON.parse((yield* get(`${base}/api/metrics`)).body)
       assert.deepInclude(metrics, {
@@ -88,10 +90,12 @@ describe("Server", () => {
 
   it.scoped("refers to a configured key by its shell variable", () =>
     Effect.gen(function* () {
-      const server = yield* launch({ KV_API_KEY: "sesame", CONSOLE_ENABLED: "false" }, ["dev"])
+      const server = yield* launch({ KV_API_KEY: "sesame", CONSOLE_ENABLED: "false", REFERENCE_ENABLED: "false" }, [
+        "dev"
+      ])
       yield* server.shows(/(?: {2}curl.*\n){3}/)
       const [set] = server.output.stdout.split("\n").filter(line => line.startsWith("  curl"))
-      for (const absent of ["sesame", "/console"]) assert.notInclude(server.output.stdout, absent)
+      for (const absent of ["sesame", "/console", "/docs"]) assert.notInclude(server.output.stdout, absent)
       assert.strictEqual(JSON.parse(yield* shell(set!, { KV_API_KEY: "sesame" })).version, 1)
     })
   )

@@ -73,12 +73,11 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
   /** The views are fit for all eyes: light and dark, and no wider than the window. */
   const isFit = async () => {
     try {
-      for (const colorScheme of ["light", "dark"] as const) {
-        await page.emulateMedia({ colorScheme })
-        assert.deepStrictEqual(await violations(page), [], colorScheme)
-      }
+      assert.deepStrictEqual(await violations(page), [])
+      // What differs in the dark is colors; what differs in a narrow window is no concern of axe.
+      await page.emulateMedia({ colorScheme: "dark" })
+      assert.deepStrictEqual(await violations(page, ["color-contrast"]), [], "dark")
       await page.setViewportSize({ width: 360, height: 740 })
-      assert.deepStrictEqual(await violations(page), [], "narrow")
       assert.isAtMost(await page.evaluate<number>("document.documentElement.scrollWidth"), 360)
     } finally {
       await page.emulateMedia({ colorScheme: "light" })

@@ -29,14 +29,18 @@ interface AxeResults {
   }>
 }
 
-/** What axe finds serious or worse. */
-export const violations = async (page: Page): Promise<ReadonlyArray<string>> => {
+/** What axe finds serious or worse: by all its rules, or by those of the names. */
+export const violations = async (page: Page, rules?: ReadonlyArray<string>): Promise<ReadonlyArray<string>> => {
   // The policy of the page refuses scripts that are put into it, but not those of the debugger.
   if (!(await page.evaluate<boolean>("'axe' in globalThis"))) await page.evaluate(axeSource)
-  return page.evaluate(async () => {
-    const { violations } = await (globalThis as unknown as { axe: { run: () => Promise<AxeResults> } }).axe.run()
-    return violations
-      .filter(({ impact }) => impact === "serious" || impact === "critical")
-      .flatMap(({ help, id, nodes }) => nodes.map(({ html }) => `${id}: ${help}: ${html}`))
-  })
+  return page.evaluate(
+    async options => {
+      const { axe } = globalThis as unknown as { axe: { run: (options: object) => Promise<AxeResults> } }
+      const { violations } = await axe.run(options)
+      return violations
+        .filter(({ impact }) => impact === "serious" || impact === "critical")
+        .flatMap(({ help, id, nodes }) => nodes.map(({ html }) => `${id}: ${help}: ${html}`))
+    },
+    rules === undefined ? {} : { runOnly: [...rules] }
+  )
 }

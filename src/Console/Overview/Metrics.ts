@@ -1,6 +1,6 @@
 /** Reads the metrics of the service again and again, and keeps the figures of the last quarter of an hour. */
 import { signal } from "@preact/signals"
-import { pause } from "../Service/Health.ts"
+import { pause } from "../Service/Pause.ts"
 import { routes } from "../Service/Routes.ts"
 import { between, type Figures, isRestarted } from "./Figures.ts"
 import { fromJson, fromPrometheus, type Snapshot } from "./Samples.ts"

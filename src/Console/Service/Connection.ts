@@ -16,6 +16,7 @@ import { requestsOf } from "../../Client/KeyValue.ts"
 import type { Requests } from "../../Client/Requests.ts"
 import { messageOf } from "./Failure.ts"
 import { names } from "./Kept.ts"
+import { clock, pause } from "./Pause.ts"
 import { routes } from "./Routes.ts"
 
 /** What the store lets the user do; `none` where the application has no store, or the credential is not for it. */
@@ -54,7 +55,7 @@ export const requests = computed(() => requestsWith(user.value?.credential ?? ""
 
 /** The client of the store. */
 export const client = computed<Client>(() =>
-  makeClient({ baseUrl: origin, prefix: routes.store ?? "", token: user.value?.credential ?? "" })
+  makeClient({ baseUrl: origin, prefix: routes.store ?? "", token: user.value?.credential ?? "", clock })
 )
 
 const sessionsWith = (token: string): Sessions =>
@@ -62,6 +63,7 @@ const sessionsWith = (token: string): Sessions =>
     baseUrl: origin,
     path: routes.gateway ?? "/ws",
     token,
+    clock,
     onStatus: status => onSessionsStatus(status.type)
   })
 
@@ -163,6 +165,6 @@ export const resume = async (): Promise<void> => {
   if (credential === null) return
   while (user.value === undefined && sessionStorage.getItem(names.credential) === credential) {
     if (await signIn(credential)) return
-    await new Promise(resolve => setTimeout(resolve, 2000))
+    await pause(1000)
   }
 }

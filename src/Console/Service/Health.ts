@@ -1,5 +1,6 @@
 /** The health of the service, asked for again and again while the page is seen. */
 import { signal } from "@preact/signals"
+import { pause } from "./Pause.ts"
 import { routes } from "./Routes.ts"
 
 export type Status = "ok" | "degraded" | "unhealthy"
@@ -27,7 +28,7 @@ export const health = signal<Report | undefined>(undefined)
 export const isReachable = signal<boolean | undefined>(undefined)
 
 const usualMs = 5000
-const failingMs = 2000
+const failingMs = 1000
 const answerMs = 4000
 
 /** Asks until the signal ends it. A page that nobody sees does not ask. */
@@ -49,15 +50,3 @@ const ask = async (): Promise<void> => {
     isReachable.value = false
   }
 }
-
-/** Waits, and no longer than until the signal. */
-export const pause = (ms: number, ended: AbortSignal): Promise<void> =>
-  new Promise(resolve => {
-    const done = () => {
-      clearTimeout(timer)
-      ended.removeEventListener("abort", done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    ended.addEventListener("abort", done)
-  })
