@@ -36,6 +36,8 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+const processes = Math.min(2 * availableParallelism(), 8)
+
 // Every suite holds real sockets and files of its own, so files may run side by side: twice as many as there are
 // processors, as tests wait for disks and other processes half of the time. Files that run one after the other share a
 // process and the modules that it has loaded: to load Effect takes longer than most files run.
@@ -62,6 +64,7 @@ export default defineConfig({
     testTimeout: 180_000,
     hookTimeout: 180_000,
     pool: "forks",
-    poolOptions: { forks: { maxForks: Math.min(2 * availableParallelism(), 8), isolate: false } }
+    // A process that ends before the others, for want of files, would end the whole run ("Terminating worker thread").
+    poolOptions: { forks: { maxForks: processes, minForks: processes, isolate: false } }
   }
 })
