@@ -1,6 +1,6 @@
 /** Sends batches by the client of the service, again and again while the service is away. */
 import { Duration, Effect, Option, type Redacted, Schema } from "effect"
-import { comesBack } from "../../src/CommandLine/Transfer/Patience.ts"
+import { untilBack } from "../../src/CommandLine/Transfer/Patience.ts"
 import * as Client from "../../src/EffectClient/Client.ts"
 import type { Operation } from "./Batches.ts"
 
@@ -67,9 +67,10 @@ export type BatchClient = (operations: ReadonlyArray<Operation>) => Effect.Effec
  */
 export const make = (options: Options): Effect.Effect<BatchClient> => {
   const { actor, fetch, giveUpAfter = "1 minute", key, onAway = () => Effect.void, url } = options
-  const retries = comesBack<Refused | Away>(giveUpAfter, error =>
-    error._tag === "Away" ? Option.getOrElse(error.retryAfter, () => Duration.zero) : Duration.zero
-  )
+  const retried = untilBack<Refused | Away>(giveUpAfter, {
+    isPassing: error => error._tag === "Away",
+    pauseOf: error => (error._tag === "Away" ? Option.getOrElse(error.retryAfter, () => Duration.zero) : Duration.zero)
+  })
   return Effect.map(
     Client.make({ baseUrl: url, token: key, ...(fetch !== undefined && { fetch }) }),
     client => operations =>
@@ -78,7 +79,7 @@ export const make = (options: Options): Effect.Effect<BatchClient> => {
         .pipe(
           Effect.mapBoth({ onFailure: problemOf, onSuccess: results => results.length }),
           Effect.tapErrorTag("Away", onAway),
-          Effect.retry({ schedule: retries, while: error => error._tag === "Away" })
+          retried
         )
   )
 }
