@@ -1,0 +1,147 @@
+/** Runs the commands of a page in a shell, as a reader does, against the service that the page starts. */
+import { type ChildProcess, spawn } from "node:child_process"
+import { chmodSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { Effect, Option, type Scope } from "effect"
+import { assert } from "vitest"
+import { freePort } from "../postgres/Server.ts"
+import { main } from "../service/Compiled.ts"
+
+/** Commands of a page. */
+export interface Block {
+  readonly code: string
+  /** Whether they run until the reader stops them: the fence says `sh background`. */
+  readonly isBackground: boolean
+  /** What the page says that they print: the next fence, if that is `text` or `json`. */
+  readonly printed: { readonly language: string; readonly text: string } | undefined
+}
+
+/** The commands of a page under `docs/`, or of `README.md`. */
+export const blocksOf = (page: string): ReadonlyArray<Block> => {
+  const text = readFileSync(new URL(`../../${page}`, import.meta.url), "utf8")
+  const fences = [...text.matchAll(/^```(\S+)([^\n]*)\n(.*?)^```$/gms)]
+  return fences.flatMap(([, language, info = "", code = ""], index) => {
+    if (language !== "sh") return []
+    const [, after = "", , printed = ""] = fences[index + 1] ?? []
+    const isPrinted = after === "text" || after === "json"
+    return [
+      {
+        code,
+        isBackground: info.trim() === "background",
+        printed: isPrinted ? { language: after, text: printed } : undefined
+      }
+    ]
+  })
+}
+
+/** Times and ports differ from run to run. */
+const comparable = (json: unknown): unknown =>
+  JSON.parse(JSON.stringify(json, (_, value) => (typeof value === "number" && value > 1e12 ? "a time" : value)))
+
+const linesOf = (text: string): ReadonlyArray<string> =>
+  text
+    .split("\n")
+    .map(line => line.trim())
+    .filter(line => line !== "")
+
+const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
+
+/** Whether `output` has these lines in this order; `…` stands for anything. */
+const hasLines = (output: string, lines: ReadonlyArray<string>): boolean =>
+  new RegExp(lines.map(line => line.split("…").map(escaped).join(".*")).join("[^]*")).test(output)
+
+const check = (output: string, { language, text }: NonNullable<Block["printed"]>): void => {
+  if (language === "json") assert.deepEqual(comparable(JSON.parse(output)), comparable(JSON.parse(text)))
+  else assert.isTrue(hasLines(output, linesOf(text)), `expected ${text} in ${output.slice(0, 2000)}`)
+}
+
+interface Shell {
+  /** Runs commands to their end, or starts them if they run in the background. */
+  readonly run: (block: Block) => Effect.Effect<void, never, Scope.Scope>
+}
+
+/**
+ * A shell in an empty directory, in which `npm` and `npx causeway` are those of this repository, and port 8080 of the
+ * page is another one. Whatever runs in the background ends with the scope.
+ */
+export const shell = (directory: string): Effect.Effect<Shell> =>
+  Effect.gen(function* () {
+    const port = yield* Effect.promise(freePort)
+    const service = `exec "${process.execPath}" "${main()}"`
+    const programs = {
+      npm: [
+        'case "$*" in',
+        "ci) ;;",
+        `"run dev") DEV_MODE=true ${service} ;;`,
+        `"run causeway -- "*) shift 3; ${service} "$@" ;;`,
+        '*) echo "npm $*?" >&2; exit 1 ;;',
+        "esac"
+      ].join("\n"),
+      npx: `shift; ${service} "$@"`
+    }
+    for (const [name, script] of Object.entries(programs)) {
+      const file = join(directory, name)
+      writeFileSync(file, `#!/bin/sh\n${script}\n`)
+      chmodSync(file, 0o755)
+    }
+    const ported = (text: string): string => text.replaceAll("127.0.0.1:8080", `127.0.0.1:${port}`)
+    const start = (code: string): ChildProcess =>
+      spawn("bash", ["-euo", "pipefail", "-c", ported(code)], {
+        cwd: directory,
+        env: {
+          PATH: `${directory}:${process.env.PATH}`,
+          HOME: directory,
+          PORT: String(port),
+          CAUSEWAY_URL: ported("http://127.0.0.1:8080")
+        },
+        stdio: ["ignore", "pipe", "pipe"],
+        detached: true
+      })
+    const outputOf = (child: ChildProcess) => {
+      const output = { stdout: "", all: "" }
+      child.stdout?.on("data", chunk => {
+        output.stdout += chunk
+        output.all += chunk
+      })
+      child.stderr?.on("data", chunk => {
+        output.all += chunk
+      })
+      return output
+    }
+    const toEnd = ({ code, printed }: Block) =>
+      Effect.async<void>(resume => {
+        const child = start(code)
+        const output = outputOf(child)
+        child.once("close", status => {
+          resume(
+            Effect.sync(() => {
+              assert.strictEqual(status, 0, `${code}\n${output.all}`)
+              if (printed !== undefined) check(output.stdout, printed)
+            })
+          )
+        })
+      })
+    const inBackground = ({ code, printed }: Block) =>
+      Effect.gen(function* () {
+        const child = yield* Effect.acquireRelease(
+          Effect.sync(() => start(code)),
+          child => Effect.sync(() => child.exitCode === null && process.kill(-child.pid!, "SIGKILL"))
+        )
+        const output = outputOf(child)
+        if (printed === undefined) return
+        yield* Effect.async<void>(resume => {
+          const look = () => {
+            if (hasLines(output.all, linesOf(ported(printed.text)))) resume(Effect.void)
+          }
+          child.stdout?.on("data", look)
+          child.stderr?.on("data", look)
+          child.once("close", () => resume(Effect.dieMessage(`${code} ended: ${output.all}`)))
+        }).pipe(
+          Effect.timeoutOption("30 seconds"),
+          Effect.filterOrElse(Option.isSome, () =>
+            Effect.dieMessage(`${code} did not print ${printed.text} but ${output.all}`)
+          )
+        )
+      })
+    return { run: block => (block.isBackground ? inBackground(block) : toEnd(block)) }
+  })

@@ -1,0 +1,40 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { it } from "@effect/vitest"
+import { Effect, Option } from "effect"
+import { transformSync } from "esbuild"
+import { expect } from "vitest"
+import { Store, sqlite } from "../../src/store.ts"
+import { temporaryDirectory } from "../ServerProcess.ts"
+import { blocksOf, shell } from "./Shell.ts"
+
+const page = readFileSync(new URL("../../docs/tutorial.md", import.meta.url), "utf8")
+
+/** Runs the program of the page over the data that its commands have left; answers what it prints. */
+const runProgram = (directory: string) =>
+  Effect.promise(async () => {
+    const [, program = ""] = page.match(/```ts\n(?:import [^\n]*\n)*(.*?)```/s) ?? []
+    const { code } = transformSync(`const run = async () => {${program.replace("Effect.runPromise", "await $&")}}`, {
+      loader: "ts"
+    })
+    const printed: Array<unknown> = []
+    const scope = {
+      Effect,
+      Option,
+      Store,
+      console: { log: (value: unknown) => printed.push(value) },
+      sqlite: (name: string) => sqlite(join(directory, name))
+    }
+    const run: () => Promise<void> = new Function(...Object.keys(scope), `${code}; return run`)(...Object.values(scope))
+    await run()
+    return printed
+  })
+
+it.live("docs/tutorial.md: its commands and its program do what it says, in its order", () =>
+  Effect.gen(function* () {
+    const directory = yield* temporaryDirectory
+    const { run } = yield* shell(directory)
+    yield* Effect.scoped(Effect.forEach(blocksOf("docs/tutorial.md"), run, { discard: true }))
+    expect(yield* runProgram(directory)).toEqual([Option.some(['{"kilos":5}', 3])])
+  }).pipe(Effect.scoped)
+)
