@@ -87,6 +87,23 @@ describe("ChangeFeed.events", () => {
     }).pipe(Effect.provide(layer()))
   )
 
+  it.scoped("notices at the next read that the log was replaced by a shorter one while it could not be read", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      yield* put("a", 1, 2, 3)
+      const blocks = yield* follow(3)
+      probe.away = true
+      const { reads } = probe
+      yield* put("a", 4)
+      yield* until(() => probe.reads > reads + 1)
+      yield* probe.restore
+      yield* put("a", 1)
+      probe.away = false
+      yield* TestClock.adjust("2 seconds")
+      expect(yield* Queue.take(blocks)).toContain(`event: reset\nid: 1@${yield* epochNow}`)
+    }).pipe(Effect.provide(layer()))
+  )
+
   it.scoped("tells a reader that the log is another one, however far that has come", () =>
     Effect.gen(function* () {
       const probe = yield* Probe

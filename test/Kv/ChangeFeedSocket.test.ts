@@ -153,6 +153,24 @@ describe("ChangeFeed.webSocket", () => {
     }).pipe(Effect.provide(layer()))
   )
 
+  it.scoped("notices at the next read that the log was replaced by a shorter one while it could not be read", () =>
+    Effect.gen(function* () {
+      const probe = yield* Probe
+      const served = yield* serve
+      yield* put("a", 1, 2, 3)
+      const client = yield* connect(served, "after=3")
+      probe.away = true
+      const { reads } = probe
+      yield* put("a", 4)
+      yield* until(() => probe.reads > reads)
+      yield* probe.restore
+      yield* put("a", 1)
+      probe.away = false
+      yield* TestClock.adjust("2 seconds")
+      expect(yield* client.message(0)).toMatchObject({ changes: [], lastSeq: 1 })
+    }).pipe(Effect.provide(layer()))
+  )
+
   it.scoped("does not poll the store for a reader at the end of a log that was reset", () =>
     Effect.gen(function* () {
       const probe = yield* Probe

@@ -53,7 +53,7 @@ export const initial = ({ epoch, lastSeq, portions }: ListStream): Stream.Stream
 /** Reads the log for one stream. */
 class StreamReader implements Reader {
   after: number
-  /** Whether to read without waiting for the log to grow, as one that was reset may not. */
+  /** Whether to read without waiting for the log to grow, since one that was reset may not. */
   private polling = false
   private readonly unavailability = new Backoff(unavailablePauses.first, unavailablePauses.longest)
 
@@ -104,6 +104,8 @@ class StreamReader implements Reader {
             return yield* Effect.fail(Option.none())
           }
           yield* Effect.raceFirst(Effect.sleep(self.unavailability.next()), self.draining.begun)
+          // It may be another log once it can be read again, which does not grow past this position.
+          self.polling = true
         }
         if ((yield* Monotonic.millis) >= deadline) return self.keepAlive()
       }

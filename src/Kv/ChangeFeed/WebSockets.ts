@@ -128,19 +128,22 @@ export const make = (
       unavailability.reset()
     })
 
-    const rounds = round.pipe(
-      Effect.catchTag("StoreUnavailable", () => whenUnavailable),
-      Effect.catchAllCause(cause =>
-        Effect.zipRight(Effect.logError("A round of the change feed failed", cause), whenUnavailable)
-      ),
-      Effect.forever
-    )
-
     // A log that was reset does not grow past anybody's position.
     const poll = Effect.sync(() => {
       polling = true
       work.unsafeOpen()
     })
+
+    // It may be another log once it can be read again.
+    const afterFailure = Effect.zipRight(whenUnavailable, poll)
+
+    const rounds = round.pipe(
+      Effect.catchTag("StoreUnavailable", () => afterFailure),
+      Effect.catchAllCause(cause =>
+        Effect.zipRight(Effect.logError("A round of the change feed failed", cause), afterFailure)
+      ),
+      Effect.forever
+    )
 
     yield* Supervision.forkScoped("change feed", rounds)
     yield* Supervision.tickScoped("polls of the change log", heartbeatInterval, connections, poll)
