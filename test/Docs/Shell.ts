@@ -125,7 +125,13 @@ export const shell = (directory: string): Effect.Effect<Shell> =>
       Effect.gen(function* () {
         const child = yield* Effect.acquireRelease(
           Effect.sync(() => start(code)),
-          child => Effect.sync(() => child.exitCode === null && process.kill(-child.pid!, "SIGKILL"))
+          child =>
+            Effect.async<void>(resume => {
+              if (child.exitCode !== null || child.signalCode !== null) return resume(Effect.void)
+              // What it has open is free for the next commands once all of the group has ended.
+              child.once("close", () => resume(Effect.void))
+              process.kill(-child.pid!, "SIGKILL")
+            })
         )
         const output = outputOf(child)
         if (printed === undefined) return
