@@ -95,9 +95,17 @@ const names = {
   sessions: { token: "CAUSEWAY_SESSION_TOKEN", file: "CAUSEWAY_SESSION_TOKEN_FILE" }
 } as const
 
-/** The credentials that there are, the one to use first; each is read when it is used. */
-const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profileName: string, isLocal: boolean) =>
+/** Whether a credential may be sent to `url`: one that stands beside an address belongs to that origin alone. */
+const belongsTo = (url: string, besides: string | undefined): boolean =>
+  besides === undefined || (URL.canParse(besides) && new URL(besides).origin === new URL(url).origin)
+
+/** The credentials that there are for `url`, the one to use first; each is read when it is used. */
+const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profileName: string, url: string) =>
   Effect.gen(function* () {
+    const isLocal = loopback.test(new URL(url).hostname)
+    const urlOfEnvironment = Option.getOrUndefined(yield* variable("CAUSEWAY_URL"))
+    const ofOrigin = <A>(besides: string | undefined, found: Option.Option<A>): Option.Option<A> =>
+      Option.filter(found, () => belongsTo(url, besides))
     const { file, token } = names[kind]
     const read = (path: Option.Option<Source<string>>) =>
       Option.map(path, ({ source, value }) => ({ source, read: Profile.readToken(value) }))
@@ -108,14 +116,20 @@ const credentials = (given: Given, kind: Kind, profile: Profile.Profile, profile
       }))
     const isStore = kind === "store"
     const environment = [
-      take(from(yield* variable(token), token)),
-      read(from(yield* variable(file), file)),
+      ofOrigin(urlOfEnvironment, take(from(yield* variable(token), token))),
+      ofOrigin(urlOfEnvironment, read(from(yield* variable(file), file))),
       // The key of the service itself is sent to nobody but the service of this machine.
       take(isStore && isLocal ? from(yield* variable("KV_API_KEY"), "KV_API_KEY") : Option.none())
     ]
     const ofProfile = [
-      take(from(Option.fromNullable(isStore ? profile.token : profile.sessionToken), profileName)),
-      read(from(Option.fromNullable(isStore ? profile.tokenFile : profile.sessionTokenFile), profileName))
+      ofOrigin(
+        profile.url,
+        take(from(Option.fromNullable(isStore ? profile.token : profile.sessionToken), profileName))
+      ),
+      ofOrigin(
+        profile.url,
+        read(from(Option.fromNullable(isStore ? profile.tokenFile : profile.sessionTokenFile), profileName))
+      )
     ]
     return [
       read(from(given.tokenFile, "--token-file")),
@@ -140,8 +154,7 @@ export const resolve = (given: Given, kind: Kind = "store"): Effect.Effect<Conne
     ]
     const { source, value } = Option.getOrElse(Option.firstSomeOf(urls), () => ({ value: defaultUrl, source: "" }))
     const url = yield* parseUrl(value, source)
-    const isLocal = loopback.test(new URL(url).hostname)
-    const found = Option.firstSomeOf(yield* credentials(given, kind, profile, profileName, isLocal))
+    const found = Option.firstSomeOf(yield* credentials(given, kind, profile, profileName, url))
     const timeout = Duration.seconds(given.timeout)
     if (Option.isNone(found)) return { url, token: Redacted.make(""), source: "", timeout }
     return { url, token: yield* found.value.read, source: found.value.source, timeout }

@@ -19,11 +19,11 @@ const selected = (namespace: string, prefix: string): string =>
     ? `of ${clean(namespace)}, which is all of them`
     : `of ${clean(namespace)} with keys that start with ${clean(prefix)}`
 
-/** Asks the user, where there is one. */
+/** Asks the user, where there is one, if there is anything to delete. Returns whether there is. */
 const agreed = (client: Service, connection: Connection.Connection, namespace: string, prefix: string) =>
   Effect.gen(function* () {
     const count = yield* countOf(client, connection, namespace, { prefix })
-    if (count === 0) return
+    if (count === 0) return false
     const answer = yield* confirm(`Delete ${entries(count)} ${selected(namespace, prefix)}?`)
     if (Option.isNone(answer)) {
       return yield* wrong(
@@ -32,6 +32,7 @@ const agreed = (client: Service, connection: Connection.Connection, namespace: s
       )
     }
     if (!answer.value) return yield* failed("Nothing was deleted")
+    return true
   })
 
 /** Deletes in batches until nothing is left, and returns how many entries that were. */
@@ -78,8 +79,8 @@ export const remove = Command.make(
       const client = yield* Connection.store(connection)
       const author = given("actor", actor)
       if (Option.isSome(prefix)) {
-        if (!yes) yield* agreed(client, connection, namespace, prefix.value)
-        const count = yield* deleteAll(client, connection, namespace, prefix.value, author)
+        const isAgreed = yes || (yield* agreed(client, connection, namespace, prefix.value))
+        const count = isAgreed ? yield* deleteAll(client, connection, namespace, prefix.value, author) : 0
         return yield* (yield* isJson(json))
           ? record({ deleted: count > 0, count })
           : write(count === 0 ? "There were no such entries\n" : `Deleted: ${entries(count)}\n`)

@@ -32,8 +32,8 @@ const contentTypes: Readonly<Record<string, string>> = {
   woff2: "font/woff2"
 }
 
-/** What the build calls its files; nothing that leads out of their directory. */
-const fileName = /^[A-Za-z0-9_-][A-Za-z0-9._-]*\.([a-z0-9]+)$/
+/** What the build calls its files; nothing that leads out of their directory, or is longer than a name may be. */
+const fileName = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\.([a-z0-9]{1,9})$/
 
 const etagOf = (body: Uint8Array): string => `"${createHash("sha256").update(body).digest("base64url").slice(0, 22)}"`
 

@@ -492,6 +492,24 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
     })
   )
 
+  it.effect("sends a credential that stands beside an address to that origin alone", () =>
+    Effect.gen(function* () {
+      const { files, url } = yield* Setting
+      const profiles = join(files, "origins.json")
+      writeFileSync(profiles, JSON.stringify({ default: { url, token: Service.key } }), { mode: 0o600 })
+      const other = ["--url", url.replace("127.0.0.1", "localhost")]
+      const list = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>>) =>
+        Effect.map(call(["kv", "list", "cli/origin", ...args], { ...env }), ({ code }) => code)
+      const ofProfile = { CAUSEWAY_PROFILES: profiles, CAUSEWAY_URL: "", CAUSEWAY_TOKEN: "" }
+      assert.strictEqual(yield* list([], ofProfile), 0)
+      assert.strictEqual(yield* list(other, ofProfile), 5)
+      const ofEnvironment = { CAUSEWAY_URL: url, CAUSEWAY_TOKEN: Service.key }
+      assert.strictEqual(yield* list([], ofEnvironment), 0)
+      assert.strictEqual(yield* list(other, ofEnvironment), 5)
+      assert.strictEqual(yield* list(other, { CAUSEWAY_URL: "", CAUSEWAY_TOKEN: Service.key }), 0)
+    })
+  )
+
   it.effect("lists, shows and prints sessions", () =>
     Effect.gen(function* () {
       const held = yield* run(["chat"], { input: "hello there\n" })

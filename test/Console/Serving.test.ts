@@ -70,7 +70,9 @@ describe("The console", () => {
       const head = yield* get(script, {}, "HEAD")
       assert.deepStrictEqual([head.status, head.headers["content-length"]], [200, String(plain.body.length)])
 
-      for (const path of ["assets/none.js", "assets/..%2Findex.html", "assets/%2e%2e%2findex.html", "index.html"]) {
+      const long = `assets/${"a".repeat(300)}.js`
+      const paths = ["assets/none.js", "assets/..%2Findex.html", "assets/%2e%2e%2findex.html", "index.html", long]
+      for (const path of paths) {
         assert.strictEqual((yield* get(`${base}/console/${path}`)).status, 404, path)
       }
       const put = yield* get(`${base}/console/`, {}, "PUT")
