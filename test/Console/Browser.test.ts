@@ -56,6 +56,8 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
   const editor = () => page.getByRole("region", { name: "Entry" }).getByRole("textbox", { name: "Value" })
 
   const say = async (text: string) => {
+    // Its turn is the only one then: an interrupt of the turn before would leave it as it is.
+    await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor({ state: "detached" })
     await page.getByLabel("Message").fill(text)
     await page.keyboard.press("Enter")
   }
@@ -264,7 +266,7 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await page.getByRole("region", { name: "Approval" }).getByText("Answer: approved").waitFor()
     await say("/ask")
     await page.getByRole("button", { name: "blue" }).click()
-    await log.getByText("answer: blue").waitFor()
+    await log.getByText("answer: blue").last().waitFor()
     await say("/hang")
     await page.getByRole("button", { name: "Interrupt", exact: true }).click()
     await log.getByText("The turn was interrupted").waitFor()
