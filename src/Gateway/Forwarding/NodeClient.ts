@@ -3,6 +3,7 @@
  */
 import type { ClientRequest, IncomingMessage } from "node:http"
 import { Agent, request as httpsRequest } from "node:https"
+import type { Socket } from "node:net"
 import { Effect, Option, type Redacted, type Scope } from "effect"
 import * as Monotonic from "../../Monotonic.ts"
 import { type Command, decodeReply, encodeCommand, type Reply } from "./Command.ts"
@@ -31,6 +32,9 @@ const unusedTimeout = 30_000
 
 /** Milliseconds between two warnings that a node cannot be reached. */
 const warningInterval = 10_000
+
+/** Connections whose handshake is done. */
+const connected = new WeakSet<Socket>()
 
 /** Reads a reply whole. */
 const read = (
@@ -85,8 +89,12 @@ const post = (agent: Agent, { connect, silence }: Timing, address: string, text:
       isAlive()
     }
     outgoing.on("socket", socket => {
-      if (socket.connecting || !outgoing.reusedSocket) socket.once("secureConnect", onConnected)
-      else onConnected()
+      // Not by `reusedSocket`, which Node leaves false for a request that waited for another one's connection.
+      if (connected.has(socket)) return onConnected()
+      socket.once("secureConnect", () => {
+        connected.add(socket)
+        onConnected()
+      })
     })
     outgoing.on("error", error => fail(error.message))
     outgoing.on("close", () => {
@@ -106,7 +114,8 @@ const post = (agent: Agent, { connect, silence }: Timing, address: string, text:
 /** A link whose connections end with the scope. */
 export const make = (
   secret: Redacted.Redacted,
-  limits: Timing = timing
+  limits: Timing = timing,
+  connections = mostConnections
 ): Effect.Effect<NodeLinkShape, never, Scope.Scope> =>
   Effect.gen(function* () {
     const agent = yield* Effect.acquireRelease(
@@ -116,7 +125,7 @@ export const make = (
           new Agent({
             ...Security.ofClient(secret),
             keepAlive: true,
-            maxSockets: mostConnections,
+            maxSockets: connections,
             maxFreeSockets: 16,
             timeout: unusedTimeout
           })

@@ -49,6 +49,19 @@ const failureOf = <A, E extends { readonly _tag: string }>(sending: Effect.Effec
 const quick = { connect: 1000, silence: 1500 }
 
 describe("the link between nodes", () => {
+  it.scopedLive("knows of a command that waited for another one's connection that it was sent", () =>
+    Effect.gen(function* () {
+      const { address } = yield* server((_, __, content) => Effect.delay(Effect.succeed(content), "1200 millis"))
+      const link = yield* NodeClient.make(secret, { connect: 1800, silence: 5000 }, 1)
+      const send = (content: string) => link.send(owner(address), command(content))
+      const answers = yield* Effect.all([send("first"), send("second")], { concurrency: 2 })
+      assert.deepStrictEqual(
+        answers.map(({ is }) => is),
+        ["answer", "answer"]
+      )
+    })
+  )
+
   it.scopedLive("bears a command, its author and its answer, and tells what it was refused for", () =>
     Effect.gen(function* () {
       const calls: Array<readonly [Caller, string]> = []
