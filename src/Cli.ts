@@ -5,6 +5,7 @@ import type { Teardown } from "@effect/platform/Runtime"
 import { Cause, Console, Effect, Exit, Option } from "effect"
 import { CommandFailed, exitCodes, failed, wrong } from "./CommandLine/CommandFailed.ts"
 import type { Parts } from "./CommandLine/Root.ts"
+import * as YoungGeneration from "./Process/YoungGeneration.ts"
 import { version } from "./Version.ts"
 
 /** A closed pipe on standard output or standard error must not end the process. */
@@ -34,7 +35,10 @@ const runCommand = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFai
     ignoreClosedPipes,
     Effect.flatMap(
       Effect.promise(() => import("./CommandLine/Main.ts")),
-      CommandLine => CommandLine.run(args, { serve, develop, migrateStore, ...documents })
+      CommandLine => {
+        YoungGeneration.release()
+        return CommandLine.run(args, { serve, develop, migrateStore, ...documents })
+      }
     )
   )
 

@@ -7,6 +7,7 @@ import * as Configuration from "./Configuration.ts"
 import * as Logging from "./Observability/Logging.ts"
 import * as LogOutput from "./Observability/LogOutput.ts"
 import * as ShutdownDeadline from "./Process/ShutdownDeadline.ts"
+import * as YoungGeneration from "./Process/YoungGeneration.ts"
 import * as Setting from "./Setting.ts"
 
 const column = 32
@@ -44,7 +45,9 @@ export const serve: Effect.Effect<void, CommandFailed> = Effect.gen(function* ()
   const limit = { limit: configuration.shutdownTimeout, isJson: !configuration.devMode }
   // Loaded here, so that `--help` needs no native module, which an older Node cannot load.
   const Server = yield* Effect.promise(() => import("./Server.ts"))
-  return yield* Effect.zipRight(limitShutdown(limit), Layer.launch(Server.layer(configuration))).pipe(
+  // What is built at the start survives, so that the young generation would grow for it alone.
+  const server = Layer.tap(Server.layer(configuration), () => Effect.sync(YoungGeneration.release))
+  return yield* Effect.zipRight(limitShutdown(limit), Layer.launch(server)).pipe(
     Effect.mapError(startFailed),
     Effect.ensuring(ShutdownDeadline.settled(limit)),
     Effect.provide(logging),

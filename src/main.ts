@@ -13,11 +13,11 @@ if (Number.parseInt(process.versions.node, 10) < oldestNode && !isQuestion) {
 
 const YoungGeneration = await import("./Process/YoungGeneration.ts")
 YoungGeneration.hold()
-// Dynamic imports, as static ones would be loaded before `hold` runs, and loading makes the young generation grow.
+// Dynamic imports, as static ones would be loaded before `hold` runs, and loading makes the young generation grow. It is
+// released where the service listens, or where a command begins.
 const [{ runMain }, { load, main, teardown }] = await Promise.all([
   import("@effect/platform-node/NodeRuntime"),
   import("./Cli.ts")
 ])
 await load(args)
-YoungGeneration.release()
 runMain(main(args), { disableErrorReporting: true, disablePrettyLogger: true, teardown: teardown(args) })

@@ -45,6 +45,13 @@ export const processorSeconds = (pid: number): Effect.Effect<number, BenchFailed
     return (Number(fields[11]) + Number(fields[12])) / ticks
   })
 
+/** User and system CPU time of the processes that a process started and that have ended, in seconds. */
+export const endedProcessorSeconds = (pid: number): Effect.Effect<number, BenchFailed> =>
+  read(pid, "stat", text => {
+    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ")
+    return (Number(fields[13]) + Number(fields[14])) / ticks
+  })
+
 /** Resident memory of a process, in bytes. */
 export const residentBytes = (pid: number): Effect.Effect<number, BenchFailed> =>
   read(pid, "status", text => Number(/^VmRSS:\s+(\d+) kB/m.exec(text)?.[1]) * 1024)

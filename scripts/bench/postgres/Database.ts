@@ -5,7 +5,7 @@ import { Effect, type Scope } from "effect"
 import pg from "pg"
 import * as Server from "../../../test/postgres/Server.ts"
 import { BenchFailed } from "../BenchFailed.ts"
-import { processorSeconds } from "../Process.ts"
+import { endedProcessorSeconds, processorSeconds } from "../Process.ts"
 
 export interface Database {
   readonly version: string
@@ -69,12 +69,13 @@ export const start = (directory: string): Effect.Effect<Database, BenchFailed, S
     return {
       version: row?.server_version ?? "",
       create: name => Effect.as(query(server.urlOf("postgres"), `CREATE DATABASE ${name}`), server.urlOf(name)),
-      // A process that ends within a measurement is not counted; none of those that serve clients does.
+      // A pool closes connections that were idle, and with each its process ends.
       processorSeconds: Effect.suspend(() =>
         Effect.map(
-          Effect.forEach([postmaster, ...childrenOf(postmaster)], pid =>
-            Effect.orElseSucceed(processorSeconds(pid), () => 0)
-          ),
+          Effect.all([
+            endedProcessorSeconds(postmaster),
+            ...[postmaster, ...childrenOf(postmaster)].map(pid => Effect.orElseSucceed(processorSeconds(pid), () => 0))
+          ]),
           all => all.reduce((sum, seconds) => sum + seconds, 0)
         )
       ),
