@@ -334,3 +334,7 @@ export class FairPool {
     claim.onDecided(false)
   }
 }
+
+/** A pool of which one tenant may have three quarters, so that others find some free: nothing of it can be reclaimed. */
+export const sharedPool = (name: string, capacity: number, mostWaiting = 10_000): FairPool =>
+  new FairPool({ name, capacity, mostOfOne: Math.ceil(0.75 * capacity), mostWaiting })

@@ -5,6 +5,14 @@ import type { SessionsBusy } from "./Sessions.ts"
 
 const MiB = 1024 * 1024
 
+/** Requests whose answers may be large. */
+export const fileRequests: ReadonlySet<Request["type"]> = new Set([
+  "list_files",
+  "read_file",
+  "file_history",
+  "file_at_iteration"
+])
+
 /** Most bytes in the answer to a file call: the platform's client takes no more. */
 const fileBytes = { list: 8 * MiB, content: 32 * MiB } as const
 

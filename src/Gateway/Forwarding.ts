@@ -8,7 +8,8 @@ import { randomHex } from "../RandomHex.ts"
 import * as Metrics from "./Forwarding/Metrics.ts"
 import { NodeLink, type NodeLinkShape } from "./Forwarding/NodeLink.ts"
 import type { Answer } from "./Protocol/Answer.ts"
-import { type Call, carryOut, Refused, type RequestError } from "./Requests.ts"
+import { errorMeanings } from "./Protocol/ErrorCode.ts"
+import { type Call, carryOut, type Failure, failureOf, Refused, type RequestError } from "./Requests.ts"
 import { SessionNodes, type SessionNodesShape, type SessionOwner } from "./SessionNodes.ts"
 import { type Caller, Sessions } from "./Sessions.ts"
 
@@ -67,13 +68,42 @@ const inDoubt = new Refused({
  */
 const isRepeatable = (request: Call): boolean => request.type !== "interrupt_turn" || request.turnId !== undefined
 
-/** What a repeated request means where the attempt before it was carried out after all. */
-const afterDoubt = (request: Call, error: RequestError | Refused): Effect.Effect<Answer, RequestError | Refused> => {
-  const isGone = error instanceof Refused ? error.failure.code === "not_found" : error._tag === "SessionNotFound"
-  return request.type === "delete_session" && isGone
-    ? Effect.succeed({ type: "session_deleted", id: request.id, sessionId: request.sessionId })
-    : Effect.fail(error)
+/** What a node says of a request. */
+type Result = Either.Either<Answer, RequestError | Refused>
+
+const failureIn = (error: RequestError | Refused): Failure =>
+  error instanceof Refused ? error.failure : failureOf(error)
+
+/**
+ * Whether a result may be passed on. After an attempt of unknown outcome, a refusal that may pass, as of a node that is
+ * busy, does not say that the attempt before it was not carried out.
+ */
+const isFinal = (result: Result, isInDoubt: boolean): boolean => {
+  if (!isInDoubt || Either.isRight(result)) return true
+  const { code, retryable = errorMeanings[code].retryable } = failureIn(result.left)
+  return !retryable
 }
+
+/** What a repeated request means where the attempt before it may have been carried out. */
+const afterDoubt = (request: Call, result: Result): Result =>
+  request.type === "delete_session" && Either.isLeft(result) && failureIn(result.left).code === "not_found"
+    ? Either.right({ type: "session_deleted", id: request.id, sessionId: request.sessionId })
+    : result
+
+/** An attempt at another node. It has no result where the request is to be tried again. */
+interface Attempt {
+  /** Whether the request may have been carried out all the same. */
+  readonly isInDoubt: boolean
+  readonly result?: Result
+}
+
+/** How attempts that fail are counted. */
+const outcomeOf = {
+  NodeUnreachable: "unreachable",
+  NodeRefused: "refused",
+  NodeSilent: "silent",
+  SessionsBusy: "busy"
+} as const
 
 const routed = (
   sessions: Context.Tag.Service<Sessions>,
@@ -83,28 +113,28 @@ const routed = (
 ): CarryOut => {
   const owners = new Owners()
 
-  /** One attempt at another node; nothing where the request is to be tried again. */
-  const send = (session: string, owner: Reachable, caller: Required<Caller>, request: Call) =>
+  /** One attempt at another node. */
+  const send = (session: string, owner: Reachable, caller: Required<Caller>, request: Call): Effect.Effect<Attempt> =>
     Effect.gen(function* () {
       const { actor, commandId, tenant } = caller
       const sent = yield* Effect.either(link.send(owner, { node: owner.node, tenant, actor, commandId, request }))
       if (Either.isLeft(sent)) {
-        const isInDoubt = sent.left._tag === "NodeSilent"
-        Metrics.count(isInDoubt ? "silent" : "unreachable", tags)
+        const { left } = sent
+        Metrics.count(outcomeOf[left._tag], tags)
+        if (left._tag === "SessionsBusy") return { isInDoubt: false, result: Either.left(left) }
         owners.forget(session)
-        return { isInDoubt, result: Option.none<Either.Either<Answer, Refused>>() }
+        return { isInDoubt: left._tag === "NodeSilent" }
       }
       const reply = sent.right
       if (reply.is === "not_owner") {
         Metrics.count("not_owner", tags)
         owners.forget(session)
-        return { isInDoubt: false, result: Option.none<Either.Either<Answer, Refused>>() }
+        return { isInDoubt: false }
       }
       owners.remember(session, owner)
       Metrics.count(reply.is === "answer" ? "answered" : "failed", tags)
-      const result: Either.Either<Answer, Refused> =
-        reply.is === "answer" ? Either.right(reply.answer) : Either.left(new Refused(reply.failure))
-      return { isInDoubt: false, result: Option.some(result) }
+      const result = reply.is === "answer" ? Either.right(reply.answer) : Either.left(new Refused(reply.failure))
+      return { isInDoubt: false, result }
     })
 
   /** Asks the owner, whoever it is, until one answers. */
@@ -124,20 +154,16 @@ const routed = (
         known = undefined
         if (owner !== undefined && isReachable(owner)) {
           const { isInDoubt: isLost, result } = yield* send(session, owner, caller, request)
-          if (Option.isSome(result)) {
-            const { value } = result
-            if (Either.isRight(value)) return value.right
-            return yield* isInDoubt ? afterDoubt(request, value.left) : Effect.fail(value.left)
+          if (result !== undefined && isFinal(result, isInDoubt)) {
+            return yield* isInDoubt ? afterDoubt(request, result) : result
           }
           isInDoubt ||= isLost
           if (isInDoubt && !isRepeatable(request)) return yield* Effect.fail(inDoubt)
         }
         // It may belong to nobody by now, or to this node.
         const here = yield* Effect.either(carryOut(sessions, caller, request))
-        if (Either.isRight(here)) return here.right
-        if (here.left._tag !== "SessionElsewhere") {
-          return yield* isInDoubt ? afterDoubt(request, here.left) : Effect.fail(here.left)
-        }
+        const isElsewhere = Either.isLeft(here) && here.left._tag === "SessionElsewhere"
+        if (!isElsewhere && isFinal(here, isInDoubt)) return yield* isInDoubt ? afterDoubt(request, here) : here
         const elapsed = (yield* Monotonic.millis) - startedAt
         const pause = pauses[attempt]
         if (pause === undefined || elapsed >= attemptLimit) return yield* Effect.fail(isInDoubt ? inDoubt : unreachable)

@@ -1,12 +1,18 @@
 import { assert, describe, it } from "@effect/vitest"
 import { type Context, Effect, Fiber, Option, TestClock } from "effect"
 import { type Command, decodeCommand, encodeCommand, type Reply } from "../../src/Gateway/Forwarding/Command.ts"
-import { NodeLink, NodeSilent, NodeUnreachable } from "../../src/Gateway/Forwarding/NodeLink.ts"
+import {
+  NodeLink,
+  type NodeLinkError,
+  NodeRefused,
+  NodeSilent,
+  NodeUnreachable
+} from "../../src/Gateway/Forwarding/NodeLink.ts"
 import * as Forwarding from "../../src/Gateway/Forwarding.ts"
 import { type Call, Refused } from "../../src/Gateway/Requests.ts"
 import { SessionElsewhere } from "../../src/Gateway/SessionEvents.ts"
 import { alone, SessionNodes, type SessionOwner } from "../../src/Gateway/SessionNodes.ts"
-import { type Caller, SessionNotFound, Sessions } from "../../src/Gateway/Sessions.ts"
+import { type Caller, SessionNotFound, Sessions, SessionsBusy } from "../../src/Gateway/Sessions.ts"
 
 const sessionId = "0".repeat(36)
 const caller: Caller = { tenant: "acme", actor: "alice" }
@@ -19,6 +25,9 @@ const accepted: Reply = { is: "answer", answer: { type: "accepted", id: "1", tur
 const notOwner: Reply = { is: "not_owner" }
 const silent = new NodeSilent({ reason: "test" })
 const gone = new NodeUnreachable({ reason: "test" })
+const refused = new NodeRefused({ reason: "test" })
+const busy = new SessionsBusy({ message: "test" })
+const overloaded: Reply = { is: "failure", failure: { code: "rate_limited", message: "test" } }
 
 const elsewhere = Effect.fail(new SessionElsewhere({ session: `acme/${sessionId}` }))
 
@@ -26,7 +35,7 @@ const unused = () => Effect.dieMessage("not expected")
 
 /** A node whose own sessions answer `here`, in turn, and whose owner's answers are `replies`. The last ones are repeated. */
 const node = (
-  replies: ReadonlyArray<Reply | NodeSilent | NodeUnreachable>,
+  replies: ReadonlyArray<Reply | NodeLinkError | SessionsBusy>,
   owners: ReadonlyArray<SessionOwner | undefined> = [{ node: "a", address: "a:1" }],
   here: ReadonlyArray<Effect.Effect<string, SessionElsewhere | SessionNotFound>> = [elsewhere]
 ) =>
@@ -54,7 +63,7 @@ const node = (
         NodeLink,
         Option.some({
           send: (_: unknown, command: Command) =>
-            Effect.suspend((): Effect.Effect<Reply, NodeSilent | NodeUnreachable> => {
+            Effect.suspend((): Effect.Effect<Reply, NodeLinkError | SessionsBusy> => {
               const reply = at(replies, sent.push(command) - 1)
               return "is" in reply ? Effect.succeed(reply) : reply
             })
@@ -136,6 +145,34 @@ describe("Forwarding", () => {
     })
   )
 
+  it.effect("answers at once where the tenant has its share of what may be under way, or another node says so", () =>
+    Effect.gen(function* () {
+      for (const reply of [busy, overloaded]) {
+        const { ask, sent } = yield* node([reply])
+        const { left } = (yield* ask(message)) as { readonly left: unknown }
+        assert.strictEqual(
+          left instanceof SessionsBusy ? "rate_limited" : (left as Refused).failure.code,
+          "rate_limited"
+        )
+        assert.lengthOf(sent, 1)
+      }
+    })
+  )
+
+  it.effect("a refusal that may pass does not say that an earlier attempt was not carried out", () =>
+    Effect.gen(function* () {
+      for (const reply of [busy, overloaded, refused]) {
+        const { ask } = yield* node([silent, reply])
+        assert.deepInclude(failureIn(yield* ask(message)), { code: "timeout", retryable: false })
+        const passing = yield* node([silent, reply, accepted])
+        assert.strictEqual((yield* passing.ask(message))._tag, "Right")
+      }
+      const failure = { code: "session_not_active", message: "no", retryable: false } as const
+      const final = yield* node([silent, { is: "failure", failure }])
+      assert.deepStrictEqual(failureIn(yield* final.ask(message)), failure)
+    })
+  )
+
   it.effect("a session that is not found after a lost answer to its deletion was deleted", () =>
     Effect.gen(function* () {
       const notFound = Effect.fail(new SessionNotFound({ sessionId }))
@@ -153,6 +190,7 @@ describe("Forwarding", () => {
     Effect.gen(function* () {
       for (const [replies, owner] of [
         [[gone], { node: "a", address: "a:1" }],
+        [[refused], { node: "a", address: "a:1" }],
         [[notOwner], { node: "a", address: "a:1" }],
         [[accepted], { node: "a", address: null }],
         [[accepted], undefined]

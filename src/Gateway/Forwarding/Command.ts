@@ -3,8 +3,15 @@
  */
 import { Either, Schema } from "effect"
 import type { Answer } from "../Protocol/Answer.ts"
+import { frameBytes } from "../Protocol/Limits.ts"
 import { Request } from "../Protocol/Request.ts"
 import type { Call, Failure } from "../Requests.ts"
+
+/** Bytes of a command: numbers may be longer than a client wrote them. */
+export const commandBytes = 4 * frameBytes
+
+/** The header that names the tenant of a command, so that its share is known before the command is read. */
+export const tenantHeader = "causeway-tenant"
 
 /** A request of a client. It is carried out by the node that it names, or by none. */
 const Command = Schema.Struct({

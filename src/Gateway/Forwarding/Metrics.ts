@@ -5,7 +5,7 @@ import { Metric, MetricLabel } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 
 /** What became of one attempt. */
-export type Outcome = "answered" | "failed" | "not_owner" | "unreachable" | "silent"
+export type Outcome = "answered" | "failed" | "not_owner" | "unreachable" | "refused" | "silent" | "busy"
 
 const attempts = Metric.counter("sessions_forwarded_total", {
   description: "Requests sent to the node that has the session, by what became of them.",
@@ -19,7 +19,9 @@ const series: Readonly<Record<Outcome, Metric.Metric.Counter<number>>> = {
   failed: seriesOf("failed"),
   not_owner: seriesOf("not_owner"),
   unreachable: seriesOf("unreachable"),
-  silent: seriesOf("silent")
+  refused: seriesOf("refused"),
+  silent: seriesOf("silent"),
+  busy: seriesOf("busy")
 }
 
 /** Sessions of nodes that are gone. */

@@ -6,26 +6,32 @@ import { Agent, request as httpsRequest } from "node:https"
 import type { Socket } from "node:net"
 import { Effect, Option, type Redacted, type Scope } from "effect"
 import * as Monotonic from "../../Monotonic.ts"
-import { type Command, decodeReply, encodeCommand, type Reply } from "./Command.ts"
-import { type NodeLinkShape, NodeSilent, NodeUnreachable } from "./NodeLink.ts"
+import { type FairPool, sharedPool } from "../FairPool.ts"
+import { fileRequests } from "../FileCalls.ts"
+import type { SessionsBusy } from "../Sessions.ts"
+import { type Command, decodeReply, encodeCommand, type Reply, tenantHeader } from "./Command.ts"
+import { type NodeLinkError, type NodeLinkShape, NodeRefused, NodeSilent, NodeUnreachable } from "./NodeLink.ts"
 import * as Security from "./Security.ts"
 import { parseAddress } from "./Settings.ts"
 
-/** In milliseconds. */
-export const timing = {
-  /** Until a connection must be there. */
+export const defaults = {
+  /** Milliseconds until a connection must be there, and for which a command waits for its tenant's share. */
   connect: 2000,
-  /** Silence after which a node counts as gone; while it works on a command it sends a byte each second. */
-  silence: 5000
+  /** Milliseconds of silence after which a node counts as gone; while it works on a command it sends a byte each second. */
+  silence: 5000,
+  /** Connections to one node: each command has one to itself. */
+  connections: 1024,
+  /** Bytes of commands and of their replies, over all nodes; those of files are counted where the client is answered. */
+  bytes: 256 * 1024 * 1024
 } as const
 
-export type Timing = { readonly [Name in keyof typeof timing]: number }
+export type Options = { readonly [Name in keyof typeof defaults]: number }
 
-/** Bytes of a reply; files are the largest. */
-const replyBytes = 64 * 1024 * 1024
+/** Bytes of a reply: one with a file, and any other. */
+const replyBytes = { file: 64 * 1024 * 1024, other: 1024 * 1024 } as const
 
-/** Connections to one node: each command has one to itself. Further commands wait, as for a connection. */
-const mostConnections = 1024
+/** Bytes that are set aside for a reply. Few are larger. */
+const usualReply = 4096
 
 /** Milliseconds for which an unused connection is kept; the other node keeps it longer. */
 const unusedTimeout = 30_000
@@ -36,9 +42,20 @@ const warningInterval = 10_000
 /** Connections whose handshake is done. */
 const connected = new WeakSet<Socket>()
 
+/** What is sent, and what of the reply may be kept. */
+interface Outgoing {
+  readonly address: string
+  readonly tenant: string
+  readonly text: string
+  readonly replyBytes: number
+  /** Called with how many bytes of the reply there are; false where there is no room for them. */
+  readonly onReply: (bytes: number) => boolean
+}
+
 /** Reads a reply whole. */
 const read = (
   response: IncomingMessage,
+  { onReply, replyBytes }: Outgoing,
   onData: () => void,
   onEnd: (reply: Reply | undefined, why: string) => void
 ) => {
@@ -48,18 +65,17 @@ const read = (
     onData()
     bytes += chunk.length
     if (bytes > replyBytes) response.destroy(new Error(`the reply has more than ${replyBytes} bytes`))
+    else if (!onReply(bytes)) response.destroy(new Error("there is no memory for the reply"))
     else chunks.push(chunk)
   })
-  response.on("end", () => {
-    if (response.statusCode !== 200) return onEnd(undefined, `status ${response.statusCode}`)
-    onEnd(decodeReply(Buffer.concat(chunks).toString("utf8")), "the reply is malformed")
-  })
+  response.on("end", () => onEnd(decodeReply(Buffer.concat(chunks).toString("utf8")), "the reply is malformed"))
   response.on("error", error => onEnd(undefined, error.message))
   response.on("aborted", () => onEnd(undefined, "the connection was lost"))
 }
 
-const post = (agent: Agent, { connect, silence }: Timing, address: string, text: string) =>
-  Effect.async<Reply, NodeUnreachable | NodeSilent>(resume => {
+const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
+  Effect.async<Reply, NodeLinkError>(resume => {
+    const { address, tenant, text } = sent
     const parsed = parseAddress(address)
     if (Option.isNone(parsed)) {
       resume(new NodeUnreachable({ reason: `${address} is no address` }))
@@ -73,7 +89,11 @@ const post = (agent: Agent, { connect, silence }: Timing, address: string, text:
       agent,
       method: "POST",
       path: "/commands",
-      headers: { "content-type": "application/json", "content-length": Buffer.byteLength(text) }
+      headers: {
+        "content-type": "application/json",
+        "content-length": Buffer.byteLength(text),
+        [tenantHeader]: tenant
+      }
     })
     const abandon = (reason: string) => (): void => {
       fail(reason)
@@ -101,9 +121,17 @@ const post = (agent: Agent, { connect, silence }: Timing, address: string, text:
       clearTimeout(timer)
       fail("the connection was lost")
     })
-    outgoing.on("response", response =>
-      read(response, isAlive, (reply, why) => (reply === undefined ? fail(why) : resume(Effect.succeed(reply))))
-    )
+    outgoing.on("response", response => {
+      const { statusCode } = response
+      if (statusCode === 200) {
+        return read(response, sent, isAlive, (reply, why) =>
+          reply === undefined ? fail(why) : resume(Effect.succeed(reply))
+        )
+      }
+      // A node begins with a command only once it will answer 200.
+      resume(new NodeRefused({ reason: `status ${statusCode}` }))
+      response.resume()
+    })
     outgoing.end(text)
     return Effect.sync(() => {
       clearTimeout(timer)
@@ -111,13 +139,37 @@ const post = (agent: Agent, { connect, silence }: Timing, address: string, text:
     })
   })
 
+/** The connections to other nodes, which tenants share; those to one node are kept while there are commands for it. */
+class Peers {
+  private readonly pools = new Map<string, FairPool>()
+
+  constructor(
+    private readonly connections: number,
+    private readonly patience: number
+  ) {}
+
+  /** Has a connection to a node while an effect runs. */
+  use<A, E>(address: string, tenant: string, work: Effect.Effect<A, E>): Effect.Effect<A, E | SessionsBusy> {
+    return Effect.suspend(() => {
+      const pool = this.pools.get(address) ?? sharedPool("connections to another node", this.connections)
+      this.pools.set(address, pool)
+      return Effect.ensuring(
+        pool.use(tenant, 1, () => work, this.patience),
+        Effect.sync(() => {
+          if (pool.used === 0 && pool.waiting === 0 && this.pools.get(address) === pool) this.pools.delete(address)
+        })
+      )
+    })
+  }
+}
+
 /** A link whose connections end with the scope. */
 export const make = (
   secret: Redacted.Redacted,
-  limits: Timing = timing,
-  connections = mostConnections
+  given: Partial<Options> = {}
 ): Effect.Effect<NodeLinkShape, never, Scope.Scope> =>
   Effect.gen(function* () {
+    const options = { ...defaults, ...given }
     const agent = yield* Effect.acquireRelease(
       Effect.sync(
         () =>
@@ -125,13 +177,15 @@ export const make = (
           new Agent({
             ...Security.ofClient(secret),
             keepAlive: true,
-            maxSockets: connections,
+            maxSockets: options.connections,
             maxFreeSockets: 16,
             timeout: unusedTimeout
           })
       ),
       agent => Effect.sync(() => agent.destroy())
     )
+    const peers = new Peers(options.connections, options.connect)
+    const memory = sharedPool("memory for requests to other nodes", options.bytes)
     let warnedAt = Number.NEGATIVE_INFINITY
     const warn = (node: string, address: string, reason: string) =>
       Effect.flatMap(Monotonic.millis, now => {
@@ -141,8 +195,24 @@ export const make = (
       })
     return {
       send: ({ address, node }, command: Command) =>
-        Effect.suspend(() => post(agent, limits, address, encodeCommand(command))).pipe(
-          Effect.tapError(({ reason }) => warn(node, address, reason))
+        Effect.suspend(() => {
+          const { request, tenant } = command
+          const text = encodeCommand(command)
+          const size = Buffer.byteLength(text)
+          const claim = memory.take(tenant, size + usualReply)
+          if (claim === undefined) return Effect.fail(memory.refusal())
+          const isFile = fileRequests.has(request.type)
+          const sent: Outgoing = {
+            ...{ address, tenant, text },
+            replyBytes: isFile ? replyBytes.file : replyBytes.other,
+            onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes)
+          }
+          return Effect.ensuring(
+            peers.use(address, tenant, post(agent, options, sent)),
+            Effect.sync(() => claim.release())
+          )
+        }).pipe(
+          Effect.tapError(error => (error._tag === "SessionsBusy" ? Effect.void : warn(node, address, error.reason)))
         )
     }
   })

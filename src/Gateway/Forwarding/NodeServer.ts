@@ -7,23 +7,22 @@ import { isIP } from "node:net"
 import { type Context, Effect, Either, Exit, Fiber, FiberSet, Scope } from "effect"
 import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import * as Supervision from "../../Supervision.ts"
-import { FileCalls } from "../FileCalls.ts"
-import { frameBytes } from "../Protocol/Limits.ts"
+import { type FairPool, sharedPool } from "../FairPool.ts"
+import { FileCalls, fileRequests } from "../FileCalls.ts"
 import { carryOut, defect, failureOf } from "../Requests.ts"
 import { SessionNodes } from "../SessionNodes.ts"
-import { Sessions } from "../Sessions.ts"
-import { type Command, decodeCommand, encodeReply, type Reply } from "./Command.ts"
+import { Sessions, type SessionsBusy } from "../Sessions.ts"
+import { type Command, commandBytes, decodeCommand, encodeReply, type Reply, tenantHeader } from "./Command.ts"
 import * as Security from "./Security.ts"
 import { formatAddress, type NodeAddress, type Settings } from "./Settings.ts"
 
-/** Bytes of a command: numbers may be longer than a client wrote them. */
-const commandBytes = 4 * frameBytes
-
-/** Bytes of the commands that arrive or are carried out, over all nodes. */
-const heldBytes = 256 * 1024 * 1024
-
-/** Commands at a time, over all nodes. */
-const mostCommands = 8192
+/** What may be under way at a time, over all nodes. */
+export const limits = {
+  /** Commands that arrive or are carried out. */
+  commands: 8192,
+  /** Their bytes. */
+  bytes: 256 * 1024 * 1024
+} as const
 
 /** Milliseconds between two signs of life while a command is carried out. */
 const signInterval = 1000
@@ -37,24 +36,53 @@ const interruption = "1 second"
 /** How long it may take to tell the others that the node takes no commands any more. */
 const farewellLimit = "500 millis"
 
-const fileTypes: ReadonlySet<string> = new Set(["list_files", "read_file", "file_history", "file_at_iteration"])
+/** The length of a body, if the head of the request tells it. */
+const lengthOf = ({ headers }: IncomingMessage): number | undefined =>
+  headers["content-length"] === undefined ? undefined : Number(headers["content-length"])
 
-/** Reads a body of limited size. It does not call back if the connection ends before the body. */
-const readBody = (
-  request: IncomingMessage,
-  onBytes: (bytes: number) => boolean,
-  onEnd: (text: string) => void
-): void => {
+/** The tenant that the head of a request names; nodes of earlier versions name none. */
+const tenantOf = ({ headers }: IncomingMessage): string | undefined => {
+  const value = headers[tenantHeader]
+  return typeof value === "string" ? value : undefined
+}
+
+/** Reads a body. It does not call back if the connection ends before the body. */
+const readBody = (request: IncomingMessage, onEnd: (text: string) => void): void => {
   const chunks: Array<Buffer> = []
-  request.on("data", (chunk: Buffer) => {
-    if (onBytes(chunk.length)) chunks.push(chunk)
-  })
+  request.on("data", (chunk: Buffer) => chunks.push(chunk))
   request.on("end", () => onEnd(Buffer.concat(chunks).toString("utf8")))
+}
+
+/** The commands of other nodes and their memory, which tenants share. */
+class Intake {
+  private readonly commands: FairPool
+  private readonly memory: FairPool
+
+  constructor({ bytes, commands }: { readonly [Name in keyof typeof limits]: number }) {
+    this.commands = sharedPool("capacity for requests of other nodes", commands)
+    this.memory = sharedPool("memory for requests of other nodes", bytes)
+  }
+
+  /** Admits a command of a tenant. Returns how to release what it takes, or why it is refused. */
+  admit(tenant: string, bytes: number): (() => void) | SessionsBusy {
+    const command = this.commands.take(tenant, 1)
+    if (command === undefined) return this.commands.refusal()
+    const memory = this.memory.take(tenant, bytes)
+    if (memory !== undefined) {
+      return () => {
+        command.release()
+        memory.release()
+      }
+    }
+    command.release()
+    return this.memory.refusal()
+  }
 }
 
 export interface Options extends Settings {
   /** Bytes of files on their way to other nodes. */
   readonly fileBytes: number
+  readonly limits?: { readonly [Name in keyof typeof limits]?: number }
 }
 
 /** Carries a command out; files hold their memory until they are sent. */
@@ -70,7 +98,7 @@ const execute = (
   const work = Effect.flatMap(carryOut(sessions, { tenant, actor, commandId }, request), answer =>
     send({ is: "answer", answer })
   )
-  return (fileTypes.has(request.type) ? files.use(tenant, request.type, () => work) : work).pipe(
+  return (fileRequests.has(request.type) ? files.use(tenant, request.type, () => work) : work).pipe(
     Effect.catchTag("SessionElsewhere", () => send({ is: "not_owner" })),
     Effect.catchAll(error => send({ is: "failure", failure: failureOf(error) })),
     Effect.catchAllDefect(error =>
@@ -116,11 +144,22 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
       Supervision.within(interruption, Scope.close(scope, Exit.void))
     )
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), work)
-    let held = 0
-    let commands = 0
+    const intake = new Intake({ ...limits, ...options.limits })
 
+    /**
+     * Refuses a command by a status other than 200, which tells the other node that nothing was done for it. What
+     * arrives of it is dropped.
+     */
     const reject = (response: ServerResponse, status: number): void => {
-      response.writeHead(status, { connection: "close" }).end()
+      response.writeHead(status, { "content-length": 0 }).end()
+    }
+
+    const reply = (response: ServerResponse, reply: Reply, onSent?: () => void): void => {
+      const text = encodeReply(reply)
+      if (!response.headersSent) {
+        response.writeHead(200, { "content-type": "application/json", "content-length": Buffer.byteLength(text) })
+      }
+      response.end(text, onSent)
     }
 
     const onCommand = (response: ServerResponse, command: Command): void => {
@@ -129,17 +168,10 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
         // White space before a JSON text means nothing.
         response.write(" ")
       }, signInterval)
-      const send = (reply: Reply): Effect.Effect<void> =>
+      const send = (result: Reply): Effect.Effect<void> =>
         Effect.async<void>(resume => {
           clearInterval(signs)
-          const text = encodeReply(reply)
-          if (!response.headersSent) {
-            response.writeHead(200, {
-              "content-type": "application/json",
-              "content-length": Buffer.byteLength(text)
-            })
-          }
-          response.end(text, () => resume(Effect.void))
+          reply(response, result, () => resume(Effect.void))
         })
       const fiber = run(execute(sessions, files, node, command, send))
       response.on("close", () => {
@@ -153,27 +185,23 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
       request.on("error", () => undefined)
       response.on("error", () => undefined)
       if (request.method !== "POST" || request.url !== "/commands") return reject(response, 404)
-      if (commands >= mostCommands) return reject(response, 503)
-      commands++
-      let bytes = 0
-      response.on("close", () => {
-        commands--
-        held -= bytes
-      })
-      const onBytes = (length: number): boolean => {
-        bytes += length
-        held += length
-        const isTooMuch = bytes > commandBytes || held > heldBytes
-        if (isTooMuch && !response.headersSent) reject(response, bytes > commandBytes ? 413 : 503)
-        return !isTooMuch
-      }
-      readBody(request, onBytes, text => {
-        if (response.headersSent) return
+      const length = lengthOf(request)
+      if (length === undefined) return reject(response, 411)
+      if (length > commandBytes) return reject(response, 413)
+      const tenant = tenantOf(request)
+      const admitted = intake.admit(tenant ?? "", length)
+      if (typeof admitted !== "function") return reply(response, { is: "failure", failure: failureOf(admitted) })
+      response.on("close", admitted)
+      readBody(request, text => {
         const decoded = decodeCommand(text)
         if (Either.isLeft(decoded)) return reject(response, 400)
-        onCommand(response, decoded.right)
+        const command = decoded.right
+        if (tenant !== undefined && tenant !== command.tenant) return reject(response, 400)
+        onCommand(response, command)
       })
     })
+    // An answer to what is no HTTP could be taken for that to a command which is under way.
+    server.on("clientError", (_error, socket) => socket.destroy())
     const address = yield* listen(server, options)
     yield* Effect.acquireRelease(advertise(formatAddress(address)), () =>
       Supervision.within(farewellLimit, advertise(null))

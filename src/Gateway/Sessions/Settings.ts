@@ -1,6 +1,5 @@
 import { Config, Duration, Option } from "effect"
 import * as Setting from "../../Setting.ts"
-import { FairPool } from "../FairPool.ts"
 
 export const defaults = {
   /** After which a running session without subscribers and turns is stopped. */
@@ -86,7 +85,3 @@ export const backgroundCleanups = 4
 
 /** How long a session that nobody uses stays in memory. */
 export const unusedTtl = Duration.minutes(1)
-
-/** A pool of which one tenant may have three quarters, so that others find some free: nothing of it can be reclaimed. */
-export const sharedPool = (name: string, capacity: number, mostWaiting = 10_000): FairPool =>
-  new FairPool({ name, capacity, mostOfOne: Math.ceil(0.75 * capacity), mostWaiting })

@@ -3,8 +3,8 @@
  */
 import { type Context, Effect, FiberSet, type Scope } from "effect"
 import type { Inference } from "../../Upstream/Inference.ts"
+import { sharedPool } from "../FairPool.ts"
 import type { SessionCore } from "./SessionCore.ts"
-import { sharedPool } from "./Settings.ts"
 
 /** Characters of a title that is made of a message. */
 const titleLength = 60

@@ -3,6 +3,7 @@ import type { Connection, Handler } from "../../Http/WebSocket.ts"
 import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { LogValue } from "../../Observability/LogValue.ts"
 import type { Claim } from "../FairPool.ts"
+import { fileRequests } from "../FileCalls.ts"
 import * as GatewayMetrics from "../GatewayMetrics.ts"
 import { type CloseCode, closeCodes } from "../Protocol/CloseCode.ts"
 import { messagesPerSecond, requestsInFlight } from "../Protocol/Limits.ts"
@@ -30,7 +31,6 @@ const isInOrder = (request: Call): boolean => {
 }
 
 const stopRequests = new Set<Request["type"]>(["stop_session", "delete_session"])
-const fileRequests = new Set<Request["type"]>(["list_files", "read_file", "file_history", "file_at_iteration"])
 
 /** Messages beyond the rate limit that are answered with an error before the connection is closed. */
 const warnings = 100

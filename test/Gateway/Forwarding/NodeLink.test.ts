@@ -1,11 +1,13 @@
 /** The connection between two nodes, over real sockets. */
-import { connect } from "node:net"
+import { createServer, request as httpsRequest } from "node:https"
+import { type AddressInfo, connect } from "node:net"
 import { connect as tlsConnect } from "node:tls"
 import { assert, describe, it } from "@effect/vitest"
-import { type Context, Deferred, Effect, Option, Redacted } from "effect"
-import type { Command } from "../../../src/Gateway/Forwarding/Command.ts"
+import { type Context, Deferred, Effect, Option, Queue, Redacted } from "effect"
+import { type Command, encodeCommand, type Reply, tenantHeader } from "../../../src/Gateway/Forwarding/Command.ts"
 import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
 import * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
+import * as Security from "../../../src/Gateway/Forwarding/Security.ts"
 import { formatAddress, parseAddress } from "../../../src/Gateway/Forwarding/Settings.ts"
 import { SessionElsewhere } from "../../../src/Gateway/SessionEvents.ts"
 import { alone, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
@@ -18,7 +20,7 @@ const sessionId = "0".repeat(36)
 const unused = () => Effect.dieMessage("not expected")
 
 /** A node whose sessions take messages by `send`. */
-const server = (send: Context.Tag.Service<Sessions>["send"]) =>
+const server = (send: Context.Tag.Service<Sessions>["send"], limits: NodeServer.Options["limits"] = {}) =>
   Effect.gen(function* () {
     const sessions: Context.Tag.Service<Sessions> = {
       ...{ create: unused, list: unused, get: unused, start: unused, stop: unused, remove: unused, subscribe: unused },
@@ -30,13 +32,14 @@ const server = (send: Context.Tag.Service<Sessions>["send"]) =>
     const address = yield* NodeServer.make({
       address: { host: "127.0.0.1", port: 0 },
       secret,
-      fileBytes: 1024 ** 3
+      fileBytes: 1024 ** 3,
+      limits
     }).pipe(Effect.provideService(Sessions, sessions), Effect.provideService(SessionNodes, { ...alone, self: "a" }))
     return { port: address.port, address: formatAddress(address) }
   })
 
-const command = (content: string, node = "a"): Command => ({
-  ...{ node, tenant: "acme", actor: "alice", commandId: "c1" },
+const command = (content: string, node = "a", tenant = "acme"): Command => ({
+  ...{ node, tenant, actor: "alice", commandId: "c1" },
   request: { type: "send_message", id: "1", sessionId, content }
 })
 
@@ -52,7 +55,7 @@ describe("the link between nodes", () => {
   it.scopedLive("knows of a command that waited for another one's connection that it was sent", () =>
     Effect.gen(function* () {
       const { address } = yield* server((_, __, content) => Effect.delay(Effect.succeed(content), "1200 millis"))
-      const link = yield* NodeClient.make(secret, { connect: 1800, silence: 5000 }, 1)
+      const link = yield* NodeClient.make(secret, { connect: 1800, connections: 1 })
       const send = (content: string) => link.send(owner(address), command(content))
       const answers = yield* Effect.all([send("first"), send("second")], { concurrency: 2 })
       assert.deepStrictEqual(
@@ -167,6 +170,148 @@ describe("the link between nodes", () => {
         yield* second.interruptAsFork(second.id())
         yield* Deferred.await(interrupted)
       })
+  )
+
+  /** A node whose work for the tenant `greedy` does not end, and how often that has begun. */
+  const withGreedy = (limits?: NodeServer.Options["limits"]) =>
+    Effect.gen(function* () {
+      const begun = yield* Queue.unbounded<void>()
+      const { address } = yield* server(
+        ({ tenant }) =>
+          tenant === "greedy" ? Effect.zipRight(Queue.offer(begun, undefined), Effect.never) : Effect.succeed("turn"),
+        limits
+      )
+      return { address, awaitBegun: (count: number) => Queue.takeN(begun, count) }
+    })
+
+  /** The code of a failure that a node answers with. */
+  const codeOf = (reply: Reply) => (reply.is === "failure" ? reply.failure.code : reply.is)
+
+  it.scopedLive("leaves connections to other tenants, however many slow requests one has", () =>
+    Effect.gen(function* () {
+      const { address, awaitBegun } = yield* withGreedy()
+      const link = yield* NodeClient.make(secret, { connect: 300, connections: 8 })
+      const send = (tenant: string) => link.send(owner(address), command("x", "a", tenant))
+      for (let index = 0; index < 6; index++) yield* Effect.forkScoped(send("greedy"))
+      yield* awaitBegun(6)
+      // More than its share wait in vain.
+      const more = yield* Effect.forkScoped(Effect.replicateEffect(failureOf(send("greedy")), 20, { concurrency: 20 }))
+      for (let index = 0; index < 3; index++) assert.deepInclude(yield* send(`other ${index}`), { is: "answer" })
+      assert.deepStrictEqual(new Set(yield* more), new Set(["SessionsBusy"]))
+      assert.deepInclude(yield* send("other"), { is: "answer" })
+    })
+  )
+
+  it.scopedLive("leaves what a node takes of others to other tenants too", () =>
+    Effect.gen(function* () {
+      const { address, awaitBegun } = yield* withGreedy({ commands: 8 })
+      const links = yield* Effect.all([NodeClient.make(secret), NodeClient.make(secret)])
+      const send = (tenant: string, link: number) => links[link]!.send(owner(address), command("x", "a", tenant))
+      const greedy = yield* Effect.forEach([0, 1, 0, 1, 0, 1], link => Effect.forkScoped(send("greedy", link)))
+      yield* awaitBegun(6)
+      for (const link of [0, 1]) {
+        const refused = yield* send("greedy", link)
+        assert.strictEqual(codeOf(refused), "rate_limited")
+        assert.deepInclude(yield* send("other", link), { is: "answer" })
+      }
+      // What has ended makes room.
+      yield* greedy[0]!.interruptAsFork(greedy[0]!.id())
+      const again = yield* Effect.forkScoped(
+        Effect.repeat(send("greedy", 0), { until: reply => reply.is !== "failure" })
+      )
+      yield* awaitBegun(1)
+      yield* again.interruptAsFork(again.id())
+    })
+  )
+
+  it.scopedLive("bounds the bytes of commands on both sides, by tenant and in all", () =>
+    Effect.gen(function* () {
+      const content = "x".repeat(100_000)
+      const taking = yield* withGreedy({ bytes: 500_000 })
+      const link = yield* NodeClient.make(secret)
+      const send = (tenant: string) => link.send(owner(taking.address), command(content, "a", tenant))
+      for (let index = 0; index < 3; index++) yield* Effect.forkScoped(send("greedy"))
+      yield* taking.awaitBegun(3)
+      assert.strictEqual(codeOf(yield* send("greedy")), "rate_limited")
+      assert.deepInclude(yield* send("other"), { is: "answer" })
+
+      const sending = yield* withGreedy()
+      const bounded = yield* NodeClient.make(secret, { bytes: 500_000 })
+      const sendBounded = (tenant: string) => bounded.send(owner(sending.address), command(content, "a", tenant))
+      for (let index = 0; index < 3; index++) yield* Effect.forkScoped(sendBounded("greedy"))
+      yield* sending.awaitBegun(3)
+      assert.strictEqual(yield* failureOf(sendBounded("greedy")), "SessionsBusy")
+      assert.deepInclude(yield* sendBounded("other"), { is: "answer" })
+    })
+  )
+
+  /** Posts what is no command, and returns the status. */
+  const post = (port: number, headers: Readonly<Record<string, string | number>>, body: string, path = "/commands") =>
+    Effect.async<number>(resume => {
+      const request = httpsRequest(
+        { ...Security.ofClient(secret), host: "127.0.0.1", port, method: "POST", path, headers, agent: false },
+        response => {
+          response.resume()
+          response.on("end", () => resume(Effect.succeed(response.statusCode!)))
+        }
+      )
+      request.on("error", () => resume(Effect.succeed(0)))
+      request.write(body)
+      request.end()
+    })
+
+  it.scopedLive("has all of its memory after whatever it refuses", () =>
+    Effect.gen(function* () {
+      const { address, port } = yield* server(() => Effect.succeed("turn"), { bytes: 6 * 1024 * 1024 })
+      const large = "x".repeat(5 * 1024 * 1024)
+      const text = encodeCommand(command("x"))
+      const sized = (body: string) => ({ "content-length": body.length })
+      for (let round = 0; round < 5; round++) {
+        assert.strictEqual(yield* post(port, sized(large), large), 413)
+        assert.strictEqual(yield* post(port, sized(large), large, "/other"), 404)
+        assert.strictEqual(yield* post(port, {}, "{}"), 411)
+        assert.strictEqual(yield* post(port, sized("{}"), "{}"), 400)
+        const mismatch = { ...sized(text), [tenantHeader]: "another" }
+        assert.strictEqual(yield* post(port, mismatch, text), 400)
+      }
+      const link = yield* NodeClient.make(secret)
+      // Nearly the share of a tenant.
+      assert.deepInclude(yield* link.send(owner(address), command("x".repeat(3_900_000))), { is: "answer" })
+    })
+  )
+
+  it.scopedLive("knows that nothing was done where a node answers that it refuses the command", () =>
+    Effect.gen(function* () {
+      const answer: { status: number | undefined } = { status: 200 }
+      const stub = createServer(Security.ofServer(secret), (request, response) => {
+        request.resume()
+        request.on("end", () => {
+          if (answer.status === undefined) request.socket.destroy()
+          else response.writeHead(answer.status).end("no command")
+        })
+      })
+      const port = yield* Effect.acquireRelease(
+        Effect.async<number>(resume => {
+          stub.listen(0, "127.0.0.1", () => resume(Effect.succeed((stub.address() as AddressInfo).port)))
+        }),
+        () =>
+          Effect.sync(() => {
+            stub.close()
+            stub.closeAllConnections()
+          })
+      )
+      const link = yield* NodeClient.make(secret)
+      const send = failureOf(link.send(owner(`127.0.0.1:${port}`), command("x")))
+      for (const status of [400, 404, 411, 413, 503]) {
+        answer.status = status
+        assert.strictEqual(yield* send, "NodeRefused")
+      }
+      // It may have been carried out.
+      for (const status of [200, undefined]) {
+        answer.status = status
+        assert.strictEqual(yield* send, "NodeSilent")
+      }
+    })
   )
 
   it("addresses have a host and a port", () => {
