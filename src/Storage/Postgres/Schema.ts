@@ -287,5 +287,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "namespaces", statements: namespaces },
   { name: "removals", statements: [removeFunction] },
   { name: "timelines", statements: timelines },
-  { name: "functions without compilation", statements: uncompiled }
+  { name: "functions without compilation", statements: uncompiled },
+  { name: "counted renewals", statements: SessionEvents.renewalStatements }
 ]

@@ -5,7 +5,15 @@ import { type Append, SessionElsewhere, SessionEvents } from "../../../src/Gatew
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import type * as PostgresSessionEvents from "../../../src/Storage/Postgres/SessionEvents.ts"
-import { createDatabase, execute, nodeLayer, optionsOf, server, withClient } from "../../postgres/Databases.ts"
+import {
+  createDatabase,
+  execute,
+  nodeLayer,
+  optionsOf,
+  server,
+  withClient,
+  withOwnClock
+} from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
@@ -207,6 +215,37 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       yield* persist(append(one, "t/s", 0, ["1"]))
       yield* isElsewhere(persist(other.open("t/s", "e1")))
     }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive(
+    "a node that is gone loses its sessions although the clock of the database is set back, and no other does",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* database
+        const setClock = yield* Effect.promise(() => withOwnClock(url))
+        yield* Effect.promise(() => setClock(3_600_000))
+        const proxy = yield* Proxy.make(url)
+        const { events: gone } = yield* node(proxy.url)
+        const { events: one } = yield* node(url)
+        const { events: other } = yield* node(url)
+        yield* gone.open("t/gone", "e1")
+        yield* one.open("t/kept", "e1")
+        yield* append(one, "t/kept", 0, ["1"], { recoveryState: "open" })
+        yield* Effect.promise(() => proxy.cut(true))
+        yield* Effect.promise(() => setClock(0))
+        yield* takeOver(other, "t/gone")
+        yield* append(other, "t/gone", 0, ["2"])
+        // The others have renewed their leases all the while.
+        yield* isElsewhere(other.open("t/kept", "e1"))
+        expect(yield* other.abandoned).toEqual([])
+        yield* append(one, "t/kept", 1, ["2"])
+        // Set back once more, the clock does not give what is gone a lease again.
+        yield* Effect.promise(() => setClock(-3_600_000))
+        yield* append(other, "t/gone", 1, ["3"])
+        yield* Effect.promise(() => proxy.cut(false))
+        yield* persist(isElsewhere(append(gone, "t/gone", 0, ["stale"])))
+        expect(yield* textsOf(other, "t/gone")).toEqual(["2", "3"])
+      }).pipe(Effect.provide(quiet))
   )
 
   it.scopedLive("the next run in the directory of a node has its sessions at once, and a node beside it does not", () =>

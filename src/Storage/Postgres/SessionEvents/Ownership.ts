@@ -4,19 +4,31 @@
  */
 import { Duration, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
+import * as Monotonic from "../../../Monotonic.ts"
 import * as Supervision from "../../../Supervision.ts"
 import type { Pool, Statement } from "../Connections.ts"
+import { NodeWatch, type Renewals } from "./NodeWatch.ts"
 import * as Queries from "./Queries.ts"
 
 const renewal: Statement = { name: "renew_lease", text: "SELECT causeway.renew_lease($1, $2, true)" }
 
-/** Tells the address of the node, and counts the others. */
+/** Tells the address of the node, and reads how often the others have renewed their leases. */
 const introduction: Statement = {
   name: "introduce_node",
   text: `WITH told AS (
       UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2
     )
-    SELECT count(*) FROM causeway.nodes WHERE id <> $1 AND expires_at > clock_timestamp()`
+    SELECT id, renewals FROM causeway.nodes WHERE id <> $1 AND expires_at > clock_timestamp()`
+}
+
+/**
+ * Ends the lease of a node that has not renewed it since. It takes nothing from that node: if it is alive after all, it
+ * keeps the sessions that nobody has taken, and is refused those that somebody has, as after any lease that has ended.
+ */
+const expiry: Statement = {
+  name: "expire_lease",
+  text: `UPDATE causeway.nodes SET expires_at = clock_timestamp()
+    WHERE id = $1 AND renewals = $2 AND expires_at > clock_timestamp()`
 }
 
 const farewell: Statement = { name: "end_lease", text: "DELETE FROM causeway.nodes WHERE id = $1" }
@@ -96,9 +108,11 @@ export interface Options {
   readonly onLapse: () => void
 }
 
-/** Tells where other nodes reach this one. Returns how many there are. */
+/** Tells where other nodes reach this one. Returns the others. */
 export const introduce = (pool: Pool, node: string, address: string | null) =>
-  pool.read(introduction, [node, address], rows => Number(rows[0]?.[0]))
+  pool.read(introduction, [node, address], rows =>
+    rows.map(([id, renewals]): Renewals => ({ node: String(id), renewals: Number(renewals) }))
+  )
 
 /** Renews the lease until the scope closes, which ends it: others may then open its sessions at once. */
 export const keep = ({
@@ -113,6 +127,7 @@ export const keep = ({
 }: Options): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
     const millis = Duration.toMillis(lease)
+    const watch = new NodeWatch(millis)
     let over = predecessor
     let lapses = 0
     /** How many renewals are still followed by a look at what others have taken, which they may not have committed. */
@@ -146,7 +161,11 @@ export const keep = ({
       }
       // An interruption would not stop the statement, which could then begin the lease again after the node has ended it.
       const now = yield* Effect.uninterruptible(pool.read(renewal, [node, millis], rows => Number(rows[0]?.[0])))
-      onOthers(yield* introduce(pool, node, address()))
+      const others = yield* introduce(pool, node, address())
+      onOthers(others.length)
+      for (const stalled of watch.look(yield* Monotonic.millis, others)) {
+        yield* pool.read(expiry, [stalled.node, stalled.renewals], () => undefined)
+      }
       if (now > lapses) {
         yield* Effect.logWarning("The lease of this node had ended; other nodes may have taken its sessions")
         lapses = now

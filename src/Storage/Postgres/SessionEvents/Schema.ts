@@ -146,3 +146,36 @@ export const nodeStatements: ReadonlyArray<string> = [
   // Where a node takes requests of others.
   "ALTER TABLE causeway.nodes ADD COLUMN address text"
 ]
+
+/**
+ * The same with a counter of the renewals, and right where the clock of the database is set back: a lease then ends as
+ * long after its renewal as otherwise, and what was before counts for nothing.
+ */
+const countingRenewFunction = `
+CREATE OR REPLACE FUNCTION causeway.renew_lease(node uuid, lease bigint, always boolean) RETURNS bigint
+LANGUAGE plpgsql
+AS $function$
+DECLARE
+  moment timestamptz := clock_timestamp();
+  ends timestamptz := moment + lease * interval '1 millisecond';
+  renewed bigint;
+BEGIN
+  PERFORM FROM causeway.nodes n WHERE n.id = node AND n.expires_at > moment;
+  IF FOUND AND NOT always THEN RETURN NULL; END IF;
+  INSERT INTO causeway.nodes AS n (id, since, expires_at, renewals) VALUES (node, moment, ends, 1)
+  ON CONFLICT (id) DO UPDATE SET
+    since = CASE WHEN n.expires_at > moment AND n.since <= moment THEN n.since ELSE moment END,
+    lapses = n.lapses + CASE WHEN n.expires_at > moment THEN 0 ELSE 1 END,
+    expires_at = ends,
+    renewals = n.renewals + 1
+  RETURNING n.lapses INTO renewed;
+  RETURN renewed;
+END
+$function$`
+
+/** What the migration does by which leases end although the clock of the database is set back. */
+export const renewalStatements: ReadonlyArray<string> = [
+  // How often the lease was renewed.
+  "ALTER TABLE causeway.nodes ADD COLUMN renewals bigint NOT NULL DEFAULT 0",
+  countingRenewFunction
+]

@@ -1,0 +1,37 @@
+import { assert, describe, it } from "@effect/vitest"
+import { NodeWatch } from "../../../../src/Storage/Postgres/SessionEvents/NodeWatch.ts"
+
+describe("NodeWatch", () => {
+  const one = (renewals: number) => ({ node: "a", renewals })
+  const other = { node: "b", renewals: 7 }
+
+  it("finds a node that has not renewed its lease for a whole lease, and none that has", () => {
+    const watch = new NodeWatch(900)
+    for (const [time, renewals] of [
+      [0, 1],
+      [300, 2],
+      [600, 3]
+    ] as const) {
+      assert.deepStrictEqual(watch.look(time, [one(renewals), other]), [])
+    }
+    assert.deepStrictEqual(watch.look(900, [one(4), other]), [other])
+    assert.deepStrictEqual(watch.look(1200, [one(4), { ...other, renewals: 8 }]), [])
+  })
+
+  it("counts no time in which it has not read the others", () => {
+    const watch = new NodeWatch(900)
+    assert.deepStrictEqual(watch.look(0, [other]), [])
+    assert.deepStrictEqual(watch.look(10_000, [other]), [])
+    assert.deepStrictEqual(watch.look(10_400, [other]), [])
+    assert.deepStrictEqual(watch.look(10_800, [other]), [])
+    assert.deepStrictEqual(watch.look(11_200, [other]), [other])
+  })
+
+  it("forgets a node that is gone", () => {
+    const watch = new NodeWatch(900)
+    watch.look(0, [other])
+    watch.look(400, [])
+    assert.deepStrictEqual(watch.look(800, [other]), [])
+    assert.deepStrictEqual(watch.look(1200, [other]), [])
+  })
+})
