@@ -187,10 +187,14 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
       const text = yield* shows(other.url, 'sessions_forwarded_total{outcome="answered"} 1')
       const page = readFileSync(new URL("../docs/observability.md", import.meta.url), "utf8")
       for (const [, name] of page.matchAll(/^\| `((?:postgres_|session_(?!database)|sessions_)\w+)` \|/gm)) {
-        assert.match(text, new RegExp(`^${name}(?:\\{.*\\})? \\S+$`, "m"))
+        assert.match(text, new RegExp(`^${name}(?:_count)?(?:\\{.*\\})? \\S+$`, "m"))
       }
       const { node } = JSON.parse(yield* read(one.url, "/health"))
       assert.deepInclude(node, { sessions: 1, nodes: 2 })
+      // The opening of the session and its first events, in one group or several.
+      const written = yield* read(one.url, "/metrics")
+      assert.match(written, /^session_commit_writes_sum [1-9]/m)
+      assert.match(written, /^session_commits_total\{outcome="ok"\} [1-9]/m)
       yield* shows(one.url, `session_node_info{node="${node.id}"} 1`)
       yield* one.end("SIGKILL")
       yield* shows(other.url, "session_nodes 1")

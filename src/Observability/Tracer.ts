@@ -2,6 +2,7 @@
  * Tracing by OpenTelemetry. It is off unless an endpoint is set and the optional packages are installed.
  */
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
+import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { Cause, Config, Context, Effect, Tracer as EffectTracer, Exit, Layer, Option } from "effect"
 import { randomHex } from "../RandomHex.ts"
 import * as Setting from "../Setting.ts"
@@ -48,6 +49,13 @@ export const isTraced = ({ traceId }: EffectTracer.AnySpan): boolean => traceIdP
 const currentSpan = Effect.map(Effect.context<never>(), context => {
   const span = Context.getOption(context, EffectTracer.ParentSpan)
   return Option.isSome(span) && span.value._tag === "Span" ? span.value : undefined
+})
+
+/** Headers by which another process goes on with the trace of the fiber (W3C Trace Context); none while tracing is off. */
+export const currentTraceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.map(currentSpan, span => {
+  if (span === undefined || !isTraced(span)) return {}
+  const { traceparent = "" } = HttpTraceContext.toHeaders(span)
+  return { traceparent }
 })
 
 /** Reads trace ids from the current span. */

@@ -12,7 +12,9 @@ import type {
   SessionEvents
 } from "../Gateway/SessionEvents.ts"
 import { type StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
+import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
+import * as CommitMetrics from "./CommitMetrics.ts"
 import * as GroupCommit from "./GroupCommit.ts"
 
 /** A write to what is stored of a session. */
@@ -41,21 +43,29 @@ const weigh = (write: EventWrite | Release): GroupCommit.Weight => {
   }
 }
 
-/** A committer of writes. Those that open a history return it. */
+const metrics = CommitMetrics.make({
+  names: { commits: "session_commits_total", writes: "session_commit_writes", duration: "session_commit_duration_ms" },
+  target: "the histories of sessions"
+})
+
+/** A committer of writes, which registers its metrics with the value 0. Those that open a history return it. */
 export const make = <W extends EventWrite | Release, E>(
   options: Pick<GroupCommit.Options<W, History | undefined, E>, "commit" | "prepare">
 ): Effect.Effect<GroupCommit.GroupCommit<W, History | undefined, E>, never, Scope.Scope> =>
-  GroupCommit.make<W, History | undefined, E>({
-    ...options,
-    commit: (group, now) =>
-      Effect.catchAllDefect(
-        options.commit(group, now),
-        // It is not known what was stored, which sessions find out where the store is unavailable.
-        defect => new StoreUnavailable({ reason: String(defect) })
-      ),
-    weigh,
-    outage: Supervision.outage("writing of session histories")
-  })
+  Effect.flatMap(MetricTags.current, tags =>
+    GroupCommit.make<W, History | undefined, E>({
+      ...options,
+      commit: (group, now) =>
+        Effect.catchAllDefect(
+          options.commit(group, now),
+          // It is not known what was stored, which sessions find out where the store is unavailable.
+          defect => new StoreUnavailable({ reason: String(defect) })
+        ),
+      weigh,
+      observe: metrics(tags),
+      outage: Supervision.outage("writing of session histories")
+    })
+  )
 
 type Members = Pick<Context.Tag.Service<SessionEvents>, "open" | "append" | "restart" | "configure" | "remove">
 

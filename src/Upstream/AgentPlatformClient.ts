@@ -6,9 +6,9 @@
  */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
 import { type Context, type Duration, Effect, Exit, Layer, Metric, Option, Redacted, Schema, type Scope } from "effect"
 import * as MetricTags from "../MetricTags.ts"
+import { currentTraceHeaders } from "../Observability/Tracer.ts"
 import { randomHex } from "../RandomHex.ts"
 import * as AgentPlatform from "./AgentPlatform.ts"
 import * as FileCalls from "./FileCalls.ts"
@@ -82,16 +82,6 @@ const webSocketUrl = (baseUrl: string, instanceId: string, after: string | undef
   return `${baseUrl.replace(/^http/, "ws")}${pathOf(instanceId)}/connect${query}`
 }
 
-/** W3C trace context of the current span, if tracing is on. */
-const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.match(Effect.currentSpan, {
-  onFailure: () => ({}),
-  onSuccess: span => {
-    const { traceparent = "" } = HttpTraceContext.toHeaders(span)
-    // If tracing is off, spans have ids of another form.
-    return /^00-[0-9a-f]{32}-[0-9a-f]{16}-/.test(traceparent) ? { traceparent } : {}
-  }
-})
-
 const make = (
   client: HttpClient.HttpClient,
   sockets: Context.Tag.Service<PlatformSocket>,
@@ -132,7 +122,7 @@ const make = (
       resilience.call(
         // InstanceConnection has its own retries for a connection that was lost.
         { ...connect, repeatable: !again, part: breakers.of(instanceId), isBackground: again },
-        Effect.flatMap(traceHeaders, trace =>
+        Effect.flatMap(currentTraceHeaders, trace =>
           sockets.open(webSocketUrl(baseUrl, instanceId, after), { ...authorization, ...trace })
         )
       )

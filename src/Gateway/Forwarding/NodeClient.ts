@@ -6,6 +6,7 @@ import { Agent, request as httpsRequest } from "node:https"
 import type { Socket } from "node:net"
 import { Effect, Option, type Redacted, type Scope } from "effect"
 import * as Monotonic from "../../Monotonic.ts"
+import { currentTraceHeaders } from "../../Observability/Tracer.ts"
 import { type FairPool, sharedPool } from "../FairPool.ts"
 import { fileRequests } from "../FileCalls.ts"
 import type { SessionsBusy } from "../Sessions.ts"
@@ -47,6 +48,8 @@ interface Outgoing {
   readonly address: string
   readonly tenant: string
   readonly text: string
+  /** Of the trace, if there is one. */
+  readonly trace: Readonly<Record<string, string>>
   readonly replyBytes: number
   /** Called with how many bytes of the reply there are; false where there is no room for them. */
   readonly onReply: (bytes: number) => boolean
@@ -75,7 +78,7 @@ const read = (
 
 const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
   Effect.async<Reply, NodeLinkError>(resume => {
-    const { address, tenant, text } = sent
+    const { address, tenant, text, trace } = sent
     const parsed = parseAddress(address)
     if (Option.isNone(parsed)) {
       resume(new NodeUnreachable({ reason: `${address} is no address` }))
@@ -92,7 +95,8 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
       headers: {
         "content-type": "application/json",
         "content-length": Buffer.byteLength(text),
-        [tenantHeader]: tenant
+        [tenantHeader]: tenant,
+        ...trace
       }
     })
     const abandon = (reason: string) => (): void => {
@@ -194,16 +198,16 @@ export const make = (
         return Effect.annotateLogs(Effect.logWarning("Another node cannot be reached"), { node, address, reason })
       })
     return {
-      send: ({ address, node }, command: Command) =>
-        Effect.suspend(() => {
-          const { request, tenant } = command
+      send: ({ address, node }, command: Command) => {
+        const { request, tenant } = command
+        return Effect.flatMap(currentTraceHeaders, trace => {
           const text = encodeCommand(command)
           const size = Buffer.byteLength(text)
           const claim = memory.take(tenant, size + usualReply)
           if (claim === undefined) return Effect.fail(memory.refusal())
           const isFile = fileRequests.has(request.type)
           const sent: Outgoing = {
-            ...{ address, tenant, text },
+            ...{ address, tenant, text, trace },
             replyBytes: isFile ? replyBytes.file : replyBytes.other,
             onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes)
           }
@@ -212,7 +216,13 @@ export const make = (
             Effect.sync(() => claim.release())
           )
         }).pipe(
-          Effect.tapError(error => (error._tag === "SessionsBusy" ? Effect.void : warn(node, address, error.reason)))
+          Effect.tapError(error => (error._tag === "SessionsBusy" ? Effect.void : warn(node, address, error.reason))),
+          Effect.withSpan(`NodeClient.${request.type}`, {
+            kind: "client",
+            attributes: { tenant, node },
+            captureStackTrace: false
+          })
         )
+      }
     }
   })

@@ -4,7 +4,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { createServer, type Server } from "node:https"
 import { isIP } from "node:net"
-import { type Context, Effect, Either, Exit, Fiber, FiberSet, Scope } from "effect"
+import * as Headers from "@effect/platform/Headers"
+import * as HttpTraceContext from "@effect/platform/HttpTraceContext"
+import { type Context, Effect, Either, Exit, Fiber, FiberSet, Option, Scope, type Tracer } from "effect"
 import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type FairPool, sharedPool } from "../FairPool.ts"
@@ -45,6 +47,10 @@ const tenantOf = ({ headers }: IncomingMessage): string | undefined => {
   const value = headers[tenantHeader]
   return typeof value === "string" ? value : undefined
 }
+
+/** The span in which the other node has sent a request, if that is traced. */
+const spanOf = ({ headers }: IncomingMessage): Tracer.AnySpan | undefined =>
+  Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(headers)))
 
 /** Reads a body. It does not call back if the connection ends before the body. */
 const readBody = (request: IncomingMessage, onEnd: (text: string) => void): void => {
@@ -91,6 +97,7 @@ const execute = (
   files: FileCalls,
   node: string,
   command: Command,
+  parent: Tracer.AnySpan | undefined,
   send: (reply: Reply) => Effect.Effect<void>
 ): Effect.Effect<void> => {
   const { actor, commandId, request, tenant } = command
@@ -107,7 +114,13 @@ const execute = (
         send({ is: "failure", failure: defect })
       )
     ),
-    Effect.annotateLogs({ request: request.type, tenant, actor })
+    Effect.annotateLogs({ request: request.type, tenant, actor }),
+    Effect.withSpan(`NodeServer.${request.type}`, {
+      kind: "server",
+      parent,
+      attributes: { tenant },
+      captureStackTrace: false
+    })
   )
 }
 
@@ -162,7 +175,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
       response.end(text, onSent)
     }
 
-    const onCommand = (response: ServerResponse, command: Command): void => {
+    const onCommand = (response: ServerResponse, command: Command, parent: Tracer.AnySpan | undefined): void => {
       const signs = setInterval(() => {
         if (!response.headersSent) response.writeHead(200, { "content-type": "application/json" })
         // White space before a JSON text means nothing.
@@ -173,7 +186,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
           clearInterval(signs)
           reply(response, result, () => resume(Effect.void))
         })
-      const fiber = run(execute(sessions, files, node, command, send))
+      const fiber = run(execute(sessions, files, node, command, parent, send))
       response.on("close", () => {
         clearInterval(signs)
         run(Fiber.interrupt(fiber))
@@ -197,7 +210,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
         if (Either.isLeft(decoded)) return reject(response, 400)
         const command = decoded.right
         if (tenant !== undefined && tenant !== command.tenant) return reject(response, 400)
-        onCommand(response, command)
+        onCommand(response, command, spanOf(request))
       })
     })
     // An answer to what is no HTTP could be taken for that to a command which is under way.

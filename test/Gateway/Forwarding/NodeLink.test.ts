@@ -3,7 +3,7 @@ import { createServer, request as httpsRequest } from "node:https"
 import { type AddressInfo, connect } from "node:net"
 import { connect as tlsConnect } from "node:tls"
 import { assert, describe, it } from "@effect/vitest"
-import { type Context, Deferred, Effect, Option, Queue, Redacted } from "effect"
+import { type Context, Deferred, Effect, Option, Queue, Redacted, Tracer } from "effect"
 import { type Command, encodeCommand, type Reply, tenantHeader } from "../../../src/Gateway/Forwarding/Command.ts"
 import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
 import * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
@@ -311,6 +311,42 @@ describe("the link between nodes", () => {
         answer.status = status
         assert.strictEqual(yield* send, "NodeSilent")
       }
+    })
+  )
+
+  it.scopedLive("the other node goes on with the trace of a command", () =>
+    Effect.gen(function* () {
+      const inner = yield* Effect.tracer
+      const spans: Array<Tracer.Span> = []
+      const tracer = Tracer.make({
+        context: (f, fiber) => inner.context(f, fiber),
+        span: (...args) => {
+          const span = inner.span(...args)
+          spans.push(span)
+          return span
+        }
+      })
+      const { address } = yield* Effect.withTracer(
+        server(() => Effect.succeed("turn")),
+        tracer
+      )
+      const link = yield* NodeClient.make(secret)
+      const send = link.send(owner(address), command("x"))
+      yield* Effect.withTracer(Effect.withSpan(send, "Gateway.send_message"), tracer)
+      const [client, sent, carriedOut] = spans
+      assert.deepStrictEqual(
+        spans.map(({ kind, name }) => [name, kind]),
+        [
+          ["Gateway.send_message", "internal"],
+          ["NodeClient.send_message", "client"],
+          ["NodeServer.send_message", "server"]
+        ]
+      )
+      assert.strictEqual(carriedOut!.traceId, client!.traceId)
+      assert.strictEqual(Option.getOrThrow(carriedOut!.parent).spanId, sent!.spanId)
+      // While tracing is off nothing is sent of it.
+      yield* Effect.withTracerEnabled(Effect.withSpan(send, "Gateway.send_message"), false)
+      assert.strictEqual(Option.getOrUndefined(spans.at(-1)!.parent)?._tag, undefined)
     })
   )
 

@@ -1,0 +1,46 @@
+/**
+ * Metrics of groups of writes: how many there were, how large, and how long they took.
+ */
+import { Metric, MetricBoundaries, MetricLabel } from "effect"
+import * as MetricTags from "../MetricTags.ts"
+import type { CommittedGroup } from "./GroupCommit.ts"
+
+export interface Options {
+  /** The names of the metrics. */
+  readonly names: { readonly [Name in "commits" | "writes" | "duration"]: string }
+  /** To what the groups are handed, for descriptions. */
+  readonly target: string
+}
+
+/** Registers the series of an instance with the value 0. Returns what counts its groups. */
+export type Register = (tags: MetricTags.MetricTags) => (group: CommittedGroup) => void
+
+/** The metrics of one kind of groups. */
+export const make = ({ names, target }: Options): Register => {
+  const groups = Metric.counter(names.commits, {
+    description: `Groups of writes handed to ${target}, by outcome.`,
+    incremental: true
+  })
+  const byOutcome = {
+    ok: Metric.taggedWithLabels(groups, [MetricLabel.make("outcome", "ok")]),
+    failed: Metric.taggedWithLabels(groups, [MetricLabel.make("outcome", "failed")])
+  }
+  const sizes = Metric.histogram(
+    names.writes,
+    MetricBoundaries.fromIterable([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]),
+    "Writes that shared a transaction."
+  )
+  const durations = Metric.histogram(
+    names.duration,
+    MetricBoundaries.fromIterable([0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2000]),
+    "Milliseconds from closing a group of writes to its being durable."
+  )
+  return tags => {
+    MetricTags.register([byOutcome.ok, byOutcome.failed, sizes, durations], tags)
+    return ({ millis, outcome, writes }) => {
+      byOutcome[outcome].unsafeUpdate(1, tags)
+      sizes.unsafeUpdate(writes, tags)
+      durations.unsafeUpdate(millis, tags)
+    }
+  }
+}
