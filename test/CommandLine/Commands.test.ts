@@ -1,6 +1,17 @@
 /** The commands as processes against one running service, in pipes and on pseudo-terminals. */
 import { once } from "node:events"
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
 import * as Http from "node:http"
 import type { AddressInfo } from "node:net"
 import { tmpdir } from "node:os"
@@ -94,7 +105,7 @@ const linesOf = (text: string): ReadonlyArray<Record<string, unknown>> =>
 /** A server between the command and the service. */
 const proxy = (
   target: string,
-  onRequest: (request: Http.IncomingMessage, body: string) => "pass" | "hang"
+  onRequest: (request: Http.IncomingMessage, body: string) => "pass" | "hang" | Promise<"pass">
 ): Effect.Effect<string, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
@@ -103,7 +114,7 @@ const proxy = (
           const chunks: Array<Buffer> = []
           for await (const chunk of request) chunks.push(Buffer.from(chunk))
           const body = Buffer.concat(chunks)
-          if (onRequest(request, body.toString()) === "hang") return
+          if ((await onRequest(request, body.toString())) === "hang") return
           const { authorization = "" } = request.headers
           const answer = await fetch(target + request.url, {
             method: request.method ?? "GET",
@@ -327,6 +338,56 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
       writeFileSync(broken, `{"key":"k","value":1}\n{"key":"","value":1}\n`)
       const refused = yield* call(["import", "--namespace", "n", broken])
       assert.match(refused.stderr, /^Line 2: .*key/)
+    })
+  )
+
+  it.scoped("exports to one file twice at once: each copy is whole, and none is replaced unasked", () =>
+    Effect.gen(function* () {
+      const { client, files, url } = yield* Setting
+      yield* client.set("cli/twice1", "a", 1)
+      yield* client.set("cli/twice2", "b", 2)
+      for (const force of [[], ["--force"]]) {
+        const changes = new Changes()
+        let waiting = 0
+        let release = () => {}
+        const held = new Promise<"pass">(resolve => {
+          release = () => resolve("pass")
+        })
+        const slow = yield* proxy(url, request => {
+          if (!request.url?.startsWith("/api/v1/kv/cli%2Ftwice2")) return "pass"
+          waiting++
+          changes.notify()
+          return held
+        })
+        const file = join(files, `twice${force.length}.ndjson`)
+        const args = ["export", "--output", file, ...force]
+        const first = yield* Effect.fork(call([...args, "cli/twice1", "cli/twice2"], { CAUSEWAY_URL: slow }))
+        yield* changes.until(() => (waiting > 0 ? Option.some(undefined) : Option.none()))
+        assert.strictEqual((yield* call([...args, "cli/twice1"])).code, 0)
+        release()
+        const { code, stderr } = yield* first
+        const lines = linesOf(readFileSync(file, "utf8")).map(({ key }) => key)
+        if (force.length > 0) assert.deepStrictEqual([code, lines], [0, ["a", "b"]])
+        else {
+          assert.match(stderr, /is there already\n--force/)
+          assert.deepStrictEqual([code, lines], [2, ["a"]])
+        }
+      }
+      assert.deepStrictEqual(
+        readdirSync(files).filter(name => name.startsWith("twice")),
+        ["twice0.ndjson", "twice1.ndjson"]
+      )
+      // What a link leads to is replaced, and nothing that is no file.
+      const link = join(files, "link.ndjson")
+      symlinkSync(join(files, "twice1.ndjson"), link)
+      assert.strictEqual((yield* call(["export", "--output", link, "--force", "cli/twice2"])).code, 0)
+      assert.isTrue(lstatSync(link).isSymbolicLink())
+      assert.deepStrictEqual(
+        linesOf(readFileSync(join(files, "twice1.ndjson"), "utf8")).map(({ key }) => key),
+        ["b"]
+      )
+      const directory = yield* call(["export", "--output", files, "--force", "cli/twice2"])
+      assert.deepStrictEqual([directory.code, directory.stderr.includes("it is not a file")], [1, true])
     })
   )
 

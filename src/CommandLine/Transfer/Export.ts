@@ -1,57 +1,18 @@
 /** `causeway export`: entries as lines of JSON. */
-import { open, rename, rm } from "node:fs/promises"
 import { Effect, Option, Stream } from "effect"
 import type { Entry } from "../../Client/Model.ts"
-import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
+import { wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as ExactJson from "../ExactJson.ts"
 import * as Failure from "../Failure.ts"
 import { Args, Command, Options } from "../Library.ts"
+import * as NewFile from "../NewFile.ts"
 import { isJson, Output, record, write } from "../Output.ts"
 import * as ProgressLine from "../ProgressLine.ts"
+import { clean } from "../Text.ts"
 
 const linesOf = (entries: ReadonlyArray<Entry>): string =>
   entries.map(entry => `${ExactJson.stringify(entry)}\n`).join("")
-
-const fileFailed =
-  (path: string) =>
-  (error: unknown): CommandFailed =>
-    failed(`${path} cannot be written: ${error instanceof Error ? error.message : error}`)
-
-/** A new file that gets its name once it is complete. */
-const newFile = (path: string, mayReplace: boolean) =>
-  Effect.gen(function* () {
-    const attempt = <A>(work: () => Promise<A>) => Effect.tryPromise({ try: work, catch: fileFailed(path) })
-    if (!mayReplace) {
-      const exists = yield* Effect.promise(() =>
-        open(path).then(
-          handle => handle.close().then(() => true),
-          () => false
-        )
-      )
-      if (exists) return yield* wrong(`${path} is there already`, "--force replaces it.")
-    }
-    const part = `${path}.part`
-    let isComplete = false
-    const handle = yield* Effect.acquireRelease(
-      attempt(() => open(part, "w", 0o600)),
-      handle =>
-        Effect.ignore(
-          Effect.tryPromise(async () => {
-            await handle.close()
-            if (!isComplete) await rm(part, { force: true })
-          })
-        )
-    )
-    return {
-      write: (text: string) => attempt(() => handle.writeFile(text)),
-      complete: attempt(async () => {
-        await handle.sync()
-        await rename(part, path)
-        isComplete = true
-      })
-    }
-  })
 
 export const command = Command.make(
   "export",
@@ -91,7 +52,7 @@ export const command = Command.make(
       const path = output.value
       const count = yield* Effect.scoped(
         Effect.gen(function* () {
-          const file = yield* newFile(path, force)
+          const file = yield* NewFile.make(path, force)
           const progress = yield* ProgressLine.make(undefined, 0)
           const count = yield* Stream.runFoldEffect(pages, 0, (count, items) =>
             file
@@ -107,6 +68,6 @@ export const command = Command.make(
       )
       yield* (yield* isJson(json))
         ? record({ entries: count, file: path })
-        : write(`${count.toLocaleString("en")} entries are in ${path}\n`)
+        : write(`${count.toLocaleString("en")} entries are in ${clean(path)}\n`)
     })
 ).pipe(Command.withDescription("Write the entries of namespaces as lines of JSON"))
