@@ -17,7 +17,7 @@ import type { AddressInfo } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
-import { ConfigProvider, Context, Effect, Layer, Option, type Scope, Stream } from "effect"
+import { Clock, ConfigProvider, Context, Effect, Layer, Option, type Scope, Stream } from "effect"
 import * as Main from "../../src/CommandLine/Main.ts"
 import * as Output from "../../src/CommandLine/Output.ts"
 import { plain } from "../../src/CommandLine/Text.ts"
@@ -48,7 +48,12 @@ const setting = Layer.scoped(
     const directory = yield* Environment.temporaryDirectory
     const { url } = yield* Service.start({
       directory,
-      env: { AGENT_PLATFORM_URL: simulator.platformUrl, GATEWAY_JWT_SECRET: secret, KV_AGENT_API_KEY: "key-that-reads" }
+      env: {
+        AGENT_PLATFORM_URL: simulator.platformUrl,
+        GATEWAY_JWT_SECRET: secret,
+        KV_AGENT_API_KEY: "key-that-reads",
+        LIMIT_BODY_BYTES: String(256 * 1024)
+      }
     })
     const files = yield* Effect.acquireRelease(
       Effect.sync(() => mkdtempSync(join(tmpdir(), "causeway-cli-"))),
@@ -435,6 +440,55 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
       assert.deepStrictEqual(
         page.items.map(({ key, version }) => [key, version]),
         Array.from({ length: count }, (_, index) => [keyOf(index), 1])
+      )
+    })
+  )
+
+  it.effect("leaves to the service what has expired, wherever the clock of the user stands", () =>
+    Effect.gen(function* () {
+      const { client, files } = yield* Setting
+      const now = Date.now()
+      const minutes = (count: number) => now + count * 60_000
+      const line = (key: string, expiresAt?: number) =>
+        JSON.stringify({ namespace: "cli/clock", key, value: 1, expiresAt })
+      for (const ahead of [-120, 120]) {
+        const file = join(files, "clock.ndjson")
+        const lines = [line("a", minutes(60)), line("b", minutes(-60)), line("b", minutes(90)), line("c"), line("d", 0)]
+        writeFileSync(
+          file,
+          `${[...lines, line("e", minutes(-1)), '{"namespace":"cli/clock","key":"","value":1}'].join("\n")}\n`
+        )
+        const clock = Clock.make()
+        const shifted: Clock.Clock = Object.assign(Object.create(clock), {
+          currentTimeMillis: Effect.map(clock.currentTimeMillis, now => now + ahead * 60_000)
+        })
+        const importing = (...more: ReadonlyArray<string>) =>
+          call(["import", file, "--existing", "skip", ...more]).pipe(Effect.withClock(shifted))
+        // Errors count by the operations that were sent, and are told by the lines of the file.
+        assert.match((yield* importing()).stderr, /^Line 7: .*key/)
+        writeFileSync(file, `${[...lines, line("e", minutes(-1))].join("\n")}\n`)
+        const done = yield* importing("--restart")
+        assert.deepStrictEqual(
+          [done.stderr, jsonOf(done.stdout)],
+          ["", { written: 3, skipped: 0, expired: 3, resumedAtLine: 0 }]
+        )
+        assert.strictEqual((yield* client.deletePrefix("cli/clock", "")).count, 3)
+      }
+    })
+  )
+
+  it.effect("finds out which entries are there, however large they are", () =>
+    Effect.gen(function* () {
+      const { client } = yield* Setting
+      const large = "x".repeat(100 * 1024)
+      for (const key of ["a", "b", "d", "e"]) yield* client.set("cli/large", key, large)
+      const input = ["a", "b", "c", "d", "e", "c"]
+        .map(key => `{"namespace":"cli/large","key":"${key}","value":1}\n`)
+        .join("")
+      const done = yield* run(["import", "--existing", "skip"], { input })
+      assert.deepStrictEqual(
+        [done.stderr, jsonOf(done.stdout)],
+        ["", { written: 1, skipped: 5, expired: 0, resumedAtLine: 0 }]
       )
     })
   )

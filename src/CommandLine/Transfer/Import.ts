@@ -2,7 +2,7 @@
 import { createReadStream } from "node:fs"
 import { stat } from "node:fs/promises"
 import { resolve } from "node:path"
-import { Clock, Duration, Effect, Either, Option, Ref, Stream } from "effect"
+import { Duration, Effect, Either, Option, Ref, Stream } from "effect"
 import type * as Client from "../../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
@@ -13,36 +13,25 @@ import * as ProgressLine from "../ProgressLine.ts"
 import { endOfLog } from "../Service.ts"
 import { clean } from "../Text.ts"
 import * as Checkpoint from "./Checkpoint.ts"
-import { type Existing, type Item, lineOf, type Portion, portions, send } from "./ImportBatch.ts"
+import { type Done, type Existing, type Item, learned, lineOf, type Portion, portions, send } from "./ImportBatch.ts"
 import { lines, parse } from "./Lines.ts"
 import { patiently } from "./Patience.ts"
 
 const mostBatchBytes = 4 * 1024 * 1024
 
-/** What has been done so far. */
-interface Sums {
-  readonly written: number
-  readonly skipped: number
-  /** Entries whose time is over. */
-  readonly expired: number
-}
-
 const atLine = (line: number, problem: string): CommandFailed =>
   failed(`Line ${line}: ${clean(problem)}`, "The lines before it are imported. Correct it, and go on with --resume.")
 
-/** The entries of lines, without those whose time is over. */
-const itemsOf = (portion: Portion, namespace: string | undefined, now: number) =>
+/** The entries of lines. */
+const itemsOf = (portion: Portion, namespace: string | undefined) =>
   Effect.gen(function* () {
     const items: Array<Item> = []
-    let expired = 0
     for (const { number, text } of portion.lines) {
       const parsed = parse(text, namespace)
       if (Either.isLeft(parsed)) return yield* atLine(number, parsed.left)
-      if (parsed.right === undefined) continue
-      if ((parsed.right.expiresAt ?? Number.POSITIVE_INFINITY) <= now) expired++
-      else items.push({ ...parsed.right, line: number })
+      if (parsed.right !== undefined) items.push({ ...parsed.right, line: number })
     }
-    return { items, expired }
+    return items
   })
 
 /** Where the lines come from. */
@@ -80,7 +69,7 @@ interface Job {
   readonly start: Checkpoint.Checkpoint
 }
 
-const none: Sums = { written: 0, skipped: 0, expired: 0 }
+const none: Done = { written: 0, skipped: 0, expired: 0 }
 
 const carryOut = ({ batch, client, connection, existing, namespace, patience, source, start }: Job) =>
   Effect.gen(function* () {
@@ -92,28 +81,30 @@ const carryOut = ({ batch, client, connection, existing, namespace, patience, so
         wasAway ? Effect.void : progress.note(`${clean(message)}. Trying again.`)
       )
     )
-    const refusal = (items: ReadonlyArray<Item>) => (error: Client.ClientError) => {
-      const line = lineOf(error.message, items)
-      return error._tag === "BadRequest" && line !== undefined
-        ? atLine(line, error.message)
-        : Failure.of(connection)(error)
-    }
-    const handle = (sums: Sums, portion: Portion) =>
+    const knowledge = yield* learned
+    const refusal = (error: Client.ClientError) =>
+      Effect.flatMap(Ref.get(knowledge.sent), sent => {
+        const line = lineOf(error.message, sent)
+        return error._tag === "BadRequest" && line !== undefined
+          ? atLine(line, error.message)
+          : Failure.of(connection)(error)
+      })
+    const handle = (sums: Done, portion: Portion) =>
       Effect.gen(function* () {
-        const { expired, items } = yield* itemsOf(portion, namespace, yield* Clock.currentTimeMillis)
-        const done = yield* Effect.mapError(retrying(send(client, items, existing)), refusal(items))
+        const items = yield* itemsOf(portion, namespace)
+        const done = yield* Effect.catchAll(retrying(send(client, items, existing, knowledge)), refusal)
         yield* Ref.set(isAway, false)
         const last = portion.lines.at(-1)
         if (last !== undefined) {
           const { end, number } = last
           if (source.file !== undefined)
             yield* Checkpoint.save(source.file, { job: start.job, offset: end, line: number })
-          yield* progress.advance(end, items.length + expired)
+          yield* progress.advance(end, items.length)
         }
         return {
           written: sums.written + done.written,
           skipped: sums.skipped + done.skipped,
-          expired: sums.expired + expired
+          expired: sums.expired + done.expired
         }
       })
     return yield* Stream.fromAsyncIterable(
@@ -122,7 +113,7 @@ const carryOut = ({ batch, client, connection, existing, namespace, patience, so
     ).pipe(Stream.runFoldEffect(none, handle))
   })
 
-const describe = ({ expired, skipped, written }: Sums, elapsed: Duration.Duration): string => {
+const describe = ({ expired, skipped, written }: Done, elapsed: Duration.Duration): string => {
   const seconds = Duration.toSeconds(elapsed)
   const rate = seconds > 0 ? `, ${Math.round(written / seconds).toLocaleString("en")}/s` : ""
   return [

@@ -1,5 +1,5 @@
 /** Sends the entries of an import. */
-import { Chunk, Effect, Option } from "effect"
+import { Effect, Either, Option, Ref } from "effect"
 import type * as Client from "../../EffectClient/Client.ts"
 import type { Line, TextLine } from "./Lines.ts"
 
@@ -22,6 +22,8 @@ export interface Bounds {
 export interface Done {
   readonly written: number
   readonly skipped: number
+  /** Entries whose time is over. */
+  readonly expired: number
 }
 
 /** Lines that are sent as one batch, and where the last of them ends. */
@@ -56,53 +58,103 @@ const operationOf = ({ expiresAt, key, namespace, value }: Item, existing: Exist
   ...(existing === "skip" && { ifVersion: 0 })
 })
 
-/** The most entries that are read at once. */
-const mostRead = 1000
+/** What the answers have told so far. */
+export interface Learned {
+  /**
+   * The time by which the service has refused entries as expired, in epoch milliseconds; 0 before it has. The clock of
+   * the client decides nothing.
+   */
+  readonly expiredBy: Ref.Ref<number>
+  /** The entries of the batch that was sent last, by which errors count. */
+  readonly sent: Ref.Ref<ReadonlyArray<Item>>
+}
 
-/** Those of the entries that the store does not have. */
-const absent = (client: Client.Service, items: ReadonlyArray<Item>) =>
-  Effect.map(
-    Effect.forEach(Chunk.chunksOf(Chunk.fromIterable(items), mostRead), chunk => {
-      const asked = [...chunk]
-      return Effect.map(client.getMany(asked), ({ items: found }) =>
-        asked.filter((_, index) => Option.isNone(found[index] ?? Option.none()))
-      )
-    }),
-    parts => parts.flat()
+export const learned: Effect.Effect<Learned> = Effect.all({
+  expiredBy: Ref.make(0),
+  sent: Ref.make<ReadonlyArray<Item>>([])
+})
+
+/**
+ * Those of the entries that the store has. They are asked for in smaller portions where their values are too much for one
+ * answer; one that is too much alone is there.
+ */
+const present = (
+  client: Client.Service,
+  items: ReadonlyArray<Item>
+): Effect.Effect<ReadonlyArray<Item>, Client.ClientError> => {
+  const inPortions = (error: Client.ClientError) => {
+    if (items.length === 1)
+      return error._tag === "PayloadTooLarge" || error._tag === "ResponseTooLarge" ? Effect.succeed(items) : error
+    const half = Math.ceil(items.length / 2)
+    return Effect.zipWith(present(client, items.slice(0, half)), present(client, items.slice(half)), (a, b) => [
+      ...a,
+      ...b
+    ])
+  }
+  return client.getMany(items).pipe(
+    Effect.map(({ items: found }) => items.filter((_, index) => Option.isSome(found[index] ?? Option.none()))),
+    Effect.catchTags({ PayloadTooLarge: inPortions, ResponseTooLarge: inPortions })
   )
+}
+
+const addressOf = ({ key, namespace }: Item): string => JSON.stringify([namespace, key])
 
 /** The first entry of each key, as a later one of the batch would find it there. */
 const firstOfEach = (items: ReadonlyArray<Item>): ReadonlyArray<Item> => {
   const seen = new Set<string>()
-  return items.filter(({ key, namespace }) => {
-    const address = JSON.stringify([namespace, key])
+  return items.filter(item => {
+    const address = addressOf(item)
     return !seen.has(address) && seen.add(address)
   })
 }
 
+const isExpired = ({ expiresAt }: Item, now: number): boolean => expiresAt !== undefined && expiresAt <= now
+
+/** The time of the service, where it refuses an entry as expired. */
+const refusedBy = (message: string): number | undefined => {
+  const [, now] =
+    /\boperations\[\d+\]\.expiresAt must lie in the future: it is \d+, and now is (\d+)$/.exec(message) ?? []
+  return now === undefined ? undefined : Number(now)
+}
+
 /**
- * Writes entries as one batch. Where those that are there are skipped, they are looked for once the batch is refused,
- * and left out; somebody else may write the next one meanwhile, so that it may take several turns.
+ * Writes entries as one batch, without those whose time is over by the clock of the service: it refuses them, and tells
+ * its time. Where entries that are there are skipped, they are looked for once the batch is refused, and left out;
+ * somebody else may write the next one meanwhile, so that it may take several turns.
  */
 export const send = (
   client: Client.Service,
   items: ReadonlyArray<Item>,
-  existing: Existing
+  existing: Existing,
+  { expiredBy, sent }: Learned
 ): Effect.Effect<Done, Client.ClientError> => {
-  const attempt = (wanted: ReadonlyArray<Item>): Effect.Effect<number, Client.ClientError> =>
-    wanted.length === 0
-      ? Effect.succeed(0)
-      : client.batch(wanted.map(item => operationOf(item, existing))).pipe(
-          Effect.as(wanted.length),
-          Effect.catchTag("PreconditionFailed", () =>
-            Effect.flatMap(absent(client, wanted), rest =>
-              // An entry that was deleted meanwhile is not there, and the batch may succeed as it is.
-              attempt(rest)
-            )
-          )
-        )
-  const wanted = existing === "skip" ? firstOfEach(items) : items
-  return Effect.map(attempt(wanted), written => ({ written, skipped: items.length - written }))
+  const attempt = (left: ReadonlyArray<Item>): Effect.Effect<Done, Client.ClientError> =>
+    Effect.gen(function* () {
+      const now = yield* Ref.get(expiredBy)
+      const living = left.filter(item => !isExpired(item, now))
+      const wanted = existing === "skip" ? firstOfEach(living) : living
+      if (wanted.length > 0) {
+        yield* Ref.set(sent, wanted)
+        const refused = yield* Effect.either(client.batch(wanted.map(item => operationOf(item, existing))))
+        if (Either.isLeft(refused)) return yield* afterRefusal(refused.left, living, wanted)
+      }
+      const expired = items.filter(item => isExpired(item, now)).length
+      return { written: wanted.length, expired, skipped: items.length - wanted.length - expired }
+    })
+  const afterRefusal = (error: Client.ClientError, left: ReadonlyArray<Item>, wanted: ReadonlyArray<Item>) =>
+    Effect.gen(function* () {
+      if (error._tag === "PreconditionFailed") {
+        const there = new Set((yield* present(client, wanted)).map(addressOf))
+        // An entry that was deleted meanwhile is not there, and the batch may succeed as it is.
+        return yield* attempt(left.filter(item => !there.has(addressOf(item))))
+      }
+      const now = error._tag === "BadRequest" ? refusedBy(error.message) : undefined
+      // An answer that would not make the batch smaller is an error like any other.
+      if (now === undefined || !wanted.some(item => isExpired(item, now))) return yield* error
+      yield* Ref.update(expiredBy, known => Math.max(known, now))
+      return yield* attempt(left)
+    })
+  return attempt(items)
 }
 
 /** The line that an error of the service is about. */
