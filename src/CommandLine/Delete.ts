@@ -4,6 +4,7 @@ import type { Service } from "../EffectClient/Client.ts"
 import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
 import { confirm } from "./Confirm.ts"
 import * as Connection from "./Connection.ts"
+import { deleteCounted, type Outcome } from "./DeleteCounted.ts"
 import { actor, given, ifVersion, namespace } from "./EntryArguments.ts"
 import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
@@ -19,11 +20,11 @@ const selected = (namespace: string, prefix: string): string =>
     ? `of ${clean(namespace)}, which is all of them`
     : `of ${clean(namespace)} with keys that start with ${clean(prefix)}`
 
-/** Asks the user, where there is one, if there is anything to delete. Returns whether there is. */
+/** Asks the user, where there is one. Returns what was counted, unless there is nothing to delete. */
 const agreed = (client: Service, connection: Connection.Connection, namespace: string, prefix: string) =>
   Effect.gen(function* () {
-    const count = yield* countOf(client, connection, namespace, { prefix })
-    if (count === 0) return false
+    const { count, ...position } = yield* countOf(client, connection, namespace, { prefix })
+    if (count === 0) return undefined
     const answer = yield* confirm(`Delete ${entries(count)} ${selected(namespace, prefix)}?`)
     if (Option.isNone(answer)) {
       return yield* wrong(
@@ -32,7 +33,7 @@ const agreed = (client: Service, connection: Connection.Connection, namespace: s
       )
     }
     if (!answer.value) return yield* failed("Nothing was deleted")
-    return true
+    return { namespace, prefix, ...position }
   })
 
 /** Deletes in batches until nothing is left, and returns how many entries that were. */
@@ -41,21 +42,51 @@ const deleteAll = (
   connection: Connection.Connection,
   namespace: string,
   prefix: string,
-  options: { readonly actor?: string }
-): Effect.Effect<number, CommandFailed, Output> =>
+  options: { readonly actor?: string },
+  onDeleted: (count: number) => void
+): Effect.Effect<Outcome, CommandFailed> =>
   Effect.gen(function* () {
-    const { note } = yield* Output
     let total = 0
     for (let isMore = true; isMore; ) {
-      const { count, more } = yield* client.deletePrefix(namespace, prefix, options).pipe(
-        Effect.mapError(Failure.of(connection)),
-        Effect.tapError(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted before this:`)))
+      const { count, more } = yield* Effect.mapError(
+        client.deletePrefix(namespace, prefix, options),
+        Failure.of(connection)
       )
+      onDeleted(count)
       total += count
       isMore = more && count > 0
     }
-    return total
+    return { count: total, kept: 0 }
   })
+
+/** Deletes what a prefix selects: what the user has agreed to, or all. */
+const deletePrefix = (
+  connection: Connection.Connection,
+  namespace: string,
+  prefix: string,
+  isAsked: boolean,
+  options: { readonly actor?: string }
+): Effect.Effect<Outcome, CommandFailed, Output> =>
+  Effect.gen(function* () {
+    const client = yield* Connection.store(connection)
+    const { note } = yield* Output
+    let total = 0
+    const onDeleted = (count: number) => {
+      total += count
+    }
+    const counted = isAsked ? yield* agreed(client, connection, namespace, prefix) : undefined
+    if (isAsked && counted === undefined) return { count: 0, kept: 0 }
+    return yield* (
+      counted === undefined
+        ? deleteAll(client, connection, namespace, prefix, options, onDeleted)
+        : deleteCounted(client, connection, counted, options, onDeleted)
+    ).pipe(Effect.tapError(() => (total === 0 ? Effect.void : note(`${entries(total)} were deleted before this:`))))
+  })
+
+const told = ({ count, kept }: Outcome): string => {
+  const stays = kept === 0 ? "" : `; ${entries(kept)} stay, as they were written meanwhile`
+  return count + kept === 0 ? "There were no such entries" : `Deleted: ${entries(count)}${stays}`
+}
 
 export const remove = Command.make(
   "delete",
@@ -76,15 +107,15 @@ export const remove = Command.make(
       if (Option.isSome(key) === Option.isSome(prefix)) return yield* wrong("Give a key, or --prefix and no key")
       if (Option.isSome(prefix) && Option.isSome(ifVersion)) return yield* wrong("--prefix takes no --if-version")
       const connection = yield* Connection.resolve(options)
-      const client = yield* Connection.store(connection)
       const author = given("actor", actor)
       if (Option.isSome(prefix)) {
-        const isAgreed = yes || (yield* agreed(client, connection, namespace, prefix.value))
-        const count = isAgreed ? yield* deleteAll(client, connection, namespace, prefix.value, author) : 0
+        const outcome = yield* deletePrefix(connection, namespace, prefix.value, !yes, author)
+        const { count, kept } = outcome
         return yield* (yield* isJson(json))
-          ? record({ deleted: count > 0, count })
-          : write(count === 0 ? "There were no such entries\n" : `Deleted: ${entries(count)}\n`)
+          ? record({ deleted: count > 0, count, ...(kept > 0 && { kept }) })
+          : write(`${told(outcome)}\n`)
       }
+      const client = yield* Connection.store(connection)
       const name = Option.getOrElse(key, () => "")
       const deleted = yield* Effect.mapError(
         client.delete(namespace, name, { ...given("ifVersion", ifVersion), ...author }),

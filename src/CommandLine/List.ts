@@ -82,19 +82,16 @@ export const countOf = (
   connection: Connection.Connection,
   namespace: string,
   range: Range
-): Effect.Effect<number, CommandFailed> =>
+): Effect.Effect<{ readonly count: number; readonly lastSeq: number; readonly epoch: string }, CommandFailed> =>
   client.listKeys(namespace, { ...range, count: true, limit: 1 }).pipe(
     Stream.runHead,
     Effect.mapError(Failure.of(connection)),
-    Effect.flatMap(first =>
-      Option.match(
-        Option.flatMap(first, ({ count }) => Option.fromNullable(count)),
-        {
-          onNone: () => failed(`${connection.url} does not tell how many entries there are`, "Is it an older version?"),
-          onSome: Effect.succeed
-        }
-      )
-    )
+    Effect.flatMap(first => {
+      const { count, epoch, lastSeq } = Option.getOrElse(first, () => ({ count: undefined, epoch: "", lastSeq: 0 }))
+      return count === undefined
+        ? failed(`${connection.url} does not tell how many entries there are`, "Is it an older version?")
+        : Effect.succeed({ count, lastSeq, epoch })
+    })
   )
 
 export const list = Command.make(
@@ -130,7 +127,7 @@ export const list = Command.make(
       const client = yield* Connection.store(connection)
       const range = { ...given("prefix", prefix), ...given("start", start), ...given("end", end) }
       if (count) {
-        const count = yield* countOf(client, connection, namespace, range)
+        const { count } = yield* countOf(client, connection, namespace, range)
         return yield* (yield* isJson(json)) ? record({ count }) : write(`${count.toLocaleString("en")}\n`)
       }
       const empty = `There are no such entries in ${clean(namespace)}.`

@@ -126,7 +126,7 @@ const proxy = (
             headers: { authorization, "content-type": "application/json" },
             ...(body.length > 0 && { body })
           })
-          const headers = ["kv-epoch", "kv-last-seq", "link"].flatMap(name => {
+          const headers = ["kv-count", "kv-epoch", "kv-last-seq", "link"].flatMap(name => {
             const value = answer.headers.get(name)
             return value === null ? [] : [[name, value] as const]
           })
@@ -254,6 +254,34 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
       for (const wrong of [[], ["k", "--prefix", "p"], ["--prefix", "p", "--if-version", "1"]]) {
         assert.strictEqual((yield* call(["kv", "delete", "cli/delete", ...wrong])).code, 2)
       }
+    })
+  )
+
+  it.scoped("deletes what the user has agreed to, and nothing that was written while the question stood", () =>
+    Effect.gen(function* () {
+      const { client, env, url } = yield* Setting
+      const set = (key: string) => client.set("cli/agreed", key, 1)
+      for (const key of ["a1", "a2", "a3", "a4", "b"]) yield* set(key)
+      let batches = 0
+      const between = yield* proxy(url, async ({ url = "" }) => {
+        // After the list that follows the answer.
+        if (url.endsWith("/batch") && ++batches === 1) await Effect.runPromise(set("a3"))
+        return "pass" as const
+      })
+      const deleting = yield* Program.start({
+        env: { ...env, CAUSEWAY_URL: between },
+        args: ["kv", "delete", "cli/agreed", "--prefix", "a"],
+        isTerminal: true
+      })
+      yield* deleting.shows("Delete 4 entries of cli/agreed with keys that start with a? [y/N] ")
+      yield* set("a2")
+      yield* set("a5")
+      yield* deleting.type("y\n")
+      const { code, stdout } = yield* deleting.ended
+      assert.strictEqual(code, 0, stdout)
+      assert.include(stdout, "Deleted: 2 entries; 3 entries stay, as they were written meanwhile")
+      const left = linesOf((yield* call(["kv", "list", "cli/agreed"])).stdout).map(({ key }) => key)
+      assert.deepStrictEqual(left, ["a2", "a3", "a5", "b"])
     })
   )
 
