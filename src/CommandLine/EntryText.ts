@@ -2,7 +2,7 @@
 import type { Change, Entry, EntryKey } from "../Client/Model.ts"
 import { textOf } from "./ExactJson.ts"
 import { type Column, list, truncate } from "./Table.ts"
-import { clean, type Paint } from "./Text.ts"
+import { clean, cleanJson, type Paint } from "./Text.ts"
 
 /** A time in UTC, to the second. */
 export const time = (millis: number): string =>
@@ -40,7 +40,10 @@ export const keyRow = (entry: EntryKey): ReadonlyArray<string> => [
 ]
 
 /** A line of a list. */
-export const row = (entry: Entry): ReadonlyArray<string> => [...keyRow(entry), textOf(entry.value).slice(0, mostInCell)]
+export const row = (entry: Entry): ReadonlyArray<string> => [
+  ...keyRow(entry),
+  cleanJson(textOf(entry.value).slice(0, mostInCell))
+]
 
 /** An entry alone. */
 export const entry = (stored: Entry): string =>
@@ -50,13 +53,13 @@ export const entry = (stored: Entry): string =>
     ["version", String(stored.version)],
     ["updated", `${time(stored.updatedAt)} by ${stored.updatedBy}`],
     ["expires", expiry(stored.expiresAt)],
-    ["value", textOf(stored.value)]
+    ["value", cleanJson(textOf(stored.value))]
   ])
 
 /** A change as one line, without a line break. */
 export const change = (record: Change, cells: number, { cyan, dim, red }: Paint): string => {
   const { actor, key, namespace, op, seq, timestamp, value, version } = record
-  const what = op === "set" ? textOf(value).slice(0, mostInCell) : ""
+  const what = op === "set" ? cleanJson(textOf(value).slice(0, mostInCell)) : ""
   const text = `${time(timestamp)}  ${seq}  ${op}  ${clean(namespace)}  ${clean(key)}  v${version}  ${clean(actor)}  ${clean(what)}`
   const shown = truncate(text.trimEnd(), cells)
   return op === "delete" ? red(shown) : actor === "expiry" ? dim(shown) : cyan(shown)

@@ -9,7 +9,7 @@ import * as EntryText from "./EntryText.ts"
 import * as ExactJson from "./ExactJson.ts"
 import * as Failure from "./Failure.ts"
 import { Args, Command, Options } from "./Library.ts"
-import { isJson, Output, record, write } from "./Output.ts"
+import { isJson, record, write, writeJson } from "./Output.ts"
 import { clean } from "./Text.ts"
 
 export const get = Command.make(
@@ -35,11 +35,7 @@ export const get = Command.make(
         })
       }
       const entry = found.value
-      const { isTerminal } = yield* Output
-      if (valueOnly) {
-        const text = ExactJson.textOf(entry.value)
-        return yield* write(`${isTerminal ? clean(text) : text}\n`)
-      }
+      if (valueOnly) return yield* writeJson(`${ExactJson.textOf(entry.value)}\n`)
       return yield* (yield* isJson(given.json)) ? record(entry) : write(EntryText.entry(entry))
     })
 ).pipe(Command.withDescription("Print an entry"))

@@ -9,7 +9,7 @@ import * as EntryText from "./EntryText.ts"
 import * as ExactJson from "./ExactJson.ts"
 import * as Failure from "./Failure.ts"
 import { Command, Options } from "./Library.ts"
-import { isJson, Output, record, write } from "./Output.ts"
+import { isJson, Output, record, write, writeJson } from "./Output.ts"
 import { type Column, table } from "./Table.ts"
 import { clean } from "./Text.ts"
 
@@ -62,7 +62,7 @@ const print = <A>({ columns, empty, json, limit, pages, row }: Listing<A>) =>
         count += items.length
         if (items.length === 0) return Effect.void
         return asJson
-          ? write(items.map(item => `${ExactJson.stringify(item)}\n`).join(""))
+          ? writeJson(items.map(item => `${ExactJson.stringify(item)}\n`).join(""))
           : write(table(columns, items.map(row), cells(), isFirst))
       })
     )
@@ -76,7 +76,7 @@ interface Range {
   readonly end?: string
 }
 
-/** How many entries a list has. */
+/** How many entries a list has, and the position of the log at which they were counted. */
 export const countOf = (
   client: Service,
   connection: Connection.Connection,

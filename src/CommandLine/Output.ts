@@ -1,7 +1,7 @@
 /** Standard output of a command. */
 import { Context, Data, Effect, Layer } from "effect"
 import { stringify } from "./ExactJson.ts"
-import { coloured, type Paint, plain } from "./Text.ts"
+import { cleanJson, coloured, type Paint, plain } from "./Text.ts"
 
 /** The reader of standard output has gone, as `head` does. The command ends with success: nobody wants more. */
 export class OutputClosed extends Data.TaggedError("OutputClosed") {}
@@ -44,8 +44,12 @@ export const layer: Layer.Layer<Output> = Layer.sync(Output, () => {
 export const write = (text: string): Effect.Effect<void, OutputClosed, Output> =>
   Effect.flatMap(Output, output => output.write(text))
 
+/** Writes JSON: to a file or a pipe as it is, to a terminal with escapes for what would change the terminal. */
+export const writeJson = (text: string): Effect.Effect<void, OutputClosed, Output> =>
+  Effect.flatMap(Output, ({ isTerminal, write }) => write(isTerminal ? cleanJson(text) : text))
+
 /** Writes a record as a line of JSON, with stored values as they are. */
-export const record = (value: unknown): Effect.Effect<void, OutputClosed, Output> => write(`${stringify(value)}\n`)
+export const record = (value: unknown): Effect.Effect<void, OutputClosed, Output> => writeJson(`${stringify(value)}\n`)
 
 /** Whether a command prints JSON: where it is asked to, and for programs. */
 export const isJson = (wanted: boolean): Effect.Effect<boolean, never, Output> =>

@@ -5,7 +5,7 @@ import { json } from "../Client/Requests.ts"
 import { CommandFailed, exitCodes } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
 import { Command, Options } from "./Library.ts"
-import { isJson, Output, record, write } from "./Output.ts"
+import { isJson, Output, record, write, writeJson } from "./Output.ts"
 import { ask } from "./Service.ts"
 import { list, table } from "./Table.ts"
 import { clean } from "./Text.ts"
@@ -117,8 +117,8 @@ export const openapi = (documents: Documents) =>
           ask(connection, { path: asyncapi ? "/asyncapi.json" : "/openapi.json" }, readText)
         )
         const text = yield* fromService ? ofService : asyncapi ? documents.asyncApi : documents.openApi
-        yield* write(
-          (yield* isJson(options.json)) ? `${text}\n` : `${clean(JSON.stringify(JSON.parse(text), null, 2))}\n`
-        )
+        const { isTerminal } = yield* Output
+        // Another service may send white space that moves the cursor.
+        yield* writeJson(isTerminal ? `${JSON.stringify(JSON.parse(text), null, options.json ? 0 : 2)}\n` : `${text}\n`)
       })
   ).pipe(Command.withDescription("Print the OpenAPI document"))

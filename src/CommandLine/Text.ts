@@ -37,8 +37,11 @@ export const coloured: Paint = {
   cyan: style(36, 39)
 }
 
-/** Control characters except tab and line feed, and bidirectional controls. */
-const unsafe = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g
+/** Control characters except tab and line feed, and bidirectional controls (the Unicode property Bidi_Control). */
+const unsafe = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g
+
+/** Those that JSON texts have as they are, which is within strings alone. */
+const unsafeInJson = /[\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g
 
 const visible = (character: string): string => {
   const code = character.charCodeAt(0)
@@ -52,6 +55,10 @@ const visible = (character: string): string => {
  * visible. Parts of a text may be sanitized separately.
  */
 export const clean = (text: string): string => text.replace(unsafe, visible)
+
+/** Makes a JSON text without white space harmless for a terminal: the same value, with escapes for such characters. */
+export const cleanJson = (text: string): string =>
+  text.replace(unsafeInJson, character => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)
 
 /** The most characters and lines of one text that are shown. */
 const most = { characters: 2000, lines: 20 }

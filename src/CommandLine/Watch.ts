@@ -11,7 +11,7 @@ import { Args, Command, Options } from "./Library.ts"
 import { isJson, Output, record, write } from "./Output.ts"
 import { endOfLog } from "./Service.ts"
 import { truncate } from "./Table.ts"
-import { clean, type Paint } from "./Text.ts"
+import { clean, cleanJson, type Paint } from "./Text.ts"
 
 /** What was asked for. */
 export interface Wanted {
@@ -48,7 +48,7 @@ const lineOf = (event: FollowEvent, cells: number, paint: Paint): string => {
   switch (event.type) {
     case "entry": {
       const { key, value, version } = event.entry
-      return truncate(`${clean(key)}  v${version}  ${clean(ExactJson.textOf(value).slice(0, cells))}`, cells)
+      return truncate(`${clean(key)}  v${version}  ${clean(cleanJson(ExactJson.textOf(value).slice(0, cells)))}`, cells)
     }
     case "change":
       return EntryText.change(event.change, cells, paint)

@@ -172,7 +172,7 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
   it.effect("shows a table on a terminal, in which no control character of a name or a value is raw", () =>
     Effect.gen(function* () {
       const { client } = yield* Setting
-      yield* client.set("cli/table", "\u001b[2J\u0007", "\u009b31m \u202e")
+      yield* client.set("cli/table", "\u001b[2J\u0007", "\u009b31m \u202e\u200f\u061c")
       yield* client.set("cli/table", "plain", { a: 1 })
       const table = yield* run(["kv", "list", "cli/table"], { isTerminal: true })
       assert.strictEqual(table.code, 0)
@@ -180,8 +180,22 @@ layer(setting, { excludeTestServices: true, timeout: 60_000 })("causeway", it =>
       assert.match(table.stdout, /\nplain +1 +\d{4}-.* api +never +\{"a":1\}\r\n/)
       const one = yield* call(["kv", "get", "cli/table", "\u001b[2J\u0007"], {}, true)
       assert.match(one.stdout, /key +␛\[2J␇/)
-      for (const { stdout } of [table, one])
+      for (const { stdout } of [table, one]) {
         assert.notMatch(stdout, /[\u0000-\u0009\u000b\u000c\u000e-\u001f\u007f-\u009f\u202e]/)
+        assert.include(stdout, '"\\u009b31m \\u202e')
+      }
+      // JSON for a terminal has the same values, with escapes; for a program it has the same bytes.
+      for (const args of [
+        ["kv", "list", "cli/table", "--prefix", "\u001b"],
+        ["kv", "get", "cli/table", "\u001b[2J\u0007"],
+        ["kv", "get", "cli/table", "\u001b[2J\u0007", "--value-only"]
+      ]) {
+        const shown = yield* call([...args, "--json"], {}, true)
+        assert.include(shown.stdout, '"\\u009b31m \\u202e\\u200f\\u061c"')
+        const piped = yield* call(args)
+        assert.include(piped.stdout, '"\u009b31m \u202e\u200f\u061c"')
+        assert.deepStrictEqual(jsonOf(shown.stdout), jsonOf(piped.stdout))
+      }
       const wanted = yield* call(["kv", "list", "cli/table", "--json", "--prefix", "p"], {}, true)
       assert.strictEqual(linesOf(wanted.stdout)[0]?.key, "plain")
     })
