@@ -79,18 +79,22 @@ describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSk
       const directory = yield* temporaryDirectory
       yield* inStore(directory)(put("n", "k", 1))
       const of = (...args: ReadonlyArray<string>) => runToEnd({}, ["migrate-store", ...args])
-      const [none, unknown, address, unreachable] = yield* Effect.all(
+      const [none, unknown, address, unreachable, password, parameter] = yield* Effect.all(
         [
           of(),
           of("--into", "x"),
           of("--from", "sqlite:x", "--to", "postgres:/user:secret@host"),
-          of("--from", `sqlite:${directory}`, "--to", "postgres://user:secret@127.0.0.1:1/db")
+          runToEnd({ PGPASSWORD: "secret" }, [
+            ...["migrate-store", "--from", `sqlite:${directory}`, "--to", "postgres://user@127.0.0.1:1/db"]
+          ]),
+          of("--from", `sqlite:${directory}`, "--to", "postgres://user:secret@127.0.0.1:1/db"),
+          of("--from", "postgres://user@127.0.0.1:1/db?password=secret", "--to", `sqlite:${directory}`)
         ],
         { concurrency: 2 }
       )
       assert.deepStrictEqual(
-        [none, unknown, address, unreachable].map(({ code }) => code),
-        [2, 2, 2, 1]
+        [none, unknown, address, unreachable, password, parameter].map(({ code }) => code),
+        [2, 2, 2, 1, 2, 2]
       )
       assert.match(none!.stderr, /takes --from or --to/)
       assert.match(unknown!.stderr, /--into/)
@@ -99,7 +103,10 @@ describe.skipIf(reasonToSkip !== undefined)(`causeway migrate-store ${reasonToSk
         unreachable!.stderr,
         /^Nothing was copied\. postgres:\/\/127\.0\.0\.1:1\/db cannot be reached: .*ECONNREFUSED/
       )
-      for (const { stderr, stdout } of [address!, unreachable!]) assert.notMatch(stdout + stderr, /secret/)
+      assert.match(password!.stderr, /^--to must not have a password.* STORE_URL.* PGPASSWORD .* PGPASSFILE /)
+      assert.match(parameter!.stderr, /^--from must not have a password/)
+      for (const { stderr, stdout } of [address!, unreachable!, password!, parameter!])
+        assert.notMatch(stdout + stderr, /secret/)
     })
   )
 })

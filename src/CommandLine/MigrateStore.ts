@@ -17,14 +17,25 @@ export interface Arguments {
 /** The arguments name no two stores; the message says why. */
 export class WrongStores extends Schema.TaggedError<WrongStores>()("WrongStores", { message: Schema.String }) {}
 
-/** A value is not quoted, as an address may have a password. */
+/** Whether the address of a database has a password, in the place for it or as a parameter. */
+const hasPassword = (text: string): boolean => {
+  const { password, searchParams } = new URL(text)
+  return password !== "" || searchParams.has("password")
+}
+
+/** A value is not quoted, as it may have a password. */
 const locate = (option: string, text: string) =>
   Option.match(StoreUrl.locate(text), {
     onNone: () =>
       new WrongStores({
         message: `${option} is not sqlite:<path of a directory> or postgres://<user>@<host>:<port>/<database>.`
       }),
-    onSome: Effect.succeed
+    onSome: location =>
+      Option.isSome(location.postgres) && hasPassword(text)
+        ? new WrongStores({
+            message: `${option} must not have a password, as every user of the machine can see the arguments of programs. Leave ${option} out and give the address by the variable STORE_URL, or give the password by PGPASSWORD or in the file that PGPASSFILE names (~/.pgpass without it).`
+          })
+        : Effect.succeed(location)
   })
 
 const ofEnvironment = Effect.mapError(StoreUrl.config, error => new WrongStores({ message: String(error) }))
