@@ -7,11 +7,11 @@ import * as AsyncApi from "../src/AsyncApi.ts"
 import * as Examples from "../src/Gateway/Protocol/Examples.ts"
 import * as Protocol from "../src/Gateway/Protocol.ts"
 import { decodeRequest } from "../src/Gateway/Socket/RequestDecoder.ts"
+import { isObject, type JsonObject } from "../src/Json/Parsing.ts"
 import * as Frames from "../src/Kv/ChangeFeed/Frames.ts"
 import { Page } from "../src/Kv/ChangeFeed/Page.ts"
 import * as Description from "../src/Kv/Description.ts"
 import { FollowParams } from "../src/Kv/Requests.ts"
-import { isJsonObject, type JsonObject } from "../src/OpenApi/SchemaProjection.ts"
 import { version } from "../src/Version.ts"
 
 const numRuns = 300 * Number(process.env.SOAK ?? 1)
@@ -31,8 +31,8 @@ const checkers = new Map(Object.entries(messages).map(([name, message]) => [name
 
 /** Follows a reference within the document. */
 const resolve = (reference: unknown): unknown => {
-  const path = isJsonObject(reference) && typeof reference.$ref === "string" ? reference.$ref.split("/").slice(1) : []
-  return path.reduce<unknown>((at, name) => (isJsonObject(at) ? at[name] : undefined), document)
+  const path = isObject(reference) && typeof reference.$ref === "string" ? reference.$ref.split("/").slice(1) : []
+  return path.reduce<unknown>((at, name) => (isObject(at) ? at[name] : undefined), document)
 }
 
 const list = (u: unknown): ReadonlyArray<unknown> => (Array.isArray(u) ? u : [])
@@ -43,7 +43,7 @@ const frameText = (frame: Buffer): string => frame.toString("utf8", frame[1]! < 
 /** All values of members called `$ref`, anywhere. */
 const references = (u: unknown): ReadonlyArray<JsonObject> => {
   if (Array.isArray(u)) return u.flatMap(references)
-  if (!isJsonObject(u)) return []
+  if (!isObject(u)) return []
   return typeof u.$ref === "string" ? [u] : Object.values(u).flatMap(references)
 }
 
@@ -86,7 +86,7 @@ describe("the AsyncAPI document", () => {
     for (const type of Protocol.requestTypes) {
       const { messages: sent, reply } = document.operations[type]!
       expect(list(sent).map(message => resolve(resolve(message)))).toMatchObject([{ name: type }])
-      const answers = isJsonObject(reply) ? list(reply.messages) : []
+      const answers = isObject(reply) ? list(reply.messages) : []
       expect(answers.map(message => resolve(resolve(message)))).toMatchObject([
         { name: Protocol.answerTypes[type] },
         { name: "error" }
@@ -101,7 +101,7 @@ describe("the AsyncAPI document", () => {
     expect(examples).toHaveLength(1)
     for (const example of examples) {
       const check = checkers.get(name)!
-      expect(isJsonObject(example) && check(example.payload), JSON.stringify(check.errors)).toBe(true)
+      expect(isObject(example) && check(example.payload), JSON.stringify(check.errors)).toBe(true)
     }
   })
 

@@ -5,7 +5,7 @@ import * as EventMapping from "../../src/Gateway/EventMapping.ts"
 import * as Examples from "../../src/Gateway/Protocol/Examples.ts"
 import { schemaName } from "../../src/Gateway/Protocol/Fields.ts"
 import * as Protocol from "../../src/Gateway/Protocol.ts"
-import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
+import { isObject, type JsonObject } from "../../src/Json/Parsing.ts"
 import { table } from "./Markdown.ts"
 
 const page = new URL("../../docs/protocol.md", import.meta.url)
@@ -27,7 +27,7 @@ const generic: ReadonlySet<unknown> = new Set([
 
 const typeOf = (schema: JsonObject): string => {
   if (typeof schema.$ref === "string") return schema.$ref.split("/").at(-1)!
-  if (Array.isArray(schema.anyOf)) return schema.anyOf.filter(isJsonObject).map(typeOf).join(" or ")
+  if (Array.isArray(schema.anyOf)) return schema.anyOf.filter(isObject).map(typeOf).join(" or ")
   if (Array.isArray(schema.enum)) return schema.enum.map(word => code(String(word))).join(", ")
   switch (schema.type) {
     case "string":
@@ -35,9 +35,9 @@ const typeOf = (schema: JsonObject): string => {
     case "integer":
       return "whole number"
     case "array":
-      return `list of ${isJsonObject(schema.items) ? typeOf(schema.items) : "any JSON"}`
+      return `list of ${isObject(schema.items) ? typeOf(schema.items) : "any JSON"}`
     case "object":
-      return isJsonObject(schema.additionalProperties) ? "texts by name" : `{ ${fields(schema, []).join("; ")} }`
+      return isObject(schema.additionalProperties) ? "texts by name" : `{ ${fields(schema, []).join("; ")} }`
     case undefined:
       return "any JSON"
     default:
@@ -46,14 +46,14 @@ const typeOf = (schema: JsonObject): string => {
 }
 
 const field = (name: string, schema: unknown, isRequired: boolean): string => {
-  if (!isJsonObject(schema)) return code(name)
+  if (!isObject(schema)) return code(name)
   const { description } = schema
   const said = typeof description === "string" && !generic.has(description) ? ` ${description}` : ""
   return `${code(isRequired ? name : `${name}?`)} (${typeOf(schema)})${said}`
 }
 
 const fields = (schema: unknown, without: ReadonlyArray<string>): ReadonlyArray<string> => {
-  if (!isJsonObject(schema) || !isJsonObject(schema.properties)) return []
+  if (!isObject(schema) || !isObject(schema.properties)) return []
   const required = new Set(Array.isArray(schema.required) ? schema.required : [])
   return Object.entries(schema.properties)
     .filter(([name]) => !without.includes(name))
@@ -67,7 +67,7 @@ const fieldsCell = (name: string, without: ReadonlyArray<string>): string =>
 
 const meaning = (name: string): string => {
   const schema = schemas()[name]
-  return isJsonObject(schema) && typeof schema.description === "string" ? schema.description : ""
+  return isObject(schema) && typeof schema.description === "string" ? schema.description : ""
 }
 
 const requests = (): string =>

@@ -1,7 +1,8 @@
 /** AsyncAPI 3.0.0 documents, which are put together of the channels of an application. */
 import { JSONSchema, type Schema } from "effect"
+import { isObject, type JsonObject } from "../Json/Parsing.ts"
 import { version } from "../Version.ts"
-import { isJsonObject, type JsonObject, mapMembers, withoutUndefined } from "./SchemaProjection.ts"
+import { mapMembers, withoutUndefined } from "./SchemaProjection.ts"
 
 /** What one WebSocket adds to a document, all by names that no other one uses. */
 export interface Channel {
@@ -48,7 +49,7 @@ const isAutomatic = (description: unknown): boolean => typeof description === "s
 /** Without the names that effect gives to its own checks, and numbers in place: beside a `$ref` nothing counts. */
 const project = (u: unknown, definitions: JsonObject): unknown => {
   if (Array.isArray(u)) return u.map(item => project(item, definitions))
-  if (!isJsonObject(u)) return u
+  if (!isObject(u)) return u
   const { $id, $ref, title, description, ...rest } = u
   const target = typeof $ref === "string" ? definitions[$ref.slice(path.length)] : undefined
   if (isNumber(target)) return project({ ...target, ...rest, ...withoutUndefined({ description }) }, definitions)
@@ -58,11 +59,11 @@ const project = (u: unknown, definitions: JsonObject): unknown => {
     description: isAutomatic(description) ? undefined : description,
     ...mapMembers(rest, value => project(value, definitions)),
     // Members may be called what keywords are called.
-    properties: isJsonObject(properties) ? mapMembers(properties, value => project(value, definitions)) : undefined
+    properties: isObject(properties) ? mapMembers(properties, value => project(value, definitions)) : undefined
   })
 }
 
-const isNumber = (u: unknown): u is JsonObject => isJsonObject(u) && (u.type === "integer" || u.type === "number")
+const isNumber = (u: unknown): u is JsonObject => isObject(u) && (u.type === "integer" || u.type === "number")
 
 /**
  * The named schemas that some schemas consist of, themselves included, by name.

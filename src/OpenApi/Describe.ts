@@ -3,7 +3,8 @@
  *
  * The functions are for `OpenApi.Transform`, so that they apply to a host's document too.
  */
-import { isJsonObject, type JsonObject, mapMembers, withoutUndefined } from "./SchemaProjection.ts"
+import { isObject, type JsonObject } from "../Json/Parsing.ts"
+import { mapMembers, withoutUndefined } from "./SchemaProjection.ts"
 
 /** Documentation of the responses with one status. */
 export interface Answer {
@@ -90,7 +91,7 @@ export const operation =
       responses: Object.fromEntries(
         responses.map(([status, response]) => [
           status,
-          isJsonObject(response)
+          isObject(response)
             ? answered(response, { ...shared[Number(status)], ...details.answers?.[Number(status)] })
             : response
         ])
@@ -100,7 +101,7 @@ export const operation =
 
 const bodyOf = (body: unknown, { requests, ignored }: Details): unknown => {
   if (ignored !== undefined) return { required: false, content: { "application/json": ignored } }
-  return isJsonObject(body) && requests !== undefined
+  return isObject(body) && requests !== undefined
     ? { ...body, content: withMembers(body.content, { examples: requests }) }
     : body
 }
@@ -109,12 +110,12 @@ const answered = (response: JsonObject, { description, headers, example }: Answe
   withoutUndefined({
     ...response,
     description: description ?? response.description,
-    headers: headers && mapMembers(headers, header => (isJsonObject(header) ? { required: true, ...header } : header)),
+    headers: headers && mapMembers(headers, header => (isObject(header) ? { required: true, ...header } : header)),
     content: response.content && (example === undefined ? response.content : withMembers(response.content, { example }))
   })
 
 const withMembers = (content: unknown, members: JsonObject): JsonObject =>
-  mapMembers(content, media => (isJsonObject(media) ? { ...media, ...members } : media))
+  mapMembers(content, media => (isObject(media) ? { ...media, ...members } : media))
 
 const platformError = "HttpApiDecodeError"
 
@@ -123,8 +124,8 @@ const platformError = "HttpApiDecodeError"
  * 400. Other input is returned as it is: an api that is added to another passes its annotations to its groups.
  */
 export const withoutPlatformError = (spec: JsonObject): JsonObject => {
-  if (!isJsonObject(spec.paths)) return spec
-  const components = isJsonObject(spec.components) ? spec.components : {}
+  if (!isObject(spec.paths)) return spec
+  const components = isObject(spec.components) ? spec.components : {}
   const schemas = mapMembers(components.schemas, value => value)
   return {
     ...spec,
@@ -135,16 +136,16 @@ export const withoutPlatformError = (spec: JsonObject): JsonObject => {
 
 const refTo = (name: string): string => `#/components/schemas/${name}`
 
-const isPlatformError = (u: unknown): boolean => isJsonObject(u) && u.$ref === refTo(platformError)
+const isPlatformError = (u: unknown): boolean => isObject(u) && u.$ref === refTo(platformError)
 
 const plainOperation = (operation: unknown): unknown => {
-  if (!isJsonObject(operation) || !isJsonObject(operation.responses)) return operation
+  if (!isObject(operation) || !isObject(operation.responses)) return operation
   const responses = Object.entries(operation.responses).flatMap(([status, response]) => {
-    if (!isJsonObject(response) || !isJsonObject(response.content)) return [[status, response]]
+    if (!isObject(response) || !isObject(response.content)) return [[status, response]]
     const content = mapMembers(response.content, media =>
-      isJsonObject(media) ? { ...media, schema: plainSchema(media.schema) } : media
+      isObject(media) ? { ...media, schema: plainSchema(media.schema) } : media
     )
-    const empty = Object.values(content).every(media => isJsonObject(media) && media.schema === undefined)
+    const empty = Object.values(content).every(media => isObject(media) && media.schema === undefined)
     return empty ? [] : [[status, { ...response, content }]]
   })
   return { ...operation, responses: Object.fromEntries(responses) }
@@ -152,7 +153,7 @@ const plainOperation = (operation: unknown): unknown => {
 
 const plainSchema = (schema: unknown): unknown => {
   if (isPlatformError(schema)) return undefined
-  if (!isJsonObject(schema) || !Array.isArray(schema.anyOf)) return schema
+  if (!isObject(schema) || !Array.isArray(schema.anyOf)) return schema
   const anyOf = schema.anyOf.filter(member => !isPlatformError(member))
   return anyOf.length === 1 ? anyOf[0] : { ...schema, anyOf }
 }

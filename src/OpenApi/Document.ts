@@ -5,8 +5,9 @@ import * as HttpApi from "@effect/platform/HttpApi"
 import type * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Context, Option, SchemaAST } from "effect"
+import { isObject, type JsonObject } from "../Json/Parsing.ts"
 import { version as packageVersion } from "../Version.ts"
-import { isJsonObject, isNever, type JsonObject, mapMembers, project, withoutUndefined } from "./SchemaProjection.ts"
+import { isNever, mapMembers, project, withoutUndefined } from "./SchemaProjection.ts"
 
 /** An OpenAPI 3.0.3 document, as far as this module reads it. */
 export interface OpenApiDocument {
@@ -155,7 +156,7 @@ const parameterOf = (parameter: OpenApi.OpenAPISpecParameter, schema: Schema): J
 }
 
 const responseOf = (response: unknown, schema: Schema): unknown =>
-  isJsonObject(response)
+  isObject(response)
     ? withoutUndefined({
         ...response,
         headers: response.headers && mapMembers(response.headers, header => withSchema(header, schema)),
@@ -166,4 +167,4 @@ const responseOf = (response: unknown, schema: Schema): unknown =>
 const contentOf = (content: unknown, schema: Schema): JsonObject =>
   mapMembers(content, media => withSchema(media, schema))
 
-const withSchema = (u: unknown, schema: Schema): unknown => (isJsonObject(u) ? { ...u, schema: schema(u.schema) } : u)
+const withSchema = (u: unknown, schema: Schema): unknown => (isObject(u) ? { ...u, schema: schema(u.schema) } : u)

@@ -4,12 +4,9 @@
  * What 3.0.3 cannot express is widened, never narrowed: the result accepts whatever the original accepts.
  */
 
-/** A JSON object of unknown members. */
-export type JsonObject = Readonly<Record<string, unknown>>
+import { isObject, type JsonObject } from "../Json/Parsing.ts"
 
-export const isJsonObject = (u: unknown): u is JsonObject => typeof u === "object" && u !== null && !Array.isArray(u)
-
-const nodes = (u: unknown): ReadonlyArray<JsonObject> => (Array.isArray(u) ? u.filter(isJsonObject) : [])
+const nodes = (u: unknown): ReadonlyArray<JsonObject> => (Array.isArray(u) ? u.filter(isObject) : [])
 
 /** An object without its undefined members. */
 export const withoutUndefined = (node: JsonObject): JsonObject =>
@@ -19,12 +16,11 @@ export const withoutUndefined = (node: JsonObject): JsonObject =>
  * Whether nothing satisfies a schema, as that of a member that is refused. Documents leave such members out, for which
  * generated clients would have a type.
  */
-export const isNever = (u: unknown): boolean =>
-  isJsonObject(u) && isJsonObject(u.not) && Object.keys(u.not).length === 0
+export const isNever = (u: unknown): boolean => isObject(u) && isObject(u.not) && Object.keys(u.not).length === 0
 
 /** An object with the same names and other values. */
 export const mapMembers = (u: unknown, f: (value: unknown, name: string) => unknown): JsonObject =>
-  isJsonObject(u) ? Object.fromEntries(Object.entries(u).map(([name, value]) => [name, f(value, name)])) : {}
+  isObject(u) ? Object.fromEntries(Object.entries(u).map(([name, value]) => [name, f(value, name)])) : {}
 
 /** Keywords with the same meaning in both dialects and without nested schemas. */
 const plainKeywords = [
@@ -112,7 +108,7 @@ const binaryFormat = (node: JsonObject): JsonObject => {
 export const project = (input: unknown, definitions: JsonObject): JsonObject => {
   const go = (u: unknown): JsonObject => {
     if (u === false) return { not: {} }
-    if (!isJsonObject(u)) return {}
+    if (!isObject(u)) return {}
     const { $ref, ...rest } = u
     if ($ref === undefined) return schema(u)
     const siblings = schema(rest)
@@ -123,7 +119,7 @@ export const project = (input: unknown, definitions: JsonObject): JsonObject => 
   const tuple = (node: JsonObject): JsonObject => {
     const first = nodes(node.prefixItems)
     if (first.length === 0) return { items: go(node.items) }
-    const members = isJsonObject(node.items) ? [...first, node.items] : first
+    const members = isObject(node.items) ? [...first, node.items] : first
     return {
       items: members.length === 1 ? go(members[0]) : union(members),
       ...(node.items === false ? { maxItems: first.length } : {})
@@ -134,12 +130,12 @@ export const project = (input: unknown, definitions: JsonObject): JsonObject => 
     const members = Object.entries(mapMembers(node.properties, value => value))
     const properties = mapMembers(Object.fromEntries(members.filter(([, value]) => !isNever(value))), go)
     const named = Object.keys(properties).length > 0
-    const patterns = Object.values(mapMembers(node.patternProperties, value => value)).filter(isJsonObject)
+    const patterns = Object.values(mapMembers(node.patternProperties, value => value)).filter(isObject)
     const { additionalProperties: others } = node
     return withoutUndefined({
       properties: named ? properties : undefined,
       required: Array.isArray(node.required) && node.required.length > 0 ? node.required : undefined,
-      additionalProperties: isJsonObject(others)
+      additionalProperties: isObject(others)
         ? go(others)
         : patterns.length > 0
           ? union(patterns)
@@ -199,10 +195,10 @@ const discriminator = (cases: ReadonlyArray<JsonObject>, definitions: JsonObject
 
 /** The required properties of an object that have one string literal. */
 const wordsOf = (object: unknown): Readonly<Record<string, string>> => {
-  if (!isJsonObject(object) || !isJsonObject(object.properties) || !Array.isArray(object.required)) return {}
+  if (!isObject(object) || !isObject(object.properties) || !Array.isArray(object.required)) return {}
   const required = new Set<unknown>(object.required)
   const words = Object.entries(object.properties).flatMap(([name, property]): Array<[string, string]> => {
-    if (!isJsonObject(property) || !required.has(name)) return []
+    if (!isObject(property) || !required.has(name)) return []
     const [word, ...more] = "const" in property ? [property.const] : Array.isArray(property.enum) ? property.enum : []
     return typeof word === "string" && more.length === 0 ? [[name, word]] : []
   })

@@ -2,8 +2,8 @@ import { describe, expect, it } from "@effect/vitest"
 import { Ajv } from "ajv"
 import { Effect } from "effect"
 import { Api } from "../../src/Api.ts"
+import { isObject, type JsonObject } from "../../src/Json/Parsing.ts"
 import * as Document from "../../src/OpenApi/Document.ts"
-import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { keys, stock } from "../Harness.ts"
 
@@ -113,12 +113,12 @@ describe("the service", () => {
         const { status, headers, text } = yield* send(url, request)
         expect(status, `${at} ${text}`).toBe(request.status)
         const described = operationOf(request.method, request.path)?.responses
-        const response = isJsonObject(described) ? described[status] : undefined
-        if (!isJsonObject(response)) return expect.fail(`${at}: ${status} is not in the description`)
+        const response = isObject(described) ? described[status] : undefined
+        if (!isObject(response)) return expect.fail(`${at}: ${status} is not in the description`)
         for (const [name, header] of Object.entries((response.headers ?? {}) as Record<string, JsonObject>)) {
           if (header.required === true) expect(headers.has(name), `${at} ${status} ${name}`).toBe(true)
         }
-        const media = isJsonObject(response.content) ? response.content["application/json"] : undefined
+        const media = isObject(response.content) ? response.content["application/json"] : undefined
         if (media === undefined) expect(text, at).toBe("")
         else {
           expect(headers.get("content-type"), at).toBe("application/json")

@@ -13,11 +13,11 @@ import { describe, expect, it } from "vitest"
 import { Api } from "../../src/Api.ts"
 import { ReadAccess } from "../../src/Auth/Api.ts"
 import * as GroupLayer from "../../src/Http/Platform/GroupLayer.ts"
+import { isObject, type JsonObject } from "../../src/Json/Parsing.ts"
 import { KvGroup } from "../../src/Kv/Api.ts"
 import { DescriptionGroup } from "../../src/OpenApi/Api.ts"
 import * as Document from "../../src/OpenApi/Document.ts"
 import { endpoints } from "../../src/OpenApi/Endpoints.ts"
-import { isJsonObject, type JsonObject } from "../../src/OpenApi/SchemaProjection.ts"
 
 const document = Document.fromApi(Api)
 const golden = new URL("../golden/openapi.json", import.meta.url)
@@ -36,7 +36,7 @@ const operationsOf = (document: Document.OpenApiDocument): ReadonlyArray<Operati
 const operations = operationsOf(document)
 
 const member = (u: unknown, ...names: ReadonlyArray<string>): unknown =>
-  names.reduce<unknown>((at, name) => (isJsonObject(at) ? at[name] : undefined), u)
+  names.reduce<unknown>((at, name) => (isObject(at) ? at[name] : undefined), u)
 
 const expectValid = async (document: Document.OpenApiDocument) => {
   const text = JSON.stringify(document)
@@ -230,7 +230,7 @@ describe("the OpenAPI document", () => {
       expect(problems(schema, value), at).toStrictEqual([])
     }
     const media = (at: string, content: unknown) => {
-      for (const one of Object.values(isJsonObject(content) ? content : {})) {
+      for (const one of Object.values(isObject(content) ? content : {})) {
         const { schema, example, examples } = one as JsonObject
         if (example !== undefined) check(at, schema, example)
         for (const [name, { value }] of Object.entries((examples ?? {}) as Record<string, JsonObject>)) {
@@ -256,7 +256,7 @@ describe("the OpenAPI document", () => {
       for (const [status, response] of Object.entries(operation.responses as JsonObject)) {
         const content = member(response, "content")
         media(`${at} ${status}`, content)
-        for (const one of Object.values(isJsonObject(content) ? content : {})) {
+        for (const one of Object.values(isObject(content) ? content : {})) {
           if (/\/(?:OpenApi|AsyncApi)Document$/.test(String(member(one, "schema", "$ref")))) continue
           expect(member(one, "example"), `${at} ${status} has no example`).toBeDefined()
         }

@@ -7,8 +7,9 @@ import AjvDraft04 from "ajv-draft-04"
 import { Arbitrary, FastCheck as fc, Schema } from "effect"
 import { describe, expect, it } from "vitest"
 import { Api } from "../../src/Api.ts"
+import { isObject, type JsonObject } from "../../src/Json/Parsing.ts"
 import * as Document from "../../src/OpenApi/Document.ts"
-import { isJsonObject, type JsonObject, project } from "../../src/OpenApi/SchemaProjection.ts"
+import { project } from "../../src/OpenApi/SchemaProjection.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 
@@ -24,7 +25,7 @@ const keywords = new Set(
 
 /** What 3.0.3 does not allow in a schema, by the place where it stands. */
 const violations = (schema: unknown, at = ""): ReadonlyArray<string> => {
-  if (!isJsonObject(schema)) return [`${at} is no schema`]
+  if (!isObject(schema)) return [`${at} is no schema`]
   if ("$ref" in schema) return Object.keys(schema).length === 1 ? [] : [`${at} has more beside $ref`]
   const found: Array<string> = Object.keys(schema)
     .filter(keyword => !keywords.has(keyword))
@@ -35,7 +36,7 @@ const violations = (schema: unknown, at = ""): ReadonlyArray<string> => {
   wrong("nullable", schema.nullable === undefined || (schema.nullable === true && schema.type !== undefined))
   wrong("exclusiveMinimum", ["undefined", "boolean"].includes(typeof schema.exclusiveMinimum))
   wrong("exclusiveMaximum", ["undefined", "boolean"].includes(typeof schema.exclusiveMaximum))
-  wrong("items", (schema.type === "array") === isJsonObject(schema.items))
+  wrong("items", (schema.type === "array") === isObject(schema.items))
   wrong("required", schema.required === undefined || (schema.required as ReadonlyArray<string>).length > 0)
   for (const name of ["allOf", "anyOf", "oneOf"]) {
     for (const inner of (schema[name] ?? []) as ReadonlyArray<unknown>)

@@ -1,7 +1,7 @@
 /** The WebSocket of the change feed in the AsyncAPI document. */
 import { JSONSchema, Schema } from "effect"
+import { isObject, type JsonObject } from "../../Json/Parsing.ts"
 import { type Channel, definitionsOf, messageOf, ref } from "../../OpenApi/AsyncApi.ts"
-import { isJsonObject, type JsonObject } from "../../OpenApi/SchemaProjection.ts"
 import { Change, Entry } from "../Api.ts"
 import * as Description from "../Description.ts"
 import { FollowParams } from "../Requests.ts"
@@ -67,7 +67,7 @@ const frames = [
 /** The parameters of the handshake. */
 const query = (): JsonObject => {
   const { properties }: JsonObject = { ...JSONSchema.make(FollowParams) }
-  return { type: "object", properties: isJsonObject(properties) ? properties : {} }
+  return { type: "object", properties: isObject(properties) ? properties : {} }
 }
 
 /** What the document says of the feed. */
