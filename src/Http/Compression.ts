@@ -125,6 +125,10 @@ const compressStream = (body: Stream.Stream<Uint8Array>): Stream.Stream<Uint8Arr
     })
   )
 
+/** `Vary` of an answer that is sent in several codings. What pages of other origins get depends on these, too. */
+export const varyOf = ({ origin }: Credentials["headers"]): string =>
+  origin === undefined ? "Accept-Encoding" : "Origin, Accept-Encoding"
+
 /**
  * The reply in gzip, where its body is worth it and the client takes it. A body is sent as it is where no thread is free;
  * a stream, whose client has to wait anyway, takes turns with others.
@@ -134,9 +138,7 @@ export const compress = (reply: Reply, { headers }: Pick<Credentials, "headers">
   if (status !== 200 || body === undefined) return Exit.succeed(reply)
   const isWhole = typeof body === "string" || body instanceof Uint8Array
   if (isWhole && body.length < smallest) return Exit.succeed(reply)
-  // What is answered to pages of other origins depends on these, too.
-  const vary = headers.origin === undefined ? "Accept-Encoding" : "Origin, Accept-Encoding"
-  const varied = { ...reply, headers: { ...reply.headers, vary } }
+  const varied = { ...reply, headers: { ...reply.headers, vary: varyOf(headers) } }
   if (!takesGzip(headers["accept-encoding"])) return Exit.succeed(varied)
   return isWhole
     ? Direct.suspend(() => compressBody(varied, body))

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs"
 import { Config, Context, Effect, Option } from "effect"
 import { NotFound } from "../Http/ApiError.ts"
+import { varyOf } from "../Http/Compression.ts"
 import type { Incoming } from "../Http/Endpoints.ts"
 import * as Endpoints from "../Http/Endpoints.ts"
 import { empty, type Reply } from "../Http/Reply.ts"
@@ -78,7 +79,7 @@ const reply = (
   { body, coding, contentType, etag }: StaticFiles.StaticFile,
   cacheControl: string
 ): Reply => {
-  const headers = { ...securityHeaders, etag, "cache-control": cacheControl, vary: "Accept-Encoding" }
+  const headers = { ...securityHeaders, etag, "cache-control": cacheControl, vary: varyOf(requested) }
   if (matches(requested["if-none-match"], etag)) return empty(304, headers)
   return {
     status: 200,

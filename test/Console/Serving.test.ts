@@ -82,6 +82,18 @@ describe("The console", () => {
     })
   )
 
+  it.scopedLive("is another answer for each origin, to caches that keep it", () =>
+    Effect.gen(function* () {
+      const origin = "https://app.example.com"
+      const { base } = yield* start({ HTTP_ALLOWED_ORIGINS: origin })
+      const page = yield* get(`${base}/console/`, { origin })
+      for (const { headers } of [page, yield* get(`${base}/console/${scriptIn(page.body.toString())}`, { origin })]) {
+        assert.strictEqual(headers["access-control-allow-origin"], origin)
+        assert.strictEqual(headers.vary, "Origin, Accept-Encoding")
+      }
+    })
+  )
+
   for (const [name, variable, other] of [
     ["console", "CONSOLE_ENABLED", "docs"],
     ["docs", "REFERENCE_ENABLED", "console"]

@@ -1,19 +1,5 @@
 /** Where the service is, as the page was told by it. */
-
-/** Absolute paths; `undefined` where the application does not have the part. */
-export interface Routes {
-  readonly store: string | undefined
-  readonly gateway: string | undefined
-  readonly health: string | undefined
-  readonly metrics: string | undefined
-  readonly metricsJson: string | undefined
-  readonly openApi: string | undefined
-  readonly asyncApi: string | undefined
-  readonly console: string | undefined
-  readonly reference: string | undefined
-  /** What the paths of the OpenAPI document are relative to. */
-  readonly root: string
-}
+import type { Routes } from "../../Pages/Paths.ts"
 
 /** Those of the service itself, for a page that a development server sends. */
 const defaults: { readonly [Name in keyof Routes]: string } = {
@@ -29,24 +15,13 @@ const defaults: { readonly [Name in keyof Routes]: string } = {
   root: "/"
 }
 
-const read = (): Routes => {
+/** Absolute paths; what the application does not have is not there. */
+const read = (): Partial<Routes> & Pick<Routes, "root"> => {
   const content = document.querySelector<HTMLMetaElement>('meta[name="causeway-routes"]')?.content ?? ""
   if (!content.startsWith("{")) return defaults
-  const given: Partial<Record<keyof Routes, string>> = JSON.parse(content)
-  const absolute = (path: string | undefined) =>
-    path === undefined ? undefined : new URL(path, location.href).pathname
-  return {
-    store: absolute(given.store),
-    gateway: absolute(given.gateway),
-    health: absolute(given.health),
-    metrics: absolute(given.metrics),
-    metricsJson: absolute(given.metricsJson),
-    openApi: absolute(given.openApi),
-    asyncApi: absolute(given.asyncApi),
-    console: absolute(given.console),
-    reference: absolute(given.reference),
-    root: absolute(given.root) ?? "/"
-  }
+  const given: Readonly<Record<string, string>> = JSON.parse(content)
+  const absolute = Object.entries(given).map(([name, path]) => [name, new URL(path, location.href).pathname])
+  return { root: "/", ...Object.fromEntries(absolute) }
 }
 
-export const routes: Routes = read()
+export const routes = read()
