@@ -96,10 +96,12 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await page.getByText("reads and writes").waitFor()
     await page.reload()
     await page.getByText("reads and writes").waitFor()
+    await page.evaluate("sessionStorage.setItem('host.cart', '3 apples')")
     await signOut()
     await page.reload()
     await page.getByLabel("Key or token").waitFor()
-    assert.strictEqual(await page.evaluate<number>("sessionStorage.length + localStorage.length"), 0)
+    const kept = await page.evaluate<object>("({ ...localStorage, ...sessionStorage })")
+    assert.deepStrictEqual(kept, { "host.cart": "3 apples" }, "what another page of the origin keeps is its own")
   })
 
   it("shows health, dependencies, breakers and plots", async () => {
@@ -201,38 +203,30 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await upload('{"key":"big","value":1}')
     await dialog.getByRole("button", { name: "Import", exact: true }).click()
     await dialog.getByText(/Precondition failed/).waitFor()
+    await dialog.getByLabel("Where an entry is there already").selectOption({ label: "leave it as it is" })
+    // More than a batch; of the two lines of one key the first one counts.
+    const many = Array.from({ length: 700 }, (_, i) => `{"key":"m-${i}","value":${i}}`)
+    await upload(
+      ['{"key":"big","value":1}', ...many, '{"key":"small","value":1}', '{"key":"m-699","value":0}'].join("\n")
+    )
+    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    await dialog.getByText("Imported 700 entries. 3 entries left out, as they were there.").waitFor()
+    assert.strictEqual((await client().get(namespace, "m-699"))?.value, 699)
+    await dialog.getByLabel("Where an entry is there already").selectOption({ label: "replace it" })
+    await upload('{"key":"m-699","value":"new"}')
+    await dialog.getByRole("button", { name: "Import", exact: true }).click()
+    await dialog.getByText("Imported 1 entry.").waitFor()
+    assert.strictEqual((await client().get(namespace, "m-699"))?.value, "new")
+    await client().deletePrefix(namespace, "m-")
     await dialog.getByRole("button", { name: "Close" }).click()
     await page.getByRole("link", { name: /^big/ }).click()
     await shows(/^98765432109876543210$/)
   })
 
-  it("lists 10,000 keys with no more rows than are seen", async () => {
-    for (let from = 0; from < 10_000; from += 1000) {
-      const operations = Array.from({ length: 1000 }, (_, i) => {
-        const key = `city-${String(from + i).padStart(5, "0")}`
-        return { op: "set" as const, namespace: "cities", key, value: i }
-      })
-      await client().batch(operations)
-    }
-    await open("store", "cities")
-    await page.getByText("10,000 entries").waitFor()
-    const list = page.getByRole("list", { name: "Keys of cities" })
-    const rows = () => list.getByRole("listitem").count()
-    for (;;) {
-      await list.evaluate(element => element.scrollTo(0, element.scrollHeight))
-      if ((await page.getByRole("link", { name: /^city-09999/ }).count()) > 0) break
-      await nextFrame()
-    }
-    assert.isBelow(await rows(), 60)
-    await page.getByLabel("Keys that start with").fill("city-0500")
-    await page.getByText("10 entries").waitFor()
-    await page.getByRole("link", { name: /^city-05009/ }).waitFor()
-  })
-
   it("shows changes as they happen, paused and filtered", async () => {
     await open("feed")
     const feed = page.getByRole("list", { name: "Changes, the newest first" })
-    await feed.getByRole("link", { name: /city-09999/ }).waitFor()
+    await feed.getByRole("link", { name: /delete.*m-99\b/ }).waitFor()
     await page.getByLabel("Filter by namespace, key or actor").fill("anna")
     await page.getByText("No change fits the filter.").waitFor()
     await client().set(namespace, "fresh", { a: 1 }, { actor: "anna" })
@@ -292,20 +286,6 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
       .getByLabel("Iteration", { exact: true })
       .selectOption({ label: await oldest(files.getByLabel("Iteration", { exact: true })) })
     await files.locator("td.added", { hasText: "hello there" }).waitFor()
-  })
-
-  it("draws a long session with no more rows than are seen", async () => {
-    await page.getByRole("button", { name: "Events", exact: true }).click()
-    await say("/long 150")
-    await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor()
-    await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor({ state: "detached" })
-    const events = page.getByRole("list", { name: "Events" })
-    await events.getByRole("button", { name: /turn_completed/ }).waitFor()
-    assert.isBelow(await events.getByRole("listitem").count(), 60)
-    await page
-      .getByRole("log")
-      .getByText(/ 149 150/)
-      .waitFor()
   })
 
   it("recovers by itself when the service is restarted", async () => {

@@ -1,6 +1,6 @@
 /** What the events of a session become in the console. */
 import { assert, describe, it } from "@effect/vitest"
-import { Conversation, mostItems } from "../../src/Console/Sessions/Conversation.ts"
+import { Conversation, mostCharacters, mostItems } from "../../src/Console/Sessions/Conversation.ts"
 import type { EventBody, SessionEvent } from "../../src/client.ts"
 import { allBodies } from "../../src/Gateway/Protocol/Examples.ts"
 
@@ -8,7 +8,7 @@ const conversationOf = (bodies: ReadonlyArray<EventBody>): Conversation => {
   const conversation = new Conversation()
   bodies.forEach((body, index) => {
     const envelope = { sessionId: "s", seq: index + 1, timestamp: index, traceId: "t" }
-    conversation.add({ ...envelope, ...body } as SessionEvent)
+    conversation.add({ ...envelope, ...body } as SessionEvent, JSON.stringify(body).length)
   })
   return conversation
 }
@@ -100,5 +100,32 @@ describe("Conversation", () => {
     const { items } = conversationOf(many)
     assert.isAtMost(items.length, mostItems + 1000)
     assert.strictEqual(items.at(-1)?.seq, mostItems * 2)
+  })
+
+  it("keeps a bounded number of characters, and the newest text whatever its length", () => {
+    const long = "x".repeat(900_000)
+    const messages = Array.from(
+      { length: 100 },
+      (_, i): ReadonlyArray<EventBody> => [
+        { type: "text_delta", messageId: String(i), text: long },
+        { type: "text_end", messageId: String(i) }
+      ]
+    ).flat()
+    const { items } = conversationOf(messages)
+    const characters = items.reduce((sum, item) => sum + (item.kind === "text" ? item.text.length : 0), 0)
+    assert.isAbove(items.length, 10)
+    assert.isAtMost(characters, mostCharacters + 8 * long.length)
+    const endless = conversationOf(
+      Array.from({ length: 20 }, (_, i): EventBody => ({ type: "text_delta", messageId: "1", text: `${long}${i}` }))
+    )
+    const [only] = endless.items
+    assert.strictEqual(endless.items.length, 1)
+    assert.isTrue(only?.kind === "text" && only.text.endsWith("x19") && only.text.length <= 1_500_000)
+  })
+
+  it("forgets a question that has left the view", () => {
+    const asked: EventBody = { type: "question_requested", requestId: "q", question: "Which?" }
+    const many = Array.from({ length: mostItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))
+    assert.deepStrictEqual(conversationOf([asked, ...many]).waiting, [])
   })
 })

@@ -1,8 +1,9 @@
 /** The latest changes of the store, as they happen. */
 import { signal } from "@preact/signals"
 import type { Change } from "../../Client/Client.ts"
-import { client } from "../Service/Connection.ts"
+import { follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { FrameWork } from "../Service/FrameWork.ts"
 import { endOfLog } from "../Store/Entries.ts"
 
 /** A change without its value, of which only the beginning is kept. */
@@ -50,14 +51,14 @@ export class Changes {
   /** Changes that came while the view was paused. */
   readonly waiting = signal(0)
   readonly #ended = new AbortController()
-  #frame = 0
+  readonly #drawing = new FrameWork(() => this.#draw())
 
   constructor() {
     void this.#follow()
   }
 
   close(): void {
-    cancelAnimationFrame(this.#frame)
+    this.#drawing.cancel()
     this.#ended.abort(new DOMException("The feed is closed", "AbortError"))
   }
 
@@ -80,11 +81,10 @@ export class Changes {
   #add(change: Change): void {
     this.#arrived.push(seen(change))
     if (this.#arrived.length > mostChanges) this.#arrived.splice(0, mostChanges / 2)
-    if (this.#frame === 0) this.#frame = requestAnimationFrame(() => this.#draw())
+    this.#drawing.request()
   }
 
   #draw(): void {
-    this.#frame = 0
     this.#all = [...this.#all, ...this.#arrived].slice(-mostChanges)
     if (this.isPaused.value) this.waiting.value += this.#arrived.length
     else this.shown.value = this.#all
@@ -109,7 +109,7 @@ export class Changes {
     const onStatus = ({ type }: { readonly type: string }) => {
       this.isLive.value = type === "connected"
     }
-    for await (const event of client.value.follow({ after, signal, onStatus })) {
+    for await (const event of follow({ after, signal, onStatus })) {
       if (event.type === "change") this.#add(event.change)
     }
   }

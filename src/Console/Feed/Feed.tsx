@@ -2,6 +2,9 @@
 import { useEffect, useMemo, useState } from "preact/hooks"
 import { href } from "../Service/Route.ts"
 import { Icon } from "../Widgets/Icon.tsx"
+import { Banner } from "../Widgets/Messages.tsx"
+import { ListFoot } from "../Widgets/Pane.tsx"
+import { SearchField } from "../Widgets/SearchField.tsx"
 import { count, dateAndTime, time } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { Changes, mostChanges, type SeenChange } from "./Changes.ts"
@@ -42,16 +45,12 @@ export const Feed = () => {
     <div class="feed">
       <h1 class="visually-hidden">Change feed</h1>
       <div class="pane-head">
-        <div class="search">
-          <Icon name="search" />
-          <input
-            type="search"
-            aria-label="Filter by namespace, key or actor"
-            placeholder="Namespace, key or actor"
-            value={filter.text}
-            onInput={event => setFilter({ ...filter, text: event.currentTarget.value })}
-          />
-        </div>
+        <SearchField
+          label="Filter by namespace, key or actor"
+          placeholder="Namespace, key or actor"
+          value={filter.text}
+          onInput={text => setFilter({ ...filter, text })}
+        />
         <select
           aria-label="Operation"
           value={filter.op}
@@ -74,7 +73,7 @@ export const Feed = () => {
           Clear
         </button>
       </div>
-      {changes.problem.value !== "" && <p class="banner bad">{changes.problem.value}</p>}
+      <Banner tone="bad" text={changes.problem.value} />
       {wanted.length === 0 ? (
         <p class="empty">{all.length === 0 ? "No changes yet. New ones appear here." : "No change fits the filter."}</p>
       ) : (
@@ -86,13 +85,10 @@ export const Feed = () => {
           row={index => wanted[index] && <Row change={wanted[index]} />}
         />
       )}
-      <p class="pane-foot" role="status">
-        <span>
-          {count(wanted.length)} of {count(all.length)} changes
-          {all.length === mostChanges && `, older than the last ${count(mostChanges)} are let go`}
-        </span>
-        <span class={changes.isLive.value ? "live" : "live off"}>{changes.isLive.value ? "live" : "not live"}</span>
-      </p>
+      <ListFoot isLive={changes.isLive.value}>
+        {count(wanted.length)} of {count(all.length)} changes
+        {all.length === mostChanges && `; only the last ${count(mostChanges)} are kept`}
+      </ListFoot>
     </div>
   )
 }

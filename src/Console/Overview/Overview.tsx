@@ -5,7 +5,7 @@ import { type Dependency, health, isReachable, type Status } from "../Service/He
 import { SecretForm } from "../Widgets/SecretForm.tsx"
 import { bytes, count, duration, millis, short } from "../Widgets/Text.ts"
 import { type BreakerState, breakersOf, type Figures } from "./Figures.ts"
-import { history, latest, metricsState, useMetricsToken } from "./Metrics.ts"
+import { history, isTryingToken, latest, metricsRefusal, metricsState, useMetricsToken } from "./Metrics.ts"
 import { Plot } from "./Plot.tsx"
 
 const toneOf: Readonly<Record<Status | BreakerState, string>> = {
@@ -36,7 +36,7 @@ const Summary = () => {
     return (
       <section class="panel summary" data-tone="bad">
         <h2>The service does not answer</h2>
-        <p class="muted">It is asked again every two seconds. This page goes on by itself.</p>
+        <p class="muted">It is asked again every second or two. This page goes on by itself.</p>
       </section>
     )
   }
@@ -214,7 +214,14 @@ const Activity = () => {
           <h2>Activity</h2>
           <p class="muted pad">The metrics want a token of their own (METRICS_TOKEN).</p>
           <div class="pad">
-            <SecretForm label="Metrics token" action="Show metrics" onGiven={useMetricsToken} />
+            <SecretForm
+              label="Metrics token"
+              action="Show metrics"
+              hint="It is kept for this tab alone."
+              isBusy={isTryingToken.value}
+              problem={metricsRefusal.value}
+              onGiven={useMetricsToken}
+            />
           </div>
         </section>
       )

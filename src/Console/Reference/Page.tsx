@@ -1,10 +1,11 @@
 /** The frame of the page. It asks for a key first, as the documents want one. */
 import { useSignalEffect } from "@preact/signals"
 import { lazy, Suspense } from "preact/compat"
-import { signOut } from "../Service/Kept.ts"
 import { routes } from "../Service/Routes.ts"
 import { Icon, Mark } from "../Widgets/Icon.tsx"
-import { SecretForm } from "../Widgets/SecretForm.tsx"
+import { FailureNote } from "../Widgets/Messages.tsx"
+import { SignInCard } from "../Widgets/SignInCard.tsx"
+import { SignOutButton } from "../Widgets/SignOutButton.tsx"
 import { isDark } from "../Widgets/Theme.ts"
 import { ThemeButton } from "../Widgets/ThemeButton.tsx"
 import { describe, described, isBusy, problem, save } from "./Descriptions.ts"
@@ -20,22 +21,17 @@ const ConsoleLink = () =>
   )
 
 const SignIn = () => (
-  <main class="sign-in">
-    <section class="sign-in-card" aria-labelledby="sign-in-title">
-      <Mark size={36} />
-      <h1 id="sign-in-title">API reference</h1>
-      <p class="muted">{location.host}</p>
-      <SecretForm
-        label="Key"
-        action="Open"
-        isBusy={isBusy.value}
-        problem={problem.value}
-        hint="Requests are tried out with it. It is kept for this tab alone."
-        onGiven={key => void describe(key)}
-      />
-      <ConsoleLink />
-    </section>
-  </main>
+  <SignInCard
+    title="API reference"
+    label="Key"
+    action="Open"
+    isBusy={isBusy.value}
+    problem={problem.value}
+    hint="Requests are tried out with it. It is kept for this tab alone."
+    onGiven={key => void describe(key)}
+  >
+    <ConsoleLink />
+  </SignInCard>
 )
 
 const SaveButton = ({ address, name, title }: { readonly [Name in "address" | "name" | "title"]: string }) => (
@@ -55,15 +51,7 @@ const Frame = () => {
           <ConsoleLink />
         </nav>
         <ThemeButton />
-        <button
-          type="button"
-          class="button quiet icon-only"
-          aria-label="Sign out"
-          title="Sign out"
-          onClick={() => signOut()}
-        >
-          <Icon name="out" />
-        </button>
+        <SignOutButton />
       </header>
       <main class="reference">
         <section class="reference-documents" aria-label="Documents">
@@ -81,11 +69,7 @@ const Frame = () => {
           {routes.asyncApi !== undefined && (
             <SaveButton address={routes.asyncApi} name="asyncapi.json" title="AsyncAPI" />
           )}
-          {problem.value !== "" && (
-            <p class="note bad" role="alert">
-              {problem.value}
-            </p>
-          )}
+          <FailureNote text={problem.value} />
         </section>
         <Suspense fallback={<p class="muted pad">Loading…</p>}>
           <Operations document={document} credential={key} />

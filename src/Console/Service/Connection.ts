@@ -5,6 +5,9 @@ import { computed, signal } from "@preact/signals"
 import {
   type Client,
   ConnectionFailed,
+  type ConnectionStatus,
+  type FollowEvent,
+  type FollowOptions,
   Forbidden,
   makeClient,
   makeSessions,
@@ -15,9 +18,11 @@ import {
 import { requestsOf } from "../../Client/KeyValue.ts"
 import type { Requests } from "../../Client/Requests.ts"
 import { messageOf } from "./Failure.ts"
-import { names } from "./Kept.ts"
+import { doubt } from "./Health.ts"
+import { forget, names } from "./Kept.ts"
 import { clock, pause } from "./Pause.ts"
 import { routes } from "./Routes.ts"
+import { claimsOf } from "./Token.ts"
 
 /** What the store lets the user do; `none` where the application has no store, or the credential is not for it. */
 export type StoreAccess = "write" | "read" | "none"
@@ -58,33 +63,59 @@ export const client = computed<Client>(() =>
   makeClient({ baseUrl: origin, prefix: routes.store ?? "", token: user.value?.credential ?? "", clock })
 )
 
+/** Follows the change log. That a connection is lost is told to the health, too. */
+export const follow = (options: FollowOptions): AsyncIterable<FollowEvent> =>
+  client.value.follow({
+    ...options,
+    onStatus: status => {
+      if (status.type === "disconnected") doubt()
+      options.onStatus?.(status)
+    }
+  })
+
 const sessionsWith = (token: string): Sessions =>
   makeSessions({
     baseUrl: origin,
     path: routes.gateway ?? "/ws",
     token,
     clock,
-    onStatus: status => onSessionsStatus(status.type)
+    onStatus: onSessionsStatus
   })
 
 /** Whether the connection of sessions is there. */
 export const isGatewayConnected = signal(true)
 
-const onSessionsStatus = (status: "connected" | "disconnected"): void => {
-  isGatewayConnected.value = status === "connected"
+const onSessionsStatus = ({ type }: ConnectionStatus): void => {
+  isGatewayConnected.value = type === "connected"
+  if (type === "disconnected") doubt()
 }
 
 /** The client of sessions. One that is no longer used has been closed. */
 export const sessions = signal<Sessions | undefined>(undefined)
 
+/** Whether the connection of sessions is being opened for the first time. */
+export const isOpeningSessions = signal(false)
+
 /** Why sessions cannot be had with the present token. */
 export const sessionsRefusal = signal("")
+
+/** Whether a token for sessions was given, beside the credential of the store. */
+export const hasSessionToken = computed(() => sessionToken.value !== undefined)
+
+/** Whose sessions they are, where the token says so. */
+export const sessionsIdentity = computed(() => claimsOf(sessionToken.value ?? user.value?.credential ?? ""))
+
+const closeSessions = (): void => {
+  sessions.peek()?.close()
+  sessions.value = undefined
+}
 
 /** Opens the connection of sessions, and notes why it is refused where it is. */
 export const openSessions = async (): Promise<void> => {
   const { value } = user
-  if (value === undefined || routes.gateway === undefined) return
-  sessions.peek()?.close()
+  if (value === undefined || routes.gateway === undefined || isOpeningSessions.peek()) return
+  closeSessions()
+  isOpeningSessions.value = true
   const opened = sessionsWith(sessionToken.value ?? value.credential)
   try {
     await opened.connect()
@@ -92,8 +123,9 @@ export const openSessions = async (): Promise<void> => {
     sessions.value = opened
   } catch (error) {
     opened.close()
-    sessions.value = undefined
     sessionsRefusal.value = messageOf(error)
+  } finally {
+    isOpeningSessions.value = false
   }
 }
 
@@ -150,7 +182,7 @@ export const signIn = async (credential: string): Promise<boolean> => {
     user.value = { credential, store }
     return true
   } catch (error) {
-    if (error instanceof Unauthorized) sessionStorage.clear()
+    if (error instanceof Unauthorized) forget()
     refusal.value = error instanceof Unauthorized ? "The service does not know this key." : messageOf(error)
     return !(error instanceof ConnectionFailed || error instanceof ServiceUnavailable)
   } finally {

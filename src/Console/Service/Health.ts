@@ -1,6 +1,6 @@
 /** The health of the service, asked for again and again while the page is seen. */
 import { signal } from "@preact/signals"
-import { pause } from "./Pause.ts"
+import { pause, tryAgain } from "./Pause.ts"
 import { routes } from "./Routes.ts"
 
 export type Status = "ok" | "degraded" | "unhealthy"
@@ -27,20 +27,50 @@ export const health = signal<Report | undefined>(undefined)
 /** Whether the service has answered the last time it was asked; unknown at first. */
 export const isReachable = signal<boolean | undefined>(undefined)
 
+/** Milliseconds between questions: while the service answers, and the least where a connection was lost. */
 const usualMs = 5000
-const failingMs = 1000
+const leastMs = 500
+
+/** Bounds of the pauses while it does not answer, in milliseconds: each is twice the one before, and all are random. */
+const firstMs = 300
+const longestMs = 2000
+
 const answerMs = 4000
+
+let doubts = new AbortController()
+
+/** Has the health asked for at once, as a connection was lost. */
+export const doubt = (): void => {
+  // A service that is known to be away is asked at its own pace, however many connections try to come back.
+  if (isReachable.value !== false) doubts.abort()
+}
+
+/** Waits for the time of the next question. */
+const untilNext = async (failures: number, ended: AbortSignal): Promise<void> => {
+  if (failures > 0) {
+    const bound = Math.min(longestMs, firstMs * 2 ** (failures - 1))
+    return pause(bound * (0.5 + Math.random() / 2), ended)
+  }
+  await pause(leastMs, ended)
+  await pause(usualMs - leastMs, AbortSignal.any([ended, doubts.signal]))
+}
 
 /** Asks until the signal ends it. A page that nobody sees does not ask. */
 export const watchHealth = async (ended: AbortSignal): Promise<void> => {
+  let failures = 0
   while (!ended.aborted) {
-    if (!document.hidden) await ask()
-    await pause(isReachable.value === false ? failingMs : usualMs, ended)
+    if (!document.hidden) {
+      doubts = new AbortController()
+      await ask()
+      failures = isReachable.value === false ? failures + 1 : 0
+    }
+    await untilNext(failures, ended)
   }
 }
 
 const ask = async (): Promise<void> => {
   if (routes.health === undefined) return
+  const wasAway = isReachable.value === false
   try {
     const response = await fetch(routes.health, { cache: "no-store", signal: AbortSignal.timeout(answerMs) })
     const report = await response.json()
@@ -49,4 +79,5 @@ const ask = async (): Promise<void> => {
   } catch {
     isReachable.value = false
   }
+  if (wasAway && isReachable.value) tryAgain()
 }

@@ -1,7 +1,8 @@
 /** The field in which the user writes to the agent. */
 import { useState } from "preact/hooks"
 import type { Sessions } from "../../Client/Client.ts"
-import { messageOf } from "../Service/Failure.ts"
+import { useAttempt } from "../Widgets/Attempt.ts"
+import { FailureNote } from "../Widgets/Messages.tsx"
 
 interface Props {
   readonly id: string
@@ -16,24 +17,16 @@ const mostRows = 8
 
 export const Composer = ({ id, isBusy, problem, sessions }: Props) => {
   const [text, setText] = useState("")
-  const [isSending, setSending] = useState(false)
-  const [failure, setFailure] = useState("")
+  const { failure, isBusy: isSending, run } = useAttempt()
 
   const send = async () => {
-    if (text.trim() === "" || isSending) return
-    setSending(true)
-    setFailure("")
-    try {
+    if (text.trim() === "") return
+    await run(async () => {
       await sessions.send(id, text)
       setText("")
-    } catch (error) {
-      setFailure(messageOf(error))
-    } finally {
-      setSending(false)
-    }
+    })
   }
 
-  const said = failure === "" ? problem : failure
   return (
     <form
       class="composer"
@@ -57,11 +50,7 @@ export const Composer = ({ id, isBusy, problem, sessions }: Props) => {
       <button type="submit" class="button primary" disabled={text.trim() === "" || isSending}>
         {isSending ? "Sending…" : "Send"}
       </button>
-      {said !== "" && (
-        <p class="note bad" role="alert">
-          {said}
-        </p>
-      )}
+      <FailureNote text={failure === "" ? problem : failure} />
     </form>
   )
 }

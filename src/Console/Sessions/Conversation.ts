@@ -75,13 +75,27 @@ export interface Usage {
   context: { readonly used: number; readonly limit: number; readonly percent: number } | undefined
 }
 
-/** The most items that are kept; the oldest make room. */
+/** The most items that are kept, and the most characters of all of them; the oldest make room. */
 export const mostItems = 20_000
+export const mostCharacters = 32 * 1024 * 1024
+
+/** Items and characters that may come before room is made, as that looks at all items. */
+const slack = { items: 1000, characters: 4 * 1024 * 1024 }
 
 /** The most characters of a terminal or of a tool's arguments. */
 const mostText = 200_000
 
-const tail = (text: string): string => (text.length > mostText ? text.slice(-mostText) : text)
+/** The most characters of a message or a thought. */
+const mostMessage = 1_000_000
+
+/** The end of a text. It is cut when it is half as long again, as each cut copies it. */
+const tail = (text: string, most = mostText): string => (text.length > most * 1.5 ? text.slice(-most) : text)
+
+/** The characters of an item, for those texts that may be long. */
+const charactersOf = (item: Item): number => {
+  const text = "text" in item ? item.text.length : 0
+  return item.kind === "tool" ? item.args.length + (item.outcome?.text.length ?? 0) : text
+}
 
 const pretty = (value: unknown): string =>
   value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value, undefined, 2)
@@ -98,6 +112,8 @@ export class Conversation {
   /** Items that later events add to, by kind and id. */
   readonly #open = new Map<string, Item>()
   #event: SessionEvent | undefined
+  /** Characters that have come since room was made. */
+  #added = 0
 
   /** Whether the agent is at work. */
   get isBusy(): boolean {
@@ -116,9 +132,25 @@ export class Conversation {
     const { seq, timestamp: at } = this.#event!
     const added = { seq, at, ...item } as New
     this.items.push(added)
-    if (this.items.length > mostItems + 1000) this.items.splice(0, 1000)
     if (id !== undefined) this.#open.set(id, added)
     return added
+  }
+
+  /** Makes room now and then, by what events may have added. */
+  #grow(characters: number): void {
+    this.#added += characters
+    if (this.items.length <= mostItems + slack.items && this.#added <= slack.characters) return
+    this.#added = 0
+    let left = mostCharacters
+    let first = this.items.length - 1
+    while (first > 0 && this.items.length - first < mostItems) {
+      left -= charactersOf(this.items[first]!)
+      if (left < charactersOf(this.items[first - 1]!)) break
+      first--
+    }
+    const kept = this.items[first]?.seq ?? 0
+    this.items.splice(0, first)
+    for (const [id, item] of this.#open) if (item.seq < kept) this.#open.delete(id)
   }
 
   #notice(title: string, text = "", tone: Notice["tone"] = "plain"): void {
@@ -136,9 +168,14 @@ export class Conversation {
     return this.#add<Item & (AgentText | Thought)>(id, { kind, text: "", isDone: false } as never)
   }
 
+  #append(kind: "text" | "thought", id: string, text: string): void {
+    const item = this.#text(kind, id)
+    item.text = tail(item.text + text, mostMessage)
+  }
+
   #end(kind: "text" | "thought", id: string, text: string | undefined): void {
     const item = this.#text(kind, id)
-    if (text !== undefined && text.length > item.text.length) item.text = text
+    if (text !== undefined && text.length > item.text.length) item.text = tail(text, mostMessage)
     item.isDone = true
     this.#open.delete(id)
   }
@@ -177,9 +214,14 @@ export class Conversation {
     }
   }
 
-  /** Takes the next event. */
-  add(event: SessionEvent): void {
+  /** Takes the next event, which has so many characters as JSON text. */
+  add(event: SessionEvent, characters: number): void {
     this.#event = event
+    this.#take(event)
+    this.#grow(characters)
+  }
+
+  #take(event: SessionEvent): void {
     switch (event.type) {
       case "turn_started":
         this.#turns.add(event.turnId)
@@ -199,16 +241,14 @@ export class Conversation {
         this.#text("text", `text ${event.messageId}`)
         return
       case "text_delta":
-        this.#text("text", `text ${event.messageId ?? event.turnId ?? ""}`).text += event.text
-        return
+        return this.#append("text", `text ${event.messageId ?? event.turnId ?? ""}`, event.text)
       case "text_end":
         return this.#end("text", `text ${event.messageId}`, event.text)
       case "thinking_start":
         this.#text("thought", `thought ${event.thinkingId}`)
         return
       case "thinking_delta":
-        this.#text("thought", `thought ${event.thinkingId}`).text += event.text
-        return
+        return this.#append("thought", `thought ${event.thinkingId}`, event.text)
       case "thinking_end":
         return this.#end("thought", `thought ${event.thinkingId}`, event.text)
       default:
@@ -249,7 +289,7 @@ export class Conversation {
           "approval",
           event.requestId,
           event.action,
-          [event.description, pretty(event.details)].filter(Boolean).join("\n"),
+          tail([event.description, pretty(event.details)].filter(Boolean).join("\n")),
           []
         )
         return
@@ -316,7 +356,7 @@ export class Conversation {
         if (event.state === "error") this.#notice("The session failed", event.reason, "bad")
         return
       case "plan_updated":
-        return this.#notice("Plan", pretty(event.plan))
+        return this.#notice("Plan", tail(pretty(event.plan)))
       case "step_started":
         return this.#notice("Step started", event.title ?? event.stepId)
       case "step_completed":
@@ -324,7 +364,7 @@ export class Conversation {
       case "subagent_started":
         return this.#notice(`Agent ${event.agentType ?? ""} started`, event.task)
       case "subagent_completed":
-        return this.#notice(`Agent ${event.agentType ?? ""} completed`, pretty(event.result), "good")
+        return this.#notice(`Agent ${event.agentType ?? ""} completed`, tail(pretty(event.result)), "good")
       case "artifact_created":
         return this.#notice("Artifact", event.name ?? event.artifactId)
       case "checkpoint_created":

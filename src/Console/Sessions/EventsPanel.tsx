@@ -1,23 +1,69 @@
 /** The events of a session as the gateway sends them. */
-import { useState } from "preact/hooks"
+import { useEffect, useMemo, useState } from "preact/hooks"
 import type { SessionEvent } from "../../Client/Client.ts"
+import { FrameWork } from "../Service/FrameWork.ts"
+import { useRested } from "../Widgets/Rested.ts"
+import { SearchField } from "../Widgets/SearchField.tsx"
 import { count, cut, dateAndTime, time } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
+import { bodyOf, type EventLog, EventSearch } from "./EventLog.ts"
 
 interface Props {
-  readonly events: ReadonlyArray<SessionEvent>
+  readonly log: EventLog
+  /** Rises as events come. */
   readonly revision: number
 }
 
-/** What an event has beside its envelope. */
-const bodyOf = ({ seq, sessionId, timestamp, traceId, type, ...body }: SessionEvent): string => JSON.stringify(body)
-
+/** The most characters that are shown of an event. */
 const mostShown = 20_000
 
-export const EventsPanel = ({ events, revision }: Props) => {
+/** The beginnings of events, which are made once, as events may be large. */
+const previews = new WeakMap<SessionEvent, string>()
+
+const previewOf = (event: SessionEvent): string => {
+  const preview = previews.get(event) ?? cut(bodyOf(event), 160)
+  previews.set(event, preview)
+  return preview
+}
+
+interface Found {
+  readonly events: ReadonlyArray<SessionEvent>
+  readonly isComplete: boolean
+}
+
+/** The events in which a text occurs, searched in portions so that the page stays quick. */
+const useFound = ({ log, revision }: Props, text: string): Found => {
+  const [, setComplete] = useState(0)
+  const state = useMemo(() => {
+    const search = new EventSearch(text)
+    let isComplete = false
+    const work = new FrameWork(() => {
+      isComplete = search.search(log.events)
+      if (!isComplete) work.request()
+      setComplete(n => n + 1)
+    })
+    return { search, work, isComplete: () => isComplete }
+  }, [log, text])
+  useEffect(() => {
+    if (text !== "") state.work.request()
+  }, [state, revision, text])
+  useEffect(() => () => state.work.cancel(), [state])
+  return text === ""
+    ? { events: log.events, isComplete: true }
+    : { events: state.search.found, isComplete: state.isComplete() }
+}
+
+export const EventsPanel = ({ log, revision }: Props) => {
   const [chosen, setChosen] = useState<SessionEvent>()
+  const [typed, setTyped] = useState("")
+  const { events, isComplete } = useFound({ log, revision }, useRested(typed.trim()))
+  const text = useMemo(() => cut(JSON.stringify(chosen, undefined, 2) ?? "", mostShown), [chosen])
+  const all = log.events
   return (
     <section class="side" aria-label="Events">
+      <div class="pane-head">
+        <SearchField label="Events with" placeholder="Type or content" value={typed} onInput={setTyped} />
+      </div>
       <VirtualList
         label="Events"
         count={events.length}
@@ -37,7 +83,7 @@ export const EventsPanel = ({ events, revision }: Props) => {
             >
               <span class="feed-seq">{event.seq}</span>
               <span class="event-type">{event.type}</span>
-              <span class="row-title mono muted">{cut(bodyOf(event), 160)}</span>
+              <span class="row-title mono muted">{previewOf(event)}</span>
             </button>
           )
         }}
@@ -47,12 +93,15 @@ export const EventsPanel = ({ events, revision }: Props) => {
           <p class="muted">
             {chosen.type} · {dateAndTime(chosen.timestamp)}
           </p>
-          <pre tabIndex={0}>{cut(JSON.stringify(chosen, undefined, 2), mostShown)}</pre>
+          <pre tabIndex={0}>{text}</pre>
         </div>
       )}
       <p class="pane-foot">
-        <span>{count(events.length)} events</span>
-        <span>{events.length > 0 && time(events.at(-1)!.timestamp)}</span>
+        <span role={events === all ? undefined : "status"}>
+          {events === all ? "" : `${isComplete ? "" : "searching, "}${count(events.length)} of `}
+          {count(all.length)} {all.length === 1 ? "event" : "events"}
+        </span>
+        <span>{all.length > 0 && time(all.at(-1)!.timestamp)}</span>
       </p>
     </section>
   )

@@ -4,6 +4,7 @@ import type { FileContent, FileEntry, FileIteration, Sessions } from "../../Clie
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { Diff } from "../Widgets/Diff.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
+import { Banner } from "../Widgets/Messages.tsx"
 import { bytes, time } from "../Widgets/Text.ts"
 
 interface Props {
@@ -73,7 +74,7 @@ const FileView = ({ changed, id, onClose, path, sessions }: FileProps) => {
           {path}
         </h3>
       </div>
-      {problem !== "" && <p class="banner bad">{problem}</p>}
+      <Banner tone="bad" text={problem} />
       {opened !== undefined && (
         <div class="pane-actions">
           <select
@@ -140,7 +141,7 @@ export const FilesPanel = (props: Props) => {
   }
   return (
     <section class="side" aria-label="Files">
-      {problem !== "" && <p class="banner warn">{problem}</p>}
+      <Banner tone="warn" text={problem} />
       {files?.length === 0 && <p class="empty">The workspace is empty.</p>}
       <ul class="files">
         {files

@@ -4,6 +4,7 @@ import type { Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { Icon } from "../Widgets/Icon.tsx"
+import { FailureNote } from "../Widgets/Messages.tsx"
 import { count, cut, dateAndTime, time } from "../Widgets/Text.ts"
 import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Conversation.ts"
 
@@ -201,11 +202,7 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
           </button>
         </form>
       )}
-      {failure !== "" && (
-        <p class="note bad" role="alert">
-          {failure}
-        </p>
-      )}
+      <FailureNote text={failure} />
     </section>
   )
 }

@@ -1,17 +1,22 @@
 /** One session as it is followed: its conversation, and the events that it was made of. */
 import { signal } from "@preact/signals"
-import { RequestRefused, type Session, type SessionEvent, type Sessions } from "../../Client/Client.ts"
+import {
+  RequestRefused,
+  type Session,
+  type SessionEvent,
+  type SessionState,
+  type Sessions
+} from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { FrameWork } from "../Service/FrameWork.ts"
 import { Conversation } from "./Conversation.ts"
-
-/** The most events that are kept to be shown; the oldest make room. */
-export const mostEvents = 100_000
+import { EventLog } from "./EventLog.ts"
 
 export class SessionFeed {
   readonly session = signal<Session | undefined>(undefined)
   conversation = new Conversation()
-  /** In the order of their numbers. */
-  readonly events: Array<SessionEvent> = []
+  /** Another one when the history has begun anew. */
+  log = new EventLog()
   /** Rises at most once in a frame of the page, when events have come. */
   readonly revision = signal(0)
   readonly isSynced = signal(false)
@@ -19,7 +24,9 @@ export class SessionFeed {
   readonly isDeleted = signal(false)
   readonly problem = signal("")
   readonly #ended = new AbortController()
-  #frame = 0
+  readonly #drawing = new FrameWork(() => this.#draw())
+  /** What the newest event says of the session's state. */
+  #state: SessionState | undefined
 
   constructor(
     private readonly sessions: Sessions,
@@ -29,30 +36,26 @@ export class SessionFeed {
   }
 
   close(): void {
-    cancelAnimationFrame(this.#frame)
+    this.#drawing.cancel()
     this.#ended.abort(new DOMException("The session is closed", "AbortError"))
   }
 
-  #changed(): void {
-    if (this.#frame !== 0) return
-    this.#frame = requestAnimationFrame(() => {
-      this.#frame = 0
-      this.revision.value++
-    })
+  #draw(): void {
+    const { value } = this.session
+    if (this.#state !== undefined && value !== undefined) this.session.value = { ...value, state: this.#state }
+    this.#state = undefined
+    this.revision.value++
   }
 
   #clear(): void {
     this.conversation = new Conversation()
-    this.events.length = 0
+    this.log = new EventLog()
     this.isSynced.value = false
   }
 
   #add(event: SessionEvent): void {
-    this.conversation.add(event)
-    this.events.push(event)
-    if (this.events.length > mostEvents + 5000) this.events.splice(0, 5000)
-    const { value } = this.session
-    if (event.type === "session_state" && value !== undefined) this.session.value = { ...value, state: event.state }
+    this.conversation.add(event, this.log.add(event))
+    if (event.type === "session_state") this.#state = event.state
   }
 
   async #follow(): Promise<void> {
@@ -64,10 +67,11 @@ export class SessionFeed {
         if (update.type === "reset") this.#clear()
         if (update.type === "trimmed") this.isTrimmed.value = true
         if (update.type === "synced") {
+          this.#state = undefined
           this.session.value = update.session
           this.isSynced.value = true
         }
-        this.#changed()
+        this.#drawing.request()
       }
     } catch (error) {
       if (isAbort(error)) return

@@ -1,6 +1,7 @@
 /** The sessions of the user's tenant. */
 import { signal } from "@preact/signals"
-import type { Session, Sessions } from "../../Client/Client.ts"
+import { type Session, type Sessions, Unauthorized } from "../../Client/Client.ts"
+import { openSessions } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 
 export const listed = signal<ReadonlyArray<Session>>([])
@@ -24,6 +25,9 @@ export const refreshSessions = async (sessions: Sessions, signal: AbortSignal): 
     listProblem.value = ""
     isListRead.value = true
   } catch (error) {
-    if (!isAbort(error)) listProblem.value = messageOf(error)
+    if (isAbort(error)) return
+    listProblem.value = messageOf(error)
+    // The token has expired, or is not valid any more: nothing comes over this client again.
+    if (error instanceof Unauthorized) void openSessions()
   }
 }

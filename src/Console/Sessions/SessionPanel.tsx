@@ -4,8 +4,10 @@ import type { Session, Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go, href } from "../Service/Route.ts"
-import { Dialog } from "../Widgets/Dialog.tsx"
+import { Confirm } from "../Widgets/Confirm.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
+import { Banner } from "../Widgets/Messages.tsx"
+import { PaneHead } from "../Widgets/Pane.tsx"
 import { count } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { Composer } from "./Composer.tsx"
@@ -67,13 +69,7 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
   }
   const isRunning = session !== undefined && !["inactive", "deactivating", "error"].includes(session.state)
   return (
-    <div class="pane-head session-head">
-      <a class="button quiet icon-only only-narrow" href={href("sessions")} aria-label="All sessions">
-        <Icon name="back" />
-      </a>
-      <h2 class="pane-title" title={id}>
-        {titleOf(session) || id}
-      </h2>
+    <PaneHead title={titleOf(session) || id} hint={id} back={{ href: href("sessions"), label: "All sessions" }}>
       {isWaiting && <span class="badge warn">waits for you</span>}
       {session !== undefined && <span class={`badge ${toneOf[session.state]}`}>{session.state}</span>}
       <span class="button-row">
@@ -112,31 +108,19 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
         ))}
       </span>
       {isDeleting && (
-        <Dialog title="Delete this session?" onClose={() => setDeleting(false)}>
-          <div class="dialog-body">
-            <p>Its agent is stopped, and its history is deleted for good.</p>
-            <div class="actions">
-              <button
-                type="button"
-                class="button danger"
-                onClick={() =>
-                  attempt(
-                    sessions.delete(id).then(() => {
-                      go("sessions")
-                    })
-                  )
-                }
-              >
-                Delete
-              </button>
-              <button type="button" class="button" onClick={() => setDeleting(false)}>
-                Cancel
-              </button>
-            </div>
-          </div>
-        </Dialog>
+        <Confirm
+          title="Delete this session?"
+          action="Delete"
+          onClose={() => setDeleting(false)}
+          onConfirm={() => {
+            setDeleting(false)
+            attempt(sessions.delete(id).then(() => go("sessions")))
+          }}
+        >
+          Its agent is stopped, and its history is deleted for good.
+        </Confirm>
       )}
-    </div>
+    </PaneHead>
   )
 }
 
@@ -173,8 +157,8 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
         onFailure={setFailure}
       />
       <UsageMeter usage={usage} />
-      {feed.problem.value !== "" && <p class="banner bad">{feed.problem.value}</p>}
-      {feed.isTrimmed.value && <p class="banner info">Older events are no longer kept.</p>}
+      <Banner tone="bad" text={feed.problem.value} />
+      <Banner tone="info" text={feed.isTrimmed.value ? "Older events are no longer kept." : ""} />
       <div class="session-body" data-side={side ?? "none"}>
         <div class="conversation">
           {items.length === 0 ? (
@@ -202,7 +186,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
         {side === "files" && (
           <FilesPanel id={id} sessions={sessions} changed={conversation.changedFiles} revision={revision} />
         )}
-        {side === "events" && <EventsPanel events={feed.events} revision={revision} />}
+        {side === "events" && <EventsPanel log={feed.log} revision={revision} />}
       </div>
     </section>
   )

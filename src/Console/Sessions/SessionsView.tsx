@@ -3,17 +3,23 @@ import { useEffect, useState } from "preact/hooks"
 import type { Session, Sessions } from "../../Client/Client.ts"
 import {
   canConverse,
+  hasSessionToken,
   isGatewayConnected,
+  isOpeningSessions,
   openSessions,
   sessions,
+  sessionsIdentity,
   sessionsRefusal,
   user,
   useSessionToken
 } from "../Service/Connection.ts"
-import { messageOf } from "../Service/Failure.ts"
 import { go, href, route } from "../Service/Route.ts"
+import { useAttempt } from "../Widgets/Attempt.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
+import { Banner, FailureNote } from "../Widgets/Messages.tsx"
+import { ListFoot } from "../Widgets/Pane.tsx"
+import { SearchField } from "../Widgets/SearchField.tsx"
 import { SecretForm } from "../Widgets/SecretForm.tsx"
 import { ago, count } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
@@ -26,20 +32,13 @@ const everyMs = 4000
 const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readonly onClose: () => void }) => {
   const [agentType, setAgentType] = useState("echo")
   const [title, setTitle] = useState("")
-  const [failure, setFailure] = useState("")
-  const [isBusy, setBusy] = useState(false)
+  const { failure, isBusy, run } = useAttempt()
 
   const create = async () => {
-    setBusy(true)
-    try {
-      const options = title.trim() === "" ? {} : { title: title.trim() }
-      const { id } = await sessions.create(agentType.trim(), options)
-      onClose()
-      go("sessions", id)
-    } catch (error) {
-      setFailure(messageOf(error))
-      setBusy(false)
-    }
+    const options = title.trim() === "" ? {} : { title: title.trim() }
+    const { id } = await sessions.create(agentType.trim(), options)
+    onClose()
+    go("sessions", id)
   }
 
   return (
@@ -48,7 +47,7 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
         class="dialog-body"
         onSubmit={event => {
           event.preventDefault()
-          void create()
+          void run(create)
         }}
       >
         <label class="field">
@@ -63,11 +62,7 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
             onInput={event => setTitle(event.currentTarget.value)}
           />
         </label>
-        {failure !== "" && (
-          <p class="note bad" role="alert">
-            {failure}
-          </p>
-        )}
+        <FailureNote text={failure} />
         <div class="actions">
           <button type="submit" class="button primary" disabled={isBusy || agentType.trim() === ""}>
             Create
@@ -93,7 +88,29 @@ const SessionRow = ({ isPresent, session }: { readonly session: Session; readonl
   </a>
 )
 
-const SessionsPane = ({ present, sessions }: { readonly sessions: Sessions; readonly present: string | undefined }) => {
+/** Whose sessions are shown. In dev mode they are nobody's. */
+const Identity = ({ onChangeToken }: { readonly onChangeToken: () => void }) => {
+  const identity = sessionsIdentity.value
+  if (identity === undefined) return null
+  return (
+    <p class="pane-note">
+      <span class="grow">
+        Tenant <b>{identity.tenant}</b>, as <b>{identity.sub}</b>
+      </span>
+      <button type="button" class="button small quiet" onClick={onChangeToken}>
+        Change
+      </button>
+    </p>
+  )
+}
+
+interface SessionsPaneProps {
+  readonly sessions: Sessions
+  readonly present: string | undefined
+  readonly onChangeToken: () => void
+}
+
+const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) => {
   const [isNew, setNew] = useState(false)
   const [filter, setFilter] = useState("")
   useEffect(() => {
@@ -112,23 +129,15 @@ const SessionsPane = ({ present, sessions }: { readonly sessions: Sessions; read
   return (
     <section class="pane list" aria-label="Sessions">
       <div class="pane-head">
-        <div class="search">
-          <Icon name="search" />
-          <input
-            type="search"
-            aria-label="Find a session"
-            placeholder="Session"
-            value={filter}
-            onInput={event => setFilter(event.currentTarget.value)}
-          />
-        </div>
+        <SearchField label="Find a session" placeholder="Session" value={filter} onInput={setFilter} />
         {canConverse.value && (
           <button type="button" class="button small primary" onClick={() => setNew(true)}>
             <Icon name="plus" /> New
           </button>
         )}
       </div>
-      {listProblem.value !== "" && <p class="banner bad">{listProblem.value}</p>}
+      <Identity onChangeToken={onChangeToken} />
+      <Banner tone="bad" text={listProblem.value} />
       {shown.length === 0 ? (
         isListRead.value && <p class="empty">{wanted === "" ? "No sessions yet." : "No session fits."}</p>
       ) : (
@@ -140,48 +149,82 @@ const SessionsPane = ({ present, sessions }: { readonly sessions: Sessions; read
           row={index => shown[index] && <SessionRow session={shown[index]} isPresent={shown[index].id === present} />}
         />
       )}
-      <p class="pane-foot" role="status">
-        <span>
-          {count(shown.length)} {shown.length === 1 ? "session" : "sessions"}
-        </span>
-        <span class={isGatewayConnected.value ? "live" : "live off"}>
-          {isGatewayConnected.value ? "live" : "connecting"}
-        </span>
-      </p>
+      <ListFoot isLive={isGatewayConnected.value}>
+        {count(shown.length)} {shown.length === 1 ? "session" : "sessions"}
+      </ListFoot>
       {isNew && <NewSession sessions={sessions} onClose={() => setNew(false)} />}
     </section>
   )
 }
 
-/** Asks for a token where the credential of the store is not one of sessions. */
-const TokenNeeded = () => (
-  <div class="scroll-view">
-    <section class="panel pad">
-      <h2>Sessions need a token</h2>
-      <p class="muted">The gateway says: {sessionsRefusal.value}</p>
-      <div class="spaced">
-        <SecretForm
-          label="Token"
-          action="Open sessions"
-          hint="A JSON Web Token of a tenant. It is kept for this tab alone."
-          onGiven={token => void useSessionToken(token)}
-        />
-      </div>
-    </section>
-  </div>
-)
+interface TokenFormProps {
+  /** Goes back to the sessions that are there. */
+  readonly onCancel: (() => void) | undefined
+  readonly onGiven: (token: string) => void
+}
+
+/** Asks for a token where the credential of the store is not one of sessions, or for another one. */
+const TokenForm = ({ onCancel, onGiven }: TokenFormProps) => {
+  const refusal = sessionsRefusal.value
+  const isFirst = !hasSessionToken.value
+  return (
+    <div class="scroll-view">
+      <section class="panel pad">
+        <h2>{onCancel === undefined ? "Sessions need a token" : "Sessions with another token"}</h2>
+        <p class="muted">
+          A tenant’s sessions are there for those who have a JSON Web Token of it, with the claims <code>tenant</code>{" "}
+          and <code>sub</code>.{isFirst && refusal !== "" && ` With the present key the gateway answers: ${refusal}`}
+        </p>
+        <div class="spaced">
+          <SecretForm
+            label="Token"
+            action="Open sessions"
+            hint="It is kept for this tab alone."
+            isBusy={isOpeningSessions.value}
+            problem={isFirst ? "" : refusal}
+            onGiven={onGiven}
+          />
+        </div>
+        {onCancel !== undefined && (
+          <button type="button" class="button quiet" onClick={onCancel}>
+            Cancel
+          </button>
+        )}
+      </section>
+    </div>
+  )
+}
 
 export const SessionsView = () => {
   const [, id] = route.value
   const opened = sessions.value
+  const [isChanging, setChanging] = useState(false)
   useEffect(() => {
     if (opened === undefined) void openSessions()
   }, [user.value])
-  if (opened === undefined) return sessionsRefusal.value === "" ? <p class="empty">Connecting…</p> : <TokenNeeded />
+  if (isChanging || (opened === undefined && sessionsRefusal.value !== "")) {
+    return (
+      <TokenForm
+        onCancel={isChanging && opened !== undefined ? () => setChanging(false) : undefined}
+        onGiven={token => {
+          setChanging(false)
+          go("sessions")
+          void useSessionToken(token)
+        }}
+      />
+    )
+  }
+  if (opened === undefined) {
+    return (
+      <p class="empty" role="status">
+        Connecting…
+      </p>
+    )
+  }
   return (
     <div class="panes two" data-depth={id === undefined ? "list" : "item"}>
       <h1 class="visually-hidden">Sessions</h1>
-      <SessionsPane sessions={opened} present={id} />
+      <SessionsPane sessions={opened} present={id} onChangeToken={() => setChanging(true)} />
       {id === undefined ? (
         <section class="pane item vacant" aria-label="Session">
           <p class="empty">Choose a session, or begin a new one.</p>

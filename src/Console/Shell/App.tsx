@@ -6,12 +6,12 @@ import { watchMetrics } from "../Overview/Metrics.ts"
 import { Overview } from "../Overview/Overview.tsx"
 import { user } from "../Service/Connection.ts"
 import { health, isReachable, watchHealth } from "../Service/Health.ts"
-import { signOut } from "../Service/Kept.ts"
 import { href, view } from "../Service/Route.ts"
 import { routes } from "../Service/Routes.ts"
 import { SessionsView } from "../Sessions/SessionsView.tsx"
 import { StoreView } from "../Store/StoreView.tsx"
 import { Icon, type IconName, Mark } from "../Widgets/Icon.tsx"
+import { SignOutButton } from "../Widgets/SignOutButton.tsx"
 import { ThemeButton } from "../Widgets/ThemeButton.tsx"
 import { SignIn } from "./SignIn.tsx"
 
@@ -72,15 +72,7 @@ const Navigation = ({ all, present }: { readonly all: ReadonlyArray<View>; reado
           </a>
         )}
         <ThemeButton />
-        <button
-          type="button"
-          class="button quiet icon-only"
-          aria-label="Sign out"
-          title="Sign out"
-          onClick={() => signOut()}
-        >
-          <Icon name="out" />
-        </button>
+        <SignOutButton />
       </div>
     </nav>
   )

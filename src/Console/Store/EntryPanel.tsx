@@ -3,11 +3,13 @@ import { useEffect, useRef, useState } from "preact/hooks"
 import { PreconditionFailed } from "../../Client/Client.ts"
 import { JsonEditor } from "../Json/JsonEditor.tsx"
 import { compact, format, type Problem, problemOf } from "../Json/JsonText.ts"
-import { canWrite, client } from "../Service/Connection.ts"
+import { canWrite, client, follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { go, href } from "../Service/Route.ts"
-import { Dialog } from "../Widgets/Dialog.tsx"
+import { Confirm } from "../Widgets/Confirm.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
+import { Banner } from "../Widgets/Messages.tsx"
+import { PaneHead } from "../Widgets/Pane.tsx"
 import { ago, bytes, dateAndTime } from "../Widgets/Text.ts"
 import { Conflict } from "./Conflict.tsx"
 import { actor, readText, type TextEntry, writeText } from "./Entries.ts"
@@ -36,10 +38,10 @@ const useEntry = (namespace: string, key: string) => {
         if (!isAbort(error)) setProblem(messageOf(error))
       }
     }
-    const follow = async () => {
+    const readAgain = async () => {
       const { signal } = ended
       try {
-        for await (const event of client.value.follow({ namespace, prefix: key, initial: false, signal })) {
+        for await (const event of follow({ namespace, prefix: key, initial: false, signal })) {
           // What was written before the feed began is read once it has.
           if (event.type !== "change" || event.change.key === key) await read()
         }
@@ -48,7 +50,7 @@ const useEntry = (namespace: string, key: string) => {
       }
     }
     void read()
-    void follow()
+    void readAgain()
     return () => ended.abort(new DOMException("The entry is closed", "AbortError"))
   }, [namespace, key])
   return { stored, setStored, problem }
@@ -132,15 +134,9 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   }
 
   const title = (
-    <div class="pane-head">
-      <a class="button quiet icon-only only-narrow" href={href("store", namespace)} aria-label="All keys">
-        <Icon name="back" />
-      </a>
-      <h2 class="pane-title mono" title={entryKey}>
-        {entryKey}
-      </h2>
+    <PaneHead title={entryKey} isName back={{ href: href("store", namespace), label: "All keys" }}>
       {present !== undefined && <span class="badge info">version {present.version}</span>}
-    </div>
+    </PaneHead>
   )
 
   if (stored === undefined || (stored === "absent" && base === undefined)) {
@@ -170,7 +166,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
           </p>
         )}
       </div>
-      {readProblem !== "" && <p class="banner bad">{readProblem}</p>}
+      <Banner tone="bad" text={readProblem} />
       {tab === "history" ? (
         <History
           namespace={namespace}
@@ -281,22 +277,15 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
         />
       )}
       {dialog === "delete" && (
-        <Dialog title="Delete this entry?" onClose={() => setDialog(undefined)}>
-          <div class="dialog-body">
-            <p>
-              <code>{entryKey}</code> in <code>{namespace}</code>, version {base?.version}. The change log keeps its
-              history.
-            </p>
-            <div class="actions">
-              <button type="button" class="button danger" onClick={() => void remove()}>
-                Delete
-              </button>
-              <button type="button" class="button" onClick={() => setDialog(undefined)}>
-                Cancel
-              </button>
-            </div>
-          </div>
-        </Dialog>
+        <Confirm
+          title="Delete this entry?"
+          action="Delete"
+          onClose={() => setDialog(undefined)}
+          onConfirm={() => void remove()}
+        >
+          <code>{entryKey}</code> in <code>{namespace}</code>, version {base?.version}. The change log keeps its
+          history.
+        </Confirm>
       )}
     </section>
   )

@@ -1,22 +1,10 @@
 /** The keys of a part of a namespace: read page by page, and kept up to date by the change feed. */
 import { signal } from "@preact/signals"
 import type { Change, EntryKey, ListPage } from "../../Client/Client.ts"
-import { client } from "../Service/Connection.ts"
+import { client, follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
-
-/** Byte order of UTF-8, which is that of code points. */
-const compare = (a: string, b: string): number => {
-  const length = Math.min(a.length, b.length)
-  for (let i = 0; i < length; i++) {
-    const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)]
-    if (x === y) continue
-    // Surrogates stand for code points above all others.
-    const isHigh = (code: number) => code >= 0xd800 && code <= 0xdfff
-    if (isHigh(x) !== isHigh(y)) return isHigh(x) ? 1 : -1
-    return x - y
-  }
-  return a.length - b.length
-}
+import { FrameWork } from "../Service/FrameWork.ts"
+import { compareKeys } from "./KeyOrder.ts"
 
 /** Keys in a page. */
 const pageSize = 500
@@ -27,16 +15,17 @@ const feedWaitMs = 1500
 export class KeyList {
   /** In byte order of the key. */
   readonly items: Array<EntryKey> = []
-  /** Rises with each change of what is listed. */
-  readonly revision = signal(0)
   /** How many keys there are, whether listed yet or not. */
-  readonly total = signal<number | undefined>(undefined)
+  total: number | undefined = undefined
+  /** Rises when the keys or their number have changed, at most once in a frame of the page. */
+  readonly revision = signal(0)
   readonly isComplete = signal(false)
   readonly isLoading = signal(false)
   readonly problem = signal("")
   /** Whether changes come in as they happen. */
   readonly isLive = signal(false)
   readonly #ended = new AbortController()
+  readonly #drawing = new FrameWork(() => this.revision.value++)
   #pages: AsyncIterator<ListPage<EntryKey>> | undefined
 
   constructor(
@@ -47,6 +36,7 @@ export class KeyList {
   }
 
   close(): void {
+    this.#drawing.cancel()
     this.#ended.abort(new DOMException("The list is closed", "AbortError"))
   }
 
@@ -61,9 +51,9 @@ export class KeyList {
       const { done, value } = await this.#pages.next()
       if (done) this.isComplete.value = true
       else {
-        if (value.count !== undefined) this.total.value = value.count
+        if (value.count !== undefined) this.total = value.count
         for (const item of value.items) this.#put(item)
-        this.isComplete.value = this.items.length >= (this.total.value ?? Number.POSITIVE_INFINITY)
+        this.isComplete.value = this.items.length >= (this.total ?? Number.POSITIVE_INFINITY)
       }
       this.problem.value = ""
     } catch (error) {
@@ -71,7 +61,7 @@ export class KeyList {
       if (!isAbort(error)) this.problem.value = messageOf(error)
     } finally {
       this.isLoading.value = false
-      this.revision.value++
+      this.#drawing.request()
     }
   }
 
@@ -80,7 +70,7 @@ export class KeyList {
     this.items.length = 0
     this.#pages = undefined
     this.isComplete.value = false
-    this.total.value = undefined
+    this.total = undefined
     await this.loadMore()
   }
 
@@ -89,7 +79,7 @@ export class KeyList {
     let high = this.items.length
     while (low < high) {
       const middle = (low + high) >> 1
-      const order = compare(this.items[middle]!.key, key)
+      const order = compareKeys(this.items[middle]!.key, key)
       if (order === 0) return [middle, true]
       if (order < 0) low = middle + 1
       else high = middle
@@ -111,9 +101,9 @@ export class KeyList {
     if (op === "delete") {
       if (!isThere || this.items[index]!.version > version) return
       this.items.splice(index, 1)
-      if (this.total.value !== undefined) this.total.value--
+      if (this.total !== undefined) this.total--
     } else {
-      if (!isThere && this.total.value !== undefined) this.total.value++
+      if (!isThere && this.total !== undefined) this.total++
       this.#put({ namespace, key, version, updatedBy: actor, updatedAt: timestamp, expiresAt: null })
     }
   }
@@ -129,7 +119,7 @@ export class KeyList {
       const onStatus = ({ type }: { readonly type: string }) => {
         this.isLive.value = type === "connected"
       }
-      for await (const event of client.value.follow({ namespace, prefix, initial: false, signal, onStatus })) {
+      for await (const event of follow({ namespace, prefix, initial: false, signal, onStatus })) {
         if (event.type === "synced") {
           clearTimeout(timer)
           if (isFirst) void this.loadMore()
@@ -138,7 +128,7 @@ export class KeyList {
         }
         if (event.type === "change") {
           this.#apply(event.change)
-          this.revision.value++
+          this.#drawing.request()
         }
       }
     } catch (error) {

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals"
 import { MethodNotAllowed, NotFound } from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { names } from "../Service/Kept.ts"
 import { endOfLog, namespacePages, readLog } from "./Entries.ts"
 
 export interface ListedNamespace {
@@ -16,14 +17,12 @@ export const namespacesProblem = signal("")
 
 export const isListed = signal(false)
 
-const storageName = "causeway.namespaces"
-
 /** The most namespaces that are listed: more are found by their names. */
 const most = 10_000
 
 const remembered = (): ReadonlyArray<string> => {
   try {
-    return JSON.parse(sessionStorage.getItem(storageName) ?? "[]")
+    return JSON.parse(sessionStorage.getItem(names.namespaces) ?? "[]")
   } catch {
     return []
   }
@@ -33,7 +32,7 @@ const remembered = (): ReadonlyArray<string> => {
 export const remember = (namespace: string): void => {
   const known = remembered()
   if (!known.includes(namespace)) {
-    sessionStorage.setItem(storageName, JSON.stringify([namespace, ...known].slice(0, 50)))
+    sessionStorage.setItem(names.namespaces, JSON.stringify([namespace, ...known].slice(0, 50)))
   }
   if (!namespaces.value.some(known => known.namespace === namespace)) {
     namespaces.value = sorted([...namespaces.value, { namespace, count: undefined }])

@@ -5,7 +5,9 @@ import { JsonEditor } from "../Json/JsonEditor.tsx"
 import { type Problem, problemOf } from "../Json/JsonText.ts"
 import { messageOf } from "../Service/Failure.ts"
 import { go } from "../Service/Route.ts"
+import { useAttempt } from "../Widgets/Attempt.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
+import { FailureNote } from "../Widgets/Messages.tsx"
 import { writeText } from "./Entries.ts"
 import { type Expiry, ExpiryField, timeOf } from "./Expiry.tsx"
 
@@ -14,29 +16,24 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
   const [text, setText] = useState("{}")
   const [expiry, setExpiry] = useState<Expiry>({ kind: "never" })
   const [problem, setProblem] = useState<Problem>()
-  const [failure, setFailure] = useState("")
-  const [isBusy, setBusy] = useState(false)
+  const { failure, forgive, isBusy, run } = useAttempt()
   const field = useId()
 
   const save = async () => {
     const found = problemOf(text)
     setProblem(found)
     if (found !== undefined) return
-    setBusy(true)
-    try {
-      await writeText(namespace, key, text, 0, timeOf(expiry, Date.now()))
-      onClose()
-      go("store", namespace, key)
-    } catch (error) {
-      setFailure(
-        error instanceof PreconditionFailed
-          ? `There is an entry ${key} already. Close this and choose it in the list to change it.`
-          : messageOf(error)
-      )
-    } finally {
-      setBusy(false)
-    }
+    await writeText(namespace, key, text, 0, timeOf(expiry, Date.now()))
+    onClose()
+    go("store", namespace, key)
   }
+
+  const trySave = () =>
+    run(save, error =>
+      error instanceof PreconditionFailed
+        ? `There is an entry ${key} already. Close this and choose it in the list to change it.`
+        : messageOf(error)
+    )
 
   return (
     <Dialog title={`New entry in ${namespace}`} isWide onClose={onClose}>
@@ -44,7 +41,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
         class="dialog-body"
         onSubmit={event => {
           event.preventDefault()
-          void save()
+          void trySave()
         }}
       >
         <div class="field">
@@ -57,7 +54,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
             value={key}
             onInput={event => {
               setKey(event.currentTarget.value)
-              setFailure("")
+              forgive()
             }}
           />
         </div>
@@ -69,14 +66,10 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
             setText(typed)
             setProblem(undefined)
           }}
-          onSave={() => void save()}
+          onSave={() => void trySave()}
         />
         <ExpiryField expiry={expiry} stored={null} onChange={setExpiry} />
-        {failure !== "" && (
-          <p class="note bad" role="alert">
-            {failure}
-          </p>
-        )}
+        <FailureNote text={failure} />
         <div class="actions">
           <button type="submit" class="button primary" disabled={key === "" || isBusy}>
             Create

@@ -3,6 +3,10 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { canWrite } from "../Service/Connection.ts"
 import { go, href, route } from "../Service/Route.ts"
 import { Icon } from "../Widgets/Icon.tsx"
+import { Banner } from "../Widgets/Messages.tsx"
+import { ListFoot, PaneHead } from "../Widgets/Pane.tsx"
+import { useRested } from "../Widgets/Rested.ts"
+import { SearchField } from "../Widgets/SearchField.tsx"
 import { ago, count } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { EntryPanel } from "./EntryPanel.tsx"
@@ -38,18 +42,9 @@ const NamespacePane = ({ present }: { readonly present: string | undefined }) =>
           if (wanted !== "") go("store", isNew ? wanted : shown[0]!.namespace)
         }}
       >
-        <div class="search">
-          <Icon name="search" />
-          <input
-            type="search"
-            aria-label="Find or open a namespace"
-            placeholder="Namespace"
-            value={filter}
-            onInput={event => setFilter(event.currentTarget.value)}
-          />
-        </div>
+        <SearchField label="Find or open a namespace" placeholder="Namespace" value={filter} onInput={setFilter} />
       </form>
-      {namespacesProblem.value !== "" && <p class="banner bad">{namespacesProblem.value}</p>}
+      <Banner tone="bad" text={namespacesProblem.value} />
       {isNew && (
         <a class="row" href={href("store", wanted)}>
           <span class="row-title">
@@ -123,13 +118,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   const now = Date.now()
   return (
     <section class="pane list" aria-label="Keys">
-      <div class="pane-head">
-        <a class="button quiet icon-only only-narrow" href={href("store")} aria-label="All namespaces">
-          <Icon name="back" />
-        </a>
-        <h2 class="pane-title mono" title={namespace}>
-          {namespace}
-        </h2>
+      <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
         <button
           type="button"
           class="button quiet icon-only"
@@ -144,18 +133,9 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
             <Icon name="plus" /> New
           </button>
         )}
-      </div>
+      </PaneHead>
       <div class="pane-head">
-        <div class="search">
-          <Icon name="search" />
-          <input
-            type="search"
-            aria-label="Keys that start with"
-            placeholder="Key prefix"
-            value={prefix}
-            onInput={event => onPrefix(event.currentTarget.value)}
-          />
-        </div>
+        <SearchField label="Keys that start with" placeholder="Key prefix" value={prefix} onInput={onPrefix} />
       </div>
       {problem.value !== "" && (
         <p class="banner bad" role="alert">
@@ -165,7 +145,7 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
           </button>
         </p>
       )}
-      {items.length === 0 && (isComplete.value || total.value === 0) ? (
+      {items.length === 0 && (isComplete.value || total === 0) ? (
         <p class="empty">{prefix === "" ? "This namespace has no entries." : `No key starts with “${prefix}”.`}</p>
       ) : (
         <VirtualList
@@ -193,32 +173,22 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
           }}
         />
       )}
-      <p class="pane-foot" role="status">
-        <span>
-          {total.value === undefined
-            ? isLoading.value
-              ? "Reading…"
-              : ""
-            : `${count(total.value)} ${total.value === 1 ? "entry" : "entries"}`}
-          {items.length < (total.value ?? 0) && `, ${count(items.length)} read`}
-        </span>
-        <span class={isLive.value ? "live" : "live off"}>{isLive.value ? "live" : "not live"}</span>
-      </p>
+      <ListFoot isLive={isLive.value}>
+        {total === undefined
+          ? isLoading.value
+            ? "Reading…"
+            : ""
+          : `${count(total)} ${total === 1 ? "entry" : "entries"}`}
+        {items.length < (total ?? 0) && `, ${count(items.length)} read`}
+      </ListFoot>
       {dialog === "new" && <NewEntry namespace={namespace} onClose={() => setDialog(undefined)} />}
       {dialog === "transfer" && <Transfer list={list} onClose={() => setDialog(undefined)} />}
     </section>
   )
 }
 
-/** How long typing must rest before the list is read. */
-const typingMs = 200
-
 const useKeyList = (namespace: string, prefix: string): KeyList => {
-  const [typed, setTyped] = useState(prefix)
-  useEffect(() => {
-    const timer = setTimeout(() => setTyped(prefix), typingMs)
-    return () => clearTimeout(timer)
-  }, [prefix])
+  const typed = useRested(prefix)
   const list = useMemo(() => new KeyList(namespace, typed), [namespace, typed])
   useEffect(() => () => list.close(), [list])
   return list

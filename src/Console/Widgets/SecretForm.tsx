@@ -1,7 +1,7 @@
 /** A field for a key or a token. */
 import { useId, useState } from "preact/hooks"
 
-interface Props {
+export interface SecretFormProps {
   readonly label: string
   readonly action: string
   readonly onGiven: (secret: string) => void
@@ -10,7 +10,7 @@ interface Props {
   readonly hint?: string | undefined
 }
 
-export const SecretForm = ({ action, hint, isBusy = false, label, onGiven, problem = "" }: Props) => {
+export const SecretForm = ({ action, hint, isBusy = false, label, onGiven, problem = "" }: SecretFormProps) => {
   const [secret, setSecret] = useState("")
   const field = useId()
   return (

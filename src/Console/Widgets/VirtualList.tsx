@@ -35,8 +35,11 @@ export const VirtualList = (props: Props) => {
   const box = useRef<HTMLDivElement>(null)
   const [, redraw] = useState(0)
   const isAtEnd = useRef(true)
+  const isAway = useRef(false)
 
   const options = {
+    // Away from both ends, the rows that are seen stay where they are while others come or go before them.
+    anchorTo: isAway.current && !(isFollowing && isAtEnd.current) ? ("end" as const) : ("start" as const),
     count,
     estimateSize: () => rowHeight,
     getItemKey: keyOf,
@@ -89,6 +92,7 @@ export const VirtualList = (props: Props) => {
       tabIndex={0}
       onKeyDown={move}
       onScroll={({ currentTarget: { clientHeight, scrollHeight, scrollTop } }) => {
+        isAway.current = scrollTop > 0
         isAtEnd.current = scrollHeight - scrollTop - clientHeight < nearEnd
       }}
     >

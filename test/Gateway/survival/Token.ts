@@ -5,12 +5,12 @@ import { SignJWT } from "jose"
 export const secret = "a secret of at least thirty-two bytes"
 
 /** A token that is valid for an hour. */
-export const token = (tenant: string, sub = "tester"): Effect.Effect<string> =>
+export const token = (tenant: string, sub = "tester", signedWith = secret): Effect.Effect<string> =>
   Effect.flatMap(Clock.currentTimeMillis, now =>
     Effect.promise(() =>
       new SignJWT({ tenant, sub })
         .setProtectedHeader({ alg: "HS256" })
         .setExpirationTime(Math.floor(now / 1000) + 3600)
-        .sign(new TextEncoder().encode(secret))
+        .sign(new TextEncoder().encode(signedWith))
     )
   )

@@ -1,0 +1,106 @@
+/** How the console asks for the health of the service, in virtual time. */
+import { afterEach, assert, beforeEach, describe, it, vi } from "vitest"
+import { type Clock, Lifetime } from "../../src/Client/Time.ts"
+import { sourceOf } from "./Page.ts"
+
+/** What the page has of a browser. */
+const dom = { hidden: false, querySelector: () => null, addEventListener: () => {} }
+
+interface Health {
+  readonly doubt: () => void
+  readonly isReachable: { readonly value: boolean | undefined }
+  readonly watchHealth: (ended: AbortSignal) => Promise<void>
+}
+
+const setUp = async () => {
+  vi.resetModules()
+  const health: Health = await import(sourceOf("Service/Health.ts"))
+  const { clock }: { readonly clock: Clock } = await import(sourceOf("Service/Pause.ts"))
+  return { ...health, clock }
+}
+
+describe("The health in the console", () => {
+  let isUp = true
+  /** When the service was asked, in virtual milliseconds. */
+  const asked: Array<number> = []
+  let ended = new AbortController()
+
+  beforeEach(() => {
+    ended = new AbortController()
+    vi.useFakeTimers()
+    vi.stubGlobal("document", dom)
+    vi.stubGlobal("addEventListener", () => {})
+    vi.stubGlobal("fetch", async () => {
+      asked.push(Date.now())
+      if (!isUp) throw new TypeError("Failed to fetch")
+      return Response.json({ status: "ok" })
+    })
+  })
+
+  afterEach(() => {
+    ended.abort()
+    vi.useRealTimers()
+    vi.unstubAllGlobals()
+  })
+
+  it("is asked at once where a connection was lost, at growing distances while it is away, and clients come back with it", async () => {
+    const { clock, doubt, isReachable, watchHealth } = await setUp()
+    const advance = async (ms: number): Promise<ReadonlyArray<number>> => {
+      const before = asked.length
+      await vi.advanceTimersByTimeAsync(ms)
+      return asked.slice(before)
+    }
+    void watchHealth(ended.signal)
+    await advance(1000)
+    assert.strictEqual(asked.length, 1)
+    assert.isTrue(isReachable.value)
+    assert.strictEqual((await advance(9500)).length, 2)
+
+    // Many connections that are lost at once are one reason to ask.
+    isUp = false
+    await advance(600)
+    for (let i = 0; i < 100; i++) doubt()
+    assert.strictEqual((await advance(0)).length, 1)
+    assert.isFalse(isReachable.value)
+
+    // Those that fail to come back are none.
+    let tries = 0
+    clock.after(30_000, () => tries++)
+    const lifetime = new Lifetime(clock, undefined)
+    lifetime.limit(60_000, "It takes too long")
+    const times = [asked.at(-1)!]
+    for (let second = 0; second < 20; second++) {
+      doubt()
+      times.push(...(await advance(1000)))
+    }
+    const distances = times.slice(1).map((time, index) => time - times[index]!)
+    assert.isAtLeast(distances.length, 20_000 / 2000)
+    assert.isAtMost(distances[0]!, 300)
+    for (const [index, distance] of distances.entries()) {
+      assert.isAtMost(distance, 2000)
+      assert.isAtLeast(distance, Math.min(1000, 150 * 2 ** index))
+    }
+    assert.strictEqual(tries, 0)
+
+    isUp = true
+    await advance(2000)
+    assert.isTrue(isReachable.value)
+    assert.strictEqual(tries, 1)
+    // A time limit stays what it is.
+    assert.isFalse(lifetime.signal.aborted)
+    await advance(60_000)
+    assert.isTrue(lifetime.signal.aborted)
+  })
+
+  it("is asked about twice in a second at most, however often connections are lost while it answers", async () => {
+    isUp = true
+    const { doubt, watchHealth } = await setUp()
+    asked.length = 0
+    void watchHealth(ended.signal)
+    for (let i = 0; i < 1000; i++) {
+      doubt()
+      await vi.advanceTimersByTimeAsync(10)
+    }
+    assert.isAtMost(asked.length, 21)
+  })
+})

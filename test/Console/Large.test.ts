@@ -1,0 +1,143 @@
+/** The console where there is much: a session of 50,000 events, and 10,000 keys. */
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import { Effect, Exit, Scope } from "effect"
+import type { Locator, Page } from "playwright-core"
+import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
+import { makeClient } from "../../src/client.ts"
+import { absence, launch } from "../Gateway/browser/Browser.ts"
+import { temporaryDirectory } from "../ServerProcess.ts"
+import { collectComplaints } from "./Complaints.ts"
+import { fill } from "./LongHistory.ts"
+import { buildPages, start } from "./Service.ts"
+
+const events = 50_000
+const keys = 10_000
+
+/** The most elements that a page of a large session has. A row has about ten. */
+const mostElements = 1500
+
+describe.skipIf(absence !== undefined)("The console with much in it", () => {
+  const scope = Effect.runSync(Scope.make())
+  const run = <A>(effect: Effect.Effect<A, never, Scope.Scope>): Promise<A> =>
+    Effect.runPromise(Scope.extend(effect, scope))
+
+  let page: Page
+  let base = ""
+  let session = ""
+  const complaints: Array<string> = []
+
+  beforeAll(async () => {
+    const directory = await run(temporaryDirectory)
+    const filled = run(fill(directory, { tenant: "dev", title: "A long talk", events, namespace: "cities", keys }))
+    await buildPages()
+    session = await filled
+    base = (await run(start({ DATA_DIR: directory, SESSION_HISTORY_EVENTS: "1000000" }))).base
+    const browser = await run(Effect.provide(Effect.orDie(launch), NodeFileSystem.layer))
+    page = await browser.newPage()
+    page.setDefaultTimeout(30_000)
+    collectComplaints(page, base, complaints)
+    await page.setViewportSize({ width: 1280, height: 720 })
+    await page.goto(`${base}/console/#/sessions/${session}`)
+    await page.getByLabel("Key or token").fill("dev-key")
+    await page.getByRole("button", { name: "Sign in" }).click()
+  }, 180_000)
+
+  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+
+  afterEach(() => assert.deepStrictEqual(complaints.splice(0), []))
+
+  const elements = () => page.evaluate<number>("document.querySelectorAll('*').length")
+
+  const scrollTo = (list: Locator, share: number) =>
+    list.evaluate((element, share) => {
+      element.scrollTop = share * (element.scrollHeight - element.clientHeight)
+    }, share)
+
+  /** Scrolls until something is seen: rows are measured when they come into view, which moves those after them. */
+  const scrollsTo = async (list: Locator, share: number, sought: Locator) => {
+    for (;;) {
+      await scrollTo(list, share)
+      if ((await sought.count()) > 0) break
+      await page.evaluate("new Promise(requestAnimationFrame)")
+    }
+    assert.isBelow(await elements(), mostElements)
+  }
+
+  const eventList = () => page.getByRole("list", { name: "Events" })
+  const log = () => page.getByRole("log", { name: "Conversation" })
+  const last = `answer ${events / 50}, part 36`
+
+  it("opens a session of 50,000 events at its end", async () => {
+    await page.getByText("50,000 events", { exact: true }).waitFor()
+    await log().getByText(last).waitFor()
+    await eventList()
+      .getByRole("button", { name: /^50000 turn_completed/ })
+      .waitFor()
+    assert.isBelow(await elements(), mostElements)
+  })
+
+  it("scrolls to the start, the middle and the end of both lists with a bounded number of elements", async () => {
+    await scrollsTo(eventList(), 0, eventList().getByRole("button", { name: /^1 turn_started.*question 1"/ }))
+    await scrollsTo(eventList(), 0.5, eventList().getByRole("button", { name: /^25000 / }))
+    await scrollsTo(eventList(), 1, eventList().getByRole("button", { name: /^50000 / }))
+    await scrollsTo(log(), 0, log().getByText("question 1", { exact: true }))
+    await scrollsTo(log(), 0.5, log().getByText(/^question (?:4[5-9]|5[0-5])\d$/))
+    await scrollsTo(log(), 1, log().getByText(last))
+  })
+
+  it("finds events by type and content", async () => {
+    const field = page.getByLabel("Events with")
+    await field.fill("QUESTION 777")
+    await page.getByText("1 of 50,000 events").waitFor()
+    await eventList()
+      .getByRole("button", { name: /^38801 turn_started/ })
+      .click()
+    await page.getByText('"content": "question 777"').waitFor()
+    await eventList()
+      .getByRole("button", { name: /^38801 turn_started/ })
+      .click()
+    await field.fill("turn_completed")
+    await page.getByText("1,000 of 50,000 events").waitFor()
+    await scrollsTo(eventList(), 1, eventList().getByRole("button", { name: /^50000 turn_completed/ }))
+    await field.fill("")
+    await page.getByText("50,000 events", { exact: true }).waitFor()
+  })
+
+  it("goes on at the end, and leaves a reader where he is", async () => {
+    await scrollsTo(eventList(), 0.5, eventList().getByRole("button", { name: /^25000 / }))
+    await page.getByLabel("Message").fill("/long 60")
+    await page.keyboard.press("Enter")
+    await log().getByText(/59 60/).waitFor()
+    assert.isTrue(
+      await eventList()
+        .getByRole("button", { name: /^25000 / })
+        .isVisible()
+    )
+    await page.getByLabel("Message").fill("still there?")
+    await page.keyboard.press("Enter")
+    await log().getByText("echo: still there?").waitFor()
+    await scrollsTo(eventList(), 1, eventList().getByRole("button", { name: /turn_completed/ }))
+  })
+
+  it("lists 10,000 keys with no more rows than are seen, while some are written", async () => {
+    await page.evaluate(`location.hash = "#/store/cities"`)
+    await page.getByText("10,000 entries").waitFor()
+    const list = page.getByRole("list", { name: "Keys of cities" })
+    const key = (number: number) =>
+      list.getByRole("link", { name: new RegExp(`^city-${String(number).padStart(5, "0")}`) })
+    await scrollsTo(list, 1, key(keys - 1))
+    await scrollsTo(list, 0, key(0))
+    await scrollsTo(list, 0.5, key(5000))
+    assert.isBelow(await list.getByRole("listitem").count(), 60)
+    const operations = Array.from({ length: 1000 }, (_, index) => {
+      const set = { op: "set" as const, namespace: "cities", value: index }
+      return { ...set, key: `city-${String(5000 + index).padStart(5, "0")}a` }
+    })
+    await makeClient({ baseUrl: base, token: "dev-key" }).batch(operations)
+    await page.getByText("11,000 entries").waitFor()
+    await list.getByRole("link", { name: /^city-05000a/ }).waitFor()
+    await page.getByLabel("Keys that start with").fill("city-0500")
+    await page.getByText("20 entries").waitFor()
+    await page.getByRole("link", { name: /^city-05009a/ }).waitFor()
+  })
+})
