@@ -78,15 +78,15 @@ const make = (options: Options) =>
     /** Output is written in order. */
     const pen = yield* Effect.makeSemaphore(1)
     let screen = Screen.empty
-    let standing = Requests.nothing
+    let state = Requests.nothing
     let mood: Mood = "busy"
     let failures = 0
     /** Messages of this client, which are on the screen already. */
     const own = new Set<string>()
 
     const isPromptWanted = () =>
-      mood === "idle" && screen.isAtLineStart && (standing.running.size === 0 || standing.open.length > 0)
-    const promptText = () => (standing.open.length > 0 ? "answer> " : "> ")
+      mood === "idle" && screen.isAtLineStart && (state.running.size === 0 || state.open.length > 0)
+    const promptText = () => (state.open.length > 0 ? "answer> " : "> ")
 
     const put = (draw: (screen: Screen.Screen) => Screen.Drawn): Effect.Effect<void> =>
       Effect.suspend(() => {
@@ -107,7 +107,7 @@ const make = (options: Options) =>
 
     const onEvent = (event: Client.SessionEvent) =>
       Effect.suspend(() => {
-        standing = Requests.advance(standing, event)
+        state = Requests.advance(state, event)
         const isOwn = event.type === "turn_started" && own.delete(event.clientMessageId ?? "")
         return Effect.tap(isOwn ? Effect.void : put(screen => Screen.draw(screen, event, paint)), () =>
           Effect.sync(() => changes.notify())
@@ -182,9 +182,7 @@ const make = (options: Options) =>
     const settled = (turnId: string) =>
       Effect.tap(
         changes.until(() =>
-          standing.ended.has(turnId) || standing.open.length > 0
-            ? Option.some(standing.ended.get(turnId))
-            : Option.none()
+          state.ended.has(turnId) || state.open.length > 0 ? Option.some(state.ended.get(turnId)) : Option.none()
         ),
         end =>
           Effect.sync(() => {
@@ -197,12 +195,12 @@ const make = (options: Options) =>
         onLeft: ({ message }) => tell(message),
         onRight: answer =>
           Effect.suspend(() => {
-            standing = Requests.settle(standing, open.requestId)
+            state = Requests.settle(state, open.requestId)
             return sessions.answer(session, open.requestId, answer)
           }).pipe(
             Effect.tapError(() =>
               Effect.sync(() => {
-                standing = Requests.reopen(standing, open)
+                state = Requests.reopen(state, open)
               })
             )
           )
@@ -242,7 +240,7 @@ const make = (options: Options) =>
     /** Executes a line. Returns the turn to wait for, if it has started one. */
     const perform = (command: Exclude<Command.Command, { readonly do: "quit" }>) => {
       if (command.do !== "say") return Effect.as(follow(command), undefined)
-      const open = standing.open[0]
+      const open = state.open[0]
       return open === undefined ? say(command.content) : Effect.as(reply(open, command.content), open.turnId)
     }
 
@@ -266,7 +264,7 @@ const make = (options: Options) =>
         const turnId = yield* carryOut(command.right)
         if (turnId !== undefined) yield* settled(turnId)
       }
-      if (standing.open.length > 0)
+      if (state.open.length > 0)
         return yield* new ChatFailed({ message: "The input ended before the agent was answered" })
       if (failures > 0) {
         return yield* new ChatFailed({ message: failures === 1 ? "One thing failed" : `${failures} things failed` })
@@ -283,7 +281,7 @@ const make = (options: Options) =>
         mood = "busy"
         if (Option.isNone(input)) return
         if (input.value.is === "interrupt") {
-          if (standing.running.size === 0) return yield* new Interrupted()
+          if (state.running.size === 0) return yield* new Interrupted()
           yield* Effect.forkScoped(carryOut({ do: "interrupt" }))
           continue
         }

@@ -11,8 +11,8 @@ export interface Open {
   readonly options: ReadonlyArray<unknown>
 }
 
-/** The state of the conversation. */
-export interface Standing {
+/** What a conversation has in progress. */
+export interface ConversationState {
   /** Turns in progress. */
   readonly running: ReadonlySet<string>
   /** The newest turns that have ended, with their results; at most {@link mostEnded}. */
@@ -22,7 +22,7 @@ export interface Standing {
 }
 
 /** The initial state. */
-export const nothing: Standing = { running: new Set(), ended: new Map(), open: [] }
+export const nothing: ConversationState = { running: new Set(), ended: new Map(), open: [] }
 
 const mostEnded = 256
 const mostOpen = 64
@@ -32,43 +32,43 @@ const ends: ReadonlySet<string> = new Set(turnEnds)
 const without = <A>(set: ReadonlySet<A>, item: A): ReadonlySet<A> => new Set([...set].filter(other => other !== item))
 
 /** The state after an event. */
-export const advance = (standing: Standing, event: EventBody): Standing => {
+export const advance = (state: ConversationState, event: EventBody): ConversationState => {
   switch (event.type) {
     case "turn_started":
-      return { ...standing, running: new Set([...standing.running, event.turnId]) }
+      return { ...state, running: new Set([...state.running, event.turnId]) }
     case "turn_completed":
     case "turn_errored":
     case "turn_interrupted":
       return {
-        running: without(standing.running, event.turnId),
-        ended: new Map([...standing.ended, [event.turnId, event.type] as const].slice(-mostEnded)),
-        open: standing.open.filter(({ turnId }) => turnId !== event.turnId)
+        running: without(state.running, event.turnId),
+        ended: new Map([...state.ended, [event.turnId, event.type] as const].slice(-mostEnded)),
+        open: state.open.filter(({ turnId }) => turnId !== event.turnId)
       }
     case "question_requested":
     case "approval_requested": {
       const kind = event.type === "question_requested" ? "question" : "approval"
       const options = event.type === "question_requested" ? (event.options ?? []) : []
       const open: Open = { kind, requestId: event.requestId, turnId: event.turnId, options }
-      return { ...standing, open: [...standing.open, open].slice(-mostOpen) }
+      return { ...state, open: [...state.open, open].slice(-mostOpen) }
     }
     case "question_resolved":
     case "approval_resolved":
-      return settle(standing, event.requestId)
+      return settle(state, event.requestId)
     default:
-      return standing
+      return state
   }
 }
 
 /** The state after a request was answered by this client. */
-export const settle = (standing: Standing, requestId: string): Standing => ({
-  ...standing,
-  open: standing.open.filter(open => open.requestId !== requestId)
+export const settle = (state: ConversationState, requestId: string): ConversationState => ({
+  ...state,
+  open: state.open.filter(open => open.requestId !== requestId)
 })
 
 /** The state after an answer failed: the request is open again, before all others. */
-export const reopen = (standing: Standing, open: Open): Standing => ({
-  ...standing,
-  open: [open, ...standing.open.filter(({ requestId }) => requestId !== open.requestId)]
+export const reopen = (state: ConversationState, open: Open): ConversationState => ({
+  ...state,
+  open: [open, ...state.open.filter(({ requestId }) => requestId !== open.requestId)]
 })
 
 /** Whether an event ends a turn. */

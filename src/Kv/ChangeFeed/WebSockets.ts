@@ -8,8 +8,8 @@ import * as DebugLog from "../../Observability/DebugLog.ts"
 import * as Supervision from "../../Supervision.ts"
 import { ChangeLog } from "../ChangeLog.ts"
 import { heartbeatInterval } from "./Follower.ts"
+import { FollowerSet, type Group } from "./FollowerSet.ts"
 import type { FollowerSlots } from "./FollowerSlots.ts"
-import { Followers, type Group } from "./Followers.ts"
 import { closes } from "./Frames.ts"
 import { type Initial, InitialFollower } from "./InitialFollower.ts"
 import { spuriousWakeupPause, unavailablePauses } from "./LogWaiters.ts"
@@ -49,7 +49,7 @@ export const make = (
       drainInterval: 0
     })
     const wake = () => work.unsafeOpen()
-    const followers = new Followers(pages.end, connections.now, wake, () => slots.release(), yield* DebugLog.make)
+    const followers = new FollowerSet(pages.end, connections.now, wake, () => slots.release(), yield* DebugLog.make)
     const unavailability = new Backoff(unavailablePauses.first, unavailablePauses.longest)
     /** Whether to read the log though nothing is known to be new. */
     let polling = false

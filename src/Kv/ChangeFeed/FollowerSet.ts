@@ -19,7 +19,7 @@ export interface Group {
  * Followers at the end of the log share one position and are found by tenant, so that a commit costs as many steps as
  * it has readers.
  */
-export class Followers {
+export class FollowerSet {
   private readonly all = new Set<Follower>()
   private readonly live = new ReadersByPart<Follower>()
   private readonly ahead = new Set<Follower>()
