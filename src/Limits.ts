@@ -15,6 +15,8 @@ export interface LimitsShape {
   readonly wholeLists: number
   /** Size of the store's write-ahead log above which lists without a page limit are aborted. */
   readonly walBytes: number
+  /** What is remembered of writes with an idempotency key; above it the oldest are forgotten. */
+  readonly idempotencyBytes: number
 }
 
 const MiB = 1024 * 1024
@@ -28,7 +30,8 @@ export const defaults: LimitsShape = {
   bodyBytes: 16 * MiB,
   jsonDepth: 256,
   wholeLists: 32,
-  walBytes: 256 * MiB
+  walBytes: 256 * MiB,
+  idempotencyBytes: 128 * MiB
 }
 
 /** The current limits; the defaults, unless a layer provides others. */
@@ -71,6 +74,12 @@ export const config: Config.Config<LimitsShape> = Config.all({
     "walBytes",
     "LIMIT_WAL_BYTES",
     "Size of the write-ahead log, in bytes, above which lists without a limit are cut off",
+    { min: MiB, max: 1024 * 1024 * MiB }
+  ),
+  idempotencyBytes: limit(
+    "idempotencyBytes",
+    "LIMIT_IDEMPOTENCY_BYTES",
+    "Bytes of what is remembered of writes with an Idempotency-Key, above which the oldest are forgotten",
     { min: MiB, max: 1024 * 1024 * MiB }
   )
 })

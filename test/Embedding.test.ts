@@ -123,7 +123,14 @@ const ordersLayer = HttpApiBuilder.group(Shop, "orders", handlers =>
           ]
         })
         return { remaining: stock - 1 }
-      }).pipe(Effect.catchTags({ StoreBusy: Effect.die, StoreUnavailable: Effect.die, PreconditionFailed: Effect.die }))
+      }).pipe(
+        Effect.catchTags({
+          StoreBusy: Effect.die,
+          StoreUnavailable: Effect.die,
+          PreconditionFailed: Effect.die,
+          IdempotencyConflict: Effect.die
+        })
+      )
     )
     .handle("crash", () => Effect.die("the till is jammed"))
 )

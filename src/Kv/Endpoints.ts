@@ -19,7 +19,14 @@ import * as NamespacesHandler from "./NamespacesHandler.ts"
 import * as Operations from "./Operations.ts"
 import * as ReadHandler from "./ReadHandler.ts"
 import { type BatchPayload, maxPage, type RemoveParams, type SetPayload } from "./Requests.ts"
-import { type Address, type PreconditionFailed, Store, type StoreBusy, type StoreUnavailable } from "./Store.ts"
+import {
+  type Address,
+  type IdempotencyConflict,
+  type PreconditionFailed,
+  Store,
+  type StoreBusy,
+  type StoreUnavailable
+} from "./Store.ts"
 import { holds, type Operation, type OperationResult, type Precondition, type Write } from "./Write.ts"
 
 interface Services {
@@ -87,12 +94,15 @@ const writing =
     })
 
 const failed = (
-  error: PreconditionFailed | StoreBusy | StoreUnavailable,
+  error: PreconditionFailed | IdempotencyConflict | StoreBusy | StoreUnavailable,
   refused: (error: PreconditionFailed) => ApiError
 ): Effect.Effect<never, ApiError> => {
   switch (error._tag) {
     case "PreconditionFailed":
       return Exit.fail(refused(error))
+    // The write has no idempotency key.
+    case "IdempotencyConflict":
+      return Exit.die(error)
     case "StoreBusy":
       return Exit.fail(Errors.busy(error))
     case "StoreUnavailable":

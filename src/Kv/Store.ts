@@ -32,6 +32,12 @@ export class PreconditionFailed extends Schema.TaggedError<PreconditionFailed>()
   isChangedBefore: Schema.Boolean
 }) {}
 
+/** The idempotency key of a write is taken; nothing of the write was applied. */
+export class IdempotencyConflict extends Schema.TaggedError<IdempotencyConflict>()("IdempotencyConflict", {
+  /** Whether the write that has the key is still in progress; otherwise it is another write, which was applied. */
+  isInProgress: Schema.Boolean
+}) {}
+
 /** The entries that were asked for have more bytes together than the caller takes; none was read. */
 export class EntriesTooLarge extends Schema.TaggedError<EntriesTooLarge>()("EntriesTooLarge", {
   /** The most bytes that their values may have. */
@@ -162,8 +168,14 @@ export class Store extends Context.Tag("causeway/Store")<
     /**
      * Applies a write atomically. Success means that it is durable, as the backend understands it.
      * `StoreUnavailable` leaves open whether it was applied. Interruption withdraws a write that has not begun.
+     *
+     * A write with an idempotency key is remembered for a day if it is applied, within `Limits.idempotencyBytes`, beyond
+     * which the oldest ones are forgotten. Repeated with the same digest it has its results again; that is decided before
+     * its preconditions. Only such a write fails with `IdempotencyConflict`.
      */
-    readonly commit: (write: Write) => Effect.Effect<Committed, PreconditionFailed | StoreBusy | StoreUnavailable>
+    readonly commit: (
+      write: Write
+    ) => Effect.Effect<Committed, PreconditionFailed | IdempotencyConflict | StoreBusy | StoreUnavailable>
     /** The time by which entries expire, in epoch milliseconds. Most stores have that of Effect's clock. */
     readonly now: () => number
     /** Whether the store answers, found out within one second. */

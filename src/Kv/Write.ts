@@ -46,12 +46,25 @@ export interface Removal {
   readonly limit: number
 }
 
+/** What a write is remembered by. */
+export interface IdempotencyKey {
+  /** Names the key among those of all clients: a digest of at most 64 characters. */
+  readonly id: string
+  /** A digest of the request, of at most 64 characters. The same key with another one is refused. */
+  readonly digest: string
+}
+
 /** Operations that one actor wants applied in order, all or none. A single PUT or DELETE is a write of one. */
 export interface Write {
   readonly operations: ReadonlyArray<Operation>
   readonly actor: string
   /** Deletes entries, which are looked for when the write is applied; the write has no operations then. */
   readonly removal?: Removal
+  /**
+   * The write is remembered by this in its own transaction if it is applied. Repeated, it has the results of the first
+   * time, and applies nothing.
+   */
+  readonly idempotencyKey?: IdempotencyKey
 }
 
 /** What became of one operation. A set tells the entry as it was stored. */
@@ -67,6 +80,8 @@ export interface Committed {
   readonly lastSeq: number
   /** Of a removal, whether it has left entries that its prefix selects. */
   readonly more?: boolean
+  /** Whether the write was applied before and is remembered; all else is of that time. */
+  readonly isReplay?: boolean
 }
 
 /** What a backend decided of one operation. `version` is the one that the operation made. */
@@ -80,6 +95,14 @@ export interface Applied {
   readonly timestamp: number
   readonly lastSeq: number
   readonly more?: boolean
+  readonly isReplay?: boolean
+  /** Of a write that was applied before: when each operation's entry expires or expired. */
+  readonly expiries?: ReadonlyArray<number | null>
+}
+
+/** A write with an idempotency key by which another one is remembered. It is not applied. */
+export interface KeyReused {
+  readonly _tag: "KeyReused"
 }
 
 /** Makes the entry when it is asked for: the answer to a batch needs none. */
@@ -101,17 +124,26 @@ class SetResult {
 }
 
 /** What the caller of a commit is told of a write that was applied. */
-export const committed = ({ actor, operations }: Write, { lastSeq, more, results, timestamp }: Applied): Committed => ({
+export const committed = (
+  { actor, operations }: Write,
+  { expiries, isReplay, lastSeq, more, results, timestamp }: Applied
+): Committed => ({
   results: results.map((result, index): OperationResult => {
     // A removal has results alone.
     const operation = operations[index]
     return result.op === "set" && operation?.op === "set"
-      ? new SetResult(operation, result.version, actor, timestamp)
+      ? new SetResult(
+          expiries === undefined ? operation : { ...operation, expiresAt: expiries[index] ?? null },
+          result.version,
+          actor,
+          timestamp
+        )
       : { op: "delete", deleted: result.op === "delete" && result.deleted }
   }),
   timestamp,
   lastSeq,
-  ...(more === undefined ? undefined : { more })
+  ...(more === undefined ? undefined : { more }),
+  ...(isReplay === undefined ? undefined : { isReplay })
 })
 
 /**

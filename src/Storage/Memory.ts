@@ -7,9 +7,11 @@ import * as Direct from "../Direct.ts"
 import * as Change from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, type Due, HistoryTrimmed, selects } from "../Kv/ChangeLog.ts"
 import * as Entry from "../Kv/Entry.ts"
+import * as Idempotency from "../Kv/Idempotency.ts"
 import {
   type Address,
   EntriesTooLarge,
+  IdempotencyConflict,
   type ListPage,
   type ListQuery,
   type NamespacePage,
@@ -30,9 +32,11 @@ import {
   type Step,
   type Write
 } from "../Kv/Write.ts"
+import { Limits } from "../Limits.ts"
 import { randomHex } from "../RandomHex.ts"
 import * as KeyOrder from "./KeyOrder.ts"
 import { LastSeq } from "./LastSeq.ts"
+import { RememberedWrites } from "./Memory/RememberedWrites.ts"
 
 /** A page ends before its values come to more bytes than this, unless it would be empty. */
 const pageBytes = 4 * 1024 * 1024
@@ -91,8 +95,14 @@ class State {
   readonly end = new LastSeq()
   /** How often records were removed. */
   trims = 0
+  private readonly remembered: RememberedWrites
 
-  constructor(readonly epoch: string) {}
+  constructor(
+    readonly epoch: string,
+    rememberedBytes: number
+  ) {
+    this.remembered = new RememberedWrites(rememberedBytes)
+  }
 
   get lastSeq(): number {
     return this.changes.at(-1)?.seq ?? 0
@@ -170,7 +180,22 @@ class State {
     }
   }
 
-  commit(write: Write, now: number): Either.Either<Committed, PreconditionFailed> {
+  commit(write: Write, now: number): Either.Either<Committed, PreconditionFailed | IdempotencyConflict> {
+    const key = write.idempotencyKey
+    if (key === undefined) return this.apply(write, now)
+    const found = this.remembered.find(key.id, now)
+    if (found === undefined) {
+      return Either.map(this.apply(write, now), applied => {
+        this.remembered.keep(key, Idempotency.encode(write, applied), now)
+        return applied
+      })
+    }
+    return found.digest === key.digest
+      ? Either.right(committed(write, Idempotency.decode(write, found.kept)))
+      : Either.left(new IdempotencyConflict({ isInProgress: false }))
+  }
+
+  private apply(write: Write, now: number): Either.Either<Committed, PreconditionFailed> {
     if (write.removal !== undefined) return this.remove(write.removal, write.actor, now)
     return Either.mapBoth(
       plan(write, (namespace, key) => this.keyState(namespace, key), now),
@@ -191,7 +216,7 @@ class State {
       if (keys.push(key) > removal.limit) break
     }
     const { more, write } = removing(removal, keys, actor)
-    return Either.map(this.commit(write, now), committed => ({ ...committed, more }))
+    return Either.map(this.apply(write, now), committed => ({ ...committed, more }))
   }
 
   expire(now: number): number {
@@ -356,8 +381,10 @@ const makeChangeLog = (state: State, now: () => number): Context.Tag.Service<Cha
 
 /** An empty store, and the log of its changes. Each build of the layer is a store of its own. */
 export const layer: Layer.Layer<Store | ChangeLog> = Layer.effectContext(
-  Effect.zipWith(Effect.clock, randomHex(2), (clock, epoch) => {
-    const state = new State(epoch)
+  Effect.gen(function* () {
+    const clock = yield* Effect.clock
+    const { idempotencyBytes } = yield* Limits
+    const state = new State(yield* randomHex(2), idempotencyBytes)
     const now = () => clock.unsafeCurrentTimeMillis()
     return Context.make(Store, makeStore(state, now)).pipe(Context.add(ChangeLog, makeChangeLog(state, now)))
   })

@@ -16,7 +16,7 @@ import {
 } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import { EntriesTooLarge, PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
+import { EntriesTooLarge, IdempotencyConflict, PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
@@ -190,7 +190,7 @@ export const make = (
       end.advance(lastSeq)
       wakeUps.announce(lastSeq)
     }
-    const writer = Writer.make(writes, clock.lastTold, onLastSeq)
+    const writer = Writer.make(writes, clock.lastTold, onLastSeq, limits.idempotencyBytes)
     yield* DatabaseClock.bySystemClock(
       Supervision.repeatScoped("removing marks of commits", "20 seconds", writer.prune)
     )
@@ -228,7 +228,7 @@ export const make = (
       list: query => Direct.suspend(() => run(Queries.entries({ ...query, now: clock.now() }))),
       listAll: query => Effect.suspend(() => listAll(query, clock.now())),
       namespaces: query => Direct.suspend(() => run(Queries.namespaces(query, clock.now()))),
-      commit: write => group.submit(write),
+      commit: group.commit,
       now: clock.now,
       ready: Effect.suspend(() =>
         group.isStuck() ? Effect.succeed(false) : Effect.as(run(Queries.history), true)
@@ -295,8 +295,12 @@ export const make = (
     )
   })
 
-const outcomeOf = (write: Write, outcome: Outcome): Either.Either<Committed, PreconditionFailed> => {
+const outcomeOf = (
+  write: Write,
+  outcome: Outcome
+): Either.Either<Committed, PreconditionFailed | IdempotencyConflict> => {
   if (outcome._tag === "Committed") return Either.right(committed(write, outcome.committed))
+  if (outcome._tag === "KeyReused") return Either.left(new IdempotencyConflict({ isInProgress: false }))
   const { currentVersion, index, isChangedBefore } = outcome
   return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
 }

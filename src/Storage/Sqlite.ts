@@ -4,7 +4,7 @@
 import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import { EntriesTooLarge, PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
+import { EntriesTooLarge, IdempotencyConflict, PreconditionFailed, Store, StoreUnavailable } from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
@@ -27,14 +27,13 @@ export { StoreRefused } from "./Sqlite/Database/Opening.ts"
 const expiryPortion = 2000
 const trimPortion = 200
 
-const threadData: ThreadData = { database: "kv" }
-
 /** The ports of a store in the file `kv.db` of a directory, which belongs to it until the scope closes. */
 export const make = (
   options: Database.Options
 ): Effect.Effect<Context.Context<Store | ChangeLog>, StoreRefused, Scope.Scope> =>
   Effect.gen(function* () {
-    const { wholeLists } = yield* Limits
+    const { idempotencyBytes, wholeLists } = yield* Limits
+    const threadData: ThreadData = { database: "kv", rememberedBytes: idempotencyBytes }
     const clock = yield* Effect.clock
     const tags = yield* MetricTags.current
     const end = new LastSeq()
@@ -42,7 +41,7 @@ export const make = (
     /** Why a page could not be read that the last read of the log did without. */
     let passed: string | undefined
     const { commit, epoch, isWritable, reader, run } = yield* Database.make(options, {
-      ...writer,
+      ...writer(idempotencyBytes),
       threadData,
       queries: connection =>
         new Queries(connection, error => {
@@ -83,7 +82,7 @@ export const make = (
         reader.read((queries, now) => queries.inSnapshot(() => queries.namespaces(query, now, epoch()))),
       // A bug in the writer is a defect of the commit.
       commit: write =>
-        Direct.catchAll(group.submit(write), error =>
+        Direct.catchAll(group.commit(write), error =>
           error._tag === "WriterDefect" ? Exit.die(error) : Exit.fail(error)
         ),
       now: () => clock.unsafeCurrentTimeMillis(),
@@ -128,7 +127,7 @@ export const make = (
     return Context.make(Store, store).pipe(Context.add(ChangeLog, log))
   })
 
-type WriteError = PreconditionFailed | StoreUnavailable | Database.WriterDefect
+type WriteError = PreconditionFailed | IdempotencyConflict | StoreUnavailable | Database.WriterDefect
 
 const outcomeOf = (write: Write, outcome: Outcome | WriteFailure): Either.Either<Committed, WriteError> => {
   switch (outcome._tag) {
@@ -138,6 +137,8 @@ const outcomeOf = (write: Write, outcome: Outcome | WriteFailure): Either.Either
       const { index, currentVersion, isChangedBefore } = outcome
       return Either.left(new PreconditionFailed({ index, currentVersion, isChangedBefore }))
     }
+    case "KeyReused":
+      return Either.left(new IdempotencyConflict({ isInProgress: false }))
     case "Failed":
       return Either.left(new StoreUnavailable({ reason: outcome.reason }))
     case "Defect":

@@ -1,8 +1,11 @@
 /**
  * Group commit as the key-value store has it: what a write weighs, and the metrics of its groups.
  */
-import { Effect, type Scope } from "effect"
-import type { Committed, Write } from "../Kv/Write.ts"
+import { Effect, Exit, Runtime, type Scope } from "effect"
+import * as Direct from "../Direct.ts"
+import * as Idempotency from "../Kv/Idempotency.ts"
+import { IdempotencyConflict, type StoreBusy, type StoreUnavailable } from "../Kv/Store.ts"
+import type { Committed, IdempotencyKey, Write } from "../Kv/Write.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as Supervision from "../Supervision.ts"
 import * as CommitMetrics from "./CommitMetrics.ts"
@@ -14,20 +17,60 @@ const metrics = CommitMetrics.make({
 })
 
 /** The operations of a write, and about the bytes of its texts. */
-const weigh = ({ operations, removal }: Write): GroupCommit.Weight => {
+const weigh = ({ idempotencyKey, operations, removal }: Write): GroupCommit.Weight => {
   if (removal !== undefined) return { operations: removal.limit, bytes: 64 * removal.limit }
-  let bytes = 0
+  let bytes = idempotencyKey === undefined ? 0 : Idempotency.overheadBytes
   for (const operation of operations) {
     bytes += 64 + operation.namespace.length + operation.key.length
     if (operation.op === "set") bytes += operation.value.length
   }
-  return { operations: operations.length, bytes }
+  // One that only has a key is remembered all the same.
+  return { operations: idempotencyKey === undefined ? operations.length : Math.max(1, operations.length), bytes }
+}
+
+/** Commits the writes to a store. */
+export interface StoreCommit<E> {
+  /** As the port says. The effect is direct. */
+  readonly commit: (write: Write) => Effect.Effect<Committed, E | IdempotencyConflict | StoreBusy | StoreUnavailable>
+  /** Whether a group has been in flight for too long. */
+  readonly isStuck: () => boolean
+}
+
+const noop = (): void => {}
+
+/** Runs an effect for one key at a time. The key of a caller that leaves is free again, though its write may be in flight. */
+const oneForEachKey = <A, E>(runtime: Runtime.Runtime<never>) => {
+  const fork = Runtime.runFork(runtime)
+  const inProgress = new Set<string>()
+  return ({ id }: IdempotencyKey, effect: Effect.Effect<A, E>): Effect.Effect<A, E | IdempotencyConflict> =>
+    Direct.async(resume => {
+      if (inProgress.has(id)) {
+        resume(Exit.fail(new IdempotencyConflict({ isInProgress: true })))
+        return noop
+      }
+      inProgress.add(id)
+      return Direct.run(effect, fork, exit => {
+        inProgress.delete(id)
+        resume(exit)
+      })
+    })
 }
 
 /** A committer of the writes to a store. It registers its metrics with the value 0. */
 export const make = <E>(
   commit: GroupCommit.Options<Write, Committed, E>["commit"]
-): Effect.Effect<GroupCommit.GroupCommit<Write, Committed, E>, never, Scope.Scope> =>
-  Effect.flatMap(MetricTags.current, tags => {
-    return GroupCommit.make({ commit, weigh, observe: metrics(tags), outage: Supervision.outage("writing") })
+): Effect.Effect<StoreCommit<E>, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const tags = yield* MetricTags.current
+    const { isStuck, submit } = yield* GroupCommit.make({
+      commit,
+      weigh,
+      observe: metrics(tags),
+      outage: Supervision.outage("writing")
+    })
+    const once = oneForEachKey<Committed, E | StoreBusy | StoreUnavailable>(yield* Effect.runtime<never>())
+    return {
+      commit: write => (write.idempotencyKey === undefined ? submit(write) : once(write.idempotencyKey, submit(write))),
+      isStuck
+    }
   })

@@ -3,6 +3,7 @@ import { describe, it } from "vitest"
 import * as Postgres from "../../src/Storage/Postgres.ts"
 import { createDatabase, emptiedLayer, optionsOf } from "../postgres/Databases.ts"
 import { reasonToSkip } from "../postgres/Server.ts"
+import { idempotencySuite } from "../suites/IdempotencySuite.ts"
 import { modelSuite } from "../suites/ModelSuite.ts"
 import { printedSuite } from "../suites/PrintedSuite.ts"
 import { storeSuite } from "../suites/StoreSuite.ts"
@@ -16,20 +17,19 @@ const databaseOf = (directory: string): Promise<string> => {
   return known
 }
 
+const layerAt = (directory: string) =>
+  Layer.unwrapEffect(
+    Effect.map(
+      Effect.promise(() => databaseOf(directory)),
+      url => Postgres.layer(optionsOf(url))
+    )
+  )
+
 if (reasonToSkip === undefined) {
   storeSuite("Postgres", emptiedLayer())
   printedSuite("PostgreSQL", emptiedLayer())
-  modelSuite("Postgres", {
-    layerAt: directory =>
-      Layer.unwrapEffect(
-        Effect.map(
-          Effect.promise(() => databaseOf(directory)),
-          url => Postgres.layer(optionsOf(url))
-        )
-      ),
-    persists: true,
-    runs: 8
-  })
+  modelSuite("Postgres", { layerAt, persists: true, runs: 8 })
+  idempotencySuite("Postgres", { layerAt, persists: true, runs: 4 })
 } else {
   describe.skip(`Postgres, ${reasonToSkip}`, () => {
     it("passes the suites of stores", () => undefined)

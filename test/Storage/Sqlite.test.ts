@@ -1,4 +1,5 @@
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
+import { idempotencySuite } from "../suites/IdempotencySuite.ts"
 import { modelSuite } from "../suites/ModelSuite.ts"
 import { storeSuite } from "../suites/StoreSuite.ts"
 import { temporaryLayer } from "./SqliteFixture.ts"
@@ -10,4 +11,10 @@ modelSuite("Sqlite", {
   layerAt: directory => Sqlite.layer({ directory, writer: "inline" }),
   persists: true,
   runs: 20
+})
+
+idempotencySuite("Sqlite", {
+  layerAt: directory => Sqlite.layer({ directory, writer: "inline" }),
+  persists: true,
+  runs: 10
 })

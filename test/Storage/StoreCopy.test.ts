@@ -71,6 +71,15 @@ const feedAfter = (after: number, limit?: number) =>
   )
 
 /** All that can be read of a store but epochs. */
+/** A write that a store remembers from the first time. */
+const keyed = Effect.flatMap(Store, store =>
+  store.commit({
+    operations: [set("n", "keyed", 1, { expiresAt: start + 20_000 })],
+    actor: "tester",
+    idempotencyKey: { id: "id", digest: "digest" }
+  })
+)
+
 const contentOf = Effect.gen(function* () {
   const { find, read, receipt, configuration, unfinished } = yield* SessionEvents
   const store = yield* Store
@@ -80,6 +89,7 @@ const contentOf = Effect.gen(function* () {
     lists: yield* Effect.forEach(namespaces, namespace => list(namespace)),
     counts: (yield* store.namespaces({ prefix: "", after: "", limit: 1000, tenant: "" })).namespaces,
     unfinished: yield* unfinished,
+    remembered: yield* Effect.map(keyed, ({ isReplay, lastSeq, timestamp }) => ({ isReplay, lastSeq, timestamp })),
     sessions: yield* Effect.forEach(sessions, session =>
       Effect.all({
         history: Effect.map(
@@ -102,6 +112,7 @@ const fill = Effect.gen(function* () {
   yield* put("n", "a", 1)
   yield* put("n", "gone", "soon")
   yield* remove("n", "gone")
+  yield* keyed
   yield* put("n", "due", null, { expiresAt: start + 10_000 })
   const events = yield* SessionEvents
   const { epoch } = yield* events.open("t/one", "e1")

@@ -7,6 +7,7 @@ import { batches } from "./Store/Batches.ts"
 import { conditional, entries } from "./Store/Entries.ts"
 import { expiry } from "./Store/Expiry.ts"
 import { type Check, start } from "./Store/Fixture.ts"
+import { idempotency } from "./Store/Idempotency.ts"
 import { lists } from "./Store/Lists.ts"
 import { log } from "./Store/Log.ts"
 import { namespaces } from "./Store/Namespaces.ts"
@@ -16,7 +17,21 @@ import { reads } from "./Store/Reads.ts"
 import { removals } from "./Store/Removals.ts"
 import { values } from "./Store/Values.ts"
 
-const parts = { entries, conditional, expiry, batches, values, lists, ranges, namespaces, reads, removals, log, races }
+const parts = {
+  entries,
+  conditional,
+  expiry,
+  batches,
+  values,
+  lists,
+  ranges,
+  namespaces,
+  reads,
+  removals,
+  idempotency,
+  log,
+  races
+}
 
 /**
  * The conformance suite of storage backends.

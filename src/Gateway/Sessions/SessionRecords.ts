@@ -229,14 +229,15 @@ export const make = (
         const target = { namespace: namespaceOf(tenant), key: id, value: JsonText(text), expiresAt: null }
         return Effect.asVoid(
           store.commit({ actor, operations: [{ op: "set", ...target, precondition: { noneMatch: "any" } }] })
-        )
+          // The write has no idempotency key.
+        ).pipe(Effect.catchTag("IdempotencyConflict", Effect.die))
       },
       remove: (tenant, id, actor) =>
         Effect.map(
           store.commit({ actor, operations: [{ op: "delete", namespace: namespaceOf(tenant), key: id }] }),
           ({ results: [result] }) => result?.op === "delete" && result.deleted
-          // A delete without precondition is never refused.
-        ).pipe(Effect.catchTag("PreconditionFailed", Effect.die)),
+          // A delete without precondition and without an idempotency key is never refused.
+        ).pipe(Effect.catchTags({ PreconditionFailed: Effect.die, IdempotencyConflict: Effect.die })),
       save: session => {
         dirty.add(session)
         work.unsafeOpen()

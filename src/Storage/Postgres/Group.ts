@@ -1,12 +1,12 @@
 /**
  * A group of writes as `causeway.commit_group` takes it, and the outcomes as it returns them.
  */
-import type { Applied, PlannedResult, Precondition, Refused, Write } from "../../Kv/Write.ts"
+import type { Applied, KeyReused, PlannedResult, Precondition, Refused, Write } from "../../Kv/Write.ts"
 import type { Parameter } from "./Connections.ts"
 import * as Encoding from "./Encoding.ts"
 
 /** What became of one write of a group. */
-export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused
+export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused | KeyReused
 
 /** A condition as the function reads it. A number that is no version matches nothing. */
 const versions = (given: Precondition["match"]): string | null => {

@@ -2,6 +2,7 @@
  * The schema of the store in PostgreSQL. Its parts are in the schema `causeway` of the database.
  */
 import { commitFunction } from "./CommitFunction.ts"
+import * as RememberedWrites from "./RememberedWrites.ts"
 import { removeFunction } from "./Removal.ts"
 import * as SessionEvents from "./SessionEvents/Schema.ts"
 
@@ -288,5 +289,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "removals", statements: [removeFunction] },
   { name: "timelines", statements: timelines },
   { name: "functions without compilation", statements: uncompiled },
-  { name: "counted renewals", statements: SessionEvents.renewalStatements }
+  { name: "counted renewals", statements: SessionEvents.renewalStatements },
+  { name: "remembered writes", statements: RememberedWrites.statements }
 ]

@@ -3,11 +3,12 @@
  */
 import { Effect, Either, Exit } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
-import type { Removal, Write } from "../../Kv/Write.ts"
-import type { Pool, Statement } from "./Connections.ts"
+import type { IdempotencyKey, Removal, Write } from "../../Kv/Write.ts"
+import type { Parameter, Pool, Statement } from "./Connections.ts"
 import { isOfContent, unavailable } from "./DatabaseError.ts"
 import * as Group from "./Group.ts"
 import * as GroupCall from "./GroupCall.ts"
+import * as RememberedWrites from "./RememberedWrites.ts"
 import * as Removals from "./Removal.ts"
 
 const call: Statement = {
@@ -25,24 +26,57 @@ export interface Writer {
   readonly prune: Effect.Effect<void, StoreUnavailable>
 }
 
-/** `onLastSeq` is told of the end of the log after each group; for `lastTold` see `GroupCall`. */
-export const make = (pool: Pool, lastTold: () => number, onLastSeq: (lastSeq: number) => void): Writer => {
+/**
+ * `onLastSeq` is told of the end of the log after each group; for `lastTold` see `GroupCall`. What is remembered of writes
+ * with idempotency keys has at most `rememberedBytes`.
+ */
+export const make = (
+  pool: Pool,
+  lastTold: () => number,
+  onLastSeq: (lastSeq: number) => void,
+  rememberedBytes: number
+): Writer => {
   const commitGroup = GroupCall.make(pool, call, lastTold)
+  const commitKeyed = GroupCall.make(pool, RememberedWrites.commit, lastTold)
   const removeEntries = GroupCall.make(pool, Removals.call, lastTold)
+  const removeKeyed = GroupCall.make(pool, RememberedWrites.remove, lastTold)
+
+  const applied = (writes: ReadonlyArray<Write>, result: string): ReadonlyArray<Group.Outcome> => {
+    const { lastSeq, outcomes } = Group.decode(writes, result)
+    onLastSeq(lastSeq)
+    return outcomes
+  }
 
   const commitAll = (writes: ReadonlyArray<Write>, now: number): Effect.Effect<ReadonlyArray<Group.Outcome>, unknown> =>
     Effect.suspend(() => {
       const parameters = Group.encode(writes)
+      if (writes.some(({ idempotencyKey }) => idempotencyKey !== undefined)) {
+        return commitWithKeys(writes, now, parameters)
+      }
       // After a lost race the lock is taken first, so that there can be no other.
       return Effect.map(
         commitGroup((id, lockFirst) => [id, now, lockFirst, ...parameters]),
-        result => {
-          const { lastSeq, outcomes } = Group.decode(writes, result)
-          onLastSeq(lastSeq)
-          return outcomes
-        }
+        result => applied(writes, result)
       )
     })
+
+  /** Where some of the writes are remembered, nothing is applied, and the others are committed without them. */
+  const commitWithKeys = (writes: ReadonlyArray<Write>, now: number, parameters: ReadonlyArray<Parameter>) => {
+    const keys = RememberedWrites.encode(writes, rememberedBytes)
+    return Effect.flatMap(
+      commitKeyed((id, lockFirst) => [id, now, lockFirst, ...parameters, ...keys]),
+      (result): Effect.Effect<ReadonlyArray<Group.Outcome>, unknown> => {
+        const remembered = RememberedWrites.decode(writes, result)
+        if (remembered === undefined) return Exit.succeed(applied(writes, result))
+        const others = writes.filter((_, index) => !remembered.has(index))
+        if (others.length === 0) return Exit.succeed(writes.map((_, index) => remembered.get(index)!))
+        return Effect.map(commitAll(others, now), outcomes => {
+          let next = 0
+          return writes.map((_, index) => remembered.get(index) ?? outcomes[next++]!)
+        })
+      }
+    )
+  }
 
   /** A write that the database refuses must not fail the others of its group. */
   const commitEach = (writes: ReadonlyArray<Write>, now: number) =>
@@ -59,27 +93,32 @@ export const make = (pool: Pool, lastTold: () => number, onLastSeq: (lastSeq: nu
       onSuccess: outcomes => Exit.succeed(outcomes.map(outcome => Either.right(outcome)))
     })
 
-  const remove = (removal: Removal, actor: string, now: number): Effect.Effect<Group.Outcome, StoreUnavailable> =>
-    Effect.mapBoth(
-      removeEntries(id => [id, now, ...Removals.encode(removal, actor)]),
-      {
-        onFailure: unavailable,
-        onSuccess: result => {
-          const committed = Removals.decode(result, now)
-          onLastSeq(committed.lastSeq)
-          return { _tag: "Committed", committed }
-        }
+  const callOf = (removal: Removal, actor: string, key: IdempotencyKey | undefined, now: number) => {
+    if (key === undefined) return removeEntries(id => [id, now, ...Removals.encode(removal, actor)])
+    const parameters = RememberedWrites.encodeRemoval(removal, actor, key, rememberedBytes)
+    return removeKeyed(id => [id, now, ...parameters])
+  }
+
+  const remove = (write: Write, removal: Removal, now: number): Effect.Effect<Group.Outcome, StoreUnavailable> =>
+    Effect.mapBoth(callOf(removal, write.actor, write.idempotencyKey, now), {
+      onFailure: unavailable,
+      onSuccess: result => {
+        const remembered = RememberedWrites.decode([write], result)?.get(0)
+        if (remembered !== undefined) return remembered
+        const committed = Removals.decode(result, now)
+        onLastSeq(committed.lastSeq)
+        return { _tag: "Committed", committed }
       }
-    )
+    })
 
   /** Commits a group that has removals: each is a call of its own, between those of the writes around it. */
   const commitInTurn = (writes: ReadonlyArray<Write>, now: number) =>
     Effect.gen(function* () {
       const outcomes: Array<Either.Either<Group.Outcome, StoreUnavailable>> = []
       for (let at = 0; at < writes.length; ) {
-        const { actor, removal } = writes[at]!
-        if (removal !== undefined) {
-          outcomes.push(yield* Effect.either(remove(removal, actor, now)))
+        const write = writes[at]!
+        if (write.removal !== undefined) {
+          outcomes.push(yield* Effect.either(remove(write, write.removal, now)))
           at++
           continue
         }

@@ -10,7 +10,9 @@ import { writer as kvWriter } from "./Kv/Writer.ts"
 import { writer as sessionWriter } from "./SessionEvents/Writer.ts"
 
 /** Which database the thread writes. */
-export type ThreadData = { readonly database: "kv" } | { readonly database: "sessions"; readonly retention: Retention }
+export type ThreadData =
+  | { readonly database: "kv"; readonly rememberedBytes: number }
+  | { readonly database: "sessions"; readonly retention: Retention }
 
 const data = workerData as ThreadData & { readonly file: string }
 
@@ -22,5 +24,5 @@ const serve = <W, O>(plugin: WriterPlugin<W, O>): void => {
   })
 }
 
-if (data.database === "kv") serve(kvWriter)
+if (data.database === "kv") serve(kvWriter(data.rememberedBytes))
 else serve(sessionWriter(data.retention))

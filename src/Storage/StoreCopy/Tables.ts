@@ -91,6 +91,18 @@ export const tables: ReadonlyArray<Table> = [
     postgres: { order: [["seq", "bigint"]] }
   },
   {
+    name: "remembered_writes",
+    columns: [
+      ["up_to", "bigint"],
+      ["id", "text"],
+      ["digest", "text"],
+      ["kept_at", "bigint"],
+      ["outcome", "text"]
+    ],
+    sqlite: { database: "kv", order: "up_to" },
+    postgres: { order: [["up_to", "bigint"]] }
+  },
+  {
     name: "histories",
     columns: [
       ["id", "bigint"],

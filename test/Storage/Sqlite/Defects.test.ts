@@ -22,7 +22,7 @@ describe("a defect in the writer", () => {
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
       yield* Effect.provide(lastSeq, Sqlite.layer({ directory, writer: "inline" }))
-      const writer = new Writer(join(directory, "kv.db"), plugin)
+      const writer = new Writer(join(directory, "kv.db"), plugin(1_000_000))
       const commit = (...writes: ReadonlyArray<Write>) => writer.handle({ kind: "commit", writes, now: 1000 })
       expect(tags(commit(write("a"), broken, write("b")))).toEqual(["Committed", "Defect", "Committed"])
       expect(tags(commit(broken))).toEqual(["Defect"])

@@ -36,12 +36,15 @@ const setup = (start: (data: Data, attempt: number) => Worker) =>
     const replies: Array<Reply<Outcome>> = []
     const port = yield* WriterPort.thread<Write, Outcome>(
       () => {
-        const worker = start({ database: "kv", file: join(directory, "kv.db") }, workers.length)
+        const worker = start(
+          { database: "kv", rememberedBytes: 1_000_000, file: join(directory, "kv.db") },
+          workers.length
+        )
         workers.push(worker)
         return worker
       },
       reply => replies.push(reply),
-      writer.codec
+      writer(1_000_000).codec
     )
     return { directory, port, workers, replies }
   }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))

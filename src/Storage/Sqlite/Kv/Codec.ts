@@ -2,15 +2,33 @@
  * How writes and their outcomes are packed between threads.
  */
 import type { JsonText } from "../../../Json/JsonText.ts"
-import type { Applied, Operation, PlannedResult, Precondition, Refused, Write } from "../../../Kv/Write.ts"
+import type {
+  Applied,
+  IdempotencyKey,
+  KeyReused,
+  Operation,
+  PlannedResult,
+  Precondition,
+  Refused,
+  Write
+} from "../../../Kv/Write.ts"
 import type { Codec, Packer, Unpacker } from "../Database/Messages.ts"
 
 /** What became of one write of a group. */
-export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused
+export type Outcome = { readonly _tag: "Committed"; readonly committed: Applied } | Refused | KeyReused
 
 /** Stands for a value, a tag or a precondition that is absent, and for the tag `"any"`. */
 const absent = -1
 const anyVersion = -2
+
+/** Stands before the number of operations, for the idempotency key that follows. */
+const keyed = -3
+
+const packIdempotencyKey = (packer: Packer, { digest, id }: IdempotencyKey): void => {
+  packer.number(keyed)
+  packer.text(id)
+  packer.text(digest)
+}
 
 const packVersions = (packer: Packer, versions: Precondition["match"]): void => {
   if (versions === undefined) packer.number(absent)
@@ -41,9 +59,10 @@ const unpackVersions = (unpacker: Unpacker): Precondition["match"] => {
 
 /** A group is packed by its operations, whose values are texts. Outcomes are packed where the write was committed. */
 export const codec: Codec<Write, Outcome> = {
-  packWrite: (packer, { actor, operations, removal }) => {
+  packWrite: (packer, { actor, idempotencyKey, operations, removal }) => {
     if (removal !== undefined) return false
     packer.text(actor)
+    if (idempotencyKey !== undefined) packIdempotencyKey(packer, idempotencyKey)
     packer.number(operations.length)
     for (const operation of operations) {
       const { key, namespace, precondition } = operation
@@ -67,12 +86,13 @@ export const codec: Codec<Write, Outcome> = {
   },
   unpackWrite: unpacker => {
     const actor = unpacker.text()
+    const idempotencyKey = unpacker.skip(keyed) ? { id: unpacker.text(), digest: unpacker.text() } : undefined
     const operations: Array<Operation> = []
     for (let left = unpacker.number(); left > 0; left--) operations.push(unpackOperation(unpacker))
-    return { operations, actor }
+    return idempotencyKey === undefined ? { operations, actor } : { operations, actor, idempotencyKey }
   },
   packOutcome: (packer, outcome) => {
-    if (outcome._tag !== "Committed" || outcome.committed.more !== undefined) return false
+    if (outcome._tag !== "Committed" || outcome.committed.more !== undefined || outcome.committed.isReplay) return false
     const { lastSeq, results, timestamp } = outcome.committed
     packer.number(timestamp)
     packer.number(lastSeq)

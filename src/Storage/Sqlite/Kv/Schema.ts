@@ -186,5 +186,15 @@ export const migrations: ReadonlyArray<Migration> = [
     // How many rows of `entries` each namespace has. The writer keeps it.
     "CREATE TABLE namespaces (namespace TEXT NOT NULL PRIMARY KEY, entries INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     "INSERT INTO namespaces (namespace, entries) SELECT namespace, count(*) FROM entries GROUP BY namespace"
+  ),
+  fromStatements(
+    "remembered_writes",
+    `CREATE TABLE remembered_writes (
+      up_to INTEGER PRIMARY KEY,
+      id TEXT NOT NULL UNIQUE,
+      digest TEXT NOT NULL,
+      kept_at INTEGER NOT NULL,
+      outcome TEXT NOT NULL
+    ) STRICT`
   )
 ]

@@ -4,19 +4,29 @@
 import type Database from "better-sqlite3"
 import * as Either from "effect/Either"
 import { expiryActor } from "../../../Kv/Entry.ts"
-import { type KeyState, plan, type Removal, removing, type Step, type Write } from "../../../Kv/Write.ts"
+import * as Idempotency from "../../../Kv/Idempotency.ts"
+import {
+  type IdempotencyKey,
+  type KeyState,
+  plan,
+  type Removal,
+  removing,
+  type Step,
+  type Write
+} from "../../../Kv/Write.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import type { Format } from "../Database/Connection.ts"
 import type { TaskSteps, WriterPlugin } from "../Database/Writer.ts"
 import { ChangeRows } from "./ChangeRows.ts"
 import { codec, type Outcome } from "./Codec.ts"
 import { NamespaceCounts } from "./NamespaceCounts.ts"
+import { RememberedWrites } from "./RememberedWrites.ts"
 
 /** The database of the key-value store; its application id is `CWKV`. */
 export const format: Format = {
   name: "kv",
   applicationId: 0x43574b56,
-  schemaVersion: 4,
+  schemaVersion: 5,
   log: { lastSeq: "SELECT max(seq) FROM changes" },
   load: () => import("./Schema.ts")
 }
@@ -55,11 +65,13 @@ class Tables {
   private readonly statements: ReturnType<typeof prepare>
   private readonly changes: ChangeRows
   private readonly counts: NamespaceCounts
+  private readonly remembered: RememberedWrites
 
-  constructor(db: Database.Database) {
+  constructor(db: Database.Database, rememberedBytes: number) {
     this.statements = prepare(db)
     this.changes = new ChangeRows(db)
     this.counts = new NamespaceCounts(db)
+    this.remembered = new RememberedWrites(db, rememberedBytes)
   }
 
   /** Decides on each write by itself: one that is refused leaves the others as they are. */
@@ -68,15 +80,30 @@ class Tables {
     const timestamp = Math.max(now, tail.timestamp)
     let seq = tail.seq
     const outcomes = writes.map((given): Outcome => {
+      const key = given.idempotencyKey
+      const before = key && this.recalled(given, key, now)
+      if (before !== undefined) return before
       const removal = given.removal && this.removing(given.removal, given.actor, now)
       const planned = plan(removal?.write ?? given, (namespace, key) => this.stateOf(namespace, key), now)
       if (Either.isLeft(planned)) return planned.left
       for (const step of planned.right.steps) this.applyStep(step, ++seq, timestamp)
       const applied = { results: planned.right.results, timestamp, lastSeq: seq }
-      return { _tag: "Committed", committed: removal === undefined ? applied : { ...applied, more: removal.more } }
+      const committed = removal === undefined ? applied : { ...applied, more: removal.more }
+      if (key !== undefined) this.remembered.keep(key, Idempotency.encode(given, committed), now)
+      return { _tag: "Committed", committed }
     })
     this.flush()
+    this.remembered.flush(now)
     return outcomes
+  }
+
+  /** What became of a write before; `undefined` where it is not remembered. */
+  private recalled(write: Write, { digest, id }: IdempotencyKey, now: number): Outcome | undefined {
+    const found = this.remembered.find(id, now)
+    if (found === undefined) return undefined
+    return found.digest === digest
+      ? { _tag: "Committed", committed: Idempotency.decode(write, found.outcome) }
+      : { _tag: "KeyReused" }
   }
 
   readonly tasks: { readonly expire: TaskSteps<DueEntry>; readonly trim: TaskSteps<number> } = {
@@ -122,6 +149,7 @@ class Tables {
   private begin(): Tail {
     this.changes.clear()
     this.counts.clear()
+    this.remembered.clear()
     return this.tail()
   }
 
@@ -217,5 +245,9 @@ const prepare = (db: Database.Database) => ({
   dropTombstones: db.prepare("DELETE FROM tombstones WHERE seq <= ?")
 })
 
-/** The writer of the key-value store. */
-export const writer: WriterPlugin<Write, Outcome> = { format, tables: db => new Tables(db), codec }
+/** The writer of the key-value store. What it remembers of writes with idempotency keys has at most so many bytes. */
+export const writer = (rememberedBytes: number): WriterPlugin<Write, Outcome> => ({
+  format,
+  tables: db => new Tables(db, rememberedBytes),
+  codec
+})

@@ -102,7 +102,7 @@ const eventOutcome: fc.Arbitrary<EventOutcome> = fc.oneof(
   fc.record({ _tag: fc.constant<"OutOfStep">("OutOfStep"), headSeq: fc.option(count) })
 )
 
-const { codec } = writer
+const { codec } = writer(1_000_000)
 const { codec: eventCodec } = sessionWriter({ events: 1, bytes: 1 })
 
 const suite = <W, O>(database: string, codec: Codec<W, O>, write: fc.Arbitrary<W>, outcome: fc.Arbitrary<O>) =>

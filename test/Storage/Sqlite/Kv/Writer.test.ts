@@ -47,7 +47,7 @@ it.scopedLive("groups of writes leave the entries and records that the model has
     yield* open(directory, format)
     const file = join(directory, "kv.db")
     const writer = yield* Effect.acquireRelease(
-      Effect.sync(() => new Writer(file, plugin)),
+      Effect.sync(() => new Writer(file, plugin(1_000_000))),
       writer => Effect.sync(() => writer.handle({ kind: "close" }))
     )
     const db = yield* Effect.acquireRelease(

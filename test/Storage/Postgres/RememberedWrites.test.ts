@@ -1,0 +1,139 @@
+/** Writes with idempotency keys on several nodes, and where answers are lost. */
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, Either, Fiber } from "effect"
+import type { Operation, Write } from "../../../src/Kv/Write.ts"
+import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
+import * as Proxy from "../../postgres/Proxy.ts"
+import { reasonToSkip } from "../../postgres/Server.ts"
+import { del, set } from "../../suites/Store/Fixture.ts"
+import { isUnavailable, type Node, namespace, node, persist, put, quiet, ready, records } from "./Fixture.ts"
+
+const commitAs = ({ store }: Node, id: string, given: Omit<Write, "actor">) =>
+  store.commit({ ...given, actor: "tester", idempotencyKey: { id, digest: "digest" } })
+
+const writeAs = (on: Node, id: string, ...operations: ReadonlyArray<Operation>) => commitAs(on, id, { operations })
+
+const removal = { operations: [], removal: { namespace, prefix: "", limit: 1 } }
+
+const versions = (on: Node) => Effect.map(records(on), all => all.map(({ key, version }) => `${key} ${version}`))
+
+describe.skipIf(reasonToSkip !== undefined)(`Postgres, writes with idempotency keys ${reasonToSkip ?? ""}`, () => {
+  const database = Effect.promise(() => createDatabase())
+
+  it.scopedLive("of nodes that are sent the same write at the same time one applies it, and all have its results", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const nodes = [yield* node(optionsOf(url)), yield* node(optionsOf(url)), yield* node(optionsOf(url))]
+      for (let round = 0; round < 10; round++) {
+        const outcomes = yield* Effect.forEach(
+          nodes,
+          on =>
+            Effect.all(
+              [
+                // Their locks are asked for in any order.
+                persist(writeAs(on, `a${round}`, set(namespace, "a", round))),
+                persist(writeAs(on, `b${round}`, set(namespace, "b", round))),
+                persist(writeAs(on, `c${round}`, del(namespace, "none"))),
+                put(on, "plain", round)
+              ],
+              { concurrency: "unbounded" }
+            ),
+          { concurrency: "unbounded" }
+        )
+        for (const at of [0, 1, 2]) {
+          const told = outcomes.map(each => each[at]!)
+          expect(told.filter(({ isReplay }) => isReplay !== true)).toHaveLength(1)
+          expect(new Set(told.map(({ lastSeq, timestamp }) => `${lastSeq} ${timestamp}`)).size).toBe(1)
+        }
+        expect(outcomes.map(([a]) => a!.results[0])).toMatchObject(nodes.map(() => ({ version: round + 1 })))
+      }
+      expect((yield* versions(nodes[0]!)).filter(text => text.startsWith("a"))).toHaveLength(10)
+      expect(yield* nodes[0]!.log.lastSeq).toBe(50)
+    })
+  )
+
+  it.scopedLive("a node that finds its key free, and taken once it has the lock, applies nothing", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const one = yield* node(optionsOf(url))
+      yield* put(one, "k", 0)
+      const outcome = yield* withClient(url, other =>
+        Effect.gen(function* () {
+          yield* other("BEGIN")
+          yield* other("SELECT FROM causeway.log FOR UPDATE")
+          const writing = yield* Effect.fork(writeAs(one, "a", set(namespace, "other", 1), set(namespace, "k", 1)))
+          yield* Effect.promise(async () => {
+            for (;;) {
+              const [row] = await execute(url, "SELECT count(*)::int AS waiting FROM pg_locks WHERE NOT granted")
+              if (Number(row?.waiting) > 0) return
+            }
+          })
+          yield* other(
+            "INSERT INTO causeway.remembered_writes VALUES (300, 'a', 'digest', 9000000000000, '1700000000000,7,5,6')"
+          )
+          yield* other("COMMIT")
+          return yield* Fiber.join(writing)
+        })
+      )
+      expect(outcome).toMatchObject({
+        isReplay: true,
+        timestamp: 1_700_000_000_000,
+        lastSeq: 7,
+        results: [{ version: 5 }, { version: 6 }]
+      })
+      expect(yield* versions(one)).toEqual(["k 1"])
+    })
+  )
+
+  const lost = (mode: Proxy.Mode, statement: string, attempt: (on: Node) => ReturnType<typeof writeAs>) =>
+    Effect.gen(function* () {
+      const proxy = yield* Proxy.make(yield* database)
+      const on = yield* node(optionsOf(proxy.url))
+      yield* put(on, "k", 1)
+      proxy.set(mode, statement)
+      void proxy.affected.then(() => proxy.set("open"))
+      const outcome = yield* attempt(on)
+      yield* Effect.promise(() => proxy.affected)
+      // A group that was found to be committed, or was repeated, is none that was there before.
+      expect(outcome.isReplay).toBeUndefined()
+      expect(yield* attempt(on)).toMatchObject({ isReplay: true, lastSeq: outcome.lastSeq })
+      return { outcome, log: yield* versions(on) }
+    }).pipe(Effect.provide(quiet))
+
+  for (const mode of ["answers lost", "requests lost"] as const) {
+    it.scopedLive(`the node finds out what became of its call: ${mode}`, () =>
+      Effect.gen(function* () {
+        const one = yield* lost(mode, "commit_keyed", on => writeAs(on, "a", set(namespace, "k", 2)))
+        expect(one).toMatchObject({ outcome: { results: [{ version: 2 }] }, log: ["k 1", "k 2"] })
+        const none = yield* lost(mode, "commit_keyed", on => writeAs(on, "a", del(namespace, "none")))
+        expect(none).toMatchObject({ outcome: { results: [{ deleted: false }] }, log: ["k 1"] })
+        const removed = yield* lost(mode, "remove_keyed", on => commitAs(on, "a", removal))
+        expect(removed).toMatchObject({ outcome: { results: [{ deleted: true }], more: false }, log: ["k 1", "k 2"] })
+      })
+    )
+  }
+
+  for (const [title, attempt, expected] of [
+    ["a set", (on: Node) => writeAs(on, "a", set(namespace, "k", 2)), ["k 1", "l 1", "k 2"]],
+    ["a removal", (on: Node) => commitAs(on, "a", removal), ["k 1", "l 1", "k 2"]]
+  ] as const) {
+    it.scopedLive(`${title} whose outcome cannot be asked for is applied once, however often it is repeated`, () =>
+      Effect.gen(function* () {
+        const url = yield* database
+        const proxy = yield* Proxy.make(url)
+        const [near, other] = [yield* node(optionsOf(proxy.url)), yield* node(optionsOf(url))]
+        yield* put(near, "k", 1)
+        yield* put(near, "l", 1)
+        proxy.set("answers lost")
+        expect(isUnavailable(yield* Effect.either(attempt(near)))).toBe(true)
+        const elsewhere = yield* attempt(other)
+        proxy.set("open")
+        yield* ready(near)
+        const again = yield* persist(attempt(near))
+        expect(again).toMatchObject({ isReplay: true, lastSeq: elsewhere.lastSeq })
+        expect(Either.isRight(yield* Effect.either(attempt(other)))).toBe(true)
+        expect(yield* versions(other)).toEqual(expected)
+      }).pipe(Effect.provide(quiet))
+    )
+  }
+})

@@ -1,0 +1,165 @@
+import { describe, expect, it } from "@effect/vitest"
+import { Effect, FastCheck as fc, Layer, TestContext } from "effect"
+import * as TestClock from "effect/TestClock"
+import type { ChangeLog } from "../../src/Kv/ChangeLog.ts"
+import { overheadBytes } from "../../src/Kv/Idempotency.ts"
+import { Store } from "../../src/Kv/Store.ts"
+import type { Operation, Write } from "../../src/Kv/Write.ts"
+import * as Limits from "../../src/Limits.ts"
+import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
+import { Model } from "./Model.ts"
+import { del, feed, lastSeq, set, start } from "./Store/Fixture.ts"
+
+const namespace = "tenant:t/retries"
+
+const keyed = (id: string, ...operations: ReadonlyArray<Operation>): Write => ({
+  operations,
+  actor: "tester",
+  idempotencyKey: { id, digest: "digest" }
+})
+
+const commit = (write: Write) => Effect.flatMap(Store, store => store.commit(write))
+
+/** A write of random operations, and how many writes later it is repeated each time. */
+interface Attempted {
+  readonly operations: ReadonlyArray<Operation>
+  readonly retries: ReadonlyArray<number>
+  readonly millis: number
+}
+
+const operation: fc.Arbitrary<Operation> = fc
+  .record({
+    key: fc.constantFrom("a", "b", "c"),
+    value: fc.nat(9),
+    isSet: fc.boolean(),
+    version: fc.option(fc.nat(4), { nil: undefined, freq: 3 })
+  })
+  .map(({ isSet, key, value, version }) => {
+    const precondition = version === undefined ? undefined : { match: [version] }
+    return isSet
+      ? set(namespace, key, value, precondition === undefined ? {} : { precondition })
+      : del(namespace, key, precondition)
+  })
+
+const attempted: fc.Arbitrary<Attempted> = fc.record({
+  operations: fc.array(operation, { maxLength: 3 }),
+  retries: fc.array(fc.nat(5), { maxLength: 3 }),
+  millis: fc.nat(1000)
+})
+
+/** The writes in the order in which they are sent, repetitions included: indexes of the writes. */
+const scheduleOf = (all: ReadonlyArray<Attempted>): ReadonlyArray<number> =>
+  all
+    .flatMap(({ retries }, index) => [index, ...retries.map(later => index + later)].map(at => ({ at, index })))
+    .sort((one, other) => one.at - other.at || one.index - other.index)
+    .map(({ index }) => index)
+
+/**
+ * What is remembered of writes with idempotency keys beyond one life of a store. `layerAt` opens a store in a directory;
+ * where it `persists`, another one that is opened there later has what the first has left.
+ */
+export const idempotencySuite = (
+  name: string,
+  options: {
+    readonly layerAt: (directory: string) => Layer.Layer<Store | ChangeLog, unknown>
+    readonly persists: boolean
+    /** Sequences to try; SOAK multiplies it. */
+    readonly runs: number
+  }
+): void => {
+  const { layerAt, persists, runs } = options
+  const limitBytes = 72 * 1024
+  const limited = (directory: string) =>
+    Layer.provide(
+      layerAt(directory),
+      Layer.succeed(Limits.Limits, { ...Limits.defaults, idempotencyBytes: limitBytes })
+    )
+
+  describe(`${name}, writes with idempotency keys`, () => {
+    it.scoped("above the limit of bytes the oldest are forgotten, and no others", () =>
+      Effect.gen(function* () {
+        yield* TestClock.setTime(start)
+        yield* Effect.gen(function* () {
+          const none = del(namespace, "none")
+          // Four of these have room, and not a fifth.
+          const large = Array.from({ length: 1000 }, (_, index) =>
+            set(namespace, `k${index}`, 1, { expiresAt: start + 1e9 })
+          )
+          const isKnown = (id: string, ...operations: ReadonlyArray<Operation>) =>
+            Effect.map(commit(keyed(id, ...operations)), ({ isReplay = false }) => isReplay)
+          const small = Array.from({ length: 2 * Math.ceil(limitBytes / overheadBytes) }, (_, index) => `small${index}`)
+          for (const id of small) expect(yield* isKnown(id, none)).toBe(false)
+          expect(yield* isKnown(small[0]!, none)).toBe(false)
+          expect(yield* isKnown(small.at(-1)!, none)).toBe(true)
+          for (const id of ["0", "1", "2", "3", "4"]) expect(yield* isKnown(id, ...large)).toBe(false)
+          for (const id of ["4", "3", "2", "1"]) expect(yield* isKnown(id, ...large)).toBe(true)
+          expect(yield* isKnown(small.at(-1)!, none)).toBe(false)
+          expect(yield* isKnown("0", ...large)).toBe(false)
+        }).pipe(Effect.provide(limited(yield* temporaryDirectory)))
+      })
+    )
+
+    it.skipIf(!persists)("are remembered by a store that is opened again", () =>
+      Effect.runPromise(
+        Effect.gen(function* () {
+          const directory = yield* temporaryDirectory
+          yield* TestClock.setTime(start)
+          const write = keyed("a", set(namespace, "k", 1, { expiresAt: start + 1000 }), del(namespace, "none"))
+          const open = Effect.provide(Effect.zip(commit(write), lastSeq), layerAt(directory))
+          const [first, firstEnd] = yield* open
+          yield* TestClock.setTime(start + 500)
+          const [again, end] = yield* open
+          expect([firstEnd, end]).toEqual([1, 1])
+          expect(again.isReplay).toBe(true)
+          expect(again).toMatchObject({
+            timestamp: first.timestamp,
+            lastSeq: 1,
+            results: [{ version: 1 }, { deleted: false }]
+          })
+          expect(again.results.map(result => "entry" in result && result.entry)).toEqual(
+            first.results.map(result => "entry" in result && result.entry)
+          )
+        }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
+      )
+    )
+
+    it(
+      "any sequence of repeated writes leaves the store as the sequence without repetitions",
+      { timeout: 600_000 },
+      () =>
+        fc.assert(
+          fc.asyncProperty(fc.array(attempted, { maxLength: 20, size: "max" }), all =>
+            Effect.runPromise(
+              Effect.gen(function* () {
+                yield* TestClock.setTime(start)
+                const model = new Model(start)
+                const applied = new Map<number, unknown>()
+                yield* Effect.gen(function* () {
+                  for (const index of scheduleOf(all)) {
+                    const { millis, operations } = all[index]!
+                    model.now += millis
+                    yield* TestClock.setTime(model.now)
+                    const outcome = yield* Effect.either(commit(keyed(`w${index}`, ...operations)))
+                    if (applied.has(index)) {
+                      expect(outcome).toMatchObject({ right: { isReplay: true } })
+                      expect(outcome).toMatchObject({ right: applied.get(index) })
+                      continue
+                    }
+                    const verdict = model.write(operations, "tester")
+                    if ("index" in verdict) {
+                      expect(outcome).toMatchObject({ left: { _tag: "PreconditionFailed", ...verdict } })
+                    } else {
+                      applied.set(index, { ...verdict, lastSeq: model.end })
+                      expect(outcome).toMatchObject({ right: applied.get(index) })
+                    }
+                  }
+                  expect(yield* feed()).toEqual(model.log)
+                }).pipe(Effect.provide(layerAt(yield* temporaryDirectory)))
+              }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
+            )
+          ),
+          { numRuns: runs * Number(process.env.SOAK ?? 1), endOnFailure: false }
+        )
+    )
+  })
+}
