@@ -1,11 +1,13 @@
 /** Runs the commands of a page in a shell, as a reader does, against the service that the page starts. */
 import { type ChildProcess, spawn } from "node:child_process"
-import { chmodSync, readFileSync, writeFileSync } from "node:fs"
+import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Option, type Scope } from "effect"
 import { assert } from "vitest"
 import { freePort } from "../postgres/Server.ts"
-import { main } from "../service/Compiled.ts"
+import { program } from "../service/Compiled.ts"
+import { isExcused } from "./Excuses.ts"
+import { type Fence, fencesOf } from "./Page.ts"
 
 /** Commands of a page. */
 export interface Block {
@@ -16,19 +18,21 @@ export interface Block {
   readonly printed: { readonly language: string; readonly text: string } | undefined
 }
 
-/** The commands of a page under `docs/`, or of `README.md`. */
+/** Whether a block is what the commands before it print. */
+export const isOutput = (fence: Fence | undefined): fence is Fence =>
+  fence?.language === "text" || fence?.language === "json"
+
+/** The commands of a page under `docs/`, or of `README.md`, but for those that have an excuse. */
 export const blocksOf = (page: string): ReadonlyArray<Block> => {
-  const text = readFileSync(new URL(`../../${page}`, import.meta.url), "utf8")
-  const fences = [...text.matchAll(/^```(\S+)([^\n]*)\n(.*?)^```$/gms)]
-  return fences.flatMap(([, language, info = "", code = ""], index) => {
-    if (language !== "sh") return []
-    const [, after = "", , printed = ""] = fences[index + 1] ?? []
-    const isPrinted = after === "text" || after === "json"
+  const fences = fencesOf(page)
+  return fences.flatMap((fence, index) => {
+    if (fence.language !== "sh" || isExcused(fence)) return []
+    const next = fences[index + 1]
     return [
       {
-        code,
-        isBackground: info.trim() === "background",
-        printed: isPrinted ? { language: after, text: printed } : undefined
+        code: fence.code,
+        isBackground: fence.info === "background",
+        printed: isOutput(next) ? { language: next.language, text: next.code } : undefined
       }
     ]
   })
@@ -55,19 +59,26 @@ const check = (output: string, { language, text }: NonNullable<Block["printed"]>
   else assert.isTrue(hasLines(output, linesOf(text)), `expected ${text} in ${output.slice(0, 2000)}`)
 }
 
+/** What a shell has beside what all have. */
+export interface Setting {
+  readonly env?: Readonly<Record<string, string>>
+  /** What stands for addresses of the page. */
+  readonly placed?: Readonly<Record<string, string>>
+}
+
 interface Shell {
   /** Runs commands to their end, or starts them if they run in the background. */
   readonly run: (block: Block) => Effect.Effect<void, never, Scope.Scope>
 }
 
 /**
- * A shell in an empty directory, in which `npm` and `npx causeway` are those of this repository, and port 8080 of the
- * page is another one. Whatever runs in the background ends with the scope.
+ * A shell in an empty directory, in which `npm`, `npx causeway` and `causeway` are those of this repository, and port
+ * 8080 of the page is another one. Whatever runs in the background ends with the scope.
  */
-export const shell = (directory: string): Effect.Effect<Shell> =>
+export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}): Effect.Effect<Shell> =>
   Effect.gen(function* () {
     const port = yield* Effect.promise(freePort)
-    const service = `exec "${process.execPath}" "${main()}"`
+    const service = `exec "${process.execPath}" "${program("main")}"`
     const programs = {
       npm: [
         'case "$*" in',
@@ -77,14 +88,16 @@ export const shell = (directory: string): Effect.Effect<Shell> =>
         '*) echo "npm $*?" >&2; exit 1 ;;',
         "esac"
       ].join("\n"),
-      npx: `shift; ${service} "$@"`
+      npx: `shift; ${service} "$@"`,
+      causeway: `${service} "$@"`
     }
     for (const [name, script] of Object.entries(programs)) {
       const file = join(directory, name)
       writeFileSync(file, `#!/bin/sh\n${script}\n`)
       chmodSync(file, 0o755)
     }
-    const ported = (text: string): string => text.replaceAll("127.0.0.1:8080", `127.0.0.1:${port}`)
+    const places = Object.entries({ "127.0.0.1:8080": `127.0.0.1:${port}`, ...placed })
+    const ported = (text: string): string => places.reduce((text, [from, to]) => text.replaceAll(from, to), text)
     const start = (code: string): ChildProcess =>
       spawn("bash", ["-euo", "pipefail", "-c", ported(code)], {
         cwd: directory,
@@ -92,7 +105,10 @@ export const shell = (directory: string): Effect.Effect<Shell> =>
           PATH: `${directory}:${process.env.PATH}`,
           HOME: directory,
           PORT: String(port),
-          CAUSEWAY_URL: ported("http://127.0.0.1:8080")
+          CAUSEWAY_URL: ported("http://127.0.0.1:8080"),
+          BASE: ported("http://127.0.0.1:8080"),
+          KEY: "dev-key",
+          ...env
         },
         stdio: ["ignore", "pipe", "pipe"],
         detached: true

@@ -1,0 +1,65 @@
+/** The commands and examples of the pages that no test runs as they stand, each with the reason. */
+import type { Fence } from "./Page.ts"
+
+interface Excuse {
+  readonly page: string
+  /** How the block begins. */
+  readonly starts: string
+  readonly reason: string
+}
+
+/** Every entry is for one block. */
+export const excuses: ReadonlyArray<Excuse> = [
+  {
+    page: "README.md",
+    starts: "npm install",
+    reason: "It downloads and builds what the tests themselves stand on; the continuous integration begins with npm ci."
+  },
+  {
+    page: "README.md",
+    starts: "npm run load:cities",
+    reason: "It takes a minute; test/Load.test.ts has its parts, and reads the same cities."
+  },
+  {
+    page: "README.md",
+    starts: "npm run build",
+    reason: "The tests build the package once, in test/Package, and start it as npm start does."
+  },
+  { page: "README.md", starts: "npm ci && npm test", reason: "These are the tests." },
+  {
+    page: "docs/deployment.md",
+    starts: "docker build",
+    reason:
+      "test/Docs/Packaging.test.ts does the same where there is an engine, and checks the Dockerfile where there is none."
+  },
+  {
+    page: "docs/embedding.md",
+    starts: "npm pkg set",
+    reason:
+      "It downloads; test/Package installs the package beside the same peers, and runs the examples of the page there."
+  },
+  {
+    page: "docs/guarantees.md",
+    starts: "npm test -- test/history",
+    reason: "npm test runs test/history; the others are its long forms."
+  },
+  {
+    page: "docs/observability.md",
+    starts: "docker run",
+    reason: "It downloads the image of a collector and needs an engine."
+  },
+  {
+    page: "docs/protocol.md",
+    starts: "GET /ws",
+    reason: "It is the head of a request, which every test of test/Gateway sends."
+  },
+  {
+    page: "docs/protocol.md",
+    starts: "new WebSocket(",
+    reason: "The host is an example. test/Gateway/SocketHandshake.test.ts connects with these subprotocols."
+  }
+]
+
+/** Whether a block is excused. */
+export const isExcused = ({ code, page }: Pick<Fence, "page" | "code">): boolean =>
+  excuses.some(excuse => excuse.page === page && code.startsWith(excuse.starts))

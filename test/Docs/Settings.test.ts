@@ -1,0 +1,67 @@
+/** Whether the JSON and YAML of pages are what they are said to be. */
+import { execFileSync } from "node:child_process"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { Either, Schema } from "effect"
+import { expect, it } from "vitest"
+import { parse } from "yaml"
+import * as Profile from "../../src/CommandLine/Profile.ts"
+import { Report } from "../../src/Health/Api.ts"
+import { fencesOf } from "./Page.ts"
+
+const blocks = (page: string, language: string): ReadonlyArray<string> =>
+  fencesOf(page).flatMap(fence => (fence.language === language ? [fence.code] : []))
+
+it("docs/cli.md shows a file of profiles", () => {
+  const [profiles = "", ...others] = blocks("docs/cli.md", "json")
+  expect(others).toEqual([])
+  expect(Object.keys(Either.getOrThrow(Profile.parse("profiles.json", profiles)))).toContain("default")
+})
+
+it("docs/observability.md shows a report of health and a line of the log", () => {
+  const [report = "", line = "", ...others] = blocks("docs/observability.md", "json")
+  expect(others).toEqual([])
+  const decode = Schema.decodeUnknownEither(Schema.parseJson(Report), { onExcessProperty: "error" })
+  expect(Either.isRight(decode(report)), String(decode(report))).toBe(true)
+  const { annotations, ...rest } = JSON.parse(line)
+  expect(Object.keys(rest)).toEqual(["level", "message", "timestamp", "fiber"])
+  expect(annotations).toEqual(expect.objectContaining({ requestId: expect.any(String), traceId: expect.any(String) }))
+})
+
+const isThere = (program: string, flag: string): boolean => {
+  try {
+    execFileSync(program, [flag], { stdio: "ignore" })
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Has a program check a file of settings, where there is such a program. */
+const check = (
+  settings: string,
+  program: string,
+  flag: string,
+  args: (file: string) => ReadonlyArray<string>
+): void => {
+  if (!isThere(program, flag)) return
+  const directory = mkdtempSync(join(tmpdir(), "causeway-docs-"))
+  try {
+    const file = join(directory, "settings")
+    writeFileSync(file, settings)
+    execFileSync(program, args(file), { stdio: "pipe" })
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+}
+
+it("docs/observability.md has settings for Prometheus", () => {
+  const [settings = "", ...others] = blocks("docs/observability.md", "yaml")
+  expect(others).toEqual([])
+  const { scrape_configs: jobs }: { readonly scrape_configs: ReadonlyArray<{ readonly job_name: string }> } =
+    parse(settings)
+  // The alerts ask for this job.
+  expect(jobs.map(({ job_name }) => job_name)).toEqual(["causeway"])
+  check(settings, "promtool", "--version", file => ["check", "config", "--syntax-only", file])
+})
