@@ -10,7 +10,7 @@ import { type Block, blocksOf, shell } from "./Shell.ts"
 const first = "docs/http-api.md"
 
 /** They share the service and a directory, and nothing else. */
-const others = ["docs/cli.md", "docs/operations.md"]
+const others = ["docs/cli.md", "docs/operations.md", "docs/how-to.md"]
 
 const service: Block = {
   code: "npx causeway dev",

@@ -15,6 +15,8 @@ const runners: ReadonlyArray<readonly [page: string, language: string, test: str
   ["docs/cli.md", "json", "test/Docs/Settings.test.ts"],
   ["docs/console.md", "sh", "test/Docs/Commands.test.ts"],
   ["docs/console.md", "ts", "test/Docs/Programs.test.ts"],
+  ["docs/how-to.md", "nginx", "test/Docs/Settings.test.ts"],
+  ["docs/how-to.md", "sh", "test/Docs/Commands.test.ts"],
   ["docs/http-api.md", "sh", "test/Docs/Commands.test.ts"],
   ["docs/operations.md", "sh", "test/Docs/Commands.test.ts"],
   ["docs/observability.md", "json", "test/Docs/Settings.test.ts"],

@@ -65,3 +65,16 @@ it("docs/observability.md has settings for Prometheus", () => {
   expect(jobs.map(({ job_name }) => job_name)).toEqual(["causeway"])
   check(settings, "promtool", "--version", file => ["check", "config", "--syntax-only", file])
 })
+
+it("docs/how-to.md has settings for nginx, by which polls outlast no time-out", () => {
+  const [settings = "", ...others] = blocks("docs/how-to.md", "nginx")
+  expect(others).toEqual([])
+  for (const [, seconds] of settings.matchAll(/proxy_(?:read|send)_timeout (\d+)s;/g)) {
+    expect(Number(seconds)).toBeGreaterThan(60)
+  }
+  // With a path behind the address, nginx decodes that of the request.
+  expect(settings).toMatch(/proxy_pass http:\/\/causeway;/)
+  expect(settings.match(/\{/g)).toHaveLength(settings.match(/\}/g)?.length ?? 0)
+  for (const line of settings.split("\n")) expect(line).toMatch(/^\s*(?:#.*|[^;{}]*[;{]|\})?$/)
+  check(`events {}\nhttp {\n${settings}}\n`, "nginx", "-v", file => ["-t", "-c", file])
+})
