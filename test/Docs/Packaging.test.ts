@@ -5,6 +5,7 @@ import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
+import { validate as lint } from "dockerfile-utils"
 import { ConfigProvider, Duration, Effect, Option } from "effect"
 import { parseAllDocuments } from "yaml"
 import * as Configuration from "../../src/Configuration.ts"
@@ -43,6 +44,13 @@ describe("The image", () => {
   const last = instructions.slice(instructions.findLastIndex(line => line.startsWith("FROM ")))
   const argumentOf = (name: string): string =>
     last.find(line => line.startsWith(`${name} `))?.slice(name.length + 1) ?? assert.fail(`There is no ${name}`)
+
+  it("is described in the language of Dockerfiles", () => {
+    const complaints = (text: string) => lint(text).map(({ message, range }) => `${range.start.line + 1}: ${message}`)
+    assert.deepStrictEqual(complaints(read("Dockerfile")), [])
+    assert.isNotEmpty(complaints("FROM node AS build\nCOPY --form=build a b\n"))
+    assert.isNotEmpty(complaints("RUN true\n"))
+  })
 
   it.effect("runs the service itself, as a user without rights, and tells its health", () =>
     Effect.gen(function* () {
