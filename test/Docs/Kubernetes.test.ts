@@ -9,10 +9,6 @@ import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { Deployment } from "kubernetes-models/apps/v1/Deployment"
-import { StatefulSet } from "kubernetes-models/apps/v1/StatefulSet"
-import { PodDisruptionBudget } from "kubernetes-models/policy/v1/PodDisruptionBudget"
-import { Service } from "kubernetes-models/v1/Service"
 import { parseAllDocuments } from "yaml"
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
@@ -22,13 +18,10 @@ interface Resource {
   readonly kind: string
 }
 
-/** The kinds of resources that the examples may have, by the module that describes each. */
-const kinds = {
-  "kubernetes-models/v1/Service": Service,
-  "kubernetes-models/apps/v1/Deployment": Deployment,
-  "kubernetes-models/apps/v1/StatefulSet": StatefulSet,
-  "kubernetes-models/policy/v1/PodDisruptionBudget": PodDisruptionBudget
-}
+type Models = Readonly<Record<string, new (resource: Resource) => { readonly validate: () => void }>>
+
+/** The module that describes a kind of resources. */
+const moduleOf = ({ apiVersion, kind }: Resource): string => `kubernetes-models/${apiVersion}/${kind}`
 
 const resourcesOf = (yaml: string): ReadonlyArray<Resource> =>
   parseAllDocuments(yaml).map(document => {
@@ -37,18 +30,19 @@ const resourcesOf = (yaml: string): ReadonlyArray<Resource> =>
   })
 
 /** What the schemas have against values. */
-const problemsOf = (resource: Resource): ReadonlyArray<string> => {
-  const Model = kinds[moduleOf(resource) as keyof typeof kinds]
-  if (Model === undefined) return [`${resource.apiVersion} ${resource.kind} is not known`]
-  try {
-    new Model(resource as never).validate()
-    return []
-  } catch (error) {
-    return [String(error)]
-  }
-}
-
-const moduleOf = ({ apiVersion, kind }: Resource): string => `kubernetes-models/${apiVersion}/${kind}`
+const problemsOf = (resources: ReadonlyArray<Resource>) =>
+  Effect.promise(async () => {
+    const problems: Array<string> = []
+    for (const resource of resources) {
+      const models: Models = await import(moduleOf(resource))
+      try {
+        new models[resource.kind]!(resource).validate()
+      } catch (error) {
+        problems.push(`${resource.kind}: ${error}`)
+      }
+    }
+    return problems
+  })
 
 /** What the compiler has against resources that are written as literals, of which it knows all members. */
 const typeErrorsOf = (resources: ReadonlyArray<Resource>) =>
@@ -79,7 +73,7 @@ describe("The examples for Kubernetes", () => {
     Effect.gen(function* () {
       const all = [...read("kubernetes.yaml"), ...read("kubernetes-postgresql.yaml")]
       assert.isAtLeast(all.length, 5)
-      assert.deepStrictEqual(all.flatMap(problemsOf), [])
+      assert.deepStrictEqual(yield* problemsOf(all), [])
       assert.strictEqual(yield* typeErrorsOf(all), "")
     })
   )
@@ -88,9 +82,9 @@ describe("The examples for Kubernetes", () => {
     Effect.gen(function* () {
       const text = readFileSync(join(root, "deploy", "kubernetes.yaml"), "utf8")
       const wrong = resourcesOf(text.replace("replicas: 1", "replicas: one"))
-      assert.match(wrong.flatMap(problemsOf).join("\n"), /replicas/)
+      assert.match((yield* problemsOf(wrong)).join(), /replicas/)
       const misspelled = resourcesOf(text.replace("failureThreshold: 6", "failureTreshold: 6"))
-      assert.deepStrictEqual(misspelled.flatMap(problemsOf), [])
+      assert.deepStrictEqual(yield* problemsOf(misspelled), [])
       assert.match(yield* typeErrorsOf(misspelled), /failureTreshold/)
     })
   )

@@ -1,11 +1,11 @@
 /** The image, the systemd unit and the examples for Kubernetes: whether they are valid and agree with the service. */
 import { execFileSync, spawnSync } from "node:child_process"
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { createRequire } from "node:module"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
-import { validate as lint } from "dockerfile-utils"
 import { ConfigProvider, Duration, Effect, Option } from "effect"
 import { parseAllDocuments } from "yaml"
 import * as Configuration from "../../src/Configuration.ts"
@@ -30,6 +30,12 @@ const configurationOf = (variables: Variables) =>
     }
   )
 
+interface Linter {
+  readonly validate: (
+    text: string
+  ) => ReadonlyArray<{ readonly message: string; readonly range: { readonly start: { readonly line: number } } }>
+}
+
 /** The user of the image, who owns its `/data`. */
 const user = 65_532
 
@@ -46,7 +52,9 @@ describe("The image", () => {
     last.find(line => line.startsWith(`${name} `))?.slice(name.length + 1) ?? assert.fail(`There is no ${name}`)
 
   it("is described in the language of Dockerfiles", () => {
-    const complaints = (text: string) => lint(text).map(({ message, range }) => `${range.start.line + 1}: ${message}`)
+    const { validate }: Linter = createRequire(import.meta.url)("dockerfile-utils")
+    const complaints = (text: string) =>
+      validate(text).map(({ message, range }) => `${range.start.line + 1}: ${message}`)
     assert.deepStrictEqual(complaints(read("Dockerfile")), [])
     assert.isNotEmpty(complaints("FROM node AS build\nCOPY --form=build a b\n"))
     assert.isNotEmpty(complaints("RUN true\n"))
