@@ -168,6 +168,41 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     })
   )
 
+  it.scoped(
+    "hand sessions with secrets over where they end as planned, and ask for secrets again where they are killed",
+    () =>
+      Effect.gen(function* () {
+        const { simulator, start } = yield* linked
+        const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
+        const mine = yield* one.client
+        const secrets = { TOKEN: "MARK-OF-A-SECRET" as never }
+        const [used, unused] = [yield* createSession(mine, { secrets }), yield* createSession(mine, { secrets })]
+        yield* mine.get("session", { type: "start_session", sessionId: used })
+        one.signal("SIGTERM")
+        assert.strictEqual((yield* one.ended).code, 0)
+        const theirs = yield* other.client
+        for (const sessionId of [used, unused]) {
+          const { session } = yield* theirs.get("session", { type: "start_session", sessionId })
+          assert.strictEqual(session.state, "active")
+          assert.isUndefined(session.missingSecrets)
+        }
+        const { instances } = yield* simulator.state
+        assert.deepStrictEqual(
+          instances.map(({ secretNames }) => secretNames),
+          [["TOKEN"], ["TOKEN"]]
+        )
+        const next = yield* start
+        yield* other.end("SIGKILL")
+        const last = yield* next.client
+        const asked = yield* Effect.repeat(
+          Effect.delay(last.ask({ type: "start_session", sessionId: unused }), "50 millis"),
+          { until: answer => answer.type !== "error" || !answer.error.retryable }
+        )
+        assert.include(JSON.stringify(asked), "Secrets of the session were lost")
+        for (const node of [one, other, next]) assert.notInclude(node.log(), "MARK-OF-A-SECRET")
+      })
+  )
+
   it.scoped("show what each node has and does", () =>
     Effect.gen(function* () {
       const { startWith } = yield* linked

@@ -126,7 +126,7 @@ const routed = (
         return { isInDoubt: left._tag === "NodeSilent" }
       }
       const reply = sent.right
-      if (reply.is === "not_owner") {
+      if (reply.is !== "answer" && reply.is !== "failure") {
         Metrics.count("not_owner", tags)
         owners.forget(session)
         return { isInDoubt: false }

@@ -9,6 +9,12 @@ export interface SessionOwner {
   readonly address: string | null
 }
 
+/** With what a node owns a session. */
+export interface Ownership {
+  readonly node: string
+  readonly token: number
+}
+
 /** A node among others. */
 export interface NodeStatus {
   /** The id of this run. */
@@ -29,6 +35,17 @@ export interface SessionNodesShape {
   readonly advertise: (address: string | null) => Effect.Effect<void>
   /** The node that a session belongs to; none where that is this one, or no node, or one that is gone. */
   readonly ownerOf: (session: string) => Effect.Effect<Option.Option<SessionOwner>, StoreUnavailable>
+  /** The other nodes that take requests; none where the node is alone. */
+  readonly peers: Effect.Effect<ReadonlyArray<SessionOwner & { readonly address: string }>, StoreUnavailable>
+  /**
+   * Takes a session that another node gives up, and tells whether it was still that node's. `prepare` is run before, with
+   * what this node will own the session with.
+   */
+  readonly adopt: <E>(
+    session: string,
+    from: Ownership,
+    prepare: (token: number) => Effect.Effect<void, E>
+  ) => Effect.Effect<boolean, E | StoreUnavailable>
   /** Those of some sessions that belong to other nodes. */
   readonly elsewhere: (sessions: ReadonlyArray<string>) => Effect.Effect<ReadonlySet<string>, StoreUnavailable>
   /**
@@ -48,6 +65,8 @@ export const alone: SessionNodesShape = {
   status: Option.none,
   advertise: () => Effect.void,
   ownerOf: () => Effect.succeedNone,
+  peers: Effect.succeed([]),
+  adopt: () => Effect.succeed(false),
   elsewhere: () => Effect.succeed(noSessions),
   watch: () => () => {},
   tokenOf: () => undefined

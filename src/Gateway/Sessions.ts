@@ -1,7 +1,7 @@
 /**
  * The sessions of all tenants. This is the port; `Sessions/Registry.ts` implements it.
  */
-import { Context, type Effect, Schema, type Scope } from "effect"
+import { Context, type Effect, type Redacted, Schema, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import type { AgentPlatformConnectionError, FileCallError } from "../Upstream/AgentPlatform.ts"
 import type { FileContent, FileEntry, FileIteration } from "../Upstream/Workspace.ts"
@@ -9,6 +9,7 @@ import type { AnswerOf } from "./Protocol/Answer.ts"
 import type { RequestOf } from "./Protocol/Request.ts"
 import type { Session } from "./Protocol/Session.ts"
 import type { SessionElsewhere, SessionUnreadable } from "./SessionEvents.ts"
+import type { Ownership } from "./SessionNodes.ts"
 
 /** Who calls. A tenant sees its own sessions only. */
 export interface Caller {
@@ -20,6 +21,14 @@ export interface Caller {
    * answer to the agent is carried out once for each.
    */
   readonly commandId?: string
+}
+
+/** A session with its secrets, which a node that ends gives to another one. */
+export interface HandedOver {
+  /** `<tenant>/<id>`. */
+  readonly session: string
+  readonly from: Ownership
+  readonly secrets: Readonly<Record<string, Redacted.Redacted>>
 }
 
 export interface CreateSession extends Omit<RequestOf<"create_session">, "type" | "id"> {}
@@ -196,6 +205,8 @@ export class Sessions extends Context.Tag("causeway/Sessions")<
       file: FileRequest,
       iteration: number
     ) => Effect.Effect<FileContent, ActivationError | FileCallError>
+    /** Takes a session of another node over, with its secrets; tells whether it has done so. */
+    readonly adopt: (handedOver: HandedOver) => Effect.Effect<boolean, SessionsBusy | StoreUnavailable>
     /** The number of subscriptions. */
     readonly subscriptions: () => number
   }

@@ -51,6 +51,7 @@ const node = (
       send: local,
       interrupt: local,
       remove: caller => Effect.asVoid(local(caller)),
+      adopt: unused,
       subscriptions: () => 0
     }
     const carryOut = yield* Forwarding.make.pipe(
@@ -62,6 +63,7 @@ const node = (
       Effect.provideService(
         NodeLink,
         Option.some({
+          handOver: unused,
           send: (_: unknown, command: Command) =>
             Effect.suspend((): Effect.Effect<Reply, NodeLinkError | SessionsBusy> => {
               const reply = at(replies, sent.push(command) - 1)

@@ -1,14 +1,18 @@
 /**
  * What a node sends to the node that a session belongs to, and what it is answered.
  */
-import { Either, Schema } from "effect"
+import { Either, type Option, Schema } from "effect"
 import type { Answer } from "../Protocol/Answer.ts"
 import { frameBytes } from "../Protocol/Limits.ts"
 import { Request } from "../Protocol/Request.ts"
 import type { Call, Failure } from "../Requests.ts"
+import type { HandedOver } from "../Sessions.ts"
 
 /** Bytes of a command: numbers may be longer than a client wrote them. */
 export const commandBytes = 4 * frameBytes
+
+/** Where a node takes what. */
+export const paths = { command: "/commands", handover: "/handovers" } as const
 
 /** The header that names the tenant of a command, so that its share is known before the command is read. */
 export const tenantHeader = "causeway-tenant"
@@ -48,10 +52,37 @@ export const decodeCommand = (text: string): Either.Either<Command, string> => {
   })
 }
 
+/** A session that is handed over, for the node that it names. */
+const Handover = Schema.Struct({
+  node: Schema.String,
+  session: Schema.String,
+  from: Schema.Struct({ node: Schema.String, token: Schema.Number }),
+  secrets: Schema.Record({ key: Schema.String, value: Schema.Redacted(Schema.String) })
+})
+
+export interface Handover extends HandedOver {
+  readonly node: string
+}
+
+const HandoverText = Schema.parseJson(Handover)
+
+/** The text has the secrets. */
+export const encodeHandover: (handover: Handover) => string = Schema.encodeSync(HandoverText)
+
+const decodeHandoverText = Schema.decodeUnknownOption(HandoverText)
+
+/** The session of a text. What is wrong with it is not told, as it may have secrets. */
+export const decodeHandover: (text: string) => Option.Option<Handover> = text => decodeHandoverText(text)
+
+/** The tenant of a session. */
+export const tenantOf = (session: string): string => session.slice(0, session.indexOf("/"))
+
 /** What a node answers. */
 export type Reply =
   | { readonly is: "answer"; readonly answer: Answer }
   | { readonly is: "failure"; readonly failure: Failure }
+  /** The session belongs to the node now. */
+  | { readonly is: "adopted" }
   /** The session does not belong to the node, or the command is for another run. Nothing was done. */
   | { readonly is: "not_owner" }
 

@@ -10,7 +10,7 @@ import { currentTraceHeaders } from "../../Observability/Tracer.ts"
 import { type FairPool, sharedPool } from "../FairPool.ts"
 import { fileRequests } from "../FileCalls.ts"
 import type { SessionsBusy } from "../Sessions.ts"
-import { type Command, decodeReply, encodeCommand, type Reply, tenantHeader } from "./Command.ts"
+import { decodeReply, encodeCommand, encodeHandover, paths, type Reply, tenantHeader, tenantOf } from "./Command.ts"
 import { type NodeLinkError, type NodeLinkShape, NodeRefused, NodeSilent, NodeUnreachable } from "./NodeLink.ts"
 import * as Security from "./Security.ts"
 import { parseAddress } from "./Settings.ts"
@@ -43,9 +43,22 @@ const warningInterval = 10_000
 /** Connections whose handshake is done. */
 const connected = new WeakSet<Socket>()
 
+type Reachable = Parameters<NodeLinkShape["send"]>[0]
+
+/** What a node is told. */
+interface Message {
+  readonly path: string
+  readonly tenant: string
+  /** For spans. */
+  readonly name: string
+  readonly isFile: boolean
+  readonly encode: () => string
+}
+
 /** What is sent, and what of the reply may be kept. */
 interface Outgoing {
   readonly address: string
+  readonly path: string
   readonly tenant: string
   readonly text: string
   /** Of the trace, if there is one. */
@@ -78,7 +91,7 @@ const read = (
 
 const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
   Effect.async<Reply, NodeLinkError>(resume => {
-    const { address, tenant, text, trace } = sent
+    const { address, path, tenant, text, trace } = sent
     const parsed = parseAddress(address)
     if (Option.isNone(parsed)) {
       resume(new NodeUnreachable({ reason: `${address} is no address` }))
@@ -91,7 +104,7 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
       ...parsed.value,
       agent,
       method: "POST",
-      path: "/commands",
+      path,
       headers: {
         "content-type": "application/json",
         "content-length": Buffer.byteLength(text),
@@ -197,32 +210,49 @@ export const make = (
         warnedAt = now
         return Effect.annotateLogs(Effect.logWarning("Another node cannot be reached"), { node, address, reason })
       })
-    return {
-      send: ({ address, node }, command: Command) => {
-        const { request, tenant } = command
-        return Effect.flatMap(currentTraceHeaders, trace => {
-          const text = encodeCommand(command)
-          const size = Buffer.byteLength(text)
-          const claim = memory.take(tenant, size + usualReply)
-          if (claim === undefined) return Effect.fail(memory.refusal())
-          const isFile = fileRequests.has(request.type)
-          const sent: Outgoing = {
-            ...{ address, tenant, text, trace },
-            replyBytes: isFile ? replyBytes.file : replyBytes.other,
-            onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes)
-          }
-          return Effect.ensuring(
-            peers.use(address, tenant, post(agent, options, sent)),
-            Effect.sync(() => claim.release())
-          )
-        }).pipe(
-          Effect.tapError(error => (error._tag === "SessionsBusy" ? Effect.void : warn(node, address, error.reason))),
-          Effect.withSpan(`NodeClient.${request.type}`, {
-            kind: "client",
-            attributes: { tenant, node },
-            captureStackTrace: false
-          })
+    const transmit = ({ address, node }: Reachable, { encode, isFile, name, path, tenant }: Message) =>
+      Effect.flatMap(currentTraceHeaders, trace => {
+        const text = encode()
+        const size = Buffer.byteLength(text)
+        const claim = memory.take(tenant, size + usualReply)
+        if (claim === undefined) return Effect.fail(memory.refusal())
+        const sent: Outgoing = {
+          ...{ address, path, tenant, text, trace },
+          replyBytes: isFile ? replyBytes.file : replyBytes.other,
+          onReply: bytes => isFile || bytes <= usualReply || claim.resize(size + bytes)
+        }
+        return Effect.ensuring(
+          peers.use(address, tenant, post(agent, options, sent)),
+          Effect.sync(() => claim.release())
         )
-      }
+      }).pipe(
+        Effect.tapError(error => (error._tag === "SessionsBusy" ? Effect.void : warn(node, address, error.reason))),
+        Effect.withSpan(`NodeClient.${name}`, {
+          kind: "client",
+          attributes: { tenant, node },
+          captureStackTrace: false
+        })
+      )
+
+    return {
+      send: (owner, command) =>
+        transmit(owner, {
+          path: paths.command,
+          tenant: command.tenant,
+          name: command.request.type,
+          isFile: fileRequests.has(command.request.type),
+          encode: () => encodeCommand(command)
+        }),
+      handOver: (to, handedOver) =>
+        Effect.map(
+          transmit(to, {
+            path: paths.handover,
+            tenant: tenantOf(handedOver.session),
+            name: "hand_over",
+            isFile: false,
+            encode: () => encodeHandover({ node: to.node, ...handedOver })
+          }),
+          ({ is }) => is === "adopted"
+        )
     }
   })

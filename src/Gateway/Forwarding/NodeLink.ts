@@ -1,6 +1,6 @@
 import { Context, type Effect, Option, Schema } from "effect"
 import type { SessionOwner } from "../SessionNodes.ts"
-import type { SessionsBusy } from "../Sessions.ts"
+import type { HandedOver, SessionsBusy } from "../Sessions.ts"
 import type { Command, Reply } from "./Command.ts"
 
 /** No connection to the node could be made, so that nothing was done. */
@@ -26,6 +26,11 @@ export interface NodeLinkShape {
     owner: SessionOwner & { readonly address: string },
     command: Command
   ) => Effect.Effect<Reply, NodeLinkError | SessionsBusy>
+  /** Gives a session of this node to another one; tells whether that has taken it. */
+  readonly handOver: (
+    to: SessionOwner & { readonly address: string },
+    handedOver: HandedOver
+  ) => Effect.Effect<boolean, NodeLinkError | SessionsBusy>
 }
 
 /** The way to other nodes; none where this one is alone, or is not told how they reach each other. */

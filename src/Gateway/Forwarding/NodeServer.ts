@@ -11,10 +11,19 @@ import { type ListenFailed, listenFailed } from "../../Http/ListenFailed.ts"
 import * as Supervision from "../../Supervision.ts"
 import { type FairPool, sharedPool } from "../FairPool.ts"
 import { FileCalls, fileRequests } from "../FileCalls.ts"
-import { carryOut, defect, failureOf } from "../Requests.ts"
+import { carryOut, defect, failureOf, type RequestError } from "../Requests.ts"
 import { SessionNodes } from "../SessionNodes.ts"
 import { Sessions, type SessionsBusy } from "../Sessions.ts"
-import { type Command, commandBytes, decodeCommand, encodeReply, type Reply, tenantHeader } from "./Command.ts"
+import {
+  commandBytes,
+  decodeCommand,
+  decodeHandover,
+  encodeReply,
+  paths,
+  type Reply,
+  tenantHeader,
+  tenantOf
+} from "./Command.ts"
 import * as Security from "./Security.ts"
 import { formatAddress, type NodeAddress, type Settings } from "./Settings.ts"
 
@@ -43,7 +52,7 @@ const lengthOf = ({ headers }: IncomingMessage): number | undefined =>
   headers["content-length"] === undefined ? undefined : Number(headers["content-length"])
 
 /** The tenant that the head of a request names; nodes of earlier versions name none. */
-const tenantOf = ({ headers }: IncomingMessage): string | undefined => {
+const tenantIn = ({ headers }: IncomingMessage): string | undefined => {
   const value = headers[tenantHeader]
   return typeof value === "string" ? value : undefined
 }
@@ -91,21 +100,66 @@ export interface Options extends Settings {
   readonly limits?: { readonly [Name in keyof typeof limits]?: number }
 }
 
-/** Carries a command out; files hold their memory until they are sent. */
+/** What a node does for another one; `send` answers that, and ends when the answer is sent. */
+interface Work {
+  readonly tenant: string
+  readonly actor: string
+  /** For spans and the log. */
+  readonly name: string
+  readonly run: (send: Send) => Effect.Effect<void, RequestError>
+}
+
+type Send = (reply: Reply) => Effect.Effect<void>
+
+interface Node {
+  readonly self: string
+  readonly sessions: Context.Tag.Service<Sessions>
+  readonly files: FileCalls
+}
+
+/** The work for a command; files hold their memory until they are sent. */
+const ofCommand = ({ files, self, sessions }: Node, text: string): Work | undefined => {
+  const decoded = decodeCommand(text)
+  if (Either.isLeft(decoded)) return undefined
+  const { actor, commandId, node, request, tenant } = decoded.right
+  return {
+    ...{ tenant, actor, name: request.type },
+    run: send => {
+      if (node !== self) return send({ is: "not_owner" })
+      const work = Effect.flatMap(carryOut(sessions, { tenant, actor, commandId }, request), answer =>
+        send({ is: "answer", answer })
+      )
+      return fileRequests.has(request.type) ? files.use(tenant, request.type, () => work) : work
+    }
+  }
+}
+
+/** The work for a session that is handed over. */
+const ofHandover = ({ self, sessions }: Node, text: string): Work | undefined => {
+  const decoded = Option.getOrUndefined(decodeHandover(text))
+  if (decoded === undefined) return undefined
+  const { node, ...handedOver } = decoded
+  return {
+    ...{ tenant: tenantOf(handedOver.session), actor: handedOver.from.node, name: "hand_over" },
+    run: send => {
+      const adopted = node === self ? sessions.adopt(handedOver) : Effect.succeed(false)
+      return Effect.flatMap(adopted, isAdopted => send({ is: isAdopted ? "adopted" : "not_owner" }))
+    }
+  }
+}
+
+/** What is done at each path; nothing for a text that is malformed. */
+const works: ReadonlyMap<string | undefined, (node: Node, text: string) => Work | undefined> = new Map([
+  [paths.command, ofCommand],
+  [paths.handover, ofHandover]
+])
+
 const execute = (
-  sessions: Context.Tag.Service<Sessions>,
-  files: FileCalls,
-  node: string,
-  command: Command,
+  { actor, name, run, tenant }: Work,
   parent: Tracer.AnySpan | undefined,
-  send: (reply: Reply) => Effect.Effect<void>
-): Effect.Effect<void> => {
-  const { actor, commandId, request, tenant } = command
-  if (command.node !== node) return send({ is: "not_owner" })
-  const work = Effect.flatMap(carryOut(sessions, { tenant, actor, commandId }, request), answer =>
-    send({ is: "answer", answer })
-  )
-  return (fileRequests.has(request.type) ? files.use(tenant, request.type, () => work) : work).pipe(
+  send: Send
+): Effect.Effect<void> =>
+  run(send).pipe(
     Effect.catchTag("SessionElsewhere", () => send({ is: "not_owner" })),
     Effect.catchAll(error => send({ is: "failure", failure: failureOf(error) })),
     Effect.catchAllDefect(error =>
@@ -114,15 +168,9 @@ const execute = (
         send({ is: "failure", failure: defect })
       )
     ),
-    Effect.annotateLogs({ request: request.type, tenant, actor }),
-    Effect.withSpan(`NodeServer.${request.type}`, {
-      kind: "server",
-      parent,
-      attributes: { tenant },
-      captureStackTrace: false
-    })
+    Effect.annotateLogs({ request: name, tenant, actor }),
+    Effect.withSpan(`NodeServer.${name}`, { kind: "server", parent, attributes: { tenant }, captureStackTrace: false })
   )
-}
 
 /** Listens until the scope closes, and returns where. */
 const listen = (server: Server, { address }: Settings): Effect.Effect<NodeAddress, ListenFailed, Scope.Scope> => {
@@ -152,7 +200,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
   Effect.gen(function* () {
     const sessions = yield* Sessions
     const { advertise, self: node } = yield* SessionNodes
-    const files = new FileCalls(options.fileBytes)
+    const self: Node = { self: node, sessions, files: new FileCalls(options.fileBytes) }
     const work = yield* Effect.acquireRelease(Scope.make(), scope =>
       Supervision.within(interruption, Scope.close(scope, Exit.void))
     )
@@ -175,7 +223,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
       response.end(text, onSent)
     }
 
-    const onCommand = (response: ServerResponse, command: Command, parent: Tracer.AnySpan | undefined): void => {
+    const begin = (response: ServerResponse, work: Work, parent: Tracer.AnySpan | undefined): void => {
       const signs = setInterval(() => {
         if (!response.headersSent) response.writeHead(200, { "content-type": "application/json" })
         // White space before a JSON text means nothing.
@@ -186,7 +234,7 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
           clearInterval(signs)
           reply(response, result, () => resume(Effect.void))
         })
-      const fiber = run(execute(sessions, files, node, command, parent, send))
+      const fiber = run(execute(work, parent, send))
       response.on("close", () => {
         clearInterval(signs)
         run(Fiber.interrupt(fiber))
@@ -197,20 +245,20 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
     server.on("request", (request: IncomingMessage, response: ServerResponse) => {
       request.on("error", () => undefined)
       response.on("error", () => undefined)
-      if (request.method !== "POST" || request.url !== "/commands") return reject(response, 404)
+      const workOf = works.get(request.url)
+      if (request.method !== "POST" || workOf === undefined) return reject(response, 404)
       const length = lengthOf(request)
       if (length === undefined) return reject(response, 411)
       if (length > commandBytes) return reject(response, 413)
-      const tenant = tenantOf(request)
+      const tenant = tenantIn(request)
       const admitted = intake.admit(tenant ?? "", length)
       if (typeof admitted !== "function") return reply(response, { is: "failure", failure: failureOf(admitted) })
       response.on("close", admitted)
       readBody(request, text => {
-        const decoded = decodeCommand(text)
-        if (Either.isLeft(decoded)) return reject(response, 400)
-        const command = decoded.right
-        if (tenant !== undefined && tenant !== command.tenant) return reject(response, 400)
-        onCommand(response, command, spanOf(request))
+        const work = workOf(self, text)
+        const isAsNamed = work !== undefined && (tenant === undefined || tenant === work.tenant)
+        if (!isAsNamed) return reject(response, 400)
+        begin(response, work, spanOf(request))
       })
     })
     // An answer to what is no HTTP could be taken for that to a command which is under way.

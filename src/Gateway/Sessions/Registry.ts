@@ -26,6 +26,7 @@ import {
   type Subscription
 } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
+import * as Handover from "./Handover.ts"
 import { toFrames } from "./Journal.ts"
 import { check, empty, merge, storedParts } from "./LaunchConfiguration.ts"
 import * as LogSubscriptions from "./LogSubscriptions.ts"
@@ -66,7 +67,8 @@ const make = (settings: Settings) =>
     const generateTitle = yield* Titles.make(yield* Inference)
     const nodes = yield* SessionNodes
     /** Whether requests that reach other nodes come here, so that a session may stay where its secrets are. */
-    const isReached = Option.isSome(yield* NodeLink)
+    const link = yield* NodeLink
+    const isReached = Option.isSome(link)
     const secrets = new SecretPool(
       settings.secretBytes,
       key => cache.peek(key),
@@ -283,7 +285,8 @@ const make = (settings: Settings) =>
         counted
       )
 
-    yield* SessionReaper.start(shared, cache, records, () => {
+    const handover = Handover.make({ nodes, link, secrets, isClosing: () => isClosing })
+    yield* SessionReaper.start(shared, cache, records, handover, () => {
       isClosing = true
     })
 
@@ -312,6 +315,7 @@ const make = (settings: Settings) =>
         withInstance(caller, sessionId)(instanceId => platform.fileHistory(instanceId, path)),
       fileAtIteration: (caller, { sessionId, path }, iteration) =>
         withInstance(caller, sessionId)(instanceId => platform.fileAtIteration(instanceId, path, iteration)),
+      adopt: handover.adopt,
       subscriptions: () => subscriptions
     })
   })

@@ -65,13 +65,18 @@ export class SecretPool {
     return held === undefined || held.token !== this.tokenOf(session) ? {} : held.secrets
   }
 
+  /** The sessions that have any. */
+  sessions(): ReadonlyArray<string> {
+    return [...this.bySession.keys()]
+  }
+
   /** Whether a session has any. */
   has(session: string): boolean {
     return this.bySession.has(session)
   }
 
-  /** Replaces the secrets of a session. */
-  put(session: string, secrets: Secrets): Effect.Effect<void, SessionsBusy> {
+  /** Replaces the secrets of a session, which are valid while the node owns it with the token. */
+  put(session: string, secrets: Secrets, token = this.tokenOf(session)): Effect.Effect<void, SessionsBusy> {
     return Effect.suspend(() => {
       const size = sizeOf(secrets)
       if (size === 0) {
@@ -84,14 +89,15 @@ export class SecretPool {
         isReclaimable: () => this.holderOf(session)?.needsSecrets !== true,
         onReclaim: () => this.drop(session)
       })
-      this.bySession.set(session, { secrets, claim, token: this.tokenOf(session) })
+      this.bySession.set(session, { secrets, claim, token })
       return this.logDropped()
     })
   }
 
-  forget(session: string): void {
+  /** Forgets the secrets of a session, or those alone that came with a token. */
+  forget(session: string, token?: number): void {
     const known = this.bySession.get(session)
-    if (known === undefined) return
+    if (known === undefined || (token !== undefined && known.token !== token)) return
     this.bySession.delete(session)
     known.claim.release()
   }

@@ -8,6 +8,7 @@ import * as Supervision from "../../Supervision.ts"
 import { takeovers } from "../Forwarding/Metrics.ts"
 import type { Unfinished } from "../SessionEvents.ts"
 import type { Entity } from "./Entity.ts"
+import type { Handover } from "./Handover.ts"
 import { delayAfter } from "./InstanceCleanup.ts"
 import type { SessionCache } from "./SessionCache.ts"
 import type { Shared } from "./SessionCore.ts"
@@ -23,11 +24,14 @@ const readRetries = Schedule.spaced("5 seconds")
 /** How long the last records may take to be written. */
 const saveLimit = Duration.seconds(2)
 
-/** Runs until the scope closes; then `close` is called before sessions are stopped. */
+/**
+ * Runs until the scope closes; then `close` is called before sessions are stopped, and those with secrets are handed over.
+ */
 export const start = (
   shared: Shared,
   sessions: SessionCache,
   records: SessionRecords,
+  handover: Pick<Handover, "give">,
   close: () => void
 ): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
@@ -145,6 +149,8 @@ export const start = (
         Effect.zipRight(Effect.ignore(lifecycle.stop("the gateway is shutting down")), cleanup.run(stopping))
       yield* Supervision.within(stopping, Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }))
       yield* Supervision.within(saveLimit, records.flush)
+      // What is left of one that could not be stopped is for a node that recovers it.
+      yield* handover.give(session => sessions.peek(session)?.isQuiescent !== false)
     })
 
     yield* Effect.addFinalizer(() => shutDown)

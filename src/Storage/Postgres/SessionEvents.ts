@@ -165,6 +165,16 @@ export const make = (
           // It is repeated with each renewal.
           return Effect.ignore(bySystemClock(Ownership.introduce(writes, node, next)))
         }),
+      peers: run(Queries.peers(node)),
+      adopt: (session, from, prepare) =>
+        Effect.gen(function* () {
+          const adopt = Queries.on(writes)
+          const token = yield* adopt(Queries.nextToken)
+          yield* prepare(token)
+          const isAdopted = yield* adopt(Queries.adopt(session, { node, token }, from))
+          if (isAdopted) tokens.set(session, token)
+          return isAdopted
+        }),
       elsewhere: sessions => Effect.map(run(Queries.elsewhere(sessions, node)), found => new Set(found)),
       watch: (session, onChange) => sessions.watch(session, onChange),
       ownerOf: session => Effect.map(run(Queries.owner(session, node)), Option.fromNullable)

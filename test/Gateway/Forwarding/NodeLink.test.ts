@@ -3,7 +3,7 @@ import { createServer, request as httpsRequest } from "node:https"
 import { type AddressInfo, connect } from "node:net"
 import { connect as tlsConnect } from "node:tls"
 import { assert, describe, it } from "@effect/vitest"
-import { type Context, Deferred, Effect, Option, Queue, Redacted, Tracer } from "effect"
+import { type Context, Deferred, Effect, Equal, Option, Queue, Redacted, Tracer } from "effect"
 import { type Command, encodeCommand, type Reply, tenantHeader } from "../../../src/Gateway/Forwarding/Command.ts"
 import * as NodeClient from "../../../src/Gateway/Forwarding/NodeClient.ts"
 import * as NodeServer from "../../../src/Gateway/Forwarding/NodeServer.ts"
@@ -11,7 +11,7 @@ import * as Security from "../../../src/Gateway/Forwarding/Security.ts"
 import { formatAddress, parseAddress } from "../../../src/Gateway/Forwarding/Settings.ts"
 import { SessionElsewhere } from "../../../src/Gateway/SessionEvents.ts"
 import { alone, SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
-import { type Caller, SessionConflict, Sessions } from "../../../src/Gateway/Sessions.ts"
+import { type Caller, type HandedOver, SessionConflict, Sessions, SessionsBusy } from "../../../src/Gateway/Sessions.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 
 const secret = Redacted.make("a secret that all nodes have, and nobody else")
@@ -20,13 +20,18 @@ const sessionId = "0".repeat(36)
 const unused = () => Effect.dieMessage("not expected")
 
 /** A node whose sessions take messages by `send`. */
-const server = (send: Context.Tag.Service<Sessions>["send"], limits: NodeServer.Options["limits"] = {}) =>
+const server = (
+  send: Context.Tag.Service<Sessions>["send"],
+  limits: NodeServer.Options["limits"] = {},
+  adopt: Context.Tag.Service<Sessions>["adopt"] = unused
+) =>
   Effect.gen(function* () {
     const sessions: Context.Tag.Service<Sessions> = {
       ...{ create: unused, list: unused, get: unused, start: unused, stop: unused, remove: unused, subscribe: unused },
       ...{ interrupt: unused, answer: unused, listFiles: unused, readFile: unused, fileHistory: unused },
       fileAtIteration: unused,
       send,
+      adopt,
       subscriptions: () => 0
     }
     const address = yield* NodeServer.make({
@@ -311,6 +316,31 @@ describe("the link between nodes", () => {
         answer.status = status
         assert.strictEqual(yield* send, "NodeSilent")
       }
+    })
+  )
+
+  it.scopedLive("bears a session that is handed over with its secrets, for the node that it is meant for", () =>
+    Effect.gen(function* () {
+      const adopted: Array<HandedOver> = []
+      const { address } = yield* server(unused, {}, handedOver =>
+        handedOver.session === "acme/busy"
+          ? new SessionsBusy({ message: "no" })
+          : Effect.sync(() => {
+              adopted.push(handedOver)
+              return handedOver.session !== "acme/elsewhere"
+            })
+      )
+      const link = yield* NodeClient.make(secret)
+      const secrets = { TOKEN: Redacted.make("\u0000 \ud83d\ude00"), __proto__x: Redacted.make("") }
+      const of = (session: string): HandedOver => ({ session, from: { node: "b", token: 7 }, secrets })
+      const handOver = (session: string, node = "a") => link.handOver({ node, address }, of(session))
+      assert.isTrue(yield* handOver("acme/s"))
+      assert.isFalse(yield* handOver("acme/elsewhere"))
+      assert.isFalse(yield* handOver("acme/busy"))
+      assert.isFalse(yield* handOver("acme/s", "another run"))
+      assert.lengthOf(adopted, 2)
+      assert.isTrue(Equal.equals(adopted[0]!.secrets.TOKEN, secrets.TOKEN))
+      assert.deepInclude(adopted[0], { session: "acme/s", from: { node: "b", token: 7 } })
     })
   )
 

@@ -2,6 +2,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Context, Duration, Effect, Either, Exit, Fiber, Layer, Logger, Option, Scope } from "effect"
 import { type Append, SessionElsewhere, SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import type * as PostgresSessionEvents from "../../../src/Storage/Postgres/SessionEvents.ts"
@@ -27,6 +28,7 @@ const lease = Duration.seconds(1)
 const node = (url: string, options: PostgresSessionEvents.Options = {}) =>
   Effect.map(Layer.build(nodeLayer(optionsOf(url), { lease, ...options })), context => ({
     events: Context.get(context, SessionEvents),
+    nodes: Context.get(context, SessionNodes),
     log: Context.get(context, ChangeLog)
   }))
 
@@ -83,6 +85,44 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       expect(yield* textsOf(one, "t/s")).toEqual(["1", "2", "3"])
       expect(yield* one.configuration("t/s")).toEqual({ environment: "{}", deployment: null })
     })
+  )
+
+  it.scopedLive(
+    "a node takes a session that another one gives up, as long as that has it and nothing is to recover",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* database
+        const [one, other, third] = [yield* node(url), yield* node(url), yield* node(url)]
+        for (const session of ["t/s", "t/unfinished"]) yield* one.events.open(session, "e1")
+        yield* append(one.events, "t/unfinished", 0, ["1"], { recoveryState: "open" })
+        const prepared: Array<number> = []
+        const adopt = (to: typeof one, session: string, token: number) =>
+          to.nodes.adopt(session, { node: one.nodes.self, token }, token =>
+            Effect.sync(() => void prepared.push(token))
+          )
+        const token = one.nodes.tokenOf("t/s")!
+        expect(yield* adopt(other, "t/s", token + 1000)).toBe(false)
+        expect(yield* adopt(other, "t/unfinished", one.nodes.tokenOf("t/unfinished")!)).toBe(false)
+        expect(other.nodes.tokenOf("t/s")).toBeUndefined()
+        expect(yield* adopt(other, "t/s", token)).toBe(true)
+        // Nobody else can take what was given to the one.
+        expect(yield* adopt(third, "t/s", token)).toBe(false)
+        expect(other.nodes.tokenOf("t/s")).toBe(prepared[2])
+        yield* append(other.events, "t/s", 0, ["1"])
+        yield* isElsewhere(append(one.events, "t/s", 1, ["late"]))
+        yield* isElsewhere(third.events.open("t/s", "e2"))
+        expect(yield* textsOf(one.events, "t/s")).toEqual(["1"])
+        // Those that take requests are told.
+        yield* one.nodes.advertise("one:1")
+        yield* other.nodes.advertise("other:1")
+        expect(yield* third.nodes.peers).toEqual(
+          expect.arrayContaining([
+            { node: one.nodes.self, address: "one:1" },
+            { node: other.nodes.self, address: "other:1" }
+          ])
+        )
+        expect(yield* one.nodes.peers).toEqual([{ node: other.nodes.self, address: "other:1" }])
+      })
   )
 
   it.scopedLive("of nodes that open a session at once one gets it", () =>

@@ -12,7 +12,7 @@ import {
   type Summary,
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
-import type { SessionOwner } from "../../../Gateway/SessionNodes.ts"
+import type { Ownership, SessionOwner } from "../../../Gateway/SessionNodes.ts"
 import type { Pool, Query, Row, Statement } from "../Connections.ts"
 import { texts } from "../Encoding.ts"
 
@@ -189,6 +189,41 @@ export const owner = (session: string, node: string): Query<SessionOwner | undef
     const [owner, address] = row as readonly [string, string | null]
     return { node: owner, address }
   }
+})
+
+const peersStatement: Statement = {
+  name: "peers",
+  text: `SELECT id, address FROM causeway.nodes
+    WHERE id <> $1 AND address IS NOT NULL AND expires_at > clock_timestamp() ORDER BY id`
+}
+
+/** The other nodes that take requests. */
+export const peers = (node: string): Query<ReadonlyArray<SessionOwner & { readonly address: string }>> => ({
+  statement: peersStatement,
+  values: [node],
+  decode: rows => (rows as ReadonlyArray<readonly [string, string]>).map(([peer, address]) => ({ node: peer, address }))
+})
+
+const tokenStatement: Statement = { name: "next_token", text: "SELECT nextval('causeway.session_tokens')" }
+
+/** A token that no owner of a session has had. */
+export const nextToken: Query<number> = {
+  statement: tokenStatement,
+  values: [],
+  decode: ([row]) => Number(row?.[0])
+}
+
+const adoptionStatement: Statement = {
+  name: "adopt_session",
+  text: `UPDATE causeway.histories SET owner = $2, token = $3
+    WHERE session = $1 AND owner = $4 AND token = $5 AND recovery_state IS NULL RETURNING 1`
+}
+
+/** Gives a session with nothing to recover to a node, if it is still that of another one. Tells whether it was. */
+export const adopt = (session: string, to: Ownership, from: Ownership): Query<boolean> => ({
+  statement: adoptionStatement,
+  values: [session, to.node, to.token, from.node, from.token],
+  decode: rows => rows.length > 0
 })
 
 const elsewhereStatement: Statement = {

@@ -1,0 +1,92 @@
+/**
+ * Handing sessions with secrets over to another node, when this one ends as planned. Secrets are in memory alone, and
+ * clients would be asked for them again.
+ */
+import { Effect, Option } from "effect"
+import * as Supervision from "../../Supervision.ts"
+import type { NodeLinkShape } from "../Forwarding/NodeLink.ts"
+import type { SessionNodesShape } from "../SessionNodes.ts"
+import type { Sessions } from "../Sessions.ts"
+import type { SecretPool } from "./SecretPool.ts"
+
+/** How long it may take. Clients are asked for the secrets of sessions that are left. */
+const limit = "1500 millis"
+
+/** Sessions that are handed over at a time. */
+const concurrency = 32
+
+/** Nodes that are asked to take a session, one after the other. */
+const attempts = 2
+
+export interface Options {
+  readonly nodes: SessionNodesShape
+  readonly link: Option.Option<NodeLinkShape>
+  readonly secrets: SecretPool
+  readonly isClosing: () => boolean
+}
+
+export interface Handover {
+  /** Gives the sessions with secrets that pass a test to other nodes, as far as these take them. */
+  readonly give: (mayGive: (session: string) => boolean) => Effect.Effect<void>
+  /** Takes a session of a node that ends. */
+  readonly adopt: (typeof Sessions)["Service"]["adopt"]
+}
+
+export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => {
+  const giveAll = (link: NodeLinkShape, sessions: ReadonlyArray<string>) =>
+    Effect.gen(function* () {
+      const peers = yield* nodes.peers
+      if (peers.length === 0) return
+      let given = 0
+      const giveOne = (session: string, index: number) =>
+        Effect.gen(function* () {
+          const token = nodes.tokenOf(session)
+          const held = secrets.get(session)
+          if (token === undefined || Object.keys(held).length === 0) return
+          const handedOver = { session, from: { node: nodes.self, token }, secrets: held }
+          for (let attempt = 0; attempt < Math.min(attempts, peers.length); attempt++) {
+            const peer = peers[(index + attempt) % peers.length]!
+            if (!(yield* Effect.orElseSucceed(link.handOver(peer, handedOver), () => false))) continue
+            secrets.forget(session)
+            given++
+            return
+          }
+        })
+      yield* Effect.ensuring(
+        Effect.forEach(sessions, giveOne, { concurrency, discard: true }),
+        Effect.suspend(() =>
+          Effect.annotateLogs(Effect.logInfo("Sessions with secrets were handed over to other nodes"), {
+            sessions: sessions.length,
+            given
+          })
+        )
+      )
+    })
+
+  return {
+    give: mayGive =>
+      Effect.suspend(() => {
+        const sessions = secrets.sessions().filter(mayGive)
+        if (Option.isNone(link) || sessions.length === 0) return Effect.void
+        return Effect.asVoid(Supervision.within(limit, Effect.ignore(giveAll(link.value, sessions))))
+      }),
+    adopt: ({ from, secrets: given, session }) => {
+      let adopting: number | undefined
+      const prepare = (token: number) =>
+        Effect.suspend(() => {
+          // What this node has of a session of its own is newer.
+          if (nodes.tokenOf(session) !== undefined) return Effect.void
+          adopting = token
+          return secrets.put(session, given, token)
+        })
+      const forget = Effect.sync(() => {
+        if (adopting !== undefined) secrets.forget(session, adopting)
+      })
+      if (isClosing()) return Effect.succeed(false)
+      return nodes.adopt(session, from, prepare).pipe(
+        Effect.tap(isAdopted => (isAdopted ? Effect.void : forget)),
+        Effect.onError(() => forget)
+      )
+    }
+  }
+}

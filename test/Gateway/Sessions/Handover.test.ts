@@ -1,0 +1,129 @@
+/** Sessions with secrets that a node gives to others when it ends. */
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Option, Redacted } from "effect"
+import { NodeUnreachable } from "../../../src/Gateway/Forwarding/NodeLink.ts"
+import { alone, type SessionNodesShape } from "../../../src/Gateway/SessionNodes.ts"
+import * as Handover from "../../../src/Gateway/Sessions/Handover.ts"
+import { SecretPool } from "../../../src/Gateway/Sessions/SecretPool.ts"
+import type { HandedOver } from "../../../src/Gateway/Sessions.ts"
+import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+
+const secretsOf = (value: string) => ({ TOKEN: Redacted.make(value) })
+
+const valuesOf = (secrets: HandedOver["secrets"]) =>
+  Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, Redacted.value(secret)]))
+
+const from = { node: "gone", token: 1 }
+
+/** A node that owns some sessions, each with a token. */
+const node = (
+  given: Partial<SessionNodesShape>,
+  owned: ReadonlyArray<readonly [string, number]> = [],
+  handOver: (peer: string, handedOver: HandedOver) => Effect.Effect<boolean, NodeUnreachable> = () =>
+    Effect.dieMessage("not expected"),
+  capacity = 10_000
+) => {
+  const tokens = new Map(owned)
+  const nodes: SessionNodesShape = { ...alone, self: "self", tokenOf: session => tokens.get(session), ...given }
+  const secrets = new SecretPool(capacity, () => undefined, nodes.tokenOf)
+  const handover = Handover.make({
+    nodes,
+    secrets,
+    link: Option.some({
+      send: () => Effect.dieMessage("not expected"),
+      handOver: (peer, handedOver) => handOver(peer.node, handedOver)
+    }),
+    isClosing: () => false
+  })
+  return { handover, secrets, tokens }
+}
+
+const peers = (...names: ReadonlyArray<string>) =>
+  Effect.succeed(names.map(name => ({ node: name, address: `${name}:1` })))
+
+describe("Handover", () => {
+  it.effect("gives each session to a node that takes it, with the secrets and what it is owned with", () =>
+    Effect.gen(function* () {
+      const taken: Array<readonly [string, HandedOver]> = []
+      const { handover, secrets } = node(
+        { peers: peers("a", "b", "c") },
+        [
+          ["t/1", 11],
+          ["t/2", 12],
+          ["t/3", 13]
+        ],
+        (peer, handedOver) =>
+          peer === "a"
+            ? Effect.fail(new NodeUnreachable({ reason: "test" }))
+            : Effect.sync(() => taken.push([peer, handedOver]) > 0)
+      )
+      for (const session of ["t/1", "t/2", "t/3", "t/not owned"]) yield* secrets.put(session, secretsOf(session))
+      yield* handover.give(session => session !== "t/3")
+      assert.sameDeepMembers(
+        taken.map(([peer, { from, secrets, session }]) => [peer, session, from, valuesOf(secrets)]),
+        [
+          ["b", "t/1", { node: "self", token: 11 }, { TOKEN: "t/1" }],
+          ["b", "t/2", { node: "self", token: 12 }, { TOKEN: "t/2" }]
+        ]
+      )
+      assert.deepStrictEqual(secrets.sessions(), ["t/3", "t/not owned"])
+    })
+  )
+
+  it.effect("keeps what nobody takes, and ends where nodes do not answer", () =>
+    Effect.gen(function* () {
+      const refused = node({ peers: peers("a", "b") }, [["t/1", 1]], () => Effect.succeed(false))
+      yield* refused.secrets.put("t/1", secretsOf("x"))
+      yield* refused.handover.give(() => true)
+      assert.isTrue(refused.secrets.has("t/1"))
+      const alone = node({ peers: peers() }, [["t/1", 1]])
+      yield* alone.secrets.put("t/1", secretsOf("x"))
+      yield* alone.handover.give(() => true)
+      assert.isTrue(alone.secrets.has("t/1"))
+    })
+  )
+
+  it.effect("takes a session with its secrets, which are valid once the session is this node's", () =>
+    Effect.gen(function* () {
+      const { handover, secrets, tokens } = node({
+        adopt: (session, _, prepare) =>
+          Effect.gen(function* () {
+            yield* prepare(7)
+            // It is not this node's yet.
+            assert.deepStrictEqual(secrets.get(session), {})
+            tokens.set(session, 7)
+            return true
+          })
+      })
+      assert.isTrue(yield* handover.adopt({ session: "t/1", from, secrets: secretsOf("x") }))
+      assert.deepStrictEqual(valuesOf(secrets.get("t/1")), { TOKEN: "x" })
+      tokens.set("t/1", 8)
+      assert.deepStrictEqual(secrets.get("t/1"), {})
+    })
+  )
+
+  it.effect("keeps nothing of a session that another node has, or that there is no memory for", () =>
+    Effect.gen(function* () {
+      const failure = new StoreUnavailable({ reason: "test" })
+      for (const end of [Effect.succeed(false), Effect.fail(failure)]) {
+        const { handover, secrets } = node({ adopt: (_, __, prepare) => Effect.zipRight(prepare(7), end) })
+        yield* Effect.either(handover.adopt({ session: "t/1", from, secrets: secretsOf("x") }))
+        assert.isFalse(secrets.has("t/1"))
+      }
+      const full = node({ adopt: (_, __, prepare) => Effect.as(prepare(7), true) }, undefined, undefined, 100)
+      const refused = yield* Effect.flip(
+        full.handover.adopt({ session: "t/1", from, secrets: secretsOf("x".repeat(100)) })
+      )
+      assert.strictEqual(refused._tag, "SessionsBusy")
+    })
+  )
+
+  it.effect("leaves the secrets of a session of its own as they are", () =>
+    Effect.gen(function* () {
+      const { handover, secrets } = node({ adopt: (_, __, prepare) => Effect.as(prepare(9), false) }, [["t/1", 3]])
+      yield* secrets.put("t/1", secretsOf("newer"))
+      assert.isFalse(yield* handover.adopt({ session: "t/1", from, secrets: secretsOf("older") }))
+      assert.deepStrictEqual(valuesOf(secrets.get("t/1")), { TOKEN: "newer" })
+    })
+  )
+})
