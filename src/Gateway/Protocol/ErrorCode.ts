@@ -66,7 +66,12 @@ export const errorMeanings: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     meaning: "The agent platform refused the request, or failed.",
     otherwise: "Yes if it failed (a status of 500 or above)."
   },
-  timeout: { retryable: true, meaning: "The request exceeded its time limit." },
+  timeout: {
+    retryable: true,
+    meaning: "The request exceeded its time limit.",
+    otherwise:
+      "No if another node of the service has the session and did not answer: it is not known whether the request was carried out."
+  },
   inference_unavailable: {
     retryable: false,
     meaning:
