@@ -28,6 +28,9 @@ export const busy = (error: Store.StoreBusy): ServiceUnavailable =>
 export const tooManyLists = (error: Store.StoreBusy): ServiceUnavailable =>
   retryLater("Too many whole lists are being read; use limit", error)
 
+export const tooManyCounts = (error: Store.StoreBusy): ServiceUnavailable =>
+  retryLater("Too many lists are being counted; leave count out, or try again", error)
+
 /** What a reader of the change log is answered. */
 export const ofFeed = (error: FollowFailure): Effect.Effect<never, ServiceUnavailable | Gone> => {
   switch (error._tag) {

@@ -93,11 +93,10 @@ export const make = ({ limits, store }: { readonly limits: LimitsShape; readonly
     const size = limit ?? maxPage
     const isCounted = urlParams.count === "1"
     const isWhole = limit === undefined && cursor === undefined
-    const page = yield* Effect.catchTag(
+    const page = yield* Effect.catchTags(
       // A list that comes whole is counted when it is known not to fit in a page.
       store.list({ ...query, after, limit: size, isCounted: isCounted && !isWhole }),
-      "StoreUnavailable",
-      Errors.unavailable
+      { StoreBusy: error => Effect.fail(Errors.tooManyCounts(error)), StoreUnavailable: Errors.unavailable }
     )
     if (page.more && isWhole) return yield* listAll(store, { ...query, isCounted })
     if (!page.more) return pageReply(isCounted && isWhole ? { ...page, count: page.entries.length } : page)

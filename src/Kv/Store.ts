@@ -17,7 +17,7 @@ export class StoreUnavailable extends Schema.TaggedError<StoreUnavailable>()("St
   }
 }
 
-/** More writes are waiting, or more whole lists being read, than the store takes in; nothing of this one was done. */
+/** More writes are waiting, or more whole lists being read or counted, than the store takes in; nothing of this one was done. */
 export class StoreBusy extends Schema.TaggedError<StoreBusy>()("StoreBusy", {
   retryAfterSeconds: Schema.Int
 }) {}
@@ -136,6 +136,9 @@ export interface ListStream {
 /** Entries that have expired and are still stored, of which at most so many are taken from the counts of namespaces. */
 export const mostDue = 10_000
 
+/** A page of entries or of changes ends after the value with which it comes to this many bytes. */
+export const pageBytes = 4 * 1024 * 1024
+
 /**
  * Versioned JSON values addressed by namespace and key.
  *
@@ -155,9 +158,10 @@ export class Store extends Context.Tag("causeway/Store")<
     ) => Effect.Effect<EntriesRead, StoreUnavailable | EntriesTooLarge>
     /**
      * Up to `limit` entries whose key comes after `after` (exclusive; `""` for the start). A page ends early
-     * where its values come to several MiB, and then says `more`.
+     * where its values come to several MiB, and then says `more`. To count many entries takes a snapshot, as a whole list
+     * does; only a query that counts fails with `StoreBusy`.
      */
-    readonly list: (query: ListQuery) => Effect.Effect<ListPage, StoreUnavailable>
+    readonly list: (query: ListQuery) => Effect.Effect<ListPage, StoreUnavailable | StoreBusy>
     /** All entries, from one snapshot that is held until the scope closes. */
     readonly listAll: (query: WholeListQuery) => Effect.Effect<ListStream, StoreUnavailable | StoreBusy, Scope.Scope>
     /**

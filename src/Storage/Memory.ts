@@ -4,6 +4,7 @@
  */
 import { Context, Duration, Effect, Either, Layer, Option, Stream } from "effect"
 import * as Direct from "../Direct.ts"
+import { yieldToEventLoop } from "../EventLoop.ts"
 import * as Change from "../Kv/Change.ts"
 import { ChangeLog, type ChangePage, type ChangeQuery, type Due, HistoryTrimmed, selects } from "../Kv/ChangeLog.ts"
 import * as Entry from "../Kv/Entry.ts"
@@ -360,7 +361,11 @@ const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> 
       const { isCounted = false, isDescending = false } = query
       const entries = [...state.select(query, "", isDescending, now())]
       const { epoch, lastSeq } = state
-      const portions = Stream.fromIteratorSucceed(portionsOf(entries, encoderOf(query)), 1)
+      const portions = Stream.tap(
+        Stream.fromIteratorSucceed(portionsOf(entries, encoderOf(query)), 1),
+        // Other requests are served in between.
+        () => yieldToEventLoop
+      )
       return { lastSeq, epoch, portions, ...(isCounted ? { count: entries.length } : {}) }
     }),
   namespaces: query => Direct.sync(() => state.listNamespaces(query, now())),

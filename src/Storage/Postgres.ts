@@ -27,6 +27,7 @@ import * as DatabaseClock from "./Postgres/DatabaseClock.ts"
 import { isStatementLost, unavailable } from "./Postgres/DatabaseError.ts"
 import type { Outcome } from "./Postgres/Group.ts"
 import * as GroupCall from "./Postgres/GroupCall.ts"
+import * as Lists from "./Postgres/Lists.ts"
 import { LogEnd } from "./Postgres/LogEnd.ts"
 import * as Metrics from "./Postgres/Metrics.ts"
 import * as Opening from "./Postgres/Opening.ts"
@@ -203,7 +204,6 @@ export const make = (
       )
     )
 
-    const listAll = Snapshots.make(lists, limits.wholeLists)
     const run = <A>({ decode, statement, values }: Connections.Query<A>): Effect.Effect<A, StoreUnavailable> =>
       reads.read(statement, values, decode)
     /** A pooler hands connections on, so that statements on them cannot follow each other. */
@@ -225,8 +225,7 @@ export const make = (
           Direct.suspend(() => run(Queries.getMany(addresses, maxBytes, clock.now()))),
           read => (read === undefined ? Exit.fail(new EntriesTooLarge({ limitBytes: maxBytes })) : Exit.succeed(read))
         ),
-      list: query => Direct.suspend(() => run(Queries.entries({ ...query, now: clock.now() }))),
-      listAll: query => Effect.suspend(() => listAll(query, clock.now())),
+      ...Lists.make({ reads, snapshot: Snapshots.make(lists, limits.wholeLists), now: clock.now }),
       namespaces: query => Direct.suspend(() => run(Queries.namespaces(query, clock.now()))),
       commit: group.commit,
       now: clock.now,

@@ -4,7 +4,7 @@
 import { type Context, Duration, Effect, Exit, Option } from "effect"
 import { yieldToEventLoop } from "../../EventLoop.ts"
 import { decode } from "../../Kv/Entry.ts"
-import type { Store, StoreUnavailable } from "../../Kv/Store.ts"
+import type { ListPage, ListQuery, Store, StoreUnavailable } from "../../Kv/Store.ts"
 import { cursorChars, listedSessions } from "../Protocol/Limits.ts"
 import type { Session } from "../Protocol/Session.ts"
 import type { SessionEvents } from "../SessionEvents.ts"
@@ -40,6 +40,12 @@ const keyOfCursor = (cursor: string): Effect.Effect<string, InvalidCursor> =>
       ? Effect.succeed(key)
       : new InvalidCursor()
   })
+
+/** A page of entries. The store is never too busy for one that it does not count. */
+const pageOf = (
+  store: Context.Tag.Service<Store>,
+  query: Omit<ListQuery, "isCounted">
+): Effect.Effect<ListPage, StoreUnavailable> => Effect.catchTag(store.list(query), "StoreBusy", Effect.die)
 
 /**
  * Lists the sessions of a tenant, the newest first: an id begins with the time of its creation. Entries that are no
@@ -78,7 +84,7 @@ export const makeList = ({ events, nodes, peek, secrets, store }: Sources) => {
       const isFull = () => records.length >= limit || chars >= pageChars
       for (let reads = 0; more && reads < mostReads && !isFull(); reads++) {
         const rest = limit - records.length
-        const page = yield* store.list({ namespace, prefix: "", after, limit: rest, isDescending: true })
+        const page = yield* pageOf(store, { namespace, prefix: "", after, limit: rest, isDescending: true })
         more = page.more
         for (const { key, value } of page.entries.map(decode)) {
           if (isFull()) {
@@ -162,7 +168,7 @@ export const makeQuota = (store: Context.Tag.Service<Store>, limit: number, now:
     Effect.gen(function* () {
       let [after, sum] = ["", 0]
       for (;;) {
-        const page = yield* store.list({ namespace: namespaceOf(tenant), prefix: "", after, limit: pageEntries })
+        const page = yield* pageOf(store, { namespace: namespaceOf(tenant), prefix: "", after, limit: pageEntries })
         sum += page.entries.length
         if (!page.more) return sum
         after = page.entries.at(-1)?.key ?? after

@@ -47,7 +47,10 @@ export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
   Layer.succeed(Store, {
     get: () => Effect.succeedNone,
     getMany: () => Effect.succeed({ entries: [], lastSeq: 0, epoch: "e" }),
-    list: () => Effect.succeed({ entries: [], lastSeq: 0, epoch: "e", more: true }),
+    list: ({ isCounted }) =>
+      isCounted === true
+        ? new StoreBusy({ retryAfterSeconds: 3 })
+        : Effect.succeed({ entries: [], lastSeq: 0, epoch: "e", more: true }),
     listAll: () => new StoreBusy({ retryAfterSeconds: 3 }),
     namespaces: () => Effect.succeed({ namespaces: [], lastSeq: 0, epoch: "e", more: false }),
     commit: () => new StoreBusy({ retryAfterSeconds: 3 }),
@@ -210,7 +213,9 @@ export const whileBusy = (check: Check) => {
       for (const answer of refused) expectError(answer, 503, "Too many requests are waiting for the store")
       const list = yield* call("GET", listAt("n"))
       expectError(list, 503, "Too many whole lists are being read; use limit")
-      for (const answer of [...refused, list]) expect(telling(answer)).toEqual({ ...json, "retry-after": "3" })
+      const counted = yield* call("GET", `${listAt("n")}?limit=1&count=1`)
+      expectError(counted, 503, "Too many lists are being counted; leave count out, or try again")
+      for (const answer of [...refused, list, counted]) expect(telling(answer)).toEqual({ ...json, "retry-after": "3" })
       expectError(yield* get("n", "k"), 404, "Not found")
       expect((yield* call("GET", "/api/v1/ready")).text).toBe('{"ok":true}')
     })

@@ -1,42 +1,54 @@
 /**
  * Lists: pages, and whole ones from a snapshot that lasts over several iterations of the event loop.
  */
-import { Clock, type Context, Effect, Option, Stream } from "effect"
+import { Clock, type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../Direct.ts"
 import { yieldToEventLoop } from "../../../EventLoop.ts"
-import { type ListPage, type Selection, type Store, StoreUnavailable } from "../../../Kv/Store.ts"
+import type { ListPage, Selection, Store } from "../../../Kv/Store.ts"
+import type { EntryQuery } from "../../EntryRows.ts"
 import type { Reader } from "../Database/Reader.ts"
 import type { Snapshot } from "../Database/Snapshots.ts"
-import type { EntryQuery, Queries } from "./Queries.ts"
+import type { Queries } from "./Queries.ts"
 
 /** A portion of a whole list: small, so that a client with a slow connection reads one in time. */
 const portionSize = { limit: 1000, size: 256 * 1024 }
 
-/** Keys that are counted in one iteration of the event loop: some two milliseconds. */
-const countedAtOnce = 20_000
+/** What is counted in one iteration of the event loop, some milliseconds each: names by their index, or rows. */
+const namesAtOnce = 20_000
+const rowsAtOnce = 4000
 
-/** A page, and how many entries its list has, or where to count on. */
-const readPage = (queries: Queries, query: EntryQuery, epoch: string): ListPage & { readonly next?: string } => {
+/** Entries that have expired are counted by themselves up to so many. */
+const dueAtOnce = 2000
+
+/** A page, and whether its entries have yet to be counted. */
+const readPage = (queries: Queries, query: EntryQuery, epoch: string): ListPage & { readonly isCounting?: true } => {
   const { after, isCounted = false, now } = query
   const page = { ...queries.entries(query), lastSeq: queries.lastSeq(), epoch }
   if (!isCounted) return page
   if (after === "" && !page.more) return { ...page, count: page.entries.length }
-  const { count, next } = queries.count(query, countedAtOnce)
-  return next === undefined ? { ...page, count: count - queries.countDue(query, now) } : { ...page, next }
+  const due = queries.countDue(query, dueAtOnce, now)
+  if (due === undefined) return { ...page, isCounting: true }
+  const { count, next } = queries.countNames(query, namesAtOnce)
+  return next === undefined ? { ...page, count: count - due } : { ...page, isCounting: true }
 }
 
 /** How many entries a selection has, counted with other requests in between. */
 const countAll = ({ snapshots }: Reader<Queries>, snapshot: Snapshot<Queries>, selection: Selection, now: number) =>
   Effect.gen(function* () {
-    let total = 0
+    const due = yield* snapshots.read(snapshot, queries => queries.countDue(selection, dueAtOnce, now))
+    let total = due === undefined ? 0 : -due
     for (let from: string | undefined = ""; from !== undefined; ) {
       const start: string = from
-      const { count, next } = yield* snapshots.read(snapshot, queries => queries.count(selection, countedAtOnce, start))
+      const { count, next } = yield* snapshots.read(snapshot, queries =>
+        due === undefined
+          ? queries.countVisible(selection, rowsAtOnce, now, start)
+          : queries.countNames(selection, namesAtOnce, start)
+      )
       total += count
       from = next
       yield* yieldToEventLoop
     }
-    return total - (yield* snapshots.read(snapshot, queries => queries.countDue(selection, now)))
+    return total
   })
 
 /** Reads pages. To count more entries than one iteration should takes a snapshot. */
@@ -45,20 +57,18 @@ export const page = (reader: Reader<Queries>, epoch: () => string): Context.Tag.
   return query => {
     const short = reader.read((queries, now) => queries.inSnapshot(() => readPage(queries, { ...query, now }, epoch())))
     if (query.isCounted !== true) return short
-    return Direct.flatMap(short, ({ next, ...page }) =>
-      next === undefined
-        ? Effect.succeed(page)
+    return Direct.flatMap(short, ({ isCounting, ...page }) =>
+      isCounting === undefined
+        ? Exit.succeed(page)
         : Effect.scoped(
             Effect.gen(function* () {
               const now = yield* Clock.currentTimeMillis
               const snapshot = yield* snapshots.take
-              const { next: _, ...page } = yield* snapshots.read(snapshot, queries =>
-                readPage(queries, { ...query, now }, epoch())
+              const { isCounting: _, ...page } = yield* snapshots.read(snapshot, queries =>
+                readPage(queries, { ...query, now, isCounted: false }, epoch())
               )
               return { ...page, count: yield* countAll(reader, snapshot, query, now) }
             })
-          ).pipe(
-            Effect.catchTag("StoreBusy", () => new StoreUnavailable({ reason: "no snapshot is free to count entries" }))
           )
     )
   }

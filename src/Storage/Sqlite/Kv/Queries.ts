@@ -1,5 +1,4 @@
 import type Database from "better-sqlite3"
-import type { JsonText } from "../../../Json/JsonText.ts"
 import * as Change from "../../../Kv/Change.ts"
 import type { ChangePage, ChangeQuery, Due } from "../../../Kv/ChangeLog.ts"
 import * as Entry from "../../../Kv/Entry.ts"
@@ -10,15 +9,14 @@ import {
   type NamespaceCount,
   type NamespacePage,
   type NamespaceQuery,
-  type Selection,
-  type WholeListQuery
+  pageBytes,
+  type Selection
 } from "../../../Kv/Store.ts"
+import { type EntryQuery, type EntryRow, toEntry } from "../../EntryRows.ts"
 import * as KeyOrder from "../../KeyOrder.ts"
 import { isUnreadable } from "../Database/DatabaseError.ts"
 import type { ReadConnection } from "../Database/ReadConnection.ts"
-
-/** A page ends after the value with which it comes to this many bytes. */
-const pageSize = 4 * 1024 * 1024
+import { type Printed, prepareList, printed, printedChange, printedEntry, printedKey, visible } from "./Printed.ts"
 
 /** Records that a read of a namespace scans at most, as no index leads to those of a namespace. */
 const scanned = 2000
@@ -30,22 +28,13 @@ const afterAllTexts = Buffer.alloc(0)
 const before = (end: string | Buffer, key: string): string | Buffer =>
   key === "" || (typeof end === "string" && KeyOrder.compare(key, end) > 0) ? end : key
 
-/** Entries of a selection that are visible at `now` (epoch milliseconds) and come after a key. */
-export interface EntryQuery extends WholeListQuery {
-  readonly after: string
-  readonly limit: number
-  readonly now: number
-  /** The page ends after the value with which it comes to this many bytes. */
-  readonly size?: number
-}
-
-export interface EntryRows {
+export interface EntryPage {
   readonly entries: ReadonlyArray<Entry.EncodedEntry>
   readonly more: boolean
 }
 
-/** A part of the keys of a selection. */
-export interface KeyCount {
+/** A part of the names of a selection. */
+export interface NameCount {
   readonly count: number
   /** Where the next part starts, if there may be one. */
   readonly next: string | undefined
@@ -73,8 +62,7 @@ export class Queries {
 
   get(namespace: string, key: string, now: number): Entry.StoredEntry | undefined {
     const row = this.statements.get.get(namespace, key, now)
-    if (row === undefined) return undefined
-    return { namespace, key, value: row[4], version: row[0], updatedBy: row[1], updatedAt: row[2], expiresAt: row[3] }
+    return row === undefined ? undefined : toEntry(namespace, key, row)
   }
 
   /** The entries of some addresses, or nothing where their values have more bytes. */
@@ -99,8 +87,8 @@ export class Queries {
     return { expiresAt: timeOf(firstExpiry), oldestAt: timeOf(oldestTrimmable) }
   }
 
-  entries(query: EntryQuery): EntryRows {
-    const { after, isDescending = false, keysOnly = false, limit, namespace, now, size = pageSize } = query
+  entries(query: EntryQuery): EntryPage {
+    const { after, isDescending = false, keysOnly = false, limit, namespace, now, size = pageBytes } = query
     const range = KeyOrder.rangeOf(query)
     if (range === undefined) return { entries: [], more: false }
     const { low } = range
@@ -118,26 +106,41 @@ export class Queries {
   }
 
   /**
-   * How many keys a selection has, of at most `limit` from `from` on, with those that have expired; `next` is where to
-   * count on.
+   * How many names a selection has, of at most `limit` from `from` on, those of entries that have expired with them; of a
+   * whole namespace all at once.
    */
-  count(selection: Selection, limit: number, from = ""): KeyCount {
+  countNames(selection: Selection, limit: number, from = ""): NameCount {
     const range = KeyOrder.rangeOf(selection)
     if (range === undefined) return { count: 0, next: undefined }
+    const { namespace } = selection
     if (range.low === "" && range.high === undefined) {
-      return { count: this.statements.stored.get(selection.namespace) ?? 0, next: undefined }
+      return { count: this.statements.stored.get(namespace) ?? 0, next: undefined }
     }
     const { high = afterAllTexts, low } = range
-    const [count, last] = this.statements.count.get(selection.namespace, from === "" ? low : from, high, limit)!
-    // Names hold no U+0000, so that this is the least text after the key.
-    return { count, next: count < limit ? undefined : `${last}\u0000` }
+    return countOf(this.statements.countNames.get(namespace, from === "" ? low : from, high, limit)!, limit)
   }
 
-  /** How many entries of a selection have expired at `now` and are still stored. */
-  countDue(selection: Selection, now: number): number {
+  /** How many of at most `limit` names from `from` on are those of entries that are visible at `now`. Reads the rows. */
+  countVisible(selection: Selection, limit: number, now: number, from = ""): NameCount {
+    const range = KeyOrder.rangeOf(selection)
+    if (range === undefined) return { count: 0, next: undefined }
+    const { high = afterAllTexts, low } = range
+    return countOf(
+      this.statements.countVisible.get(now, selection.namespace, from === "" ? low : from, high, limit)!,
+      limit
+    )
+  }
+
+  /**
+   * How many entries of a selection have expired at `now` and are still stored, or nothing where more than `most` of all
+   * entries have. No more of them are looked at.
+   */
+  countDue(selection: Selection, most: number, now: number): number | undefined {
     const range = KeyOrder.rangeOf(selection)
     if (range === undefined) return 0
-    return this.statements.countDue.get(now, selection.namespace, range.low, range.high ?? afterAllTexts)!
+    const { high = afterAllTexts, low } = range
+    const [looked, found] = this.statements.countDue.get(selection.namespace, low, high, now, most + 1)!
+    return looked > most ? undefined : found
   }
 
   /** `epoch` is that of the log that the connection reads. */
@@ -166,8 +169,8 @@ export class Queries {
         namespace !== undefined
           ? this.takePart(query, namespace, end)
           : tenant === ""
-            ? this.take(this.statements.changes, [after, limit], pageSize)
-            : this.take(this.statements.tenantChanges, [tenant, after, limit], pageSize)
+            ? this.take(this.statements.changes, [after, limit], pageBytes)
+            : this.take(this.statements.tenantChanges, [tenant, after, limit], pageBytes)
       const changes = texts.map(Change.encoded)
       const isFull = isCut || changes.length === limit
       return { changes, lastSeq: isFull ? changes.at(-1)!.seq : end, epoch, isComplete: isFull || end < last }
@@ -181,8 +184,8 @@ export class Queries {
     const end = KeyOrder.endOfPrefix(prefix) ?? afterAllTexts
     const part: PartParameters = [after, upTo, namespace, prefix, end, limit]
     return own === ""
-      ? this.take(this.statements.partChanges, part, pageSize)
-      : this.take(this.statements.tenantPartChanges, [own, ...part], pageSize)
+      ? this.take(this.statements.partChanges, part, pageBytes)
+      : this.take(this.statements.tenantPartChanges, [own, ...part], pageBytes)
   }
 
   /**
@@ -241,6 +244,12 @@ export class Queries {
   }
 }
 
+/** Names hold no U+0000, so that the next part starts with the least text after the last key. */
+const countOf = ([count, read, last]: [number, number, string | null], limit: number): NameCount => ({
+  count,
+  next: read < limit ? undefined : `${last}\u0000`
+})
+
 /** A time that cannot be read has come: the work itself then tells what is wrong. */
 const timeOf = (statement: Database.Statement<[], number | null>): number | null => {
   try {
@@ -250,30 +259,6 @@ const timeOf = (statement: Database.Statement<[], number | null>): number | null
     return 0
   }
 }
-
-const visible = "(expires_at IS NULL OR expires_at > ?)"
-
-/** What `toJson` of an entry prints. Names hold no U+0000, at which SQLite's texts would end. */
-const printedEntry = `format(
-  '{"namespace":%s,"key":%s,"value":%s,"version":%d,"updatedBy":%s,"updatedAt":%d,"expiresAt":%s}',
-  json_quote(namespace), json_quote(key), value, version, json_quote(updated_by), updated_at,
-  coalesce(expires_at, 'null')
-)`
-
-/** What `encodeWithoutValue` of an entry prints. */
-const printedKey = `format(
-  '{"namespace":%s,"key":%s,"version":%d,"updatedBy":%s,"updatedAt":%d,"expiresAt":%s}',
-  json_quote(namespace), json_quote(key), version, json_quote(updated_by), updated_at, coalesce(expires_at, 'null')
-)`
-
-/** What `encode` of a change prints. */
-const printedChange = `format(
-  '{"seq":%d,"op":"%s","namespace":%s,"key":%s,"value":%s,"version":%d,"actor":%s,"timestamp":%d,"tenantId":%s}',
-  seq, op, json_quote(namespace), json_quote(key), coalesce(value, 'null'), version, json_quote(actor), timestamp,
-  json_quote(tenant)
-)`
-
-type EntryRow = [version: number, updatedBy: string, updatedAt: number, expiresAt: number | null, value: JsonText]
 
 type PartParameters = [
   after: number,
@@ -286,36 +271,6 @@ type PartParameters = [
 
 const inPart = "namespace = ? AND key >= ? AND key < ?"
 
-type ListParameters = [namespace: string, start: string, end: string | Buffer, now: number, limit: number]
-
-/** A statement whose rows are JSON texts, and the sum of the sizes of their values. */
-interface Printed<Parameters extends Array<unknown>> {
-  readonly size: Database.Statement<Parameters, number | null>
-  readonly print: Database.Statement<Parameters, string>
-}
-
-const printed = <Parameters extends Array<unknown>>(
-  db: Database.Database,
-  text: string,
-  rows: string
-): Printed<Parameters> => ({
-  size: db
-    .prepare<Parameters, number | null>(`SELECT sum(size) FROM (SELECT octet_length(value) AS size ${rows})`)
-    .pluck(),
-  print: db.prepare<Parameters, string>(`SELECT ${text} ${rows}`).pluck()
-})
-
-/** The statements of a list whose entries are printed so. */
-const prepareList = (db: Database.Database, text: string) => {
-  const rows = (comparison: ">" | ">=", order: "ASC" | "DESC") =>
-    printed<ListParameters>(
-      db,
-      text,
-      `FROM entries WHERE namespace = ? AND key ${comparison} ? AND key < ? AND ${visible} ORDER BY key ${order} LIMIT ?`
-    )
-  return { from: rows(">=", "ASC"), after: rows(">", "ASC"), down: rows(">=", "DESC") }
-}
-
 type NamespaceParameters = [
   now: number,
   mostDue: number,
@@ -327,9 +282,7 @@ type NamespaceParameters = [
   limit: number
 ]
 
-type CountParameters = [namespace: string, start: string, end: string | Buffer, limit: number]
-
-type DueParameters = [now: number, namespace: string, start: string, end: string | Buffer]
+type RangeParameters = [namespace: string, start: string, end: string | Buffer]
 
 const prepare = (db: Database.Database) => ({
   ends: db.prepare<[], { readonly first: number | null; readonly last: number | null }>(
@@ -356,19 +309,25 @@ const prepare = (db: Database.Database) => ({
   list: prepareList(db, printedEntry),
   keys: prepareList(db, printedKey),
   // By the index of names alone, which is far smaller than the table.
-  count: db
-    .prepare<CountParameters, [count: number, last: string | null]>(
-      `SELECT count(*), max(key) FROM
+  countNames: db
+    .prepare<[...RangeParameters, limit: number], [count: number, read: number, last: string | null]>(
+      `SELECT count(*), count(*), max(key) FROM
          (SELECT key FROM entries WHERE namespace = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?)`
     )
     .raw(),
-  stored: db.prepare<[string], number>("SELECT entries FROM namespaces WHERE namespace = ?").pluck(),
-  // The signs keep the planner from the index of names: few entries have expired.
-  countDue: db
-    .prepare<DueParameters, number>(
-      "SELECT count(*) FROM entries WHERE expires_at <= ? AND +namespace = ? AND +key >= ? AND +key < ?"
+  countVisible: db
+    .prepare<[now: number, ...RangeParameters, limit: number], [count: number, read: number, last: string | null]>(
+      `SELECT count(*) FILTER (WHERE ${visible}), count(*), max(key) FROM
+         (SELECT key, expires_at FROM entries WHERE namespace = ? AND key >= ? AND key < ? ORDER BY key LIMIT ?)`
     )
-    .pluck(),
+    .raw(),
+  stored: db.prepare<[string], number>("SELECT entries FROM namespaces WHERE namespace = ?").pluck(),
+  countDue: db
+    .prepare<[...RangeParameters, now: number, limit: number], [looked: number, found: number]>(
+      `SELECT count(*), count(*) FILTER (WHERE namespace = ? AND key >= ? AND key < ?) FROM
+         (SELECT namespace, key FROM entries WHERE expires_at <= ? LIMIT ?)`
+    )
+    .raw(),
   namespaces: db.prepare<NamespaceParameters, NamespaceCount>(
     `WITH due AS MATERIALIZED (
        SELECT namespace, count(*) AS entries FROM (SELECT namespace FROM entries WHERE expires_at <= ? LIMIT ?)

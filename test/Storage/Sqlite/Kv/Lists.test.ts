@@ -1,11 +1,16 @@
 import { expect, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Fiber, Layer } from "effect"
 import * as TestClock from "effect/TestClock"
-import { Store } from "../../../../src/Kv/Store.ts"
+import { yieldToEventLoop } from "../../../../src/EventLoop.ts"
+import { Store, StoreBusy } from "../../../../src/Kv/Store.ts"
+import * as Limits from "../../../../src/Limits.ts"
 import { put, set, start, write } from "../../../suites/Store/Fixture.ts"
 import { temporaryLayer } from "../../SqliteFixture.ts"
 
 const many = 20_500
+
+/** One snapshot at a time. */
+const limited = Layer.succeed(Limits.Limits, { ...Limits.defaults, wholeLists: 1 })
 
 it.scoped("more entries than one iteration counts are counted from one snapshot, in which the page is, too", () =>
   Effect.gen(function* () {
@@ -29,4 +34,37 @@ it.scoped("more entries than one iteration counts are counted from one snapshot,
     const keys = Array.from({ length: many }, (_, index) => `k${index}`).filter(key => key >= "k1" && key < "k9")
     expect([part.entries[0]?.key, part.count]).toEqual(["k8999", keys.length])
   }).pipe(Effect.provide(temporaryLayer("inline")))
+)
+
+it.scoped(
+  "many entries that have expired are counted with other work in between, and a snapshot that is missing is told",
+  () =>
+    Effect.gen(function* () {
+      const store = yield* Store
+      yield* TestClock.setTime(start)
+      const expired = 9000
+      for (let first = 0; first < expired; first += 1000) {
+        yield* write(
+          Array.from({ length: 1000 }, (_, index) => set("n", `k${first + index}`, 1, { expiresAt: start + 1 }))
+        )
+      }
+      yield* write(["a", "b", "c"].map(key => set("n", key, 1)))
+      yield* TestClock.setTime(start + 1)
+      let turns = 0
+      const others = yield* Effect.fork(Effect.forever(Effect.tap(yieldToEventLoop, () => Effect.sync(() => turns++))))
+      for (const part of [{ prefix: "" }, { prefix: "", start: "a", end: "l" }]) {
+        const before = turns
+        const list = { namespace: "n", after: "", limit: 2, isCounted: true, ...part }
+        const page = yield* store.list(list)
+        expect([page.entries.length, page.more, page.count]).toEqual([2, true, 3])
+        // No more than 4,000 rows are looked at in one iteration.
+        expect(turns - before).toBeGreaterThanOrEqual(2)
+      }
+      yield* Fiber.interrupt(others)
+
+      const list = { namespace: "n", prefix: "", after: "", limit: 2, isCounted: true }
+      yield* store.listAll(list)
+      expect(yield* Effect.flip(store.list(list))).toBeInstanceOf(StoreBusy)
+      expect((yield* store.list({ ...list, isCounted: false })).count).toBeUndefined()
+    }).pipe(Effect.provide(Layer.provide(temporaryLayer("inline"), limited)))
 )
