@@ -3,12 +3,9 @@ import * as Direct from "../Direct.ts"
 import { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 import * as Monotonic from "../Monotonic.ts"
 import * as Supervision from "../Supervision.ts"
+import { GroupQueue, type Waiting, type Weight } from "./GroupQueue.ts"
 
-/** What a write weighs against the bounds of a group and of the queue. */
-export interface Weight {
-  readonly operations: number
-  readonly bytes: number
-}
+export type { Weight } from "./GroupQueue.ts"
 
 /** A group of writes that was committed, or was not. */
 export interface CommittedGroup {
@@ -36,7 +33,10 @@ export interface Options<A, B, E> {
   readonly maxWaiting?: number
   /** How many bytes of writes may wait; one that finds the queue empty may be larger. */
   readonly maxWaitingBytes?: number
-  /** How long a group may be in flight before its callers, and all others, are told that the store is unavailable. */
+  /**
+   * How long a group may be in flight before all other callers are told that the store is unavailable, and its own too. A
+   * write that is heavier than a group has more time, in proportion to its bytes.
+   */
   readonly patience?: Duration.DurationInput
   /** Told of each group when its answer is there. */
   readonly observe?: (group: CommittedGroup) => void
@@ -54,7 +54,8 @@ export interface GroupCommit<A, B, E> {
   readonly isStuck: () => boolean
 }
 
-const MiB = 1024 * 1024
+/** Where a group ends unless the options say otherwise. */
+export const maxGroup: Weight = { operations: 1024, bytes: 4 * 1024 * 1024 }
 
 /** How long the writes that are there at the end of the scope have. */
 const closing = Duration.seconds(4)
@@ -64,7 +65,9 @@ const closing = Duration.seconds(4)
  *
  * While a group is in flight new writes wait, up to a bound beyond which they are refused with `StoreBusy`. When the
  * group does not come back in time, its callers and all who wait fail with `StoreUnavailable`, and later ones fail at
- * once until its answer arrives after all. The end of the scope refuses new writes and finishes those that are there; what
+ * once until its answer arrives after all. A write that is heavier than a group is given as much longer as it is heavier,
+ * so that the rate that is asked for is that of the heaviest group; those that wait are not, since nobody can tell yet
+ * whether the store is slow or gone. The end of the scope refuses new writes and finishes those that are there; what
  * is left after a limit fails.
  */
 export const make = <A, B, E = never>(
@@ -73,10 +76,11 @@ export const make = <A, B, E = never>(
   Effect.gen(function* () {
     const patience = Duration.toMillis(options.patience ?? "1800 millis")
     const clock = yield* Effect.clock
+    const most = options.maxGroup ?? maxGroup
     const queue = new GroupQueue<A, B, E>(
-      options.maxGroup ?? { operations: 1024, bytes: 4 * MiB },
+      most,
       options.maxWaiting ?? 10_000,
-      options.maxWaitingBytes ?? 64 * MiB
+      options.maxWaitingBytes ?? 64 * 1024 * 1024
     )
 
     // What a caller throws on its answer must not keep others from theirs.
@@ -113,9 +117,10 @@ export const make = <A, B, E = never>(
     }
 
     const commitGroup = Effect.flatMap(Clock.currentTimeMillis, now => {
-      const group = queue.takeGroup()
+      const { bytes, group } = queue.takeGroup()
       if (group.length === 0) return Effect.void
-      queue.flight = { group, startedAt: Monotonic.unsafeMillis(clock) }
+      const limit = patience * Math.max(1, bytes / most.bytes)
+      queue.flight = { group, startedAt: Monotonic.unsafeMillis(clock), limit, isGivenUp: false }
       queue.changed()
       return Effect.suspend(() =>
         options.commit(
@@ -147,35 +152,38 @@ export const make = <A, B, E = never>(
       )
     )
 
-    // One sleep at a time for all groups: it looks at the group that is in flight when it wakes.
+    const fail = (items: ReadonlyArray<Waiting<A, B, E>>, reason: string): void => {
+      for (const item of items) answer(item, Exit.fail(new StoreUnavailable({ reason })))
+    }
+
+    // One sleep at a time for all groups, none longer than a group may have: it looks at the group that is in flight when
+    // it wakes.
     const watchdog = Effect.forever(
       Effect.gen(function* () {
-        yield* queue.until(() => queue.flight !== undefined && !queue.stuck)
+        yield* queue.until(() => queue.flight !== undefined && !queue.flight.isGivenUp)
         const flight = queue.flight
         // A group that came back at once is gone before this fiber has its turn.
         if (flight === undefined) return
-        const now = Monotonic.unsafeMillis(clock)
-        const left = flight.startedAt + patience - now
-        if (left > 0) yield* Effect.sleep(left)
-        else if (queue.flight === flight && !queue.stuck) {
-          const reason = `a commit takes longer than ${patience} ms`
-          const { inFlight, waiting } = queue.giveUp()
-          for (const item of [...inFlight, ...waiting]) answer(item, Exit.fail(new StoreUnavailable({ reason })))
-          queue.changed()
-          yield* reportFaults
-          yield* options.outage?.failed(Cause.fail(new StoreUnavailable({ reason }))) ?? Effect.void
+        const age = Monotonic.unsafeMillis(clock) - flight.startedAt
+        const left = (queue.stuck ? flight.limit : patience) - age
+        if (left > 0) return yield* Effect.sleep(Math.min(left, patience))
+        const reason = `a commit takes longer than ${Math.round(queue.stuck ? flight.limit : patience)} ms`
+        if (age >= flight.limit) {
+          flight.isGivenUp = true
+          fail(flight.group, reason)
         }
+        queue.stuck = true
+        fail(queue.dropWaiting(), reason)
+        queue.changed()
+        yield* reportFaults
+        if (flight.isGivenUp) yield* options.outage?.failed(Cause.fail(new StoreUnavailable({ reason }))) ?? Effect.void
       })
     )
 
     /** Answers the writes that are still there when nobody will commit them any more. */
     const abandon = Effect.suspend(() => {
-      const { inFlight, waiting } = queue.giveUp()
-      const fail = (items: ReadonlyArray<Waiting<A, B, E>>, reason: string) => {
-        for (const item of items) answer(item, Exit.fail(new StoreUnavailable({ reason })))
-      }
-      fail(inFlight, "the store closed during the commit; its outcome is unknown")
-      fail(waiting, "the store closed before the write was begun; nothing of it was done")
+      fail(queue.flight?.group ?? [], "the store closed during the commit; its outcome is unknown")
+      fail(queue.dropWaiting(), "the store closed before the write was begun; nothing of it was done")
       return reportFaults
     })
 
@@ -183,7 +191,9 @@ export const make = <A, B, E = never>(
     yield* Supervision.forkScoped("watchdog of group commits", watchdog)
     yield* Effect.addFinalizer(() => {
       queue.closing = true
-      const isDone = queue.until(() => queue.stuck || (queue.flight === undefined && queue.size === 0))
+      const isDone = queue.until(
+        () => queue.flight?.isGivenUp === true || (queue.flight === undefined && queue.size === 0)
+      )
       // Many groups before a slow disk may each come back in time, and yet be too many.
       return Effect.zipRight(Supervision.within(closing, isDone), abandon)
     })
@@ -232,129 +242,4 @@ const failureOf = <B, E>(
     if (Either.isLeft(outcome) && outcome.left instanceof StoreUnavailable) return Cause.fail(outcome.left)
   }
   return undefined
-}
-
-/**
- * A write and the callback of its caller, which is dropped with the answer or when the caller leaves: else this caller,
- * whose cancellation refers to the write, would be kept alive by itself until memory is collected in full.
- */
-interface Waiting<A, B, E> {
-  /** Nothing once the write was withdrawn, as what it holds may be large. */
-  write: A | undefined
-  readonly weight: Weight
-  resume: ((exit: Exit.Exit<B, E | StoreUnavailable>) => void) | undefined
-  /** Whether no group has taken it yet. */
-  isQueued: boolean
-}
-
-/** A group that is being committed. */
-interface Flight<A, B, E> {
-  readonly group: ReadonlyArray<Waiting<A, B, E>>
-  /** Monotonic milliseconds. */
-  readonly startedAt: number
-}
-
-/**
- * The writes that wait and the group in flight: state that only synchronous steps change.
- *
- * An array rather than a set: with members that come and go, each table that a set outgrows or cleans up lives on
- * in V8's old space and keeps what was in it from being collected young.
- */
-class GroupQueue<A, B, E> {
-  private items: Array<Waiting<A, B, E>> = []
-  private count = 0
-  private bytes = 0
-  private listeners: Array<() => void> = []
-  flight: Flight<A, B, E> | undefined
-  stuck = false
-  closing = false
-
-  constructor(
-    private readonly maxGroup: Weight,
-    private readonly maxWaiting: number,
-    private readonly maxWaitingBytes: number
-  ) {}
-
-  /** How many writes wait, those in flight left out. */
-  get size(): number {
-    return this.count
-  }
-
-  isFullFor(weight: Weight): boolean {
-    return this.count >= this.maxWaiting || (this.count > 0 && this.bytes + weight.bytes > this.maxWaitingBytes)
-  }
-
-  add(item: Waiting<A, B, E>): void {
-    this.items.push(item)
-    this.count++
-    this.bytes += item.weight.bytes
-    this.changed()
-  }
-
-  /** Withdraws a write while it waits. In flight it goes on, and its outcome is dropped. */
-  remove(item: Waiting<A, B, E>): void {
-    item.resume = undefined
-    if (!item.isQueued) return
-    this.leave(item)
-    item.write = undefined
-    // Amortized: removing an item costs no more than adding it did.
-    if (this.items.length > 2 * this.count) this.items = this.items.filter(({ isQueued }) => isQueued)
-    this.changed()
-  }
-
-  /** The writes at the front, as many as make up a group. */
-  takeGroup(): ReadonlyArray<Waiting<A, B, E>> {
-    const { items, maxGroup } = this
-    const group: Array<Waiting<A, B, E>> = []
-    let operations = 0
-    let bytes = 0
-    let at = 0
-    for (; at < items.length; at++) {
-      const item = items[at]!
-      if (!item.isQueued) continue
-      operations += item.weight.operations
-      bytes += item.weight.bytes
-      if (group.length > 0 && (operations > maxGroup.operations || bytes > maxGroup.bytes)) break
-      group.push(item)
-      this.leave(item)
-    }
-    this.items = items.slice(at)
-    return group
-  }
-
-  /** Returns all writes, whose callers are to be told that they failed. The group stays in flight until its answer. */
-  giveUp(): { readonly inFlight: ReadonlyArray<Waiting<A, B, E>>; readonly waiting: ReadonlyArray<Waiting<A, B, E>> } {
-    const waiting = this.items.filter(({ isQueued }) => isQueued)
-    const inFlight = this.flight?.group ?? []
-    this.stuck = inFlight.length > 0
-    for (const item of waiting) item.isQueued = false
-    this.items = []
-    this.count = 0
-    this.bytes = 0
-    return { inFlight, waiting }
-  }
-
-  changed(): void {
-    const listeners = this.listeners
-    if (listeners.length === 0) return
-    this.listeners = []
-    for (const listener of listeners) listener()
-  }
-
-  /** Waits until a condition on the queue is true. It is checked after each change. */
-  until(condition: () => boolean): Effect.Effect<void> {
-    return Effect.async(resume => {
-      const check = (): void => {
-        if (condition()) resume(Effect.void)
-        else this.listeners.push(check)
-      }
-      check()
-    })
-  }
-
-  private leave(item: Waiting<A, B, E>): void {
-    item.isQueued = false
-    this.count--
-    this.bytes -= item.weight.bytes
-  }
 }

@@ -16,16 +16,31 @@ const metrics = CommitMetrics.make({
   target: "the store"
 })
 
-/** The operations of a write, and about the bytes of its texts. */
-const weigh = ({ idempotencyKey, operations, removal }: Write): GroupCommit.Weight => {
-  if (removal !== undefined) return { operations: removal.limit, bytes: 64 * removal.limit }
-  let bytes = idempotencyKey === undefined ? 0 : Idempotency.overheadBytes
+/** The size of the texts of a write, and of what it needs beside them. */
+const sizeOf = ({ idempotencyKey, operations }: Write, textSize: (text: string) => number): number => {
+  let size = idempotencyKey === undefined ? 0 : Idempotency.overheadBytes
   for (const operation of operations) {
-    bytes += 64 + operation.namespace.length + operation.key.length
-    if (operation.op === "set") bytes += operation.value.length
+    size += 64 + textSize(operation.namespace) + textSize(operation.key)
+    if (operation.op === "set") size += textSize(operation.value)
   }
-  // One that only has a key is remembered all the same.
-  return { operations: idempotencyKey === undefined ? operations.length : Math.max(1, operations.length), bytes }
+  return size
+}
+
+const charactersOf = (text: string): number => text.length
+
+/** Characters from which on the bytes of a write are counted, as its time limit depends on them. */
+const large = 1024 * 1024
+
+/** The operations of a write, and about the bytes of its texts. */
+const weigh = (write: Write): GroupCommit.Weight => {
+  const { idempotencyKey, operations, removal } = write
+  if (removal !== undefined) return { operations: removal.limit, bytes: 64 * removal.limit }
+  const characters = sizeOf(write, charactersOf)
+  return {
+    // One that only has a key is remembered all the same.
+    operations: idempotencyKey === undefined ? operations.length : Math.max(1, operations.length),
+    bytes: characters < large ? characters : sizeOf(write, Buffer.byteLength)
+  }
 }
 
 /** Commits the writes to a store. */

@@ -241,6 +241,43 @@ describe("GroupCommit", () => {
     })
   )
 
+  it.scoped("a write that is heavier than a group has as much longer; those that wait have not", () =>
+    Effect.gen(function* () {
+      const { answer, committer, groups, submit } = yield* setup({ maxGroup: { operations: 10, bytes: 4 } })
+      // Three times as heavy: 5,400 ms.
+      const large = "large write!"
+      const first = yield* submit(large)
+      const small = yield* submit("a")
+      yield* TestClock.adjust("1800 millis")
+      expect(yield* joinAll([small])).toEqual(["StoreUnavailable"])
+      expect(yield* joinAll([yield* submit("b")])).toEqual(["StoreUnavailable"])
+      yield* TestClock.adjust("3599 millis")
+      yield* answer(0)
+      expect(yield* joinAll([first])).toEqual([`done ${large}`])
+      expect(committer.isStuck()).toBe(false)
+
+      const second = yield* submit(large)
+      yield* TestClock.adjust("1700 millis")
+      yield* answer(1)
+      // The watch over the large write does not make it late for the next one.
+      const hangs = yield* submit("c")
+      yield* TestClock.adjust("1800 millis")
+      expect(yield* joinAll([second, hangs])).toEqual([`done ${large}`, "StoreUnavailable"])
+      yield* answer(2)
+
+      const third = yield* submit(large)
+      yield* TestClock.adjust("5399 millis")
+      expect(Option.isNone(yield* Fiber.poll(third))).toBe(true)
+      yield* TestClock.adjust("1 millis")
+      expect(yield* joinAll([third])).toEqual(["StoreUnavailable"])
+      expect(committer.isStuck()).toBe(true)
+      yield* answer(3)
+      yield* settled
+      expect(committer.isStuck()).toBe(false)
+      expect(groups).toEqual([[large], [large], ["c"], [large]])
+    })
+  )
+
   it.effect("closing the scope finishes waiting writes and refuses later ones", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()

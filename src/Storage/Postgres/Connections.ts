@@ -117,6 +117,10 @@ export interface Connection {
   readonly release: () => void
 }
 
+/** Sets the milliseconds that the server gives a statement of this connection. */
+const limitTo = (client: pg.ClientBase, millis: number, done: (error?: Error) => void): void =>
+  client.query(`SET statement_timeout = ${millis}`, error => done(error ?? undefined))
+
 /** What the connections of a pool do. */
 export interface PoolUse {
   readonly inUse: number
@@ -130,7 +134,7 @@ export class Pool {
   private readonly pool: pg.Pool
   private isNamed: boolean
 
-  constructor(options: PoolOptions) {
+  constructor(private readonly options: PoolOptions) {
     this.isNamed = !options.isPooled
     this.pool = new pg.Pool({
       ...clientConfig(options.url),
@@ -149,14 +153,16 @@ export class Pool {
 
   /**
    * Runs one statement and decodes its rows. It fails after `limit` milliseconds, waiting for a connection included, or
-   * as long without a part of the answer, and then ends the connection. An interruption drops the answer. The effect is direct; its failure is what the client or
-   * the database reported.
+   * as long without a part of the answer, and then ends the connection. An interruption drops the answer. The server
+   * gives the statement `serverLimit` milliseconds, if that is more than those of the pool; not behind a pooler. The
+   * effect is direct; its failure is what the client or the database reported.
    */
   run<A>(
     statement: Statement,
     values: ReadonlyArray<Parameter>,
     limit: number,
-    decode: (rows: ReadonlyArray<Row>) => A
+    decode: (rows: ReadonlyArray<Row>) => A,
+    serverLimit = 0
   ): Effect.Effect<A, unknown> {
     return Direct.async<A, unknown>(resume => {
       if (this.pool.waitingCount >= maxWaiting) {
@@ -194,8 +200,9 @@ export class Pool {
         const stream = client.connection.stream as Socket
         before = stream.bytesRead
         received = () => stream.bytesRead
-        const config = this.isNamed ? statement : { text: statement.text }
-        client.query({ ...config, values: values as Array<unknown>, rowMode: "array" }, (error, result) => {
+        const text = this.isNamed ? statement : { text: statement.text }
+        const config: pg.QueryArrayConfig = { ...text, values: values as Array<unknown>, rowMode: "array" }
+        const onAnswer = (error: Error | null | undefined, result: pg.QueryArrayResult): void => {
           if (error) {
             if (isStatementLost(error)) this.isNamed = false
             return settle(Exit.fail(error), isOutcomeUnknown(error) || isStatementLost(error))
@@ -207,6 +214,13 @@ export class Pool {
             exit = Exit.die(defect)
           }
           settle(exit)
+        }
+        const { isPooled, statementTimeout } = this.options
+        if (isPooled || serverLimit <= statementTimeout) return client.query(config, onAnswer)
+        release = destroys => (destroys === true ? done(true) : limitTo(client, statementTimeout, done))
+        limitTo(client, serverLimit, error => {
+          if (error) settle(Exit.fail(error), true)
+          else if (!isOver) client.query(config, onAnswer)
         })
       })
       return noop

@@ -5,6 +5,7 @@
 import { Effect } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { randomHex } from "../../RandomHex.ts"
+import { maxGroup } from "../GroupCommit.ts"
 import type { Parameter, Pool, Row, Statement } from "./Connections.ts"
 import { describe, isConflict, isOutcomeUnknown, isStatementLost } from "./DatabaseError.ts"
 
@@ -38,11 +39,18 @@ export const prune: Statement = {
  */
 const repeatable = 30_000
 
-/** Milliseconds that a group may take, after which its outcome is asked for. It is more than the server allows. */
+/** Milliseconds that a group may take, unless it is a large write, after which its outcome is asked for. It is more than the server allows. */
 export const commitTimeout = 6000
 
 /** Milliseconds that the server gives a statement of a writer. */
 export const statementTimeout = 5000
+
+/** How many times as long as the largest group a call may take: a single write may be larger. */
+const scaleOf = (parameters: ReadonlyArray<Parameter>): number => {
+  let bytes = 0
+  for (const parameter of parameters) if (Buffer.isBuffer(parameter)) bytes += parameter.length
+  return Math.max(1, bytes / maxGroup.bytes)
+}
 
 /** How often a group is tried, in all. */
 const attempts = 4
@@ -112,8 +120,11 @@ export const make = (pool: Pick<Pool, "run" | "read">, call: Statement, lastTold
     number: number,
     isRepeated: boolean
   ): Effect.Effect<string, unknown> =>
-    Effect.flatMap(randomHex(4), id =>
-      Effect.catchAll(pool.run(call, parametersOf(id, isRepeated), commitTimeout, textOf), error => {
+    Effect.flatMap(randomHex(4), id => {
+      const parameters = parametersOf(id, isRepeated)
+      const scale = scaleOf(parameters)
+      const answer = pool.run(call, parameters, scale * commitTimeout, textOf, Math.round(scale * statementTimeout))
+      return Effect.catchAll(answer, error => {
         const again = (isRepeated: boolean) =>
           number < attempts
             ? attempt(parametersOf, earliest, number + 1, isRepeated)
@@ -135,7 +146,7 @@ export const make = (pool: Pick<Pool, "run" | "read">, call: Statement, lastTold
           }
         })
       })
-    )
+    })
 
   return parametersOf =>
     Effect.suspend(() => {

@@ -3,9 +3,10 @@ import { describe, expect, it } from "@effect/vitest"
 import { Effect, Either, Option, type Scope } from "effect"
 import * as Change from "../../../src/Kv/Change.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
-import { createDatabase, optionsOf, server, withClient } from "../../postgres/Databases.ts"
+import { createDatabase, execute, optionsOf, server, withClient } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
+import { set } from "../../suites/Store/Fixture.ts"
 import { isUnavailable, namespace, node, persist, put, quiet, ready, records } from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?? ""}`, () => {
@@ -103,5 +104,38 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, failures ${reasonToSkip ?
         yield* ready(started)
         expect(Option.isSome(yield* started.store.get(namespace, "k"))).toBe(true)
       }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a batch of the largest size has more time than others, with the server too", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const started = yield* node(optionsOf(url))
+      // Records are added late; what the server gives them is kept.
+      yield* Effect.promise(() =>
+        execute(
+          url,
+          "CREATE TABLE limits (statement text, lock text)",
+          `CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             INSERT INTO limits VALUES (current_setting('statement_timeout'), current_setting('lock_timeout'));
+             PERFORM pg_sleep(2.2);
+             RETURN NULL;
+           END $$`,
+          "CREATE TRIGGER late AFTER INSERT ON causeway.changes FOR EACH STATEMENT EXECUTE FUNCTION late()"
+        )
+      )
+      const text = "x".repeat(1024 * 1024 - 100)
+      const large = started.store.commit({
+        operations: Array.from({ length: 16 }, (_, index) => set(namespace, `k${index}`, text)),
+        actor: "tester"
+      })
+      expect((yield* large).lastSeq).toBe(16)
+      expect(isUnavailable(yield* Effect.either(put(started, "small", 1)))).toBe(true)
+      yield* Effect.repeat(Effect.delay(started.store.ready, "10 millis"), { until: isReady => isReady })
+      const limits = yield* Effect.promise(() => execute(url, "SELECT * FROM limits"))
+      expect(limits).toEqual([
+        { statement: "19999ms", lock: "1500ms" },
+        { statement: "5s", lock: "1500ms" }
+      ])
+    }).pipe(Effect.provide(quiet))
   )
 })
