@@ -191,7 +191,11 @@ export const make = (
       end.advance(lastSeq)
       wakeUps.announce(lastSeq)
     }
-    const writer = Writer.make(writes, clock.lastTold, onLastSeq, limits.idempotencyBytes)
+    const writer = Writer.make(writes, clock.lastTold, {
+      onLastSeq,
+      onLockWait: millis => Metrics.lockWaited(millis, tags),
+      rememberedBytes: limits.idempotencyBytes
+    })
     yield* DatabaseClock.bySystemClock(
       Supervision.repeatScoped("removing marks of commits", "20 seconds", writer.prune)
     )

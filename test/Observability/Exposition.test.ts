@@ -60,13 +60,13 @@ const expositionAtStart = Effect.gen(function* () {
 const kindsIn = (text: string): ReadonlyMap<string, string> =>
   new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, kind]) => [name!, kind!]))
 
+/** The names of a metric that a query can use. */
+const seriesOf = (name: string, kind: string): ReadonlyArray<string> =>
+  kind === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name]
+
 /** The names that a query can use. */
 const queryable = (text: string): ReadonlySet<string> =>
-  new Set(
-    [...kindsIn(text)].flatMap(([name, kind]) =>
-      kind === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name]
-    )
-  )
+  new Set([...kindsIn(text)].flatMap(([name, kind]) => seriesOf(name, kind)))
 
 const words = new Set(["by", "without", "and", "or", "unless", "on", "ignoring", "bool", "offset"])
 
@@ -192,7 +192,7 @@ describe("the metrics of a service at work", () => {
 
   it.live("include all that the dashboard and the alerts use", () =>
     Effect.gen(function* () {
-      const ofNodes = documented.flatMap(({ name }) => (isOfNodes(name) ? [name] : []))
+      const ofNodes = documented.flatMap(({ kind, name }) => (isOfNodes(name) ? seriesOf(name, kind) : []))
       const names = new Set([...queryable(yield* exposition), ...ofNodes])
       const { expressions, panels } = yield* dashboard
       assert.strictEqual(new Set(panels.map(({ id }) => id)).size, panels.length)

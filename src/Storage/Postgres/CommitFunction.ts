@@ -8,6 +8,16 @@
  * one has changed, the function fails with 40001, and the node calls it again with `lock_first`, which cannot fail so.
  */
 
+/** How the function as it was first differs from the one of now. */
+interface Variant {
+  readonly create: string
+  readonly declarations: string
+  /** Locks the log. */
+  readonly lock: string
+  /** Adds to the results how long the lock was waited for. */
+  readonly wait: string
+}
+
 /**
  * Names are given once each, operations refer to them by number from 1. The value of a delete is null. A condition is null,
  * `*` for any version, or an array of versions.
@@ -17,8 +27,8 @@
  * delete of what is absent; or 1, the index of the operation that is refused, the version that is there or -1, and whether
  * an earlier operation of the write has changed the key (0 or 1).
  */
-export const commitFunction = `
-CREATE FUNCTION causeway.commit_group(
+const functionOf = ({ create, declarations, lock, wait }: Variant): string => `
+${create} causeway.commit_group(
   group_id uuid,
   now bigint,
   lock_first boolean,
@@ -88,12 +98,12 @@ DECLARE
   unwritten integer := 0;
   found_rows integer;
   last_seq bigint := 0;
-  stamp bigint;
+  stamp bigint;${declarations}
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.commit_group needs the isolation level read committed' USING ERRCODE = '0A000';
   END IF;
-  IF lock_first THEN PERFORM FROM causeway.log FOR UPDATE; END IF;
+  IF lock_first THEN ${lock} END IF;
 
   SELECT array_agg(coalesce(e.version, t.version) ORDER BY n.position),
     array_agg(e.version IS NOT NULL ORDER BY n.position),
@@ -216,12 +226,12 @@ BEGIN
     END IF;
   END LOOP;
 
-  IF steps > 0 AND NOT lock_first THEN PERFORM FROM causeway.log FOR UPDATE; END IF;
+  IF steps > 0 AND NOT lock_first THEN ${lock} END IF;
   SELECT c.seq, c.timestamp INTO last_seq, stamp FROM causeway.changes c ORDER BY c.seq DESC LIMIT 1;
   last_seq := coalesce(last_seq, 0);
   stamp := greatest(now, stamp);
   results[1] := stamp;
-  results[2] := last_seq;
+  results[2] := last_seq;${wait}
   IF steps = 0 THEN RETURN array_to_string(results, ','); END IF;
 
   kinds := array_fill(0, ARRAY[key_count]);
@@ -290,3 +300,29 @@ BEGIN
   RETURN array_to_string(results, ',');
 END
 $function$`
+
+/** The function as it was first. */
+export const commitFunction = functionOf({
+  create: "CREATE FUNCTION",
+  declarations: "",
+  lock: "PERFORM FROM causeway.log FOR UPDATE;",
+  wait: ""
+})
+
+/**
+ * The function of now. It returns one number more, which a node of an earlier version does not read: how many microseconds
+ * it has waited for the lock, or -1 where it took none.
+ */
+export const timedCommitFunction = functionOf({
+  create: "CREATE OR REPLACE FUNCTION",
+  declarations: `
+  lock_asked timestamptz;
+  lock_wait bigint := -1;`,
+  lock: `
+    lock_asked := clock_timestamp();
+    PERFORM FROM causeway.log FOR UPDATE;
+    lock_wait := (extract(epoch FROM clock_timestamp() - lock_asked) * 1000000)::bigint;
+  `,
+  wait: `
+  results[result_count + 1] := lock_wait;`
+})

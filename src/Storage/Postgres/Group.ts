@@ -65,6 +65,8 @@ export const encode = (writes: ReadonlyArray<Write>): ReadonlyArray<Parameter> =
 export interface Outcomes {
   readonly outcomes: ReadonlyArray<Outcome>
   readonly lastSeq: number
+  /** Milliseconds that it has waited for the lock of the log, if it took that. */
+  readonly lockWait: number | undefined
 }
 
 /** Reads what the function has returned for these writes. */
@@ -88,5 +90,6 @@ export const decode = (writes: ReadonlyArray<Write>, result: string): Outcomes =
     })
     return { _tag: "Committed", committed: { results, timestamp, lastSeq: last } }
   })
-  return { outcomes, lastSeq: last }
+  const lockWait = at < numbers.length ? next() : -1
+  return { outcomes, lastSeq: last, lockWait: lockWait < 0 ? undefined : lockWait / 1000 }
 }

@@ -1,7 +1,7 @@
 /**
  * Metrics of a node's connections to the database, and of the sessions that it owns there.
  */
-import { Metric, MetricLabel } from "effect"
+import { Metric, MetricBoundaries, MetricLabel } from "effect"
 import * as MetricTags from "../../MetricTags.ts"
 import type { PoolUse } from "./Connections.ts"
 
@@ -37,6 +37,14 @@ const clockOffset = Metric.gauge("postgres_clock_offset_ms", {
   description: "Milliseconds by which the clock of PostgreSQL is ahead of the node's."
 })
 
+const lockWaits = Metric.histogram(
+  "postgres_log_lock_wait_ms",
+  MetricBoundaries.fromIterable([0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000]),
+  "Milliseconds that a group of writes has waited in PostgreSQL for the lock of the log, which other nodes held."
+)
+
+export const lockWaited = (millis: number, tags: MetricTags.MetricTags): void => lockWaits.unsafeUpdate(millis, tags)
+
 /** What is looked at each second. */
 export interface Sample {
   readonly pools: Readonly<Record<PoolName, PoolUse>>
@@ -58,7 +66,7 @@ export const sample = (found: Sample, tags: MetricTags.MetricTags): void => {
 
 /** Registers the series of a store with the value 0. */
 export const register = (tags: MetricTags.MetricTags): void =>
-  MetricTags.register([...Object.values(byPool).flatMap(Object.values), listener, clockOffset], tags)
+  MetricTags.register([...Object.values(byPool).flatMap(Object.values), listener, clockOffset, lockWaits], tags)
 
 const owned = Metric.gauge("sessions_owned", { description: "Sessions that belong to this node." })
 

@@ -1,7 +1,7 @@
 /**
  * The schema of the store in PostgreSQL. Its parts are in the schema `causeway` of the database.
  */
-import { commitFunction } from "./CommitFunction.ts"
+import { commitFunction, timedCommitFunction } from "./CommitFunction.ts"
 import * as RememberedWrites from "./RememberedWrites.ts"
 import { removeFunction } from "./Removal.ts"
 import * as SessionEvents from "./SessionEvents/Schema.ts"
@@ -290,5 +290,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "timelines", statements: timelines },
   { name: "functions without compilation", statements: uncompiled },
   { name: "counted renewals", statements: SessionEvents.renewalStatements },
-  { name: "remembered writes", statements: RememberedWrites.statements }
+  { name: "remembered writes", statements: RememberedWrites.statements },
+  { name: "lock waits", statements: [timedCommitFunction] }
 ]

@@ -26,15 +26,20 @@ export interface Writer {
   readonly prune: Effect.Effect<void, StoreUnavailable>
 }
 
-/**
- * `onLastSeq` is told of the end of the log after each group; for `lastTold` see `GroupCall`. What is remembered of writes
- * with idempotency keys has at most `rememberedBytes`.
- */
+export interface WriterOptions {
+  /** Told of the end of the log after each group. */
+  readonly onLastSeq: (lastSeq: number) => void
+  /** Told how many milliseconds a group has waited for the lock of the log. */
+  readonly onLockWait: (millis: number) => void
+  /** How many bytes may be remembered of writes with idempotency keys. */
+  readonly rememberedBytes: number
+}
+
+/** For `lastTold` see `GroupCall`. */
 export const make = (
   pool: Pool,
   lastTold: () => number,
-  onLastSeq: (lastSeq: number) => void,
-  rememberedBytes: number
+  { onLastSeq, onLockWait, rememberedBytes }: WriterOptions
 ): Writer => {
   const commitGroup = GroupCall.make(pool, call, lastTold)
   const commitKeyed = GroupCall.make(pool, RememberedWrites.commit, lastTold)
@@ -42,8 +47,9 @@ export const make = (
   const removeKeyed = GroupCall.make(pool, RememberedWrites.remove, lastTold)
 
   const applied = (writes: ReadonlyArray<Write>, result: string): ReadonlyArray<Group.Outcome> => {
-    const { lastSeq, outcomes } = Group.decode(writes, result)
+    const { lastSeq, lockWait, outcomes } = Group.decode(writes, result)
     onLastSeq(lastSeq)
+    if (lockWait !== undefined) onLockWait(lockWait)
     return outcomes
   }
 
