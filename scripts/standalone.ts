@@ -23,8 +23,12 @@ mkdirSync(join(out, "dist"), { recursive: true })
 
 const { metafile } = await build({
   absWorkingDir: root,
-  // The writer's thread lies where the code that starts it looks for it: one folder above.
-  entryPoints: { "causeway/index": "src/Standalone.ts", WriterThread: "src/Storage/Sqlite/WriterThread.ts" },
+  // The threads lie where the code that starts them looks for them: one folder above.
+  entryPoints: {
+    "causeway/index": "src/Standalone.ts",
+    WriterThread: "src/Storage/Sqlite/WriterThread.ts",
+    CopyThread: "src/Storage/Sqlite/CopyThread.ts"
+  },
   outdir: join(out, "dist"),
   bundle: true,
   platform: "node",

@@ -45,12 +45,12 @@ export default defineConfig({
   root: new URL("..", import.meta.url).pathname,
   plugins: [
     {
-      name: "compiled writer threads",
+      name: "compiled threads",
       enforce: "pre",
       // From its source a thread takes five times as long to start.
       transform: (code, id) =>
-        id.endsWith("/Database/WriterPort.ts")
-          ? code.replace("../WriterThread.dev.cjs", pathToFileURL(join(compiled, "WriterThread.js")).href)
+        /\/(?:Database\/Writer|Copy\/Copy)Port\.ts$/.test(id)
+          ? code.replace(/\.\.\/(\w+Thread)\.dev\.cjs/, (_, name) => pathToFileURL(join(compiled, `${name}.js`)).href)
           : undefined
     }
   ],

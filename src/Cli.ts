@@ -5,6 +5,7 @@ import type { Teardown } from "@effect/platform/Runtime"
 import { Cause, Console, Effect, Exit, Option } from "effect"
 import { CommandFailed, exitCodes, failed, wrong } from "./CommandLine/CommandFailed.ts"
 import type { Parts } from "./CommandLine/Root.ts"
+import * as Threads from "./Process/Threads.ts"
 import * as YoungGeneration from "./Process/YoungGeneration.ts"
 import { version } from "./Version.ts"
 
@@ -88,6 +89,12 @@ export const main = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFa
     })
   )
 
+/** Ends the process as the signal does by default. A shell shows 128 and its number as the exit code. */
+const endBySignal = (signal: NodeJS.Signals): void => {
+  process.removeAllListeners(signal)
+  process.kill(process.pid, signal)
+}
+
 /**
  * Exit codes: those of `CommandFailed`; 1 for a defect. A signal ends the service with 0, and any other command with 128
  * and the signal's number. After the shutdown deadline or a second signal the service ends by SIGKILL.
@@ -101,6 +108,10 @@ export const teardown = (args: ReadonlyArray<string>): Teardown => {
   }
   return (exit, onExit) => {
     if (Exit.isSuccess(exit)) return onExit(0)
+    // A thread that reads a large database cannot be interrupted, and `process.exit` waits for it.
+    if (Cause.isInterruptedOnly(exit.cause) && !isServing(args) && Threads.all().length > 0) {
+      return endBySignal(interrupted === exitCodes.terminated ? "SIGTERM" : "SIGINT")
+    }
     if (Cause.isInterruptedOnly(exit.cause)) return onExit(interrupted)
     const error = Option.getOrUndefined(Cause.failureOption(exit.cause))
     onExit(error instanceof CommandFailed ? error.exitCode : exitCodes.failed)

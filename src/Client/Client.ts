@@ -19,6 +19,7 @@ import { webSocket } from "./WebSocketTransport.ts"
 
 export * from "./Errors.ts"
 export {
+  type BackupOptions,
   type BatchOptions,
   type CallOptions,
   type DeleteOptions,
@@ -30,6 +31,7 @@ export {
   makeKeyValueClient,
   type NamespacesOptions,
   type SetOptions,
+  type StoreBackup,
   type VersionOptions
 } from "./KeyValue.ts"
 export type * from "./Model.ts"

@@ -113,9 +113,19 @@ export class InternalServerError extends ResponseError {
   readonly _tag = "InternalServerError"
 }
 
+/** 501: the service does not offer it; the message says what does. */
+export class NotImplemented extends ResponseError {
+  readonly _tag = "NotImplemented"
+}
+
 /** 503: the store is unavailable, or the service sheds load. A write may or may not have been applied. */
 export class ServiceUnavailable extends ResponseError {
   readonly _tag = "ServiceUnavailable"
+}
+
+/** 507: the disk of the service has no room for what was asked for. */
+export class InsufficientStorage extends ResponseError {
+  readonly _tag = "InsufficientStorage"
 }
 
 /** The answer is none of the service, such as the error page of a proxy. */
@@ -166,7 +176,9 @@ const byStatus = {
   415: UnsupportedMediaType,
   431: RequestHeaderFieldsTooLarge,
   500: InternalServerError,
-  503: ServiceUnavailable
+  501: NotImplemented,
+  503: ServiceUnavailable,
+  507: InsufficientStorage
 } as const
 
 /** Every error that a call can fail with, but for the reason of an abort. */

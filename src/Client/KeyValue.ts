@@ -16,7 +16,7 @@ import type {
   RemoveResult
 } from "./Model.ts"
 import { epochOf, type JsonFormat, json, type Reader, type Request, Requests, segment, type Token } from "./Requests.ts"
-import { type Clock, iterable, systemClock } from "./Time.ts"
+import { type Clock, iterable, Lifetime, systemClock } from "./Time.ts"
 
 /** Where the service is, and who asks. */
 export interface KeyValueOptions {
@@ -107,6 +107,23 @@ export interface NamespacesOptions extends CallOptions {
   readonly limit?: number
 }
 
+export interface BackupOptions extends CallOptions {
+  /** Milliseconds until the answer begins, which takes as long as the service needs for the copy; 600,000 without it. */
+  readonly timeoutMs?: number
+}
+
+/** A copy of the whole store: a SQLite database. */
+export interface StoreBackup {
+  readonly bytes: number
+  /** SHA-256 of its bytes in hexadecimal digits, by which the receiver is to verify it. */
+  readonly sha256: string
+  /** The last change that it has, and the epoch of its log. */
+  readonly lastSeq: number
+  readonly epoch: string
+  /** Fails where the connection is lost before the end. To cancel it ends the backup. */
+  readonly content: ReadableStream<Uint8Array>
+}
+
 /** Reads and writes entries. Calls fail with a `ClientError`. */
 export interface KeyValueClient {
   /** The entry, or `undefined` where it is absent. */
@@ -133,6 +150,8 @@ export interface KeyValueClient {
   readonly listKeys: (namespace: string, options?: ListOptions) => AsyncIterable<ListPage<EntryKey>>
   /** The namespaces, page by page, with the numbers of their entries. */
   readonly namespaces: (options?: NamespacesOptions) => AsyncIterable<NamespacePage>
+  /** A copy of the whole store at one moment. It takes the credential that writes. */
+  readonly backup: (options?: BackupOptions) => Promise<StoreBackup>
 }
 
 /** The most entries in a page of a list. */
@@ -241,6 +260,33 @@ const list = (requests: Requests, namespace: string, options: ListOptions, keysO
     listPage(requests, namespace, { ...options, signal }, cursor, keysOnly)
   )
 
+/** The SHA-256 in a header as RFC 9530 has it, in hexadecimal digits. */
+const digestIn = (header: string | null): string | undefined => {
+  const [, base64] = /\bsha-256=:([A-Za-z0-9+/]{43}=):/.exec(header ?? "") ?? []
+  return base64 && Array.from(atob(base64), byte => byte.charCodeAt(0).toString(16).padStart(2, "0")).join("")
+}
+
+/** Waits until a copy is complete. How long its content takes is up to the reader. */
+const backup = async (requests: Requests, { signal, timeoutMs = 600_000 }: BackupOptions): Promise<StoreBackup> => {
+  const lifetime = new Lifetime(requests.clock, signal)
+  const limit = lifetime.limit(timeoutMs, `There is no answer within ${timeoutMs} ms`)
+  try {
+    const response = await requests.open({ path: "/backup" }, lifetime.signal)
+    limit.cancel()
+    const { body, headers } = response
+    const bytes = Number(headers.get("content-length") ?? Number.NaN)
+    const sha256 = digestIn(headers.get("repr-digest"))
+    if (body === null || sha256 === undefined || Number.isNaN(bytes)) {
+      throw new InvalidResponse(detailsOf(response, "The answer is not a backup"))
+    }
+    const { epoch, lastSeq } = positionOf(response)
+    return { bytes, sha256, lastSeq, epoch, content: body }
+  } catch (error) {
+    lifetime.end()
+    throw error
+  }
+}
+
 /** The calls for entries. */
 export const keyValueOf = (requests: Requests): KeyValueClient => ({
   get: async (namespace, key, { ifVersion, known, signal } = {}) => {
@@ -294,7 +340,9 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
   namespaces: ({ limit = maxPage, prefix, signal } = {}) =>
     pages(requests, signal, (signal, cursor) =>
       requests.ask({ path: "/kv", query: { prefix, limit, cursor } }, signal, readNamespacePage)
-    )
+    ),
+
+  backup: (options = {}) => backup(requests, options)
 })
 
 /** Makes a client that reads and writes, and does not follow. */

@@ -1,6 +1,9 @@
 /** How far a long command has come. */
 import { truncate } from "./Table.ts"
 
+/** What is counted beside the size: records, or bytes. */
+export type Unit = "entries" | "bytes"
+
 /** What is known of the progress. Sizes are in the unit of `total`, such as bytes; time is in milliseconds. */
 export interface Progress {
   readonly done: number
@@ -10,7 +13,11 @@ export interface Progress {
   /** How much of it was done by an earlier run. */
   readonly doneBefore: number
   readonly elapsed: number
+  /** What `records` are; entries without it. */
+  readonly unit?: Unit
 }
+
+const mebibytes = (bytes: number): string => `${(bytes / 1024 / 1024).toFixed(1)} MiB`
 
 const clock = (milliseconds: number): string => {
   const seconds = Math.ceil(milliseconds / 1000)
@@ -35,12 +42,14 @@ const mostBar = 30
 
 /** The progress in one line of at most `cells` cells. */
 export const line = (progress: Progress, cells: number): string => {
-  const { done, elapsed, records, total } = progress
+  const { done, elapsed, records, total, unit = "entries" } = progress
   const rate = rateOf(progress)
   const left = leftOf(progress)
   const parts = [
-    `${records.toLocaleString("en")} entries`,
-    ...(rate === undefined ? [] : [`${Math.round(rate).toLocaleString("en")}/s`]),
+    unit === "bytes" ? mebibytes(records) : `${records.toLocaleString("en")} entries`,
+    ...(rate === undefined
+      ? []
+      : [unit === "bytes" ? `${mebibytes(rate)}/s` : `${Math.round(rate).toLocaleString("en")}/s`]),
     left === undefined ? clock(elapsed) : `${clock(left)} left`
   ]
   if (total === undefined) return truncate(parts.join(", "), cells)

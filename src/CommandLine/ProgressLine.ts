@@ -5,8 +5,8 @@ import * as Progress from "./Progress.ts"
 
 /** Shows how far a command has come. */
 export interface ProgressLine {
-  /** How much is done in all, and how many records came with it. */
-  readonly advance: (done: number, records: number) => Effect.Effect<void>
+  /** How much is done in all, how many records came with it, and of how much where that was not known before. */
+  readonly advance: (done: number, records: number, total?: number) => Effect.Effect<void>
   /** Writes a line above it. */
   readonly note: (text: string) => Effect.Effect<void>
 }
@@ -19,7 +19,8 @@ const erase = "\r\u001b[K"
 /** A line until the scope closes; nothing is drawn where standard error is not a terminal. */
 export const make = (
   total: number | undefined,
-  doneBefore: number
+  doneBefore: number,
+  unit: Progress.Unit = "entries"
 ): Effect.Effect<ProgressLine, never, Output | Scope.Scope> =>
   Effect.gen(function* () {
     const { note } = yield* Output
@@ -29,7 +30,7 @@ export const make = (
     const now = () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
     const begun = now()
     let drawn = Number.NEGATIVE_INFINITY
-    let progress: Progress.Progress = { done: doneBefore, total, doneBefore, records: 0, elapsed: 0 }
+    let progress: Progress.Progress = { done: doneBefore, total, doneBefore, records: 0, elapsed: 0, unit }
     const draw = () => {
       drawn = now()
       stderr.write(`${erase}${Progress.line(progress, Math.max(20, stderr.columns - 1))}`)
@@ -41,9 +42,9 @@ export const make = (
       })
     )
     const line: ProgressLine = {
-      advance: (done, records) =>
+      advance: (done, records, total = progress.total) =>
         Effect.sync(() => {
-          progress = { ...progress, done, records: progress.records + records, elapsed: now() - begun }
+          progress = { ...progress, done, total, records: progress.records + records, elapsed: now() - begun }
           if (now() - drawn >= pause) draw()
         }),
       note: text =>

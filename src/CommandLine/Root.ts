@@ -1,5 +1,6 @@
 /** The commands of `causeway`. */
 import type { Effect, Option } from "effect"
+import { command as backup } from "./Backup.ts"
 import type { CommandFailed } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
 import { remove } from "./Delete.ts"
@@ -7,6 +8,7 @@ import { leaf, node } from "./Help.ts"
 import * as Kv from "./Kv.ts"
 import { Command, Options } from "./Library.ts"
 import { list, namespaces } from "./List.ts"
+import { command as restore } from "./Restore.ts"
 import * as Sessions from "./Sessions.ts"
 import * as Status from "./Status.ts"
 import { command as batch } from "./Transfer/Batch.ts"
@@ -65,7 +67,7 @@ export const make = (parts: Parts) => {
     Command.withDescription("A versioned key-value store over HTTP, and a gateway to an AI-agent platform."),
     Command.withSubcommands([
       ...([serve, dev, kv, batch, exporting, importing] as const),
-      ...([migrateStore, Status.health, openapi, sessions, Sessions.chat] as const)
+      ...([backup, restore, migrateStore, Status.health, openapi, sessions, Sessions.chat] as const)
     ])
   )
   const tree = node(command, [
@@ -75,6 +77,8 @@ export const make = (parts: Parts) => {
     leaf(batch),
     leaf(exporting),
     leaf(importing),
+    leaf(backup),
+    leaf(restore),
     leaf(migrateStore),
     leaf(Status.health),
     leaf(openapi),

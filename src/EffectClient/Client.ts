@@ -2,9 +2,9 @@
  * The client of the key-value store for programs in Effect: the plain client, with the clock, the random numbers
  * and the errors of Effect.
  */
-import { Context, Duration, Effect, Layer, Option, type Stream } from "effect"
+import { Context, Duration, Effect, Layer, Option, Stream } from "effect"
 import * as Plain from "../Client/Client.ts"
-import { type ClientError, fromPlain } from "./Errors.ts"
+import { type ClientError, ConnectionFailed, fromPlain } from "./Errors.ts"
 import { callsOf, clock, type Token, tokenOf, type WithoutSignal } from "./Run.ts"
 
 export type {
@@ -79,6 +79,13 @@ export interface Service {
   readonly namespaces: (
     options?: WithoutSignal<Plain.NamespacesOptions>
   ) => Stream.Stream<Plain.NamespacePage, ClientError>
+  /** A copy of the whole store at one moment. Its content fails where the connection is lost before the end. */
+  readonly backup: (
+    options?: WithoutSignal<Plain.BackupOptions>
+  ) => Effect.Effect<
+    Omit<Plain.StoreBackup, "content"> & { readonly content: Stream.Stream<Uint8Array, ClientError> },
+    ClientError
+  >
   readonly follow: (options: FollowOptions) => Stream.Stream<Plain.FollowEvent, ClientError>
 }
 
@@ -89,6 +96,10 @@ const { call, streamOf } = callsOf(
   (error: unknown): error is Plain.ClientError => Plain.isClientError(error),
   fromPlain
 )
+
+/** A body that ends before its end. */
+const lost = (cause: unknown): ClientError =>
+  new ConnectionFailed({ message: `The connection was lost: ${cause}`, cause, isTimeout: false })
 
 /** Makes a client. */
 export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect.Effect<Service, never, R> =>
@@ -120,6 +131,14 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
       list: (namespace, options) => streamOf(client.list(namespace, options)),
       listKeys: (namespace, options) => streamOf(client.listKeys(namespace, options)),
       namespaces: options => streamOf(client.namespaces(options)),
+      backup: options =>
+        Effect.map(
+          call(signal => client.backup({ ...options, signal })),
+          ({ content, ...backup }) => ({
+            ...backup,
+            content: Stream.fromReadableStream({ evaluate: () => content, onError: lost })
+          })
+        ),
       follow: options => streamOf(client.follow(options))
     }
   })

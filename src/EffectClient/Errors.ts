@@ -53,8 +53,14 @@ export class RequestHeaderFieldsTooLarge extends Data.TaggedError("RequestHeader
 /** 500: a defect of the service; its log has the detail under the `requestId`. */
 export class InternalServerError extends Data.TaggedError("InternalServerError")<ResponseFields> {}
 
+/** 501: the service does not offer it; the message says what does. */
+export class NotImplemented extends Data.TaggedError("NotImplemented")<ResponseFields> {}
+
 /** 503: the store is unavailable, or the service sheds load. A write may or may not have been applied. */
 export class ServiceUnavailable extends Data.TaggedError("ServiceUnavailable")<ResponseFields> {}
+
+/** 507: the disk of the service has no room for what was asked for. */
+export class InsufficientStorage extends Data.TaggedError("InsufficientStorage")<ResponseFields> {}
 
 /** The answer is none of the service, such as the error page of a proxy. */
 export class InvalidResponse extends Data.TaggedError("InvalidResponse")<ResponseFields> {}
@@ -92,7 +98,9 @@ export type ClientError =
   | UnsupportedMediaType
   | RequestHeaderFieldsTooLarge
   | InternalServerError
+  | NotImplemented
   | ServiceUnavailable
+  | InsufficientStorage
   | InvalidResponse
   | ResponseTooLarge
   | ConnectionFailed
@@ -135,7 +143,9 @@ const byTag = {
   UnsupportedMediaType,
   RequestHeaderFieldsTooLarge,
   InternalServerError,
+  NotImplemented,
   ServiceUnavailable,
+  InsufficientStorage,
   InvalidResponse
 } as const
 

@@ -20,7 +20,9 @@ const statuses = {
   PayloadTooLarge: 413,
   UnsupportedMediaType: 415,
   InternalServerError: 500,
-  ServiceUnavailable: 503
+  NotImplemented: 501,
+  ServiceUnavailable: 503,
+  InsufficientStorage: 507
 }
 
 const fields = {
@@ -108,6 +110,14 @@ export class ServiceUnavailable extends Schema.TaggedError<ServiceUnavailable>()
   )
 }
 
+export class NotImplemented extends Schema.TaggedError<NotImplemented>()("NotImplemented", fields) {
+  static readonly Wire = wire(NotImplemented, "This service does not offer it; the message says what does.")
+}
+
+export class InsufficientStorage extends Schema.TaggedError<InsufficientStorage>()("InsufficientStorage", fields) {
+  static readonly Wire = wire(InsufficientStorage, "The disk of the service has no room for it.")
+}
+
 /** The answer to a defect; the detail is for the log. */
 export const defect = () => new InternalServerError({ error: "Internal server error" })
 
@@ -122,7 +132,9 @@ export type ApiError =
   | PayloadTooLarge
   | UnsupportedMediaType
   | InternalServerError
+  | NotImplemented
   | ServiceUnavailable
+  | InsufficientStorage
 
 /** The body of an answer with an error. */
 export const bodyOf = (error: string): string => JSON.stringify({ error })

@@ -8,8 +8,10 @@ import {
   BadRequest,
   Forbidden,
   Gone,
+  InsufficientStorage,
   InternalServerError,
   NotFound,
+  NotImplemented,
   PreconditionFailed,
   ServiceUnavailable
 } from "../Http/ApiError.ts"
@@ -114,6 +116,10 @@ const BatchResult = Schema.Struct({
 const EventStream = Schema.String.pipe(
   HttpApiSchema.withEncoding({ kind: "Text", contentType: "text/event-stream" })
 ).annotations({ description: "Server-Sent Events. `data` is a change. `id` is opaque." })
+
+const SqliteFile = HttpApiSchema.Uint8Array({ contentType: "application/vnd.sqlite3" }).annotations({
+  description: "A SQLite database."
+})
 
 const NamespaceCount = Schema.Struct({
   namespace: Schema.String,
@@ -237,6 +243,19 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .annotate(OpenApi.Transform, Description.batch)
       .annotate(OpenApi.Summary, "Apply operations atomically, in order")
       .annotate(OpenApi.Description, "Either all operations are applied, with consecutive `seq`, or none is.")
+  )
+  .add(
+    HttpApiEndpoint.get("backup", "/backup")
+      .addSuccess(SqliteFile)
+      .addError(NotImplemented.Wire)
+      .addError(InsufficientStorage.Wire)
+      .middleware(WriteAccess)
+      .annotate(OpenApi.Transform, Description.backup)
+      .annotate(OpenApi.Summary, "Copy the whole store")
+      .annotate(
+        OpenApi.Description,
+        "A SQLite database with all entries, tombstones and the change log as they were at one moment, which `causeway restore` takes. Histories of sessions are not in it. The answer begins when the copy is complete. One backup is made and sent at a time, another request is 503 meanwhile. It needs the credential that writes, and one that is not limited to a tenant."
+      )
   )
   .add(
     HttpApiEndpoint.get("changes", "/changes")

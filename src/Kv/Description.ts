@@ -187,6 +187,47 @@ export const batch = operation({
   }
 })
 
+export const backup = operation({
+  operationId: "backupStore",
+  answers: {
+    200: {
+      description: "The whole store as a SQLite database.",
+      headers: {
+        "Content-Length": {
+          description: "Its size in bytes.",
+          schema: { type: "integer", minimum: 0 },
+          example: 131072
+        },
+        "Kv-Last-Seq": { ...lastSeq, description: "The last change that the copy has." },
+        "Kv-Epoch": epoch,
+        "Repr-Digest": {
+          description: "SHA-256 of the whole body (RFC 9530).",
+          schema: { type: "string" },
+          example: "sha-256=:d435Qo+nKZ+gLcUHn7GQtQ72hiBVAgqoLsZnZPiTGPk=:"
+        }
+      }
+    },
+    501: {
+      example: {
+        error:
+          "The store is in PostgreSQL: back it up by pg_basebackup or pg_dump. causeway migrate-store copies it into SQLite"
+      }
+    },
+    503: {
+      description: "Another backup is being made or sent, or the store is unavailable.",
+      example: { error: "Another backup is being made or sent" },
+      headers: {
+        "Retry-After": {
+          description: "Seconds to wait before a retry.",
+          schema: { type: "integer", minimum: 0 },
+          example: 10
+        }
+      }
+    },
+    507: { example: { error: "The disk of /data has 90 MiB left, and the copy needs 1,088 MiB" } }
+  }
+})
+
 export const changes = operation({
   operationId: "listChanges",
   answers: {

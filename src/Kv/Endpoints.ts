@@ -10,6 +10,7 @@ import { FeedOrigins } from "../Http/Origin.ts"
 import * as Reply from "../Http/Reply.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import { KvGroup } from "./Api.ts"
+import * as BackupHandler from "./BackupHandler.ts"
 import { ChangeFeed } from "./ChangeFeed.ts"
 import { etag, type StoredEntry, toJson } from "./Entry.ts"
 import * as Errors from "./Errors.ts"
@@ -219,6 +220,7 @@ export const endpoints = Endpoints.of(
       delete: writing(remove, services),
       removePrefix: writing(removePrefix, services),
       batch: writing(batch, services),
+      backup: BackupHandler.make(services),
       ...FeedHandlers.make({ store: services.store, feed: yield* ChangeFeed, admits: yield* FeedOrigins, limits })
     }
   })

@@ -44,6 +44,26 @@ export class EntriesTooLarge extends Schema.TaggedError<EntriesTooLarge>()("Entr
   limitBytes: Schema.Int
 }) {}
 
+/** There is no backup of this store, or none can be made now; nothing is left of it. */
+export class BackupRefused extends Schema.TaggedError<BackupRefused>()("BackupRefused", {
+  /** Whether stores of this kind have none here, or the disk has no room for the copy. */
+  cause: Schema.Literal("Unsupported", "NoRoom"),
+  /** For the client: a whole sentence without its full stop. */
+  message: Schema.String
+}) {}
+
+/** A copy of the whole store as it was at one moment: a SQLite database. */
+export interface StoreBackup {
+  readonly bytes: number
+  /** SHA-256 of its bytes in hexadecimal digits. */
+  readonly sha256: string
+  /** The last change that it has, and the epoch of its log. */
+  readonly lastSeq: number
+  readonly epoch: string
+  /** Its bytes in chunks of limited size, each read when it is asked for. */
+  readonly content: Stream.Stream<Uint8Array, StoreUnavailable>
+}
+
 /** What addresses an entry. */
 export interface Address {
   readonly namespace: string
@@ -180,6 +200,11 @@ export class Store extends Context.Tag("causeway/Store")<
     readonly commit: (
       write: Write
     ) => Effect.Effect<Committed, PreconditionFailed | IdempotencyConflict | StoreBusy | StoreUnavailable>
+    /**
+     * A copy of the whole store. It is complete when the effect succeeds, and is removed when the scope closes. One is made
+     * at a time: another one is `StoreBusy` until that scope has closed.
+     */
+    readonly backup: Effect.Effect<StoreBackup, BackupRefused | StoreBusy | StoreUnavailable, Scope.Scope>
     /** The time by which entries expire, in epoch milliseconds. Most stores have that of Effect's clock. */
     readonly now: () => number
     /** Whether the store answers, found out within one second. */

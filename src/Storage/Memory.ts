@@ -11,6 +11,7 @@ import * as Entry from "../Kv/Entry.ts"
 import * as Idempotency from "../Kv/Idempotency.ts"
 import {
   type Address,
+  BackupRefused,
   EntriesTooLarge,
   IdempotencyConflict,
   type ListPage,
@@ -370,6 +371,10 @@ const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> 
     }),
   namespaces: query => Direct.sync(() => state.listNamespaces(query, now())),
   commit: write => Direct.suspend(() => state.commit(write, now())),
+  backup: new BackupRefused({
+    cause: "Unsupported",
+    message: "The store is in memory and has no backup; causeway export copies its entries"
+  }),
   now,
   ready: Effect.succeed(true)
 })

@@ -16,7 +16,14 @@ import {
 } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
-import { EntriesTooLarge, IdempotencyConflict, PreconditionFailed, Store, type StoreUnavailable } from "../Kv/Store.ts"
+import {
+  BackupRefused,
+  EntriesTooLarge,
+  IdempotencyConflict,
+  PreconditionFailed,
+  Store,
+  type StoreUnavailable
+} from "../Kv/Store.ts"
 import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits, type LimitsShape } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
@@ -232,6 +239,11 @@ export const make = (
       ...Lists.make({ reads, snapshot: Snapshots.make(lists, limits.wholeLists), now: clock.now }),
       namespaces: query => Direct.suspend(() => run(Queries.namespaces(query, clock.now()))),
       commit: group.commit,
+      backup: new BackupRefused({
+        cause: "Unsupported",
+        message:
+          "The store is in PostgreSQL: back it up by pg_basebackup or pg_dump. causeway migrate-store copies it into SQLite"
+      }),
       now: clock.now,
       ready: Effect.suspend(() =>
         group.isStuck() ? Effect.succeed(false) : Effect.as(run(Queries.history), true)

@@ -9,6 +9,7 @@ import { type Committed, committed, type Write } from "../Kv/Write.ts"
 import { Limits } from "../Limits.ts"
 import * as MetricTags from "../MetricTags.ts"
 import { LastSeq } from "./LastSeq.ts"
+import * as StoreBackup from "./Sqlite/Copy/StoreBackup.ts"
 import * as Damage from "./Sqlite/Database/Damage.ts"
 import * as Database from "./Sqlite/Database/Database.ts"
 import { describe } from "./Sqlite/Database/DatabaseError.ts"
@@ -40,7 +41,7 @@ export const make = (
     const reportDamage = Damage.reporter("store database", "store_database_damage_total", tags)
     /** Why a page could not be read that the last read of the log did without. */
     let passed: string | undefined
-    const { commit, epoch, isWritable, reader, run } = yield* Database.make(options, {
+    const { commit, epoch, file, isWritable, reader, run } = yield* Database.make(options, {
       ...writer(idempotencyBytes),
       threadData,
       queries: connection =>
@@ -59,6 +60,9 @@ export const make = (
     const group = yield* StoreCommit.make((writes, now) =>
       Effect.map(commit(writes, now), outcomes => outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome)))
     )
+
+    yield* Effect.ignore(Effect.try(() => StoreBackup.removeLeftovers(file)))
+    const backup = yield* StoreBackup.make({ file, format, epoch, writer: options.writer ?? "thread" })
 
     const store = Store.of({
       get: (namespace, key) => reader.read((queries, now) => Option.fromNullable(queries.get(namespace, key, now))),
@@ -85,6 +89,7 @@ export const make = (
         Direct.catchAll(group.commit(write), error =>
           error._tag === "WriterDefect" ? Exit.die(error) : Exit.fail(error)
         ),
+      backup,
       now: () => clock.unsafeCurrentTimeMillis(),
       ready: Effect.gen(function* () {
         if (group.isStuck() || !(yield* isWritable)) return false

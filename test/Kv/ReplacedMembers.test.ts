@@ -7,7 +7,7 @@ import * as Change from "../../src/Kv/Change.ts"
 import * as ChangeFeed from "../../src/Kv/ChangeFeed.ts"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import * as Entry from "../../src/Kv/Entry.ts"
-import { Store, StoreUnavailable } from "../../src/Kv/Store.ts"
+import { Store, StoreBusy, StoreUnavailable } from "../../src/Kv/Store.ts"
 import * as Housekeeping from "../../src/Storage/Housekeeping.ts"
 import * as Memory from "../../src/Storage/Memory.ts"
 import { stock, type Transport } from "../Harness.ts"
@@ -113,6 +113,13 @@ const store: { readonly [Member in keyof StoreShape]: Replacement<StoreShape> } 
       yield* call("DELETE", at(space, "k"))
       const { changes } = bodyOf(yield* call("GET", "/api/v1/changes"))
       expect(changes).toMatchObject([{ actor: "wrapped" }, { actor: "wrapped" }, { op: "delete", actor: "wrapped" }])
+    })
+  },
+  backup: {
+    replace: () => ({ backup: new StoreBusy({ retryAfterSeconds: 7 }) }),
+    check: Effect.gen(function* () {
+      const { headers, status } = yield* call("GET", "/api/v1/backup")
+      expect([status, headers["retry-after"]]).toEqual([503, "7"])
     })
   },
   now: {

@@ -2,7 +2,7 @@
  * Compiles the service, and the test programs that run in processes of their own, once for all test files.
  *
  * `src` has the modules as `npm run build` makes them. `programs` has the service and the test programs in one piece each:
- * they start in half the time, as most of it goes into finding and linking modules. Threads that write a database are
+ * they start in half the time, as most of it goes into finding and linking modules. Threads of databases are
  * started from there too, also by the processes of the tests (`scripts/vitest.config.ts`).
  */
 import { execFile } from "node:child_process"
@@ -47,7 +47,8 @@ const bundle = (directory: string) =>
       "programs/hostile": "test/hostile/Program.ts",
       "programs/host": "test/Http/Platform/Program.ts",
       // Where the code that starts it looks for it: one folder above.
-      WriterThread: "src/Storage/Sqlite/WriterThread.ts"
+      WriterThread: "src/Storage/Sqlite/WriterThread.ts",
+      CopyThread: "src/Storage/Sqlite/CopyThread.ts"
     },
     outdir: directory,
     chunkNames: "programs/[name]-[hash]",

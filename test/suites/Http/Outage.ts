@@ -20,6 +20,7 @@ const failing = (
       listAll: () => commit,
       namespaces: () => fail,
       commit: () => commit,
+      backup: fail,
       now: () => 0,
       ready: Effect.succeed(false)
     }),
@@ -54,6 +55,7 @@ export const busy: Layer.Layer<Store | ChangeLog> = Layer.mergeAll(
     listAll: () => new StoreBusy({ retryAfterSeconds: 3 }),
     namespaces: () => Effect.succeed({ namespaces: [], lastSeq: 0, epoch: "e", more: false }),
     commit: () => new StoreBusy({ retryAfterSeconds: 3 }),
+    backup: new StoreBusy({ retryAfterSeconds: 3 }),
     now: () => 0,
     ready: Effect.succeed(true)
   }),

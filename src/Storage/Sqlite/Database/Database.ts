@@ -52,6 +52,8 @@ export class WriterDefect extends Schema.TaggedError<WriterDefect>()("WriterDefe
 
 export interface Database<W, O, Q> {
   readonly reader: Reader<Q>
+  /** The database file itself, where the one in the directory is a symbolic link. */
+  readonly file: string
   /** The epoch of the log that the reader reads; `""` where the database has none. */
   readonly epoch: () => string
   /** Commits a group of writes, and tells what became of each, in order. It is given one group at a time. */
@@ -273,6 +275,7 @@ export const make = <W, O extends { readonly _tag: string }, Q>(
 
     return {
       reader,
+      file,
       epoch: () => epoch,
       commit: (writes, now) =>
         Effect.flatMap(ask({ kind: "commit", writes, now }), reply => {

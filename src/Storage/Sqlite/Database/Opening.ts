@@ -1,8 +1,8 @@
 /**
  * Opens a database: takes its lock, creates the file where there is none, and migrates it.
  */
-import { accessSync, closeSync, constants, fsyncSync, openSync, readSync, renameSync, rmSync, statSync } from "node:fs"
-import { dirname } from "node:path"
+import { accessSync, closeSync, constants, openSync, readSync, renameSync, rmSync, statSync } from "node:fs"
+import { dirname, join } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Cause, Effect, Schema, type Scope } from "effect"
 import {
@@ -16,6 +16,7 @@ import {
 } from "./Connection.ts"
 import * as Epoch from "./Epoch.ts"
 import { hasRoom, idOf, Lock, makeDirectory, makeFile, realFile } from "./Files.ts"
+import { finish as finishRestore, flushDirectory, isUnfinished } from "./Restored.ts"
 
 /** The database cannot be opened; it was not changed. */
 export class StoreRefused extends Schema.TaggedError<StoreRefused>()("StoreRefused", {
@@ -70,12 +71,23 @@ export const open = (directory: string, format: Format): Effect.Effect<Opened, S
       makeDirectory(directory)
       accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
     })
+    if (isUnfinished(directory)) yield* Effect.scoped(ownDirectory(directory))
     const file = yield* attempt(path, "leads to no file", () => realFile(path))
     const lock = yield* acquireLock(`${file.replace(/\.db$/, "")}.lock`)
     const version = yield* versionOf(file, format)
     if (version === undefined) yield* create(file, format)
     else if (version < format.schemaVersion) yield* migrating(file, file, format)
     return { file, databaseId: idOf(file), epoch: yield* epochOf(file, format), lock }
+  })
+
+/**
+ * Owns all databases of a directory until the scope closes, which has no links to databases elsewhere. A restore that was
+ * not finished there is finished.
+ */
+export const ownDirectory = (directory: string): Effect.Effect<void, StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    for (const name of ["kv", "sessions"]) yield* acquireLock(join(directory, `${name}.lock`))
+    yield* attempt(directory, "has a restore that cannot be finished", () => finishRestore(directory))
   })
 
 /**
@@ -237,16 +249,6 @@ const migrating = (file: string, shown: string, format: Format): Effect.Effect<v
       refuse(shown, `cannot be brought to schema ${format.schemaVersion} (${messageOf(Cause.squash(cause))})`)
     )
   )
-
-/** A new name in a directory is only safe once the directory has been flushed. */
-const flushDirectory = (directory: string): void => {
-  const descriptor = openSync(directory, "r")
-  try {
-    fsyncSync(descriptor)
-  } finally {
-    closeSync(descriptor)
-  }
-}
 
 const refuse = (file: string, reason: string) => Effect.fail(new StoreRefused({ file, reason }))
 

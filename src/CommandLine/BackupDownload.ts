@@ -1,0 +1,83 @@
+/** Takes a backup of the store from a service, and verifies what has arrived. It needs the native module of SQLite. */
+import { createHash } from "node:crypto"
+import { open } from "node:fs/promises"
+import { Duration, Effect, Stream } from "effect"
+import * as Client from "../EffectClient/Client.ts"
+import { store, verificationOf } from "../Storage/Backup/Manifest.ts"
+import * as Target from "../Storage/Backup/Target.ts"
+import { BackupFailed, type Made, type Report } from "../Storage/Backup.ts"
+import * as CopyPort from "../Storage/Sqlite/Copy/CopyPort.ts"
+import { CommandFailed, exitCodes, failed } from "./CommandFailed.ts"
+import type { Connection } from "./Connection.ts"
+import * as Failure from "./Failure.ts"
+
+export interface Options {
+  readonly target: string
+  readonly force: boolean
+  readonly report: Report
+}
+
+const cut = (connection: Connection, message: string): CommandFailed =>
+  new CommandFailed({
+    message: `${connection.url}: the backup did not arrive: ${message}`,
+    hint: "Try again.",
+    exitCode: exitCodes.unavailable
+  })
+
+/** Writes what arrives into a new file, and returns the SHA-256 of it. */
+const receive = (
+  connection: Connection,
+  backup: Effect.Effect.Success<ReturnType<Client.Service["backup"]>>,
+  file: string,
+  report: Report
+) =>
+  Effect.gen(function* () {
+    const writing = (error: unknown) =>
+      failed(`There is no backup. ${file} cannot be written: ${error instanceof Error ? error.message : error}`)
+    const handle = yield* Effect.acquireRelease(
+      Effect.tryPromise({ try: () => open(file, "wx", 0o600), catch: writing }),
+      handle => Effect.promise(() => handle.close().catch(() => undefined))
+    )
+    const hash = createHash("sha256")
+    const { bytes, content } = backup
+    let done = 0
+    yield* content.pipe(
+      Stream.mapError(({ message }) => cut(connection, message)),
+      Stream.runForEach(chunk => {
+        hash.update(chunk)
+        done += chunk.length
+        report({ phase: "copy", done, total: bytes })
+        return Effect.tryPromise({ try: () => handle.writeFile(chunk), catch: writing })
+      })
+    )
+    if (done !== bytes) return yield* cut(connection, `${done} of ${bytes} bytes have come`)
+    if (hash.digest("hex") !== backup.sha256) return yield* cut(connection, "its SHA-256 is not what the service says")
+    yield* Effect.tryPromise({ try: () => handle.sync(), catch: writing })
+  }).pipe(Effect.scoped)
+
+const toFailed = ({ hint, message }: BackupFailed): CommandFailed => failed(`There is no backup. ${message}`, hint)
+
+/** Makes a file of the backup; if it fails or is interrupted, nothing is left of it. */
+export const download = (
+  connection: Connection,
+  { force, report, target: path }: Options
+): Effect.Effect<Made, CommandFailed> =>
+  Effect.gen(function* () {
+    const { timeout, token, url } = connection
+    const target = yield* Effect.mapError(Target.open({ path, kind: "file", force }), toFailed)
+    const client = yield* Client.make({ baseUrl: url, token, timeout })
+    const backup = yield* Effect.mapError(client.backup({ timeoutMs: Duration.toMillis(timeout) }), error =>
+      error._tag === "InsufficientStorage" ? cut(connection, error.message) : Failure.of(connection)(error)
+    )
+    yield* receive(connection, backup, target.draft, report)
+    report({ phase: "verify", done: 0, total: backup.bytes })
+    const verified = yield* Effect.mapError(CopyPort.verify(verificationOf(store, target.draft)), ({ message }) =>
+      toFailed(new BackupFailed({ message }))
+    )
+    const { bytes, epoch, lastSeq } = backup
+    if (verified.lastSeq !== lastSeq || verified.epoch !== epoch) {
+      return yield* cut(connection, "it is not the one that the service has announced")
+    }
+    yield* Effect.mapError(target.place, toFailed)
+    return { backup: path, bytes, entries: verified.count, lastSeq, epoch, sessions: null }
+  }).pipe(Effect.scoped)

@@ -1,0 +1,46 @@
+/** `causeway restore`: puts a backup into a data directory that no service uses. */
+import { Effect } from "effect"
+import type { RestoredStore } from "../Storage/Backup/Restore.ts"
+import * as BackupProgress from "./BackupProgress.ts"
+import { failed } from "./CommandFailed.ts"
+import * as Connection from "./Connection.ts"
+import * as DataDirectory from "./DataDirectory.ts"
+import { Args, Command, Options } from "./Library.ts"
+import { isJson, record, write } from "./Output.ts"
+import { list } from "./Table.ts"
+
+const summary = (restored: RestoredStore): string => {
+  const { aside, backup, directory, entries, epoch, epochBefore, lastSeq, sessions } = restored
+  return list([
+    ["restored", `${backup} into ${directory}, verified`],
+    ["entries", entries.toLocaleString("en")],
+    ["last change", String(lastSeq)],
+    ["epoch", `${epochBefore === "" ? "none" : epochBefore} → ${epoch}: readers of the change log list again`],
+    ["sessions", sessions === null ? "none: the backup is of the store alone" : sessions.toLocaleString("en")],
+    ...(aside === null ? [] : [["old files", aside] as const])
+  ])
+}
+
+export const command = Command.make(
+  "restore",
+  {
+    backup: Args.text({ name: "backup" }).pipe(Args.withDescription("What causeway backup has made")),
+    dataDir: DataDirectory.option,
+    force: Options.boolean("force").pipe(
+      Options.withDescription("Move a store that is there aside, into a directory beside it")
+    ),
+    json: Connection.options.json
+  },
+  ({ backup, dataDir, force, json }) =>
+    Effect.gen(function* () {
+      const directory = yield* DataDirectory.resolve(dataDir)
+      // It needs the native module of SQLite.
+      const { restore } = yield* Effect.promise(() => import("../Storage/Backup/Restore.ts"))
+      const restored = yield* BackupProgress.showing(json, report =>
+        Effect.mapError(restore({ backup, directory, force, report }), ({ hint, message }) =>
+          failed(`Nothing was restored. ${message}`, hint)
+        )
+      )
+      yield* (yield* isJson(json)) ? record({ type: "done", ...restored }) : write(summary(restored))
+    })
+).pipe(Command.withDescription("Put a backup into the data directory of a service that is stopped"))

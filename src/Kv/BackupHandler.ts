@@ -1,0 +1,78 @@
+/**
+ * The handler of backups: a copy of the whole store as a file.
+ */
+import { type Context, Duration, Effect, Exit, Scope, Stream } from "effect"
+import { type ApiError, Forbidden, InsufficientStorage, NotImplemented, ServiceUnavailable } from "../Http/ApiError.ts"
+import type { Incoming } from "../Http/Endpoints.ts"
+import * as Reply from "../Http/Reply.ts"
+import * as Errors from "./Errors.ts"
+import { epochHeader } from "./Requests.ts"
+import type { BackupRefused, Store, StoreBackup, StoreBusy, StoreUnavailable } from "./Store.ts"
+
+/** The registered media type of a SQLite database. */
+export const contentType = "application/vnd.sqlite3"
+
+const MiB = 1024 * 1024
+
+/** How long a client may take to read a copy, which lies on the disk until then: a minute, and a second for each MiB. */
+export const timeFor = (bytes: number): Duration.Duration => Duration.seconds(60 + bytes / MiB)
+
+const failed = (error: BackupRefused | StoreBusy | StoreUnavailable): Effect.Effect<never, ApiError> => {
+  switch (error._tag) {
+    case "BackupRefused":
+      return error.cause === "NoRoom"
+        ? new InsufficientStorage({ error: error.message })
+        : new NotImplemented({ error: error.message })
+    case "StoreBusy":
+      return new ServiceUnavailable({
+        error: "Another backup is being made or sent",
+        headers: { "retry-after": String(error.retryAfterSeconds) }
+      })
+    case "StoreUnavailable":
+      return Errors.unavailable(error)
+  }
+}
+
+/** Text in Base64 of hexadecimal digits. */
+const base64 = (hex: string): string =>
+  btoa(String.fromCharCode(...(hex.match(/../g) ?? []).map(byte => Number.parseInt(byte, 16))))
+
+const headersOf = ({ bytes, epoch, lastSeq, sha256 }: StoreBackup) => ({
+  "content-length": String(bytes),
+  "content-disposition": `attachment; filename="causeway-${lastSeq}.db"`,
+  "cache-control": "no-store",
+  // RFC 9530.
+  "repr-digest": `sha-256=:${base64(sha256)}:`,
+  "kv-last-seq": String(lastSeq),
+  [epochHeader]: epoch
+})
+
+/** The bytes of a copy; where the client takes too long, they fail. */
+const contentOf = ({ bytes, content }: StoreBackup): Stream.Stream<Uint8Array> => {
+  const limit = timeFor(bytes)
+  const tooSlow = Effect.die(new Error(`The client has not read the backup within ${Duration.format(limit)}`))
+  return Stream.orDie(content).pipe(Stream.interruptWhen(Effect.zipRight(Effect.sleep(limit), tooSlow)))
+}
+
+/** Answers a copy, once it is complete. It has the entries of all tenants, so that none may have it. */
+export const make =
+  ({ store }: { readonly store: Context.Tag.Service<Store> }) =>
+  ({ incoming }: { readonly incoming: Incoming }): Effect.Effect<Reply.Reply, ApiError> => {
+    if (incoming.identity?.tenant !== undefined) {
+      return new Forbidden({ error: "Forbidden: a backup has the entries of all tenants" })
+    }
+    // Nobody reads the copy then.
+    if (incoming.method === "HEAD") return Effect.succeed(Reply.empty(200, { "content-type": contentType }))
+    return Effect.uninterruptibleMask(restore =>
+      Effect.gen(function* () {
+        const scope = yield* Scope.make()
+        const backup = yield* restore(Scope.extend(store.backup, scope)).pipe(
+          Effect.onError(cause => Scope.close(scope, Exit.failCause(cause))),
+          Effect.catchAll(failed)
+        )
+        const { bytes, lastSeq } = backup
+        yield* Effect.annotateLogs(Effect.logInfo("A backup of the store is sent"), { bytes, lastSeq })
+        return Reply.stream(contentType, contentOf(backup), headersOf(backup), Scope.close(scope, Exit.void))
+      })
+    )
+  }

@@ -1,0 +1,73 @@
+/**
+ * What a backup consists of, as the file `backup.json` tells. By it a restore sees that the databases are whole and belong
+ * together.
+ */
+import { type Option, Schema } from "effect"
+import { kindOf } from "../Sqlite/Copy/StoreBackup.ts"
+import type { VerifyRequest } from "../Sqlite/Copy/Verification.ts"
+import { format as kv } from "../Sqlite/Kv/Writer.ts"
+import { format as sessions } from "../Sqlite/SessionEvents/Writer.ts"
+
+/** The name of a manifest in the directory of a backup. */
+export const manifestName = "backup.json"
+
+/** A database that can be part of a backup. */
+export interface Part {
+  readonly name: "kv" | "sessions"
+  /** Its file in a backup and in a data directory. */
+  readonly file: string
+  readonly format: typeof kv
+  /** The query for how many records it has. */
+  readonly count: string
+}
+
+export const store: Part = { name: "kv", file: "kv.db", format: kv, count: "SELECT count(*) FROM entries" }
+
+export const histories: Part = {
+  name: "sessions",
+  file: "sessions.db",
+  format: sessions,
+  count: "SELECT count(*) FROM histories"
+}
+
+/** What the verification of a file of a part is told. */
+export const verificationOf = ({ count, format }: Part, file: string): VerifyRequest => ({
+  file,
+  kind: kindOf(format),
+  count
+})
+
+const File = Schema.Struct({
+  bytes: Schema.NonNegativeInt,
+  /** Of the whole file, in hexadecimal digits. */
+  sha256: Schema.String,
+  schemaVersion: Schema.NonNegativeInt
+})
+
+/** A backup of both databases at one moment. */
+export const Manifest = Schema.Struct({
+  /** The form of this file. */
+  backup: Schema.Literal(1),
+  /** When it was begun, in ISO 8601. */
+  createdAt: Schema.String,
+  /** The version of Causeway that made it. */
+  version: Schema.String,
+  store: Schema.Struct({
+    ...File.fields,
+    entries: Schema.NonNegativeInt,
+    lastSeq: Schema.NonNegativeInt,
+    epoch: Schema.String
+  }),
+  /** Null where the store had no histories of sessions. */
+  sessions: Schema.NullOr(Schema.Struct({ ...File.fields, histories: Schema.NonNegativeInt }))
+})
+
+export type Manifest = typeof Manifest.Type
+
+/** The text of a manifest. */
+export const print = (manifest: Manifest): string => `${JSON.stringify(manifest, null, 2)}\n`
+
+const decode = Schema.decodeUnknownOption(Schema.parseJson(Manifest))
+
+/** A manifest, or nothing where the text is none that this version knows. */
+export const parse = (text: string): Option.Option<Manifest> => decode(text)

@@ -1,0 +1,231 @@
+/**
+ * Restores a backup into a data directory that nobody uses.
+ *
+ * Databases are replaced together or not at all, so that the histories of sessions never lie beside a store that does not
+ * know of them: a backup of the store alone comes without histories. The change log gets a new epoch, and so do the
+ * histories, so that those who follow them are told to read anew.
+ */
+import { lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs"
+import { join } from "node:path"
+import { Clock, Effect, Logger, LogLevel, Option, type Scope } from "effect"
+import { randomHex } from "../../RandomHex.ts"
+import { roomIn } from "../Sqlite/Copy/Copying.ts"
+import * as CopyPort from "../Sqlite/Copy/CopyPort.ts"
+import type { Verified } from "../Sqlite/Copy/Verification.ts"
+import { closeLast, openForWriting } from "../Sqlite/Database/Connection.ts"
+import { makeDirectory } from "../Sqlite/Database/Files.ts"
+import * as Opening from "../Sqlite/Database/Opening.ts"
+import * as Restored from "../Sqlite/Database/Restored.ts"
+import { attempt, BackupFailed, type Report, refuse } from "./BackupFailed.ts"
+import { copyFile } from "./CopyFile.ts"
+import { histories, manifestName, type Part, parse, store, verificationOf } from "./Manifest.ts"
+
+export interface Options {
+  /** A backup: its directory, or the file of a store. */
+  readonly backup: string
+  /** The data directory; it is made where it is missing. */
+  readonly directory: string
+  /** Whether a store that is there may be moved aside. */
+  readonly force: boolean
+  readonly report?: Report
+}
+
+/** A finished restore. */
+export interface RestoredStore {
+  readonly backup: string
+  readonly directory: string
+  readonly entries: number
+  readonly lastSeq: number
+  /** The epoch of the change log in the backup, and the one that it has now. */
+  readonly epochBefore: string
+  readonly epoch: string
+  /** How many histories of sessions there are; `null` where the backup is of the store alone. */
+  readonly sessions: number | null
+  /** Where the files are that were there before; `null` where there were none. */
+  readonly aside: string | null
+}
+
+/** A file of a backup, and what is known of it. */
+interface BackupPart {
+  readonly part: Part
+  readonly from: string
+  readonly bytes: number
+  /** `undefined` for a file without a manifest. */
+  readonly sha256: string | undefined
+}
+
+const statOf = (path: string) => attempt(`${path} cannot be read`, () => statSync(path, { throwIfNoEntry: false }))
+
+/** What a backup has, as far as can be told without reading its databases. */
+const look = (backup: string): Effect.Effect<ReadonlyArray<BackupPart>, BackupFailed> =>
+  Effect.gen(function* () {
+    const stat = yield* statOf(backup)
+    if (stat === undefined) return yield* refuse(`${backup} does not exist`)
+    if (!stat.isDirectory()) return [{ part: store, from: backup, bytes: stat.size, sha256: undefined }]
+    const place = join(backup, manifestName)
+    if ((yield* statOf(place)) === undefined) {
+      return yield* refuse(
+        `${backup} is not a backup: it has no ${manifestName}`,
+        "Give a directory that causeway backup has made, or the file of a store alone."
+      )
+    }
+    const manifest = parse(yield* attempt(`${place} cannot be read`, () => readFileSync(place, "utf8")))
+    if (Option.isNone(manifest)) return yield* refuse(`${place} is damaged, or of a newer version of Causeway`)
+    const { sessions, store: ofStore } = manifest.value
+    const described = [
+      { part: store, file: ofStore },
+      ...(sessions === null ? [] : [{ part: histories, file: sessions }])
+    ]
+    return yield* Effect.forEach(described, ({ file: { bytes, sha256 }, part }) =>
+      Effect.gen(function* () {
+        const from = join(backup, part.file)
+        const size = (yield* statOf(from))?.size
+        if (size === undefined) return yield* refuse(`${from} is missing, and ${manifestName} says that it is there`)
+        if (size !== bytes) return yield* refuse(`${from} has ${size} bytes, and ${manifestName} says ${bytes}`)
+        return { part, from, bytes, sha256 }
+      })
+    )
+  })
+
+/** Owns a data directory until the scope closes. */
+const own = (directory: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
+  Effect.gen(function* () {
+    yield* attempt(`${directory} cannot be used as a data directory`, () => makeDirectory(directory))
+    for (const { file } of [store, histories]) {
+      const path = join(directory, file)
+      const stat = yield* attempt(`${path} cannot be read`, () => lstatSync(path, { throwIfNoEntry: false }))
+      if (stat?.isSymbolicLink() === true) {
+        return yield* refuse(`${path} is a symbolic link`, "Restore into the directory of the file itself.")
+      }
+    }
+    yield* Effect.mapError(
+      Opening.ownDirectory(directory),
+      ({ message }) => new BackupFailed({ message, hint: "Stop the service, and try again." })
+    )
+  })
+
+const draftName = /^restore\.[0-9a-f]{16}\.part$/
+
+/** A directory for what is restored, within the data directory, as that may be a file system of its own. */
+const openDraft = (directory: string): Effect.Effect<string, BackupFailed, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.flatMap(randomHex(2), id =>
+      attempt(`${directory} cannot be written`, () => {
+        // Nobody else restores there: these are of processes that were killed.
+        for (const name of readdirSync(directory)) {
+          if (draftName.test(name)) rmSync(join(directory, name), { recursive: true })
+        }
+        const draft = join(directory, `restore.${id}.part`)
+        mkdirSync(draft, { mode: 0o700 })
+        return draft
+      })
+    ),
+    draft => Effect.sync(() => rmSync(draft, { recursive: true, force: true }))
+  )
+
+const MiB = 1024 * 1024
+
+const requireRoom = (directory: string, bytes: number) =>
+  Effect.flatMap(
+    attempt(`${directory} cannot be used`, () => roomIn(directory)),
+    room =>
+      room >= bytes + 16 * MiB
+        ? Effect.void
+        : refuse(
+            `The disk of ${directory} has ${Math.floor(room / MiB)} MiB left, and the backup has ${Math.ceil(bytes / MiB)}`
+          )
+  )
+
+const verifyPart = (part: Part, file: string): Effect.Effect<Verified, BackupFailed> =>
+  Effect.mapError(
+    CopyPort.verify(verificationOf(part, file)),
+    // The file that is verified is a copy of which the user knows nothing.
+    ({ message }) => new BackupFailed({ message: message.replace(file, part.file) })
+  )
+
+/** Copies a part of the backup, and verifies the copy. */
+const take = (draft: string, { from, part, sha256 }: BackupPart, onBytes: (bytes: number) => void) =>
+  Effect.gen(function* () {
+    const file = join(draft, part.file)
+    const digest = yield* copyFile(from, file, onBytes)
+    if (sha256 !== undefined && digest !== sha256) {
+      return yield* refuse(`${from} is damaged, or not of this backup: its SHA-256 is not the one in ${manifestName}`)
+    }
+    return yield* verifyPart(part, file)
+  })
+
+/** Brings databases to the newest schema, and makes their logs others than those that are known. Returns the epoch. */
+const renew = (draft: string, parts: ReadonlyArray<BackupPart>): Effect.Effect<string, BackupFailed> =>
+  Effect.gen(function* () {
+    const epoch = yield* Opening.renewEpoch(draft, store.format)
+    if (parts.some(({ part }) => part === histories)) {
+      yield* Effect.scoped(
+        Effect.flatMap(Opening.open(draft, histories.format), ({ file }) =>
+          attempt(`${histories.file} cannot be written`, () => {
+            const db = openForWriting(file, histories.format)
+            try {
+              db.exec("UPDATE histories SET epoch = lower(hex(randomblob(16)))")
+            } finally {
+              closeLast(db)
+            }
+          })
+        )
+      )
+    }
+    return epoch
+  }).pipe(
+    Effect.mapError(error => (error instanceof BackupFailed ? error : new BackupFailed({ message: error.message }))),
+    // It tells readers of the log to list again, and there are none.
+    Logger.withMinimumLogLevel(LogLevel.None)
+  )
+
+const asideName = (now: number): string => `before-restore-${new Date(now).toISOString().replace(/[:.]/g, "-")}`
+
+/**
+ * Restores a backup. If it fails or is interrupted, or the process is killed, the data directory has either what it had
+ * before or all that is restored; the next start of the service, or restore, finishes the latter.
+ */
+export const restore = ({
+  backup,
+  directory,
+  force,
+  report = () => {}
+}: Options): Effect.Effect<RestoredStore, BackupFailed> =>
+  Effect.gen(function* () {
+    const parts = yield* look(backup)
+    yield* own(directory)
+    const old = yield* attempt(`${directory} cannot be read`, () => Restored.replacedIn(directory))
+    if (old.length > 0 && !force) {
+      return yield* refuse(
+        `${directory} is not empty: it has ${old.at(-1)}`,
+        "--force moves the files that are there aside; nothing is deleted."
+      )
+    }
+    const total = parts.reduce((sum, { bytes }) => sum + bytes, 0)
+    yield* requireRoom(directory, total)
+    const draft = yield* openDraft(directory)
+    let done = 0
+    const verified = yield* Effect.forEach(parts, part =>
+      take(draft, part, bytes => {
+        done += bytes
+        report({ phase: done === total ? "verify" : "copy", done, total })
+      })
+    )
+    const [ofStore, ofSessions] = verified
+    const epoch = yield* renew(draft, parts)
+    const aside = asideName(yield* Clock.currentTimeMillis)
+    yield* attempt(`${directory} cannot be written`, () => {
+      for (const { name } of [store, histories]) {
+        rmSync(join(draft, `${name}.lock`), { force: true })
+        Restored.giveToOwner(directory, join(directory, `${name}.lock`))
+      }
+      Restored.commit(directory, draft, aside)
+      Restored.finish(directory)
+    })
+    const { count: entries, epoch: epochBefore, lastSeq } = ofStore!
+    const sessions = ofSessions?.count ?? null
+    return {
+      ...{ backup, directory, entries, lastSeq, epochBefore, epoch, sessions },
+      aside: old.length === 0 ? null : join(directory, aside)
+    }
+  }).pipe(Effect.scoped)

@@ -1,0 +1,109 @@
+/**
+ * The place of a new backup: a file or a directory that has another name until it is whole and flushed.
+ */
+import { existsSync, linkSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, unlinkSync } from "node:fs"
+import { dirname, resolve } from "node:path"
+import { Effect, type Scope } from "effect"
+import { randomHex } from "../../RandomHex.ts"
+import { hasCode } from "../Sqlite/Database/Files.ts"
+import { flushDirectory } from "../Sqlite/Database/Restored.ts"
+import { attempt, type BackupFailed, refuse } from "./BackupFailed.ts"
+import { histories, manifestName, store } from "./Manifest.ts"
+
+export interface Target {
+  /** Where the backup is written; the directory is there, the file is not. */
+  readonly draft: string
+  /** Gives it its name, once all in it has been flushed. Nothing with that name is ever half a backup. */
+  readonly place: Effect.Effect<void, BackupFailed>
+}
+
+export interface Options {
+  readonly path: string
+  readonly kind: "file" | "directory"
+  /** Whether an earlier backup may be replaced. */
+  readonly force: boolean
+}
+
+const ofBackup: ReadonlyArray<string> = [manifestName, store.file, histories.file]
+
+/** Whether what is there may be replaced by a backup: nothing is lost but an earlier one. */
+const isReplaceable = (path: string, kind: Options["kind"]): boolean => {
+  const stat = lstatSync(path)
+  if (kind === "file") return stat.isFile()
+  if (!stat.isDirectory()) return false
+  const names = readdirSync(path)
+  return names.includes(manifestName) && names.every(name => ofBackup.includes(name))
+}
+
+const isEmptyDirectory = (path: string): boolean => lstatSync(path).isDirectory() && readdirSync(path).length === 0
+
+/** What a path has, as far as it matters. */
+const look = ({ force, kind, path }: Options): Effect.Effect<void, BackupFailed> =>
+  Effect.flatten(
+    attempt(`${path} cannot be used`, () => {
+      if (lstatSync(path, { throwIfNoEntry: false }) === undefined) {
+        return existsSync(dirname(resolve(path))) ? Effect.void : refuse(`There is no directory for ${path}`)
+      }
+      if (kind === "directory" && isEmptyDirectory(path)) return Effect.void
+      if (!isReplaceable(path, kind)) return refuse(`${path} is there already, and is not a backup of this kind`)
+      return force ? Effect.void : refuse(`${path} is there already`, "--force replaces it.")
+    })
+  )
+
+/** Gives a file its name, which nobody else may have taken meanwhile. */
+const placeFile = (draft: string, path: string): void => {
+  try {
+    linkSync(draft, path)
+  } catch (error) {
+    // Some file systems have no hard links.
+    if (!hasCode(error, "EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS") || existsSync(path)) throw error
+    return renameSync(draft, path)
+  }
+  unlinkSync(draft)
+}
+
+/** Replaces a directory. Where that fails half-way, the old one is put back. */
+const replaceDirectory = (draft: string, path: string): void => {
+  const old = `${draft}.old`
+  renameSync(path, old)
+  try {
+    renameSync(draft, path)
+  } catch (error) {
+    renameSync(old, path)
+    throw error
+  }
+  flushDirectory(dirname(resolve(path)))
+  rmSync(old, { recursive: true })
+}
+
+/** A place for a backup. What is not placed is removed with the scope. */
+export const open = (options: Options): Effect.Effect<Target, BackupFailed, Scope.Scope> =>
+  Effect.gen(function* () {
+    const { force, kind, path } = options
+    yield* look(options)
+    const draft = `${path}.${yield* randomHex(2)}.part`
+    yield* Effect.acquireRelease(
+      attempt(`${path} cannot be written`, () => kind === "directory" && mkdirSync(draft, { mode: 0o700 })),
+      () =>
+        Effect.sync(() => {
+          for (const end of ["", "-journal", "-wal", "-shm"]) rmSync(`${draft}${end}`, { recursive: true, force: true })
+        })
+    )
+    return {
+      draft,
+      place: Effect.zipRight(
+        look(options),
+        attempt(`${path} cannot be written`, () => {
+          if (kind === "file") {
+            if (force) renameSync(draft, path)
+            else placeFile(draft, path)
+          } else {
+            flushDirectory(draft)
+            if (existsSync(path) && !isEmptyDirectory(path)) replaceDirectory(draft, path)
+            else renameSync(draft, path)
+          }
+          flushDirectory(dirname(resolve(path)))
+        })
+      )
+    }
+  })

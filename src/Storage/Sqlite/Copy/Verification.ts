@@ -1,0 +1,73 @@
+/**
+ * Verifies a copy of a database that nobody else uses.
+ */
+import { statSync } from "node:fs"
+import Database from "better-sqlite3"
+import { CopyError, type Kind, toCopyError } from "./Copying.ts"
+
+/** Which file is verified, and what it has to be. */
+export interface VerifyRequest {
+  readonly file: string
+  readonly kind: Kind
+  /** A query for how many records there are. */
+  readonly count: string
+}
+
+/** What a database is that passed. */
+export interface Verified {
+  readonly schemaVersion: number
+  readonly lastSeq: number
+  readonly epoch: string
+  readonly count: number
+}
+
+const damaged = (file: string, why: string): CopyError => new CopyError("Refused", `${file} is damaged: ${why}`)
+
+const isDamage = (error: unknown): error is Error =>
+  error instanceof Database.SqliteError && /^SQLITE_(CORRUPT|NOTADB)/.test(error.code)
+
+const verifyOpen = (db: Database.Database, { count, file, kind }: VerifyRequest): Verified => {
+  const number = (pragma: string): number => Number(db.pragma(pragma, { simple: true }))
+  const read = <A>(text: string, otherwise: A): A => db.prepare<[], A | null>(text).pluck().get() ?? otherwise
+  if (number("application_id") !== kind.applicationId) {
+    throw new CopyError("Refused", `${file} is the database of another application, or of another part of the service`)
+  }
+  const schemaVersion = number("user_version")
+  if (schemaVersion > kind.schemaVersion) {
+    throw new CopyError(
+      "Refused",
+      `${file} has schema ${schemaVersion}, newer than the ${kind.schemaVersion} that this version works with`
+    )
+  }
+  const expected = number("page_count") * number("page_size")
+  const { size } = statSync(file)
+  if (size !== expected) throw damaged(file, `it has ${size} bytes, and should have ${expected}`)
+  const problem = String(db.pragma("integrity_check(1)", { simple: true }))
+  if (problem !== "ok") throw damaged(file, problem)
+  const hasMetadata = read<number>("SELECT count(*) FROM sqlite_schema WHERE name = 'metadata'", 0) === 1
+  return {
+    schemaVersion,
+    lastSeq: kind.lastSeq === undefined ? 0 : read(kind.lastSeq, 0),
+    epoch: hasMetadata ? read("SELECT value FROM metadata WHERE name = 'epoch'", "") : "",
+    count: read(count, 0)
+  }
+}
+
+/**
+ * Reads a whole database, and takes it out of WAL mode. Throws a {@link CopyError} where it is damaged or another one.
+ * SQLite offers nothing to interrupt it by: a large database takes as long as the disk needs to read it.
+ */
+export const verify = (request: VerifyRequest): Verified => {
+  const { file } = request
+  try {
+    const db = new Database(file, { fileMustExist: true, timeout: 0 })
+    try {
+      db.pragma("journal_mode = DELETE")
+      return verifyOpen(db, request)
+    } finally {
+      db.close()
+    }
+  } catch (error) {
+    throw isDamage(error) ? damaged(file, error.message) : toCopyError(error)
+  }
+}

@@ -1,0 +1,308 @@
+/** `causeway backup` and `causeway restore` as processes, and backups over HTTP, beside a running service. */
+import { once } from "node:events"
+import { existsSync, readdirSync } from "node:fs"
+import * as Http from "node:http"
+import type { AddressInfo } from "node:net"
+import { join } from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { ConfigProvider, Duration, Effect, Exit, Option, Redacted, Schedule, Scope } from "effect"
+import { download } from "../src/CommandLine/BackupDownload.ts"
+import * as DataDirectory from "../src/CommandLine/DataDirectory.ts"
+import * as Restore from "../src/Storage/Backup/Restore.ts"
+import * as Program from "./CommandLine/Program.ts"
+import * as Disk from "./faults/Disk.ts"
+import { launch } from "./ServerProcess.ts"
+import { temporaryDirectory } from "./Storage/SqliteFixture.ts"
+import * as Environment from "./service/Environment.ts"
+import * as Service from "./service/Service.ts"
+
+interface Change {
+  readonly seq: number
+  readonly op: "set" | "delete"
+  readonly key: string
+  readonly value: unknown
+  readonly version: number
+}
+
+const headers = { authorization: `Bearer ${Service.key}`, "content-type": "application/json" }
+
+const request = (url: string, path: string, init: RequestInit = {}) =>
+  Effect.promise(signal => fetch(`${url}/api/v1${path}`, { ...init, signal, headers }))
+
+const put = (url: string, key: string, value: unknown) =>
+  Effect.flatMap(request(url, `/kv/n/${key}`, { method: "PUT", body: JSON.stringify({ value }) }), answer =>
+    Effect.promise(async () => {
+      await answer.text()
+      return answer.status
+    })
+  )
+
+/** The whole change log, and its epoch. */
+const logOf = (url: string) =>
+  Effect.gen(function* () {
+    const changes: Array<Change> = []
+    for (;;) {
+      const answer = yield* request(url, `/changes?after=${changes.at(-1)?.seq ?? 0}&limit=1000`)
+      const page = (yield* Effect.promise(() => answer.json())) as { readonly changes: ReadonlyArray<Change> }
+      changes.push(...page.changes)
+      // Under a load there is always more.
+      if (page.changes.length < 1000) return { changes, epoch: answer.headers.get("kv-epoch") ?? "" }
+    }
+  })
+
+/** What a log makes of the entries. */
+const entriesOf = (changes: ReadonlyArray<Change>) => {
+  const entries = new Map<string, Pick<Change, "value" | "version">>()
+  for (const { key, op, value, version } of changes) {
+    if (op === "set") entries.set(key, { value, version })
+    else entries.delete(key)
+  }
+  return entries
+}
+
+const json = (stdout: string): Record<string, unknown> => JSON.parse(stdout.trim().split("\n").at(-1) ?? "")
+
+/** Runs a command that succeeds, and returns the last line of what it prints. */
+const succeed = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>> = {}) =>
+  Effect.map(Program.run({ args, env }), ({ code, stderr, stdout }) => {
+    assert.strictEqual(code, 0, stderr)
+    return json(stdout)
+  })
+
+const names = (directory: string) => readdirSync(directory).sort()
+
+const copiesIn = (directory: string) => names(directory).filter(name => name.includes(".backup-"))
+
+const until = (holds: Effect.Effect<boolean>) =>
+  Effect.repeat(holds, { until: isSo => isSo, schedule: Schedule.spaced("20 millis") })
+
+/** Asks for a backup, and reads nothing of it. */
+const hold = (url: string) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const asked = Http.get(`${url}/api/v1/backup`, { headers: { authorization: `Bearer ${Service.key}` } })
+      const [response] = (await once(asked, "response")) as [Http.IncomingMessage]
+      response.on("error", () => {})
+      return { asked, response }
+    }),
+    ({ asked }) => Effect.sync(() => asked.destroy())
+  )
+
+layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
+  it.scoped("under a load of writes is what the log was at its end; after a restore followers are told", () =>
+    Effect.gen(function* () {
+      const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
+      const { end, url } = yield* Service.start({ directory })
+      const load = yield* Scope.make()
+      yield* Effect.forEach(
+        [0, 1, 2, 3],
+        client =>
+          Effect.iterate(1, {
+            while: () => true,
+            body: n => Effect.as(put(url, `k${client}-${n % 50}`, n), n + 1)
+          }).pipe(Effect.forkIn(load)),
+        { discard: true }
+      )
+      yield* until(Effect.map(logOf(url), ({ changes }) => changes.length > 100))
+      const made = yield* succeed(["backup", join(place, "both")], { DATA_DIR: directory })
+      const sent = yield* succeed(["backup", join(place, "store.db"), "--url", url], { CAUSEWAY_TOKEN: Service.key })
+      yield* until(Effect.map(logOf(url), ({ changes }) => changes.length > Number(sent.lastSeq)))
+      yield* Scope.close(load, Exit.void)
+      const before = yield* logOf(url)
+      assert.isAbove(Number(sent.lastSeq), Number(made.lastSeq))
+      assert.strictEqual(made.epoch, before.epoch)
+      yield* end("SIGTERM")
+      assert.deepStrictEqual(copiesIn(directory), [])
+
+      const ofSent = yield* Restore.restore({
+        backup: String(sent.backup),
+        directory: join(place, "sent"),
+        force: false
+      })
+      const upToSent = before.changes.slice(0, Number(sent.lastSeq))
+      assert.deepInclude(ofSent, { lastSeq: upToSent.length, entries: entriesOf(upToSent).size })
+
+      const { lastSeq } = made
+      const target = join(place, "made")
+      const restored = yield* succeed(["restore", String(made.backup), "--data-dir", target])
+      assert.deepInclude(restored, { lastSeq, epochBefore: before.epoch, aside: null })
+      const again = yield* Service.start({ directory: target })
+      const after = yield* logOf(again.url)
+      assert.deepStrictEqual(after.changes, before.changes.slice(0, Number(lastSeq)))
+      assert.strictEqual(after.epoch, restored.epoch)
+      assert.notStrictEqual(after.epoch, before.epoch)
+      const list = yield* request(again.url, "/kv/n")
+      const { items } = (yield* Effect.promise(() => list.json())) as { readonly items: ReadonlyArray<Change> }
+      const entries = entriesOf(after.changes)
+      assert.deepStrictEqual(
+        new Map(items.map(({ key, value, version }) => [key, { value, version }])),
+        new Map([...entries].sort(([a], [b]) => (a < b ? -1 : 1)))
+      )
+      assert.strictEqual(restored.entries, entries.size)
+      const told = yield* request(again.url, `/changes?after=${before.changes.length}&epoch=${before.epoch}`)
+      assert.strictEqual(told.status, 410)
+    })
+  )
+
+  it.scoped.skipIf(!Disk.isPossible)("that is killed is not there; one that is interrupted leaves nothing", () =>
+    Effect.gen(function* () {
+      const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
+      const { end, url } = yield* Service.start({ directory })
+      yield* put(url, "k", 1)
+      const disk = yield* Disk.make(place)
+      // The copy is written, and not flushed yet.
+      yield* disk.set([{ call: "flush", outcome: "hang" }])
+      const env = { DATA_DIR: directory, ...disk.env }
+      const cases = [
+        ["SIGKILL", 1],
+        ["SIGINT", 0]
+      ] as const
+      for (const [signal, left] of cases) {
+        yield* disk.set([{ call: "flush", outcome: "hang" }])
+        const running = yield* launch(env, ["backup", join(place, signal)])
+        yield* until(Effect.map(disk.injected, count => count > 0))
+        assert.isFalse(existsSync(join(place, signal)))
+        yield* running.kill(signal)
+        assert.deepStrictEqual(yield* running.ended, { code: null, signal })
+        assert.lengthOf(
+          names(place).filter(name => name.startsWith(signal)),
+          left
+        )
+        assert.isFalse(existsSync(join(place, signal)))
+      }
+      // One of a stopped store: a service that starts meanwhile writes when it is complete.
+      yield* end("SIGTERM")
+      yield* disk.set([{ call: "flush", outcome: "hang" }])
+      const running = yield* launch(env, ["backup", join(place, "SIGKILL")])
+      yield* until(Effect.map(disk.injected, count => count > 0))
+      const again = yield* Service.start({ directory })
+      assert.strictEqual(yield* put(again.url, "k", 2), 503)
+      yield* disk.heal
+      assert.deepStrictEqual(yield* running.ended, { code: 0, signal: null })
+      assert.deepInclude(json(running.output.stdout), { lastSeq: 1 })
+      yield* until(Effect.map(put(again.url, "k", 3), status => status === 200))
+    })
+  )
+
+  it.scoped("that does not arrive whole is none", () =>
+    Effect.gen(function* () {
+      const place = yield* temporaryDirectory
+      const server = yield* Effect.acquireRelease(
+        Effect.promise(async () => {
+          const server = Http.createServer(({ url }, response) => {
+            response.writeHead(200, {
+              "content-length": url?.startsWith("/short") ? 4 : 3,
+              "repr-digest": `sha-256=:${"A".repeat(43)}=:`,
+              "kv-last-seq": 1,
+              "kv-epoch": "e"
+            })
+            response.write("abc", () => (url?.startsWith("/short") ? response.destroy() : response.end()))
+          }).listen(0, "127.0.0.1")
+          await once(server, "listening")
+          return server
+        }),
+        server => Effect.sync(() => server.close())
+      )
+      const { port } = server.address() as AddressInfo
+      const cases = [
+        ["short", /the backup did not arrive: The connection was lost/],
+        ["other", /the backup did not arrive: its SHA-256 is not what the service says/]
+      ] as const
+      for (const [path, message] of cases) {
+        const url = `http://127.0.0.1:${port}/${path}`
+        const connection = { url, token: Redacted.make("key"), source: "", timeout: Duration.seconds(30) }
+        const target = { target: join(place, "store.db"), force: false, report: () => {} }
+        const failure = yield* Effect.flip(download(connection, target))
+        assert.match(failure.message, message)
+        assert.strictEqual(failure.exitCode, 6)
+        assert.deepStrictEqual(names(place), [])
+      }
+    })
+  )
+
+  it.scoped.skipIf(!Disk.isPossible)(
+    "over HTTP is one at a time, needs the key that writes, and leaves no copy on the disk",
+    () =>
+      Effect.gen(function* () {
+        const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
+        const disk = yield* Disk.make(directory)
+        const service = yield* Service.start({
+          directory,
+          env: { KV_AGENT_API_KEY: "key-that-reads", ...disk.env }
+        })
+        const { url } = service
+        // More than the sockets hold.
+        yield* Effect.forEach(
+          Array.from({ length: 16 }, (_, n) => `k${n}`),
+          key => put(url, key, "x".repeat(1_000_000))
+        )
+        const backUp = ["backup", join(place, "store.db"), "--url", url]
+        const reader = yield* Program.run({ args: backUp, env: { CAUSEWAY_TOKEN: "key-that-reads" } })
+        assert.deepInclude(reader, { code: 5 }, reader.stderr)
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const { response } = yield* hold(url)
+            assert.strictEqual(response.statusCode, 200)
+            assert.lengthOf(copiesIn(directory), 1)
+            const second = yield* request(url, "/backup")
+            assert.deepStrictEqual([second.status, second.headers.get("retry-after")], [503, "10"])
+            // Writers do not wait for it.
+            yield* put(url, "meanwhile", 1)
+          })
+        )
+        yield* until(Effect.sync(() => copiesIn(directory).length === 0))
+        yield* disk.set([{ call: "write", outcome: "ENOSPC", file: "*.backup-*" }])
+        const full = yield* request(url, "/backup")
+        assert.strictEqual(full.status, 507)
+        assert.deepStrictEqual(yield* Effect.promise(() => full.json()), {
+          error: "The disk became full while the copy was written"
+        })
+        assert.deepStrictEqual(copiesIn(directory), [])
+        yield* disk.heal
+        yield* hold(url)
+        assert.lengthOf(copiesIn(directory), 1)
+        yield* service.end("SIGKILL")
+        assert.lengthOf(copiesIn(directory), 1)
+        yield* Service.start({ directory })
+        assert.deepStrictEqual(copiesIn(directory), [])
+        assert.deepStrictEqual(names(place), [])
+      })
+  )
+
+  it.scoped.skipIf(!Disk.isPossible)(
+    "whose restore is killed half-way is restored by the next start of the service",
+    () =>
+      Effect.gen(function* () {
+        const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
+        const first = yield* Service.start({ directory })
+        yield* put(first.url, "k", 1)
+        yield* succeed(["backup", join(place, "backup")], { DATA_DIR: directory })
+        yield* put(first.url, "k", 2)
+        yield* first.end("SIGTERM")
+        const disk = yield* Disk.make(directory)
+        // The old store is moved aside, and the new one is not there yet. (Every other step is killed within a process.)
+        yield* disk.set([{ call: "rename", outcome: "hang", file: "restored/kv.db" }])
+        const restore = ["restore", join(place, "backup"), "--force"]
+        const running = yield* launch({ DATA_DIR: directory, ...disk.env }, restore)
+        yield* until(Effect.map(disk.injected, count => count > 0))
+        yield* running.kill("SIGKILL")
+        yield* running.ended
+        assert.isFalse(existsSync(join(directory, "kv.db")))
+        const service = yield* Service.start({ directory })
+        const entry = yield* Effect.flatMap(request(service.url, "/kv/n/k"), answer =>
+          Effect.promise(() => answer.json())
+        )
+        assert.deepInclude(entry as object, { value: 1 })
+      })
+  )
+
+  it.effect("of a store in PostgreSQL is refused with what to use", () =>
+    Effect.gen(function* () {
+      const { exitCode, hint, message } = yield* Effect.flip(DataDirectory.resolve(Option.none()))
+      assert.deepInclude({ exitCode, message }, { exitCode: 1, message: "The store of STORE_URL is in PostgreSQL." })
+      assert.match(String(hint), /^pg_basebackup and pg_dump back it up/)
+      assert.notInclude(`${message}${hint}`, "secret")
+      assert.strictEqual(yield* DataDirectory.resolve(Option.some("here")), "here")
+    }).pipe(Effect.withConfigProvider(ConfigProvider.fromMap(new Map([["STORE_URL", "postgres://user:secret@h/db"]]))))
+  )
+})

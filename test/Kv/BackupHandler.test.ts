@@ -1,0 +1,105 @@
+/** The handler of backups, with stores that stand in for those that cannot be had here. */
+import { describe, expect, it } from "@effect/vitest"
+import { Cause, type Context, Duration, Effect, Exit, Fiber, Stream, TestClock } from "effect"
+import { isApiError, statusOf } from "../../src/Http/ApiError.ts"
+import type { Incoming } from "../../src/Http/Endpoints.ts"
+import * as BackupHandler from "../../src/Kv/BackupHandler.ts"
+import { BackupRefused, Store, StoreBusy, StoreUnavailable } from "../../src/Kv/Store.ts"
+import * as Memory from "../../src/Storage/Memory.ts"
+
+const incoming: Incoming = {
+  identity: { access: "write" },
+  target: "/api/v1/backup",
+  authorization: undefined,
+  upgradeProblem: undefined,
+  origin: undefined,
+  host: undefined,
+  credential: undefined,
+  method: "GET",
+  url: "/api/v1/backup",
+  headers: {},
+  remoteAddress: undefined
+}
+
+type Backup = Context.Tag.Service<Store>["backup"]
+
+const answer = (backup: Backup, request = incoming) =>
+  Effect.gen(function* () {
+    const store = { ...(yield* Store), backup }
+    return yield* BackupHandler.make({ store })({ incoming: request })
+  }).pipe(Effect.provide(Memory.layer))
+
+const refused = (backup: Backup, request = incoming) =>
+  Effect.map(Effect.flip(answer(backup, request)), error => {
+    expect(isApiError(error)).toBe(true)
+    return { status: statusOf(error), error: error.error, headers: error.headers }
+  })
+
+/** A backup of one chunk and then silence, which tells whether it has been removed. */
+const silent = (onRemoved: () => void): Backup =>
+  Effect.acquireRelease(
+    Effect.succeed({
+      bytes: 1024 * 1024,
+      sha256: "00ff".repeat(16),
+      lastSeq: 7,
+      epoch: "e",
+      content: Stream.concat(Stream.succeed(new Uint8Array(3)), Stream.never)
+    }),
+    () => Effect.sync(onRemoved)
+  )
+
+describe("a backup over HTTP", () => {
+  it.effect("tells what there is instead where a store has none, and why there is none now", () =>
+    Effect.gen(function* () {
+      const memory = yield* Effect.provide(Store, Memory.layer)
+      expect(yield* refused(memory.backup)).toMatchObject({
+        status: 501,
+        error: "The store is in memory and has no backup; causeway export copies its entries"
+      })
+      const full = new BackupRefused({ cause: "NoRoom", message: "The disk is full" })
+      expect(yield* refused(full)).toMatchObject({ status: 507, error: "The disk is full" })
+      expect(yield* refused(new StoreBusy({ retryAfterSeconds: 10 }))).toMatchObject({
+        status: 503,
+        headers: { "retry-after": "10" }
+      })
+      expect(yield* refused(new StoreUnavailable({ reason: "secret" }))).toMatchObject({
+        status: 503,
+        error: "Store unavailable"
+      })
+    })
+  )
+
+  it.effect("is not for a tenant, and HEAD makes none", () =>
+    Effect.gen(function* () {
+      const never: Backup = Effect.dieMessage("A copy was made")
+      const ofTenant = { ...incoming, identity: { access: "write", tenant: "acme" } } as const
+      expect(yield* refused(never, ofTenant)).toMatchObject({ status: 403 })
+      expect(yield* answer(never, { ...incoming, method: "HEAD" })).toMatchObject({ status: 200, body: undefined })
+    })
+  )
+
+  it.effect("is cut where the client takes too long, and then removed", () =>
+    Effect.gen(function* () {
+      let removed = 0
+      const { body, headers, release } = yield* answer(silent(() => removed++))
+      expect(headers).toMatchObject({
+        "content-type": "application/vnd.sqlite3",
+        "content-length": "1048576",
+        "repr-digest": `sha-256=:${Buffer.from("00ff".repeat(16), "hex").toString("base64")}:`,
+        "kv-last-seq": "7",
+        "kv-epoch": "e"
+      })
+      const reading = yield* Effect.fork(Stream.runDrain(body as Stream.Stream<Uint8Array>))
+      yield* TestClock.adjust(Duration.subtract(BackupHandler.timeFor(1024 * 1024), "1 second"))
+      expect(reading.unsafePoll()).toBe(null)
+      yield* TestClock.adjust("1 second")
+      const exit = yield* Fiber.await(reading)
+      expect(Exit.isFailure(exit) && Cause.pretty(exit.cause)).toMatch(
+        /The client has not read the backup within 1m 1s/
+      )
+      expect(removed).toBe(0)
+      yield* release!
+      expect(removed).toBe(1)
+    })
+  )
+})
