@@ -3,6 +3,7 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { it } from "@effect/vitest"
 import { Effect } from "effect"
+import { expect } from "vitest"
 import { temporaryDirectory } from "../ServerProcess.ts"
 import { type Block, blocksOf, shell } from "./Shell.ts"
 
@@ -10,7 +11,7 @@ import { type Block, blocksOf, shell } from "./Shell.ts"
 const first = "docs/http-api.md"
 
 /** They share the service and a directory, and nothing else. */
-const others = ["docs/cli.md", "docs/operations.md", "docs/how-to.md"]
+const others = ["docs/cli.md", "docs/how-to.md"]
 
 const service: Block = {
   code: "npx causeway dev",
@@ -18,7 +19,7 @@ const service: Block = {
   printed: { language: "text", text: "http://127.0.0.1:8080" }
 }
 
-const missing = ["awk", "curl", "jq", "openssl", "sqlite3"].filter(
+const missing = ["awk", "curl", "jq", "openssl"].filter(
   name => !(process.env.PATH ?? "").split(":").some(directory => existsSync(join(directory, name)))
 )
 const reasonToSkip = missing.length > 0 ? `, skipped: no ${missing.join(", ")}` : ""
@@ -33,6 +34,22 @@ it.live.skipIf(reasonToSkip !== "")(
       yield* runPage(first)
       yield* Effect.forEach(others, runPage, { concurrency: 2, discard: true })
     }).pipe(Effect.scoped)
+)
+
+/** Commands that want the service to be stopped. */
+const isOffline = ({ code }: Block): boolean => / restore .*--force/.test(code)
+
+it.live("docs/operations.md: its commands back a service up that runs, and restore it once it has stopped", () =>
+  Effect.gen(function* () {
+    // The service that tries the backup out listens at any free port.
+    const { run } = yield* shell(yield* temporaryDirectory, { placed: { "PORT=8090": "PORT=0" } })
+    const blocks = blocksOf("docs/operations.md")
+    const [online, offline] = [blocks.filter(block => !isOffline(block)), blocks.filter(isOffline)]
+    expect(offline).toHaveLength(1)
+    const entry: Block = { code: "npx causeway kv set n k 1", isBackground: false, printed: undefined }
+    yield* Effect.scoped(Effect.forEach([service, entry, ...online], run, { discard: true }))
+    yield* Effect.forEach(offline, run, { discard: true })
+  }).pipe(Effect.scoped)
 )
 
 it.live("docs/console.md: its command starts the service", () =>

@@ -18,6 +18,8 @@ const runners: ReadonlyArray<readonly [page: string, language: string, test: str
   ["docs/how-to.md", "nginx", "test/Docs/Settings.test.ts"],
   ["docs/how-to.md", "sh", "test/Docs/Commands.test.ts"],
   ["docs/http-api.md", "sh", "test/Docs/Commands.test.ts"],
+  ["docs/operations.md", "crontab", "test/Docs/Settings.test.ts"],
+  ["docs/operations.md", "ini", "test/Docs/Settings.test.ts"],
   ["docs/operations.md", "sh", "test/Docs/Commands.test.ts"],
   ["docs/observability.md", "json", "test/Docs/Settings.test.ts"],
   ["docs/observability.md", "yaml", "test/Docs/Settings.test.ts"],

@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { Either, Schema } from "effect"
 import { expect, it } from "vitest"
 import { parse } from "yaml"
@@ -76,5 +76,45 @@ it("docs/how-to.md has settings for nginx, by which polls outlast no time-out", 
   expect(settings).toMatch(/proxy_pass http:\/\/causeway;/)
   expect(settings.match(/\{/g)).toHaveLength(settings.match(/\}/g)?.length ?? 0)
   for (const line of settings.split("\n")) expect(line).toMatch(/^\s*(?:#.*|[^;{}]*[;{]|\})?$/)
-  check(`events {}\nhttp {\n${settings}}\n`, "nginx", "-v", file => ["-t", "-c", file])
+  // Nothing of the machine's own nginx is needed or touched.
+  const own = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(name => `${name}_temp_path temporary-${name};\n`)
+  const whole = `pid nginx.pid;\nevents {}\nhttp {\naccess_log off;\n${own.join("")}${settings}}\n`
+  check(whole, "nginx", "-v", file => ["-t", "-e", "stderr", "-p", dirname(file), "-c", file])
+})
+
+/** Has a shell read a command without running it. */
+const parseCommand = (command: string): void => {
+  execFileSync("sh", ["-n", "-c", command], { stdio: "pipe" })
+}
+
+it("docs/operations.md has units of systemd that make backups", () => {
+  const [units = "", ...others] = blocks("docs/operations.md", "ini")
+  expect(others).toEqual([])
+  const [service = "", timer = ""] = units
+    .split(/^# \/etc\/systemd\/system\/causeway-backup\.(?:service|timer)$/m)
+    .slice(1)
+  const settings = (unit: string) =>
+    unit
+      .split("\n")
+      .filter(line => line !== "")
+      .map(line => {
+        const [, section, name = "", value = ""] = /^(?:\[(\w+)\]|(\w+)=(.+))$/.exec(line) ?? []
+        expect(section ?? name, line).not.toBe("")
+        return section === undefined ? ([name, value] as const) : ([section, ""] as const)
+      })
+  const commands = settings(service).filter(([name]) => name.startsWith("ExecStart"))
+  expect(commands[0]?.[1]).toContain("main.js backup ")
+  // A percent sign is doubled in a unit.
+  for (const [, command] of commands) parseCommand(command.replaceAll("%%", "%"))
+  expect(settings(timer).map(([name]) => name)).toEqual(["Timer", "OnCalendar", "Persistent", "Install", "WantedBy"])
+})
+
+it("docs/operations.md has a line for cron that makes backups", () => {
+  const [line = "", ...others] = blocks("docs/operations.md", "crontab")
+  expect(others).toEqual([])
+  const [, command = ""] = /^(?:[\d*,/-]+ ){5}(.+)\n$/.exec(line) ?? []
+  expect(command).toContain("causeway backup ")
+  // cron takes a percent sign for the end of the command, unless it is escaped.
+  expect(command).not.toMatch(/(?<!\\)%/)
+  parseCommand(command.replaceAll("\\%", "%"))
 })
