@@ -27,6 +27,11 @@ export interface Options<A, B, E> {
   readonly weigh: (write: A) => Weight
   /** Waited for before a group is taken, and not counted as the time of a commit. It must end. */
   readonly prepare?: Effect.Effect<void>
+  /**
+   * Milliseconds for which the next group may be gathered before it is taken. It is taken at once when as many writes are
+   * there as when the last group was answered, those of that group included.
+   */
+  readonly gathering?: () => number
   /** Where a group ends; a single write may be heavier. */
   readonly maxGroup?: Weight
   /** How many writes may wait beside the group in flight. */
@@ -108,6 +113,7 @@ export const make = <A, B, E = never>(
         outcome: Exit.isSuccess(exit) ? "ok" : "failed"
       })
       // Before anybody is told: a caller may bring its next write at once.
+      queue.expected = group.length + queue.size
       queue.flight = undefined
       queue.stuck = false
       for (let index = 0; index < group.length; index++) {
@@ -145,10 +151,15 @@ export const make = <A, B, E = never>(
       )
     })
 
+    const gather =
+      options.gathering === undefined ? Effect.void : Effect.suspend(() => queue.gather(options.gathering!()))
     const committer = Effect.forever(
       Effect.zipRight(
         queue.until(() => queue.size > 0),
-        options.prepare === undefined ? commitGroup : Effect.zipRight(options.prepare, commitGroup)
+        Effect.zipRight(
+          gather,
+          options.prepare === undefined ? commitGroup : Effect.zipRight(options.prepare, commitGroup)
+        )
       )
     )
 

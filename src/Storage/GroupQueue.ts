@@ -48,6 +48,8 @@ export class GroupQueue<A, B, E> {
   flight: Flight<A, B, E> | undefined
   stuck = false
   closing = false
+  /** How many writes are likely to be there soon. */
+  expected = 0
 
   constructor(
     private readonly maxGroup: Weight,
@@ -133,6 +135,27 @@ export class GroupQueue<A, B, E> {
         else this.listeners.push(check)
       }
       check()
+    })
+  }
+
+  /** Waits until as many writes are there as are expected, or for so many true milliseconds. */
+  gather(millis: number): Effect.Effect<void> {
+    if (millis <= 0 || this.size >= this.expected) return Effect.void
+    return Effect.async(resume => {
+      let isOver = false
+      const end = (): void => {
+        isOver = true
+        clearTimeout(timer)
+        resume(Effect.void)
+      }
+      const timer = setTimeout(end, millis)
+      const check = (): void => {
+        if (isOver) return
+        if (this.size >= this.expected) end()
+        else this.listeners.push(check)
+      }
+      check()
+      return Effect.sync(() => clearTimeout(timer))
     })
   }
 

@@ -32,6 +32,7 @@ import * as Connections from "./Postgres/Connections.ts"
 import { Database } from "./Postgres/Database.ts"
 import * as DatabaseClock from "./Postgres/DatabaseClock.ts"
 import { isStatementLost, unavailable } from "./Postgres/DatabaseError.ts"
+import { Gathering } from "./Postgres/Gathering.ts"
 import type { Outcome } from "./Postgres/Group.ts"
 import * as GroupCall from "./Postgres/GroupCall.ts"
 import * as Lists from "./Postgres/Lists.ts"
@@ -198,21 +199,30 @@ export const make = (
       end.advance(lastSeq)
       wakeUps.announce(lastSeq)
     }
+    const gathering = new Gathering(() => performance.now())
     const writer = Writer.make(writes, clock.lastTold, {
       onLastSeq,
-      onLockWait: millis => Metrics.lockWaited(millis, tags),
+      onLockWait: millis => {
+        Metrics.lockWaited(millis, tags)
+        gathering.waited(millis)
+      },
       rememberedBytes: limits.idempotencyBytes
     })
     yield* DatabaseClock.bySystemClock(
       Supervision.repeatScoped("removing marks of commits", "20 seconds", writer.prune)
     )
 
-    const group = yield* StoreCommit.make(group =>
-      Effect.map(
-        Effect.suspend(() => DatabaseClock.bySystemClock(writer.commit(group, clock.now()))),
-        outcomes =>
-          outcomes.map((outcome, index) => Either.flatMap(outcome, decided => outcomeOf(group[index]!, decided)))
-      )
+    const group = yield* StoreCommit.make(
+      group =>
+        Effect.map(
+          Effect.suspend(() => {
+            gathering.sent()
+            return DatabaseClock.bySystemClock(writer.commit(group, clock.now()))
+          }),
+          outcomes =>
+            outcomes.map((outcome, index) => Either.flatMap(outcome, decided => outcomeOf(group[index]!, decided)))
+        ),
+      () => gathering.begin()
     )
 
     const run = <A>({ decode, statement, values }: Connections.Query<A>): Effect.Effect<A, StoreUnavailable> =>

@@ -1,5 +1,17 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Cause, Deferred, Effect, Either, Exit, Fiber, FastCheck as fc, Logger, Option, Scope } from "effect"
+import {
+  Cause,
+  Deferred,
+  Effect,
+  Either,
+  Exit,
+  Fiber,
+  FastCheck as fc,
+  Logger,
+  Option,
+  Scope,
+  TestServices
+} from "effect"
 import * as TestClock from "effect/TestClock"
 import * as TestContext from "effect/TestContext"
 import * as Direct from "../../src/Direct.ts"
@@ -151,6 +163,29 @@ describe("GroupCommit", () => {
       for (let index = 0; index < 6; index++) yield* answer(index)
       yield* joinAll(fibers)
       expect(groups).toEqual([["first"], ["a", "b"], ["c"], ["larger"], ["dd", "ee"], ["f"]])
+    })
+  )
+
+  it.scoped("a group is gathered until those that were answered are back, or for as long as is allowed", () =>
+    Effect.gen(function* () {
+      let millis = 3_600_000
+      const { groups, submit, answer } = yield* setup({ gathering: () => millis })
+      // Nobody is expected yet.
+      const fibers = yield* Effect.forEach(["a", "b", "c"], submit)
+      expect(groups).toEqual([["a"]])
+      yield* answer(0)
+      yield* settled
+      expect(groups).toEqual([["a"]])
+      const third = yield* submit("d")
+      expect(groups).toEqual([["a"], ["b", "c", "d"]])
+      millis = 1
+      const last = yield* submit("e")
+      yield* answer(1)
+      // By the true time, which passes while the test waits.
+      yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 3 })
+      yield* answer(2)
+      expect(yield* joinAll([...fibers, third, last])).toEqual(["a", "b", "c", "d", "e"].map(write => `done ${write}`))
+      expect(groups).toEqual([["a"], ["b", "c", "d"], ["e"]])
     })
   )
 
