@@ -1,8 +1,11 @@
+import { existsSync } from "node:fs"
 import { availableParallelism, tmpdir } from "node:os"
-import { join } from "node:path"
-import { pathToFileURL } from "node:url"
+import { dirname, join, relative, resolve } from "node:path"
+import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
 import { BaseSequencer, type TestSpecification } from "vitest/node"
+
+const root = fileURLToPath(new URL("..", import.meta.url))
 
 /** Where `test/service/compile.ts` puts what it compiles. */
 const compiled = join(tmpdir(), `causeway-program-${process.pid}`)
@@ -42,22 +45,27 @@ const processes = Math.min(2 * availableParallelism(), 8)
 // processors, as tests wait for disks and other processes half of the time. Files that run one after the other share a
 // process and the modules that it has loaded: to load Effect takes longer than most files run.
 export default defineConfig({
-  root: new URL("..", import.meta.url).pathname,
+  root,
   plugins: [
     {
-      name: "compiled threads",
+      name: "compiled sources",
       enforce: "pre",
-      // From its source a thread takes five times as long to start.
-      transform: (code, id) =>
-        /\/(?:Database\/Writer|Copy\/Copy)Port\.ts$/.test(id)
-          ? code.replace(/\.\.\/(\w+Thread)\.dev\.cjs/, (_, name) => pathToFileURL(join(compiled, `${name}.js`)).href)
-          : undefined
+      // Node loads them itself: in modules that vitest loads each use of an import calls a function, which makes loops
+      // over bytes many times as slow.
+      resolveId: (source, importer) => {
+        if (importer === undefined || !source.startsWith(".")) return undefined
+        const file = relative(root, resolve(dirname(importer), source))
+        if (!file.startsWith("src/")) return undefined
+        const module = join(compiled, file.replace(/\.ts$/, ".js"))
+        return existsSync(module) ? module : undefined
+      }
     }
   ],
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/service/compile.ts", "test/postgres/setup.ts"],
     provide: { compiled },
+    server: { deps: { external: [/\/causeway-program-\d+\/src\//] } },
     setupFiles: ["test/setup.ts"],
     sequence: { sequencer: LongestFirst },
     // These find what hangs; how long a test takes is up to the machine.
