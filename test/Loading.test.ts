@@ -2,6 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { launch, runToEnd } from "./ServerProcess.ts"
+import * as Compiled from "./service/Compiled.ts"
 
 /** Makes a process fail when it imports one of these. */
 const without = (...specifiers: ReadonlyArray<string>) => {
@@ -21,9 +22,9 @@ describe("the service", () => {
   it.scopedLive("starts without the client of PostgreSQL where STORE_URL names none", () =>
     Effect.gen(function* () {
       const env = without("pg")
-      const service = yield* launch(env)
+      const service = yield* launch(env, [], Compiled.main())
       yield* service.shows(/"message":"Listening"/)
-      const { stderr } = yield* runToEnd({ ...env, STORE_URL: "postgres://127.0.0.1:1/none" })
+      const { stderr } = yield* runToEnd({ ...env, STORE_URL: "postgres://127.0.0.1:1/none" }, [], Compiled.main())
       assert.include(stderr, "pg was imported")
     })
   )
@@ -31,9 +32,9 @@ describe("the service", () => {
   it.scopedLive("starts without the library of the commands", () =>
     Effect.gen(function* () {
       const env = without("@effect/cli/Command", "string-width")
-      const service = yield* launch(env, ["serve"])
+      const service = yield* launch(env, ["serve"], Compiled.main())
       yield* service.shows(/"message":"Listening"/)
-      const { stderr } = yield* runToEnd(env, ["kv", "--help"])
+      const { stderr } = yield* runToEnd(env, ["kv", "--help"], Compiled.main())
       assert.include(stderr, "@effect/cli/Command was imported")
     })
   )
@@ -41,7 +42,9 @@ describe("the service", () => {
   it.scopedLive("starts without the platform's server and client", () =>
     Effect.gen(function* () {
       const service = yield* launch(
-        without("@effect/platform/HttpApiBuilder", "@effect/platform-node/NodeHttpServer", "undici")
+        without("@effect/platform/HttpApiBuilder", "@effect/platform-node/NodeHttpServer", "undici"),
+        [],
+        Compiled.main()
       )
       yield* service.shows(/"message":"Listening"/)
     })

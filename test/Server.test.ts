@@ -3,7 +3,7 @@ import * as Http from "node:http"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { launch } from "./ServerProcess.ts"
-import { main } from "./service/Compiled.ts"
+import * as Compiled from "./service/Compiled.ts"
 
 /** Runs a line as a shell would that it is pasted into. */
 const shell = (line: string, env: Readonly<Record<string, string>> = {}) =>
@@ -66,7 +66,7 @@ describe("Server", () => {
 
       const chat = server.output.stdout.split("\n").find(line => line.startsWith("  npx causeway chat")) ?? ""
       // What npx runs is the program of the package.
-      const npx = `npx() { shift; ${process.execPath} ${main()} "$@"; }`
+      const npx = `npx() { shift; ${process.execPath} ${Compiled.program("main")} "$@"; }`
       assert.include(yield* shell(`${npx}\n echo hello there | ${chat.trim()}`), "echo: hello there")
       assert.match(server.output.stdout, / the key dev-key:\n {2}\S+\/console\n/)
       assert.strictEqual((yield* get(`${base}/console`)).status, 308)

@@ -18,13 +18,17 @@ export const temporaryDirectory = Effect.acquireRelease(
   directory => Effect.sync(() => rmSync(directory, { recursive: true, force: true }))
 )
 
-/** Starts the command; the scope kills it if it still runs. */
-export const launch = (env: Readonly<Record<string, string>>, args: ReadonlyArray<string> = []) =>
+/** Starts the command, or another form of it; the scope kills it if it still runs. */
+export const launch = (
+  env: Readonly<Record<string, string>>,
+  args: ReadonlyArray<string> = [],
+  main = Compiled.program("main")
+) =>
   Effect.gen(function* () {
     const directory = env.DATA_DIR ?? (yield* temporaryDirectory)
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
-        spawn(process.execPath, [Compiled.main(), ...args], {
+        spawn(process.execPath, [main, ...args], {
           env: { PATH: process.env.PATH, DATA_DIR: directory, PORT: "0", ...env },
           stdio: ["ignore", "pipe", "pipe"]
         })
@@ -65,9 +69,9 @@ export const launch = (env: Readonly<Record<string, string>>, args: ReadonlyArra
   })
 
 /** Starts a command that ends by itself, and waits for its end. */
-export const runToEnd = (env: Readonly<Record<string, string>>, args: ReadonlyArray<string> = []) =>
+export const runToEnd = (...command: Parameters<typeof launch>) =>
   Effect.gen(function* () {
-    const command = yield* launch(env, args)
-    const { code } = yield* command.ended
-    return { code, ...command.output }
+    const { ended, output } = yield* launch(...command)
+    const { code } = yield* ended
+    return { code, ...output }
   })

@@ -1,9 +1,8 @@
 /** A command as a process of its own, as users run it. */
 import { spawn } from "node:child_process"
-import { join } from "node:path"
 import { Effect, Option, type Scope } from "effect"
-import { inject } from "vitest"
 import { Changes } from "../../src/Simulator/Changes.ts"
+import * as Compiled from "../service/Compiled.ts"
 
 /** How a command ended. */
 export interface Ended {
@@ -45,7 +44,7 @@ export const start = ({
 }: Options): Effect.Effect<Running, never, Scope.Scope> =>
   Effect.acquireRelease(
     Effect.sync(() => {
-      const main = join(inject("compiled"), "src", "main.js")
+      const main = Compiled.program("main")
       // Nobody's profiles leak in.
       const own = { PATH: process.env.PATH, CAUSEWAY_PROFILES: "/nowhere/profiles.json", ...env }
       const child = isTerminal
