@@ -1,9 +1,11 @@
 /**
  * Builds the web pages of the service into `dist`: `npm run build:pages`. With `--if-changed` it builds nothing where
- * they are newer than their sources; a directory takes them in the place of `dist`.
+ * they are newer than their sources; a directory takes them in the place of `dist`. `BUILT_PAGES` names a directory
+ * that has them already, from which they are copied: tests that build several packages build the pages once.
  */
 import {
   chmodSync,
+  cpSync,
   existsSync,
   globSync,
   mkdirSync,
@@ -135,6 +137,13 @@ const buildPage = async (name: string, source: string): Promise<void> => {
   renameSync(directory, page)
 }
 
-if (!values["if-changed"] || !isBuilt()) {
+const built = process.env.BUILT_PAGES
+
+if (built !== undefined) {
+  for (const name of Object.keys(pages)) {
+    rmSync(join(out, name), { recursive: true, force: true })
+    cpSync(join(built, name), join(out, name), { recursive: true })
+  }
+} else if (!values["if-changed"] || !isBuilt()) {
   await Promise.all(Object.entries(pages).map(([name, source]) => buildPage(name, source)))
 }

@@ -7,14 +7,27 @@ import { fileURLToPath } from "node:url"
 import { promisify } from "node:util"
 import { publint } from "publint"
 import { formatMessage } from "publint/utils"
+import { buildPages, builtPages } from "../Console/Service.ts"
 
 export const root = fileURLToPath(new URL("../..", import.meta.url))
 export const modules = join(root, "node_modules")
 
 /** Runs a program to its end, and returns what it has printed. */
-export const run = async (file: string, args: ReadonlyArray<string>, cwd: string): Promise<string> => {
-  const { stdout } = await promisify(execFile)(file, [...args], { cwd, maxBuffer: 16 * 1024 * 1024 })
+export const run = async (
+  file: string,
+  args: ReadonlyArray<string>,
+  cwd: string,
+  env: Readonly<Record<string, string>> = {}
+): Promise<string> => {
+  const options = { cwd, env: { ...process.env, ...env }, maxBuffer: 16 * 1024 * 1024 }
+  const { stdout } = await promisify(execFile)(file, [...args], options)
   return stdout
+}
+
+/** What makes a build take the pages that all test files share. */
+export const withBuiltPages = async (): Promise<Readonly<Record<string, string>>> => {
+  await buildPages()
+  return { BUILT_PAGES: fileURLToPath(builtPages()) }
 }
 
 export interface Manifest {
@@ -64,7 +77,8 @@ export class Host {
   /** Packs a directory and installs the package. */
   async install(directory: string): Promise<void> {
     const to = this.directory
-    const packed = JSON.parse(await run("npm", ["pack", "--json", "--silent", "--pack-destination", to], directory))
+    const pack = ["pack", "--json", "--silent", "--pack-destination", to]
+    const packed = JSON.parse(await run("npm", pack, directory, await withBuiltPages()))
     this.tarball = join(to, packed[0].filename)
     mkdirSync(this.installed, { recursive: true })
     await run("tar", ["-xzf", this.tarball, "--strip-components=1", "-C", this.installed], to)

@@ -3,7 +3,7 @@ import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
-import { Host, modules, root, run } from "./Host.ts"
+import { Host, modules, root, run, withBuiltPages } from "./Host.ts"
 
 const host = new Host("causeway-standalone")
 const { directory, installed } = host
@@ -13,7 +13,7 @@ const script = async (name: string, ...args: ReadonlyArray<string>) =>
 
 beforeAll(async () => {
   const built = join(directory, "built")
-  await run(join(modules, ".bin", "tsx"), ["scripts/standalone.ts", built], root)
+  await run(join(modules, ".bin", "tsx"), ["scripts/standalone.ts", built], root, await withBuiltPages())
   await host.install(built)
   rmSync(built, { recursive: true })
   cpSync(fileURLToPath(new URL("standalone", import.meta.url)), directory, { recursive: true })
