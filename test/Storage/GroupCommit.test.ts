@@ -1,3 +1,4 @@
+import { MessageChannel } from "node:worker_threads"
 import { describe, expect, it } from "@effect/vitest"
 import {
   Cause,
@@ -256,6 +257,25 @@ describe("GroupCommit", () => {
       yield* answer(1)
       expect(yield* joinAll([later])).toEqual(["done d"])
       expect(groups).toEqual([["a"], ["d"]])
+    })
+  )
+
+  it.scopedLive("an answer that came while the process stood still is taken, though the time limit has passed", () =>
+    Effect.gen(function* () {
+      const { port1, port2 } = new MessageChannel()
+      yield* Effect.addFinalizer(() => Effect.sync(() => port1.close()))
+      const commit = (group: ReadonlyArray<Write>) =>
+        Effect.async<ReadonlyArray<Either.Either<string>>>(resume => {
+          port2.once("message", () => resume(Effect.succeed(group.map(write => Either.right(`done ${write}`)))))
+          // As a thread does that writes a database: the answer is there before the process goes on.
+          setImmediate(() => {
+            port1.postMessage("done")
+            const end = performance.now() + 100
+            while (performance.now() < end);
+          })
+        })
+      const committer = yield* GroupCommit.make<Write, string>({ commit, weigh, patience: "50 millis" })
+      expect(yield* committer.submit("a")).toBe("done a")
     })
   )
 

@@ -70,8 +70,7 @@ export default async ({ config }: TestProject): Promise<() => Promise<void>> => 
   await symlink(join(root, "node_modules"), join(directory, "node_modules"))
   await Promise.all([compile(directory), bundle(directory)])
   for (const name of ["WriterThread.js", "CopyThread.js"]) {
-    await writeFile(join(directory, "src/Storage/Sqlite", name), `import "../../../${name}"
-`)
+    await writeFile(join(directory, "src/Storage/Sqlite", name), `import "../../../${name}"\n`)
   }
   return () => rm(directory, { recursive: true, force: true })
 }

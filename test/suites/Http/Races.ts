@@ -1,5 +1,6 @@
 import { expect } from "@effect/vitest"
 import { Deferred, Effect } from "effect"
+import type { Answer } from "./Client.ts"
 import {
   at,
   batch,
@@ -144,13 +145,23 @@ export const races = (check: Check) => {
       const start = yield* end
       const operations = (writer: number) =>
         range(20).map(index => ({ op: "set", namespace, key: `k${index}`, value: [writer, index] }))
-      const single = (value: number) => put(namespace, "single", value)
-      yield* Effect.all(
-        [Effect.forEach(range(40), writer => batch(operations(writer)), all), Effect.forEach(range(40), single, all)],
-        all
-      )
+      // On a machine that is slow enough a write is answered with 503, and done or not.
+      let unknown = 0
+      const answered = <E, R>(write: Effect.Effect<Answer, E, R>, records: number) =>
+        Effect.repeat(write, {
+          until: ({ status, text }) => {
+            if (status !== 503) expect([status, text]).toEqual([200, expect.any(String)])
+            else unknown += records
+            return status !== 503
+          }
+        })
+      const batched = (writer: number) => answered(batch(operations(writer)), 20)
+      const single = (value: number) => answered(put(namespace, "single", value), 1)
+      yield* Effect.all([Effect.forEach(range(40), batched, all), Effect.forEach(range(40), single, all)], all)
       const records = yield* changesOf(namespace, start)
-      expect(records).toHaveLength(840)
+      expect(records.length).toBeGreaterThanOrEqual(840)
+      expect(records.length).toBeLessThanOrEqual(840 + unknown)
+      expect(new Set(records.map(({ value }) => JSON.stringify(value))).size).toBe(840)
       for (let at = 0; at < records.length; ) {
         if (records[at]!.key === "single") {
           at++
