@@ -123,6 +123,22 @@ describe("Conversation", () => {
     assert.isTrue(only?.kind === "text" && only.text.endsWith("x19") && only.text.length <= 1_500_000)
   })
 
+  it("remembers the last change of a bounded number of files", () => {
+    const changed = (count: number) =>
+      Array.from({ length: count }, (_, i): EventBody => ({ type: "file_changed", change: "modified", path: `${i}` }))
+    const { changedFiles, fileChanges } = conversationOf([
+      ...changed(10_000),
+      { type: "file_changed", change: "deleted", path: "0" },
+      { type: "file_changed", change: "renamed", path: "new", previousPath: "2" }
+    ])
+    assert.strictEqual(changedFiles.size, 10_000)
+    assert.strictEqual(fileChanges, 10_003)
+    assert.deepStrictEqual(
+      ["0", "1", "2", "new"].map(path => changedFiles.get(path)),
+      ["deleted", undefined, "deleted", "renamed"]
+    )
+  })
+
   it("forgets a question that has left the view", () => {
     const asked: EventBody = { type: "question_requested", requestId: "q", question: "Which?" }
     const many = Array.from({ length: mostItems * 2 }, (): EventBody => ({ type: "plan_updated", plan: "p" }))

@@ -33,6 +33,19 @@ const Row = ({ change }: { readonly change: SeenChange }) => (
   </a>
 )
 
+/** What the columns hold. Rows say it by themselves to those who hear them. */
+const Titles = () => (
+  <div class="feed-row feed-titles" aria-hidden="true">
+    <span>Time</span>
+    <span />
+    <span>Namespace and key</span>
+    <span>Value</span>
+    <span>Actor</span>
+    <span class="feed-version">Version</span>
+    <span class="feed-seq">Change</span>
+  </div>
+)
+
 export const Feed = () => {
   const changes = useMemo(() => new Changes(), [])
   useEffect(() => () => changes.close(), [changes])
@@ -77,16 +90,20 @@ export const Feed = () => {
       {wanted.length === 0 ? (
         <p class="empty">{all.length === 0 ? "No changes yet. New ones appear here." : "No change fits the filter."}</p>
       ) : (
-        <VirtualList
-          label="Changes, the newest first"
-          count={wanted.length}
-          rowHeight={36}
-          keyOf={index => wanted[index]?.seq ?? index}
-          row={index => wanted[index] && <Row change={wanted[index]} />}
-        />
+        <>
+          <Titles />
+          <VirtualList
+            label="Changes, the newest first"
+            count={wanted.length}
+            rowHeight={36}
+            keyOf={index => wanted[index]?.seq ?? index}
+            row={index => wanted[index] && <Row change={wanted[index]} />}
+          />
+        </>
       )}
       <ListFoot isLive={changes.isLive.value}>
-        {count(wanted.length)} of {count(all.length)} changes
+        {wanted.length === all.length ? "" : `${count(wanted.length)} of `}
+        {count(all.length)} changes
         {all.length === mostChanges && `; only the last ${count(mostChanges)} are kept`}
       </ListFoot>
     </div>

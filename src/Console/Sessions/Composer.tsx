@@ -8,6 +8,8 @@ interface Props {
   readonly id: string
   readonly sessions: Sessions
   readonly isBusy: boolean
+  /** Whether the agent waits for an answer to a question of its own. */
+  readonly isWaiting: boolean
   /** What went wrong with another request. */
   readonly problem: string
 }
@@ -15,7 +17,7 @@ interface Props {
 /** Lines that the field grows to. */
 const mostRows = 8
 
-export const Composer = ({ id, isBusy, problem, sessions }: Props) => {
+export const Composer = ({ id, isBusy, isWaiting, problem, sessions }: Props) => {
   const [text, setText] = useState("")
   const { failure, isBusy: isSending, run } = useAttempt()
 
@@ -37,7 +39,9 @@ export const Composer = ({ id, isBusy, problem, sessions }: Props) => {
     >
       <textarea
         aria-label="Message"
-        placeholder={isBusy ? "The agent is at work" : "Write to the agent"}
+        placeholder={
+          isWaiting ? "The agent waits for an answer" : isBusy ? "The agent is at work" : "Write to the agent"
+        }
         rows={Math.min(mostRows, text.split("\n").length)}
         value={text}
         onInput={event => setText(event.currentTarget.value)}

@@ -79,6 +79,9 @@ export interface Usage {
 export const mostItems = 20_000
 export const mostCharacters = 32 * 1024 * 1024
 
+/** The most files whose last change is remembered. */
+const mostFiles = 10_000
+
 /** Items and characters that may come before room is made, as that looks at all items. */
 const slack = { items: 1000, characters: 4 * 1024 * 1024 }
 
@@ -109,6 +112,8 @@ export class Conversation {
   readonly #turns = new Set<string>()
   /** Files that were changed, by path, with the last thing that happened to them. */
   readonly changedFiles = new Map<string, Of<"file_changed">["change"]>()
+  /** Rises with each change of a file. */
+  fileChanges = 0
   /** Items that later events add to, by kind and id. */
   readonly #open = new Map<string, Item>()
   #event: SessionEvent | undefined
@@ -310,6 +315,14 @@ export class Conversation {
     }
   }
 
+  #changeFile(path: string, change: Of<"file_changed">["change"]): void {
+    this.fileChanges++
+    this.changedFiles.delete(path)
+    this.changedFiles.set(path, change)
+    if (this.changedFiles.size <= mostFiles) return
+    for (const oldest of this.changedFiles.keys()) return void this.changedFiles.delete(oldest)
+  }
+
   #inquire(
     kind: "question" | "approval",
     requestId: string,
@@ -349,8 +362,8 @@ export class Conversation {
         return
       }
       case "file_changed":
-        this.changedFiles.set(event.path, event.change)
-        if (event.previousPath !== undefined) this.changedFiles.set(event.previousPath, "deleted")
+        this.#changeFile(event.path, event.change)
+        if (event.previousPath !== undefined) this.#changeFile(event.previousPath, "deleted")
         return this.#notice(`File ${event.change}`, event.path)
       case "session_state":
         if (event.state === "error") this.#notice("The session failed", event.reason, "bad")

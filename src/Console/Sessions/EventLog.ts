@@ -54,8 +54,7 @@ export class EventLog {
 }
 
 /** What an event has beside its envelope, as JSON text. */
-export const bodyOf = ({ seq, sessionId, timestamp, traceId, type, ...body }: SessionEvent): string =>
-  JSON.stringify(body)
+const bodyOf = ({ seq, sessionId, timestamp, traceId, type, ...body }: SessionEvent): string => JSON.stringify(body)
 
 /** Events that are searched at once: a few milliseconds. */
 const searchedAtOnce = 2000

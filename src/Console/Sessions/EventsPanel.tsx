@@ -6,7 +6,7 @@ import { useRested } from "../Widgets/Rested.ts"
 import { SearchField } from "../Widgets/SearchField.tsx"
 import { count, cut, dateAndTime, time } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
-import { bodyOf, type EventLog, EventSearch } from "./EventLog.ts"
+import { type EventLog, EventSearch } from "./EventLog.ts"
 
 interface Props {
   readonly log: EventLog
@@ -20,8 +20,14 @@ const mostShown = 20_000
 /** The beginnings of events, which are made once, as events may be large. */
 const previews = new WeakMap<SessionEvent, string>()
 
+/** What an event has beside its envelope, its ids last, as they tell little. */
+const idsLast = ({ seq, sessionId, timestamp, traceId, type, ...body }: SessionEvent): object => {
+  const isId = (name: string) => Number(name.endsWith("Id"))
+  return Object.fromEntries(Object.entries(body).sort(([a], [b]) => isId(a) - isId(b)))
+}
+
 const previewOf = (event: SessionEvent): string => {
-  const preview = previews.get(event) ?? cut(bodyOf(event), 160)
+  const preview = previews.get(event) ?? cut(JSON.stringify(idsLast(event)), 160)
   previews.set(event, preview)
   return preview
 }
@@ -81,7 +87,7 @@ export const EventsPanel = ({ log, revision }: Props) => {
               aria-current={event === chosen ? "true" : undefined}
               onClick={() => setChosen(event === chosen ? undefined : event)}
             >
-              <span class="feed-seq">{event.seq}</span>
+              <span class="event-seq">{event.seq}</span>
               <span class="event-type">{event.type}</span>
               <span class="row-title mono muted">{previewOf(event)}</span>
             </button>

@@ -5,14 +5,17 @@ import { isAbort, messageOf } from "../Service/Failure.ts"
 import { Diff } from "../Widgets/Diff.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
+import { useRested } from "../Widgets/Rested.ts"
 import { bytes, time } from "../Widgets/Text.ts"
+import { VirtualList } from "../Widgets/VirtualList.tsx"
 
 interface Props {
   readonly id: string
   readonly sessions: Sessions
   /** What happened to files, by path. */
   readonly changed: ReadonlyMap<string, string>
-  readonly revision: number
+  /** Rises with each change of a file. */
+  readonly changes: number
 }
 
 /** Levels of directories that are listed at once. */
@@ -33,17 +36,16 @@ interface Opened {
   readonly before: FileContent | undefined
 }
 
-interface FileProps extends Props {
+interface FileProps extends Omit<Props, "changed"> {
   readonly path: string
   readonly onClose: () => void
 }
 
-const FileView = ({ changed, id, onClose, path, sessions }: FileProps) => {
+const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
   const [chosen, setChosen] = useState<number>()
   const [opened, setOpened] = useState<Opened>()
   const [isDiff, setDiff] = useState(false)
   const [problem, setProblem] = useState("")
-  const change = changed.get(path)
   useEffect(() => {
     const ended = new AbortController()
     const { signal } = ended
@@ -61,7 +63,7 @@ const FileView = ({ changed, id, onClose, path, sessions }: FileProps) => {
       if (!isAbort(error)) setProblem(messageOf(error))
     })
     return () => ended.abort(new DOMException("The file is closed", "AbortError"))
-  }, [id, path, chosen, change, sessions])
+  }, [id, path, chosen, changes, sessions])
 
   const shown = opened?.shown
   return (
@@ -114,16 +116,17 @@ const FileView = ({ changed, id, onClose, path, sessions }: FileProps) => {
 
 export const FilesPanel = (props: Props) => {
   const { changed, id, sessions } = props
+  // Many files may change within a moment.
+  const changes = useRested(props.changes)
   const [files, setFiles] = useState<ReadonlyArray<FileEntry>>()
   const [problem, setProblem] = useState("")
   const [path, setPath] = useState<string>()
-  const changes = [...changed].join()
   useEffect(() => {
     const ended = new AbortController()
     sessions
       .listFiles(id, { depth, signal: ended.signal })
       .then(found => {
-        setFiles(found)
+        setFiles(found.filter(({ type }) => type !== "directory"))
         setProblem("")
       })
       .catch((error: unknown) => {
@@ -135,28 +138,44 @@ export const FilesPanel = (props: Props) => {
   if (path !== undefined) {
     return (
       <section class="side" aria-label="Files">
-        <FileView key={path} {...props} path={path} onClose={() => setPath(undefined)} />
+        <FileView
+          key={path}
+          id={id}
+          sessions={sessions}
+          changes={changes}
+          path={path}
+          onClose={() => setPath(undefined)}
+        />
       </section>
     )
   }
   return (
     <section class="side" aria-label="Files">
       <Banner tone="warn" text={problem} />
-      {files?.length === 0 && <p class="empty">The workspace is empty.</p>}
-      <ul class="files">
-        {files
-          ?.filter(({ type }) => type !== "directory")
-          .map(file => (
-            <li key={file.path}>
-              <button type="button" class="row" onClick={() => setPath(file.path)}>
-                <Icon name="file" />
-                <span class="row-title mono grow">{file.path}</span>
-                {changed.has(file.path) && <span class="badge info">{changed.get(file.path)}</span>}
-                <span class="row-count">{file.size === undefined ? "" : bytes(file.size)}</span>
-              </button>
-            </li>
-          ))}
-      </ul>
+      {files?.length === 0 ? (
+        <p class="empty">The workspace is empty.</p>
+      ) : (
+        <VirtualList
+          label="Files of the workspace"
+          count={files?.length ?? 0}
+          rowHeight={34}
+          revision={props.changes}
+          keyOf={index => files?.[index]?.path ?? index}
+          row={index => {
+            const file = files?.[index]
+            return (
+              file && (
+                <button type="button" class="row" onClick={() => setPath(file.path)}>
+                  <Icon name="file" />
+                  <span class="row-title mono grow">{file.path}</span>
+                  {changed.has(file.path) && <span class="badge info">{changed.get(file.path)}</span>}
+                  <span class="row-count">{file.size === undefined ? "" : bytes(file.size)}</span>
+                </button>
+              )
+            )
+          }}
+        />
+      )}
     </section>
   )
 }

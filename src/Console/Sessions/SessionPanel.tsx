@@ -124,6 +124,14 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
   )
 }
 
+/** Sessions of more events take a moment to be read. */
+const manyEvents = 5000
+
+const readingOf = ({ log, session }: SessionFeed): string => {
+  const all = session.value?.headSeq ?? 0
+  return all < manyEvents ? "" : `Reading ${count(log.events.length)} of ${count(all)} events…`
+}
+
 /** From this width on, the events are shown from the start. */
 const roomForEvents = "(min-width: 1200px)"
 
@@ -136,6 +144,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
   const { conversation } = feed
   const { items, usage } = conversation
   const session = feed.session.value
+  const isWaiting = conversation.waiting.length > 0
 
   if (feed.isDeleted.value) {
     return (
@@ -151,12 +160,13 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
         session={session}
         sessions={sessions}
         isBusy={conversation.isBusy}
-        isWaiting={conversation.waiting.length > 0}
+        isWaiting={isWaiting}
         side={side}
         onSide={setSide}
         onFailure={setFailure}
       />
       <UsageMeter usage={usage} />
+      <Banner tone="info" text={feed.isSynced.value ? "" : readingOf(feed)} />
       <Banner tone="bad" text={feed.problem.value} />
       <Banner tone="info" text={feed.isTrimmed.value ? "Older events are no longer kept." : ""} />
       <div class="session-body" data-side={side ?? "none"}>
@@ -178,13 +188,24 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
             />
           )}
           {canConverse.value ? (
-            <Composer id={id} sessions={sessions} isBusy={conversation.isBusy} problem={failure} />
+            <Composer
+              id={id}
+              sessions={sessions}
+              isBusy={conversation.isBusy}
+              isWaiting={isWaiting}
+              problem={failure}
+            />
           ) : (
             <p class="pane-foot">This key only reads.</p>
           )}
         </div>
         {side === "files" && (
-          <FilesPanel id={id} sessions={sessions} changed={conversation.changedFiles} revision={revision} />
+          <FilesPanel
+            id={id}
+            sessions={sessions}
+            changed={conversation.changedFiles}
+            changes={conversation.fileChanges}
+          />
         )}
         {side === "events" && <EventsPanel log={feed.log} revision={revision} />}
       </div>

@@ -129,7 +129,7 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
   return (
     <section class="pane list" aria-label="Sessions">
       <div class="pane-head">
-        <SearchField label="Find a session" placeholder="Session" value={filter} onInput={setFilter} />
+        <SearchField label="Find a session" placeholder="Title, type or id" value={filter} onInput={setFilter} />
         {canConverse.value && (
           <button type="button" class="button small primary" onClick={() => setNew(true)}>
             <Icon name="plus" /> New

@@ -1,5 +1,5 @@
 /** One entry: its value in the editor, its version, its expiry and its history. */
-import { useEffect, useRef, useState } from "preact/hooks"
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import { PreconditionFailed } from "../../Client/Client.ts"
 import { JsonEditor } from "../Json/JsonEditor.tsx"
 import { compact, format, type Problem, problemOf } from "../Json/JsonText.ts"
@@ -23,6 +23,10 @@ interface Props {
 
 /** The value as the editor has it at first. */
 const draftOf = (entry: TextEntry | undefined): string => (entry === undefined ? "" : format(entry.value))
+
+/** Whether both are the same write. An entry that was deleted begins at version 1 again. */
+const isSame = (entry: TextEntry, base: TextEntry | undefined): boolean =>
+  entry.version === base?.version && entry.updatedAt === base.updatedAt
 
 /** The entry as the service has it, read again with each change that comes in. */
 const useEntry = (namespace: string, key: string) => {
@@ -81,8 +85,9 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
     setFailure("")
   }
 
-  useEffect(() => {
-    if (stored === undefined || stored === "absent" || dirty.current) return
+  // Before the next key is typed: what is typed by then would be lost.
+  useLayoutEffect(() => {
+    if (stored === undefined || stored === "absent" || dirty.current || isSame(stored, base)) return
     if (base !== undefined && stored.version > base.version && stored.updatedBy !== actor) {
       setNotice(`Changed by ${stored.updatedBy} to version ${stored.version}`)
     }

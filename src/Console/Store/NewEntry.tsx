@@ -58,6 +58,9 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
             }}
           />
         </div>
+        <span class="field-title" aria-hidden="true">
+          Value, as JSON
+        </span>
         <JsonEditor
           label="Value"
           text={text}

@@ -42,7 +42,7 @@ const NamespacePane = ({ present }: { readonly present: string | undefined }) =>
           if (wanted !== "") go("store", isNew ? wanted : shown[0]!.namespace)
         }}
       >
-        <SearchField label="Find or open a namespace" placeholder="Namespace" value={filter} onInput={setFilter} />
+        <SearchField label="Find or open a namespace" placeholder="Find or open" value={filter} onInput={setFilter} />
       </form>
       <Banner tone="bad" text={namespacesProblem.value} />
       {isNew && (

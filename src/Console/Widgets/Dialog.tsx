@@ -10,11 +10,20 @@ interface Props {
   readonly isWide?: boolean
 }
 
+/** Gives the focus back to where it was, or to the view where that is gone. */
+const giveBack = (opener: Element | null): void => {
+  const isThere = opener instanceof HTMLElement && opener.isConnected && !opener.matches(":disabled")
+  const target = isThere ? opener : document.querySelector<HTMLElement>("main")
+  target?.focus()
+}
+
 export const Dialog = ({ children, isWide = false, onClose, title }: Props) => {
   const element = useRef<HTMLDialogElement>(null)
   const heading = useId()
   useEffect(() => {
+    const opener = document.activeElement
     element.current?.showModal()
+    return () => giveBack(opener)
   }, [])
   return (
     <dialog ref={element} class={isWide ? "dialog wide" : "dialog"} aria-labelledby={heading} onClose={onClose}>

@@ -1,5 +1,5 @@
 /** A field for a key or a token. */
-import { useId, useState } from "preact/hooks"
+import { useEffect, useId, useRef, useState } from "preact/hooks"
 
 export interface SecretFormProps {
   readonly label: string
@@ -8,11 +8,25 @@ export interface SecretFormProps {
   readonly isBusy?: boolean
   readonly problem?: string
   readonly hint?: string | undefined
+  /** Whether the field has the focus at first, as it is what the page is for. */
+  readonly isFirst?: boolean
 }
 
-export const SecretForm = ({ action, hint, isBusy = false, label, onGiven, problem = "" }: SecretFormProps) => {
+export const SecretForm = ({
+  action,
+  hint,
+  isBusy = false,
+  isFirst = false,
+  label,
+  onGiven,
+  problem = ""
+}: SecretFormProps) => {
   const [secret, setSecret] = useState("")
   const field = useId()
+  const input = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    if (isFirst) input.current?.focus()
+  }, [])
   return (
     <form
       class="secret-form"
@@ -23,6 +37,7 @@ export const SecretForm = ({ action, hint, isBusy = false, label, onGiven, probl
     >
       <label for={field}>{label}</label>
       <input
+        ref={input}
         id={field}
         type="password"
         autocomplete="off"

@@ -14,7 +14,7 @@ export const SignInCard = ({ children, title, ...form }: Props) => (
       <Mark size={36} />
       <h1 id="sign-in-title">{title}</h1>
       <p class="muted">{location.host}</p>
-      <SecretForm {...form} />
+      <SecretForm isFirst {...form} />
       {children}
     </section>
   </main>

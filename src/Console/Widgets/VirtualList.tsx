@@ -30,6 +30,17 @@ interface Props {
 /** How near to the end counts as there, in pixels. */
 const nearEnd = 60
 
+/** What can be pressed in an element. */
+const controlsIn = (element: Element | null | undefined): ReadonlyArray<HTMLElement> => [
+  ...(element?.querySelectorAll<HTMLElement>("a, button") ?? [])
+]
+
+/** The row that an element is in. */
+const indexOf = (element: Element | null | undefined): number | undefined => {
+  const row = element?.closest<HTMLElement>("[data-index]")
+  return row == null ? undefined : Number(row.dataset.index)
+}
+
 export const VirtualList = (props: Props) => {
   const { count, isFollowing = false, keyOf, label, onEnd, role = "list", row, rowHeight } = props
   const box = useRef<HTMLDivElement>(null)
@@ -62,26 +73,39 @@ export const VirtualList = (props: Props) => {
 
   useLayoutEffect(() => {
     if (isFollowing && isAtEnd.current && box.current !== null) box.current.scrollTop = box.current.scrollHeight
-  }, [isFollowing, count, total, props.revision])
+  }, [isFollowing, count, total, virtualizer.scrollRect?.height, props.revision])
 
   const last = rows.at(-1)?.index ?? -1
   useEffect(() => {
     if (count > 0 && last >= count - 1) onEnd?.()
   }, [last, count])
 
-  /** Up and Down move between rows as Tab does between fields. */
-  const move = (event: KeyboardEvent) => {
-    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0
-    const from = (event.target as HTMLElement).closest<HTMLElement>("[data-index]")
-    if (step === 0 || from === null || !(event.target as HTMLElement).matches("a, button")) return
-    const index = Number(from.dataset.index) + step
-    if (index < 0 || index >= count) return
-    event.preventDefault()
-    virtualizer.scrollToIndex(index)
-    requestAnimationFrame(() =>
-      box.current?.querySelector<HTMLElement>(`[data-index="${index}"] :is(a, button)`)?.focus()
-    )
+  /** Tab passes a list at once, as the arrow keys move within it. */
+  useLayoutEffect(() => {
+    if (role === "list") for (const control of controlsIn(box.current)) control.tabIndex = -1
+  })
+
+  /** Focuses a row when it is there: those far away are drawn in one of the next frames. */
+  const focus = (index: number, frames = 20): void => {
+    const [control] = controlsIn(box.current?.querySelector(`[data-index="${index}"]`))
+    if (control !== undefined) control.focus({ preventScroll: true })
+    else if (frames > 0) requestAnimationFrame(() => focus(index, frames - 1))
   }
+
+  const move = (event: KeyboardEvent) => {
+    const target = event.target as HTMLElement
+    const isInRow = target !== box.current
+    if (role !== "list" || (isInRow && !target.matches("a, button"))) return
+    const present = isInRow ? indexOf(target) : (indexOf(box.current?.querySelector("[aria-current]")) ?? firstSeen())
+    const index = { ArrowDown: isInRow ? 1 : 0, ArrowUp: isInRow ? -1 : 0 }[event.key]
+    const next = event.key === "Home" ? 0 : event.key === "End" ? count - 1 : (present ?? 0) + (index ?? Number.NaN)
+    if (!(next >= 0 && next < count)) return
+    event.preventDefault()
+    virtualizer.scrollToIndex(next)
+    focus(next)
+  }
+
+  const firstSeen = (): number => virtualizer.range?.startIndex ?? 0
 
   return (
     <div
