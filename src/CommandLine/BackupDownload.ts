@@ -17,6 +17,9 @@ export interface Options {
   readonly report: Report
 }
 
+/** What arrives is written in portions of this size: the chunks of a connection are small. */
+const writeBytes = 1024 * 1024
+
 const cut = (connection: Connection, message: string): CommandFailed =>
   new CommandFailed({
     message: `${connection.url}: the backup did not arrive: ${message}`,
@@ -41,15 +44,26 @@ const receive = (
     const hash = createHash("sha256")
     const { bytes, content } = backup
     let done = 0
+    let waiting: Array<Uint8Array> = []
+    let waitingBytes = 0
+    const flush = Effect.suspend(() => {
+      const chunk = Buffer.concat(waiting)
+      waiting = []
+      waitingBytes = 0
+      return Effect.tryPromise({ try: () => handle.writeFile(chunk), catch: writing })
+    })
     yield* content.pipe(
       Stream.mapError(({ message }) => cut(connection, message)),
       Stream.runForEach(chunk => {
         hash.update(chunk)
         done += chunk.length
         report({ phase: "copy", done, total: bytes })
-        return Effect.tryPromise({ try: () => handle.writeFile(chunk), catch: writing })
+        waiting.push(chunk)
+        waitingBytes += chunk.length
+        return waitingBytes < writeBytes ? Effect.void : flush
       })
     )
+    yield* flush
     if (done !== bytes) return yield* cut(connection, `${done} of ${bytes} bytes have come`)
     if (hash.digest("hex") !== backup.sha256) return yield* cut(connection, "its SHA-256 is not what the service says")
     yield* Effect.tryPromise({ try: () => handle.sync(), catch: writing })

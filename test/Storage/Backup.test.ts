@@ -26,7 +26,7 @@ import { Store } from "../../src/Kv/Store.ts"
 import { histories, parse, store as storePart, verificationOf } from "../../src/Storage/Backup/Manifest.ts"
 import * as Restore from "../../src/Storage/Backup/Restore.ts"
 import * as Backup from "../../src/Storage/Backup.ts"
-import { copy } from "../../src/Storage/Sqlite/Copy/Copying.ts"
+import { copy, Snapshot, takeAll } from "../../src/Storage/Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../../src/Storage/Sqlite/Copy/CopyPort.ts"
 import * as Opening from "../../src/Storage/Sqlite/Database/Opening.ts"
 import * as Restored from "../../src/Storage/Sqlite/Database/Restored.ts"
@@ -65,16 +65,19 @@ const failure = <A, E extends { readonly message: string }>(effect: Effect.Effec
 const kind = { applicationId: 7, schemaVersion: 1, lastSeq: undefined }
 
 /** A database with one table and one row. */
-const makeDatabase = (file: string): Database.Database => {
+const makeDatabase = (file: string, bytes = 2_000_000): Database.Database => {
   const db = new Database(file)
   db.pragma("journal_mode = WAL")
   db.pragma("application_id = 7")
   db.pragma("user_version = 1")
-  db.exec("CREATE TABLE t (n INTEGER, filler BLOB); INSERT INTO t VALUES (0, zeroblob(2000000))")
+  db.exec(`CREATE TABLE t (n INTEGER, filler BLOB); INSERT INTO t VALUES (0, zeroblob(${bytes}))`)
   return db
 }
 
-/** What writes n into the first database and then into the second one, for ever; it tells when it has begun. */
+/**
+ * What writes n into the first database and then into the second one, for ever, with pauses of 15 ms; it tells when it has
+ * begun.
+ */
 const writer = (first: string, second: string) =>
   new Worker(
     `const Database = require("better-sqlite3")
@@ -82,18 +85,16 @@ const writer = (first: string, second: string) =>
      const [a, b] = workerData.map(file => new Database(file))
      for (const db of [a, b]) db.pragma("synchronous = OFF")
      const statements = [a, b].map(db => db.prepare("UPDATE t SET n = ?"))
-     for (let n = 1; ; n++) { for (const s of statements) s.run(n); if (n === 10) parentPort.postMessage("begun") }`,
+     const nobody = new Int32Array(new SharedArrayBuffer(4))
+     for (let n = 1; ; n++) {
+       for (const s of statements) s.run(n)
+       if (n === 10) parentPort.postMessage("begun")
+       if (n % 200 === 0) Atomics.wait(nobody, 0, 0, 15)
+     }`,
     { eval: true, workerData: [first, second] }
   )
 
-const numberIn = (file: string): number => {
-  const db = new Database(file, { readonly: true })
-  try {
-    return db.prepare<[], number>("SELECT n FROM t").pluck().get()!
-  } finally {
-    db.close()
-  }
-}
+const numberIn = (db: Database.Database): number => db.prepare<[], number>("SELECT n FROM t").pluck().get()!
 
 /** Makes the database of histories, and one history where it is named. */
 const makeSessions = (directory: string, session?: string) =>
@@ -112,24 +113,36 @@ describe("a copy of databases", () => {
   it.scopedLive("is of one moment, while both are written", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory
-      const [first, second] = [join(directory, "a.db"), join(directory, "b.db")]
-      for (const file of [first, second]) makeDatabase(file).close()
-      const thread = yield* Effect.acquireRelease(
+      const [first, second, other] = ["a.db", "b.db", "c.db"].map(name => join(directory, name)) as [
+        string,
+        string,
+        string
+      ]
+      for (const file of [first, second, other]) makeDatabase(file).close()
+      yield* Effect.acquireRelease(
         Effect.async<Worker>(resume => {
           const thread = writer(first, second)
           thread.once("message", () => resume(Effect.succeed(thread)))
         }),
         thread => Effect.promise(() => thread.terminate())
       )
-      for (let round = 0; round < 8; round++) {
-        const targets = [`a${round}`, `b${round}`].map(name => join(directory, name))
-        const sources = [first, second].map((file, index) => ({ kind, file, target: targets[index]! }))
-        yield* Effect.promise(() => copy({ sources, mostLogBytes: 1024 ** 3, bytesLeft: 0 }, () => {}))
-        const [a, b] = targets.map(numberIn) as [number, number]
+      const source = (file: string, target = "") => ({ kind, file, target })
+      const seen = new Set<number>()
+      for (let round = 0; round < 20; round++) {
+        // Time passes between the first and the last.
+        const files = [first, ...Array.from({ length: 100 }, () => other), second]
+        const snapshots = files.map(file => new Snapshot(source(file)))
+        takeAll(snapshots)
+        const [a, b] = [snapshots[0]!, snapshots.at(-1)!].map(({ db }) => numberIn(db)) as [number, number]
+        for (const snapshot of snapshots) snapshot.close()
         assert.include([a, a - 1], b, `the first has ${a}, the second ${b}`)
-        assert.isAbove(a, 0)
+        seen.add(a)
       }
-      assert.isAbove(thread.threadId, 0)
+      assert.isAbove(seen.size, 1)
+      const sources = [first, second].map(file => source(file, `${file}.copy`))
+      yield* Effect.promise(() => copy({ sources, mostLogBytes: 1024 ** 3, bytesLeft: 0 }, () => {}))
+      const [a, b] = sources.map(({ target }) => numberIn(new Database(target, { readonly: true }))) as [number, number]
+      assert.include([a, a - 1], b)
     })
   )
 

@@ -116,7 +116,7 @@ const connect = (file: string): Database.Database => {
 }
 
 /** A source as it was at the moment of the copy. */
-class Snapshot {
+export class Snapshot {
   readonly db: Database.Database
   private readonly begin: Database.Statement
   private readonly end: Database.Statement
@@ -184,7 +184,7 @@ class Snapshot {
  * Takes all snapshots at one moment: while the others were taken, nothing was committed to the first database. Nobody has
  * to wait for that.
  */
-const takeAll = (snapshots: ReadonlyArray<Snapshot>): void => {
+export const takeAll = (snapshots: ReadonlyArray<Snapshot>): void => {
   const [first, ...others] = snapshots
   if (first === undefined) return
   if (others.length === 0) return first.take()
