@@ -167,12 +167,12 @@ const serve = (kind: keyof typeof servers, identify: Identify = identity) =>
   )
 
 /** One request by a user. */
-const ask = (user: string, method: string, path: string, body?: unknown) =>
+const ask = (user: string, method: string, path: string, body?: unknown, more: Record<string, string> = {}) =>
   Effect.flatMap(Port, port =>
     Effect.promise(async () => {
       const answer = await fetch(`http://127.0.0.1:${port}${path}`, {
         method,
-        headers: { authorization: `Bearer ${user}`, "content-type": "application/json" },
+        headers: { authorization: `Bearer ${user}`, "content-type": "application/json", ...more },
         ...(body === undefined ? {} : { body: JSON.stringify(body) })
       })
       const text = await answer.text()
@@ -220,6 +220,21 @@ describe.each(["stock", "edge"] as const)("in an application on the %s server", 
       for (const path of ["/api/v1/kv/n/k", "/kv/n/k", "/health", "/ws"]) {
         expect([path, (yield* ask("root", "GET", path)).status]).toEqual([path, 404])
       }
+    }).pipe(Effect.provide(serve(kind)))
+  )
+
+  it.scopedLive("each tenant has idempotency keys of its own, and so have those without a tenant", () =>
+    Effect.gen(function* () {
+      const key = { "idempotency-key": "order 1" }
+      const set = (user: string, path: string, value: number) => ask(user, "PUT", `${path}/once`, { value }, key)
+      const first = yield* set("anna", own, 1)
+      expect(first).toMatchObject({ status: 200, body: { version: 1 } })
+      expect(yield* set("other", foreign, 2)).toMatchObject({ status: 200, body: { version: 1, value: 2 } })
+      expect(yield* set("root", own, 3)).toMatchObject({ status: 200, body: { version: 2, value: 3 } })
+      expect(yield* set("anna", own, 1)).toEqual(first)
+      expect((yield* set("anna", own, 2)).status).toBe(422)
+      expect((yield* set("anna", foreign, 1)).status).toBe(403)
+      expect((yield* set("reader", own, 1)).status).toBe(403)
     }).pipe(Effect.provide(serve(kind)))
   )
 

@@ -32,7 +32,8 @@ export {
   type NamespacesOptions,
   type SetOptions,
   type StoreBackup,
-  type VersionOptions
+  type VersionOptions,
+  type WriteOptions
 } from "./KeyValue.ts"
 export type * from "./Model.ts"
 export type { JsonFormat, Token } from "./Requests.ts"

@@ -63,6 +63,11 @@ export class MethodNotAllowed extends ResponseError {
   readonly _tag = "MethodNotAllowed"
 }
 
+/** 409: the request with this idempotency key is still in progress. */
+export class Conflict extends ResponseError {
+  readonly _tag = "Conflict"
+}
+
 /** 410: the changes that were asked for are no longer kept, or are those of another log. */
 export class Gone extends ResponseError {
   readonly _tag = "Gone"
@@ -101,6 +106,11 @@ export class PayloadTooLarge extends ResponseError {
 /** 415: the body is not JSON. */
 export class UnsupportedMediaType extends ResponseError {
   readonly _tag = "UnsupportedMediaType"
+}
+
+/** 422: the idempotency key was used for another request. */
+export class UnprocessableContent extends ResponseError {
+  readonly _tag = "UnprocessableContent"
 }
 
 /** 431: the head of the request is too large. */
@@ -170,10 +180,12 @@ const byStatus = {
   403: Forbidden,
   404: NotFound,
   405: MethodNotAllowed,
+  409: Conflict,
   410: Gone,
   412: PreconditionFailed,
   413: PayloadTooLarge,
   415: UnsupportedMediaType,
+  422: UnprocessableContent,
   431: RequestHeaderFieldsTooLarge,
   500: InternalServerError,
   501: NotImplemented,

@@ -1,7 +1,7 @@
 /**
  * The entries of the key-value store: single ones, batches and lists.
  */
-import { detailsOf, InvalidResponse, NotFound } from "./Errors.ts"
+import { detailsOf, InvalidResponse, NotFound, refused } from "./Errors.ts"
 import type { CursorPage } from "./Follow.ts"
 import type {
   DeleteResult,
@@ -46,6 +46,15 @@ export interface CallOptions {
   readonly signal?: AbortSignal
 }
 
+/** What a call that writes takes. */
+export interface WriteOptions extends CallOptions {
+  /**
+   * Names this write, with 1 to 256 printable characters of ASCII. Within 24 hours the same call with the same key has the
+   * same result and writes nothing more: what is not known to be written can be repeated.
+   */
+  readonly idempotencyKey?: string
+}
+
 /** What a call that depends on the version of an entry takes. */
 export interface VersionOptions extends CallOptions {
   /** The entry must be at this version. */
@@ -57,7 +66,7 @@ export interface GetOptions extends VersionOptions {
   readonly known?: Entry
 }
 
-export interface SetOptions extends CallOptions {
+export interface SetOptions extends WriteOptions {
   /** The entry must be at this version; 0 means that it must be absent. */
   readonly ifVersion?: number
   /** Who writes; `api` without it. */
@@ -68,19 +77,19 @@ export interface SetOptions extends CallOptions {
   readonly expiresAt?: number
 }
 
-export interface DeleteOptions extends VersionOptions {
+export interface DeleteOptions extends VersionOptions, WriteOptions {
   /** Who deletes; `api` without it. */
   readonly actor?: string
 }
 
-export interface DeletePrefixOptions extends CallOptions {
+export interface DeletePrefixOptions extends WriteOptions {
   /** Who deletes; `api` without it. */
   readonly actor?: string
   /** The most entries that are deleted, 1 to 1000; 1000 without it. */
   readonly limit?: number
 }
 
-export interface BatchOptions extends CallOptions {
+export interface BatchOptions extends WriteOptions {
   /** Who writes; `api` without it. */
   readonly actor?: string
 }
@@ -160,6 +169,15 @@ const maxPage = 1000
 /** The header by which an entry must be at a version. */
 const matching = (ifVersion: number | undefined): Record<string, string> =>
   ifVersion === undefined ? {} : { "if-match": `"${ifVersion}"` }
+
+/** The header by which a write is remembered. White space at its ends would be lost on the way. */
+const named = (idempotencyKey: string | undefined): Record<string, string> => {
+  if (idempotencyKey === undefined) return {}
+  if (idempotencyKey.trim() === idempotencyKey && /^[\x20-\x7e]{1,256}$/.test(idempotencyKey)) {
+    return { "idempotency-key": idempotencyKey }
+  }
+  throw refused("idempotencyKey must be 1 to 256 printable characters of ASCII, without spaces at its ends")
+}
 
 const readEntry = json<Entry>(({ key, version }) => typeof key === "string" && Number.isSafeInteger(version))
 const readDeleted = json<DeleteResult>(({ deleted }) => typeof deleted === "boolean")
@@ -307,9 +325,10 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
     return { items: items.map((item: Entry | null) => item ?? undefined), lastSeq, epoch }
   },
 
-  set: async (namespace, key, value, { ifVersion, signal, ...written } = {}) => {
+  set: async (namespace, key, value, { idempotencyKey, ifVersion, signal, ...written } = {}) => {
     const path = entryPath(namespace, key)
-    const headers = ifVersion === 0 ? { "if-none-match": "*" } : matching(ifVersion)
+    const condition = ifVersion === 0 ? { "if-none-match": "*" } : matching(ifVersion)
+    const headers = { ...condition, ...named(idempotencyKey) }
     return requests.ask(
       { method: "PUT", path, headers, body: requests.json.stringify({ value, ...written }) },
       signal,
@@ -317,19 +336,22 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
     )
   },
 
-  delete: async (namespace, key, { actor, ifVersion, signal } = {}) => {
+  delete: async (namespace, key, { actor, idempotencyKey, ifVersion, signal } = {}) => {
     const path = entryPath(namespace, key)
-    const request: Request = { method: "DELETE", path, query: { actor }, headers: matching(ifVersion) }
+    const headers = { ...matching(ifVersion), ...named(idempotencyKey) }
+    const request: Request = { method: "DELETE", path, query: { actor }, headers }
     return (await requests.ask(request, signal, readDeleted)).deleted
   },
 
-  deletePrefix: async (namespace, prefix, { actor, limit, signal } = {}) => {
+  deletePrefix: async (namespace, prefix, { actor, idempotencyKey, limit, signal } = {}) => {
     const path = `/kv/${segment("namespace", namespace)}`
-    return requests.ask({ method: "DELETE", path, query: { prefix, limit, actor } }, signal, readRemoved)
+    const headers = named(idempotencyKey)
+    return requests.ask({ method: "DELETE", path, query: { prefix, limit, actor }, headers }, signal, readRemoved)
   },
 
-  batch: async (operations, { actor, signal } = {}) => {
-    const request: Request = { method: "POST", path: "/batch", body: requests.json.stringify({ operations, actor }) }
+  batch: async (operations, { actor, idempotencyKey, signal } = {}) => {
+    const body = requests.json.stringify({ operations, actor })
+    const request: Request = { method: "POST", path: "/batch", headers: named(idempotencyKey), body }
     return (await requests.ask(request, signal, readResults)).results
   },
 

@@ -5,6 +5,7 @@ export const isTransient = (error: ClientError): boolean => {
   switch (error._tag) {
     case "ConnectionFailed":
     case "TokenUnavailable":
+    case "Conflict":
     case "InternalServerError":
     case "ServiceUnavailable":
       return true

@@ -28,6 +28,9 @@ export class NotFound extends Data.TaggedError("NotFound")<ResponseFields> {}
 /** 405: the route takes other methods. */
 export class MethodNotAllowed extends Data.TaggedError("MethodNotAllowed")<ResponseFields> {}
 
+/** 409: the request with this idempotency key is still in progress. */
+export class Conflict extends Data.TaggedError("Conflict")<ResponseFields> {}
+
 /** 410: the changes that were asked for are no longer kept. */
 export class Gone extends Data.TaggedError("Gone")<ResponseFields> {}
 
@@ -46,6 +49,9 @@ export class PayloadTooLarge extends Data.TaggedError("PayloadTooLarge")<Respons
 
 /** 415: the body is not JSON. */
 export class UnsupportedMediaType extends Data.TaggedError("UnsupportedMediaType")<ResponseFields> {}
+
+/** 422: the idempotency key was used for another request. */
+export class UnprocessableContent extends Data.TaggedError("UnprocessableContent")<ResponseFields> {}
 
 /** 431: the head of the request is too large. */
 export class RequestHeaderFieldsTooLarge extends Data.TaggedError("RequestHeaderFieldsTooLarge")<ResponseFields> {}
@@ -92,10 +98,12 @@ export type ClientError =
   | Forbidden
   | NotFound
   | MethodNotAllowed
+  | Conflict
   | Gone
   | PreconditionFailed
   | PayloadTooLarge
   | UnsupportedMediaType
+  | UnprocessableContent
   | RequestHeaderFieldsTooLarge
   | InternalServerError
   | NotImplemented
@@ -138,9 +146,11 @@ const byTag = {
   Forbidden,
   NotFound,
   MethodNotAllowed,
+  Conflict,
   Gone,
   PayloadTooLarge,
   UnsupportedMediaType,
+  UnprocessableContent,
   RequestHeaderFieldsTooLarge,
   InternalServerError,
   NotImplemented,

@@ -15,10 +15,12 @@ const statuses = {
   Forbidden: 403,
   NotFound: 404,
   MethodNotAllowed: 405,
+  Conflict: 409,
   Gone: 410,
   PreconditionFailed: 412,
   PayloadTooLarge: 413,
   UnsupportedMediaType: 415,
+  UnprocessableContent: 422,
   InternalServerError: 500,
   NotImplemented: 501,
   ServiceUnavailable: 503,
@@ -80,6 +82,10 @@ export class MethodNotAllowed extends Schema.TaggedError<MethodNotAllowed>()("Me
   static readonly Wire = wire(MethodNotAllowed, "The route takes other methods, named in Allow.")
 }
 
+export class Conflict extends Schema.TaggedError<Conflict>()("Conflict", fields) {
+  static readonly Wire = wire(Conflict, "The request with this Idempotency-Key is still in progress; try again.")
+}
+
 export class Gone extends Schema.TaggedError<Gone>()("Gone", fields) {
   static readonly Wire = wire(Gone, "What was asked for is no longer available.")
 }
@@ -97,6 +103,10 @@ export class PayloadTooLarge extends Schema.TaggedError<PayloadTooLarge>()("Payl
 
 export class UnsupportedMediaType extends Schema.TaggedError<UnsupportedMediaType>()("UnsupportedMediaType", fields) {
   static readonly Wire = wire(UnsupportedMediaType, "The body is not JSON.")
+}
+
+export class UnprocessableContent extends Schema.TaggedError<UnprocessableContent>()("UnprocessableContent", fields) {
+  static readonly Wire = wire(UnprocessableContent, "The Idempotency-Key was used for another request.")
 }
 
 export class InternalServerError extends Schema.TaggedError<InternalServerError>()("InternalServerError", fields) {
@@ -127,10 +137,12 @@ export type ApiError =
   | Forbidden
   | NotFound
   | MethodNotAllowed
+  | Conflict
   | Gone
   | PreconditionFailed
   | PayloadTooLarge
   | UnsupportedMediaType
+  | UnprocessableContent
   | InternalServerError
   | NotImplemented
   | ServiceUnavailable

@@ -6,6 +6,7 @@ import { Schema } from "effect"
 import { ReadAccess, WriteAccess } from "../Auth/Api.ts"
 import {
   BadRequest,
+  Conflict,
   Forbidden,
   Gone,
   InsufficientStorage,
@@ -13,7 +14,8 @@ import {
   NotFound,
   NotImplemented,
   PreconditionFailed,
-  ServiceUnavailable
+  ServiceUnavailable,
+  UnprocessableContent
 } from "../Http/ApiError.ts"
 import { JsonBody, Part } from "../Http/Contract.ts"
 import * as Description from "./Description.ts"
@@ -32,7 +34,8 @@ import {
   RemoveHeaders,
   RemoveParams,
   ResumeHeaders,
-  SetPayload
+  SetPayload,
+  WriteHeaders
 } from "./Requests.ts"
 
 const Millis = Schema.Int.annotations({ description: "Epoch milliseconds." })
@@ -174,10 +177,12 @@ export const KvRoutes = HttpApiGroup.make("kv")
   .add(
     HttpApiEndpoint.put("set", "/kv/:namespace/:key")
       .setPath(EntryPath)
-      .setHeaders(Preconditions)
+      .setHeaders(WriteHeaders)
       .setPayload(SetPayload)
       .addSuccess(Entry)
       .addError(BadRequest.Wire)
+      .addError(Conflict.Wire)
+      .addError(UnprocessableContent.Wire)
       .addError(PreconditionFailed.Wire)
       .middleware(JsonBody)
       .middleware(WriteAccess)
@@ -191,10 +196,12 @@ export const KvRoutes = HttpApiGroup.make("kv")
   .add(
     HttpApiEndpoint.del("delete", "/kv/:namespace/:key")
       .setPath(EntryPath)
-      .setHeaders(Preconditions)
+      .setHeaders(WriteHeaders)
       .setUrlParams(DeleteParams)
       .addSuccess(DeleteResult)
       .addError(BadRequest.Wire)
+      .addError(Conflict.Wire)
+      .addError(UnprocessableContent.Wire)
       .addError(PreconditionFailed.Wire)
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.remove)
@@ -208,6 +215,8 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .setUrlParams(RemoveParams)
       .addSuccess(RemoveResult)
       .addError(BadRequest.Wire)
+      .addError(Conflict.Wire)
+      .addError(UnprocessableContent.Wire)
       .middleware(WriteAccess)
       .annotate(OpenApi.Transform, Description.removePrefix)
       .annotate(OpenApi.Summary, "Delete the entries of a prefix")
@@ -237,6 +246,8 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .setPayload(BatchPayload)
       .addSuccess(BatchResult)
       .addError(BadRequest.Wire)
+      .addError(Conflict.Wire)
+      .addError(UnprocessableContent.Wire)
       .addError(PreconditionFailed.Wire)
       .middleware(JsonBody)
       .middleware(WriteAccess)

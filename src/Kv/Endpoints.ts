@@ -15,6 +15,7 @@ import { ChangeFeed } from "./ChangeFeed.ts"
 import { etag, type StoredEntry, toJson } from "./Entry.ts"
 import * as Errors from "./Errors.ts"
 import * as FeedHandlers from "./FeedHandlers.ts"
+import * as IdempotentWriting from "./IdempotentWriting.ts"
 import * as ListHandler from "./ListHandler.ts"
 import * as NamespacesHandler from "./NamespacesHandler.ts"
 import * as Operations from "./Operations.ts"
@@ -33,12 +34,19 @@ import { holds, type Operation, type OperationResult, type Precondition, type Wr
 interface Services {
   readonly store: Context.Tag.Service<Store>
   readonly limits: LimitsShape
+  /** Commits a write with an idempotency key. */
+  readonly commitKeyed: Context.Tag.Service<Store>["commit"]
+}
+
+/** The header by which a write is remembered. */
+interface IdempotencyHeaders {
+  readonly "idempotency-key"?: string
 }
 
 /** The address of an entry and the preconditions of the request. */
 interface EntryRequest {
   readonly path: Address
-  readonly headers: Operations.ConditionHeaders
+  readonly headers: Operations.ConditionHeaders & IdempotencyHeaders
   readonly incoming: Endpoints.Incoming
 }
 
@@ -73,17 +81,58 @@ const get =
 
 /** How one endpoint makes a write of a request, and an answer of its results. */
 interface Writing<Request> {
+  readonly kind: IdempotentWriting.Kind
   /** `now` is in epoch milliseconds. */
   readonly check: (request: Request, limits: LimitsShape, now: number) => Either.Either<Write, ApiError>
+  /** The expiries that the request states for its operations. */
+  readonly expiries?: (request: Request) => ReadonlyArray<Operations.Expiry>
   readonly done: (results: ReadonlyArray<OperationResult>, more: boolean) => Reply.Reply
   readonly refused: (error: PreconditionFailed) => ApiError
 }
 
-/** The handler of an endpoint that writes. A write without operations is not committed. */
+/** A request that writes. */
+interface WriteRequest {
+  readonly headers: IdempotencyHeaders
+  readonly incoming: Endpoints.Incoming
+}
+
+/** Commits the write of a request with an idempotency key. */
+const writeOnce = <Request extends WriteRequest>(
+  { check, done, expiries, kind, refused }: Writing<Request>,
+  { commitKeyed, limits, store }: Services,
+  request: Request,
+  header: string
+): Effect.Effect<Reply.Reply, ApiError> => {
+  const write = check(request, limits, store.now())
+  // What only the time has made invalid may have been applied when it was valid.
+  const timeless = Either.isRight(write) ? write : check(request, limits, 0)
+  if (Either.isLeft(timeless)) return Exit.fail(timeless.left)
+  const requested = {
+    kind,
+    write: timeless.right,
+    expiries: expiries?.(request) ?? [],
+    sender: request.incoming.identity
+  }
+  const idempotencyKey = IdempotentWriting.keyOf(header, requested)
+  const given = Either.isRight(write)
+    ? { ...write.right, idempotencyKey }
+    : IdempotentWriting.rememberedOnly(timeless.right, idempotencyKey)
+  return Direct.matchEffect(commitKeyed(given), {
+    onFailure: (error): Effect.Effect<never, ApiError> =>
+      error._tag === "PreconditionFailed" && Either.isLeft(write) ? Exit.fail(write.left) : failed(error, refused),
+    onSuccess: ({ more = false, results }) => Exit.succeed(done(results, more))
+  })
+}
+
+/** The handler of an endpoint that writes. A write without operations is not committed, unless it is to be remembered. */
 const writing =
-  <Request>({ check, done, refused }: Writing<Request>, { limits, store }: Services) =>
+  <Request extends WriteRequest>(endpoint: Writing<Request>, services: Services) =>
   (request: Request): Effect.Effect<Reply.Reply, ApiError> =>
     Direct.suspend(() => {
+      const { check, done, refused } = endpoint
+      const { limits, store } = services
+      const header = request.headers["idempotency-key"]
+      if (header !== undefined) return writeOnce(endpoint, services, request, header)
       const write = check(request, limits, store.now())
       if (Either.isLeft(write)) return Exit.fail(write.left)
       const { operations, removal } = write.right
@@ -101,9 +150,8 @@ const failed = (
   switch (error._tag) {
     case "PreconditionFailed":
       return Exit.fail(refused(error))
-    // The write has no idempotency key.
     case "IdempotencyConflict":
-      return Exit.die(error)
+      return Exit.fail(IdempotentWriting.conflict(error))
     case "StoreBusy":
       return Exit.fail(Errors.busy(error))
     case "StoreUnavailable":
@@ -125,6 +173,8 @@ const entryRefused = ({ currentVersion }: PreconditionFailed): ApiError => Error
 
 /** Sets an entry and answers it as stored. */
 const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> = {
+  kind: "set",
+  expiries: ({ payload }) => [payload],
   check: ({ headers, incoming: { identity }, path, payload }, limits, now) => {
     const precondition = Operations.precondition(headers)
     if (Either.isLeft(precondition)) return Either.left(precondition.left)
@@ -142,6 +192,7 @@ const set: Writing<EntryRequest & { readonly payload: typeof SetPayload.Type }> 
 
 /** Deletes an entry, if there is one. */
 const remove: Writing<EntryRequest & { readonly urlParams: { readonly actor?: string } }> = {
+  kind: "delete",
   check: ({ headers, incoming: { identity }, path, urlParams }, limits) => {
     const precondition = Operations.precondition(headers)
     if (Either.isLeft(precondition)) return Either.left(precondition.left)
@@ -158,11 +209,13 @@ const resultJson = (result: OperationResult): string =>
   result.op === "set" ? `{"version":${result.version}}` : `{"deleted":${result.deleted}}`
 
 /** Deletes the first entries of a prefix. */
-const removePrefix: Writing<{
-  readonly path: { readonly namespace: string }
-  readonly urlParams: typeof RemoveParams.Type
-  readonly incoming: Endpoints.Incoming
-}> = {
+const removePrefix: Writing<
+  WriteRequest & {
+    readonly path: { readonly namespace: string }
+    readonly urlParams: typeof RemoveParams.Type
+  }
+> = {
+  kind: "removePrefix",
   check: ({ incoming: { identity }, path: { namespace }, urlParams }, limits) => {
     const { limit = maxPage, prefix } = urlParams
     const allowed = Operations.namespace(namespace, identity, limits)
@@ -177,7 +230,9 @@ const removePrefix: Writing<{
 }
 
 /** Applies operations atomically, in order. */
-const batch: Writing<{ readonly payload: typeof BatchPayload.Type; readonly incoming: Endpoints.Incoming }> = {
+const batch: Writing<WriteRequest & { readonly payload: typeof BatchPayload.Type }> = {
+  kind: "batch",
+  expiries: ({ payload }) => payload.operations.map(operation => (operation.op === "set" ? operation : {})),
   check: ({ incoming: { identity }, payload }, limits, now) => {
     const count = payload.operations.length
     if (count > limits.batchOperations) {
@@ -210,7 +265,9 @@ export const endpoints = Endpoints.of(
   KvGroup,
   Effect.gen(function* () {
     const limits = yield* Limits
-    const services = { store: yield* Store, limits }
+    const store = yield* Store
+    const counted = yield* IdempotentWriting.counted
+    const services = { store, limits, commitKeyed: counted(store) }
     return {
       get: get(services),
       namespaces: compressing(NamespacesHandler.make(services)),

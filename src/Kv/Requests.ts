@@ -4,6 +4,7 @@
 import { type ParseResult, Schema } from "effect"
 import { withFastDecoder } from "../Http/Contract.ts"
 import { fastBatchPayload, fastPath, fastSetPayload, headersWithout } from "./FastDecoders.ts"
+import { idempotency } from "./IdempotencyHeader.ts"
 
 /** The most entries in a page of a list, and the most changes in a page of the log. */
 export const maxPage = 1000
@@ -191,14 +192,24 @@ export const ReadPayload = Schema.Struct({
 /** The headers of a batch, whose operations have preconditions of their own. */
 export const BatchHeaders = Schema.Struct({
   "if-match": Misplaced("use ifVersion of an operation"),
-  "if-none-match": Misplaced("use ifVersion of an operation, 0 for an entry that must be absent")
-}).annotations(withFastDecoder(headersWithout("if-match", "if-none-match")))
+  "if-none-match": Misplaced("use ifVersion of an operation, 0 for an entry that must be absent"),
+  ...idempotency
+}).annotations(withFastDecoder(headersWithout("if-match", "if-none-match", "idempotency-key")))
 
-/** RFC 9110 preconditions. The handler checks their values. */
-export const Preconditions = Schema.Struct({
+const conditions = {
   "if-match": optional(Schema.String.annotations({ description: 'A version in quotes, as in `"3"`.' })),
   "if-none-match": optional(Schema.String.annotations({ description: '`*`, or a version in quotes, as in `"3"`.' }))
-}).annotations(withFastDecoder(headersWithout("if-match", "if-none-match")))
+}
+
+/** RFC 9110 preconditions. The handler checks their values. */
+export const Preconditions = Schema.Struct(conditions).annotations(
+  withFastDecoder(headersWithout("if-match", "if-none-match"))
+)
+
+/** The headers of a PUT and of a DELETE. */
+export const WriteHeaders = Schema.Struct({ ...conditions, ...idempotency }).annotations(
+  withFastDecoder(headersWithout("if-match", "if-none-match", "idempotency-key"))
+)
 
 /** A parameter that is switched on by `1`. */
 const Flag = (description: string) =>
@@ -316,7 +327,8 @@ export const RemoveParams = Schema.Struct({
 /** Entries of a prefix have no version together. */
 export const RemoveHeaders = Schema.Struct({
   "if-match": Misplaced("a delete of a prefix takes no precondition; use a batch"),
-  "if-none-match": Misplaced("a delete of a prefix takes no precondition; use a batch")
+  "if-none-match": Misplaced("a delete of a prefix takes no precondition; use a batch"),
+  ...idempotency
 })
 
 /** Who deletes. */

@@ -60,11 +60,19 @@ const shared: Readonly<Record<number, Answer>> = {
   }),
   403: error("Forbidden"),
   404: error("Not found"),
+  409: error("The request with this Idempotency-Key is still in progress", {
+    "Retry-After": {
+      description: "Seconds to wait before a retry.",
+      schema: { type: "integer", minimum: 0 },
+      example: 1
+    }
+  }),
   412: error("Precondition failed: the entry is at version 3", {
     ETag: { ...etag, description: "The version of the entry in quotes, if there is one.", required: false }
   }),
   413: error("value has 1048577 bytes of JSON; the limit is 1048576"),
   415: error("the body must be application/json, not text/plain"),
+  422: error("This Idempotency-Key was used for another request"),
   500: error("Internal server error"),
   503: error("Store unavailable", {
     "Retry-After": {

@@ -70,7 +70,7 @@ describe("the plain client", () => {
     const same: [
       Same<Flat<Client.Operation>, Flat<typeof BatchOperation.Type>>,
       Same<
-        Flat<Omit<Client.SetOptions, "signal" | "ifVersion">>,
+        Flat<Omit<Client.SetOptions, "signal" | "ifVersion" | "idempotencyKey">>,
         Flat<Omit<typeof SetPayload.Type, "value" | "ifVersion">>
       >,
       Same<Client.Entry, Answer<"set">>,

@@ -3,7 +3,14 @@ import { readFileSync } from "node:fs"
 import { Effect, Redacted, Stream } from "effect"
 import { transformSync } from "esbuild"
 import { describe, expect, it } from "vitest"
-import { makeClient, makeSessions, PreconditionFailed } from "../../src/Client/Client.ts"
+import {
+  Conflict,
+  ConnectionFailed,
+  makeClient,
+  makeSessions,
+  PreconditionFailed,
+  ServiceUnavailable
+} from "../../src/Client/Client.ts"
 import * as Client from "../../src/EffectClient/Client.ts"
 import { withRealGateway } from "../Client/GatewayHarness.ts"
 import { withService } from "../Client/Harness.ts"
@@ -14,15 +21,18 @@ const examples = [...page.matchAll(/```ts\n(.*?)```/gs)].map(([, code = ""]) => 
 
 describe("docs/client.md", () => {
   it("has examples", () => {
-    expect(examples).toHaveLength(7)
+    expect(examples).toHaveLength(8)
   })
 
   const run = async (code: string, baseUrl: string) => {
     const scope = {
       Client,
+      Conflict,
+      ConnectionFailed,
       Effect,
       PreconditionFailed,
       Redacted,
+      ServiceUnavailable,
       Stream,
       baseUrl,
       console: { log: () => {} },

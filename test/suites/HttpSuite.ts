@@ -15,6 +15,7 @@ import { expiry } from "./Http/Expiry.ts"
 import { fields } from "./Http/Fields.ts"
 import { type Check, Site, site } from "./Http/Fixture.ts"
 import { compression } from "./Http/Gzip.ts"
+import { idempotency } from "./Http/Idempotency.ts"
 import { initial } from "./Http/Initial.ts"
 import { listOptions } from "./Http/ListOptions.ts"
 import { lists } from "./Http/Lists.ts"
@@ -46,6 +47,7 @@ const ofStore = {
   namespaces,
   reads,
   removals,
+  idempotency,
   compression,
   batches,
   polling,

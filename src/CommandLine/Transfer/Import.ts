@@ -4,6 +4,7 @@ import { stat } from "node:fs/promises"
 import { resolve } from "node:path"
 import { Duration, Effect, Either, Option, Ref, Stream } from "effect"
 import type * as Client from "../../EffectClient/Client.ts"
+import { randomHex } from "../../RandomHex.ts"
 import { type CommandFailed, failed, wrong } from "../CommandFailed.ts"
 import * as Connection from "../Connection.ts"
 import * as Failure from "../Failure.ts"
@@ -92,7 +93,10 @@ const carryOut = ({ batch, client, connection, existing, namespace, patience, so
     const handle = (sums: Done, portion: Portion) =>
       Effect.gen(function* () {
         const items = yield* itemsOf(portion, namespace)
-        const done = yield* Effect.catchAll(retrying(send(client, items, existing, knowledge)), refusal)
+        const done = yield* Effect.catchAll(
+          retrying(send(client, items, existing, knowledge, yield* randomHex(4))),
+          refusal
+        )
         yield* Ref.set(isAway, false)
         const last = portion.lines.at(-1)
         if (last !== undefined) {

@@ -121,12 +121,16 @@ const refusedBy = (message: string): number | undefined => {
  * Writes entries as one batch, without those whose time is over by the clock of the service: it refuses them, and tells
  * its time. Where entries that are there are skipped, they are looked for once the batch is refused, and left out;
  * somebody else may write the next one meanwhile, so that it may take several turns.
+ *
+ * The effect may be repeated: what it has replaced is not replaced again. `name` is the idempotency key of its batch, and a
+ * batch without some of the entries has another one.
  */
 export const send = (
   client: Client.Service,
   items: ReadonlyArray<Item>,
   existing: Existing,
-  { expiredBy, sent }: Learned
+  { expiredBy, sent }: Learned,
+  name: string
 ): Effect.Effect<Done, Client.ClientError> => {
   const attempt = (left: ReadonlyArray<Item>): Effect.Effect<Done, Client.ClientError> =>
     Effect.gen(function* () {
@@ -135,7 +139,10 @@ export const send = (
       const wanted = existing === "skip" ? firstOfEach(living) : living
       if (wanted.length > 0) {
         yield* Ref.set(sent, wanted)
-        const refused = yield* Effect.either(client.batch(wanted.map(item => operationOf(item, existing))))
+        // What must be absent is written once at most, as it has a precondition.
+        const options = existing === "skip" ? {} : { idempotencyKey: `${name}-${wanted.length}` }
+        const operations = wanted.map(item => operationOf(item, existing))
+        const refused = yield* Effect.either(client.batch(operations, options))
         if (Either.isLeft(refused)) return yield* afterRefusal(refused.left, living, wanted)
       }
       const expired = items.filter(item => isExpired(item, now)).length

@@ -3,8 +3,11 @@ import { Duration, Effect, Schedule } from "effect"
 import type { ClientError } from "../../EffectClient/Errors.ts"
 import * as Monotonic from "../../Monotonic.ts"
 
-/** Statuses by which proxies say that the service is away, or has too much to do. */
-const passing = new Set([429, 502, 503, 504])
+/**
+ * Statuses by which proxies say that the service is away, or has too much to do; and 409, by which the service says that
+ * it has not finished a request that was sent before.
+ */
+const passing = new Set([409, 429, 502, 503, 504])
 
 /** Whether a later try may do better. */
 export const isPassing = (error: ClientError): boolean =>

@@ -1,0 +1,64 @@
+import { describe, expect, it } from "@effect/vitest"
+import { FastCheck as fc } from "effect"
+import { keyOf, type Requested } from "../../src/Kv/IdempotentWriting.ts"
+import type { Operation } from "../../src/Kv/Write.ts"
+import { del, set } from "../suites/Store/Fixture.ts"
+
+const request = (
+  given: Partial<Requested> & { readonly operations?: ReadonlyArray<Operation>; readonly actor?: string }
+) => {
+  const { actor = "api", operations = [set("n", "k", 1)], ...rest } = given
+  return { kind: "set", write: { operations, actor }, expiries: [], sender: undefined, ...rest } as const
+}
+
+const one = keyOf("a", request({}))
+
+describe("the idempotency key of a request", () => {
+  it("is the tenant's, and no other tenant's, whatever the names", () => {
+    const ids = [
+      one,
+      keyOf("b", request({})),
+      ...["acme", "evil", "a", "", "null"].map(tenant => keyOf("a", request({ sender: { access: "write", tenant } }))),
+      keyOf('a"', request({ sender: { access: "write", tenant: "ac" } })),
+      keyOf("", request({ sender: { access: "write", tenant: "a" } }))
+    ].map(({ id }) => id)
+    expect(new Set(ids).size).toBe(ids.length)
+    expect(keyOf("a", request({ kind: "batch", sender: { access: "write", actor: "anna" } })).id).toBe(one.id)
+  })
+
+  it("tells requests apart by all that they ask for", () => {
+    const digests = [
+      one,
+      keyOf("a", request({ kind: "batch" })),
+      keyOf("a", request({ actor: "anna" })),
+      keyOf("a", request({ operations: [] })),
+      keyOf("a", request({ operations: [set("n", "k", 2)] })),
+      keyOf("a", request({ operations: [set("nk", "", 1)] })),
+      keyOf("a", request({ operations: [set("n", "k", 1, { precondition: { match: [1] } })] })),
+      keyOf("a", request({ operations: [set("n", "k", 1, { precondition: { match: "any" } })] })),
+      keyOf("a", request({ operations: [set("n", "k", 1, { precondition: { noneMatch: "any" } })] })),
+      keyOf("a", request({ operations: [del("n", "k")] })),
+      keyOf("a", request({ operations: [set("n", "k", 1), set("n", "k", 1)] })),
+      // The values end to end are the same.
+      keyOf("a", request({ operations: [set("n", "k", 11), set("n", "k", 1)] })),
+      keyOf("a", request({ operations: [set("n", "k", 1), set("n", "k", 11)] })),
+      keyOf("a", request({ expiries: [{ ttlMs: 1000 }] })),
+      keyOf("a", request({ expiries: [{ expiresAt: 1000 }] })),
+      ...[10, 11].map(limit =>
+        keyOf("a", request({ write: { operations: [], actor: "api", removal: { namespace: "n", prefix: "", limit } } }))
+      )
+    ].map(({ digest }) => digest)
+    expect(new Set(digests).size).toBe(digests.length)
+  })
+
+  it("does not depend on when a lifetime ends", () => {
+    fc.assert(
+      fc.property(fc.nat(), fc.nat(), (first, second) => {
+        const [a, b] = [first, second].map(expiresAt =>
+          keyOf("a", request({ operations: [set("n", "k", 1, { expiresAt })], expiries: [{ ttlMs: 1000 }] }))
+        )
+        expect(a).toEqual(b)
+      })
+    )
+  })
+})
