@@ -17,6 +17,8 @@ const longest = [
   "Durability",
   "Shutdown",
   "SharedSessions",
+  "ForwardedSessions",
+  "NodeFailures",
   "chat/Process",
   "FaultInjection",
   "Gateway/Survival",

@@ -1,0 +1,212 @@
+/**
+ * Three gateways that share one PostgreSQL, of which one is paused for longer than its lease and continued, and two are
+ * killed at once, while clients send messages to all sessions through all of them.
+ */
+import { assert, layer } from "@effect/vitest"
+import { Deferred, Effect, Random, type Scope } from "effect"
+import type { Event, EventOf } from "../src/Gateway/Protocol.ts"
+import { type Client, createSession } from "./Gateway/SocketFixture.ts"
+import { reasonToSkip } from "./postgres/Server.ts"
+import * as Environment from "./service/Environment.ts"
+import * as Gateways from "./service/Gateways.ts"
+
+const soak = Number(process.env.SOAK ?? 1)
+const seed = process.env.NODES_SEED ?? "nodes"
+
+/** Sessions, and the messages of each in a round. One half of them have an id of the client, and are repeated. */
+const sessionCount = 6
+const messages = 12
+
+type Gateway = Effect.Effect.Success<Effect.Effect.Success<ReturnType<typeof Gateways.make>>["start"]>
+
+interface Node extends Gateway {
+  /** Fulfilled when it is paused or killed: what it was asked may have been done or not. */
+  readonly gone: Deferred.Deferred<void>
+}
+
+/** What became of a message, as far as its client knows. */
+interface Message {
+  readonly content: string
+  /** Of one that was accepted. */
+  readonly turnId?: string | undefined
+}
+
+/** The nodes that clients go to, and how far they have come. */
+class Run {
+  readonly sent: ReadonlyArray<Array<Message>> = Array.from({ length: sessionCount }, () => [])
+  nodes: ReadonlyArray<Node> = []
+
+  /** Waits until each session has had so many messages. */
+  awaitSent(count: number): Effect.Effect<void> {
+    return Effect.repeat(Effect.sleep("10 millis"), { until: () => this.sent.every(({ length }) => length >= count) })
+  }
+}
+
+const started = (gateway: Gateway): Effect.Effect<Node> =>
+  Effect.map(Deferred.make<void>(), gone => ({ ...gateway, gone }))
+
+/** Sends messages to one session, one after the other, each through any node. */
+const talk = (run: Run, sessionId: string, index: number, total: number, random: Random.Random) =>
+  Effect.gen(function* () {
+    const clients = new Map<Node, Client>()
+    const clientOf = (node: Node): Effect.Effect<Client, never, Scope.Scope> => {
+      const known = clients.get(node)
+      if (known?.isOpen() === true) return Effect.succeed(known)
+      return Effect.tap(node.client, client => Effect.sync(() => clients.set(node, client)))
+    }
+    const sent = run.sent[index]!
+    while (sent.length < total) {
+      const content = `message ${sent.length} of session ${index}`
+      const clientMessageId = sent.length % 2 === 0 ? content : undefined
+      const id = clientMessageId === undefined ? {} : { clientMessageId }
+      const attempt = Effect.gen(function* () {
+        const node = run.nodes[yield* random.nextIntBetween(0, run.nodes.length)]!
+        const asking = Effect.flatMap(clientOf(node), client =>
+          Effect.raceFirst(
+            client.ask({ type: "send_message", sessionId, content, ...id }),
+            Effect.as(client.closed, undefined)
+          )
+        )
+        const unknown = Effect.as(Deferred.await(node.gone), undefined)
+        return yield* Effect.raceFirst(
+          // A node that is killed refuses the connection.
+          Effect.catchAllDefect(asking, () => Effect.succeed(undefined)),
+          unknown
+        )
+      })
+      const answer = yield* attempt
+      if (answer?.type === "accepted") sent.push({ content, turnId: answer.turnId })
+      // Without an id it is not repeated, whatever the answer.
+      else if (clientMessageId === undefined) sent.push({ content })
+      else yield* Effect.sleep("20 millis")
+    }
+  })
+
+const isStart = (event: Event): event is EventOf<"turn_started"> => event.type === "turn_started"
+
+/** Turns that ended because their message was not sent to the agent. The client was told, and may have sent it again. */
+const unsent: ReadonlySet<string> = new Set(["not_sent", "not_recorded"])
+
+/** Checks the history of a session against what its client knows. */
+const check = (events: ReadonlyArray<Event>, sent: ReadonlyArray<Message>) => {
+  assert.deepStrictEqual(
+    events.map(({ seq }) => seq),
+    events.map((_, index) => index + 1)
+  )
+  const starts = events.filter(isStart)
+  for (const { turnId } of starts) assert.lengthOf(Gateways.endsOf(events, turnId), 1, turnId)
+  const isSent = ({ turnId }: { readonly turnId: string }) =>
+    !events.some(event => event.type === "turn_errored" && event.turnId === turnId && unsent.has(event.code))
+  const carriedOut = starts.filter(isSent)
+  for (const { content, turnId } of sent) {
+    const turns = carriedOut.filter(start => start.content === content).map(start => start.turnId)
+    if (turnId === undefined) assert.isAtMost(turns.length, 1, content)
+    else assert.deepStrictEqual(turns, [turnId], content)
+  }
+  // Each was sent after the answer to the one before.
+  const accepted = new Set(sent.flatMap(({ turnId }) => (turnId === undefined ? [] : [turnId])))
+  assert.deepStrictEqual(
+    starts.map(({ turnId }) => turnId).filter(turnId => accepted.has(turnId)),
+    [...accepted]
+  )
+}
+
+/** Follows sessions from their beginning, and resumes where it was if its connection is closed, at the node of then. */
+const follow = (nodeOf: () => Node, sessions: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const seen = new Map(sessions.map(sessionId => [sessionId, [] as Array<Event>]))
+    let client: Client | undefined
+    const eventsOf = (sessionId: string) => [...seen.get(sessionId)!, ...(client?.events(sessionId) ?? [])]
+    const subscribe = Effect.gen(function* () {
+      const next = yield* Effect.suspend(() => nodeOf().client)
+      const resumed = sessions.map(sessionId => [sessionId, eventsOf(sessionId)] as const)
+      for (const [sessionId, events] of resumed) seen.set(sessionId, events)
+      client = next
+      for (const [sessionId, { length }] of resumed) {
+        yield* Effect.repeat(next.ask({ type: "subscribe", sessionId, afterSeq: length }), {
+          until: answer => answer.type === "subscribed"
+        })
+      }
+      yield* next.closed
+    })
+    yield* Effect.forkScoped(Effect.forever(Effect.ignore(Effect.sandbox(subscribe))))
+    return eventsOf
+  })
+
+/** The whole history of a session once all turns have ended. */
+const settled = (client: Client, sessionId: string) =>
+  Effect.gen(function* () {
+    yield* Gateways.follow(client, sessionId)
+    const isOver = () => {
+      const events = client.events(sessionId)
+      return events.filter(isStart).every(({ turnId }) => Gateways.endsOf(events, turnId).length > 0)
+    }
+    yield* Effect.repeat(Effect.sleep("20 millis"), { until: isOver })
+    return client.events(sessionId)
+  })
+
+layer(Environment.layer, { excludeTestServices: true })(`gateways that fail ${reasonToSkip ?? ""}`, it => {
+  it.scoped.skipIf(reasonToSkip !== undefined)(
+    "carry each message out once at most and in order, and lose none that was accepted",
+    () =>
+      Effect.gen(function* () {
+        const random = Random.make(seed)
+        const { simulator, start } = yield* Gateways.make({ isLinked: true })
+        const startNodes = (count: number) =>
+          Effect.all(
+            Array.from({ length: count }, () => Effect.flatMap(start, started)),
+            { concurrency: "unbounded" }
+          )
+        const run = new Run()
+        run.nodes = yield* startNodes(3)
+        let stays = run.nodes[0]!
+        const sessions = yield* Effect.forEach(Array.from({ length: sessionCount }), (_, index) =>
+          Effect.gen(function* () {
+            const client = yield* run.nodes[index % 3]!.client
+            const sessionId = yield* createSession(client)
+            // It belongs to this node from then on.
+            yield* client.get("session", { type: "start_session", sessionId })
+            return sessionId
+          })
+        )
+        const witnessed = yield* follow(() => stays, sessions)
+        for (let round = 1; round <= soak; round++) {
+          const before = (round - 1) * messages
+          // Those that others were taken over by are to fail, too.
+          stays = run.nodes[yield* random.nextIntBetween(0, run.nodes.length)]!
+          const talkers = yield* Effect.forEach(sessions, (sessionId, index) =>
+            Effect.fork(talk(run, sessionId, index, round * messages, random))
+          )
+          yield* run.awaitSent(before + messages / 4)
+          const others = run.nodes.filter(node => node !== stays)
+          const paused = others[yield* random.nextIntBetween(0, 2)]!
+          paused.signal("SIGSTOP")
+          run.nodes = run.nodes.filter(node => node !== paused)
+          yield* Deferred.succeed(paused.gone, undefined)
+          // Its sessions as well, which others have to take over for that.
+          yield* run.awaitSent(before + messages / 2)
+          paused.signal("SIGCONT")
+          const continued = yield* started(paused)
+          run.nodes = [...run.nodes, continued]
+          yield* run.awaitSent(before + (3 * messages) / 4)
+          const killed = run.nodes.filter(node => node !== stays)
+          run.nodes = [stays]
+          for (const node of killed) node.signal("SIGKILL")
+          yield* Effect.forEach(killed, node => Deferred.succeed(node.gone, undefined))
+          yield* Effect.forEach(talkers, talker => talker)
+          run.nodes = [stays, ...(yield* startNodes(2))]
+        }
+        const late = yield* run.nodes[1]!.client
+        let turns = 0
+        for (const [index, sessionId] of sessions.entries()) {
+          const events = yield* settled(late, sessionId)
+          check(events, run.sent[index]!)
+          turns += events.filter(isStart).length
+          // Whoever was subscribed all the while has the same events, each once and in order.
+          yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => witnessed(sessionId).length >= events.length })
+          assert.deepStrictEqual(witnessed(sessionId).slice(0, events.length), events)
+        }
+        assert.isAtMost((yield* simulator.state).frames.message, turns)
+      }).pipe(Effect.tapErrorCause(() => Effect.sync(() => console.error(`NODES_SEED=${seed}`))))
+  )
+})
