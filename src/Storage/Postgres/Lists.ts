@@ -32,7 +32,10 @@ const countAll = (
   Effect.gen(function* () {
     let total = readsRows ? 0 : -due
     for (let after: string | undefined = ""; after !== undefined; ) {
-      const { count, last }: ListQueries.Part = yield* snapshot.run(ListQueries.part(selection, after, readsRows, now))
+      // A database that is gone is told as soon as by any other read.
+      const { count, last }: ListQueries.Part = yield* within(readTimeout)(
+        snapshot.run(ListQueries.part(selection, after, readsRows, now))
+      )
       total += count
       after = last
     }

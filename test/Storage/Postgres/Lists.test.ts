@@ -1,6 +1,7 @@
 /** Lists of many entries, and of many that have expired. */
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Fiber, Stream } from "effect"
+import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import type { Parameter, Query } from "../../../src/Storage/Postgres/Connections.ts"
 import * as ListQueries from "../../../src/Storage/Postgres/ListQueries.ts"
 import { createDatabase, execute, optionsOf } from "../../postgres/Databases.ts"
@@ -129,6 +130,12 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, lists ${reasonToSkip ?? "
       expect(yield* snapshots).toBe(1)
       yield* Fiber.interrupt(counting)
       yield* Effect.repeat(snapshots, { until: open => open === 0 })
+
+      // So does one whose database does not answer.
+      const count = one.store.list({ namespace, prefix: "k", after: "", limit: 1, isCounted: true })
+      expect(yield* Effect.flip(count)).toBeInstanceOf(StoreUnavailable)
+      proxy.set("open")
+      expect((yield* count).count).toBe(6000)
     })
   )
 })
