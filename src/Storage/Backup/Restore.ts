@@ -143,15 +143,13 @@ const verifyPart = (part: Part, file: string): Effect.Effect<Verified, BackupFai
     ({ message }) => new BackupFailed({ message: message.replace(file, part.file) })
   )
 
-/** Copies a part of the backup, and verifies the copy. */
+/** Copies a part of the backup, if its bytes are what the manifest says. */
 const take = (draft: string, { from, part, sha256 }: BackupPart, onBytes: (bytes: number) => void) =>
   Effect.gen(function* () {
-    const file = join(draft, part.file)
-    const digest = yield* copyFile(from, file, onBytes)
+    const digest = yield* copyFile(from, join(draft, part.file), onBytes)
     if (sha256 !== undefined && digest !== sha256) {
       return yield* refuse(`${from} is damaged, or not of this backup: its SHA-256 is not the one in ${manifestName}`)
     }
-    return yield* verifyPart(part, file)
   })
 
 /** Brings databases to the newest schema, and makes their logs others than those that are known. Returns the epoch. */
@@ -205,12 +203,15 @@ export const restore = ({
     yield* requireRoom(directory, total)
     const draft = yield* openDraft(directory)
     let done = 0
-    const verified = yield* Effect.forEach(parts, part =>
+    yield* Effect.forEach(parts, part =>
       take(draft, part, bytes => {
         done += bytes
-        report({ phase: done === total ? "verify" : "copy", done, total })
+        report({ phase: "copy", done, total })
       })
     )
+    report({ phase: "verify", done: 0, total })
+    const verified = yield* Effect.forEach(parts, ({ part }) => verifyPart(part, join(draft, part.file)))
+    report({ phase: "verify", done: total, total })
     const [ofStore, ofSessions] = verified
     const epoch = yield* renew(draft, parts)
     const aside = asideName(yield* Clock.currentTimeMillis)
