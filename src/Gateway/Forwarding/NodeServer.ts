@@ -32,8 +32,12 @@ export const limits = {
   /** Commands that arrive or are carried out. */
   commands: 8192,
   /** Their bytes. */
-  bytes: 256 * 1024 * 1024
+  bytes: 256 * 1024 * 1024,
+  /** Milliseconds for which a node may take nothing of an answer; what it holds of this one is for others then. */
+  unread: 30_000
 } as const
+
+type Limits = { readonly [Name in keyof typeof limits]: number }
 
 /** Milliseconds between two signs of life while a command is carried out. */
 const signInterval = 1000
@@ -73,7 +77,7 @@ class Intake {
   private readonly commands: FairPool
   private readonly memory: FairPool
 
-  constructor({ bytes, commands }: { readonly [Name in keyof typeof limits]: number }) {
+  constructor({ bytes, commands }: Limits) {
     this.commands = sharedPool("capacity for requests of other nodes", commands)
     this.memory = sharedPool("memory for requests of other nodes", bytes)
   }
@@ -97,7 +101,7 @@ class Intake {
 export interface Options extends Settings {
   /** Bytes of files on their way to other nodes. */
   readonly fileBytes: number
-  readonly limits?: { readonly [Name in keyof typeof limits]?: number }
+  readonly limits?: Partial<Limits>
 }
 
 /** What a node does for another one; `send` answers that, and ends when the answer is sent. */
@@ -205,7 +209,8 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
       Supervision.within(interruption, Scope.close(scope, Exit.void))
     )
     const run = yield* Scope.extend(FiberSet.makeRuntime<never>(), work)
-    const intake = new Intake({ ...limits, ...options.limits })
+    const limited: Limits = { ...limits, ...options.limits }
+    const intake = new Intake(limited)
 
     /**
      * Refuses a command by a status other than 200, which tells the other node that nothing was done for it. What
@@ -261,6 +266,8 @@ export const make = (options: Options): Effect.Effect<NodeAddress, ListenFailed,
         begin(response, work, spanOf(request))
       })
     })
+    // While a command is carried out, the signs of life keep the connection.
+    server.setTimeout(limited.unread)
     // An answer to what is no HTTP could be taken for that to a command which is under way.
     server.on("clientError", (_error, socket) => socket.destroy())
     const address = yield* listen(server, options)

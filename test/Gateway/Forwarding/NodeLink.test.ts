@@ -285,6 +285,37 @@ describe("the link between nodes", () => {
     })
   )
 
+  it.scopedLive("gives up a node that does not read its answer, so that others have the room", () =>
+    Effect.gen(function* () {
+      const large = "x".repeat(32 * 1024 * 1024)
+      const { address, port } = yield* server(
+        (_, __, content) => Effect.succeed(content === "large" ? large : "turn"),
+        {
+          commands: 1,
+          unread: 300
+        }
+      )
+      const text = encodeCommand(command("large"))
+      yield* Effect.acquireRelease(
+        Effect.async<ReturnType<typeof httpsRequest>>(resume => {
+          const headers = { "content-length": text.length }
+          const to = { ...Security.ofClient(secret), host: "127.0.0.1", port, method: "POST", path: "/commands" }
+          const request = httpsRequest({ ...to, headers, agent: false }, response => {
+            response.pause()
+            resume(Effect.succeed(request))
+          })
+          request.on("error", () => undefined).end(text)
+        }),
+        request => Effect.sync(() => request.destroy())
+      )
+      const link = yield* NodeClient.make(secret)
+      assert.strictEqual(codeOf(yield* link.send(owner(address), command("quick"))), "rate_limited")
+      yield* Effect.repeat(Effect.delay(link.send(owner(address), command("quick")), "20 millis"), {
+        until: ({ is }) => is === "answer"
+      })
+    })
+  )
+
   it.scopedLive("knows that nothing was done where a node answers that it refuses the command", () =>
     Effect.gen(function* () {
       const answer: { status: number | undefined } = { status: 200 }
