@@ -105,6 +105,8 @@ describe.skipIf(absence !== undefined)("The console with much in it", () => {
 
   it("goes on at the end, and leaves a reader where he is", async () => {
     await scrollsTo(eventList(), 0.5, eventList().getByRole("button", { name: /^25000 / }))
+    await scrollsTo(log(), 0.5, log().getByText(/^question (?:4[5-9]|5[0-5])\d$/))
+    // Who says something wants to see what comes of it.
     await page.getByLabel("Message").fill("/long 60")
     await page.keyboard.press("Enter")
     await log().getByText(/59 60/).waitFor()

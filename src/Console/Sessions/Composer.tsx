@@ -12,17 +12,19 @@ interface Props {
   readonly isWaiting: boolean
   /** What went wrong with another request. */
   readonly problem: string
+  readonly onSend: () => void
 }
 
 /** Lines that the field grows to. */
 const mostRows = 8
 
-export const Composer = ({ id, isBusy, isWaiting, problem, sessions }: Props) => {
+export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: Props) => {
   const [text, setText] = useState("")
   const { failure, isBusy: isSending, run } = useAttempt()
 
   const send = async () => {
     if (text.trim() === "") return
+    onSend()
     await run(async () => {
       await sessions.send(id, text)
       setText("")

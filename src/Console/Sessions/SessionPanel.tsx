@@ -140,6 +140,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
   useEffect(() => () => feed.close(), [feed])
   const [side, setSide] = useState<Side | undefined>(() => (matchMedia(roomForEvents).matches ? "events" : undefined))
   const [failure, setFailure] = useState("")
+  const [sent, setSent] = useState(0)
   const revision = feed.revision.value
   const { conversation } = feed
   const { items, usage } = conversation
@@ -180,6 +181,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
               count={items.length}
               rowHeight={64}
               isFollowing
+              endRequest={sent}
               revision={revision}
               keyOf={index => items[index]?.seq ?? index}
               row={index =>
@@ -194,6 +196,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
               isBusy={conversation.isBusy}
               isWaiting={isWaiting}
               problem={failure}
+              onSend={() => setSent(sent + 1)}
             />
           ) : (
             <p class="pane-foot">This key only reads.</p>

@@ -19,6 +19,8 @@ interface Props {
   readonly keyOf: (index: number) => string | number
   /** Whether the end stays in view as rows are added, unless the user has scrolled away from it. */
   readonly isFollowing?: boolean
+  /** Each new number brings the end into view, wherever the user is. */
+  readonly endRequest?: number
   /** Is called when the last rows come into view. */
   readonly onEnd?: () => void
   readonly role?: "list" | "log"
@@ -72,8 +74,12 @@ export const VirtualList = (props: Props) => {
   const total = virtualizer.getTotalSize()
 
   useLayoutEffect(() => {
+    isAtEnd.current = true
+  }, [props.endRequest])
+
+  useLayoutEffect(() => {
     if (isFollowing && isAtEnd.current && box.current !== null) box.current.scrollTop = box.current.scrollHeight
-  }, [isFollowing, count, total, virtualizer.scrollRect?.height, props.revision])
+  }, [isFollowing, count, total, virtualizer.scrollRect?.height, props.revision, props.endRequest])
 
   const last = rows.at(-1)?.index ?? -1
   useEffect(() => {
