@@ -6,7 +6,7 @@ import { messageOf } from "../Service/Failure.ts"
 import { Icon } from "../Widgets/Icon.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
 import { count, cut, dateAndTime, time } from "../Widgets/Text.ts"
-import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Conversation.ts"
+import type { AgentText, Inquiry, Item, Notice, TerminalItem, Thought, ToolCall, UserMessage } from "./Item.ts"
 
 /** Longer texts are cut until the user wants all: to lay out a million characters takes seconds. */
 const longText = 20_000
