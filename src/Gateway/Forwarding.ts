@@ -2,6 +2,7 @@
  * Carries requests out where their session is: here, or on the node that it belongs to.
  */
 import { type Context, Duration, Effect, Either, Option } from "effect"
+import type { StoreUnavailable } from "../Kv/Store.ts"
 import * as MetricTags from "../MetricTags.ts"
 import * as Monotonic from "../Monotonic.ts"
 import { randomHex } from "../RandomHex.ts"
@@ -137,6 +138,15 @@ const routed = (
       return { isInDoubt: false, result }
     })
 
+  /**
+   * The owner of a session. After an attempt of unknown outcome, a store that does not answer makes it unknown: a failure
+   * would tell the client that the request was not carried out.
+   */
+  const lookUp = (session: string, isInDoubt: boolean): Effect.Effect<SessionOwner | undefined, StoreUnavailable> => {
+    const found = Effect.map(nodes.ownerOf(session), Option.getOrUndefined)
+    return isInDoubt ? Effect.orElseSucceed(found, () => undefined) : found
+  }
+
   /** Asks the owner, whoever it is, until one answers. */
   const forward = (
     session: string,
@@ -150,10 +160,10 @@ const routed = (
       let isInDoubt = false
       let known = first
       for (let attempt = 0; ; attempt++) {
-        const owner: SessionOwner | undefined = known ?? Option.getOrUndefined(yield* nodes.ownerOf(session))
+        const owner: SessionOwner | undefined = known ?? (yield* lookUp(session, isInDoubt))
         known = undefined
         if (owner !== undefined && isReachable(owner)) {
-          const { isInDoubt: isLost, result } = yield* send(session, owner, caller, request)
+          const { isInDoubt: isLost, result }: Attempt = yield* send(session, owner, caller, request)
           if (result !== undefined && isFinal(result, isInDoubt)) {
             return yield* isInDoubt ? afterDoubt(request, result) : result
           }

@@ -13,6 +13,7 @@ import { type Call, Refused } from "../../src/Gateway/Requests.ts"
 import { SessionElsewhere } from "../../src/Gateway/SessionEvents.ts"
 import { alone, SessionNodes, type SessionOwner } from "../../src/Gateway/SessionNodes.ts"
 import { type Caller, SessionNotFound, Sessions, SessionsBusy } from "../../src/Gateway/Sessions.ts"
+import { StoreUnavailable } from "../../src/Kv/Store.ts"
 
 const sessionId = "0".repeat(36)
 const caller: Caller = { tenant: "acme", actor: "alice" }
@@ -27,6 +28,7 @@ const silent = new NodeSilent({ reason: "test" })
 const gone = new NodeUnreachable({ reason: "test" })
 const refused = new NodeRefused({ reason: "test" })
 const busy = new SessionsBusy({ message: "test" })
+const unavailable = new StoreUnavailable({ reason: "test" })
 const overloaded: Reply = { is: "failure", failure: { code: "rate_limited", message: "test" } }
 
 const elsewhere = Effect.fail(new SessionElsewhere({ session: `acme/${sessionId}` }))
@@ -36,8 +38,8 @@ const unused = () => Effect.dieMessage("not expected")
 /** A node whose own sessions answer `here`, in turn, and whose owner's answers are `replies`. The last ones are repeated. */
 const node = (
   replies: ReadonlyArray<Reply | NodeLinkError | SessionsBusy>,
-  owners: ReadonlyArray<SessionOwner | undefined> = [{ node: "a", address: "a:1" }],
-  here: ReadonlyArray<Effect.Effect<string, SessionElsewhere | SessionNotFound>> = [elsewhere]
+  owners: ReadonlyArray<SessionOwner | StoreUnavailable | undefined> = [{ node: "a", address: "a:1" }],
+  here: ReadonlyArray<Effect.Effect<string, SessionElsewhere | SessionNotFound | StoreUnavailable>> = [elsewhere]
 ) =>
   Effect.gen(function* () {
     const sent: Array<Command> = []
@@ -58,7 +60,11 @@ const node = (
       Effect.provideService(Sessions, sessions),
       Effect.provideService(SessionNodes, {
         ...alone,
-        ownerOf: () => Effect.sync(() => Option.fromNullable(at(owners, lookups++)))
+        ownerOf: () =>
+          Effect.suspend(() => {
+            const owner = at(owners, lookups++)
+            return owner instanceof StoreUnavailable ? owner : Effect.succeed(Option.fromNullable(owner))
+          })
       }),
       Effect.provideService(
         NodeLink,
@@ -172,6 +178,22 @@ describe("Forwarding", () => {
       const failure = { code: "session_not_active", message: "no", retryable: false } as const
       const final = yield* node([silent, { is: "failure", failure }])
       assert.deepStrictEqual(failureIn(yield* final.ask(message)), failure)
+    })
+  )
+
+  it.effect("an owner that cannot be looked up does not say that an earlier attempt was not carried out", () =>
+    Effect.gen(function* () {
+      const owner = { node: "a", address: "a:1" }
+      for (const here of [[elsewhere], [elsewhere, Effect.fail(unavailable)]]) {
+        const { ask, sent } = yield* node([silent], [owner, unavailable], here)
+        assert.deepInclude(failureIn(yield* ask(message)), { code: "timeout", retryable: false })
+        assert.lengthOf(sent, 1)
+      }
+      const passing = yield* node([silent, accepted], [owner, unavailable, owner])
+      assert.strictEqual((yield* passing.ask(message))._tag, "Right")
+      const never = yield* node([gone], [owner, unavailable])
+      assert.deepInclude(yield* never.ask(message), { left: unavailable })
+      assert.lengthOf(never.sent, 1)
     })
   )
 
