@@ -114,7 +114,8 @@ export class Host {
 
   /** What publint says of the package. */
   async faults(): Promise<ReadonlyArray<string | undefined>> {
-    const { messages, pkg } = await publint({ pkgDir: this.installed, strict: true })
+    const { buffer } = Uint8Array.from(readFileSync(this.tarball))
+    const { messages, pkg } = await publint({ pack: { tarball: buffer }, strict: true })
     return messages.map(message => formatMessage(message, pkg, { color: false }))
   }
 
