@@ -62,14 +62,15 @@ const pause = "200 millis"
 const textOf = (rows: ReadonlyArray<Row>): string => String(rows[0]?.[0])
 
 /**
- * Calls the function with an id for the group, under which the function adds a mark with its result to
+ * Makes a call of a function with an id for the group, under which the function adds a mark with its result to
  * `causeway.commits`. The id is another one each time that the group is tried; `isRepeated` is true after it has lost a
  * race. The effect returns the result of a call that was committed. It fails with what the database has reported.
  *
- * Calls are made one at a time. None is made as long as the outcome of an earlier one is unknown, so that they are
- * committed in order.
+ * Calls are made one at a time. None is made as long as the outcome of an earlier one is unknown, of whatever function,
+ * so that they are committed in order.
  */
 export type GroupCall = (
+  call: Statement,
   parametersOf: (id: string, isRepeated: boolean) => ReadonlyArray<Parameter>
 ) => Effect.Effect<string, unknown>
 
@@ -82,11 +83,8 @@ type Fate =
 const committed = (result: unknown): Fate | undefined =>
   typeof result === "string" ? { _tag: "Committed", result } : undefined
 
-/**
- * `call` is the statement that calls the function, `lastTold` the time of the database when it last told it, in epoch
- * milliseconds.
- */
-export const make = (pool: Pick<Pool, "run" | "read">, call: Statement, lastTold: () => number): GroupCall => {
+/** Calls by one writer. `lastTold` is the time of the database when it last told it, in epoch milliseconds. */
+export const make = (pool: Pick<Pool, "run" | "read">, lastTold: () => number): GroupCall => {
   /** The id of a call whose outcome could not be asked for. */
   let unknown: string | undefined
 
@@ -114,7 +112,8 @@ export const make = (pool: Pick<Pool, "run" | "read">, call: Statement, lastTold
     )
 
   const attempt = (
-    parametersOf: Parameters<GroupCall>[0],
+    call: Statement,
+    parametersOf: Parameters<GroupCall>[1],
     /** The group was not begun before. */
     earliest: number,
     number: number,
@@ -127,7 +126,7 @@ export const make = (pool: Pick<Pool, "run" | "read">, call: Statement, lastTold
       return Effect.catchAll(answer, error => {
         const again = (isRepeated: boolean) =>
           number < attempts
-            ? attempt(parametersOf, earliest, number + 1, isRepeated)
+            ? attempt(call, parametersOf, earliest, number + 1, isRepeated)
             : Effect.fail(new StoreUnavailable({ reason: `tried ${attempts} times: ${describe(error)}` }))
         if (isConflict(error)) return again(true)
         if (isStatementLost(error)) return again(isRepeated)
@@ -148,12 +147,12 @@ export const make = (pool: Pick<Pool, "run" | "read">, call: Statement, lastTold
       })
     })
 
-  return parametersOf =>
+  return (call, parametersOf) =>
     Effect.suspend(() => {
-      if (unknown === undefined) return attempt(parametersOf, lastTold(), 1, false)
+      if (unknown === undefined) return attempt(call, parametersOf, lastTold(), 1, false)
       return Effect.flatMap(askOnce(unknown), () => {
         unknown = undefined
-        return attempt(parametersOf, lastTold(), 1, false)
+        return attempt(call, parametersOf, lastTold(), 1, false)
       })
     })
 }

@@ -78,14 +78,14 @@ export const make = (
     )
 
     const owner: Writes.Owner = { node, lease: millis, tokenOf: tokens.of }
-    const write = GroupCall.make(writes, Writes.call, lastTold)
+    const callGroup = GroupCall.make(writes, lastTold)
     const run = Queries.on(reads)
 
     const commitAll = (group: ReadonlyArray<Writes.EventWrite>) =>
       Effect.suspend(() => {
         const encoded = Writes.encode(group, owner, retention)
         return Effect.map(
-          write(id => [id, ...encoded.parameters]),
+          callGroup(Writes.call, id => [id, ...encoded.parameters]),
           result => Writes.decode(encoded, result).map((outcome, index) => settle(group[index]!, outcome))
         )
       })

@@ -11,7 +11,7 @@ import * as GroupCall from "./GroupCall.ts"
 import * as RememberedWrites from "./RememberedWrites.ts"
 import * as Removals from "./Removal.ts"
 
-const call: Statement = {
+const commitGroup: Statement = {
   name: "commit_group",
   text: "SELECT causeway.commit_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 }
@@ -37,14 +37,12 @@ export interface WriterOptions {
 
 /** For `lastTold` see `GroupCall`. */
 export const make = (
-  pool: Pool,
+  pool: Pick<Pool, "run" | "read">,
   lastTold: () => number,
   { onLastSeq, onLockWait, rememberedBytes }: WriterOptions
 ): Writer => {
-  const commitGroup = GroupCall.make(pool, call, lastTold)
-  const commitKeyed = GroupCall.make(pool, RememberedWrites.commit, lastTold)
-  const removeEntries = GroupCall.make(pool, Removals.call, lastTold)
-  const removeKeyed = GroupCall.make(pool, RememberedWrites.remove, lastTold)
+  // One for all functions: none may overtake a call of another whose outcome is unknown.
+  const callGroup = GroupCall.make(pool, lastTold)
 
   const applied = (writes: ReadonlyArray<Write>, result: string): ReadonlyArray<Group.Outcome> => {
     const { lastSeq, lockWait, outcomes } = Group.decode(writes, result)
@@ -61,7 +59,7 @@ export const make = (
       }
       // After a lost race the lock is taken first, so that there can be no other.
       return Effect.map(
-        commitGroup((id, lockFirst) => [id, now, lockFirst, ...parameters]),
+        callGroup(commitGroup, (id, lockFirst) => [id, now, lockFirst, ...parameters]),
         result => applied(writes, result)
       )
     })
@@ -70,7 +68,7 @@ export const make = (
   const commitWithKeys = (writes: ReadonlyArray<Write>, now: number, parameters: ReadonlyArray<Parameter>) => {
     const keys = RememberedWrites.encode(writes, rememberedBytes)
     return Effect.flatMap(
-      commitKeyed((id, lockFirst) => [id, now, lockFirst, ...parameters, ...keys]),
+      callGroup(RememberedWrites.commit, (id, lockFirst) => [id, now, lockFirst, ...parameters, ...keys]),
       (result): Effect.Effect<ReadonlyArray<Group.Outcome>, unknown> => {
         const remembered = RememberedWrites.decode(writes, result)
         if (remembered === undefined) return Exit.succeed(applied(writes, result))
@@ -100,9 +98,9 @@ export const make = (
     })
 
   const callOf = (removal: Removal, actor: string, key: IdempotencyKey | undefined, now: number) => {
-    if (key === undefined) return removeEntries(id => [id, now, ...Removals.encode(removal, actor)])
+    if (key === undefined) return callGroup(Removals.call, id => [id, now, ...Removals.encode(removal, actor)])
     const parameters = RememberedWrites.encodeRemoval(removal, actor, key, rememberedBytes)
-    return removeKeyed(id => [id, now, ...parameters])
+    return callGroup(RememberedWrites.remove, id => [id, now, ...parameters])
   }
 
   const remove = (write: Write, removal: Removal, now: number): Effect.Effect<Group.Outcome, StoreUnavailable> =>

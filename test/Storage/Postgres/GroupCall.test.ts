@@ -26,11 +26,8 @@ it.effect("after a call of unknown outcome none is made before its id is fenced 
       read: (statement, values, decode) => answer(statement, values, decode)
     }
     const ids: Array<string> = []
-    const commit = GroupCall.make(
-      pool,
-      call,
-      () => 0
-    )(id => {
+    const callGroup = GroupCall.make(pool, () => 0)
+    const commit = callGroup(call, id => {
       ids.push(id)
       return [id]
     })
