@@ -25,18 +25,22 @@ export interface Outcome {
 const readChanges = json<ChangePage>(({ changes, lastSeq }) => Array.isArray(changes) && Number.isSafeInteger(lastSeq))
 
 /** More keys are not held in memory. */
-const mostChanged = 1_000_000
+const mostWritten = 1_000_000
 
 const again = "Run the command again: it counts anew, and asks."
 
-/** The keys that were written after the entries were counted, as far as the log was read. */
-class ChangedKeys {
+/**
+ * The keys that were set after the entries were counted, as far as the log was read. Deletes, which this command's own
+ * are among, are left out: a key that is only deleted is not listed, and one that is set again has a later set.
+ */
+class WrittenKeys {
   readonly keys = new Set<string>()
   private position: number
 
   constructor(
     private readonly connection: Connection.Connection,
-    private readonly counted: Counted
+    private readonly counted: Counted,
+    private readonly most: number
   ) {
     this.position = counted.lastSeq
   }
@@ -48,10 +52,10 @@ class ChangedKeys {
       while (this.position < end) {
         const query = { after: this.position, limit: 1000, namespace, prefix, epoch }
         const { changes, lastSeq } = yield* ask(this.connection, { path: "/changes", query }, readChanges)
-        for (const { key } of changes) this.keys.add(key)
-        if (this.keys.size > mostChanged) {
+        for (const { key, op } of changes) if (op === "set") this.keys.add(key)
+        if (this.keys.size > this.most) {
           return yield* failed(
-            `More than ${mostChanged.toLocaleString("en")} of the keys are written at the moment`,
+            `More than ${this.most.toLocaleString("en")} of the keys are written at the moment`,
             again
           )
         }
@@ -63,17 +67,18 @@ class ChangedKeys {
 
 /**
  * Deletes the entries that were there when they were counted and were not written since, in batches, each at its
- * version. `onDeleted` is told of each batch.
+ * version. `onDeleted` is told of each batch. It fails if more than `most` keys are set meanwhile.
  */
 export const deleteCounted = (
   client: Service,
   connection: Connection.Connection,
   counted: Counted,
   options: { readonly actor?: string },
-  onDeleted: (count: number) => void
+  onDeleted: (count: number) => void,
+  most: number = mostWritten
 ): Effect.Effect<Outcome, CommandFailed> => {
   const { epoch, namespace, prefix } = counted
-  const changed = new ChangedKeys(connection, counted)
+  const written = new WrittenKeys(connection, counted, most)
   const explain = Failure.of(connection)
 
   const remove = (items: ReadonlyArray<EntryKey>): Effect.Effect<number, ClientError> => {
@@ -87,7 +92,7 @@ export const deleteCounted = (
         PreconditionFailed: error => {
           const late = error.operation === undefined ? undefined : items[error.operation]
           if (late === undefined) return error
-          changed.keys.add(late.key)
+          written.keys.add(late.key)
           return remove(items.filter(item => item !== late))
         },
         PayloadTooLarge: error => {
@@ -105,8 +110,8 @@ export const deleteCounted = (
       Effect.gen(function* () {
         if (page.epoch !== epoch)
           return yield* failed("The log is another one than when the entries were counted", again)
-        yield* changed.readTo(page.lastSeq)
-        const unchanged = page.items.filter(({ key }) => !changed.keys.has(key))
+        yield* written.readTo(page.lastSeq)
+        const unchanged = page.items.filter(({ key }) => !written.keys.has(key))
         const count = yield* Effect.mapError(remove(unchanged), explain)
         return { count: sums.count + count, kept: sums.kept + page.items.length - count }
       })
