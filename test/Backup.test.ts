@@ -281,7 +281,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         yield* first.end("SIGTERM")
         const disk = yield* Disk.make(directory)
         // The old store is moved aside, and the new one is not there yet. (Every other step is killed within a process.)
-        yield* disk.set([{ call: "rename", outcome: "hang", file: "restored/kv.db" }])
+        yield* disk.set([{ call: "rename", outcome: "hang", file: "restore.ready/kv.db" }])
         const restore = ["restore", join(place, "backup"), "--force"]
         const running = yield* launch({ DATA_DIR: directory, ...disk.env }, restore)
         yield* until(Effect.map(disk.injected, count => count > 0))

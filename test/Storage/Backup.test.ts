@@ -383,6 +383,39 @@ describe("a restore", () => {
     })
   )
 
+  it.scopedLive("is not finished by what somebody else has put there, whatever its name", () =>
+    Effect.gen(function* () {
+      const directory = yield* store(2)
+      const backup = join(yield* temporaryDirectory, "backup")
+      yield* backUp(directory, backup)
+      yield* inStore(directory)(put("n", "later", 1))
+      const isUntouched = inStore(directory)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 3)))
+      // Both are stores, but none of them is what a restore has made ready.
+      yield* Restore.restore({ backup, directory: join(directory, "restored"), force: false })
+      yield* isUntouched
+      assert.isTrue(existsSync(join(directory, "restored", "kv.db")))
+      const taken = join(directory, "restore.ready")
+      renameSync(join(directory, "restored"), taken)
+      const files = () => names(directory).filter(name => !name.endsWith(".lock"))
+      const before = files()
+      const opened = yield* Effect.exit(isUntouched)
+      assert.isTrue(Exit.isFailure(opened))
+      assert.match(String(opened), /restore\.ready is not of a restore, whose name it has: move it away/)
+      assert.deepStrictEqual(files(), before)
+      assert.match(yield* failure(Restore.restore({ backup, directory, force: true })), /restore\.ready is not of a/)
+      renameSync(taken, join(directory, "other"))
+      yield* isUntouched
+      const reserved = [taken, `${taken}/`, join(directory, "restore.0123456789abcdef.part")]
+      for (const path of reserved) {
+        const refusals = [Restore.restore({ backup, directory: path, force: true }), backUp(directory, path)]
+        for (const refusal of refusals) {
+          assert.match(yield* failure<unknown, Backup.BackupFailed>(refusal), /has a name that a restore gives$/)
+        }
+        assert.isFalse(existsSync(path))
+      }
+    })
+  )
+
   it.scopedLive("is as if it had not begun, or whole, wherever it is killed", () =>
     Effect.gen(function* () {
       const good = yield* store(2)
@@ -408,6 +441,7 @@ describe("a restore", () => {
             unlink: path => once(() => unlinkSync(path)),
             remove: path => once(() => rmSync(path, { recursive: true }))
           })
+          assert.isFalse(Restored.isUnfinished(directory))
           isWhole = true
         } catch {
           assert.isTrue(Restored.isUnfinished(directory))
@@ -418,7 +452,7 @@ describe("a restore", () => {
           []
         )
         yield* inStore(join(directory, "aside"))(Effect.map(lastSeq, seq => assert.strictEqual(seq, 4)))
-        if (isWhole) assert.isAbove(calls, 7)
+        if (isWhole) assert.isAbove(calls, 8)
       }
     })
   )

@@ -90,6 +90,9 @@ const look = (backup: string): Effect.Effect<ReadonlyArray<BackupPart>, BackupFa
 /** Owns a data directory until the scope closes. */
 const own = (directory: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
+    if (Restored.isReserved(directory)) {
+      return yield* refuse(`${directory} has a name that a restore gives`, "Give the directory another name.")
+    }
     yield* attempt(`${directory} cannot be used as a data directory`, () => makeDirectory(directory))
     for (const { file } of [store, histories]) {
       const path = join(directory, file)
@@ -100,11 +103,10 @@ const own = (directory: string): Effect.Effect<void, BackupFailed, Scope.Scope> 
     }
     yield* Effect.mapError(
       Opening.ownDirectory(directory),
-      ({ message }) => new BackupFailed({ message, hint: "Stop the service, and try again." })
+      ({ file, message }) =>
+        new BackupFailed({ message, ...(file !== directory && { hint: "Stop the service, and try again." }) })
     )
   })
-
-const draftName = /^restore\.[0-9a-f]{16}\.part$/
 
 /** A directory for what is restored, within the data directory, as that may be a file system of its own. */
 const openDraft = (directory: string): Effect.Effect<string, BackupFailed, Scope.Scope> =>
@@ -113,9 +115,9 @@ const openDraft = (directory: string): Effect.Effect<string, BackupFailed, Scope
       attempt(`${directory} cannot be written`, () => {
         // Nobody else restores there: these are of processes that were killed.
         for (const name of readdirSync(directory)) {
-          if (draftName.test(name)) rmSync(join(directory, name), { recursive: true })
+          if (Restored.isDraftName(name)) rmSync(join(directory, name), { recursive: true })
         }
-        const draft = join(directory, `restore.${id}.part`)
+        const draft = join(directory, Restored.draftName(id))
         mkdirSync(draft, { mode: 0o700 })
         return draft
       })

@@ -6,7 +6,7 @@ import { dirname, resolve } from "node:path"
 import { Effect, type Scope } from "effect"
 import { randomHex } from "../../RandomHex.ts"
 import { hasCode } from "../Sqlite/Database/Files.ts"
-import { flushDirectory } from "../Sqlite/Database/Restored.ts"
+import { flushDirectory, isReserved } from "../Sqlite/Database/Restored.ts"
 import { attempt, type BackupFailed, refuse } from "./BackupFailed.ts"
 import { histories, manifestName, store } from "./Manifest.ts"
 
@@ -80,6 +80,7 @@ const replaceDirectory = (draft: string, path: string): void => {
 export const open = (options: Options): Effect.Effect<Target, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const { force, kind, path } = options
+    if (isReserved(path)) return yield* refuse(`${path} has a name that a restore gives`, "Give it another name.")
     yield* look(options)
     const draft = `${path}.${yield* randomHex(2)}.part`
     yield* Effect.acquireRelease(

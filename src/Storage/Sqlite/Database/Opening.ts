@@ -71,7 +71,10 @@ export const open = (directory: string, format: Format): Effect.Effect<Opened, S
       makeDirectory(directory)
       accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
     })
-    if (isUnfinished(directory)) yield* Effect.scoped(ownDirectory(directory))
+    if (isUnfinished(directory)) {
+      yield* Effect.scoped(ownDirectory(directory))
+      yield* Effect.annotateLogs(Effect.logInfo("a restore that was not finished is finished"), { directory })
+    }
     const file = yield* attempt(path, "leads to no file", () => realFile(path))
     const lock = yield* acquireLock(`${file.replace(/\.db$/, "")}.lock`)
     const version = yield* versionOf(file, format)

@@ -20,13 +20,33 @@ import {
   unlinkSync,
   writeFileSync
 } from "node:fs"
-import { join } from "node:path"
+import { basename, join, resolve } from "node:path"
 
-/** Where a restore that has taken place keeps what is still to be moved. */
-const readyIn = (directory: string): string => join(directory, "restored")
+/** The name of the directory in which a restore that has taken place keeps what is still to be moved. */
+const readyName = "restore.ready"
+
+const readyIn = (directory: string): string => join(directory, readyName)
 
 /** Where old files go; it is there until all of them have gone. */
 const asideIn = (ready: string): string => join(ready, "aside")
+
+/** What tells the directory from one that somebody else has given this name. It is removed last. */
+const marker = {
+  name: "causeway-restore",
+  text: "The files of a restore that the next start of the service finishes.\n"
+}
+
+/** The name of a directory in which a restore is made ready; `id` has 16 hexadecimal digits. */
+export const draftName = (id: string): string => `restore.${id}.part`
+
+/** Whether a restore has given a name within a data directory to what it makes ready. */
+export const isDraftName = (name: string): boolean => /^restore\.[0-9a-f]{16}\.part$/.test(name)
+
+/** Whether a path has a name that only a restore gives, and whose content is removed. */
+export const isReserved = (path: string): boolean => {
+  const name = basename(resolve(path))
+  return name === readyName || isDraftName(name)
+}
 
 /** What a restore replaces, the databases last. */
 const replaced = [
@@ -57,7 +77,7 @@ export const giveToOwner = (directory: string, path: string): void => {
   chownSync(path, uid, gid)
 }
 
-/** Whether a restore has taken place of which files are still to be moved. */
+/** Whether a restore has taken place of which files are still to be moved, or something else has that name. */
 export const isUnfinished = (directory: string): boolean => existsSync(readyIn(directory))
 
 /**
@@ -66,6 +86,7 @@ export const isUnfinished = (directory: string): boolean => existsSync(readyIn(d
  */
 export const commit = (directory: string, draft: string, aside: string): void => {
   writeFileSync(asideIn(draft), aside, { flag: "wx", mode: 0o600, flush: true })
+  writeFileSync(join(draft, marker.name), marker.text, { flag: "wx", mode: 0o600, flush: true })
   for (const name of readdirSync(draft)) giveToOwner(directory, join(draft, name))
   giveToOwner(directory, draft)
   flushDirectory(draft)
@@ -88,13 +109,24 @@ const moves: Moves = {
   remove: path => rmSync(path, { recursive: true, force: true })
 }
 
+const isMarked = (ready: string): boolean => {
+  const path = join(ready, marker.name)
+  return existsSync(path) && readFileSync(path, "utf8") === marker.text
+}
+
+const isEmptyDirectory = (path: string): boolean => statSync(path).isDirectory() && readdirSync(path).length === 0
+
 /**
  * Moves the files of a restore that has taken place, as far as that has not been done. The caller owns the data directory.
- * Throws the system's error.
+ * Throws the system's error, and where it would replace something else.
  */
 export const finish = (directory: string, { makeDirectory, remove, rename, unlink } = moves): void => {
   const ready = readyIn(directory)
   if (!existsSync(ready)) return
+  // One without the marker is not of a restore, unless it was killed when nothing but the directory was left.
+  if (!isMarked(ready) && !isEmptyDirectory(ready)) {
+    throw new Error(`${ready} is not of a restore, whose name it has: move it away`)
+  }
   const plan = asideIn(ready)
   if (existsSync(plan)) {
     const aside = join(directory, readFileSync(plan, "utf8"))
@@ -109,8 +141,14 @@ export const finish = (directory: string, { makeDirectory, remove, rename, unlin
     unlink(plan)
     flushDirectory(ready)
   }
-  for (const name of replacedIn(ready)) rename(join(ready, name), join(directory, name))
+  for (const name of replacedIn(ready)) {
+    const file = join(directory, name)
+    if (existsSync(file)) throw new Error(`${file} has appeared while it was restored: move it away`)
+    rename(join(ready, name), file)
+  }
   flushDirectory(directory)
+  for (const name of readdirSync(ready)) if (name !== marker.name) remove(join(ready, name))
+  if (isMarked(ready)) unlink(join(ready, marker.name))
   remove(ready)
   flushDirectory(directory)
 }
