@@ -2,11 +2,11 @@
  * Handing sessions with secrets over to another node, when this one ends as planned. Secrets are in memory alone, and
  * clients would be asked for them again.
  */
-import { Effect, Option } from "effect"
+import { Data, Effect, Option } from "effect"
 import * as Supervision from "../../Supervision.ts"
 import type { NodeLinkShape } from "../Forwarding/NodeLink.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
-import type { Sessions } from "../Sessions.ts"
+import type { Sessions, SessionsBusy } from "../Sessions.ts"
 import type { SecretPool } from "./SecretPool.ts"
 
 /** How long it may take. Clients are asked for the secrets of sessions that are left. */
@@ -31,6 +31,9 @@ export interface Handover {
   /** Takes a session of a node that ends. */
   readonly adopt: (typeof Sessions)["Service"]["adopt"]
 }
+
+/** This node owns the session already, or believes so. Of that, what it has is newer than what it is given. */
+class AlreadyOwned extends Data.TaggedError("AlreadyOwned") {}
 
 export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => {
   const giveAll = (link: NodeLinkShape, sessions: ReadonlyArray<string>) =>
@@ -73,9 +76,8 @@ export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => 
     adopt: ({ from, secrets: given, session }) => {
       let adopting: number | undefined
       const prepare = (token: number) =>
-        Effect.suspend(() => {
-          // What this node has of a session of its own is newer.
-          if (nodes.tokenOf(session) !== undefined) return Effect.void
+        Effect.suspend((): Effect.Effect<void, AlreadyOwned | SessionsBusy> => {
+          if (nodes.tokenOf(session) !== undefined) return new AlreadyOwned()
           adopting = token
           return secrets.put(session, given, token)
         })
@@ -85,7 +87,8 @@ export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => 
       if (isClosing()) return Effect.succeed(false)
       return nodes.adopt(session, from, prepare).pipe(
         Effect.tap(isAdopted => (isAdopted ? Effect.void : forget)),
-        Effect.onError(() => forget)
+        Effect.onError(() => forget),
+        Effect.catchTag("AlreadyOwned", () => Effect.succeed(false))
       )
     }
   }

@@ -118,9 +118,9 @@ describe("Handover", () => {
     })
   )
 
-  it.effect("leaves the secrets of a session of its own as they are", () =>
+  it.effect("does not take a session that it owns, or believes to own, as it would drop the secrets of that", () =>
     Effect.gen(function* () {
-      const { handover, secrets } = node({ adopt: (_, __, prepare) => Effect.as(prepare(9), false) }, [["t/1", 3]])
+      const { handover, secrets } = node({ adopt: (_, __, prepare) => Effect.as(prepare(9), true) }, [["t/1", 3]])
       yield* secrets.put("t/1", secretsOf("newer"))
       assert.isFalse(yield* handover.adopt({ session: "t/1", from, secrets: secretsOf("older") }))
       assert.deepStrictEqual(valuesOf(secrets.get("t/1")), { TOKEN: "newer" })
