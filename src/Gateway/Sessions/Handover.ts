@@ -82,7 +82,8 @@ export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => 
           return secrets.put(session, given, token)
         })
       const forget = Effect.sync(() => {
-        if (adopting !== undefined) secrets.forget(session, adopting)
+        // After an interruption it may be this node's all the same.
+        if (adopting !== undefined && nodes.tokenOf(session) !== adopting) secrets.forget(session, adopting)
       })
       if (isClosing()) return Effect.succeed(false)
       return nodes.adopt(session, from, prepare).pipe(

@@ -171,9 +171,11 @@ export const make = (
           const adopt = Queries.on(writes)
           const token = yield* adopt(Queries.nextToken)
           yield* prepare(token)
-          const isAdopted = yield* adopt(Queries.adopt(session, { node, token }, from))
-          if (isAdopted) tokens.set(session, token)
-          return isAdopted
+          const taking = Effect.tap(adopt(Queries.adopt(session, { node, token }, from)), isAdopted => {
+            if (isAdopted) tokens.set(session, token)
+          })
+          // An interruption would not stop the statement, by which the node would own a session without knowing it.
+          return yield* Effect.uninterruptible(taking)
         }),
       elsewhere: sessions => Effect.map(run(Queries.elsewhere(sessions, node)), found => new Set(found)),
       watch: (session, onChange) => sessions.watch(session, onChange),

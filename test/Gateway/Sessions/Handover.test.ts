@@ -1,6 +1,6 @@
 /** Sessions with secrets that a node gives to others when it ends. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Option, Redacted } from "effect"
+import { Deferred, Effect, Exit, Fiber, Option, Redacted } from "effect"
 import { NodeUnreachable } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import { alone, type SessionNodesShape } from "../../../src/Gateway/SessionNodes.ts"
 import * as Handover from "../../../src/Gateway/Sessions/Handover.ts"
@@ -115,6 +115,34 @@ describe("Handover", () => {
         full.handover.adopt({ session: "t/1", from, secrets: secretsOf("x".repeat(100)) })
       )
       assert.strictEqual(refused._tag, "SessionsBusy")
+    })
+  )
+
+  it.effect("keeps the secrets of a session that became its own although the other node is gone", () =>
+    Effect.gen(function* () {
+      const sent = yield* Deferred.make<void>()
+      const done = yield* Deferred.make<void>()
+      const { handover, secrets, tokens } = node({
+        adopt: (session, _, prepare) =>
+          Effect.zipRight(
+            prepare(7),
+            Effect.uninterruptible(
+              Effect.gen(function* () {
+                yield* Deferred.succeed(sent, undefined)
+                yield* Deferred.await(done)
+                tokens.set(session, 7)
+                return true
+              })
+            )
+          )
+      })
+      const adopting = yield* Effect.fork(handover.adopt({ session: "t/1", from, secrets: secretsOf("x") }))
+      yield* Deferred.await(sent)
+      const interrupting = yield* Effect.fork(Fiber.interrupt(adopting))
+      yield* Effect.yieldNow()
+      yield* Deferred.succeed(done, undefined)
+      assert.isTrue(Exit.isInterrupted(yield* Fiber.join(interrupting)))
+      assert.deepStrictEqual(valuesOf(secrets.get("t/1")), { TOKEN: "x" })
     })
   )
 

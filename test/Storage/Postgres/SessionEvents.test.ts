@@ -125,6 +125,38 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
       })
   )
 
+  it.scopedLive("a node that is interrupted while it takes a session knows that it has it", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const [one, other] = [yield* node(url), yield* node(url)]
+      yield* one.events.open("t/s", "e1")
+      const token = one.nodes.tokenOf("t/s")!
+      yield* withClient(url, query =>
+        Effect.gen(function* () {
+          yield* query("BEGIN")
+          yield* query("SELECT FROM causeway.histories FOR UPDATE")
+          const adopting = yield* Effect.fork(
+            other.nodes.adopt("t/s", { node: one.nodes.self, token }, () => Effect.void)
+          )
+          yield* Effect.repeat(
+            Effect.promise(() => execute(url, "SELECT FROM pg_locks WHERE NOT granted")),
+            { until: waiting => waiting.length > 0 }
+          )
+          const interrupting = yield* Effect.fork(Fiber.interrupt(adopting))
+          yield* Effect.yieldNow()
+          yield* query("COMMIT")
+          yield* Fiber.join(interrupting)
+        })
+      )
+      yield* Effect.repeat(
+        Effect.promise(() => execute(url, `SELECT FROM causeway.histories WHERE token <> ${token}`)),
+        { until: taken => taken.length > 0 }
+      )
+      expect(other.nodes.tokenOf("t/s")).toBeGreaterThan(token)
+      yield* append(other.events, "t/s", 0, ["1"])
+    })
+  )
+
   it.scopedLive("of nodes that open a session at once one gets it", () =>
     Effect.gen(function* () {
       const url = yield* database
