@@ -104,8 +104,16 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         { discard: true }
       )
       yield* until(Effect.map(logOf(url), ({ changes }) => changes.length > 100))
-      const made = yield* succeed(["backup", join(place, "both")], { DATA_DIR: directory })
+      const backedUp = yield* Program.run({
+        args: ["backup", join(place, "both")],
+        env: { DATA_DIR: directory, CAUSEWAY_URL: url }
+      })
+      assert.strictEqual(backedUp.code, 0, backedUp.stderr)
+      assert.include(backedUp.stderr, `This backs up the data directory ${directory}. CAUSEWAY_URL does not ask`)
+      const made = json(backedUp.stdout)
+      assert.strictEqual(made.source, directory)
       const sent = yield* succeed(["backup", join(place, "store.db"), "--url", url], { CAUSEWAY_TOKEN: Service.key })
+      assert.strictEqual(sent.source, url)
       yield* until(Effect.map(logOf(url), ({ changes }) => changes.length > Number(sent.lastSeq)))
       yield* Scope.close(load, Exit.void)
       const before = yield* logOf(url)

@@ -1,19 +1,26 @@
 /** `causeway backup`: a copy of the store, and of the histories of sessions, of a data directory or of a service. */
-import { Effect, Option } from "effect"
+import { Config, Effect, Option } from "effect"
 import type { Made } from "../Storage/Backup.ts"
 import * as BackupProgress from "./BackupProgress.ts"
 import { type CommandFailed, failed, wrong } from "./CommandFailed.ts"
 import * as Connection from "./Connection.ts"
 import * as DataDirectory from "./DataDirectory.ts"
 import { Args, Command, Options } from "./Library.ts"
-import { isJson, record, write } from "./Output.ts"
+import { isJson, Output, record, write } from "./Output.ts"
 import { list } from "./Table.ts"
+import { clean } from "./Text.ts"
 
 const MiB = 1024 * 1024
 
-const summary = ({ backup, bytes, entries, epoch, lastSeq, sessions }: Made): string =>
+/** What was backed up: a data directory, or the address of a service. */
+interface Sourced extends Made {
+  readonly source: string
+}
+
+const summary = ({ backup, bytes, entries, epoch, lastSeq, sessions, source }: Sourced): string =>
   list([
     ["backup", backup],
+    ["source", source],
     ["size", `${(bytes / MiB).toFixed(1)} MiB, verified`],
     ["entries", entries.toLocaleString("en")],
     ["last change", String(lastSeq)],
@@ -33,9 +40,10 @@ const ofDirectory = (
     // It needs the native module of SQLite.
     const Backup = yield* Effect.promise(() => import("../Storage/Backup.ts"))
     const { walLimit, ...rest } = options
-    return yield* BackupProgress.showing(json, report =>
+    const made = yield* BackupProgress.showing(json, report =>
       Backup.make({ ...rest, directory, mostLogBytes: walLimit * MiB, report }).pipe(Effect.mapError(failure))
     )
+    return { ...made, source: directory }
   })
 
 const ofService = (
@@ -46,7 +54,24 @@ const ofService = (
   Effect.gen(function* () {
     const connection = yield* Connection.resolve(given)
     const { download } = yield* Effect.promise(() => import("./BackupDownload.ts"))
-    return yield* BackupProgress.showing(json, report => download(connection, { ...options, report }))
+    const made = yield* BackupProgress.showing(json, report => download(connection, { ...options, report }))
+    return { ...made, source: connection.url }
+  })
+
+/** Tells that the variables of a service, which other commands ask, do not ask for a backup of it. */
+const noteVariables = (directory: string) =>
+  Effect.gen(function* () {
+    const { note } = yield* Output
+    for (const [variable, option] of [
+      ["CAUSEWAY_URL", "--url"],
+      ["CAUSEWAY_PROFILE", "--profile"]
+    ] as const) {
+      const value = yield* Effect.orDie(Config.option(Config.nonEmptyString(variable)))
+      if (Option.isNone(value)) continue
+      return yield* note(
+        clean(`This backs up the data directory ${directory}. ${variable} does not ask for a service; ${option} does.`)
+      )
+    }
   })
 
 export const command = Command.make(
@@ -66,6 +91,16 @@ export const command = Command.make(
       Options.withDefault(1024)
     ),
     ...Connection.options,
+    url: Options.text("url").pipe(
+      Options.withPseudoName("address"),
+      Options.withDescription("Copy the store of the service at this address; CAUSEWAY_URL does not ask for that"),
+      Options.optional
+    ),
+    profile: Options.text("profile").pipe(
+      Options.withPseudoName("name"),
+      Options.withDescription("Copy the store of the service of this profile; CAUSEWAY_PROFILE does not ask for that"),
+      Options.optional
+    ),
     timeout: Options.integer("timeout").pipe(
       Options.withPseudoName("seconds"),
       Options.withDescription("How long a service may take for the copy"),
@@ -81,7 +116,10 @@ export const command = Command.make(
       const made = yield* isRemote
         ? ofService(given, { target, force }, json)
         : Effect.flatMap(DataDirectory.resolve(dataDir), directory =>
-            ofDirectory(directory, { target, storeOnly, force, walLimit }, json)
+            Effect.zipRight(
+              Option.isNone(dataDir) ? noteVariables(directory) : Effect.void,
+              ofDirectory(directory, { target, storeOnly, force, walLimit }, json)
+            )
           )
       yield* (yield* isJson(json)) ? record({ type: "done", ...made }) : write(summary(made))
     })
