@@ -45,7 +45,7 @@ it.live("docs/operations.md: its commands back a service up that runs, and resto
     const { run } = yield* shell(yield* temporaryDirectory, { placed: { "PORT=8090": "PORT=0" } })
     const blocks = blocksOf("docs/operations.md")
     const [online, offline] = [blocks.filter(block => !isOffline(block)), blocks.filter(isOffline)]
-    expect(offline).toHaveLength(1)
+    expect(offline).toHaveLength(2)
     const entry: Block = { code: "npx causeway kv set n k 1", isBackground: false, printed: undefined }
     yield* Effect.scoped(Effect.forEach([service, entry, ...online], run, { discard: true }))
     yield* Effect.forEach(offline, run, { discard: true })

@@ -20,47 +20,24 @@ import { join } from "node:path"
 import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Deferred, Effect, Exit, Fiber, Layer, Logger, type Scope, Stream } from "effect"
+import { Deferred, Effect, Exit, Fiber, Layer, Logger, Stream } from "effect"
 import { ChangeLog } from "../../src/Kv/ChangeLog.ts"
 import { Store } from "../../src/Kv/Store.ts"
 import { histories, parse, store as storePart, verificationOf } from "../../src/Storage/Backup/Manifest.ts"
 import * as Restore from "../../src/Storage/Backup/Restore.ts"
-import * as Backup from "../../src/Storage/Backup.ts"
+import type * as Backup from "../../src/Storage/Backup.ts"
 import { copy, Snapshot, takeAll } from "../../src/Storage/Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../../src/Storage/Sqlite/Copy/CopyPort.ts"
 import * as Opening from "../../src/Storage/Sqlite/Database/Opening.ts"
 import * as Restored from "../../src/Storage/Sqlite/Database/Restored.ts"
 import * as Sqlite from "../../src/Storage/Sqlite.ts"
 import { get, lastSeq, put } from "../suites/Store/Fixture.ts"
+import { backUp, failure, inStore, names, store } from "./Backup/Fixture.ts"
 import { temporaryDirectory } from "./SqliteFixture.ts"
-
-const inStore = (directory: string) =>
-  Effect.provide(Layer.provide(Sqlite.layer({ directory, writer: "inline" }), Logger.remove(Logger.defaultLogger)))
 
 const epoch = Effect.flatMap(ChangeLog, log =>
   Effect.map(log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
 )
-
-/** A data directory with a store of so many entries. */
-const store = (entries: number): Effect.Effect<string, unknown, Scope.Scope> =>
-  Effect.gen(function* () {
-    const directory = yield* temporaryDirectory
-    yield* inStore(directory)(
-      Effect.forEach(
-        Array.from({ length: entries }, (_, n) => n),
-        n => put("n", `k${n}`, n)
-      )
-    )
-    return directory
-  })
-
-const everything = { storeOnly: false, force: false, mostLogBytes: 1024 ** 3 }
-
-const backUp = (directory: string, target: string, options: Partial<Backup.Options> = {}) =>
-  Backup.make({ ...everything, directory, target, ...options })
-
-const failure = <A, E extends { readonly message: string }>(effect: Effect.Effect<A, E>) =>
-  Effect.map(Effect.flip(effect), ({ message }) => message)
 
 const kind = { applicationId: 7, schemaVersion: 1, lastSeq: undefined }
 
@@ -106,8 +83,6 @@ const makeSessions = (directory: string, session?: string) =>
     db.close()
     return file
   })
-
-const names = (directory: string) => readdirSync(directory).sort()
 
 describe("a copy of databases", () => {
   it.scopedLive("is of one moment, while both are written", () =>

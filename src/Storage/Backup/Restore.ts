@@ -13,12 +13,13 @@ import { roomIn } from "../Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../Sqlite/Copy/CopyPort.ts"
 import type { Verified } from "../Sqlite/Copy/Verification.ts"
 import { closeLast, openForWriting } from "../Sqlite/Database/Connection.ts"
-import { makeDirectory } from "../Sqlite/Database/Files.ts"
+import { idOf, makeDirectory } from "../Sqlite/Database/Files.ts"
 import * as Opening from "../Sqlite/Database/Opening.ts"
 import * as Restored from "../Sqlite/Database/Restored.ts"
 import { attempt, BackupFailed, type Report, refuse } from "./BackupFailed.ts"
 import { copyFile } from "./CopyFile.ts"
 import { histories, manifestName, type Part, parse, store, verificationOf } from "./Manifest.ts"
+import * as StoreFile from "./StoreFile.ts"
 
 export interface Options {
   /** A backup: its directory, or the file of a store. */
@@ -56,17 +57,27 @@ interface BackupPart {
 
 const statOf = (path: string) => attempt(`${path} cannot be read`, () => statSync(path, { throwIfNoEntry: false }))
 
-/** What a backup has, as far as can be told without reading its databases. */
-const look = (backup: string): Effect.Effect<ReadonlyArray<BackupPart>, BackupFailed> =>
+/** What a backup has, as far as can be told without reading its databases. A file alone is held until the scope closes. */
+const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<BackupPart>, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const stat = yield* statOf(backup)
     if (stat === undefined) return yield* refuse(`${backup} does not exist`)
-    if (!stat.isDirectory()) return [{ part: store, from: backup, bytes: stat.size, sha256: undefined }]
+    if (!stat.isDirectory()) {
+      const isItself = yield* attempt(
+        `${backup} cannot be read`,
+        () => idOf(backup) === idOf(join(directory, store.file))
+      )
+      if (isItself) return yield* refuse(`${backup} is the store of ${directory} itself`)
+      yield* StoreFile.hold(backup)
+      return [{ part: store, from: backup, bytes: stat.size, sha256: undefined }]
+    }
     const place = join(backup, manifestName)
     if ((yield* statOf(place)) === undefined) {
       return yield* refuse(
         `${backup} is not a backup: it has no ${manifestName}`,
-        "Give a directory that causeway backup has made, or the file of a store alone."
+        (yield* statOf(join(backup, store.file))) === undefined
+          ? "Give a directory that causeway backup has made, or the file of a store alone."
+          : `It has a store: make a backup of it with causeway backup --data-dir ${backup}, and give that.`
       )
     }
     const manifest = parse(yield* attempt(`${place} cannot be read`, () => readFileSync(place, "utf8")))
@@ -192,7 +203,7 @@ export const restore = ({
   report = () => {}
 }: Options): Effect.Effect<RestoredStore, BackupFailed> =>
   Effect.gen(function* () {
-    const parts = yield* look(backup)
+    const parts = yield* look(backup, directory)
     yield* own(directory)
     const old = yield* attempt(`${directory} cannot be read`, () => Restored.replacedIn(directory))
     if (old.length > 0 && !force) {
