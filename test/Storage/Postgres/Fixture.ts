@@ -27,8 +27,15 @@ export const isUnavailable = (outcome: Either.Either<unknown, unknown>): boolean
 export const persist = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.retry(effect, { while: error => error instanceof StoreUnavailable })
 
+/** True time, whatever the clock of the test: sockets and timers have their turn. */
+const pause = Effect.promise(() => new Promise<void>(resolve => setTimeout(resolve, 10)))
+
 /** Waits until the store says that it is ready. */
-export const ready = ({ store }: Node) => Effect.repeat(store.ready, { until: isReady => isReady })
+export const ready = ({ store }: Node) =>
+  Effect.repeat(
+    Effect.tap(store.ready, isReady => (isReady ? Effect.void : pause)),
+    { until: isReady => isReady }
+  )
 
 /** The first thousand records of the log. */
 export const records = ({ log }: Node) =>
