@@ -11,7 +11,7 @@ export interface LimitsShape {
   readonly bodyBytes: number
   /** Levels of arrays and objects in a value. */
   readonly jsonDepth: number
-  /** Concurrent lists without a page limit, each of which holds a snapshot. */
+  /** Concurrent lists without a page limit, and counts of long lists: each holds a snapshot. A tenant may have three quarters. */
   readonly wholeLists: number
   /** Size of the store's write-ahead log above which lists without a page limit are aborted. */
   readonly walBytes: number
@@ -67,7 +67,7 @@ export const config: Config.Config<LimitsShape> = Config.all({
   wholeLists: limit(
     "wholeLists",
     "LIMIT_WHOLE_LISTS",
-    "Most lists without a limit that are read at a time; the next is told to come back",
+    "Most lists without a limit that are read, and long lists that are counted, at a time, of which one tenant may have three quarters; the next is told to come back",
     { min: 1, max: 1000 }
   ),
   walBytes: limit(

@@ -71,13 +71,13 @@ export const make = ({ now, reads, snapshot }: Options): Pick<Context.Tag.Servic
       return Direct.flatMap(page, ({ counting, ...page }) =>
         counting === undefined
           ? Exit.succeed(page)
-          : Effect.scoped(Effect.flatMap(snapshot, held => firstPage(held, { ...query, now: now() })))
+          : Effect.scoped(Effect.flatMap(snapshot(query.namespace), held => firstPage(held, { ...query, now: now() })))
       )
     },
     listAll: query =>
       Effect.gen(function* () {
         const at = now()
-        const held = yield* snapshot
+        const held = yield* snapshot(query.namespace)
         const portionOf = { ...query, ...portionSize, now: at }
         /** A list that has been read to its end needs no snapshot, however long the scope lasts. */
         const endAfterLast = <A extends { readonly more: boolean }, E>(portion: Effect.Effect<A, E>) =>

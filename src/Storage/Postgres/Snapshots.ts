@@ -2,8 +2,10 @@
  * Snapshots for many reads, each on a connection of its own.
  */
 import { Effect, type Scope } from "effect"
+import { tenantOf } from "../../Kv/Entry.ts"
 import { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import * as Monotonic from "../../Monotonic.ts"
+import { SnapshotShares } from "../SnapshotShares.ts"
 import { type Connection, type Pool, type Query, readTimeout } from "./Connections.ts"
 import { bySystemClock } from "./DatabaseClock.ts"
 
@@ -28,28 +30,24 @@ interface Held {
   readonly release: () => void
 }
 
-/** Takes a snapshot that lasts until the scope closes, or it is ended. */
-export type TakeSnapshot = Effect.Effect<Snapshot, StoreUnavailable | StoreBusy, Scope.Scope>
+/** Takes a snapshot of a namespace that lasts until the scope closes, or it is ended. */
+export type TakeSnapshot = (namespace: string) => Effect.Effect<Snapshot, StoreUnavailable | StoreBusy, Scope.Scope>
 
 /** At most `max` snapshots at a time, on a pool with as many connections. */
 export const make = (pool: Pool, max: number): TakeSnapshot => {
-  let held = 0
+  const shares = new SnapshotShares(max)
 
-  const take = Effect.suspend((): Effect.Effect<Held, StoreUnavailable | StoreBusy> => {
-    if (held >= max) return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
-    held++
-    let isHeld = true
-    const release = (): void => {
-      if (isHeld) held--
-      isHeld = false
-    }
-    return Effect.onError(
-      Effect.map(pool.take, connection => ({ connection, release })),
-      () => Effect.sync(release)
-    )
-  })
+  const take = (namespace: string) =>
+    Effect.suspend((): Effect.Effect<Held, StoreUnavailable | StoreBusy> => {
+      const release = shares.take(tenantOf(namespace))
+      if (release === undefined) return Effect.fail(new StoreBusy({ retryAfterSeconds: 1 }))
+      return Effect.onError(
+        Effect.map(pool.take, connection => ({ connection, release })),
+        () => Effect.sync(release)
+      )
+    })
 
-  return Effect.gen(function* () {
+  const begin = Effect.fnUntraced(function* (namespace: string) {
     let isOver = false
     /** Ends the snapshot; a connection that does not answer is dropped. */
     const end = (connection: Connection, release: () => void) =>
@@ -63,7 +61,7 @@ export const make = (pool: Pool, max: number): TakeSnapshot => {
           onSuccess: () => Effect.sync(connection.release)
         })
       })
-    const { connection, release } = yield* Effect.acquireRelease(take, ({ connection, release }) =>
+    const { connection, release } = yield* Effect.acquireRelease(take(namespace), ({ connection, release }) =>
       end(connection, release)
     )
     const startedAt = yield* Monotonic.millis
@@ -85,5 +83,7 @@ export const make = (pool: Pool, max: number): TakeSnapshot => {
           return decode(yield* connection.query(statement.text, values))
         }).pipe(bySystemClock)
     }
-  }).pipe(bySystemClock)
+  })
+
+  return namespace => bySystemClock(begin(namespace))
 }

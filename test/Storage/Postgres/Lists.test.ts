@@ -1,12 +1,15 @@
 /** Lists of many entries, and of many that have expired. */
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Fiber, Stream } from "effect"
+import { Effect, Fiber, Layer, Stream } from "effect"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { defaults, Limits } from "../../../src/Limits.ts"
 import type { Parameter, Query } from "../../../src/Storage/Postgres/Connections.ts"
 import * as ListQueries from "../../../src/Storage/Postgres/ListQueries.ts"
+import * as Postgres from "../../../src/Storage/Postgres.ts"
 import { createDatabase, execute, optionsOf } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
+import { sharesOfTenants } from "../../suites/Store/Lists.ts"
 import { node, put } from "./Fixture.ts"
 
 const database = Effect.promise(() => createDatabase())
@@ -136,6 +139,14 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, lists ${reasonToSkip ?? "
       expect(yield* Effect.flip(count)).toBeInstanceOf(StoreUnavailable)
       proxy.set("open")
       expect((yield* count).count).toBe(6000)
+    })
+  )
+
+  it.scopedLive("whole lists of one tenant leave some for the others", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const limits = Layer.succeed(Limits, { ...defaults, wholeLists: 4 })
+      yield* Effect.provide(sharesOfTenants, Layer.provide(Postgres.layer(optionsOf(url)), limits))
     })
   )
 })

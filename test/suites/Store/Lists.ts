@@ -1,5 +1,5 @@
 import { expect } from "@effect/vitest"
-import { Effect, Stream } from "effect"
+import { Effect, Either, Exit, Scope, Stream } from "effect"
 import * as TestClock from "effect/TestClock"
 import { Store } from "../../../src/Kv/Store.ts"
 import {
@@ -300,3 +300,30 @@ export const lists = (check: Check) => {
     })
   )
 }
+
+/** What is shared by tenants, of a store that may read four whole lists at a time. */
+export const sharesOfTenants = Effect.gen(function* () {
+  const store = yield* Store
+  // More than the first portion of a list, so that each holds its snapshot.
+  const large = "x".repeat(200 * 1024)
+  const [a, b, none] = ["tenant:a/lists", "tenant:b/lists", "lists"]
+  for (const space of [a, b, none]) yield* write(["1", "2", "3"].map(key => set(space, key, large)))
+  const begin = (space: string) =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const begun = yield* Effect.either(Scope.extend(store.listAll({ namespace: space, prefix: "" }), scope))
+      return { isBegun: Either.isRight(begun), end: Scope.close(scope, Exit.void) }
+    })
+  const beginAll = (spaces: ReadonlyArray<string>) => Effect.forEach(spaces, begin)
+  const begun = yield* beginAll([a, a, a, a, b, b])
+  expect(begun.map(({ isBegun }) => isBegun)).toEqual([true, true, true, false, true, false])
+  yield* begun[0]!.end
+  yield* begun[0]!.end
+  const again = yield* beginAll([a, a])
+  expect(again.map(({ isBegun }) => isBegun)).toEqual([true, false])
+  for (const { end } of [...begun, ...again]) yield* end
+  // Namespaces of no tenant may have all.
+  const others = yield* beginAll([none, none, none, none, none])
+  expect(others.map(({ isBegun }) => isBegun)).toEqual([true, true, true, true, false])
+  for (const { end } of others) yield* end
+})

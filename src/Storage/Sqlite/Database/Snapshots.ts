@@ -1,6 +1,7 @@
 import { Effect, type Scope } from "effect"
 import { StoreBusy, type StoreUnavailable } from "../../../Kv/Store.ts"
 import * as Monotonic from "../../../Monotonic.ts"
+import { SnapshotShares } from "../../SnapshotShares.ts"
 import { DatabaseUnavailable } from "./DatabaseError.ts"
 import type { Opened } from "./ReadConnection.ts"
 
@@ -22,6 +23,8 @@ export class Snapshot<Q> {
 
   constructor(
     readonly opened: Opened<Q>,
+    /** Makes room for another one. */
+    readonly giveBack: () => void,
     /** Monotonic milliseconds. */
     readonly startedAt: number
   ) {
@@ -44,17 +47,24 @@ export class Snapshots<Q> {
   private readonly spare: Array<Opened<Q>> = []
   private isPaused = false
 
+  private readonly shares: SnapshotShares
+
+  /** `max` is how many there may be at once. */
   constructor(
     private readonly reader: Connections<Q>,
-    /** How many there may be at once. */
-    private readonly max: number
-  ) {}
+    max: number
+  ) {
+    this.shares = new SnapshotShares(max)
+  }
 
-  /** Takes a snapshot that lasts until the scope closes, it is released, or it has lasted for too long. */
-  get take(): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy, Scope.Scope> {
+  /**
+   * Takes a snapshot for a tenant, `""` for none, that lasts until the scope closes, it is released, or it has lasted for
+   * too long.
+   */
+  take(tenant: string): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy, Scope.Scope> {
     return Effect.gen(this, function* () {
       const startedAt = yield* Monotonic.millis
-      const snapshot = yield* Effect.acquireRelease(this.acquire(startedAt), snapshot =>
+      const snapshot = yield* Effect.acquireRelease(this.acquire(tenant, startedAt), snapshot =>
         Effect.sync(() => this.release(snapshot))
       )
       yield* Effect.forkIn(this.limit(snapshot), yield* Effect.scope)
@@ -76,6 +86,7 @@ export class Snapshots<Q> {
   /** Gives a snapshot back before its scope closes. */
   release(snapshot: Snapshot<Q>): void {
     if (!this.active.delete(snapshot)) return
+    snapshot.giveBack()
     snapshot.ended = "the snapshot was released"
     const { connection } = snapshot.opened
     if (connection.isExclusive) return
@@ -110,18 +121,20 @@ export class Snapshots<Q> {
     for (const { connection } of this.spare) connection.clearCache()
   }
 
-  private acquire(now: number): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy> {
+  private acquire(tenant: string, now: number): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy> {
     return Effect.suspend((): Effect.Effect<Snapshot<Q>, StoreUnavailable | StoreBusy> => {
-      if (this.isPaused || this.active.size >= this.max) return new StoreBusy({ retryAfterSeconds: 1 })
-      return this.reader.attempt(() => {
+      const giveBack = this.isPaused ? undefined : this.shares.take(tenant)
+      if (giveBack === undefined) return new StoreBusy({ retryAfterSeconds: 1 })
+      const begin = this.reader.attempt(() => {
         const shared = this.reader.current()
         // An exclusive connection keeps the writer out, so that it needs no snapshot.
         const opened = shared.connection.isExclusive ? shared : (this.spare.pop() ?? this.reader.connect())
         if (opened !== shared) opened.connection.hold()
-        const snapshot = new Snapshot(opened, now)
+        const snapshot = new Snapshot(opened, giveBack, now)
         this.active.add(snapshot)
         return snapshot
       })
+      return Effect.onError(begin, () => Effect.sync(giveBack))
     })
   }
 
@@ -141,6 +154,7 @@ export class Snapshots<Q> {
 
   private end(snapshot: Snapshot<Q>, reason: string): void {
     if (snapshot.ended !== undefined || !this.active.delete(snapshot)) return
+    snapshot.giveBack()
     snapshot.ended = reason
     if (!snapshot.opened.connection.isExclusive) snapshot.opened.connection.close()
   }

@@ -4,7 +4,9 @@
 import { Clock, type Context, Effect, Exit, Option, Stream } from "effect"
 import * as Direct from "../../../Direct.ts"
 import { yieldToEventLoop } from "../../../EventLoop.ts"
-import type { ListPage, Selection, Store } from "../../../Kv/Store.ts"
+import { tenantOf } from "../../../Kv/Entry.ts"
+import { type ListPage, type Selection, type Store, StoreUnavailable } from "../../../Kv/Store.ts"
+import * as Monotonic from "../../../Monotonic.ts"
 import type { EntryQuery } from "../../EntryRows.ts"
 import type { Reader } from "../Database/Reader.ts"
 import type { Snapshot } from "../Database/Snapshots.ts"
@@ -16,6 +18,9 @@ const portionSize = { limit: 1000, size: 256 * 1024 }
 /** What is counted in one iteration of the event loop, some milliseconds each: names by their index, or rows. */
 const namesAtOnce = 20_000
 const rowsAtOnce = 4000
+
+/** Milliseconds that the entries of a list may take to be counted. */
+const countTimeout = 60_000
 
 /** Entries that have expired are counted by themselves up to so many. */
 const dueAtOnce = 2000
@@ -35,6 +40,7 @@ const readPage = (queries: Queries, query: EntryQuery, epoch: string): ListPage 
 /** How many entries a selection has, counted with other requests in between. */
 const countAll = ({ snapshots }: Reader<Queries>, snapshot: Snapshot<Queries>, selection: Selection, now: number) =>
   Effect.gen(function* () {
+    const startedAt = yield* Monotonic.millis
     const due = yield* snapshots.read(snapshot, queries => queries.countDue(selection, dueAtOnce, now))
     let total = due === undefined ? 0 : -due
     for (let from: string | undefined = ""; from !== undefined; ) {
@@ -47,6 +53,9 @@ const countAll = ({ snapshots }: Reader<Queries>, snapshot: Snapshot<Queries>, s
       total += count
       from = next
       yield* yieldToEventLoop
+      if ((yield* Monotonic.millis) - startedAt > countTimeout) {
+        return yield* new StoreUnavailable({ reason: `counting took longer than ${countTimeout} ms` })
+      }
     }
     return total
   })
@@ -63,7 +72,7 @@ export const page = (reader: Reader<Queries>, epoch: () => string): Context.Tag.
         : Effect.scoped(
             Effect.gen(function* () {
               const now = yield* Clock.currentTimeMillis
-              const snapshot = yield* snapshots.take
+              const snapshot = yield* snapshots.take(tenantOf(query.namespace))
               const { isCounting: _, ...page } = yield* snapshots.read(snapshot, queries =>
                 readPage(queries, { ...query, now, isCounted: false }, epoch())
               )
@@ -81,7 +90,7 @@ export const whole =
     Effect.gen(function* () {
       const { snapshots } = reader
       const now = yield* Clock.currentTimeMillis
-      const snapshot = yield* snapshots.take
+      const snapshot = yield* snapshots.take(tenantOf(query.namespace))
       const { epoch, lastSeq } = yield* snapshots.read(snapshot, queries => ({
         epoch: epochNow(),
         lastSeq: queries.lastSeq()

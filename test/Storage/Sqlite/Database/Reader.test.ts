@@ -163,7 +163,7 @@ describe("a reader", () => {
       const failure = expect.objectContaining({ _tag: "StoreUnavailable", reason: expect.stringContaining("ELOOP") })
       expect(yield* Effect.flip(reader.read(queries => queries.lastSeq()))).toEqual(failure)
       expect(yield* Effect.flip(reader.history)).toEqual(failure)
-      expect(yield* Effect.flip(reader.snapshots.take)).toEqual(failure)
+      expect(yield* Effect.flip(reader.snapshots.take(""))).toEqual(failure)
     })
   )
 })

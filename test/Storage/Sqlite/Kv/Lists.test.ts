@@ -4,6 +4,9 @@ import * as TestClock from "effect/TestClock"
 import { yieldToEventLoop } from "../../../../src/EventLoop.ts"
 import { Store, StoreBusy } from "../../../../src/Kv/Store.ts"
 import * as Limits from "../../../../src/Limits.ts"
+import type { Reader } from "../../../../src/Storage/Sqlite/Database/Reader.ts"
+import * as Lists from "../../../../src/Storage/Sqlite/Kv/Lists.ts"
+import type { Queries } from "../../../../src/Storage/Sqlite/Kv/Queries.ts"
 import { put, set, start, write } from "../../../suites/Store/Fixture.ts"
 import { temporaryLayer } from "../../SqliteFixture.ts"
 
@@ -67,4 +70,35 @@ it.scoped(
       expect(yield* Effect.flip(store.list(list))).toBeInstanceOf(StoreBusy)
       expect((yield* store.list({ ...list, isCounted: false })).count).toBeUndefined()
     }).pipe(Effect.provide(Layer.provide(temporaryLayer("inline"), limited)))
+)
+
+it.effect("a count that lasts for more than a minute fails", () =>
+  Effect.gen(function* () {
+    /** A table without end. */
+    const queries: Pick<Queries, "inSnapshot" | "entries" | "lastSeq" | "countDue" | "countNames"> = {
+      inSnapshot: body => body(),
+      entries: () => ({ entries: [], more: true }),
+      lastSeq: () => 1,
+      countDue: () => 0,
+      countNames: () => ({ count: 1, next: "k" })
+    }
+    let reads = 0
+    const reader = {
+      read: (body: (queries: unknown, now: number) => unknown) => Effect.sync(() => body(queries, start)),
+      snapshots: {
+        take: () => Effect.void,
+        read: (_: unknown, body: (queries: unknown) => unknown) => {
+          reads++
+          return Effect.zipRight(
+            TestClock.adjust("20 seconds"),
+            Effect.sync(() => body(queries))
+          )
+        }
+      }
+    } as unknown as Reader<Queries>
+    const list = Lists.page(reader, () => "epoch")
+    const failure = yield* Effect.flip(list({ namespace: "n", prefix: "", after: "", limit: 2, isCounted: true }))
+    expect(failure).toMatchObject({ _tag: "StoreUnavailable", reason: "counting took longer than 60000 ms" })
+    expect(reads).toBeLessThan(8)
+  })
 )

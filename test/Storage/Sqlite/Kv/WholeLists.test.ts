@@ -5,9 +5,10 @@ import { Chunk, Effect, Either, Exit, Fiber, Layer, Scope, Stream } from "effect
 import * as TestClock from "effect/TestClock"
 import { yieldToEventLoop } from "../../../../src/EventLoop.ts"
 import { Store } from "../../../../src/Kv/Store.ts"
-import { Limits } from "../../../../src/Limits.ts"
+import { defaults, Limits } from "../../../../src/Limits.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
 import { put, set, write } from "../../../suites/Store/Fixture.ts"
+import { sharesOfTenants } from "../../../suites/Store/Lists.ts"
 import { temporaryDirectory, temporaryLayer } from "../../SqliteFixture.ts"
 
 const list = Effect.flatMap(Store, store => store.listAll({ namespace: "n", prefix: "" }))
@@ -100,6 +101,12 @@ describe("whole lists", () => {
           )
         )
       )
+    )
+  )
+
+  it.scoped("of one tenant leave some for the others", () =>
+    sharesOfTenants.pipe(
+      Effect.provide(Layer.provide(temporaryLayer("inline"), Layer.succeed(Limits, { ...defaults, wholeLists: 4 })))
     )
   )
 

@@ -1,0 +1,30 @@
+/**
+ * How many snapshots are held, in all and for each tenant. A tenant may have three quarters of them, so that others find
+ * some free, as nothing of it can be reclaimed. Namespaces of no tenant may have all.
+ */
+export class SnapshotShares {
+  private held = 0
+  private readonly byTenant = new Map<string, number>()
+  private readonly mostOfOne: number
+
+  constructor(private readonly max: number) {
+    this.mostOfOne = Math.ceil(0.75 * max)
+  }
+
+  /** Takes one, for `""` where there is no tenant. Returns how it is given back; `undefined` where there is none left. */
+  take(tenant: string): (() => void) | undefined {
+    const own = this.byTenant.get(tenant) ?? 0
+    if (this.held >= this.max || (tenant !== "" && own >= this.mostOfOne)) return undefined
+    this.held++
+    this.byTenant.set(tenant, own + 1)
+    let isHeld = true
+    return () => {
+      if (!isHeld) return
+      isHeld = false
+      this.held--
+      const left = (this.byTenant.get(tenant) ?? 0) - 1
+      if (left > 0) this.byTenant.set(tenant, left)
+      else this.byTenant.delete(tenant)
+    }
+  }
+}
