@@ -23,6 +23,85 @@ SET plan_cache_mode = force_generic_plan`
 /** The bytes of all rows before one. */
 const startOf = (row: string): string => `${row}.up_to - ${Idempotency.overheadBytes} - length(${row}.outcome)`
 
+/** How the function as it was first differs from the one of now. */
+interface Variant {
+  readonly create: string
+  readonly declarations: string
+  /** Locks the log. */
+  readonly lock: string
+  /** Puts what all locks were waited for in place of what `commit_group` was. */
+  readonly total: string
+}
+
+const plainLock = "PERFORM FROM causeway.log FOR UPDATE;"
+
+/** Returns what `recall_writes` does, having applied nothing, or else what `commit_group` does. */
+const commitKeyedOf = ({ create, declarations, lock, total }: Variant): string =>
+  `${create} causeway.commit_keyed(
+    group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[], write_sizes integer[], actors text[],
+    op_keys integer[], op_values text[], op_expiries bigint[], op_matches text[], op_none_matches text[],
+    limit_bytes bigint, key_writes integer[], key_ids text[], key_digests text[], key_expiries text[]
+  ) RETURNS text
+  LANGUAGE plpgsql
+  AS $function$
+  DECLARE
+    answer text;
+    numbers bigint[];
+    at integer := 3;
+    key_at integer := 1;
+    kept_ids text[] := '{}';
+    kept_digests text[] := '{}';
+    outcomes text[] := '{}';${declarations}
+  BEGIN
+    IF lock_first THEN ${lock} END IF;
+    answer := causeway.recall_writes(now, key_writes, key_ids, key_digests);
+    IF answer IS NOT NULL THEN RETURN answer; END IF;
+    answer := causeway.commit_group(
+      group_id, now, lock_first, namespaces, keys, write_sizes, actors, op_keys, op_values, op_expiries, op_matches,
+      op_none_matches
+    );
+    ${lock}
+    numbers := string_to_array(answer, ',')::bigint[];${total}
+    FOR w IN 1 .. cardinality(write_sizes) LOOP
+      IF key_at <= cardinality(key_writes) AND key_writes[key_at] = w THEN
+        IF numbers[at] = 0 THEN
+          kept_ids := kept_ids || key_ids[key_at];
+          kept_digests := kept_digests || key_digests[key_at];
+          outcomes := outcomes || (
+            concat_ws(
+              ',', numbers[1], numbers[2] + numbers[at + 1],
+              nullif(array_to_string(numbers[at + 2 : at + 1 + write_sizes[w]], ','), '')
+            ) || key_expiries[key_at]
+          );
+        END IF;
+        key_at := key_at + 1;
+      END IF;
+      at := at + CASE numbers[at] WHEN 0 THEN 2 + write_sizes[w] ELSE 4 END;
+    END LOOP;
+    PERFORM causeway.remember_writes(now, limit_bytes, kept_ids, kept_digests, outcomes);
+    PERFORM causeway.mark_group(group_id, answer);
+    RETURN answer;
+  END
+  $function$`
+
+/**
+ * The function of now: how long it has waited for the lock is what it has before and after `commit_group`, and what that
+ * has. A mark of `commit_group` has only its own.
+ */
+export const timedCommitKeyed = commitKeyedOf({
+  create: "CREATE OR REPLACE FUNCTION",
+  declarations: `
+    lock_asked timestamptz;
+    lock_wait bigint := 0;`,
+  lock: `
+    lock_asked := clock_timestamp();
+    ${plainLock}
+    lock_wait := lock_wait + (extract(epoch FROM clock_timestamp() - lock_asked) * 1000000)::bigint;`,
+  total: `
+    numbers[cardinality(numbers)] := greatest(numbers[cardinality(numbers)], 0) + lock_wait;
+    answer := array_to_string(numbers, ',');`
+})
+
 /** Rows are ordered by the bytes of all rows up to each, so that the bytes of all follow from the first and the last. */
 export const statements: ReadonlyArray<string> = [
   `CREATE TABLE causeway.remembered_writes (
@@ -95,53 +174,7 @@ export const statements: ReadonlyArray<string> = [
     END IF;
   END
   $function$`,
-  // Returns what \`recall_writes\` does, having applied nothing, or else what \`commit_group\` does.
-  `CREATE FUNCTION causeway.commit_keyed(
-    group_id uuid, now bigint, lock_first boolean, namespaces text[], keys text[], write_sizes integer[], actors text[],
-    op_keys integer[], op_values text[], op_expiries bigint[], op_matches text[], op_none_matches text[],
-    limit_bytes bigint, key_writes integer[], key_ids text[], key_digests text[], key_expiries text[]
-  ) RETURNS text
-  LANGUAGE plpgsql
-  AS $function$
-  DECLARE
-    answer text;
-    numbers bigint[];
-    at integer := 3;
-    key_at integer := 1;
-    kept_ids text[] := '{}';
-    kept_digests text[] := '{}';
-    outcomes text[] := '{}';
-  BEGIN
-    IF lock_first THEN PERFORM FROM causeway.log FOR UPDATE; END IF;
-    answer := causeway.recall_writes(now, key_writes, key_ids, key_digests);
-    IF answer IS NOT NULL THEN RETURN answer; END IF;
-    answer := causeway.commit_group(
-      group_id, now, lock_first, namespaces, keys, write_sizes, actors, op_keys, op_values, op_expiries, op_matches,
-      op_none_matches
-    );
-    PERFORM FROM causeway.log FOR UPDATE;
-    numbers := string_to_array(answer, ',')::bigint[];
-    FOR w IN 1 .. cardinality(write_sizes) LOOP
-      IF key_at <= cardinality(key_writes) AND key_writes[key_at] = w THEN
-        IF numbers[at] = 0 THEN
-          kept_ids := kept_ids || key_ids[key_at];
-          kept_digests := kept_digests || key_digests[key_at];
-          outcomes := outcomes || (
-            concat_ws(
-              ',', numbers[1], numbers[2] + numbers[at + 1],
-              nullif(array_to_string(numbers[at + 2 : at + 1 + write_sizes[w]], ','), '')
-            ) || key_expiries[key_at]
-          );
-        END IF;
-        key_at := key_at + 1;
-      END IF;
-      at := at + CASE numbers[at] WHEN 0 THEN 2 + write_sizes[w] ELSE 4 END;
-    END LOOP;
-    PERFORM causeway.remember_writes(now, limit_bytes, kept_ids, kept_digests, outcomes);
-    PERFORM causeway.mark_group(group_id, answer);
-    RETURN answer;
-  END
-  $function$`,
+  commitKeyedOf({ create: "CREATE FUNCTION", declarations: "", lock: plainLock, total: "" }),
   // Returns what \`recall_writes\` does, having deleted nothing, or else what \`remove_entries\` does.
   `CREATE FUNCTION causeway.remove_keyed(
     group_id uuid, now bigint, removed_namespace text, low text, high text, portion integer, actor text,

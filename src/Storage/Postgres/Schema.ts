@@ -291,5 +291,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "functions without compilation", statements: uncompiled },
   { name: "counted renewals", statements: SessionEvents.renewalStatements },
   { name: "remembered writes", statements: RememberedWrites.statements },
-  { name: "lock waits", statements: [timedCommitFunction] }
+  { name: "lock waits", statements: [timedCommitFunction] },
+  { name: "lock waits with idempotency keys", statements: [RememberedWrites.timedCommitKeyed] }
 ]

@@ -7,20 +7,25 @@ import * as MetricTags from "../../../src/MetricTags.ts"
 import * as Postgres from "../../../src/Storage/Postgres.ts"
 import { createDatabase, execute, optionsOf, withClient } from "../../postgres/Databases.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
-import { del } from "../../suites/Store/Fixture.ts"
+import { del, set } from "../../suites/Store/Fixture.ts"
 import { namespace, put } from "./Fixture.ts"
 
 const tag = "lock-wait-test"
 
 /** How many groups have waited, and their milliseconds in all. */
-const waits = Effect.map(Metric.snapshot, pairs => {
-  const pair = pairs.find(
-    ({ metricKey }) =>
-      metricKey.name === "postgres_log_lock_wait_ms" && metricKey.tags.some(({ value }) => value === tag)
-  )
-  const state = pair?.metricState
-  return state !== undefined && MetricState.isHistogramState(state) ? { count: state.count, sum: state.sum } : undefined
-})
+const waitsOf = (tag: string) =>
+  Effect.map(Metric.snapshot, pairs => {
+    const pair = pairs.find(
+      ({ metricKey }) =>
+        metricKey.name === "postgres_log_lock_wait_ms" && metricKey.tags.some(({ value }) => value === tag)
+    )
+    const state = pair?.metricState
+    return state !== undefined && MetricState.isHistogramState(state)
+      ? { count: state.count, sum: state.sum }
+      : undefined
+  })
+
+const waits = waitsOf(tag)
 
 /** Waits until a statement of the database waits for a lock. */
 const someoneWaits = (url: string) =>
@@ -57,6 +62,57 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, waits for the log ${reaso
       expect((yield* waits)?.count).toBe(1)
       yield* put(node, "k", 2)
       expect((yield* waits)?.count).toBe(2)
+    })
+  )
+
+  /** What another connection keeps waiting for the lock for a tenth of a second. */
+  const kept = <A, E, R>(url: string, effect: Effect.Effect<A, E, R>) =>
+    withClient(url, other =>
+      Effect.gen(function* () {
+        yield* other("BEGIN")
+        yield* other("SELECT FROM causeway.log FOR UPDATE")
+        const waiting = yield* Effect.fork(effect)
+        yield* someoneWaits(url)
+        yield* other("SELECT pg_sleep(0.1)")
+        yield* other("COMMIT")
+        return yield* Fiber.join(waiting)
+      })
+    )
+
+  it.scopedLive("are measured of writes with idempotency keys, also of one that changes nothing", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const context = yield* Layer.build(MetricTags.tagged({ store: `${tag}-keyed` })(Postgres.layer(optionsOf(url))))
+      const { commit } = Context.get(context, Store)
+      const keyed = (id: string, operation: ReturnType<typeof set> | ReturnType<typeof del>) =>
+        commit({ operations: [operation], actor: "tester", idempotencyKey: { id, digest: "digest" } })
+      yield* kept(url, keyed("first", set(namespace, "k", 1)))
+      const changed = yield* waitsOf(`${tag}-keyed`)
+      expect(changed?.count).toBe(1)
+      expect(changed?.sum).toBeGreaterThanOrEqual(100)
+      // It is remembered, so that it waits.
+      yield* kept(url, keyed("second", del(namespace, "absent")))
+      const unchanged = yield* waitsOf(`${tag}-keyed`)
+      expect(unchanged?.count).toBe(2)
+      expect(unchanged?.sum).toBeGreaterThanOrEqual(200)
+    })
+  )
+
+  it.scopedLive("are measured of a group that takes the lock first, having lost a race", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      yield* Layer.build(Postgres.layer(optionsOf(url)))
+      const parameters = "'{n}', '{k}', '{1}', '{tester}', '{1}', '{1}', ARRAY[NULL]::bigint[], NULL, NULL"
+      for (const call of [
+        `commit_group(gen_random_uuid(), 1, true, ${parameters})`,
+        `commit_keyed(gen_random_uuid(), 1, true, ${parameters}, 1000000, '{1}', '{id}', '{digest}', '{""}')`
+      ]) {
+        const [row] = yield* kept(
+          url,
+          Effect.promise(() => execute(url, `SELECT causeway.${call} AS answer`))
+        )
+        expect(Number(String(row?.answer).split(",").at(-1))).toBeGreaterThanOrEqual(100_000)
+      }
     })
   )
 })
