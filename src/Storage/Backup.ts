@@ -87,7 +87,7 @@ export const make = ({
     }
     if (!existsSync(kv)) return yield* refuse(`${directory} has no store: there is no ${store.file}`)
     const parts = storeOnly || !existsSync(join(directory, histories.file)) ? [store] : [store, histories]
-    const target = yield* Target.open({ path, kind: storeOnly ? "file" : "directory", force })
+    const target = yield* Target.open({ path, kind: storeOnly ? "file" : "directory", force, source: directory })
     const createdAt = new Date(yield* Clock.currentTimeMillis).toISOString()
     const placeOf = ({ file }: Part): string => (storeOnly ? target.draft : join(target.draft, file))
     const sources = yield* attempt(`${directory} cannot be read`, () =>

@@ -15,7 +15,7 @@ const hintFor = (file: string): string =>
     : `Make a copy with .backup of sqlite3, and give that.`
 
 /** Refuses a file that lacks changes which are in a log beside it. */
-export const requireClosed = (file: string): Effect.Effect<void, BackupFailed> =>
+export const requireClosed = (file: string, hint = hintFor(file)): Effect.Effect<void, BackupFailed> =>
   Effect.flatMap(
     attempt(`${file} cannot be read`, () => {
       const real = realFile(file)
@@ -26,7 +26,7 @@ export const requireClosed = (file: string): Effect.Effect<void, BackupFailed> =
     log =>
       log === undefined
         ? Effect.void
-        : refuse(`${file} is not closed: ${basename(log)} has changes that it lacks`, hintFor(file))
+        : refuse(`${file} is not closed: ${basename(log)} has changes that it lacks`, hint)
   )
 
 /** Takes the lock beside a file where there is one; `"InUse"` where somebody else has it. */

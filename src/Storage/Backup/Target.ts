@@ -2,13 +2,16 @@
  * The place of a new backup: a file or a directory that has another name until it is whole and flushed.
  */
 import { existsSync, linkSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, unlinkSync } from "node:fs"
-import { dirname, resolve } from "node:path"
+import { basename, dirname, join, resolve } from "node:path"
 import { Effect, type Scope } from "effect"
 import { randomHex } from "../../RandomHex.ts"
-import { hasCode } from "../Sqlite/Database/Files.ts"
+import * as Epoch from "../Sqlite/Database/Epoch.ts"
+import { hasCode, idOf } from "../Sqlite/Database/Files.ts"
+import * as Opening from "../Sqlite/Database/Opening.ts"
 import { flushDirectory, isReserved } from "../Sqlite/Database/Restored.ts"
 import { attempt, type BackupFailed, refuse } from "./BackupFailed.ts"
 import { histories, manifestName, store } from "./Manifest.ts"
+import { requireClosed } from "./StoreFile.ts"
 
 export interface Target {
   /** Where the backup is written; the directory is there, the file is not. */
@@ -22,14 +25,32 @@ export interface Options {
   readonly kind: "file" | "directory"
   /** Whether an earlier backup may be replaced. */
   readonly force: boolean
+  /** The data directory that is backed up, where it is on this machine. */
+  readonly source?: string
 }
 
 const ofBackup: ReadonlyArray<string> = [manifestName, store.file, histories.file]
 
+const anotherName = "Give it another name."
+
+/**
+ * Whether a service has a file with this name, or would have: in a data directory, which has a lock, or beside the target of
+ * a link from one.
+ */
+const isOfService = (path: string, source: string | undefined): boolean => {
+  const directory = dirname(path)
+  const isNamed = /^(?:kv|sessions)\.(?:db|lock|epoch|backup-)/.test(basename(path))
+  if (isNamed && source !== undefined && idOf(directory) === idOf(source)) return true
+  if (isNamed && [store, histories].some(({ name }) => existsSync(join(directory, `${name}.lock`)))) return true
+  return existsSync(Epoch.recordOf(path))
+}
+
 /** Whether what is there may be replaced by a backup: nothing is lost but an earlier one. */
 const isReplaceable = (path: string, kind: Options["kind"]): boolean => {
   const stat = lstatSync(path)
-  if (kind === "file") return stat.isFile()
+  if (kind === "file") {
+    return stat.isFile() && (stat.size === 0 || Opening.applicationIdOf(path) === store.format.applicationId)
+  }
   if (!stat.isDirectory()) return false
   const names = readdirSync(path)
   return names.includes(manifestName) && names.every(name => ofBackup.includes(name))
@@ -38,15 +59,23 @@ const isReplaceable = (path: string, kind: Options["kind"]): boolean => {
 const isEmptyDirectory = (path: string): boolean => lstatSync(path).isDirectory() && readdirSync(path).length === 0
 
 /** What a path has, as far as it matters. */
-const look = ({ force, kind, path }: Options): Effect.Effect<void, BackupFailed> =>
+const look = ({ force, kind, path, source }: Options): Effect.Effect<void, BackupFailed> =>
   Effect.flatten(
     attempt(`${path} cannot be used`, () => {
+      if (isOfService(path, source)) {
+        return refuse(`${path} has the name of a file of a data directory`, anotherName)
+      }
       if (lstatSync(path, { throwIfNoEntry: false }) === undefined) {
         return existsSync(dirname(resolve(path))) ? Effect.void : refuse(`There is no directory for ${path}`)
       }
       if (kind === "directory" && isEmptyDirectory(path)) return Effect.void
       if (!isReplaceable(path, kind)) return refuse(`${path} is there already, and is not a backup of this kind`)
-      return force ? Effect.void : refuse(`${path} is there already`, "--force replaces it.")
+      if (!force) return refuse(`${path} is there already`, "--force replaces it.")
+      if (kind === "directory") return Effect.void
+      if (source !== undefined && idOf(path) === idOf(join(source, store.file))) {
+        return refuse(`${path} is the store that is backed up`)
+      }
+      return requireClosed(path, anotherName)
     })
   )
 
@@ -80,7 +109,7 @@ const replaceDirectory = (draft: string, path: string): void => {
 export const open = (options: Options): Effect.Effect<Target, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const { force, kind, path } = options
-    if (isReserved(path)) return yield* refuse(`${path} has a name that a restore gives`, "Give it another name.")
+    if (isReserved(path)) return yield* refuse(`${path} has a name that a restore gives`, anotherName)
     yield* look(options)
     const draft = `${path}.${yield* randomHex(2)}.part`
     yield* Effect.acquireRelease(
