@@ -49,8 +49,9 @@ export interface CallOptions {
 /** What a call that writes takes. */
 export interface WriteOptions extends CallOptions {
   /**
-   * Names this write, with 1 to 256 printable characters of ASCII. Within 24 hours the same call with the same key has the
-   * same result and writes nothing more: what is not known to be written can be repeated.
+   * Names this write, with 1 to 256 printable characters of ASCII. While the service remembers the key, for 24 hours at
+   * most and less where many writes have keys, the same call with it has the same result and writes nothing more: what is
+   * not known to be written can be repeated.
    */
   readonly idempotencyKey?: string
 }
