@@ -5,9 +5,9 @@
  * know of them: a backup of the store alone comes without histories. The change log gets a new epoch, and so do the
  * histories, so that those who follow them are told to read anew.
  */
-import { lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs"
+import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs"
 import { join } from "node:path"
-import { Clock, Effect, Logger, LogLevel, Option, type Scope } from "effect"
+import { Clock, Effect, Either, Logger, LogLevel, Option, type Scope } from "effect"
 import { randomHex } from "../../RandomHex.ts"
 import { roomIn } from "../Sqlite/Copy/Copying.ts"
 import * as CopyPort from "../Sqlite/Copy/CopyPort.ts"
@@ -112,11 +112,17 @@ const own = (directory: string): Effect.Effect<void, BackupFailed, Scope.Scope> 
         return yield* refuse(`${path} is a symbolic link`, "Restore into the directory of the file itself.")
       }
     }
-    yield* Effect.mapError(
-      Opening.ownDirectory(directory),
-      ({ file, message }) =>
-        new BackupFailed({ message, ...(file !== directory && { hint: "Stop the service, and try again." }) })
-    )
+    const missing = [store, histories]
+      .map(({ name }) => join(directory, `${name}.lock`))
+      .filter(lock => !existsSync(lock))
+    const owned = yield* Effect.either(Opening.ownDirectory(directory))
+    // Whether it has failed or not: a service of another user could not open what root leaves.
+    yield* attempt(`${directory} cannot be written`, () => {
+      for (const lock of missing) if (existsSync(lock)) Restored.giveToOwner(directory, lock)
+    })
+    if (Either.isRight(owned)) return
+    const { file, message } = owned.left
+    return yield* refuse(message, file === directory ? undefined : "Stop the service, and try again.")
   })
 
 /** A directory for what is restored, within the data directory, as that may be a file system of its own. */

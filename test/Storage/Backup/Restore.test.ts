@@ -1,5 +1,5 @@
 /** What a restore takes as a backup, and what it leaves. */
-import { copyFileSync, mkdirSync, writeFileSync } from "node:fs"
+import { chownSync, copyFileSync, mkdirSync, statSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
@@ -46,5 +46,31 @@ describe("a restore of the file of a store", () => {
       assert.strictEqual((yield* restoreTo(undo, "killed", true)).lastSeq, 3)
       yield* inStore(killed)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 3)))
     })
+  )
+})
+
+describe("a restore that fails", () => {
+  it.scopedLive.skipIf(process.getuid?.() !== 0)(
+    "by root leaves no files of root in the data directory of another user",
+    () =>
+      Effect.gen(function* () {
+        const directory = yield* temporaryDirectory
+        const place = yield* temporaryDirectory
+        writeFileSync(join(place, "text.db"), "no database")
+        chownSync(directory, 1234, 1235)
+        const backup = join(place, "text.db")
+        assert.match(yield* failure(Restore.restore({ backup, directory, force: false })), /is damaged/)
+        const owners = () =>
+          names(directory).map(name => {
+            const { gid, uid } = statSync(join(directory, name))
+            return [name, uid, gid]
+          })
+        const made = ["kv.lock", 1234, 1235]
+        assert.deepStrictEqual(owners(), [made, ["sessions.lock", 1234, 1235]])
+        // A file that was there stays as it was.
+        chownSync(join(directory, "sessions.lock"), 77, 78)
+        yield* failure(Restore.restore({ backup, directory, force: false }))
+        assert.deepStrictEqual(owners(), [made, ["sessions.lock", 77, 78]])
+      })
   )
 })
