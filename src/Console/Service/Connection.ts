@@ -15,8 +15,11 @@ import {
   type Sessions,
   Unauthorized
 } from "../../Client/Client.ts"
+import { isClientError } from "../../Client/Errors.ts"
 import { requestsOf } from "../../Client/KeyValue.ts"
 import type { Requests } from "../../Client/Requests.ts"
+import { isTransient } from "../../Client/Retry.ts"
+import { Backoff } from "../../Client/Time.ts"
 import { messageOf } from "./Failure.ts"
 import { doubt } from "./Health.ts"
 import { forget, names } from "./Kept.ts"
@@ -99,6 +102,9 @@ export const isOpeningSessions = signal(false)
 /** Why sessions cannot be had with the present token. */
 export const sessionsRefusal = signal("")
 
+/** Why there is no connection of sessions yet, where the next try may do better. */
+export const sessionsProblem = signal("")
+
 /** Whether a token for sessions was given, beside the credential of the store. */
 export const hasSessionToken = computed(() => sessionToken.value !== undefined)
 
@@ -110,20 +116,39 @@ const closeSessions = (): void => {
   sessions.value = undefined
 }
 
-/** Opens the connection of sessions, and notes why it is refused where it is. */
+/** Tries once. Returns how long to wait for the next try, in milliseconds, unless sessions are there or refused. */
+const tryToOpenSessions = async (credential: string, backoff: Backoff): Promise<number | undefined> => {
+  const opened = sessionsWith(credential)
+  try {
+    await opened.connect()
+    sessionsRefusal.value = ""
+    sessionsProblem.value = ""
+    sessions.value = opened
+    return undefined
+  } catch (error) {
+    opened.close()
+    const mayDoBetter = isClientError(error) && isTransient(error)
+    sessionsRefusal.value = mayDoBetter ? "" : messageOf(error)
+    sessionsProblem.value = mayDoBetter ? messageOf(error) : ""
+    if (!mayDoBetter) return undefined
+    return backoff.next("retryAfterMs" in error ? error.retryAfterMs : 0)
+  }
+}
+
+/** Opens the connection of sessions, in as many tries as it takes, and notes why it is refused where it is. */
 export const openSessions = async (): Promise<void> => {
   const { value } = user
   if (value === undefined || routes.gateway === undefined || isOpeningSessions.peek()) return
   closeSessions()
   isOpeningSessions.value = true
-  const opened = sessionsWith(sessionToken.value ?? value.credential)
+  const backoff = new Backoff(clock)
   try {
-    await opened.connect()
-    sessionsRefusal.value = ""
-    sessions.value = opened
-  } catch (error) {
-    opened.close()
-    sessionsRefusal.value = messageOf(error)
+    for (;;) {
+      const ms = await tryToOpenSessions(sessionToken.peek() ?? value.credential, backoff)
+      if (ms === undefined) return
+      // It ends early when the service answers again.
+      await new Promise<void>(resolve => void clock.after(ms, resolve))
+    }
   } finally {
     isOpeningSessions.value = false
   }

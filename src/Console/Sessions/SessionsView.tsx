@@ -9,6 +9,7 @@ import {
   openSessions,
   sessions,
   sessionsIdentity,
+  sessionsProblem,
   sessionsRefusal,
   user,
   useSessionToken
@@ -217,7 +218,7 @@ export const SessionsView = () => {
   if (opened === undefined) {
     return (
       <p class="empty" role="status">
-        Connecting…
+        Connecting… {sessionsProblem.value}
       </p>
     )
   }
