@@ -2,11 +2,11 @@
  * Handing sessions with secrets over to another node, when this one ends as planned. Secrets are in memory alone, and
  * clients would be asked for them again.
  */
-import { Data, Effect, Option } from "effect"
+import { Data, Effect, Either, Option } from "effect"
 import * as Supervision from "../../Supervision.ts"
 import type { NodeLinkShape } from "../Forwarding/NodeLink.ts"
 import type { SessionNodesShape } from "../SessionNodes.ts"
-import type { Sessions, SessionsBusy } from "../Sessions.ts"
+import type { HandedOver, Sessions, SessionsBusy } from "../Sessions.ts"
 import type { SecretPool } from "./SecretPool.ts"
 
 /** How long it may take. Clients are asked for the secrets of sessions that are left. */
@@ -16,7 +16,10 @@ const limit = "1500 millis"
 const concurrency = 32
 
 /** Nodes that are asked to take a session, one after the other. */
-const attempts = 2
+const attempts = 3
+
+/** How long a node may take to answer. All attempts together are shorter than the whole. */
+const attemptLimit = "400 millis"
 
 export interface Options {
   readonly nodes: SessionNodesShape
@@ -40,16 +43,43 @@ export const make = ({ isClosing, link, nodes, secrets }: Options): Handover => 
     Effect.gen(function* () {
       const peers = yield* nodes.peers
       if (peers.length === 0) return
+      /** Nodes that did not answer when they were asked last. They are asked where no other is left. */
+      const stalled = new Set<string>()
       let given = 0
+
+      /** The next node to ask, in turn from the one at an index. */
+      const next = (index: number, asked: ReadonlySet<string>) => {
+        const left = [...peers.keys()]
+          .map(offset => peers[(index + offset) % peers.length]!)
+          .filter(({ node }) => !asked.has(node))
+        return left.find(({ node }) => !stalled.has(node)) ?? left[0]
+      }
+
+      /** Whether a node has taken a session. */
+      const ask = (peer: (typeof peers)[number], handedOver: HandedOver) =>
+        Effect.map(Supervision.within(attemptLimit, Effect.either(link.handOver(peer, handedOver))), answer => {
+          const answered = Option.filter(
+            answer,
+            result =>
+              Either.isRight(result) || result.left._tag === "SessionsBusy" || result.left._tag === "NodeRefused"
+          )
+          if (Option.isSome(answered)) stalled.delete(peer.node)
+          else stalled.add(peer.node)
+          return Option.exists(answered, result => Either.isRight(result) && result.right)
+        })
+
       const giveOne = (session: string, index: number) =>
         Effect.gen(function* () {
           const token = nodes.tokenOf(session)
           const held = secrets.get(session)
           if (token === undefined || Object.keys(held).length === 0) return
           const handedOver = { session, from: { node: nodes.self, token }, secrets: held }
-          for (let attempt = 0; attempt < Math.min(attempts, peers.length); attempt++) {
-            const peer = peers[(index + attempt) % peers.length]!
-            if (!(yield* Effect.orElseSucceed(link.handOver(peer, handedOver), () => false))) continue
+          const asked = new Set<string>()
+          while (asked.size < attempts) {
+            const peer = next(index, asked)
+            if (peer === undefined) return
+            asked.add(peer.node)
+            if (!(yield* ask(peer, handedOver))) continue
             secrets.forget(session)
             given++
             return

@@ -1,6 +1,6 @@
 /** Sessions with secrets that a node gives to others when it ends. */
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Effect, Exit, Fiber, Option, Redacted } from "effect"
+import { Deferred, Effect, Exit, Fiber, Option, Redacted, TestClock } from "effect"
 import { NodeUnreachable } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import { alone, type SessionNodesShape } from "../../../src/Gateway/SessionNodes.ts"
 import * as Handover from "../../../src/Gateway/Sessions/Handover.ts"
@@ -80,6 +80,47 @@ describe("Handover", () => {
       yield* alone.secrets.put("t/1", secretsOf("x"))
       yield* alone.handover.give(() => true)
       assert.isTrue(alone.secrets.has("t/1"))
+    })
+  )
+
+  it.effect("loses nothing by nodes that do not answer, as long as one does", () =>
+    Effect.gen(function* () {
+      const sessions = Array.from({ length: 400 }, (_, index) => `t/${index}`)
+      const asked = new Map<string, number>()
+      const { handover, secrets } = node(
+        { peers: peers("hung", "well", "silent") },
+        sessions.map(session => [session, 1]),
+        peer => {
+          asked.set(peer, (asked.get(peer) ?? 0) + 1)
+          return peer === "well" ? Effect.succeed(true) : Effect.never
+        },
+        1_000_000
+      )
+      for (const session of sessions) yield* secrets.put(session, secretsOf("x"))
+      const giving = yield* Effect.fork(handover.give(() => true))
+      yield* TestClock.adjust("2 seconds")
+      yield* Fiber.join(giving)
+      assert.deepStrictEqual(secrets.sessions(), [])
+      // They are not asked again for each session.
+      assert.isAtMost(asked.get("hung")! + asked.get("silent")!, 64)
+    })
+  )
+
+  it.effect("asks a node that was slow again where there is no other", () =>
+    Effect.gen(function* () {
+      const sessions = Array.from({ length: 100 }, (_, index) => `t/${index}`)
+      let asked = 0
+      const { handover, secrets } = node(
+        { peers: peers("a") },
+        sessions.map(session => [session, 1]),
+        () => (asked++ === 0 ? Effect.never : Effect.succeed(true)),
+        1_000_000
+      )
+      for (const session of sessions) yield* secrets.put(session, secretsOf("x"))
+      const giving = yield* Effect.fork(handover.give(() => true))
+      yield* TestClock.adjust("2 seconds")
+      yield* Fiber.join(giving)
+      assert.deepStrictEqual(secrets.sessions(), ["t/0"])
     })
   )
 
