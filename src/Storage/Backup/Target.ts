@@ -66,7 +66,7 @@ const look = ({ force, kind, path, source }: Options): Effect.Effect<void, Backu
         return refuse(`${path} has the name of a file of a data directory`, anotherName)
       }
       if (lstatSync(path, { throwIfNoEntry: false }) === undefined) {
-        return existsSync(dirname(resolve(path))) ? Effect.void : refuse(`There is no directory for ${path}`)
+        return existsSync(dirname(path)) ? Effect.void : refuse(`There is no directory for ${path}`)
       }
       if (kind === "directory" && isEmptyDirectory(path)) return Effect.void
       if (!isReplaceable(path, kind)) return refuse(`${path} is there already, and is not a backup of this kind`)
@@ -101,13 +101,15 @@ const replaceDirectory = (draft: string, path: string): void => {
     renameSync(old, path)
     throw error
   }
-  flushDirectory(dirname(resolve(path)))
+  flushDirectory(dirname(path))
   rmSync(old, { recursive: true })
 }
 
 /** A place for a backup. What is not placed is removed with the scope. */
-export const open = (options: Options): Effect.Effect<Target, BackupFailed, Scope.Scope> =>
+export const open = (given: Options): Effect.Effect<Target, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
+    // Without a slash at the end: the draft is beside it.
+    const options = { ...given, path: resolve(given.path) }
     const { force, kind, path } = options
     if (isReserved(path)) return yield* refuse(`${path} has a name that a restore gives`, anotherName)
     yield* look(options)
@@ -132,7 +134,7 @@ export const open = (options: Options): Effect.Effect<Target, BackupFailed, Scop
             if (existsSync(path) && !isEmptyDirectory(path)) replaceDirectory(draft, path)
             else renameSync(draft, path)
           }
-          flushDirectory(dirname(resolve(path)))
+          flushDirectory(dirname(path))
         })
       )
     }

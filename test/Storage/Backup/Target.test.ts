@@ -1,11 +1,11 @@
 /** Which files and directories become a backup. */
-import { existsSync, linkSync, readFileSync, writeFileSync } from "node:fs"
+import { existsSync, linkSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { lastSeq } from "../../suites/Store/Fixture.ts"
+import { lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
-import { backUp, failure, inStore, store } from "./Fixture.ts"
+import { backUp, failure, inStore, names, store } from "./Fixture.ts"
 
 describe("the target of a backup", () => {
   it.scopedLive("replaces nothing but a backup, whatever --force says", () =>
@@ -48,6 +48,21 @@ describe("the target of a backup", () => {
         assert.strictEqual((yield* backUp(directory, path, alone)).lastSeq, 2, path)
       }
       assert.strictEqual((yield* backUp(directory, join(place, "kv.db"), { storeOnly: true })).lastSeq, 2)
+    })
+  )
+
+  it.scopedLive("may end in a slash", () =>
+    Effect.gen(function* () {
+      const directory = yield* store(1)
+      const place = yield* temporaryDirectory
+      mkdirSync(join(place, "empty"))
+      for (const path of ["new/", "empty/", "new/"]) {
+        const made = yield* backUp(directory, `${place}/${path}`, { force: path === "new/" })
+        assert.strictEqual(made.lastSeq, 1)
+      }
+      assert.deepStrictEqual(names(place), ["empty", "new"])
+      yield* inStore(directory)(put("n", "later", 1))
+      assert.match(yield* failure(backUp(directory, `${place}/new/`)), /new\/? is there already$/)
     })
   )
 })
