@@ -14,7 +14,7 @@ import * as Target from "./Backup/Target.ts"
 import type { Copied } from "./Sqlite/Copy/Copying.ts"
 import * as CopyPort from "./Sqlite/Copy/CopyPort.ts"
 import { kindOf } from "./Sqlite/Copy/StoreBackup.ts"
-import { realFile } from "./Sqlite/Database/Files.ts"
+import { idOf, realFile } from "./Sqlite/Database/Files.ts"
 import { isUnfinished } from "./Sqlite/Database/Restored.ts"
 
 export type { Progress, Report } from "./Backup/BackupFailed.ts"
@@ -68,6 +68,16 @@ const verifyCopy = (part: Part, file: string, copied: Copied) =>
 
 const fileOf = ({ bytes, schemaVersion, sha256 }: Copied) => ({ bytes, sha256, schemaVersion })
 
+const identify = (file: string): Effect.Effect<string | undefined, BackupFailed> =>
+  attempt(`${file} cannot be read`, () => idOf(file))
+
+const refuseUnfinished = (directory: string): Effect.Effect<void, BackupFailed> =>
+  Effect.suspend(() =>
+    isUnfinished(directory)
+      ? refuse(`${directory} has a restore that was not finished`, "Start the service once: it finishes it.")
+      : Effect.void
+  )
+
 /** Makes a backup. If it fails or is interrupted, nothing is left of it. */
 export const make = ({
   directory,
@@ -79,14 +89,14 @@ export const make = ({
 }: Options): Effect.Effect<Made, BackupFailed> =>
   Effect.gen(function* () {
     const kv = join(directory, store.file)
-    if (isUnfinished(directory)) {
-      return yield* refuse(
-        `${directory} has a restore that was not finished`,
-        "Start the service once: it finishes it."
-      )
-    }
+    // A restore replaces this file last.
+    const id = yield* identify(kv)
+    yield* refuseUnfinished(directory)
     if (!existsSync(kv)) return yield* refuse(`${directory} has no store: there is no ${store.file}`)
     const parts = storeOnly || !existsSync(join(directory, histories.file)) ? [store] : [store, histories]
+    const ids = yield* Effect.forEach(parts, part =>
+      part === store ? Effect.succeed(id) : identify(join(directory, part.file))
+    )
     const target = yield* Target.open({ path, kind: storeOnly ? "file" : "directory", force, source: directory })
     const createdAt = new Date(yield* Clock.currentTimeMillis).toISOString()
     const placeOf = ({ file }: Part): string => (storeOnly ? target.draft : join(target.draft, file))
@@ -100,6 +110,15 @@ export const make = ({
     const copies = yield* Effect.mapError(
       CopyPort.copy({ sources, mostLogBytes, bytesLeft }, progress => report({ phase: "copy", ...progress })),
       toFailure
+    )
+    // Files of before and after a restore do not belong together, whichever of them was opened first.
+    yield* refuseUnfinished(directory)
+    yield* Effect.forEach(parts, ({ file }, index) =>
+      Effect.flatMap(identify(join(directory, file)), now =>
+        now === ids[index]
+          ? Effect.void
+          : refuse(`${join(directory, file)} was replaced while it was copied`, "Try again.")
+      )
     )
     const bytes = copies.reduce((sum, copy) => sum + copy.bytes, 0)
     report({ phase: "verify", done: 0, total: bytes })

@@ -1,0 +1,48 @@
+/** What a backup is made of. */
+import { copyFileSync, mkdirSync, renameSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect } from "effect"
+import { histories } from "../../../src/Storage/Backup/Manifest.ts"
+import * as Opening from "../../../src/Storage/Sqlite/Database/Opening.ts"
+import * as Restored from "../../../src/Storage/Sqlite/Database/Restored.ts"
+import { temporaryDirectory } from "../SqliteFixture.ts"
+import { backUp, failure, names, store } from "./Fixture.ts"
+
+describe("a backup of a data directory", () => {
+  it.scopedLive("is none where a file of it is replaced meanwhile, or a restore begins", () =>
+    Effect.gen(function* () {
+      const place = yield* temporaryDirectory
+      const other = yield* store(7)
+      const commit = (directory: string) => {
+        const draft = join(directory, "restore.0123456789abcdef.part")
+        mkdirSync(draft)
+        copyFileSync(join(other, "kv.db"), join(draft, "kv.db"))
+        Restored.commit(directory, draft, "aside")
+      }
+      const replace = (name: string) => (directory: string) => {
+        const file = join(directory, name)
+        copyFileSync(file, `${file}.copy`)
+        renameSync(`${file}.copy`, file)
+      }
+      const cases: ReadonlyArray<readonly [change: (directory: string) => void, message: RegExp]> = [
+        [commit, /has a restore that was not finished$/],
+        [directory => [commit(directory), Restored.finish(directory)], /kv\.db was replaced while it was copied$/],
+        [replace("sessions.db"), /sessions\.db was replaced while it was copied$/]
+      ]
+      for (const [change, message] of cases) {
+        const directory = yield* store(2)
+        yield* Effect.scoped(Opening.open(directory, histories.format))
+        let isChanged = false
+        const made = backUp(directory, join(place, "backup"), {
+          report: () => {
+            if (!isChanged) change(directory)
+            isChanged = true
+          }
+        })
+        assert.match(yield* failure(made), message)
+        assert.deepStrictEqual(names(place), [])
+      }
+    })
+  )
+})
