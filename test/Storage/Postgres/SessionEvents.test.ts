@@ -5,6 +5,7 @@ import { type Append, SessionElsewhere, SessionEvents } from "../../../src/Gatew
 import { SessionNodes } from "../../../src/Gateway/SessionNodes.ts"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { StoreUnavailable } from "../../../src/Kv/Store.ts"
+import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
 import type * as PostgresSessionEvents from "../../../src/Storage/Postgres/SessionEvents.ts"
 import {
   createDatabase,
@@ -318,6 +319,38 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
         yield* persist(isElsewhere(append(gone, "t/gone", 0, ["stale"])))
         expect(yield* textsOf(other, "t/gone")).toEqual(["2", "3"])
       }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a node tells how long its lease is, one of an earlier version too, and has as long to renew it", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const run = (...statements: ReadonlyArray<string>) => Effect.promise(() => execute(url, ...statements))
+      const [long, short] = ["00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"]
+      const renew = (id: string, millis: number) => run(`SELECT causeway.renew_lease('${id}', ${millis}, true)`)
+      const leases = run("SELECT lease::int, renewals::int FROM causeway.nodes ORDER BY id")
+      const step = migrations.findIndex(({ name }) => name === "lengths of leases")
+      const before = migrations.slice(0, step).flatMap(({ statements }) => statements)
+      yield* run("CREATE SCHEMA causeway", ...before)
+      yield* renew(long, 30_000)
+      yield* run(...migrations[step]!.statements)
+      // Until it has told, it has the longest that there is.
+      expect(yield* leases).toEqual([{ lease: 60_000, renewals: 1 }])
+      yield* renew(long, 30_000)
+      yield* renew(short, 1000)
+      expect(yield* leases).toEqual([
+        { lease: 30_000, renewals: 2 },
+        { lease: 1000, renewals: 1 }
+      ])
+      const isGone = (seconds: number) =>
+        Effect.gen(function* () {
+          yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() WHERE id = '${long}'`)
+          yield* run(`UPDATE causeway.nodes SET expires_at = clock_timestamp() + interval '1 hour',
+            since = clock_timestamp() - interval '${seconds} seconds' WHERE id = '${short}'`)
+          return (yield* run(`SELECT causeway.is_gone('${long}', '${short}', 1000) AS gone`))[0]!.gone
+        })
+      expect(yield* isGone(20)).toBe(false)
+      expect(yield* isGone(31)).toBe(true)
+    })
   )
 
   it.scopedLive("the next run in the directory of a node has its sessions at once, and a node beside it does not", () =>

@@ -7,6 +7,8 @@
 export interface Renewals {
   readonly node: string
   readonly renewals: number
+  /** How long its lease is, in milliseconds. */
+  readonly lease: number
 }
 
 interface Seen {
@@ -26,8 +28,8 @@ export class NodeWatch {
   ) {}
 
   /**
-   * Notes what was read at a time. Returns those that have not renewed their leases for a whole lease, during which this
-   * node has read them again and again: while it cannot reach the database, the others perhaps cannot either.
+   * Notes what was read at a time. Returns those that have not renewed their leases for a whole lease, theirs and this
+   * node's, during which it has read them again and again: while it cannot reach the database, the others perhaps cannot either.
    */
   look(now: number, others: ReadonlyArray<Renewals>): ReadonlyArray<Renewals> {
     const known = now - this.lookedAt <= this.lease / 2 ? this.seen : new Map<string, Seen>()
@@ -38,6 +40,6 @@ export class NodeWatch {
         return [node, before?.renewals === renewals ? before : { renewals, at: now }]
       })
     )
-    return others.filter(({ node }) => now - this.seen.get(node)!.at >= this.lease)
+    return others.filter(({ lease, node }) => now - this.seen.get(node)!.at >= Math.max(this.lease, lease))
   }
 }

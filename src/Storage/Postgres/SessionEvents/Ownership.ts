@@ -12,13 +12,13 @@ import * as Queries from "./Queries.ts"
 
 const renewal: Statement = { name: "renew_lease", text: "SELECT causeway.renew_lease($1, $2, true)" }
 
-/** Tells the address of the node, and reads how often the others have renewed their leases. */
+/** Tells the address of the node, and reads how often the others have renewed their leases, and how long these are. */
 const introduction: Statement = {
   name: "introduce_node",
   text: `WITH told AS (
       UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2
     )
-    SELECT id, renewals FROM causeway.nodes WHERE id <> $1 AND expires_at > clock_timestamp()`
+    SELECT id, renewals, lease FROM causeway.nodes WHERE id <> $1 AND expires_at > clock_timestamp()`
 }
 
 /**
@@ -111,7 +111,13 @@ export interface Options {
 /** Tells where other nodes reach this one. Returns the others. */
 export const introduce = (pool: Pool, node: string, address: string | null) =>
   pool.read(introduction, [node, address], rows =>
-    rows.map(([id, renewals]): Renewals => ({ node: String(id), renewals: Number(renewals) }))
+    rows.map(
+      ([id, renewals, lease]): Renewals => ({
+        node: String(id),
+        renewals: Number(renewals),
+        lease: Number(lease)
+      })
+    )
   )
 
 /** Renews the lease until the scope closes, which ends it: others may then open its sessions at once. */

@@ -179,3 +179,55 @@ export const renewalStatements: ReadonlyArray<string> = [
   "ALTER TABLE causeway.nodes ADD COLUMN renewals bigint NOT NULL DEFAULT 0",
   countingRenewFunction
 ]
+
+/**
+ * Whether a node is gone, as another one sees it: its lease has ended, and that of the other has not for as long as the
+ * longer lease of both. After an outage of the database, in which all leases end, each node has the time to renew its own.
+ */
+const isGoneByBothFunction = `
+CREATE OR REPLACE FUNCTION causeway.is_gone(node uuid, asking uuid, lease bigint) RETURNS boolean
+LANGUAGE sql
+AS $function$
+  SELECT NOT EXISTS (
+    SELECT FROM causeway.nodes n WHERE n.id = node AND (
+      n.expires_at > clock_timestamp() OR NOT EXISTS (
+        SELECT FROM causeway.nodes a WHERE a.id = asking AND a.expires_at > clock_timestamp()
+          AND a.since <= clock_timestamp() - greatest(is_gone.lease, n.lease) * interval '1 millisecond'
+      )
+    )
+  )
+$function$`
+
+/** Renews the lease of a node as before, and tells the others how long it is; nodes of earlier versions call it too. */
+const tellingRenewFunction = `
+CREATE OR REPLACE FUNCTION causeway.renew_lease(node uuid, lease bigint, always boolean) RETURNS bigint
+LANGUAGE plpgsql
+AS $function$
+DECLARE
+  moment timestamptz := clock_timestamp();
+  ends timestamptz := moment + lease * interval '1 millisecond';
+  -- Apart from the column of that name.
+  told bigint := lease;
+  renewed bigint;
+BEGIN
+  PERFORM FROM causeway.nodes n WHERE n.id = node AND n.expires_at > moment;
+  IF FOUND AND NOT always THEN RETURN NULL; END IF;
+  INSERT INTO causeway.nodes AS n (id, since, expires_at, renewals, lease) VALUES (node, moment, ends, 1, told)
+  ON CONFLICT (id) DO UPDATE SET
+    since = CASE WHEN n.expires_at > moment AND n.since <= moment THEN n.since ELSE moment END,
+    lapses = n.lapses + CASE WHEN n.expires_at > moment THEN 0 ELSE 1 END,
+    expires_at = ends,
+    renewals = n.renewals + 1,
+    lease = told
+  RETURNING n.lapses INTO renewed;
+  RETURN renewed;
+END
+$function$`
+
+/** What the migration does by which nodes with leases of different lengths take no sessions of each other. */
+export const leaseStatements: ReadonlyArray<string> = [
+  // Milliseconds. A node that has not told it yet, since it has not renewed its lease, may have the longest there is.
+  "ALTER TABLE causeway.nodes ADD COLUMN lease bigint NOT NULL DEFAULT 60000",
+  tellingRenewFunction,
+  isGoneByBothFunction
+]

@@ -2,8 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { NodeWatch } from "../../../../src/Storage/Postgres/SessionEvents/NodeWatch.ts"
 
 describe("NodeWatch", () => {
-  const one = (renewals: number) => ({ node: "a", renewals })
-  const other = { node: "b", renewals: 7 }
+  const one = (renewals: number) => ({ node: "a", renewals, lease: 900 })
+  const other = { node: "b", renewals: 7, lease: 900 }
 
   it("finds a node that has not renewed its lease for a whole lease, and none that has", () => {
     const watch = new NodeWatch(900)
@@ -25,6 +25,13 @@ describe("NodeWatch", () => {
     assert.deepStrictEqual(watch.look(10_400, [other]), [])
     assert.deepStrictEqual(watch.look(10_800, [other]), [])
     assert.deepStrictEqual(watch.look(11_200, [other]), [other])
+  })
+
+  it("waits for as long as the lease of the other one, if that is longer than its own", () => {
+    const watch = new NodeWatch(300)
+    const long = { ...other, lease: 900 }
+    for (let time = 0; time < 900; time += 100) assert.deepStrictEqual(watch.look(time, [long]), [])
+    assert.deepStrictEqual(watch.look(900, [long]), [long])
   })
 
   it("forgets a node that is gone", () => {
