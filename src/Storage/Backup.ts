@@ -4,7 +4,7 @@
  * Both copies are of one moment: each has all that was committed before it and nothing that came after, so that none
  * refers to what the other one lacks.
  */
-import { existsSync, writeFileSync } from "node:fs"
+import { lstatSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Clock, Effect } from "effect"
 import { version } from "../Version.ts"
@@ -71,6 +71,10 @@ const fileOf = ({ bytes, schemaVersion, sha256 }: Copied) => ({ bytes, sha256, s
 const identify = (file: string): Effect.Effect<string | undefined, BackupFailed> =>
   attempt(`${file} cannot be read`, () => idOf(file))
 
+/** Whether there is anything with this name. What is there and cannot be reached is not left out for that. */
+const isThere = (path: string): Effect.Effect<boolean, BackupFailed> =>
+  attempt(`${path} cannot be read`, () => lstatSync(path, { throwIfNoEntry: false }) !== undefined)
+
 const refuseUnfinished = (directory: string): Effect.Effect<void, BackupFailed> =>
   Effect.suspend(() =>
     isUnfinished(directory)
@@ -92,21 +96,21 @@ export const make = ({
     // A restore replaces this file last.
     const id = yield* identify(kv)
     yield* refuseUnfinished(directory)
-    if (!existsSync(kv)) return yield* refuse(`${directory} has no store: there is no ${store.file}`)
-    const parts = storeOnly || !existsSync(join(directory, histories.file)) ? [store] : [store, histories]
+    if (!(yield* isThere(kv))) return yield* refuse(`${directory} has no store: there is no ${store.file}`)
+    const parts = storeOnly || !(yield* isThere(join(directory, histories.file))) ? [store] : [store, histories]
     const ids = yield* Effect.forEach(parts, part =>
       part === store ? Effect.succeed(id) : identify(join(directory, part.file))
     )
     const target = yield* Target.open({ path, kind: storeOnly ? "file" : "directory", force, source: directory })
     const createdAt = new Date(yield* Clock.currentTimeMillis).toISOString()
     const placeOf = ({ file }: Part): string => (storeOnly ? target.draft : join(target.draft, file))
-    const sources = yield* attempt(`${directory} cannot be read`, () =>
-      parts.map(part => ({
-        kind: kindOf(part.format),
-        file: realFile(join(directory, part.file)),
-        target: placeOf(part)
-      }))
-    )
+    const sources = yield* Effect.forEach(parts, part => {
+      const path = join(directory, part.file)
+      return Effect.map(
+        attempt(`${path} cannot be read`, () => realFile(path)),
+        file => ({ kind: kindOf(part.format), file, target: placeOf(part) })
+      )
+    })
     const copies = yield* Effect.mapError(
       CopyPort.copy({ sources, mostLogBytes, bytesLeft }, progress => report({ phase: "copy", ...progress })),
       toFailure

@@ -1,5 +1,5 @@
 /** What a backup is made of. */
-import { copyFileSync, mkdirSync, renameSync } from "node:fs"
+import { copyFileSync, mkdirSync, renameSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
@@ -43,6 +43,23 @@ describe("a backup of a data directory", () => {
         assert.match(yield* failure(made), message)
         assert.deepStrictEqual(names(place), [])
       }
+    })
+  )
+
+  it.scopedLive("is none where a file of it cannot be reached; only one that is not there is left out", () =>
+    Effect.gen(function* () {
+      const place = yield* temporaryDirectory
+      for (const to of ["nowhere.db", "sessions.db"]) {
+        const directory = yield* store(1)
+        symlinkSync(to, join(directory, "sessions.db"))
+        assert.match(yield* failure(backUp(directory, join(place, "backup"))), /sessions\.db cannot be read: /)
+        assert.strictEqual((yield* backUp(directory, join(place, `alone of ${to}`), { storeOnly: true })).entries, 1)
+      }
+      const linked = yield* temporaryDirectory
+      symlinkSync("nowhere.db", join(linked, "kv.db"))
+      assert.match(yield* failure(backUp(linked, join(place, "backup"))), /kv\.db cannot be read: /)
+      const empty = yield* temporaryDirectory
+      assert.match(yield* failure(backUp(empty, join(place, "backup"))), /has no store: there is no kv\.db$/)
     })
   )
 })
