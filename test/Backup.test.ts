@@ -297,6 +297,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         yield* running.ended
         assert.isFalse(existsSync(join(directory, "kv.db")))
         const service = yield* Service.start({ directory })
+        assert.match(service.log(), /a restore that was not finished is finished/)
         const entry = yield* Effect.flatMap(request(service.url, "/kv/n/k"), answer =>
           Effect.promise(() => answer.json())
         )
