@@ -1,6 +1,6 @@
 /** Whether the JSON and YAML of pages are what they are said to be. */
 import { execFileSync } from "node:child_process"
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
 import { Either, Schema } from "effect"
@@ -87,7 +87,28 @@ const parseCommand = (command: string): void => {
   execFileSync("sh", ["-n", "-c", command], { stdio: "pipe" })
 }
 
-it("docs/operations.md has units of systemd that make backups", () => {
+/** What a command leaves of 50 backups, one an hour, and of one that was killed. */
+const leftBy = (command: string): ReadonlyArray<string> => {
+  const directory = mkdtempSync(join(tmpdir(), "causeway-docs-"))
+  try {
+    const names = Array.from({ length: 50 }, (_, hour) => {
+      const [day, time] = new Date(Date.UTC(2026, 0, 1, hour)).toISOString().split(/[T:]/)
+      return `causeway-${day}-${time}00`
+    })
+    for (const name of [...names, "causeway-2026-01-01-0100.0af3.part"]) mkdirSync(join(directory, name))
+    execFileSync("sh", ["-c", command.replaceAll("/var/backups", directory)], { stdio: "pipe" })
+    return readdirSync(directory).sort()
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+}
+
+const expectNewest = (left: ReadonlyArray<string>): void => {
+  expect(left).toHaveLength(48)
+  expect([left[0], left.at(-1)]).toEqual(["causeway-2026-01-01-0200", "causeway-2026-01-03-0100"])
+}
+
+it("docs/operations.md has units of systemd that make backups, and keep the newest", () => {
   const [units = "", ...others] = blocks("docs/operations.md", "ini")
   expect(others).toEqual([])
   const [service = "", timer = ""] = units
@@ -106,10 +127,12 @@ it("docs/operations.md has units of systemd that make backups", () => {
   expect(commands[0]?.[1]).toContain("main.js backup ")
   // A percent sign is doubled in a unit.
   for (const [, command] of commands) parseCommand(command.replaceAll("%%", "%"))
+  expect(commands.map(([name]) => name)).toEqual(["ExecStart", "ExecStartPost"])
+  expectNewest(leftBy(commands[1]?.[1] ?? ""))
   expect(settings(timer).map(([name]) => name)).toEqual(["Timer", "OnCalendar", "Persistent", "Install", "WantedBy"])
 })
 
-it("docs/operations.md has a line for cron that makes backups", () => {
+it("docs/operations.md has a line for cron that makes backups, and keeps the newest", () => {
   const [line = "", ...others] = blocks("docs/operations.md", "crontab")
   expect(others).toEqual([])
   const [, command = ""] = /^(?:[\d*,/-]+ ){5}(.+)\n$/.exec(line) ?? []
@@ -117,4 +140,6 @@ it("docs/operations.md has a line for cron that makes backups", () => {
   // cron takes a percent sign for the end of the command, unless it is escaped.
   expect(command).not.toMatch(/(?<!\\)%/)
   parseCommand(command.replaceAll("\\%", "%"))
+  const [, prune = ""] = /causeway backup \S+ \+\S+ && (.+)$/.exec(command) ?? []
+  expectNewest(leftBy(prune))
 })

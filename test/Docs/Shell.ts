@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Option, type Scope } from "effect"
-import { assert } from "vitest"
+import { assert, inject } from "vitest"
 import { freePort } from "../postgres/Server.ts"
 import { program } from "../service/Compiled.ts"
 import { isExcused } from "./Excuses.ts"
@@ -22,21 +22,27 @@ export interface Block {
 export const isOutput = (fence: Fence | undefined): fence is Fence =>
   fence?.language === "text" || fence?.language === "json"
 
-/** The commands of a page under `docs/`, or of `README.md`, but for those that have an excuse. */
-export const blocksOf = (page: string): ReadonlyArray<Block> => {
-  const fences = fencesOf(page)
-  return fences.flatMap((fence, index) => {
+/** The commands among blocks, but for those that have an excuse. */
+export const blocksIn = (fences: ReadonlyArray<Fence>): ReadonlyArray<Block> =>
+  fences.flatMap((fence, index) => {
     if (fence.language !== "sh" || isExcused(fence)) return []
     const next = fences[index + 1]
+    const isBackground = fence.info === "background"
+    // Nothing else tells that commands do something which run until they are stopped.
+    if (isBackground && !isOutput(next)) {
+      throw new Error(`${fence.page}: the page does not say what the commands of line ${fence.line} print`)
+    }
     return [
       {
         code: fence.code,
-        isBackground: fence.info === "background",
+        isBackground,
         printed: isOutput(next) ? { language: next.language, text: next.code } : undefined
       }
     ]
   })
-}
+
+/** The commands of a page under `docs/`, or of `README.md`, but for those that have an excuse. */
+export const blocksOf = (page: string): ReadonlyArray<Block> => blocksIn(fencesOf(page))
 
 /** Times and ports differ from run to run. */
 const comparable = (json: unknown): unknown =>
@@ -50,13 +56,18 @@ const linesOf = (text: string): ReadonlyArray<string> =>
 
 const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
 
-/** Whether `output` has these lines in this order; `…` stands for anything. */
-const hasLines = (output: string, lines: ReadonlyArray<string>): boolean =>
-  new RegExp(lines.map(line => line.split("…").map(escaped).join(".*")).join("[^]*")).test(output)
+/** Whether `output` has these lines in this order, each whole; `…` stands for anything in a line. */
+export const hasLines = (output: string, text: string): boolean =>
+  new RegExp(
+    linesOf(text)
+      .map(line => `^[ \\t]*${line.split("…").map(escaped).join(".*")}[ \\t]*$`)
+      .join("[^]*"),
+    "m"
+  ).test(output)
 
 const check = (output: string, { language, text }: NonNullable<Block["printed"]>): void => {
   if (language === "json") assert.deepEqual(comparable(JSON.parse(output)), comparable(JSON.parse(text)))
-  else assert.isTrue(hasLines(output, linesOf(text)), `expected ${text} in ${output.slice(0, 2000)}`)
+  else assert.isTrue(hasLines(output, text), `expected ${text} in ${output.slice(0, 2000)}`)
 }
 
 /** What a shell has beside what all have. */
@@ -108,6 +119,8 @@ export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}
           CAUSEWAY_URL: ported("http://127.0.0.1:8080"),
           BASE: ported("http://127.0.0.1:8080"),
           KEY: "dev-key",
+          // What the first start has compiled is there for the others.
+          NODE_COMPILE_CACHE: join(inject("compiled"), "compile-cache"),
           ...env
         },
         stdio: ["ignore", "pipe", "pipe"],
@@ -153,7 +166,7 @@ export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}
         if (printed === undefined) return
         yield* Effect.async<void>(resume => {
           const look = () => {
-            if (hasLines(output.all, linesOf(ported(printed.text)))) resume(Effect.void)
+            if (hasLines(output.all, ported(printed.text))) resume(Effect.void)
           }
           child.stdout?.on("data", look)
           child.stderr?.on("data", look)

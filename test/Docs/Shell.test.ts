@@ -1,0 +1,31 @@
+import { describe, expect, it } from "vitest"
+import { fencesIn } from "./Page.ts"
+import { blocksIn, hasLines } from "./Shell.ts"
+
+describe("the shell for the commands of pages", () => {
+  it.each([
+    ["15\n", "5", false],
+    ["51\n", "5", false],
+    ["a\n  5 \nb\n", "5", true],
+    ["5", "5", true],
+    ["a=15,\n", "a=…5…", true],
+    ["aa=15,\n", "a=…5…", false],
+    ["a=15,\n", "a=…5", false],
+    ["a\n5\n", "…a…5…", false],
+    ["one\nor\ntwo\n", "one\ntwo", true],
+    ["two\none\n", "one\ntwo", false],
+    ["one two\n", "one\ntwo", false]
+  ])("takes %j for %j: %s", (output, text, expected) => {
+    expect(hasLines(output, text)).toBe(expected)
+  })
+
+  it("wants to know what commands print that run in the background", () => {
+    const background = "```sh background\nserve\n```\n"
+    expect(() => blocksIn(fencesIn("p", background))).toThrow(
+      "p: the page does not say what the commands of line 1 print"
+    )
+    expect(blocksIn(fencesIn("p", `${background}\n\`\`\`text\nup\n\`\`\`\n`))).toEqual([
+      { code: "serve\n", isBackground: true, printed: { language: "text", text: "up\n" } }
+    ])
+  })
+})
