@@ -2,7 +2,7 @@ import { existsSync } from "node:fs"
 import { availableParallelism, tmpdir } from "node:os"
 import { dirname, join, relative, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
-import { defineConfig } from "vitest/config"
+import { configDefaults, defineConfig } from "vitest/config"
 import { BaseSequencer, type TestSpecification } from "vitest/node"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
@@ -46,6 +46,10 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+/** They build and install the package, which takes as long as a fifth of all others. They run where they are asked for. */
+const packages = "test/Package"
+const isWithPackages = process.argv.some(argument => argument.includes(packages))
+
 const processes = Math.min(2 * availableParallelism(), 8)
 
 // Every suite holds real sockets and files of its own, so files may run side by side: twice as many as there are
@@ -70,6 +74,7 @@ export default defineConfig({
   ],
   test: {
     include: ["test/**/*.test.ts"],
+    exclude: [...configDefaults.exclude, ...(isWithPackages ? [] : [`${packages}/**`])],
     globalSetup: ["test/service/compile.ts", "test/postgres/setup.ts"],
     provide: { compiled },
     server: { deps: { external: [/\/causeway-program-\d+\/src\//] } },

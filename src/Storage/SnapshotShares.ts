@@ -1,6 +1,7 @@
 /**
  * How many snapshots are held, in all and for each tenant. A tenant may have three quarters of them, so that others find
- * some free, as nothing of it can be reclaimed. Namespaces of no tenant may have all.
+ * some free, as nothing of it can be reclaimed. Namespaces of no tenant may have all. One
+ * alone cannot be shared.
  */
 export class SnapshotShares {
   private held = 0
@@ -8,7 +9,7 @@ export class SnapshotShares {
   private readonly mostOfOne: number
 
   constructor(private readonly max: number) {
-    this.mostOfOne = Math.ceil(0.75 * max)
+    this.mostOfOne = Math.max(1, Math.floor(0.75 * max))
   }
 
   /** Takes one, for `""` where there is no tenant. Returns how it is given back; `undefined` where there is none left. */

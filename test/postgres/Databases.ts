@@ -1,6 +1,7 @@
 /**
  * Databases for tests. A cluster is initialized once in a test run, on first use, and copied for each server.
  */
+import { randomUUID } from "node:crypto"
 import { existsSync, mkdirSync, renameSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Layer, Option, Redacted, type Scope } from "effect"
@@ -28,12 +29,11 @@ const template = async (): Promise<string> => {
   return ready
 }
 
-let clusters = 0
-
 /** Starts a server over a new cluster. */
 export const startServer = async (settings: Readonly<Record<string, string>>): Promise<Server.Server> => {
   const from = await template()
-  const directory = join(inject("clusters"), `${process.pid}-${++clusters}`)
+  // No counter: `vi.resetModules` of another file of this process would set it back.
+  const directory = join(inject("clusters"), randomUUID())
   Server.copy(from, directory)
   return Server.start(directory, await Server.freePort(), settings)
 }

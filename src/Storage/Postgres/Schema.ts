@@ -292,5 +292,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "counted renewals", statements: SessionEvents.renewalStatements },
   { name: "remembered writes", statements: RememberedWrites.statements },
   { name: "lock waits", statements: [timedCommitFunction] },
+  { name: "lock waits with idempotency keys", statements: [RememberedWrites.timedCommitKeyed] },
   { name: "lengths of leases", statements: SessionEvents.leaseStatements }
 ]

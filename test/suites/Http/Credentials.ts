@@ -106,7 +106,12 @@ export const credentials = (check: Check) => {
       const start = yield* end
       for (const { method, path } of Contract.routes) {
         const target = path.replace(":namespace", encodeURIComponent(namespace)).replace(":key", "k")
-        if (method === "GET") {
+        if (path === "/api/v1/backup") {
+          // A copy of everything takes the credential that writes.
+          for (const asked of ["GET", "HEAD"]) {
+            expect([asked, (yield* call(asked, target, { key: keys.read })).status]).toEqual([asked, 403])
+          }
+        } else if (method === "GET") {
           const answer = yield* call("HEAD", target, { key: keys.read })
           expect([path, [401, 403].includes(answer.status)]).toEqual([path, false])
         } else if (writes.includes(`${method} ${path}`)) {
