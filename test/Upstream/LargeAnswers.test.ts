@@ -167,8 +167,10 @@ describe("JSON of the platform", () => {
   const parse = (text: string) => parseWellFormed(text, { levels: 100, members: 1000 })
 
   it("has halves of surrogate pairs repaired, wherever they are", () => {
-    expect(parse(`{"a":["${half}","\\ud83d\\ude00"],"${half}":{"__proto__":"x${half}"}}`)).toEqual(
-      Either.right(JSON.parse('{"a":["\ufffd","😀"],"\ufffd":{"__proto__":"x\ufffd"}}'))
+    // The first name is of this test alone. V8 13.6 and 14.6 read the second one, if it is a single escaped character, as a
+    // backslash where an object with the same first name and a backslash after it was parsed before in the process.
+    expect(parse(`{"only here":["${half}","\\ud83d\\ude00"],"${half}":{"__proto__":"x${half}"}}`)).toEqual(
+      Either.right(JSON.parse('{"only here":["\ufffd","😀"],"\ufffd":{"__proto__":"x\ufffd"}}'))
     )
     // An escaped backslash before the letters is no escape of a surrogate.
     expect(parse('"\\\\ud83d"')).toEqual(Either.right("\\ud83d"))
