@@ -293,6 +293,8 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         const restore = ["restore", join(place, "backup"), "--force"]
         const running = yield* launch({ DATA_DIR: directory, ...disk.env }, restore)
         yield* until(Effect.map(disk.injected, count => count > 0))
+        const early = yield* Effect.flip(Service.start({ directory }))
+        assert.match(String(early), /kv\.lock is locked: another process has this store open/)
         yield* running.kill("SIGKILL")
         yield* running.ended
         assert.isFalse(existsSync(join(directory, "kv.db")))

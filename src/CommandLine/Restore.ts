@@ -37,8 +37,11 @@ export const command = Command.make(
       // It needs the native module of SQLite.
       const { restore } = yield* Effect.promise(() => import("../Storage/Backup/Restore.ts"))
       const restored = yield* BackupProgress.showing(json, report =>
-        Effect.mapError(restore({ backup, directory, force, report }), ({ hint, message }) =>
-          failed(`Nothing was restored. ${message}`, hint)
+        Effect.mapError(restore({ backup, directory, force, report }), ({ hint, isRestored = false, message }) =>
+          failed(
+            `${isRestored ? "The restore has taken place, and is not finished" : "Nothing was restored"}. ${message}`,
+            hint
+          )
         )
       )
       yield* (yield* isJson(json)) ? record({ type: "done", ...restored }) : write(summary(restored))

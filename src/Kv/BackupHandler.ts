@@ -54,6 +54,8 @@ const contentOf = ({ bytes, content }: StoreBackup): Stream.Stream<Uint8Array> =
   return Stream.orDie(content).pipe(Stream.interruptWhen(Effect.zipRight(Effect.sleep(limit), tooSlow)))
 }
 
+const copied = ({ backup }: Context.Tag.Service<Store>) => Effect.flatMap(backup, ({ copy }) => copy)
+
 /** Answers a copy, once it is complete. It has the entries of all tenants, so that none may have it. */
 export const make =
   ({ store }: { readonly store: Context.Tag.Service<Store> }) =>
@@ -61,12 +63,17 @@ export const make =
     if (incoming.identity?.tenant !== undefined) {
       return new Forbidden({ error: "Forbidden: a backup has the entries of all tenants" })
     }
-    // Nobody reads the copy then.
-    if (incoming.method === "HEAD") return Effect.succeed(Reply.empty(200, { "content-type": contentType }))
+    // Nobody reads the copy then: what can be told without one is answered.
+    if (incoming.method === "HEAD") {
+      return Effect.scoped(store.backup).pipe(
+        Effect.as(Reply.empty(200, { "content-type": contentType, "cache-control": "no-store" })),
+        Effect.catchAll(failed)
+      )
+    }
     return Effect.uninterruptibleMask(restore =>
       Effect.gen(function* () {
         const scope = yield* Scope.make()
-        const backup = yield* restore(Scope.extend(store.backup, scope)).pipe(
+        const backup = yield* restore(Scope.extend(copied(store), scope)).pipe(
           Effect.onError(cause => Scope.close(scope, Exit.failCause(cause))),
           Effect.catchAll(failed)
         )

@@ -64,6 +64,12 @@ export interface StoreBackup {
   readonly content: Stream.Stream<Uint8Array, StoreUnavailable>
 }
 
+/** The turn to make a backup: nobody else makes one until its scope closes. */
+export interface BackupTurn {
+  /** Makes a copy of the whole store, which is complete when the effect succeeds and is removed when the scope closes. */
+  readonly copy: Effect.Effect<StoreBackup, BackupRefused | StoreUnavailable, Scope.Scope>
+}
+
 /** What addresses an entry. */
 export interface Address {
   readonly namespace: string
@@ -201,10 +207,10 @@ export class Store extends Context.Tag("causeway/Store")<
       write: Write
     ) => Effect.Effect<Committed, PreconditionFailed | IdempotencyConflict | StoreBusy | StoreUnavailable>
     /**
-     * A copy of the whole store. It is complete when the effect succeeds, and is removed when the scope closes. One is made
-     * at a time: another one is `StoreBusy` until that scope has closed.
+     * Takes the turn to make a backup, where one can be made as far as that is known before. One is made at a time: another
+     * one is `StoreBusy` until the scope of that has closed.
      */
-    readonly backup: Effect.Effect<StoreBackup, BackupRefused | StoreBusy | StoreUnavailable, Scope.Scope>
+    readonly backup: Effect.Effect<BackupTurn, BackupRefused | StoreBusy | StoreUnavailable, Scope.Scope>
     /** The time by which entries expire, in epoch milliseconds. Most stores have that of Effect's clock. */
     readonly now: () => number
     /** Whether the store answers, found out within one second. */

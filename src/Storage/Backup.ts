@@ -5,7 +5,7 @@
  * refers to what the other one lacks.
  */
 import { lstatSync, writeFileSync } from "node:fs"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { Clock, Effect } from "effect"
 import { version } from "../Version.ts"
 import { attempt, BackupFailed, type Report, refuse } from "./Backup/BackupFailed.ts"
@@ -97,10 +97,11 @@ export const make = ({
     const id = yield* identify(kv)
     yield* refuseUnfinished(directory)
     if (!(yield* isThere(kv))) return yield* refuse(`${directory} has no store: there is no ${store.file}`)
-    const parts = storeOnly || !(yield* isThere(join(directory, histories.file))) ? [store] : [store, histories]
-    const ids = yield* Effect.forEach(parts, part =>
+    const asked = storeOnly ? [store] : [store, histories]
+    const ids = yield* Effect.forEach(asked, part =>
       part === store ? Effect.succeed(id) : identify(join(directory, part.file))
     )
+    const parts = yield* Effect.filter(asked, ({ file }) => isThere(join(directory, file)))
     const target = yield* Target.open({ path, kind: storeOnly ? "file" : "directory", force, source: directory })
     const createdAt = new Date(yield* Clock.currentTimeMillis).toISOString()
     const placeOf = ({ file }: Part): string => (storeOnly ? target.draft : join(target.draft, file))
@@ -111,18 +112,24 @@ export const make = ({
         file => ({ kind: kindOf(part.format), file, target: placeOf(part) })
       )
     })
+    // A file may be a link from this directory to another one.
+    const directories = new Set([directory, ...sources.map(({ file }) => dirname(file))])
+    yield* Effect.forEach(directories, refuseUnfinished)
     const copies = yield* Effect.mapError(
       CopyPort.copy({ sources, mostLogBytes, bytesLeft }, progress => report({ phase: "copy", ...progress })),
       toFailure
     )
     // Files of before and after a restore do not belong together, whichever of them was opened first.
-    yield* refuseUnfinished(directory)
-    yield* Effect.forEach(parts, ({ file }, index) =>
-      Effect.flatMap(identify(join(directory, file)), now =>
-        now === ids[index]
-          ? Effect.void
-          : refuse(`${join(directory, file)} was replaced while it was copied`, "Try again.")
-      )
+    yield* Effect.forEach(directories, refuseUnfinished)
+    yield* Effect.forEach(asked, ({ file }, index) =>
+      Effect.flatMap(identify(join(directory, file)), now => {
+        const [path, before] = [join(directory, file), ids[index]]
+        if (now === before) return Effect.void
+        return refuse(
+          `${path} was ${before === undefined ? "made meanwhile" : "replaced while it was copied"}`,
+          "Try again."
+        )
+      })
     )
     const bytes = copies.reduce((sum, copy) => sum + copy.bytes, 0)
     report({ phase: "verify", done: 0, total: bytes })

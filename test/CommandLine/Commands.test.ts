@@ -17,16 +17,14 @@ import type { AddressInfo } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { assert, layer } from "@effect/vitest"
-import { Clock, ConfigProvider, Context, Effect, Layer, Option, type Scope, Stream } from "effect"
-import * as Main from "../../src/CommandLine/Main.ts"
-import * as Output from "../../src/CommandLine/Output.ts"
-import { plain } from "../../src/CommandLine/Text.ts"
+import { Clock, Context, Effect, Layer, Option, type Scope, Stream } from "effect"
 import * as Client from "../../src/EffectClient/Client.ts"
 import { Changes } from "../../src/Simulator/Changes.ts"
 import * as Simulator from "../../src/Simulator/Simulator.ts"
 import { secret, token } from "../Gateway/survival/Token.ts"
 import * as Environment from "../service/Environment.ts"
 import * as Service from "../service/Service.ts"
+import * as InProcess from "./InProcess.ts"
 import * as Program from "./Program.ts"
 
 /** A service, and a directory for files of the user. */
@@ -64,37 +62,9 @@ const setting = Layer.scoped(
   })
 ).pipe(Layer.provide(Environment.layer), Layer.orDie)
 
-const nothing = Effect.dieMessage("The service is not started here")
-
 /** Runs a command within this process, with the user's environment and without standard input. */
 const call = (args: ReadonlyArray<string>, more: Readonly<Record<string, string>> = {}, isTerminal = false) =>
-  Effect.gen(function* () {
-    const { env } = yield* Setting
-    const output = { stdout: "", stderr: "" }
-    const write = (name: "stdout" | "stderr") => (text: string) =>
-      Effect.sync(() => {
-        output[name] += text
-      })
-    const parts = { serve: nothing, develop: nothing, migrateStore: () => nothing, openApi: nothing, asyncApi: nothing }
-    const code = yield* Main.runWith(args, parts).pipe(
-      Effect.as(0),
-      Effect.catchAll(error => {
-        output.stderr += `${error.message}\n${error.hint ?? ""}\n`
-        return Effect.succeed(error.exitCode)
-      }),
-      Effect.provideService(Output.Output, {
-        isTerminal,
-        cells: () => 80,
-        paint: plain,
-        write: write("stdout"),
-        note: write("stderr")
-      }),
-      Effect.withConfigProvider(
-        ConfigProvider.fromMap(new Map(Object.entries({ CAUSEWAY_PROFILES: "/nowhere", ...env, ...more })))
-      )
-    )
-    return { code, ...output }
-  })
+  Effect.flatMap(Setting, ({ env }) => InProcess.call(args, { ...env, ...more }, isTerminal))
 
 /** Runs a command as a process, with the user's environment. */
 const run = (args: ReadonlyArray<string>, options: Omit<Program.Options, "args"> = {}) =>

@@ -140,6 +140,6 @@ it("docs/operations.md has a line for cron that makes backups, and keeps the new
   // cron takes a percent sign for the end of the command, unless it is escaped.
   expect(command).not.toMatch(/(?<!\\)%/)
   parseCommand(command.replaceAll("\\%", "%"))
-  const [, prune = ""] = /causeway backup \S+ \+\S+ && (.+)$/.exec(command) ?? []
+  const [, prune = ""] = /causeway backup \S+ -u \+\S+ && (.+)$/.exec(command) ?? []
   expectNewest(leftBy(prune))
 })

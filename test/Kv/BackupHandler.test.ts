@@ -21,32 +21,34 @@ const incoming: Incoming = {
   remoteAddress: undefined
 }
 
-type Backup = Context.Tag.Service<Store>["backup"]
+type Turn = Context.Tag.Service<Store>["backup"]
 
-const answer = (backup: Backup, request = incoming) =>
+const answer = (turn: Turn, request = incoming) =>
   Effect.gen(function* () {
-    const store = { ...(yield* Store), backup }
+    const store = { ...(yield* Store), backup: turn }
     return yield* BackupHandler.make({ store })({ incoming: request })
   }).pipe(Effect.provide(Memory.layer))
 
-const refused = (backup: Backup, request = incoming) =>
-  Effect.map(Effect.flip(answer(backup, request)), error => {
+const refused = (turn: Turn, request = incoming) =>
+  Effect.map(Effect.flip(answer(turn, request)), error => {
     expect(isApiError(error)).toBe(true)
     return { status: statusOf(error), error: error.error, headers: error.headers }
   })
 
 /** A backup of one chunk and then silence, which tells whether it has been removed. */
-const silent = (onRemoved: () => void): Backup =>
-  Effect.acquireRelease(
-    Effect.succeed({
-      bytes: 1024 * 1024,
-      sha256: "00ff".repeat(16),
-      lastSeq: 7,
-      epoch: "e",
-      content: Stream.concat(Stream.succeed(new Uint8Array(3)), Stream.never)
-    }),
-    () => Effect.sync(onRemoved)
-  )
+const silent = (onRemoved: () => void): Turn =>
+  Effect.succeed({
+    copy: Effect.acquireRelease(
+      Effect.succeed({
+        bytes: 1024 * 1024,
+        sha256: "00ff".repeat(16),
+        lastSeq: 7,
+        epoch: "e",
+        content: Stream.concat(Stream.succeed(new Uint8Array(3)), Stream.never)
+      }),
+      () => Effect.sync(onRemoved)
+    )
+  })
 
 describe("a backup over HTTP", () => {
   it.effect("tells what there is instead where a store has none, and why there is none now", () =>
@@ -71,10 +73,37 @@ describe("a backup over HTTP", () => {
 
   it.effect("is not for a tenant, and HEAD makes none", () =>
     Effect.gen(function* () {
-      const never: Backup = Effect.dieMessage("A copy was made")
+      let turns = 0
+      const uncopied: Turn = Effect.acquireRelease(
+        Effect.sync(() => {
+          turns++
+          return { copy: Effect.dieMessage("A copy was made") }
+        }),
+        () => Effect.sync(() => turns--)
+      )
       const ofTenant = { ...incoming, identity: { access: "write", tenant: "acme" } } as const
-      expect(yield* refused(never, ofTenant)).toMatchObject({ status: 403 })
-      expect(yield* answer(never, { ...incoming, method: "HEAD" })).toMatchObject({ status: 200, body: undefined })
+      const head = { ...incoming, method: "HEAD" }
+      for (const method of ["GET", "HEAD"]) {
+        expect(yield* refused(Effect.dieMessage("A turn was taken"), { ...ofTenant, method })).toMatchObject({
+          status: 403
+        })
+      }
+      expect(yield* answer(uncopied, head)).toMatchObject({ status: 200, body: undefined })
+      expect(turns).toBe(0)
+    })
+  )
+
+  it.effect("is refused for HEAD as for GET", () =>
+    Effect.gen(function* () {
+      const memory = yield* Effect.provide(Store, Memory.layer)
+      for (const turn of [
+        memory.backup,
+        new BackupRefused({ cause: "NoRoom", message: "The disk is full" }),
+        new StoreBusy({ retryAfterSeconds: 10 }),
+        new StoreUnavailable({ reason: "secret" })
+      ]) {
+        expect(yield* refused(turn, { ...incoming, method: "HEAD" })).toEqual(yield* refused(turn))
+      }
     })
   )
 

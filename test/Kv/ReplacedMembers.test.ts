@@ -118,8 +118,10 @@ const store: { readonly [Member in keyof StoreShape]: Replacement<StoreShape> } 
   backup: {
     replace: () => ({ backup: new StoreBusy({ retryAfterSeconds: 7 }) }),
     check: Effect.gen(function* () {
-      const { headers, status } = yield* call("GET", "/api/v1/backup")
-      expect([status, headers["retry-after"]]).toEqual([503, "7"])
+      for (const method of ["GET", "HEAD"]) {
+        const { headers, status } = yield* call(method, "/api/v1/backup")
+        expect([status, headers["retry-after"]]).toEqual([503, "7"])
+      }
     })
   },
   now: {

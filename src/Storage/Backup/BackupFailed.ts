@@ -5,7 +5,9 @@ export class BackupFailed extends Schema.TaggedError<BackupFailed>()("BackupFail
   /** What is wrong: a whole sentence without its full stop. */
   message: Schema.String,
   /** What the user can do about it. */
-  hint: Schema.optionalWith(Schema.String, { exact: true })
+  hint: Schema.optionalWith(Schema.String, { exact: true }),
+  /** A restore has taken place all the same, and is not finished. */
+  isRestored: Schema.optionalWith(Schema.Boolean, { exact: true })
 }) {}
 
 export const refuse = (message: string, hint?: string): Effect.Effect<never, BackupFailed> =>

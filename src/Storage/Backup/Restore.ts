@@ -6,7 +6,7 @@
  * histories, so that those who follow them are told to read anew.
  */
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { Clock, Effect, Either, Logger, LogLevel, Option, type Scope } from "effect"
 import { randomHex } from "../../RandomHex.ts"
 import { roomIn } from "../Sqlite/Copy/Copying.ts"
@@ -20,6 +20,7 @@ import { attempt, BackupFailed, type Report, refuse } from "./BackupFailed.ts"
 import { copyFile } from "./CopyFile.ts"
 import { histories, manifestName, type Part, parse, store, verificationOf } from "./Manifest.ts"
 import * as StoreFile from "./StoreFile.ts"
+import * as Target from "./Target.ts"
 
 export interface Options {
   /** A backup: its directory, or the file of a store. */
@@ -51,28 +52,41 @@ interface BackupPart {
   readonly part: Part
   readonly from: string
   readonly bytes: number
-  /** `undefined` for a file without a manifest. */
-  readonly sha256: string | undefined
+  /** Fails where what was copied, of which this is the SHA-256, is not the backup. */
+  readonly requireWhole: (sha256: string) => Effect.Effect<void, BackupFailed>
 }
 
 const statOf = (path: string) => attempt(`${path} cannot be read`, () => statSync(path, { throwIfNoEntry: false }))
+
+/** Manifests have some hundred bytes. */
+const mostManifestBytes = 64 * 1024
 
 /** What a backup has, as far as can be told without reading its databases. A file alone is held until the scope closes. */
 const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<BackupPart>, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
     const stat = yield* statOf(backup)
-    if (stat === undefined) return yield* refuse(`${backup} does not exist`)
+    if (stat === undefined) {
+      const [earlier] = yield* attempt(`${backup} cannot be read`, () => Target.earlierOf(backup))
+      const hint = `${earlier} is the earlier backup that a killed run was about to replace: give that.`
+      return yield* refuse(`${backup} does not exist`, earlier === undefined ? undefined : hint)
+    }
     if (!stat.isDirectory()) {
+      if (!stat.isFile())
+        return yield* refuse(`${backup} is neither a directory nor a file`, "Copy what it has into a file.")
       const isItself = yield* attempt(
         `${backup} cannot be read`,
         () => idOf(backup) === idOf(join(directory, store.file))
       )
       if (isItself) return yield* refuse(`${backup} is the store of ${directory} itself`)
-      yield* StoreFile.hold(backup)
-      return [{ part: store, from: backup, bytes: stat.size, sha256: undefined }]
+      const held = yield* StoreFile.hold(backup)
+      return [{ part: store, from: backup, bytes: stat.size, requireWhole: () => held.requireUnchanged }]
+    }
+    if (yield* attempt(`${backup} cannot be read`, () => idOf(backup) === idOf(directory))) {
+      return yield* refuse(`${backup} is the data directory itself`, "Restore into another one.")
     }
     const place = join(backup, manifestName)
-    if ((yield* statOf(place)) === undefined) {
+    const ofManifest = yield* statOf(place)
+    if (ofManifest === undefined) {
       return yield* refuse(
         `${backup} is not a backup: it has no ${manifestName}`,
         (yield* statOf(join(backup, store.file))) === undefined
@@ -80,7 +94,10 @@ const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<Ba
           : `It has a store: make a backup of it with causeway backup --data-dir ${backup}, and give that.`
       )
     }
-    const manifest = parse(yield* attempt(`${place} cannot be read`, () => readFileSync(place, "utf8")))
+    const manifest =
+      ofManifest.size > mostManifestBytes
+        ? Option.none()
+        : parse(yield* attempt(`${place} cannot be read`, () => readFileSync(place, "utf8")))
     if (Option.isNone(manifest)) return yield* refuse(`${place} is damaged, or of a newer version of Causeway`)
     const { sessions, store: ofStore } = manifest.value
     const described = [
@@ -93,7 +110,11 @@ const look = (backup: string, directory: string): Effect.Effect<ReadonlyArray<Ba
         const size = (yield* statOf(from))?.size
         if (size === undefined) return yield* refuse(`${from} is missing, and ${manifestName} says that it is there`)
         if (size !== bytes) return yield* refuse(`${from} has ${size} bytes, and ${manifestName} says ${bytes}`)
-        return { part, from, bytes, sha256 }
+        const requireWhole = (digest: string) =>
+          digest === sha256
+            ? Effect.void
+            : refuse(`${from} is damaged, or not of this backup: its SHA-256 is not the one in ${manifestName}`)
+        return { part, from, bytes, requireWhole }
       })
     )
   })
@@ -122,7 +143,7 @@ const own = (directory: string): Effect.Effect<void, BackupFailed, Scope.Scope> 
     })
     if (Either.isRight(owned)) return
     const { file, message } = owned.left
-    return yield* refuse(message, file === directory ? undefined : "Stop the service, and try again.")
+    return yield* refuse(message, file === directory ? undefined : "Stop the service, or wait for the other restore.")
   })
 
 /** A directory for what is restored, within the data directory, as that may be a file system of its own. */
@@ -155,21 +176,18 @@ const requireRoom = (directory: string, bytes: number) =>
           )
   )
 
+/** A message about a copy in the draft, of which the user knows nothing. */
+const withoutDraft = (draft: string, message: string): string => message.replaceAll(join(draft, "/"), "")
+
 const verifyPart = (part: Part, file: string): Effect.Effect<Verified, BackupFailed> =>
   Effect.mapError(
     CopyPort.verify(verificationOf(part, file)),
-    // The file that is verified is a copy of which the user knows nothing.
-    ({ message }) => new BackupFailed({ message: message.replace(file, part.file) })
+    ({ message }) => new BackupFailed({ message: withoutDraft(dirname(file), message) })
   )
 
-/** Copies a part of the backup, if its bytes are what the manifest says. */
-const take = (draft: string, { from, part, sha256 }: BackupPart, onBytes: (bytes: number) => void) =>
-  Effect.gen(function* () {
-    const digest = yield* copyFile(from, join(draft, part.file), onBytes)
-    if (sha256 !== undefined && digest !== sha256) {
-      return yield* refuse(`${from} is damaged, or not of this backup: its SHA-256 is not the one in ${manifestName}`)
-    }
-  })
+/** Copies a part of the backup. */
+const take = (draft: string, { from, part, requireWhole }: BackupPart, onBytes: (bytes: number) => void) =>
+  Effect.flatMap(copyFile(from, join(draft, part.file), onBytes), requireWhole)
 
 /** Brings databases to the newest schema, and makes their logs others than those that are known. Returns the epoch. */
 const renew = (draft: string, parts: ReadonlyArray<BackupPart>): Effect.Effect<string, BackupFailed> =>
@@ -191,12 +209,24 @@ const renew = (draft: string, parts: ReadonlyArray<BackupPart>): Effect.Effect<s
     }
     return epoch
   }).pipe(
-    Effect.mapError(error => (error instanceof BackupFailed ? error : new BackupFailed({ message: error.message }))),
+    Effect.mapError(({ message }) => new BackupFailed({ message: withoutDraft(draft, message) })),
     // It tells readers of the log to list again, and there are none.
     Logger.withMinimumLogLevel(LogLevel.None)
   )
 
 const asideName = (now: number): string => `before-restore-${new Date(now).toISOString().replace(/[:.]/g, "-")}`
+
+/** Replaces the databases of a directory by those in the draft. */
+const put = (directory: string, draft: string, aside: string): Effect.Effect<void, BackupFailed> =>
+  Effect.try({
+    try: () => Restored.put(directory, draft, aside),
+    catch: error => {
+      const message = `${directory} cannot be written: ${error instanceof Error ? error.message : error}`
+      if (!(error instanceof Restored.Unfinished)) return new BackupFailed({ message })
+      const hint = "Once the cause is gone, the next start of the service finishes it."
+      return new BackupFailed({ message, hint, isRestored: true })
+    }
+  })
 
 /**
  * Restores a backup. If it fails or is interrupted, or the process is killed, the data directory has either what it had
@@ -233,15 +263,15 @@ export const restore = ({
     report({ phase: "verify", done: total, total })
     const [ofStore, ofSessions] = verified
     const epoch = yield* renew(draft, parts)
-    const aside = asideName(yield* Clock.currentTimeMillis)
-    yield* attempt(`${directory} cannot be written`, () => {
+    const now = yield* Clock.currentTimeMillis
+    const aside = yield* attempt(`${directory} cannot be written`, () => {
       for (const { name } of [store, histories]) {
         rmSync(join(draft, `${name}.lock`), { force: true })
         Restored.giveToOwner(directory, join(directory, `${name}.lock`))
       }
-      Restored.commit(directory, draft, aside)
-      Restored.finish(directory)
+      return Restored.freeName(directory, asideName(now))
     })
+    yield* put(directory, draft, aside)
     const { count: entries, epoch: epochBefore, lastSeq } = ofStore!
     const sessions = ofSessions?.count ?? null
     return {

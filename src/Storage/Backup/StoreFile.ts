@@ -3,10 +3,12 @@
  */
 import { existsSync, statSync } from "node:fs"
 import { basename, dirname } from "node:path"
+import { SqliteError } from "better-sqlite3"
 import { Effect, type Scope } from "effect"
-import { isLocked } from "../Sqlite/Database/DatabaseError.ts"
+import { describe, isLocked } from "../Sqlite/Database/DatabaseError.ts"
 import { Lock, realFile } from "../Sqlite/Database/Files.ts"
-import { attempt, type BackupFailed, refuse } from "./BackupFailed.ts"
+import { isUnfinished } from "../Sqlite/Database/Restored.ts"
+import { attempt, BackupFailed, refuse } from "./BackupFailed.ts"
 import { store } from "./Manifest.ts"
 
 const hintFor = (file: string): string =>
@@ -29,25 +31,78 @@ export const requireClosed = (file: string, hint = hintFor(file)): Effect.Effect
         : refuse(`${file} is not closed: ${basename(log)} has changes that it lacks`, hint)
   )
 
-/** Takes the lock beside a file where there is one; `"InUse"` where somebody else has it. */
-const lock = (file: string): Lock | "InUse" | undefined => {
-  const path = `${realFile(file).replace(/\.db$/, "")}.lock`
-  if (!existsSync(path)) return undefined
+/** Takes a lock; `"InUse"` where somebody else has it. */
+const take = (path: string): Lock | "InUse" | undefined => {
   try {
-    return new Lock(path)
+    return new Lock(path, "shared")
   } catch (error) {
-    // Where it cannot be written, no service can have the store open.
-    return isLocked(error) ? "InUse" : undefined
+    if (isLocked(error)) return "InUse"
+    // A file of another program that has this name.
+    if (error instanceof SqliteError && error.code === "SQLITE_NOTADB") return undefined
+    throw error
   }
 }
 
-/** Keeps services from opening a file until the scope closes. Refuses one that is open, or was not closed. */
-export const hold = (file: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
+/** Takes the lock of a service beside a file, where there is one. */
+const lock = (file: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
+    const path = yield* attempt(`${file} cannot be read`, () => `${realFile(file).replace(/\.db$/, "")}.lock`)
+    if (!existsSync(path)) return
     const held = yield* Effect.acquireRelease(
-      attempt(`${file} cannot be read`, () => lock(file)),
+      Effect.try({
+        try: () => take(path),
+        catch: error =>
+          new BackupFailed({
+            message: `${path} cannot be locked (${describe(error)}), and a service may have ${file} open`,
+            hint: `Run the command as the user of the service, or as root. ${hintFor(file)}`
+          })
+      }),
       held => Effect.sync(() => held instanceof Lock && held.close())
     )
     if (held === "InUse") return yield* refuse(`${file} is in use by a service`, hintFor(file))
+  })
+
+/** What changes with each write to a file. */
+const stateOf = (file: string) =>
+  attempt(`${file} cannot be read`, () => {
+    const { dev, ino, mtimeNs, size } = statSync(file, { bigint: true })
+    return `${dev}:${ino}:${mtimeNs}:${size}`
+  })
+
+/** A file that no service opens meanwhile. */
+export interface Held {
+  /** Refuses a file that was written since, as by a program that knows nothing of the lock. */
+  readonly requireUnchanged: Effect.Effect<void, BackupFailed>
+}
+
+/** Keeps services from opening a file until the scope closes. Refuses one that is open, or was not closed. */
+export const hold = (file: string): Effect.Effect<Held, BackupFailed, Scope.Scope> =>
+  Effect.gen(function* () {
+    yield* lock(file)
+    const { directory, names } = yield* attempt(`${file} cannot be read`, () => ({
+      directory: dirname(realFile(file)),
+      names: statSync(file).nlink
+    }))
+    if (names > 1) {
+      return yield* refuse(
+        `${file} has several names (hard links), and its log may lie beside another one`,
+        "Make a copy of it with .backup of sqlite3 by the name that is in use, and give that."
+      )
+    }
+    if (isUnfinished(directory)) {
+      return yield* refuse(
+        `${directory} has a restore that was not finished`,
+        "Start its service once: it finishes that. The old files are in before-restore-… then."
+      )
+    }
+    const before = yield* stateOf(file)
     yield* requireClosed(file)
+    return {
+      requireUnchanged: Effect.zipRight(
+        requireClosed(file),
+        Effect.flatMap(stateOf(file), now =>
+          now === before ? Effect.void : refuse(`${file} was written while it was copied`, hintFor(file))
+        )
+      )
+    }
   })

@@ -1,7 +1,17 @@
 /**
  * The place of a new backup: a file or a directory that has another name until it is whole and flushed.
  */
-import { existsSync, linkSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, unlinkSync } from "node:fs"
+import {
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  unlinkSync
+} from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
 import { Effect, type Scope } from "effect"
 import { randomHex } from "../../RandomHex.ts"
@@ -93,16 +103,45 @@ const placeFile = (draft: string, path: string): void => {
 
 /** Replaces a directory. Where that fails half-way, the old one is put back. */
 const replaceDirectory = (draft: string, path: string): void => {
-  const old = `${draft}.old`
+  const old = `${draft}${oldEnd}`
   renameSync(path, old)
   try {
     renameSync(draft, path)
   } catch (error) {
-    renameSync(old, path)
+    // Another backup to the same place may have done that.
+    if (existsSync(old) && !existsSync(path)) renameSync(old, path)
     throw error
   }
   flushDirectory(dirname(path))
-  rmSync(old, { recursive: true })
+  rmSync(old, { recursive: true, force: true })
+}
+
+/** What the name of an earlier backup ends in while another one takes its place. */
+const oldEnd = ".old"
+
+/** Earlier backups whose replacement at a path was not finished, the newest first. */
+export const earlierOf = (path: string): ReadonlyArray<string> => {
+  const [directory, prefix] = [dirname(resolve(path)), `${basename(resolve(path))}.`]
+  if (!existsSync(directory)) return []
+  return readdirSync(directory)
+    .filter(name => name.startsWith(prefix) && /^[0-9a-f]{16}\.part\.old$/.test(name.slice(prefix.length)))
+    .map(name => join(directory, name))
+    .sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)
+}
+
+/**
+ * Finishes the replacement of a backup by a process that was killed: an earlier one without its name gets that back, and
+ * one that has been replaced is removed.
+ */
+const recover = (path: string): void => {
+  for (const earlier of earlierOf(path)) {
+    if (lstatSync(path, { throwIfNoEntry: false }) === undefined) {
+      if (isReplaceable(earlier, "directory")) renameSync(earlier, path)
+    } else if (isReplaceable(path, "directory") && readdirSync(earlier).every(name => ofBackup.includes(name))) {
+      // It may lack files, where its removal was not finished.
+      rmSync(earlier, { recursive: true, force: true })
+    }
+  }
 }
 
 /** A place for a backup. What is not placed is removed with the scope. */
@@ -112,6 +151,7 @@ export const open = (given: Options): Effect.Effect<Target, BackupFailed, Scope.
     const options = { ...given, path: resolve(given.path) }
     const { force, kind, path } = options
     if (isReserved(path)) return yield* refuse(`${path} has a name that a restore gives`, anotherName)
+    if (kind === "directory") yield* attempt(`${path} cannot be used`, () => recover(path))
     yield* look(options)
     const draft = `${path}.${yield* randomHex(2)}.part`
     yield* Effect.acquireRelease(

@@ -4,6 +4,7 @@
 import { Effect, type Redacted, Schema } from "effect"
 import pg from "pg"
 import { StoreUnavailable } from "../../Kv/Store.ts"
+import { differenceOf } from "../MigrationNames.ts"
 import { clientConfig, type Parameter, queryOn, type Row } from "./Connections.ts"
 import { describe, unavailable } from "./DatabaseError.ts"
 import { migrations } from "./Schema.ts"
@@ -91,16 +92,16 @@ export const migrate = (
         )`
       )
     }
-    const [[applied, copied]] = (yield* query(
-      `SELECT coalesce(max(version) FILTER (WHERE version <> $1), 0), max(name) FILTER (WHERE version = $1)
-       FROM causeway.migrations`,
-      [unfinishedCopy]
-    )) as [[number, string | null]]
-    if (copied !== null && !mayBeUnfinished) {
+    const rows = (yield* query("SELECT version, name FROM causeway.migrations")) as ReadonlyArray<[number, string]>
+    const listed = new Map(rows)
+    const copied = listed.get(unfinishedCopy)
+    listed.delete(unfinishedCopy)
+    if (copied !== undefined && !mayBeUnfinished) {
       return yield* new StoreRefused({
         message: "The database has a copy of another store that was not finished: run causeway migrate-store again."
       })
     }
+    const applied = Math.max(0, ...listed.keys())
     if (applied > migrations.length) {
       return yield* new StoreRefused({
         message:
@@ -108,12 +109,21 @@ export const migrate = (
           `${migrations.length}: it was written by a newer version.`
       })
     }
+    const known = migrations.map(({ name }) => name)
+    const difference = differenceOf(known, applied, listed)
+    if (difference !== undefined) {
+      return yield* new StoreRefused({
+        message:
+          `The store in the database was written by a version of causeway with other migrations: ${difference}. ` +
+          "Start that version, or use another database."
+      })
+    }
     for (let version = applied + 1; version <= migrations.length; version++) {
       const { name, statements } = migrations[version - 1]!
       for (const statement of statements) yield* query(statement)
       yield* query("INSERT INTO causeway.migrations (version, name) VALUES ($1, $2)", [version, name])
     }
-    return copied ?? undefined
+    return copied
   })
 
 /**

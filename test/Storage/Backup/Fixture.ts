@@ -1,7 +1,11 @@
 /** Data directories, and what is done with them in tests of backups and restores. */
 import { readdirSync } from "node:fs"
+import Database from "better-sqlite3"
 import { Effect, Layer, Logger, type Scope } from "effect"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { histories } from "../../../src/Storage/Backup/Manifest.ts"
 import * as Backup from "../../../src/Storage/Backup.ts"
+import * as Opening from "../../../src/Storage/Sqlite/Database/Opening.ts"
 import * as Sqlite from "../../../src/Storage/Sqlite.ts"
 import { put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
@@ -31,3 +35,19 @@ export const failure = <A, E extends { readonly message: string }>(effect: Effec
   Effect.map(Effect.flip(effect), ({ message }) => message)
 
 export const names = (directory: string) => readdirSync(directory).sort()
+
+/** Makes the database of histories, and one history where it is named. */
+export const makeSessions = (directory: string, session?: string) =>
+  Effect.map(Effect.scoped(Opening.open(directory, histories.format)), ({ file }) => {
+    const db = new Database(file)
+    if (session !== undefined) {
+      db.prepare("INSERT INTO histories (session, epoch, head, trimmed, bytes) VALUES (?, 'old', 3, 0, 0)").run(session)
+    }
+    db.close()
+    return file
+  })
+
+/** The epoch of the log. */
+export const epoch = Effect.flatMap(ChangeLog, log =>
+  Effect.map(log.read({ after: 0, limit: 1, tenant: "" }), page => page.epoch)
+)

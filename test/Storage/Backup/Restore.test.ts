@@ -1,50 +1,230 @@
-/** What a restore takes as a backup, and what it leaves. */
-import { chownSync, copyFileSync, mkdirSync, statSync, writeFileSync } from "node:fs"
+/** Restores of backups into data directories. */
+import {
+  appendFileSync,
+  chownSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+  writeSync
+} from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
+import Database from "better-sqlite3"
+import { Effect, Exit } from "effect"
 import * as Restore from "../../../src/Storage/Backup/Restore.ts"
-import { lastSeq, put } from "../../suites/Store/Fixture.ts"
+import type * as Backup from "../../../src/Storage/Backup.ts"
+import { get, lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
-import { backUp, failure, inStore, names, store } from "./Fixture.ts"
+import { backUp, epoch, failure, inStore, makeSessions, names, store } from "./Fixture.ts"
 
-describe("a restore of the file of a store", () => {
-  it.scopedLive("is refused while the file is in use, or a log beside it has changes; it can be undone", () =>
+describe("a restore", () => {
+  it.scopedLive("brings back what the backup has, with a new epoch, and moves aside what was there", () =>
     Effect.gen(function* () {
-      const live = yield* store(2)
-      const place = yield* temporaryDirectory
-      const killed = join(place, "killed")
-      mkdirSync(killed)
-      const restoreTo = (backup: string, name: string, force = false) =>
-        Restore.restore({ backup, directory: join(place, name), force })
-      yield* inStore(live)(
-        Effect.gen(function* () {
-          yield* put("n", "later", 1)
-          assert.match(yield* failure(restoreTo(join(live, "kv.db"), "to")), /kv\.db is in use by a service$/)
-          for (const name of ["kv.db", "kv.db-wal"]) copyFileSync(join(live, name), join(killed, name))
-        })
-      )
-      const unclosed = /kv\.db is not closed: kv\.db-wal has changes that it lacks$/
-      assert.match(yield* failure(restoreTo(join(killed, "kv.db"), "to")), unclosed)
-      const alone = join(place, "alone.db")
-      yield* backUp(live, alone, { storeOnly: true })
-      writeFileSync(`${alone}-wal`, "")
-      writeFileSync(`${alone}-journal`, "changes")
-      assert.match(yield* failure(restoreTo(alone, "to")), /alone\.db is not closed: alone\.db-journal has changes/)
-      writeFileSync(`${alone}-journal`, "")
-      assert.strictEqual((yield* restoreTo(alone, "to")).lastSeq, 3)
-      const itself = failure(restoreTo(join(killed, "kv.db"), "killed", true))
-      assert.match(yield* itself, /kv\.db is the store of .*killed itself$/)
+      const directory = yield* store(5)
+      const backup = join(yield* temporaryDirectory, "backup")
+      const { epoch: before } = yield* backUp(directory, backup)
+      yield* inStore(directory)(put("n", "later", 1))
+      assert.match(yield* failure(Restore.restore({ backup, directory, force: false })), /is not empty: it has kv\.db$/)
+      const restored = yield* Restore.restore({ backup, directory, force: true })
+      assert.deepInclude(restored, { entries: 5, lastSeq: 5, epochBefore: before, sessions: null })
+      assert.notStrictEqual(restored.epoch, before)
+      const check = Effect.gen(function* () {
+        assert.strictEqual(yield* lastSeq, 5)
+        assert.strictEqual(yield* epoch, restored.epoch)
+        assert.strictEqual((yield* get("n", "later"))._tag, "None")
+      })
+      yield* inStore(directory)(check)
+      // Nothing is deleted, and what was moved aside is a store.
+      yield* inStore(restored.aside!)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 6)))
+    })
+  )
 
-      // What a restore moved aside comes back with what was in the log only.
-      const { aside } = yield* restoreTo(alone, "killed", true)
-      assert.include(names(aside!), "kv.db-wal")
-      assert.match(yield* failure(restoreTo(join(aside!, "kv.db"), "killed", true)), unclosed)
-      yield* inStore(killed)(put("n", "after the restore", 1))
-      const undo = join(place, "undo")
-      yield* backUp(aside!, undo)
-      assert.strictEqual((yield* restoreTo(undo, "killed", true)).lastSeq, 3)
-      yield* inStore(killed)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 3)))
+  it.scopedLive("refuses what is half, damaged, newer or mixed, and what is in use; nothing is changed then", () =>
+    Effect.gen(function* () {
+      const directory = yield* store(3)
+      const place = yield* temporaryDirectory
+      yield* makeSessions(directory)
+      const good = join(place, "good")
+      yield* backUp(directory, good)
+      const other = join(place, "other")
+      yield* makeSessions(directory, "tenant/one")
+      yield* backUp(directory, other)
+      const changed = (name: string, change: (backup: string) => void): string => {
+        const backup = join(place, name)
+        mkdirSync(backup)
+        for (const file of readdirSync(good)) copyFileSync(join(good, file), join(backup, file))
+        change(backup)
+        return backup
+      }
+      const file = (name: string, change: (file: string) => void): string => {
+        const path = join(place, name)
+        copyFileSync(join(good, "kv.db"), path)
+        change(path)
+        return path
+      }
+      const cases: ReadonlyArray<readonly [backup: string, message: RegExp]> = [
+        [join(place, "nowhere"), /nowhere does not exist$/],
+        [file("empty.db", path => truncateSync(path, 0)), /^kv\.db is damaged: it is empty$/],
+        [
+          changed("large", backup => appendFileSync(join(backup, "backup.json"), " ".repeat(100_000))),
+          /is damaged, or of a newer/
+        ],
+        [changed("nothing", backup => rmSync(join(backup, "backup.json"))), /is not a backup: it has no backup\.json$/],
+        [changed("garbled", backup => appendFileSync(join(backup, "backup.json"), "}")), /is damaged, or of a newer/],
+        [changed("missing", backup => rmSync(join(backup, "sessions.db"))), /sessions\.db is missing/],
+        [
+          changed("short", backup => truncateSync(join(backup, "kv.db"), 4096)),
+          /has 4096 bytes, and backup\.json says/
+        ],
+        [
+          changed("bits", backup => writeSync(openSync(join(backup, "kv.db"), "r+"), "x", 5000)),
+          /kv\.db is damaged, or not of this backup/
+        ],
+        [
+          changed("mixed", backup => copyFileSync(join(other, "sessions.db"), join(backup, "sessions.db"))),
+          /sessions\.db is damaged, or not of this backup/
+        ],
+        [file("half.db", path => truncateSync(path, 3 * 4096)), /kv\.db is damaged/],
+        [
+          file("damaged.db", path => writeSync(openSync(path, "r+"), Buffer.alloc(200, 7), 0, 200, 2 * 4096)),
+          /is damaged/
+        ],
+        [file("text.db", path => writeFileSync(path, "no database")), /is damaged: file is not a database$/],
+        [file("sessions.db", path => copyFileSync(join(good, "sessions.db"), path)), /database of another application/],
+        [
+          file("newer.db", path => {
+            const db = new Database(path)
+            db.pragma("user_version = 99")
+            db.close()
+          }),
+          /has schema 99, newer than/
+        ],
+        [
+          file("another.db", path => {
+            const db = new Database(path)
+            db.exec("UPDATE effect_sql_migrations SET name = 'others' WHERE migration_id = 1")
+            db.close()
+          }),
+          /^kv\.db was written by a version with other migrations: its migration 1 is "others"/
+        ]
+      ]
+      const target = join(place, "target")
+      for (const [backup, message] of cases) {
+        assert.match(yield* failure(Restore.restore({ backup, directory: target, force: false })), message, backup)
+        assert.deepStrictEqual(
+          existsSync(target) ? names(target).filter(name => !name.endsWith(".lock")) : [],
+          [],
+          backup
+        )
+      }
+      yield* inStore(directory)(
+        Effect.map(failure(Restore.restore({ backup: good, directory, force: true })), message =>
+          assert.match(message, /kv\.lock is locked: another process has this store open/)
+        )
+      )
+      const linked = yield* temporaryDirectory
+      symlinkSync(join(directory, "kv.db"), join(linked, "kv.db"))
+      assert.match(yield* failure(Restore.restore({ backup: good, directory: linked, force: true })), /symbolic link$/)
+    })
+  )
+
+  it.scopedLive("gives histories of sessions other epochs, and leaves none beside a store that comes alone", () =>
+    Effect.gen(function* () {
+      const directory = yield* store(1)
+      const sessions = yield* makeSessions(directory, "tenant/one")
+      const place = yield* temporaryDirectory
+      const [both, alone] = [join(place, "both"), join(place, "alone.db")]
+      assert.strictEqual((yield* backUp(directory, both)).sessions, 1)
+      assert.strictEqual((yield* backUp(directory, alone, { storeOnly: true })).sessions, null)
+      yield* Restore.restore({ backup: both, directory, force: true })
+      const db = new Database(sessions, { readonly: true })
+      assert.match(db.prepare<[], string>("SELECT epoch FROM histories").pluck().get()!, /^[0-9a-f]{32}$/)
+      db.close()
+      const { aside } = yield* Restore.restore({ backup: alone, directory, force: true })
+      assert.isFalse(existsSync(sessions))
+      assert.isTrue(existsSync(join(aside!, "sessions.db")))
+    })
+  )
+
+  it.scopedLive("is not finished by what somebody else has put there, whatever its name", () =>
+    Effect.gen(function* () {
+      const directory = yield* store(2)
+      const backup = join(yield* temporaryDirectory, "backup")
+      yield* backUp(directory, backup)
+      yield* inStore(directory)(put("n", "later", 1))
+      const isUntouched = inStore(directory)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 3)))
+      // Both are stores, but none of them is what a restore has made ready.
+      yield* Restore.restore({ backup, directory: join(directory, "restored"), force: false })
+      yield* isUntouched
+      assert.isTrue(existsSync(join(directory, "restored", "kv.db")))
+      const taken = join(directory, "restore.ready")
+      renameSync(join(directory, "restored"), taken)
+      const files = () => names(directory).filter(name => !name.endsWith(".lock"))
+      const before = files()
+      const opened = yield* Effect.exit(isUntouched)
+      assert.isTrue(Exit.isFailure(opened))
+      assert.match(String(opened), /restore\.ready is not of a restore, whose name it has: move it away/)
+      assert.deepStrictEqual(files(), before)
+      assert.match(yield* failure(Restore.restore({ backup, directory, force: true })), /restore\.ready is not of a/)
+      renameSync(taken, join(directory, "other"))
+      yield* isUntouched
+      const reserved = [taken, `${taken}/`, join(directory, "restore.0123456789abcdef.part")]
+      for (const path of reserved) {
+        const refusals = [Restore.restore({ backup, directory: path, force: true }), backUp(directory, path)]
+        for (const refusal of refusals) {
+          assert.match(yield* failure<unknown, Backup.BackupFailed>(refusal), /has a name that a restore gives$/)
+        }
+        assert.isFalse(existsSync(path))
+      }
+    })
+  )
+
+  it.scopedLive("is one at a time, and not of a backup that lies in its place", () =>
+    Effect.gen(function* () {
+      const directory = yield* store(3)
+      const place = yield* temporaryDirectory
+      const backup = join(place, "backup")
+      yield* backUp(directory, backup)
+      const both = [0, 1].map(() =>
+        Effect.either(Restore.restore({ backup, directory: join(place, "to"), force: true }))
+      )
+      const outcomes = yield* Effect.all(both, { concurrency: 2 })
+      assert.deepStrictEqual(outcomes.map(({ _tag }) => _tag).sort(), ["Left", "Right"])
+      const refused = outcomes.find(({ _tag }) => _tag === "Left")
+      assert.match(String(refused), /another process has this store open/)
+      yield* inStore(join(place, "to"))(Effect.map(lastSeq, seq => assert.strictEqual(seq, 3)))
+      const itself = Restore.restore({ backup: `${backup}/`, directory: backup, force: true })
+      assert.match(yield* failure(itself), /is the data directory itself$/)
+      assert.deepStrictEqual(names(backup), ["backup.json", "kv.db"])
+    })
+  )
+
+  it.scoped("keeps what earlier ones have moved aside, also where the clock stands still", () =>
+    Effect.gen(function* () {
+      const directory = yield* store(3)
+      const backup = join(yield* temporaryDirectory, "backup")
+      yield* backUp(directory, backup)
+      const asides: Array<string | null> = []
+      for (const key of ["first", "second"]) {
+        yield* inStore(directory)(put("n", key, 1))
+        asides.push((yield* Restore.restore({ backup, directory, force: true })).aside)
+      }
+      assert.deepStrictEqual(asides, [
+        join(directory, "before-restore-1970-01-01T00-00-00-000Z"),
+        join(directory, "before-restore-1970-01-01T00-00-00-000Z.2")
+      ])
+      for (const [index, key] of ["first", "second"].entries()) {
+        const kept = yield* inStore(asides[index]!)(get("n", key))
+        assert.strictEqual(kept._tag, "Some", key)
+      }
     })
   )
 })

@@ -1,8 +1,19 @@
 /** Which files and directories become a backup. */
-import { existsSync, linkSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import {
+  cpSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
+import * as Restore from "../../../src/Storage/Backup/Restore.ts"
 import { lastSeq, put } from "../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
 import { backUp, failure, inStore, names, store } from "./Fixture.ts"
@@ -63,6 +74,73 @@ describe("the target of a backup", () => {
       assert.deepStrictEqual(names(place), ["empty", "new"])
       yield* inStore(directory)(put("n", "later", 1))
       assert.match(yield* failure(backUp(directory, `${place}/new/`)), /new\/? is there already$/)
+    })
+  )
+
+  it.scopedLive("is put right where the replacement of an earlier backup was not finished", () =>
+    Effect.gen(function* () {
+      const directory = yield* store(1)
+      const place = yield* temporaryDirectory
+      const [target, earlier] = [join(place, "backup"), join(place, "backup.0123456789abcdef.part.old")]
+      yield* backUp(directory, target)
+      // Killed between its renames: the earlier backup has lost its name.
+      renameSync(target, earlier)
+      const restored = Restore.restore({ backup: target, directory: join(place, "data"), force: false })
+      const { hint, message } = yield* Effect.flip(restored)
+      assert.match(message, /backup does not exist$/)
+      assert.strictEqual(hint, `${earlier} is the earlier backup that a killed run was about to replace: give that.`)
+      assert.match(yield* failure(backUp(directory, target)), /backup is there already$/)
+      assert.deepStrictEqual(names(place), ["backup"])
+      assert.strictEqual((yield* backUp(directory, target, { force: true })).entries, 1)
+
+      // Killed behind them, and while the earlier one was removed.
+      for (const left of [["backup.json", "kv.db"], ["kv.db"], []]) {
+        cpSync(target, earlier, { recursive: true })
+        for (const name of names(earlier)) if (!left.includes(name)) rmSync(join(earlier, name))
+        yield* backUp(directory, target, { force: true })
+        assert.deepStrictEqual(names(place), ["backup"])
+      }
+
+      // What is not of a backup stays, and what only looks like one.
+      cpSync(target, earlier, { recursive: true })
+      for (const name of [join(earlier, "own"), join(place, "backup.mine.part.old")]) writeFileSync(name, "precious")
+      yield* backUp(directory, target, { force: true })
+      rmSync(target, { recursive: true })
+      yield* backUp(directory, target)
+      assert.deepStrictEqual(names(place), ["backup", "backup.0123456789abcdef.part.old", "backup.mine.part.old"])
+      assert.isTrue(existsSync(join(earlier, "own")))
+    })
+  )
+
+  it.scopedLive("is no link, no other kind of file, and nothing below a file", () =>
+    Effect.gen(function* () {
+      const directory = yield* store(1)
+      const place = yield* temporaryDirectory
+      yield* backUp(directory, join(place, "backup"))
+      yield* backUp(directory, join(place, "file.db"), { storeOnly: true })
+      const link = (to: string) => {
+        symlinkSync(join(place, to), join(place, `link to ${to}`))
+        return join(place, `link to ${to}`)
+      }
+      const taken = /is there already, and is not a backup of this kind$/
+      const cases = [
+        [link("backup"), false, taken],
+        [link("file.db"), true, taken],
+        [link("nowhere"), false, taken],
+        [join(place, "backup"), true, taken],
+        [join(place, "file.db"), false, taken],
+        ["/dev/null", true, taken],
+        [join(place, "file.db", "below"), false, /below cannot be used: .*ENOTDIR/],
+        [join(place, "nowhere", "below"), false, /^There is no directory for /]
+      ] as const
+      const before = names(place)
+      for (const [path, storeOnly, message] of cases) {
+        assert.match(yield* failure(backUp(directory, path, { storeOnly, force: true })), message, path)
+      }
+      assert.deepStrictEqual(names(place), before)
+      // A directory that is reached by a link is one.
+      symlinkSync(place, join(directory, "elsewhere"))
+      assert.strictEqual((yield* backUp(directory, join(directory, "elsewhere", "other"))).entries, 1)
     })
   )
 })

@@ -120,6 +120,31 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
     })
   )
 
+  it.scopedLive("a schema with another migration under a number is refused, and left as it is", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      yield* Effect.scoped(node(optionsOf(url)))
+      const last = migrations.at(-1)!.name
+      const cases = [
+        ["UPDATE causeway.migrations SET name = 'others' WHERE version = 5", 'its migration 5 is "others", and'],
+        // As of an older version, which this one would bring up to date.
+        [`DELETE FROM causeway.migrations WHERE name = '${last}'`, 'its migration 5 is "others", and'],
+        ["DELETE FROM causeway.migrations WHERE version = 5", "its migration 5 is missing, and"]
+      ] as const
+      const listed = () =>
+        Effect.promise(() => execute(url, "SELECT version, name FROM causeway.migrations ORDER BY 1"))
+      for (const [change, message] of cases) {
+        yield* Effect.promise(() => execute(url, change))
+        const before = yield* listed()
+        expect(yield* refusal(url)).toBe(
+          `The store in the database was written by a version of causeway with other migrations: ${message} that of this ` +
+            'version is "removals". Start that version, or use another database.'
+        )
+        expect(yield* listed()).toEqual(before)
+      }
+    })
+  )
+
   it.scopedLive(
     "no function that does without sequential scans is compiled, which would take long under its locks",
     () =>

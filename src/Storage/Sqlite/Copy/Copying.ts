@@ -207,7 +207,8 @@ export const roomIn = (directory: string): number => {
   return bavail * bsize
 }
 
-const requireRoom = (directory: string, bytes: number, bytesLeft: number): void => {
+/** Throws where a disk would have fewer bytes left than it must, with so many more on it. */
+export const requireRoom = (directory: string, bytes: number, bytesLeft: number): void => {
   const room = roomIn(directory)
   if (room - bytes >= bytesLeft) return
   const needed = mebibytes(bytes + bytesLeft)

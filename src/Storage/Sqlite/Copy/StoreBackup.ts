@@ -1,7 +1,7 @@
 /**
  * Backups of a store that is open: copies in files beside its database, each removed once it has been sent.
  */
-import { readdirSync, rmSync } from "node:fs"
+import { readdirSync, rmSync, statSync } from "node:fs"
 import { open } from "node:fs/promises"
 import { basename, dirname, join } from "node:path"
 import { type Context, Effect, Option, Stream } from "effect"
@@ -9,7 +9,7 @@ import { BackupRefused, type Store, StoreBusy, StoreUnavailable } from "../../..
 import { Limits } from "../../../Limits.ts"
 import { randomHex } from "../../../RandomHex.ts"
 import type { Format } from "../Database/Connection.ts"
-import type { Copied, CopyRequest, Kind } from "./Copying.ts"
+import { type Copied, type CopyRequest, type Kind, requireRoom, toCopyError } from "./Copying.ts"
 import * as CopyPort from "./CopyPort.ts"
 
 /** What a thread is told of a format. */
@@ -76,7 +76,10 @@ const contentOf = (file: string): Stream.Stream<Uint8Array, StoreUnavailable> =>
     )
   )
 
-const toFailure = ({ message, reason }: CopyPort.CopyFailed): BackupRefused | StoreUnavailable =>
+const toFailure = ({
+  message,
+  reason
+}: Pick<CopyPort.CopyFailed, "message" | "reason">): BackupRefused | StoreUnavailable =>
   reason === "NoRoom" ? new BackupRefused({ cause: "NoRoom", message }) : new StoreUnavailable({ reason: message })
 
 /** A database of which backups are made. */
@@ -111,8 +114,7 @@ export const make = ({
           isBusy = false
         })
     )
-    return Effect.gen(function* () {
-      yield* turn
+    const makeCopy = Effect.gen(function* () {
       const target = yield* Effect.acquireRelease(
         Effect.map(randomHex(2), id => join(dirname(file), `${prefixOf(file)}${id}.tmp`)),
         target =>
@@ -130,4 +132,10 @@ export const make = ({
       if (epoch !== epochNow()) return yield* new StoreUnavailable({ reason: `another file has replaced ${file}` })
       return { bytes, epoch, lastSeq, sha256, content: contentOf(target) }
     })
+    // The copy has the bytes of the snapshot, of which the newest may be in the write-ahead log only.
+    const requireCopiable = Effect.try({
+      try: () => requireRoom(dirname(file), statSync(file).size, bytesLeft),
+      catch: error => toFailure(toCopyError(error))
+    })
+    return Effect.as(Effect.zipRight(turn, requireCopiable), { copy: makeCopy })
   })

@@ -60,6 +60,7 @@ const verifyOpen = (db: Database.Database, { count, file, kind }: VerifyRequest)
 export const verify = (request: VerifyRequest): Verified => {
   const { file } = request
   try {
+    if (statSync(file).size === 0) throw damaged(file, "it is empty")
     const db = new Database(file, { fileMustExist: true, timeout: 0 })
     try {
       db.pragma("journal_mode = DELETE")

@@ -3,6 +3,7 @@
  */
 import { join } from "node:path"
 import Database from "better-sqlite3"
+import { differenceIn } from "./AppliedMigrations.ts"
 import { DatabaseUnavailable } from "./DatabaseError.ts"
 import type { LogFormat } from "./Epoch.ts"
 import type { Migration } from "./Migrations.ts"
@@ -15,6 +16,8 @@ export interface Format {
   readonly applicationId: number
   /** The newest schema that this code knows (PRAGMA user_version): how many migrations there are. */
   readonly schemaVersion: number
+  /** The names of the migrations, in their order. */
+  readonly migrationNames: ReadonlyArray<string>
   /** Absent for a database without a log, which has no epoch. */
   readonly log?: LogFormat
   /** Loads the migrations, which few starts need. */
@@ -56,7 +59,10 @@ const connect = (file: string, options: Database.Options): Database.Database => 
 }
 
 /** Opens a database for writing. Throws where its format is another, or commits would not be durable. */
-export const openForWriting = (file: string, { applicationId, schemaVersion }: Format): Database.Database =>
+export const openForWriting = (
+  file: string,
+  { applicationId, migrationNames, schemaVersion }: Format
+): Database.Database =>
   using(connect(file, { fileMustExist: true, timeout: 250 }), db => {
     const read = (pragma: string): unknown => db.pragma(pragma, { simple: true })
     const refuse = (reason: string): never => {
@@ -65,6 +71,8 @@ export const openForWriting = (file: string, { applicationId, schemaVersion }: F
     if (read("application_id") !== applicationId) refuse("is the database of another application")
     const version = read("user_version")
     if (version !== schemaVersion) refuse(`has schema ${version}, and this version works with ${schemaVersion}`)
+    const difference = differenceIn(db, migrationNames, schemaVersion)
+    if (difference !== undefined) refuse(`was written by a version with other migrations: ${difference}`)
     if (read("journal_mode = WAL") !== "wal") refuse("cannot be opened in WAL mode")
     db.pragma("synchronous = FULL")
     // 16 MiB, four times the default: pages that are written often are copied back less often.

@@ -130,6 +130,9 @@ export const setAsideLog = (file: string, { databaseId, logId }: FileIdentity): 
   if (stat !== undefined && stat.size > 0) renameSync(log, `${log}.orphan`)
 }
 
+/** Against whom a lock is: everybody, or those who can write its file where this process can only read it. */
+type LockKind = "exclusive" | "shared"
+
 interface HeldLock {
   readonly db: Database.Database
   readonly id: string | undefined
@@ -145,8 +148,11 @@ export class Lock {
   private held: HeldLock
 
   /** Takes the lock. Throws where it cannot be taken. */
-  constructor(readonly file: string) {
-    this.held = lock(file)
+  constructor(
+    readonly file: string,
+    private readonly kind: LockKind = "exclusive"
+  ) {
+    this.held = lock(file, kind)
   }
 
   /**
@@ -156,7 +162,7 @@ export class Lock {
   isHeld(): boolean {
     try {
       if (idOf(this.file) === this.held.id) return true
-      const next = lock(this.file)
+      const next = lock(this.file, this.kind)
       this.held.db.close()
       this.held = next
       return true
@@ -170,13 +176,16 @@ export class Lock {
   }
 }
 
-const lock = (file: string): HeldLock => {
+const lock = (file: string, kind: LockKind): HeldLock => {
   makeFile(file)
   const db = new Database(file, { timeout: 0 })
   try {
     // A journal in a file would need room on a disk that may be full.
     db.pragma("journal_mode = MEMORY")
     db.exec("BEGIN EXCLUSIVE")
+    // SQLite takes a shared lock instead of an exclusive one on a file that it cannot write. This fails then; it changes
+    // nothing, as the transaction is never committed.
+    if (kind === "exclusive") db.pragma("user_version = 0")
     return { db, id: idOf(file) }
   } catch (error) {
     db.close()

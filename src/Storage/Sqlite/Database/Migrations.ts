@@ -5,12 +5,10 @@ import * as Migrator from "@effect/sql/Migrator"
 import * as SqlClient from "@effect/sql/SqlClient"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import { Effect } from "effect"
+import { migrationsTable } from "./AppliedMigrations.ts"
 
 // The package bundles this file with the migrator: what migrations use of it is the one that is in the bundle.
 export { SqlClient }
-
-/** The table of a database that lists the migrations that have run. */
-export const migrationsTable = "effect_sql_migrations"
 
 /** One step from a schema version to the next. */
 export interface Migration {

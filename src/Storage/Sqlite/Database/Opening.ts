@@ -1,10 +1,23 @@
 /**
  * Opens a database: takes its lock, creates the file where there is none, and migrates it.
  */
-import { accessSync, closeSync, constants, openSync, readSync, renameSync, rmSync, statSync } from "node:fs"
-import { dirname, join } from "node:path"
+import {
+  accessSync,
+  closeSync,
+  constants,
+  existsSync,
+  lstatSync,
+  openSync,
+  readlinkSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync
+} from "node:fs"
+import { dirname, join, resolve } from "node:path"
 import { type Database, SqliteError } from "better-sqlite3"
 import { Cause, Effect, Schema, type Scope } from "effect"
+import { differenceIn } from "./AppliedMigrations.ts"
 import {
   closeLast,
   type Format,
@@ -14,6 +27,7 @@ import {
   openForWriting,
   unfinishedCopyOf
 } from "./Connection.ts"
+import { isLocked } from "./DatabaseError.ts"
 import * as Epoch from "./Epoch.ts"
 import { hasRoom, idOf, Lock, makeDirectory, makeFile, realFile } from "./Files.ts"
 import { finish as finishRestore, flushDirectory, isUnfinished } from "./Restored.ts"
@@ -71,17 +85,33 @@ export const open = (directory: string, format: Format): Effect.Effect<Opened, S
       makeDirectory(directory)
       accessSync(directory, constants.R_OK | constants.W_OK | constants.X_OK)
     })
-    if (isUnfinished(directory)) {
+    const directories = yield* attempt(path, "cannot be read", () => directoriesOf(path))
+    for (const directory of directories.filter(isUnfinished)) {
       yield* Effect.scoped(ownDirectory(directory))
       yield* Effect.annotateLogs(Effect.logInfo("a restore that was not finished is finished"), { directory })
     }
     const file = yield* attempt(path, "leads to no file", () => realFile(path))
     const lock = yield* acquireLock(`${file.replace(/\.db$/, "")}.lock`)
+    const restored = directories.find(isUnfinished)
+    // Until there was the lock, nothing kept another process from it.
+    if (restored !== undefined) {
+      return yield* refuse(restored, "was restored meanwhile, and that is not finished: start again")
+    }
     const version = yield* versionOf(file, format)
+    if (version !== undefined) yield* requireKnownMigrations(file, format, version)
     if (version === undefined) yield* create(file, format)
     else if (version < format.schemaVersion) yield* migrating(file, file, format)
     return { file, databaseId: idOf(file), epoch: yield* epochOf(file, format), lock }
   })
+
+/** The directory of a database, and that of the target where it is a symbolic link. */
+const directoriesOf = (path: string): ReadonlyArray<string> => {
+  const directory = dirname(path)
+  if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return [directory]
+  // The target may be what is to be restored there.
+  const target = existsSync(path) ? realFile(path) : resolve(directory, readlinkSync(path))
+  return [directory, dirname(target)]
+}
 
 /**
  * Owns all databases of a directory until the scope closes, which has no links to databases elsewhere. A restore that was
@@ -106,7 +136,7 @@ const epochOf = (file: string, format: Format): Effect.Effect<string, StoreRefus
     const { log } = format
     if (log === undefined) return ""
     const { difference, epoch } = yield* attempt(file, "cannot be opened", () =>
-      readingRecovered(file, format, db => Epoch.check(db, file, log))
+      readingRecovered(file, db => Epoch.check(db, file, log))
     )
     if (difference === undefined) return epoch
     const renewed = yield* renewing(file, format)
@@ -146,6 +176,8 @@ const lockRefusal = (error: unknown): string => {
   if (code.startsWith("SQLITE_BUSY")) {
     return "is locked: another process has this store open, and a store belongs to one process at a time"
   }
+  if (code.startsWith("SQLITE_READONLY"))
+    return "can only be read by this user, and so locks nobody out: change its owner"
   return code === "SQLITE_NOTADB" ? "is not the lock of a store" : `cannot be locked (${messageOf(error)})`
 }
 
@@ -179,6 +211,24 @@ const versionOf = (file: string, format: Format): Effect.Effect<number | undefin
     return version > schemaVersion ? yield* refuseNewer(file, version, schemaVersion) : version
   })
 
+/** Refuses a database whose migrations are others than those that the numbers stand for here. */
+const requireKnownMigrations = (file: string, { migrationNames }: Format, version: number) =>
+  Effect.flatMap(
+    attempt(file, "cannot be opened", () => {
+      try {
+        return readingRecovered(file, db => differenceIn(db, migrationNames, version))
+      } catch (error) {
+        // Another program reads or writes it: the writer looks again.
+        if (isLocked(error)) return undefined
+        throw error
+      }
+    }),
+    difference =>
+      difference === undefined
+        ? Effect.void
+        : refuse(file, `was written by a version with other migrations: ${difference}`)
+  )
+
 const unfinished = "has a copy of another store that was not finished: run causeway migrate-store again"
 
 /** What marks the file of a database; `undefined` where there is none. Throws where it cannot be read. */
@@ -209,12 +259,12 @@ const reading = <A>(file: string, body: (db: Database) => A): A => {
 }
 
 /** The same, after the transaction of a process that was killed is rolled back, which takes a connection that writes. */
-const readingRecovered = <A>(file: string, format: Format, body: (db: Database) => A): A => {
+const readingRecovered = <A>(file: string, body: (db: Database) => A): A => {
   try {
     return reading(file, body)
   } catch (error) {
     if (!(error instanceof SqliteError && error.code.startsWith("SQLITE_READONLY"))) throw error
-    return using(openForWriting(file, format), body)
+    return using(openExclusive(file, 0), body)
   }
 }
 

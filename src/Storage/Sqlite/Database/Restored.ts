@@ -15,6 +15,7 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmdirSync,
   rmSync,
   statSync,
   unlinkSync,
@@ -48,13 +49,18 @@ export const isReserved = (path: string): boolean => {
   return name === readyName || isDraftName(name)
 }
 
+const databases = ["kv", "sessions"]
+
 /** What a restore replaces, the databases last. */
 const replaced = [
-  ...["kv", "sessions"].flatMap(name => ["-wal", "-shm", "-journal"].map(end => `${name}.db${end}`)),
+  ...databases.flatMap(name => ["-wal", "-shm", "-journal"].map(end => `${name}.db${end}`)),
   "kv.epoch",
   "sessions.db",
   "kv.db"
 ]
+
+/** What SQLite would apply to a database beside which it lies. */
+const logs = databases.flatMap(name => ["-wal", "-journal"].map(end => `${name}.db${end}`))
 
 /** The files of a data directory that a restore would replace. */
 export const replacedIn = (directory: string): ReadonlyArray<string> =>
@@ -80,33 +86,38 @@ export const giveToOwner = (directory: string, path: string): void => {
 /** Whether a restore has taken place of which files are still to be moved, or something else has that name. */
 export const isUnfinished = (directory: string): boolean => existsSync(readyIn(directory))
 
-/**
- * Restores what is ready in `draft`, a directory within the data directory. Old files go into the directory of the name
- * `aside` beside them. The caller owns the data directory, and calls {@link finish} then. Throws the system's error.
- */
-export const commit = (directory: string, draft: string, aside: string): void => {
-  writeFileSync(asideIn(draft), aside, { flag: "wx", mode: 0o600, flush: true })
-  writeFileSync(join(draft, marker.name), marker.text, { flag: "wx", mode: 0o600, flush: true })
-  for (const name of readdirSync(draft)) giveToOwner(directory, join(draft, name))
-  giveToOwner(directory, draft)
-  flushDirectory(draft)
-  renameSync(draft, readyIn(directory))
-  flushDirectory(directory)
-}
-
 /** What changes a directory; a test replaces it. */
-export interface Moves {
+export interface Changes {
+  readonly write: (path: string, text: string) => void
   readonly makeDirectory: (path: string) => void
   readonly rename: (from: string, to: string) => void
   readonly unlink: (path: string) => void
   readonly remove: (path: string) => void
+  readonly flush: (directory: string) => void
 }
 
-const moves: Moves = {
+/** The changes themselves. */
+export const changes: Changes = {
+  write: (path, text) => writeFileSync(path, text, { flag: "wx", mode: 0o600, flush: true }),
   makeDirectory: path => mkdirSync(path, { mode: 0o700, recursive: true }),
   rename: renameSync,
   unlink: unlinkSync,
-  remove: path => rmSync(path, { recursive: true, force: true })
+  remove: path => rmSync(path, { recursive: true, force: true }),
+  flush: flushDirectory
+}
+
+/**
+ * Decides that what is ready in `draft` is restored, which {@link finish} does then. Old files are to go into a directory of
+ * the name `aside`.
+ */
+export const commit = (directory: string, draft: string, aside: string, { flush, rename, write } = changes): void => {
+  write(asideIn(draft), aside)
+  write(join(draft, marker.name), marker.text)
+  for (const name of readdirSync(draft)) giveToOwner(directory, join(draft, name))
+  giveToOwner(directory, draft)
+  flush(draft)
+  rename(draft, readyIn(directory))
+  flush(directory)
 }
 
 const isMarked = (ready: string): boolean => {
@@ -116,39 +127,130 @@ const isMarked = (ready: string): boolean => {
 
 const isEmptyDirectory = (path: string): boolean => statSync(path).isDirectory() && readdirSync(path).length === 0
 
+/** The directory for old files, as long as there may be some that have not gone there. */
+const asideOf = (directory: string): string | undefined => {
+  const plan = asideIn(readyIn(directory))
+  return existsSync(plan) ? join(directory, readFileSync(plan, "utf8")) : undefined
+}
+
+/** A path in a directory which nothing has, so that nothing is replaced: the name, or with a number behind it. */
+const freePath = (directory: string, name: string): string => {
+  for (let number = 1; ; number++) {
+    const path = join(directory, number === 1 ? name : `${name}.${number}`)
+    if (!existsSync(path)) return path
+  }
+}
+
+/** A name that nothing in a directory has. */
+export const freeName = (directory: string, name: string): string => basename(freePath(directory, name))
+
+/** Puts old files back into their place, as far as that is possible. */
+const putBack = (directory: string, aside: string, { rename }: Changes): void => {
+  // A log without its database would be removed by whoever makes a new one.
+  for (const name of [...replacedIn(aside)].reverse()) {
+    if (existsSync(join(directory, name))) continue
+    try {
+      rename(join(aside, name), join(directory, name))
+    } catch {
+      // Whoever goes on moves those that were put back again.
+    }
+  }
+}
+
+/**
+ * Moves old files aside. Where that fails they are put back: a database must not stay without its log. Where the process
+ * is killed, some may have gone and others not, until somebody goes on.
+ */
+const moveAside = (directory: string, changes: Changes): void => {
+  const aside = asideOf(directory)
+  if (aside === undefined) return
+  const { flush, makeDirectory, rename, unlink } = changes
+  const ready = readyIn(directory)
+  const old = replacedIn(directory)
+  try {
+    if (old.length > 0) {
+      makeDirectory(aside)
+      giveToOwner(directory, aside)
+      for (const name of old) rename(join(directory, name), freePath(aside, name))
+      flush(aside)
+    }
+    flush(directory)
+    unlink(asideIn(ready))
+  } catch (error) {
+    putBack(directory, aside, changes)
+    throw error
+  }
+  flush(ready)
+}
+
+const appeared = (file: string): Error => new Error(`${file} has appeared while it was restored: move it away`)
+
+/** Moves what is restored into its place, where nothing may be any more. */
+const moveIn = (directory: string, { flush, rename }: Changes): void => {
+  const ready = readyIn(directory)
+  const restored = replacedIn(ready)
+  if (restored.length > 0) {
+    for (const file of logs.map(name => join(directory, name))) {
+      if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) > 0) throw appeared(file)
+    }
+  }
+  for (const name of restored) {
+    const file = join(directory, name)
+    if (existsSync(file)) throw appeared(file)
+    rename(join(ready, name), file)
+  }
+  flush(directory)
+}
+
 /**
  * Moves the files of a restore that has taken place, as far as that has not been done. The caller owns the data directory.
- * Throws the system's error, and where it would replace something else.
+ * Throws the system's error, and where it would replace something else, or a log of something else would be applied to what
+ * is restored.
  */
-export const finish = (directory: string, { makeDirectory, remove, rename, unlink } = moves): void => {
+export const finish = (directory: string, given = changes): void => {
   const ready = readyIn(directory)
   if (!existsSync(ready)) return
   // One without the marker is not of a restore, unless it was killed when nothing but the directory was left.
   if (!isMarked(ready) && !isEmptyDirectory(ready)) {
     throw new Error(`${ready} is not of a restore, whose name it has: move it away`)
   }
-  const plan = asideIn(ready)
-  if (existsSync(plan)) {
-    const aside = join(directory, readFileSync(plan, "utf8"))
-    const old = replacedIn(directory)
-    if (old.length > 0) {
-      makeDirectory(aside)
-      giveToOwner(directory, aside)
-      for (const name of old) rename(join(directory, name), join(aside, name))
-      flushDirectory(aside)
-    }
-    flushDirectory(directory)
-    unlink(plan)
-    flushDirectory(ready)
+  moveAside(directory, given)
+  moveIn(directory, given)
+  for (const name of readdirSync(ready)) if (name !== marker.name) given.remove(join(ready, name))
+  if (isMarked(ready)) given.unlink(join(ready, marker.name))
+  given.remove(ready)
+  given.flush(directory)
+}
+
+/** Takes back a restore of which no file is in its place. Returns whether nothing is left of it but the draft. */
+const takeBack = (directory: string, draft: string, { flush, rename }: Changes): boolean => {
+  try {
+    const aside = asideOf(directory)
+    if (aside === undefined || replacedIn(aside).length > 0) return false
+    rename(readyIn(directory), draft)
+    if (existsSync(aside) && isEmptyDirectory(aside)) rmdirSync(aside)
+    flush(directory)
+    return true
+  } catch {
+    return existsSync(draft)
   }
-  for (const name of replacedIn(ready)) {
-    const file = join(directory, name)
-    if (existsSync(file)) throw new Error(`${file} has appeared while it was restored: move it away`)
-    rename(join(ready, name), file)
+}
+
+/** The restore has taken place, and is not finished: some files may have to be moved yet. */
+export class Unfinished extends Error {}
+
+/**
+ * Restores what is ready in `draft`, a directory within the data directory. Old files go into a directory of the name
+ * `aside` beside them, which nothing has yet. The caller owns the data directory. Where it fails with the system's error,
+ * nothing was restored and the draft is left to the caller; where it fails with {@link Unfinished}, whoever opens a
+ * database there next goes on with it.
+ */
+export const put = (directory: string, draft: string, aside: string, given = changes): void => {
+  try {
+    commit(directory, draft, aside, given)
+    finish(directory, given)
+  } catch (error) {
+    if (existsSync(draft) || takeBack(directory, draft, given)) throw error
+    throw new Unfinished(error instanceof Error ? error.message : String(error))
   }
-  flushDirectory(directory)
-  for (const name of readdirSync(ready)) if (name !== marker.name) remove(join(ready, name))
-  if (isMarked(ready)) unlink(join(ready, marker.name))
-  remove(ready)
-  flushDirectory(directory)
 }

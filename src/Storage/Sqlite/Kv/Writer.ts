@@ -27,6 +27,7 @@ export const format: Format = {
   name: "kv",
   applicationId: 0x43574b56,
   schemaVersion: 5,
+  migrationNames: ["initial", "launch_configurations", "metadata", "namespaces", "remembered_writes"],
   log: { lastSeq: "SELECT max(seq) FROM changes" },
   load: () => import("./Schema.ts")
 }

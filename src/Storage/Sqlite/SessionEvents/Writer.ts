@@ -23,6 +23,7 @@ export const format: Format = {
   name: "sessions",
   applicationId: 0x43575345,
   schemaVersion: 3,
+  migrationNames: ["initial", "launch_configurations", "receipts"],
   load: () => import("./Schema.ts")
 }
 

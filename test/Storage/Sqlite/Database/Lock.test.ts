@@ -1,9 +1,12 @@
-import { unlinkSync } from "node:fs"
+import { chmodSync, unlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Logger, Option } from "effect"
 import { Store } from "../../../../src/Kv/Store.ts"
+import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
+import { format } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite.ts"
+import * as OtherUser from "../../../faults/OtherUser.ts"
 import * as Owner from "../../../faults/Owner.ts"
 import { get, put } from "../../../suites/Store/Fixture.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
@@ -54,3 +57,18 @@ for (const writer of ["inline", "thread"] as const) {
     )
   })
 }
+
+describe("a lock that can only be read", () => {
+  it.scoped("is refused: it would keep nobody out", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory
+      chmodSync(directory, 0o777)
+      writeFileSync(join(directory, "kv.lock"), "", { mode: 0o444 })
+      const opened = Effect.zipRight(OtherUser.become, Opening.open(directory, format))
+      const refused = yield* Effect.flip(Effect.scoped(opened))
+      expect(refused.message).toMatch(/kv\.lock can only be read by this user, and so locks nobody out/)
+      chmodSync(join(directory, "kv.lock"), 0o666)
+      yield* Effect.scoped(opened)
+    })
+  )
+})

@@ -4,13 +4,10 @@ import { describe, expect, it } from "@effect/vitest"
 import Database from "better-sqlite3"
 import { Effect, Either } from "effect"
 import { SessionEvents } from "../../../../src/Gateway/SessionEvents.ts"
-import { fileOf } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
-import {
-  fromStatements,
-  type Migration,
-  migrate,
-  migrationsTable
-} from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
+import { migrationsTable } from "../../../../src/Storage/Sqlite/Database/AppliedMigrations.ts"
+import { fileOf, openForWriting } from "../../../../src/Storage/Sqlite/Database/Connection.ts"
+import { fromStatements, type Migration, migrate } from "../../../../src/Storage/Sqlite/Database/Migrations.ts"
+import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
 import { format as storeFormat } from "../../../../src/Storage/Sqlite/Kv/Writer.ts"
 import { format as sessionFormat } from "../../../../src/Storage/Sqlite/SessionEvents/Writer.ts"
 import * as Sqlite from "../../../../src/Storage/Sqlite/SessionEvents.ts"
@@ -136,13 +133,49 @@ describe("migrations of a database file", () => {
     ["the store", storeFormat],
     ["session histories", sessionFormat]
   ] as const) {
-    it.effect(`the schema of ${name} has the number of its migrations`, () =>
+    it.effect(`the schema of ${name} has the number and the names of its migrations`, () =>
       Effect.gen(function* () {
         const { migrations } = yield* Effect.promise<{ readonly migrations: ReadonlyArray<Migration> }>(format.load)
         expect(migrations).toHaveLength(format.schemaVersion)
+        expect(migrations.map(({ name }) => name)).toEqual(format.migrationNames)
       })
     )
   }
+})
+
+describe("opening a database", () => {
+  it.scoped("whose migrations have other names than those of this version is refused, and nothing is changed", () =>
+    Effect.gen(function* () {
+      for (const format of [storeFormat, sessionFormat]) {
+        const { migrations } = yield* Effect.promise<{ readonly migrations: ReadonlyArray<Migration> }>(format.load)
+        const names = format.migrationNames
+        const cases = [
+          ["name = 'others'", names.length, `its migration 2 is "others", and that of this version is "${names[1]}"`],
+          // One that would be migrated.
+          ["name = 'others'", 2, `its migration 2 is "others", and that of this version is "${names[1]}"`],
+          ["migration_id = 99", 2, `its migration 2 is missing, and that of this version is "${names[1]}"`]
+        ] as const
+        for (const [change, version, message] of cases) {
+          const directory = yield* temporaryDirectory
+          const file = fileOf(directory, format)
+          yield* migrate(file, format.applicationId, migrations.slice(0, version))
+          look(file, db => db.exec(`UPDATE ${migrationsTable} SET ${change} WHERE migration_id = 2`))
+          const before = readFileSync(file)
+          const refused = yield* Effect.flip(Effect.scoped(Opening.open(directory, format)))
+          expect(refused.message).toBe(`${file} was written by a version with other migrations: ${message}`)
+          expect(readFileSync(file).equals(before)).toBe(true)
+        }
+        const directory = yield* temporaryDirectory
+        const file = fileOf(directory, format)
+        yield* migrate(file, format.applicationId, migrations)
+        look(file, db => db.exec(`UPDATE ${migrationsTable} SET name = 'others' WHERE migration_id = 1`))
+        // One that was put into the place of an open one.
+        expect(() => openForWriting(file, format)).toThrow(
+          /was written by a version with other migrations: its migration 1/
+        )
+      }
+    })
+  )
 })
 
 describe("opening session histories", () => {

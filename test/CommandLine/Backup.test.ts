@@ -1,0 +1,64 @@
+/** What `causeway backup` copies: a data directory, or the store of a service that an option names. */
+import { chmodSync, existsSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, layer } from "@effect/vitest"
+import { Effect } from "effect"
+import { temporaryDirectory } from "../Storage/SqliteFixture.ts"
+import * as Environment from "../service/Environment.ts"
+import * as Service from "../service/Service.ts"
+import * as InProcess from "./InProcess.ts"
+
+layer(Environment.layer, { excludeTestServices: true })("causeway backup", it => {
+  it.scoped("takes the address and the key of a service from a profile, which alone does not ask for it", () =>
+    Effect.gen(function* () {
+      const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
+      const { url } = yield* Service.start({ directory })
+      const profiles = join(place, "profiles.json")
+      writeFileSync(
+        profiles,
+        JSON.stringify({ prod: { url, token: Service.key }, wrong: { url, token: "wrong" }, none: { url } }),
+        { mode: 0o600 }
+      )
+      const backUp = (name: string, args: ReadonlyArray<string>, env: Readonly<Record<string, string>> = {}) =>
+        Effect.map(
+          InProcess.call(["backup", join(place, name), ...args], {
+            DATA_DIR: directory,
+            CAUSEWAY_PROFILES: profiles,
+            ...env
+          }),
+          ({ code, stderr, stdout }) => {
+            assert.strictEqual(existsSync(join(place, name)), code === 0, stderr)
+            return { code, stderr, made: code === 0 ? JSON.parse(stdout.trim().split("\n").at(-1) ?? "") : undefined }
+          }
+        )
+
+      const ofProfile = yield* backUp("profile.db", ["--profile", "prod"], { CAUSEWAY_TOKEN: "wrong" })
+      assert.deepInclude(ofProfile, { code: 0 }, ofProfile.stderr)
+      assert.deepInclude(ofProfile.made, { source: url, sessions: null })
+      // The address of the option has the key of the profile, as that is of the same origin.
+      const ofAddress = yield* backUp("address.db", ["--url", url], { CAUSEWAY_PROFILE: "prod" })
+      assert.deepInclude(ofAddress.made, { source: url }, ofAddress.stderr)
+      const elsewhere = yield* backUp("elsewhere.db", ["--url", url.replace("127.0.0.1", "localhost")], {
+        CAUSEWAY_PROFILE: "prod"
+      })
+      assert.strictEqual(elsewhere.code, 5, elsewhere.stderr)
+
+      const alone = yield* backUp("both", [], { CAUSEWAY_PROFILE: "prod" })
+      assert.deepInclude(alone.made, { source: directory }, alone.stderr)
+      assert.include(alone.stderr, "CAUSEWAY_PROFILE does not ask for a service; --profile does.")
+
+      assert.strictEqual((yield* backUp("wrong.db", ["--profile", "wrong"])).code, 5)
+      assert.strictEqual((yield* backUp("none.db", ["--profile", "none"], { CAUSEWAY_TOKEN: "" })).code, 5)
+      const unknown = yield* backUp("unknown.db", ["--profile", "test"])
+      assert.deepInclude(unknown, { code: 2 })
+      assert.include(unknown.stderr, 'no profile "test"')
+      const contradiction = yield* backUp("two.db", ["--profile", "prod", "--data-dir", directory])
+      assert.deepInclude(contradiction, { code: 2 })
+      assert.include(contradiction.stderr, "--data-dir and --url or --profile exclude each other")
+      chmodSync(profiles, 0o644)
+      const open = yield* backUp("open.db", ["--profile", "prod"])
+      assert.deepInclude(open, { code: 2 })
+      assert.include(open.stderr, "can be read by others")
+    })
+  )
+})

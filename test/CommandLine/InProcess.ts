@@ -1,0 +1,42 @@
+/** A command within the process of the tests, where nothing shows that needs one of its own. */
+import { ConfigProvider, Effect } from "effect"
+import * as Main from "../../src/CommandLine/Main.ts"
+import * as Output from "../../src/CommandLine/Output.ts"
+import { plain } from "../../src/CommandLine/Text.ts"
+import type { Ended } from "./Program.ts"
+
+const nothing = Effect.dieMessage("The service is not started here")
+
+/** Runs a command with an environment of its own and without standard input. */
+export const call = (
+  args: ReadonlyArray<string>,
+  env: Readonly<Record<string, string>> = {},
+  isTerminal = false
+): Effect.Effect<Ended & { readonly code: number }> =>
+  Effect.gen(function* () {
+    const output = { stdout: "", stderr: "" }
+    const write = (name: "stdout" | "stderr") => (text: string) =>
+      Effect.sync(() => {
+        output[name] += text
+      })
+    const parts = { serve: nothing, develop: nothing, migrateStore: () => nothing, openApi: nothing, asyncApi: nothing }
+    const code = yield* Main.runWith(args, parts).pipe(
+      Effect.as(0),
+      Effect.catchAll(error => {
+        output.stderr += `${error.message}\n${error.hint ?? ""}\n`
+        return Effect.succeed(error.exitCode)
+      }),
+      Effect.provideService(Output.Output, {
+        isTerminal,
+        cells: () => 80,
+        paint: plain,
+        write: write("stdout"),
+        note: write("stderr")
+      }),
+      // Nobody's profiles leak in.
+      Effect.withConfigProvider(
+        ConfigProvider.fromMap(new Map(Object.entries({ CAUSEWAY_PROFILES: "/nowhere", ...env })))
+      )
+    )
+    return { code, ...output }
+  })

@@ -1,0 +1,250 @@
+/** How restored files come into their place: whatever fails, and whenever the process is killed. */
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import Database from "better-sqlite3"
+import { Effect, Exit, Logger } from "effect"
+import { store as storePart } from "../../../../src/Storage/Backup/Manifest.ts"
+import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
+import * as Restored from "../../../../src/Storage/Sqlite/Database/Restored.ts"
+import { lastSeq, put } from "../../../suites/Store/Fixture.ts"
+import { backUp, failure, inStore, makeSessions, names, store } from "../../Backup/Fixture.ts"
+import { temporaryDirectory } from "../../SqliteFixture.ts"
+
+const draftIn = (directory: string): string => join(directory, "restore.0123456789abcdef.part")
+
+/** Stores of which copies are restored and replaced: the old one has its newest change in its log only. */
+const stores = Effect.gen(function* () {
+  const [fresh, live, old] = [yield* store(2), yield* store(3), yield* temporaryDirectory]
+  yield* makeSessions(old, "tenant/one")
+  yield* inStore(live)(
+    Effect.tap(put("n", "in the log", 1), () => {
+      for (const name of ["kv.db", "kv.db-wal", "kv.epoch"]) copyFileSync(join(live, name), join(old, name))
+    })
+  )
+  const without = yield* temporaryDirectory
+  copyFileSync(join(old, "kv.db"), join(without, "kv.db"))
+  yield* inStore(without)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 3)))
+  /** A data directory with the old store, and a draft of the other one in it. */
+  const prepare = Effect.map(temporaryDirectory, directory => {
+    for (const name of names(old)) if (!name.endsWith(".lock")) copyFileSync(join(old, name), join(directory, name))
+    mkdirSync(draftIn(directory))
+    for (const name of ["kv.db", "kv.epoch"]) copyFileSync(join(fresh, name), join(draftIn(directory), name))
+    return directory
+  })
+  return { old, prepare }
+})
+
+const isOld = (directory: string) =>
+  Effect.gen(function* () {
+    yield* inStore(directory)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 4, "the old store is whole")))
+    const db = new Database(join(directory, "sessions.db"), { readonly: true })
+    assert.strictEqual(db.prepare("SELECT session FROM histories").pluck().get(), "tenant/one")
+    db.close()
+  })
+
+const isRestored = (directory: string) =>
+  Effect.gen(function* () {
+    yield* inStore(directory)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 2, "the other store is whole")))
+    assert.deepStrictEqual(
+      names(directory).filter(name => name.startsWith("sessions.db") || name.startsWith("restore.")),
+      []
+    )
+    yield* isOld(join(directory, "aside"))
+  })
+
+/** The real changes, but the one that fails. So many later ones are done: none where the process is killed there. */
+const faulty = (fails: (call: number, path: string) => boolean, later = Number.POSITIVE_INFINITY): Restored.Changes => {
+  let calls = 0
+  let left = Number.POSITIVE_INFINITY
+  const guarded =
+    (change: (path: string, other: string) => void) =>
+    (path: string, other = ""): void => {
+      if (left === 0) throw new Error("killed")
+      left--
+      if (left === Number.POSITIVE_INFINITY && fails(calls++, path)) {
+        left = later
+        throw new Error("failed")
+      }
+      change(path, other)
+    }
+  const { flush, makeDirectory, remove, rename, unlink, write } = Restored.changes
+  return {
+    write: guarded(write),
+    makeDirectory: guarded(makeDirectory),
+    rename: guarded(rename),
+    unlink: guarded(unlink),
+    remove: guarded(remove),
+    flush: guarded(flush)
+  }
+}
+
+/** Restores, and returns how that has failed. */
+const attempt = (directory: string, changes: Restored.Changes): unknown => {
+  try {
+    Restored.put(directory, draftIn(directory), "aside", changes)
+    return undefined
+  } catch (error) {
+    return error
+  }
+}
+
+/** That a restore which has failed has taken place, or has not; whoever opens the directory next goes on with it. */
+const isEither = (directory: string, isTaken: boolean) =>
+  Effect.gen(function* () {
+    if (isTaken) return yield* isRestored(directory)
+    assert.isFalse(Restored.isUnfinished(directory))
+    assert.isTrue(existsSync(draftIn(directory)))
+    assert.isFalse(existsSync(join(directory, "aside")))
+    yield* isOld(directory)
+  })
+
+describe("a restore of files", () => {
+  it.scopedLive("has not begun, or is finished by the next start, wherever it is killed", () =>
+    Effect.gen(function* () {
+      const { prepare } = yield* stores
+      const outcomes: Array<boolean> = []
+      for (let isOver = false; !isOver; ) {
+        const directory = yield* prepare
+        const call = outcomes.length
+        isOver =
+          attempt(
+            directory,
+            faulty(n => n === call, 0)
+          ) === undefined
+        outcomes.push(!existsSync(draftIn(directory)))
+        yield* isEither(directory, outcomes.at(-1)!)
+      }
+      assert.isAbove(outcomes.length, 15)
+      assert.deepStrictEqual([...new Set(outcomes)], [false, true])
+    })
+  )
+
+  it.scopedLive("that fails has not taken place, or says that it has, whatever fails", () =>
+    Effect.gen(function* () {
+      const { prepare } = yield* stores
+      const outcomes: Array<boolean> = []
+      for (let isOver = false; !isOver; ) {
+        const directory = yield* prepare
+        const call = outcomes.length
+        const error = attempt(
+          directory,
+          faulty(n => n === call)
+        )
+        isOver = error === undefined
+        outcomes.push(isOver || error instanceof Restored.Unfinished)
+        yield* isEither(directory, outcomes.at(-1)!)
+      }
+      assert.isAbove(outcomes.length, 15)
+      assert.deepStrictEqual([...new Set(outcomes)], [false, true])
+    })
+  )
+
+  it.scopedLive("that fails is finished by the next start where it is killed while it is taken back", () =>
+    Effect.gen(function* () {
+      const { prepare } = yield* stores
+      const outcomes: Array<boolean> = []
+      for (let isTaken = true; isTaken; ) {
+        const directory = yield* prepare
+        // The logs have gone aside by then.
+        const changes = faulty((_, path) => path === join(directory, "kv.db"), outcomes.length)
+        assert.instanceOf(attempt(directory, changes), Error)
+        isTaken = !existsSync(draftIn(directory))
+        outcomes.push(isTaken)
+        if (isTaken) yield* isRestored(directory)
+        else yield* isOld(directory)
+      }
+      assert.isAbove(outcomes.length, 3)
+    })
+  )
+
+  it.scopedLive("replaces nothing that another program makes while it is unfinished, and applies no log of it", () =>
+    Effect.gen(function* () {
+      const { old, prepare } = yield* stores
+      const log = readFileSync(join(old, "kv.db-wal"))
+      // Killed when the old log has gone aside, and before kv.db has.
+      const moving = yield* prepare
+      attempt(
+        moving,
+        faulty((_, path) => path === join(moving, "kv.db"), 0)
+      )
+      assert.isFalse(existsSync(join(moving, "kv.db-wal")))
+      writeFileSync(join(moving, "kv.db-wal"), "of another program")
+      yield* isRestored(moving)
+      assert.strictEqual(readFileSync(join(moving, "aside", "kv.db-wal.2"), "utf8"), "of another program")
+
+      // Killed when all old files have gone aside.
+      for (const [name, content] of [
+        ["kv.db-wal", log],
+        ["sessions.db-wal", log],
+        ["kv.db-journal", Buffer.from("changes")],
+        ["kv.db", Buffer.from("another database")]
+      ] as const) {
+        const directory = yield* prepare
+        attempt(
+          directory,
+          faulty((_, path) => path === join(directory, "restore.ready", "kv.db"), 0)
+        )
+        writeFileSync(join(directory, name), content)
+        const refused = yield* Effect.exit(inStore(directory)(lastSeq))
+        assert.isTrue(Exit.isFailure(refused))
+        assert.include(String(refused), `${join(directory, name)} has appeared while it was restored: move it away`)
+        assert.deepStrictEqual(readFileSync(join(directory, name)), content)
+        rmSync(join(directory, name))
+        yield* isRestored(directory)
+      }
+    })
+  )
+
+  it.scopedLive("is finished for a database that is linked from another directory", () =>
+    Effect.gen(function* () {
+      const { prepare } = yield* stores
+      for (const killedAt of ["kv.db", join("restore.ready", "kv.db")]) {
+        const directory = yield* prepare
+        const linked = yield* temporaryDirectory
+        symlinkSync(join(directory, "kv.db"), join(linked, "kv.db"))
+        attempt(
+          directory,
+          faulty((_, path) => path === join(directory, killedAt), 0)
+        )
+        const target = join(linked, "backup")
+        assert.match(
+          yield* failure(backUp(linked, target)),
+          /has a restore that was not finished$|kv\.db cannot be read/
+        )
+        yield* inStore(linked)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 2)))
+        yield* isRestored(directory)
+      }
+    })
+  )
+
+  it.scopedLive("of another process is not passed by while a store is opened", () =>
+    Effect.gen(function* () {
+      const { prepare } = yield* stores
+      const directory = yield* prepare
+      const other = yield* prepare
+      Restored.commit(directory, draftIn(directory), "aside")
+      // The line comes when a first restore has been finished, and before the lock is taken for good.
+      const restoring = Logger.make(() => {
+        if (!existsSync(draftIn(other))) return
+        renameSync(draftIn(other), draftIn(directory))
+        Restored.commit(directory, draftIn(directory), "aside-2")
+      })
+      const opening = Effect.scoped(Opening.open(directory, storePart.format))
+      const refused = yield* Effect.flip(Effect.provide(opening, Logger.replace(Logger.defaultLogger, restoring)))
+      assert.match(refused.message, /was restored meanwhile, and that is not finished: start again$/)
+      yield* inStore(directory)(lastSeq)
+      assert.isFalse(Restored.isUnfinished(directory))
+      assert.include(names(join(directory, "aside-2")), "kv.db")
+    })
+  )
+})
