@@ -140,6 +140,11 @@ export interface KeyValueClient {
   readonly get: (namespace: string, key: string, options?: GetOptions) => Promise<Entry | undefined>
   /** Several entries, read from one snapshot. They may be of several namespaces. */
   readonly getMany: (addresses: ReadonlyArray<EntryAddress>, options?: CallOptions) => Promise<EntriesRead>
+  /** The same without values: what is there, at which version. */
+  readonly getManyKeys: (
+    addresses: ReadonlyArray<EntryAddress>,
+    options?: CallOptions
+  ) => Promise<EntriesRead<EntryKey | undefined>>
   /** Sets an entry, which is replaced whole, its expiry included. Returns it as stored. */
   readonly set: (namespace: string, key: string, value: unknown, options?: SetOptions) => Promise<Entry>
   /** Deletes an entry. Returns whether there was one. */
@@ -306,6 +311,19 @@ const backup = async (requests: Requests, { signal, timeoutMs = 600_000 }: Backu
   }
 }
 
+/** Several entries from one snapshot. */
+const readMany = async (
+  requests: Requests,
+  addresses: ReadonlyArray<EntryAddress>,
+  form: { readonly keysOnly?: true },
+  signal: AbortSignal | undefined
+): Promise<EntriesRead> => {
+  const keys = addresses.map(({ key, namespace }) => ({ namespace, key }))
+  const request: Request = { method: "POST", path: "/kv/read", body: JSON.stringify({ keys, ...form }) }
+  const { items, epoch, lastSeq } = await requests.ask(request, signal, readPage)
+  return { items: items.map((item: Entry | null) => item ?? undefined), lastSeq, epoch }
+}
+
 /** The calls for entries. */
 export const keyValueOf = (requests: Requests): KeyValueClient => ({
   get: async (namespace, key, { ifVersion, known, signal } = {}) => {
@@ -319,12 +337,9 @@ export const keyValueOf = (requests: Requests): KeyValueClient => ({
     }
   },
 
-  getMany: async (addresses, { signal } = {}) => {
-    const keys = addresses.map(({ key, namespace }) => ({ namespace, key }))
-    const request: Request = { method: "POST", path: "/kv/read", body: JSON.stringify({ keys }) }
-    const { items, epoch, lastSeq } = await requests.ask(request, signal, readPage)
-    return { items: items.map((item: Entry | null) => item ?? undefined), lastSeq, epoch }
-  },
+  getMany: (addresses, { signal } = {}) => readMany(requests, addresses, {}, signal),
+
+  getManyKeys: (addresses, { signal } = {}) => readMany(requests, addresses, { keysOnly: true }, signal),
 
   set: async (namespace, key, value, { idempotencyKey, ifVersion, signal, ...written } = {}) => {
     const path = entryPath(namespace, key)

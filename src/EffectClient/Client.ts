@@ -48,6 +48,9 @@ export interface Service {
   readonly getMany: (
     addresses: ReadonlyArray<Plain.EntryAddress>
   ) => Effect.Effect<Plain.EntriesRead<Option.Option<Plain.Entry>>, ClientError>
+  readonly getManyKeys: (
+    addresses: ReadonlyArray<Plain.EntryAddress>
+  ) => Effect.Effect<Plain.EntriesRead<Option.Option<Plain.EntryKey>>, ClientError>
   readonly set: (
     namespace: string,
     key: string,
@@ -120,6 +123,11 @@ export const make = <E = never, R = never>(options: ClientOptions<E, R>): Effect
       getMany: addresses =>
         Effect.map(
           call(signal => client.getMany(addresses, { signal })),
+          read => ({ ...read, items: read.items.map(Option.fromNullable) })
+        ),
+      getManyKeys: addresses =>
+        Effect.map(
+          call(signal => client.getManyKeys(addresses, { signal })),
           read => ({ ...read, items: read.items.map(Option.fromNullable) })
         ),
       set: (namespace, key, value, options) =>

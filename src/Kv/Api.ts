@@ -230,7 +230,7 @@ export const KvRoutes = HttpApiGroup.make("kv")
       .setPayload(ReadPayload)
       .addSuccess(
         Schema.Struct({
-          items: Schema.Array(Schema.NullOr(Entry)).annotations({ description: "One for each key, in order." })
+          items: Schema.Array(Schema.NullOr(ListedEntry)).annotations({ description: "One for each key, in order." })
         }).annotations({ identifier: "ReadResult" })
       )
       .addError(BadRequest.Wire)

@@ -21,20 +21,22 @@ interface ReadRequest {
 /** Stands for an entry that is absent. */
 const absent: EncodedEntry = { json: "null", key: "" }
 
-/** Answers the entries in the order of the keys. They may have as many bytes as a request body. */
+/** Answers the entries in the order of the keys. Their values may have as many bytes as a request body. */
 export const make = ({ limits, store }: { readonly limits: LimitsShape; readonly store: Context.Tag.Service<Store> }) =>
-  Effect.fnUntraced(function* ({ incoming, payload: { keys } }: ReadRequest) {
+  Effect.fnUntraced(function* ({ incoming, payload: { keys, keysOnly } }: ReadRequest) {
     if (keys.length > limits.batchOperations) {
       return yield* Errors.tooLarge(`keys has ${keys.length} elements; the limit is ${limits.batchOperations}`)
     }
     for (const [index, address] of keys.entries()) {
       yield* Operations.address(address, incoming.identity, limits, `keys[${index}].`)
     }
-    const { entries, ...position } = yield* Effect.catchTags(store.getMany(keys, limits.bodyBytes), {
+    const { entries, ...position } = yield* Effect.catchTags(store.getMany(keys, limits.bodyBytes, keysOnly), {
       StoreUnavailable: Errors.unavailable,
       EntriesTooLarge: ({ limitBytes }) =>
         Effect.fail(
-          Errors.tooLarge(`the values of keys have more than ${limitBytes} bytes, which is the limit; ask for fewer`)
+          Errors.tooLarge(
+            `the values of keys have more than ${limitBytes} bytes, which is the limit; ask for fewer, or for keysOnly`
+          )
         )
     })
     return Reply.json(ListBody.ofPage(entries.map(entry => entry ?? absent)), listHeaders(position))

@@ -186,7 +186,8 @@ export const ReadPayload = Schema.Struct({
       identifier: "EntryAddress",
       ...strict
     })
-  )
+  ),
+  keysOnly: optional(Schema.Boolean.annotations({ description: "With `true`, entries come without `value`." }))
 }).annotations({ identifier: "ReadRequest", ...strict })
 
 /** The headers of a batch, whose operations have preconditions of their own. */

@@ -177,10 +177,14 @@ export class Store extends Context.Tag("causeway/Store")<
   {
     /** The entry, unless it is absent or past its `expiresAt`. */
     readonly get: (namespace: string, key: string) => Effect.Effect<Option.Option<StoredEntry>, StoreUnavailable>
-    /** Several entries from one snapshot. Values may have at most `maxBytes` of UTF-8 together; one that is asked for twice counts twice. */
+    /**
+     * Several entries from one snapshot. Values may have at most `maxBytes` of UTF-8 together; one that is asked for twice
+     * counts twice. With `keysOnly` entries come without their values, which count nothing then.
+     */
     readonly getMany: (
       addresses: ReadonlyArray<Address>,
-      maxBytes: number
+      maxBytes: number,
+      keysOnly?: boolean
     ) => Effect.Effect<EntriesRead, StoreUnavailable | EntriesTooLarge>
     /**
      * Up to `limit` entries whose key comes after `after` (exclusive; `""` for the start). A page ends early

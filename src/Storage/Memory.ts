@@ -28,7 +28,8 @@ const portionsOf = function* (
 
 const makeStore = (state: State, now: () => number): Context.Tag.Service<Store> => ({
   get: (namespace, key) => Direct.sync(() => Option.fromNullable(state.get(namespace, key, now()))),
-  getMany: (addresses, maxBytes) => Direct.suspend(() => state.getMany(addresses, maxBytes, now())),
+  getMany: (addresses, maxBytes, keysOnly = false) =>
+    Direct.suspend(() => state.getMany(addresses, maxBytes, keysOnly, now())),
   list: query => Direct.sync(() => state.list(query, now())),
   // Entries are never changed in place, so that the references are the snapshot.
   listAll: query =>

@@ -241,9 +241,9 @@ export const make = (
           Direct.suspend(() => runShort(Queries.get(namespace, key, clock.now()))),
           Option.fromNullable
         ),
-      getMany: (addresses, maxBytes) =>
+      getMany: (addresses, maxBytes, keysOnly = false) =>
         Direct.flatMap(
-          Direct.suspend(() => run(Queries.getMany(addresses, maxBytes, clock.now()))),
+          Direct.suspend(() => run(Queries.getMany(addresses, maxBytes, keysOnly, clock.now()))),
           read => (read === undefined ? Exit.fail(new EntriesTooLarge({ limitBytes: maxBytes })) : Exit.succeed(read))
         ),
       ...Lists.make({ reads, snapshot: Snapshots.make(lists, limits.wholeLists), now: clock.now }),

@@ -66,11 +66,11 @@ export const make = (
 
     const store = Store.of({
       get: (namespace, key) => reader.read((queries, now) => Option.fromNullable(queries.get(namespace, key, now))),
-      getMany: (addresses, maxBytes) =>
+      getMany: (addresses, maxBytes, keysOnly = false) =>
         Direct.flatMap(
           reader.read((queries, now) =>
             queries.inSnapshot(() => ({
-              entries: queries.getMany(addresses, maxBytes, now),
+              entries: keysOnly ? queries.getManyKeys(addresses, now) : queries.getMany(addresses, maxBytes, now),
               lastSeq: queries.lastSeq(),
               epoch: epoch()
             }))

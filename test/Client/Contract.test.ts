@@ -77,7 +77,7 @@ describe("the plain client", () => {
       Same<Client.Entry, Exclude<Answer<"get">, void>>,
       Same<ReadonlyArray<Flat<Client.EntryKey & { readonly value?: unknown }>>, Answer<"list">["items"]>,
       Same<Client.NamespacePage["namespaces"], Answer<"namespaces">["namespaces"]>,
-      Same<ReadonlyArray<Client.Entry | null>, Answer<"read">["items"]>,
+      Same<ReadonlyArray<Flat<Client.EntryKey & { readonly value?: unknown }> | null>, Answer<"read">["items"]>,
       Same<Client.RemoveResult, Answer<"removePrefix">>,
       Same<Client.DeleteResult, Answer<"delete">>,
       Same<ReadonlyArray<Client.OperationResult>, Answer<"batch">["results"]>,

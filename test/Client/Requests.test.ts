@@ -160,6 +160,11 @@ describe("requests", () => {
       const read = await client.getMany([b, { namespace: "n", key: "absent" }, a])
       expect(read).toEqual({ items: [b, undefined, a], lastSeq: 2, epoch: expect.stringMatching(/./) })
       expect(await failure(client.getMany([{ namespace: "n", key: "" }]))).toBeInstanceOf(BadRequest)
+      const { value: _, ...rest } = a
+      expect(await client.getManyKeys([{ namespace: "n", key: "absent" }, a])).toEqual({
+        ...read,
+        items: [undefined, rest]
+      })
     }))
 
   it("delete the entries of a prefix", () =>

@@ -50,6 +50,9 @@ describe("the client for Effect", () => {
       expect(keysOf?.items[0]).not.toHaveProperty("value")
       const { items } = yield* client.getMany([entry, { namespace, key: "absent" }])
       expect(items).toEqual([Option.some(entry), Option.none()])
+      const { items: known } = yield* client.getManyKeys([entry, { namespace, key: "absent" }])
+      const { value: _, ...rest } = entry
+      expect(known).toEqual([Option.some(rest), Option.none()])
       const [spaces] = yield* Stream.runCollect(client.namespaces({ prefix: namespace }))
       expect(spaces?.namespaces).toEqual([{ namespace, count: 4 }])
       expect(yield* client.delete(namespace, "x", { ifVersion: 1 })).toBe(true)

@@ -66,6 +66,7 @@ const requests: ReadonlyArray<Sent> = [
   ...(
     [
       ['{"keys":[{"namespace":"n","key":"k"}]}', 200],
+      ['{"keys":[{"namespace":"n","key":"k"}],"keysOnly":true}', 200],
       ['{"keys":[{}]}', 400]
     ] as const
   ).map(([body, status]) => ({ method: "POST", path: "/api/v1/kv/read", body, headers: json, status })),

@@ -74,28 +74,14 @@ export const learned: Effect.Effect<Learned> = Effect.all({
   sent: Ref.make<ReadonlyArray<Item>>([])
 })
 
-/**
- * Those of the entries that the store has. They are asked for in smaller portions where their values are too much for one
- * answer; one that is too much alone is there.
- */
+/** Those of the entries that the store has. */
 const present = (
   client: Client.Service,
   items: ReadonlyArray<Item>
-): Effect.Effect<ReadonlyArray<Item>, Client.ClientError> => {
-  const inPortions = (error: Client.ClientError) => {
-    if (items.length === 1)
-      return error._tag === "PayloadTooLarge" || error._tag === "ResponseTooLarge" ? Effect.succeed(items) : error
-    const half = Math.ceil(items.length / 2)
-    return Effect.zipWith(present(client, items.slice(0, half)), present(client, items.slice(half)), (a, b) => [
-      ...a,
-      ...b
-    ])
-  }
-  return client.getMany(items).pipe(
-    Effect.map(({ items: found }) => items.filter((_, index) => Option.isSome(found[index] ?? Option.none()))),
-    Effect.catchTags({ PayloadTooLarge: inPortions, ResponseTooLarge: inPortions })
+): Effect.Effect<ReadonlyArray<Item>, Client.ClientError> =>
+  Effect.map(client.getManyKeys(items), ({ items: found }) =>
+    items.filter((_, index) => Option.isSome(found[index] ?? Option.none()))
   )
-}
 
 const addressOf = ({ key, namespace }: Item): string => JSON.stringify([namespace, key])
 

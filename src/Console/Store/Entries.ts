@@ -2,11 +2,9 @@
 
 import { NotFound } from "../../Client/Client.ts"
 import { textOf } from "../../Client/Errors.ts"
-import { listPage } from "../../Client/KeyValue.ts"
 import { segment } from "../../Client/Requests.ts"
 import { compact, elementsOf, membersOf } from "../Json/JsonText.ts"
-import { requests } from "../Service/Connection.ts"
-import { compareKeys } from "./KeyOrder.ts"
+import { client, requests } from "../Service/Connection.ts"
 
 export interface TextEntry {
   readonly namespace: string
@@ -140,37 +138,18 @@ const cursorOf = (response: Response): string | undefined => {
   return next === undefined ? undefined : (new URL(next, location.origin).searchParams.get("cursor") ?? undefined)
 }
 
-/** The most keys in a page. */
-const mostKeys = 1000
-
-/**
- * Those of the keys that have an entry. Only keys are read, in pages that begin with the next key that is sought: at most
- * one page for each of them, and far fewer where there are few keys between them.
- */
+/** Those of the keys that have an entry. */
 export const existingKeys = async (
   namespace: string,
   keys: ReadonlyArray<string>,
   signal: AbortSignal
 ): Promise<ReadonlyArray<string>> => {
-  const sought = [...new Set(keys)].sort(compareKeys)
-  const found: Array<string> = []
-  for (let next = 0; next < sought.length; ) {
-    const limit = Math.min(mostKeys, 2 * (sought.length - next))
-    const { cursor, items } = await listPage(
-      requests.value,
-      namespace,
-      { start: sought[next]!, limit, signal },
-      undefined,
-      true
-    )
-    const listed = new Set(items.map(({ key }) => key))
-    const last = items.at(-1)?.key
-    while (next < sought.length && (cursor === undefined || compareKeys(sought[next]!, last ?? "") <= 0)) {
-      if (listed.has(sought[next]!)) found.push(sought[next]!)
-      next++
-    }
-  }
-  return found
+  const sought = [...new Set(keys)]
+  const { items } = await client.value.getManyKeys(
+    sought.map(key => ({ namespace, key })),
+    { signal }
+  )
+  return sought.filter((_, index) => items[index] !== undefined)
 }
 
 /** An entry to be written by an import. */

@@ -105,14 +105,15 @@ export class State {
     return entry !== undefined && isVisible(entry, now) ? entry : undefined
   }
 
-  getMany(addresses: ReadonlyArray<Address>, maxBytes: number, now: number) {
+  getMany(addresses: ReadonlyArray<Address>, maxBytes: number, keysOnly: boolean, now: number) {
     let bytes = 0
+    const encode = encoderOf({ keysOnly })
     const entries: Array<Entry.EncodedEntry | undefined> = []
     for (const { key, namespace } of addresses) {
       const entry = this.get(namespace, key, now)
-      bytes += entry === undefined ? 0 : Buffer.byteLength(entry.value)
+      bytes += entry === undefined || keysOnly ? 0 : Buffer.byteLength(entry.value)
       if (bytes > maxBytes) return Either.left(new EntriesTooLarge({ limitBytes: maxBytes }))
-      entries.push(entry && Entry.encode(entry))
+      entries.push(entry && encode(entry))
     }
     return Either.right({ entries, lastSeq: this.lastSeq, epoch: this.epoch })
   }
@@ -330,4 +331,5 @@ const isVisible = (entry: Entry.StoredEntry, now: number): boolean =>
 const bytesOf = ({ keysOnly = false }: WholeListQuery) => (keysOnly ? Number.POSITIVE_INFINITY : pageBytes)
 
 /** How a list shows its entries. */
-export const encoderOf = ({ keysOnly = false }: WholeListQuery) => (keysOnly ? Entry.encodeWithoutValue : Entry.encode)
+export const encoderOf = ({ keysOnly = false }: Pick<WholeListQuery, "keysOnly">) =>
+  keysOnly ? Entry.encodeWithoutValue : Entry.encode

@@ -17,7 +17,7 @@ import { type EntryRow, toEntry } from "../EntryRows.ts"
 import * as KeyOrder from "../KeyOrder.ts"
 import type { Query, Statement } from "./Connections.ts"
 import * as Encoding from "./Encoding.ts"
-import { floor, lastSeq, page, printedChange, printedEntry, separator, textsOf } from "./Page.ts"
+import { floor, lastSeq, page, printedChange, printedEntry, printedKey, separator, textsOf } from "./Page.ts"
 
 const getStatement: Statement = {
   name: "get",
@@ -56,18 +56,32 @@ const getManyStatement: Statement = {
     ) read ON is_taken`
 }
 
-/** The entries of some addresses, or nothing where their values have more bytes. */
+/** Without values, which are not read. */
+const getManyKeysStatement: Statement = {
+  name: "get many keys",
+  text: `SELECT true, ${lastSeq}, causeway.epoch(), array_to_string(array_agg(position ORDER BY position), ','),
+      string_agg(json, U&'\\001e' ORDER BY position)
+    FROM (
+      SELECT n.position, ${printedKey} AS json
+      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY n(asked_namespace, asked_key, position)
+      JOIN causeway.entries ON namespace = asked_namespace AND key = asked_key
+      WHERE expires_at IS NULL OR expires_at > $3
+    ) printed`
+}
+
+/** The entries of some addresses, or nothing where their values have more bytes. With `keysOnly` values count nothing. */
 export const getMany = (
   addresses: ReadonlyArray<Address>,
   maxBytes: number,
+  keysOnly: boolean,
   now: number
 ): Query<EntriesRead | undefined> => ({
-  statement: getManyStatement,
+  statement: keysOnly ? getManyKeysStatement : getManyStatement,
   values: [
     Encoding.texts(addresses.map(({ namespace }) => namespace)),
     Encoding.texts(addresses.map(({ key }) => key)),
     now,
-    maxBytes
+    ...(keysOnly ? [] : [maxBytes])
   ],
   decode: ([row]) => {
     const [isTaken, lastSeq, epoch, positions, texts] = row as readonly [
@@ -81,8 +95,9 @@ export const getMany = (
     const entries: Array<Entry.EncodedEntry | undefined> = addresses.map(() => undefined)
     if (positions !== null && texts !== null) {
       const printed = texts.split(separator)
+      const encoded = keysOnly ? Entry.encodedWithoutValue : Entry.encoded
       for (const [index, position] of positions.split(",").entries()) {
-        entries[Number(position) - 1] = Entry.encoded(printed[index]!)
+        entries[Number(position) - 1] = encoded(printed[index]!)
       }
     }
     return { entries, lastSeq, epoch }

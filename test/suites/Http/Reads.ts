@@ -52,6 +52,21 @@ export const reads = (check: Check) => {
     })
   )
 
+  check("with keysOnly entries come without their values, which count nothing", () =>
+    Effect.gen(function* () {
+      const namespace = space()
+      const entry = bodyOf<{ value: string }>(yield* put(namespace, "large", "x".repeat(1024 * 1024 - 2)))
+      const address = { namespace, key: "large" }
+      const many = [{ namespace, key: "absent" }, ...Array.from({ length: 17 }, () => address)]
+      const answer = yield* call("POST", target, { json: { keys: many, keysOnly: true } })
+      const { value, ...rest } = entry
+      expect(bodyOf(answer)).toEqual({ items: [null, ...Array.from({ length: 17 }, () => rest)] })
+      expect(answer.headers["kv-last-seq"]).toBe(String(yield* end))
+      const off = yield* call("POST", target, { json: { keys: [address], keysOnly: false } })
+      expect(bodyOf(off)).toEqual({ items: [entry] })
+    })
+  )
+
   check("a malformed request is 400, and names what is wrong", () =>
     Effect.gen(function* () {
       const namespace = space()
@@ -65,7 +80,8 @@ export const reads = (check: Check) => {
         [{ keys: [{ namespace: "\ud800", key: "k" }] }, "keys[0].namespace"],
         [{ keys: [{ namespace, key: "k".repeat(1025) }] }, "1024"],
         [{ keys: [{ ...address, ifVersion: 1 }] }, "ifVersion"],
-        [{ keys: [address], prefix: "a" }, "prefix"]
+        [{ keys: [address], prefix: "a" }, "prefix"],
+        [{ keys: [address], keysOnly: 1 }, "keysOnly"]
       ] as const) {
         const answer = yield* call("POST", target, { json: body })
         expect([answer.status, errorOf(answer)]).toEqual([400, expect.stringContaining(named)])

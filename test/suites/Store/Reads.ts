@@ -52,6 +52,32 @@ export const reads = (check: Check) => {
     })
   )
 
+  check("without values entries are as lists of keys show them, whatever their values weigh", () =>
+    Effect.gen(function* () {
+      const store = yield* Store
+      yield* write([set("n", "a", "x".repeat(500)), set("m", '"\u0001', ',"version":9')])
+      yield* put("n", "soon", 1, { expiresAt: start + 1 })
+      const keysOf = (...names: ReadonlyArray<string>) =>
+        Effect.map(store.getMany(addresses(...names), 0, true), ({ entries }) =>
+          entries.map(entry => entry && [entry.key, entry.json])
+        )
+      const listed = yield* store.list({ namespace: "n", prefix: "", after: "", limit: 9, keysOnly: true })
+      const [a, soon] = listed.entries.map(({ json, key }) => [key, json])
+      const other = yield* store.list({ namespace: "m", prefix: "", after: "", limit: 9, keysOnly: true })
+      expect(yield* keysOf("n|soon", "n|a", "n|absent", "n|a", 'm|"\u0001')).toEqual([
+        soon,
+        a,
+        undefined,
+        a,
+        ['"\u0001', other.entries[0]!.json]
+      ])
+      yield* TestClock.setTime(start + 1)
+      expect(yield* keysOf("n|soon", "n|a")).toEqual([undefined, a])
+      const { epoch, lastSeq } = listed
+      expect(yield* store.getMany([], 0, true)).toEqual({ entries: [], epoch, lastSeq })
+    })
+  )
+
   check("no read of several entries sees a part of a write", () =>
     Effect.gen(function* () {
       const names = ["a|1", "b|1", "a|2", "c|9"]

@@ -78,6 +78,14 @@ export class Queries {
     return entries
   }
 
+  /** The same without values, which are not read. */
+  getManyKeys(addresses: ReadonlyArray<Address>, now: number): EntriesRead["entries"] {
+    return addresses.map(({ key, namespace }) => {
+      const text = this.statements.getKey.get(namespace, key, now)
+      return text === undefined ? undefined : Entry.encodedWithoutValue(text)
+    })
+  }
+
   lastSeq(): number {
     return this.statements.last.get() ?? 0
   }
@@ -306,6 +314,11 @@ const prepare = (db: Database.Database) => ({
       `SELECT version, updated_by, updated_at, expires_at, value FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
     )
     .raw(),
+  getKey: db
+    .prepare<[string, string, number], string>(
+      `SELECT ${printedKey} FROM entries WHERE namespace = ? AND key = ? AND ${visible}`
+    )
+    .pluck(),
   list: prepareList(db, printedEntry),
   keys: prepareList(db, printedKey),
   // By the index of names alone, which is far smaller than the table.
