@@ -3,7 +3,7 @@ import type { AnswerOf } from "./GatewayFrames.ts"
 import type { GatewayLink } from "./GatewayLink.ts"
 import { AnswerLost, RequestRefused } from "./SessionErrors.ts"
 import type { Position, Session, SessionEvent, SessionUpdate } from "./SessionModel.ts"
-import { abortable, Backoff, type Clock } from "./Time.ts"
+import { Backoff, type Clock } from "./Time.ts"
 
 /** The most sessions that are followed over one connection. */
 const maxSubscriptions = 128
@@ -49,21 +49,28 @@ class Reader {
     this.#wake()
   }
 
-  /** The next update, once there is one. `onEmpty` is called before each wait. */
-  async shift(signal: AbortSignal, onEmpty: () => void): Promise<SessionUpdate> {
-    for (;;) {
-      const next = this.#queue.shift()
-      if (next !== undefined) {
-        this.#bytes -= next.bytes
-        return next.update
-      }
-      if (this.#failure !== undefined) throw this.#failure.error
-      onEmpty()
-      const changed = new Promise<void>(resolve => {
-        this.#wake = resolve
-      })
-      await abortable(changed, signal)
-    }
+  /** Fails at once. */
+  abort(error: unknown): void {
+    this.#queue.length = 0
+    this.#bytes = 0
+    this.fail(error)
+  }
+
+  /** The next update, if one waits. */
+  shift(): SessionUpdate | undefined {
+    const next = this.#queue.shift()
+    if (next === undefined) return undefined
+    this.#bytes -= next.bytes
+    return next.update
+  }
+
+  /** Waits for the next update where none waits here. `onWait` is called before. */
+  async changed(onWait: () => void): Promise<void> {
+    if (this.#failure !== undefined) throw this.#failure.error
+    onWait()
+    await new Promise<void>(resolve => {
+      this.#wake = resolve
+    })
   }
 }
 
@@ -248,14 +255,23 @@ export class Subscriptions {
     }
     channel.readers.add(reader)
     channel.refresh()
-    const onEmpty = () => {
+    const resume = () => {
       if (!reader.isPaused) return
       reader.isPaused = false
       channel.refresh()
     }
+    // One listener serves all waits: another one for each event would cost more than the event.
+    const abort = () => reader.abort(signal.reason)
+    signal.addEventListener("abort", abort)
     try {
-      for (;;) yield await reader.shift(signal, onEmpty)
+      for (;;) {
+        signal.throwIfAborted()
+        const update = reader.shift()
+        if (update === undefined) await reader.changed(resume)
+        else yield update
+      }
     } finally {
+      signal.removeEventListener("abort", abort)
       channel.readers.delete(reader)
       release()
       if (channel.readers.size === 0 && this.#channels.get(sessionId) === channel) {

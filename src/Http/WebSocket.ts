@@ -27,7 +27,10 @@ export interface Connection {
   readonly blockedSince: number | undefined
   /** Sends a text message; `onSent` is called once the operating system has taken it. */
   readonly send: (message: string | Buffer, onSent?: () => void) => void
-  /** Sends a {@link textFrame}, which may be sent to many: a large one counts once in the budget of unsent bytes. */
+  /**
+   * Sends a {@link textFrame}, or several, in one write. They may be sent to many connections: large ones count once in the
+   * budget of unsent bytes.
+   */
   readonly sendFrame: (frame: Buffer) => void
   /** Reads no more from the client until {@link resume}. */
   readonly pause: () => void
@@ -181,20 +184,41 @@ export const connectionSet = (settings: Settings): Effect.Effect<ConnectionSet, 
     }
   })
 
-/** A text message as the one frame that a server sends it in: final and not masked (RFC 6455, 5.2). */
+const headBytesOf = (length: number): number => (length < 126 ? 2 : length < 65_536 ? 4 : 10)
+
+/** Writes the head of the frame of a text message of so many bytes, final and not masked (RFC 6455, 5.2). */
+const writeHead = (frames: Buffer, at: number, length: number): void => {
+  frames[at] = 0x81
+  if (length < 126) frames[at + 1] = length
+  else if (length < 65_536) {
+    frames[at + 1] = 126
+    frames.writeUInt16BE(length, at + 2)
+  } else {
+    frames[at + 1] = 127
+    frames.writeBigUInt64BE(BigInt(length), at + 2)
+  }
+}
+
+/** A text message as the one frame that a server sends it in. */
 export const textFrame = (text: string): Buffer => {
   const length = Buffer.byteLength(text)
-  const head = length < 126 ? 2 : length < 65_536 ? 4 : 10
+  const head = headBytesOf(length)
   const frame = Buffer.allocUnsafe(head + length)
-  frame[0] = 0x81
-  if (head === 2) frame[1] = length
-  else if (head === 4) {
-    frame[1] = 126
-    frame.writeUInt16BE(length, 2)
-  } else {
-    frame[1] = 127
-    frame.writeBigUInt64BE(BigInt(length), 2)
-  }
+  writeHead(frame, 0, length)
   frame.write(text, head)
   return frame
+}
+
+/** Text messages, given as UTF-8, as their frames one after the other. */
+export const textFrames = (messages: ReadonlyArray<Buffer>): Buffer => {
+  let bytes = 0
+  for (const { length } of messages) bytes += headBytesOf(length) + length
+  const frames = Buffer.allocUnsafe(bytes)
+  let at = 0
+  for (const message of messages) {
+    writeHead(frames, at, message.length)
+    at += headBytesOf(message.length)
+    at += message.copy(frames, at)
+  }
+  return frames
 }

@@ -8,24 +8,40 @@ import * as Replays from "../../src/Gateway/Socket/Replays.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 import { breathe } from "./Fixture.ts"
 
-const framesAfter = (after: number, head: number, page: number): ReadonlyArray<Frame> =>
+/** Frames of so many bytes, which tell their `seq`. */
+const framesAfter = (after: number, head: number, page: number, bytes = 8): ReadonlyArray<Frame> =>
   Array.from({ length: Math.min(page, head - after) }, (_, index) => ({
     seq: after + 1 + index,
     type: "text_delta",
-    data: Buffer.from("{}")
+    data: Buffer.from(String(after + 1 + index).padEnd(bytes))
   }))
 
-/** A feed of a history, which `read` tells, and what came of it. */
-const feedOf = (replays: Replays.Replays, head: number, read: Subscription["read"]) => {
+/** A feed of a history, which `read` tells, to a client that has room for so many events, and what came of it. */
+const feedOf = (
+  replays: Replays.Replays,
+  head: number,
+  read: Subscription["read"],
+  room = Number.POSITIVE_INFINITY
+) => {
   const sent: Array<number> = []
+  const writes: Array<number> = []
   let failures = 0
+  let left = room
+  const waiting: Array<() => void> = []
+  const sendAll = (events: ReadonlyArray<Pick<Frame, "type" | "data">>) => {
+    writes.push(events.length)
+    left -= events.length
+    for (const { data } of events) sent.push(Number.parseInt(data.toString(), 10))
+  }
   const outbox = {
-    hasRoom: true,
-    send: () => {
-      sent.push(sent.length + 1)
+    get hasRoom() {
+      return left > 0
     },
+    send: (type: string, data: Frame["data"] | string) => sendAll([{ type, data: Buffer.from(data) }]),
+    sendAll,
     whenRoom: (callback: () => void) => {
-      callback()
+      if (left > 0) callback()
+      else waiting.push(callback)
       return () => {}
     }
   }
@@ -39,7 +55,16 @@ const feedOf = (replays: Replays.Replays, head: number, read: Subscription["read
   })
   const subscription = { headSeq: head, trimmedSeq: 0, publishedSeq: () => head, read } as unknown as Subscription
   feed.begin(subscription, 0, false)
-  return { sent, failures: () => failures }
+  return {
+    sent,
+    writes,
+    failures: () => failures,
+    position: () => feed.position,
+    makeRoom: () => {
+      left = Number.POSITIVE_INFINITY
+      for (const callback of waiting.splice(0)) callback()
+    }
+  }
 }
 
 const until = (isTrue: () => boolean) => Effect.repeat(breathe, { until: isTrue, times: 2000 })
@@ -47,6 +72,41 @@ const until = (isTrue: () => boolean) => Effect.repeat(breathe, { until: isTrue,
 const pages: Subscription["read"] = after => Effect.succeed({ frames: framesAfter(after, 200, 5), trimmedSeq: 0 })
 
 describe("Replays", () => {
+  it.scoped("events go in few writes of bounded size, in order", () =>
+    Effect.gen(function* () {
+      const replays = yield* Replays.make
+      const feed = feedOf(replays, 1000, (after, limit) =>
+        Effect.succeed({
+          frames: framesAfter(after, 1000, limit, 1000),
+          trimmedSeq: 0
+        })
+      )
+      yield* until(() => feed.sent.length === 1000)
+      expect(feed.sent).toEqual(Array.from({ length: 1000 }, (_, index) => index + 1))
+      // One more event than the bound has room for ends a write.
+      expect(Math.max(...feed.writes)).toBe(Math.ceil((64 * 1024) / 1000))
+      expect(feed.writes.length).toBeLessThan(20)
+    })
+  )
+
+  it.scoped("no event is sent where there is no room, and the next one when there is", () =>
+    Effect.gen(function* () {
+      const replays = yield* Replays.make
+      const feed = feedOf(
+        replays,
+        20,
+        (after, limit) => Effect.succeed({ frames: framesAfter(after, 20, limit, 100_000), trimmedSeq: 0 }),
+        3
+      )
+      yield* until(() => feed.sent.length === 3)
+      yield* breathe
+      expect(feed.sent).toEqual([1, 2, 3])
+      feed.makeRoom()
+      yield* until(() => feed.sent.length === 20)
+      expect(feed.sent).toEqual(Array.from({ length: 20 }, (_, index) => index + 1))
+    })
+  )
+
   it.scoped("an unreadable history does not delay others, and is reported when it is given up", () =>
     Effect.gen(function* () {
       const replays = yield* Replays.make

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, FastCheck as fc } from "effect"
 import { WebSocket, WebSocketServer } from "ws"
-import { textFrame } from "../../src/Http/WebSocket.ts"
+import { textFrame, textFrames } from "../../src/Http/WebSocket.ts"
 import { heartbeatFrame, pageFrame, resetFrame } from "../../src/Kv/ChangeFeed/Frames.ts"
 import { Page } from "../../src/Kv/ChangeFeed/Page.ts"
 
@@ -40,6 +40,9 @@ describe("Frame", () => {
         `${"é".repeat(length >> 1)}${"y".repeat(length % 2)}`
       ])
       expect(yield* received(texts.map(textFrame))).toEqual(texts)
+      // Several in one write.
+      expect(yield* received([textFrames(texts.map(text => Buffer.from(text)))])).toEqual(texts)
+      expect(textFrames([])).toHaveLength(0)
     })
   )
 

@@ -3,6 +3,9 @@ import * as FrameSummary from "../../Observability/FrameSummary.ts"
 import type { Frame, Subscriber, Subscription } from "../Sessions.ts"
 import type { Responder } from "./Responder.ts"
 
+/** Bytes of events after which a write ends: a write for each of many small events costs more than the events do. */
+const writeBytes = 64 * 1024
+
 /** A feed that is behind reads events from the store; a live one is passed new events. */
 type FeedState = "new" | "behind" | "live" | "ended"
 
@@ -32,7 +35,7 @@ export class Feed implements Subscriber {
   private subscription: Subscription | undefined
 
   constructor(
-    private readonly outbox: Pick<Responder, "hasRoom" | "send" | "whenRoom">,
+    private readonly outbox: Pick<Responder, "hasRoom" | "send" | "sendAll" | "whenRoom">,
     private readonly owner: FeedOwner,
     private readonly debug?: DebugLog
   ) {}
@@ -110,13 +113,27 @@ export class Feed implements Subscriber {
 
   /** Sends as many as there is room for. Returns whether that was all. */
   private send(frames: ReadonlyArray<Frame>): boolean {
-    for (const { seq, type, data } of frames) {
+    for (let sent = 0; sent < frames.length; ) {
       if (!this.hasRoom) return false
-      this.debug?.("Sending a frame to a client", { frame: FrameSummary.ofText(data.toString("utf8")) })
-      this.outbox.send(type, data)
-      this.cursor = seq
+      const next = this.nextWrite(frames, sent)
+      if (next.length === 1) this.outbox.send(next[0]!.type, next[0]!.data)
+      else this.outbox.sendAll(next)
+      this.cursor = next.at(-1)!.seq
+      sent += next.length
     }
     return true
+  }
+
+  /** The frames that are sent in one write: at least one. */
+  private nextWrite(frames: ReadonlyArray<Frame>, from: number): ReadonlyArray<Frame> {
+    let bytes = 0
+    let end = from
+    while (end < frames.length && bytes < writeBytes) {
+      const { data } = frames[end++]!
+      bytes += data.length
+      this.debug?.("Sending a frame to a client", { frame: FrameSummary.ofText(data.toString("utf8")) })
+    }
+    return frames.length === 1 ? frames : frames.slice(from, end)
   }
 
   private fallBehind(): void {

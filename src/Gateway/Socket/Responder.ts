@@ -1,5 +1,5 @@
 import { Effect, type Fiber, type Tracer } from "effect"
-import type { Connection } from "../../Http/WebSocket.ts"
+import { type Connection, textFrames } from "../../Http/WebSocket.ts"
 import type { MetricTags } from "../../MetricTags.ts"
 import type { DebugLog } from "../../Observability/DebugLog.ts"
 import * as FrameSummary from "../../Observability/FrameSummary.ts"
@@ -73,6 +73,13 @@ export class Responder {
     if (!this.connection.isOpen) return
     GatewayMetrics.sent.increment(type, this.shared.tags)
     this.connection.send(data, onSent)
+  }
+
+  /** Sends events in one write. */
+  sendAll(events: ReadonlyArray<{ readonly type: string; readonly data: Buffer }>): void {
+    if (!this.connection.isOpen) return
+    for (const { type } of events) GatewayMetrics.sent.increment(type, this.shared.tags)
+    this.connection.sendFrame(textFrames(events.map(({ data }) => data)))
   }
 
   /** Calls back once there is room, and never if the connection ends before. Returns how to stop waiting. */
