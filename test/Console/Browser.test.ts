@@ -4,7 +4,7 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { Effect, Exit, Scope } from "effect"
 import type { BrowserContext, Locator, Page } from "playwright-core"
 import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
-import { makeClient, makeSessions } from "../../src/client.ts"
+import { makeClient } from "../../src/client.ts"
 import { absence, launch } from "../Gateway/browser/Browser.ts"
 import { temporaryDirectory } from "../ServerProcess.ts"
 import { collectComplaints, violations } from "./Complaints.ts"
@@ -286,77 +286,6 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
       .getByLabel("Iteration", { exact: true })
       .selectOption({ label: await oldest(files.getByLabel("Iteration", { exact: true })) })
     await files.locator("td.added", { hasText: "hello there" }).waitFor()
-  })
-
-  it("is used by the keyboard alone, from signing in to an edit, a conflict and an approval", async () => {
-    const press = (key: string) => page.keyboard.press(key)
-    const focused = () =>
-      page.evaluate<string>(`(element => [element.getAttribute("aria-label"), element.labels?.[0]?.textContent, element.textContent]
-        .find(Boolean) ?? "")(document.activeElement)`)
-    /** Tabs on until something has the focus. */
-    const tabTo = async (name: RegExp, key = "Tab") => {
-      const passed: Array<string> = []
-      while (!name.test(await focused())) {
-        passed.push(await focused())
-        assert.isBelow(passed.length, 40, `${name} is not among ${JSON.stringify(passed)}`)
-        await press(key)
-      }
-    }
-    await client().set("keyboard", "entry", { a: 1 }, { actor: "anna" })
-    const talks = makeSessions({ baseUrl: base })
-    await talks.create("echo", { title: "by keyboard" })
-    talks.close()
-    await page.goto(`${base}/console`)
-    await page.evaluate("sessionStorage.clear()")
-    await page.reload()
-    await page.getByLabel("Key or token").waitFor()
-    await tabTo(/^Key or token$/)
-    await page.keyboard.type("dev-key")
-    await press("Enter")
-    await page.getByText("reads and writes").waitFor()
-
-    await tabTo(/^Store$/)
-    await press("Enter")
-    await page.getByRole("link", { name: /^keyboard/ }).waitFor()
-    await tabTo(/^Namespaces$/)
-    while (!(await focused()).startsWith("keyboard")) await press("ArrowDown")
-    await press("Enter")
-    await page.getByRole("link", { name: /^entry/ }).waitFor()
-    await tabTo(/^Keys of keyboard$/)
-    await press("ArrowDown")
-    await press("Enter")
-    await page.getByText("version 1", { exact: true }).waitFor()
-    await tabTo(/^Value$/)
-    // The first one is the tab of that name.
-    await press("Tab")
-    await tabTo(/^Value$/)
-    await press("Control+a")
-    await page.keyboard.type('{"a": "typed"}')
-    await client().set("keyboard", "entry", { a: "theirs" }, { actor: "ben" })
-    await page.getByText(/ben changed this entry to version 2/).waitFor()
-    await press("Control+s")
-    await page.getByRole("dialog").waitFor()
-    await tabTo(/^Replace version 2 by mine$/)
-    await press("Enter")
-    await page.getByText("Saved as version 3").waitFor()
-    // The dialog has given the focus back.
-    assert.strictEqual(await focused(), "Value")
-    assert.deepStrictEqual((await client().get("keyboard", "entry"))?.value, { a: "typed" })
-
-    await tabTo(/^Sessions$/, "Shift+Tab")
-    await press("Enter")
-    await page.getByRole("list", { name: "Sessions, the newest first" }).waitFor()
-    await tabTo(/^Sessions, the newest first$/)
-    await press("ArrowDown")
-    await press("Enter")
-    await page.getByLabel("Message").waitFor()
-    await tabTo(/^Message$/)
-    await page.keyboard.type("/approve")
-    await press("Enter")
-    await page.getByRole("button", { name: "Approve", exact: true }).waitFor()
-    await tabTo(/^ ?Approve$/, "Shift+Tab")
-    await press("Enter")
-    await page.getByRole("region", { name: "Approval" }).getByText("Answer: approved").last().waitFor()
   })
 
   it("recovers by itself when the service is restarted", async () => {

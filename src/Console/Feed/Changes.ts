@@ -4,6 +4,7 @@ import type { Change } from "../../Client/Client.ts"
 import { follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
+import { persist } from "../Service/Persist.ts"
 import { endOfLog } from "../Store/Entries.ts"
 
 /** A change without its value, of which only the beginning is kept. */
@@ -21,6 +22,9 @@ export interface SeenChange {
 
 /** The most changes that are kept; the oldest make room. */
 export const mostChanges = 5000
+
+/** Milliseconds after which a feed that is connected and tells nothing counts as empty. */
+const emptyMs = 500
 
 /** Changes that are shown from before. */
 const before = 200
@@ -46,6 +50,8 @@ export class Changes {
   #arrived: Array<SeenChange> = []
   readonly shown = signal<ReadonlyArray<SeenChange>>([])
   readonly isLive = signal(false)
+  /** Whether what is shown is all that there is from before. */
+  readonly isRead = signal(false)
   readonly problem = signal("")
   readonly isPaused = signal(false)
   /** Changes that came while the view was paused. */
@@ -89,6 +95,7 @@ export class Changes {
     if (this.isPaused.value) this.waiting.value += this.#arrived.length
     else this.shown.value = this.#all
     this.#arrived = []
+    this.isRead.value = true
   }
 
   async #follow(): Promise<void> {
@@ -105,9 +112,15 @@ export class Changes {
   }
 
   async #followOnce(signal: AbortSignal): Promise<void> {
-    const after = Math.max(0, (await endOfLog(signal)) - before)
+    const onProblem = (message: string) => {
+      this.problem.value = message
+    }
+    const end = await persist(() => endOfLog(signal), signal, onProblem)
+    if (end === 0) this.isRead.value = true
+    const after = Math.max(0, end - before)
     const onStatus = ({ type }: { readonly type: string }) => {
       this.isLive.value = type === "connected"
+      if (type === "connected") setTimeout(() => (this.isRead.value = true), emptyMs)
     }
     for await (const event of follow({ after, signal, onStatus })) {
       if (event.type === "change") this.#add(event.change)

@@ -23,8 +23,10 @@ const Row = ({ change }: { readonly change: SeenChange }) => (
     <span class="feed-time">{time(change.timestamp)}</span>
     <span class={change.op === "set" ? "badge good" : "badge bad"}>{change.op}</span>
     <span class="feed-name mono">
-      <span class="muted">{change.namespace} / </span>
-      {change.key}
+      <span class="muted">
+        <bdi>{change.namespace}</bdi> /{" "}
+      </span>
+      <bdi>{change.key}</bdi>
     </span>
     <span class="feed-value mono muted">{change.preview}</span>
     <span class="feed-actor">{change.actor}</span>
@@ -88,7 +90,13 @@ export const Feed = () => {
       </div>
       <Banner tone="bad" text={changes.problem.value} />
       {wanted.length === 0 ? (
-        <p class="empty">{all.length === 0 ? "No changes yet. New ones appear here." : "No change fits the filter."}</p>
+        <p class="empty">
+          {all.length > 0
+            ? "No change fits the filter."
+            : changes.isRead.value
+              ? "No changes yet. New ones appear here."
+              : changes.problem.value === "" && "Reading…"}
+        </p>
       ) : (
         <>
           <Titles />

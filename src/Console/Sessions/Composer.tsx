@@ -41,6 +41,7 @@ export const Composer = ({ id, isBusy, isWaiting, onSend, problem, sessions }: P
     >
       <textarea
         aria-label="Message"
+        dir="auto"
         placeholder={
           isWaiting ? "The agent waits for an answer" : isBusy ? "The agent is at work" : "Write to the agent"
         }

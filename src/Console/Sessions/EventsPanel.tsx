@@ -84,8 +84,8 @@ export const EventsPanel = ({ log, revision }: Props) => {
             <button
               type="button"
               class="row event-row"
-              aria-current={event === chosen ? "true" : undefined}
-              onClick={() => setChosen(event === chosen ? undefined : event)}
+              aria-current={event.seq === chosen?.seq ? "true" : undefined}
+              onClick={() => setChosen(event.seq === chosen?.seq ? undefined : event)}
             >
               <span class="event-seq">{event.seq}</span>
               <span class="event-type">{event.type}</span>

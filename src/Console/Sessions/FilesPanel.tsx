@@ -1,5 +1,5 @@
 /** The workspace of a session: its files, their iterations, and what changed between two of them. */
-import { useEffect, useState } from "preact/hooks"
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import type { FileContent, FileEntry, FileIteration, Sessions } from "../../Client/Client.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { Diff } from "../Widgets/Diff.tsx"
@@ -46,6 +46,9 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
   const [opened, setOpened] = useState<Opened>()
   const [isDiff, setDiff] = useState(false)
   const [problem, setProblem] = useState("")
+  const back = useRef<HTMLButtonElement>(null)
+  // The row that was pressed has gone.
+  useLayoutEffect(() => back.current?.focus(), [])
   useEffect(() => {
     const ended = new AbortController()
     const { signal } = ended
@@ -69,7 +72,14 @@ const FileView = ({ changes, id, onClose, path, sessions }: FileProps) => {
   return (
     <>
       <div class="pane-head">
-        <button type="button" class="button quiet icon-only" aria-label="All files" onClick={onClose}>
+        <button
+          ref={back}
+          type="button"
+          class="button quiet icon-only"
+          aria-label="All files"
+          title="All files"
+          onClick={onClose}
+        >
           <Icon name="back" />
         </button>
         <h3 class="pane-title mono" title={path}>
@@ -121,6 +131,8 @@ export const FilesPanel = (props: Props) => {
   const [files, setFiles] = useState<ReadonlyArray<FileEntry>>()
   const [problem, setProblem] = useState("")
   const [path, setPath] = useState<string>()
+  /** The file that was open last. */
+  const [left, setLeft] = useState<string>()
   useEffect(() => {
     const ended = new AbortController()
     sessions
@@ -135,6 +147,11 @@ export const FilesPanel = (props: Props) => {
     return () => ended.abort(new DOMException("The files are closed", "AbortError"))
   }, [id, changes, sessions])
 
+  const box = useRef<HTMLElement>(null)
+  useLayoutEffect(() => {
+    if (path === undefined && left !== undefined) box.current?.querySelector<HTMLElement>('[role="list"]')?.focus()
+  }, [path, left])
+
   if (path !== undefined) {
     return (
       <section class="side" aria-label="Files">
@@ -144,28 +161,36 @@ export const FilesPanel = (props: Props) => {
           sessions={sessions}
           changes={changes}
           path={path}
-          onClose={() => setPath(undefined)}
+          onClose={() => {
+            setLeft(path)
+            setPath(undefined)
+          }}
         />
       </section>
     )
   }
   return (
-    <section class="side" aria-label="Files">
+    <section class="side" aria-label="Files" ref={box}>
       <Banner tone="warn" text={problem} />
-      {files?.length === 0 ? (
-        <p class="empty">The workspace is empty.</p>
+      {files === undefined || files.length === 0 ? (
+        <p class="empty">{files !== undefined ? "The workspace is empty." : problem === "" && "Reading…"}</p>
       ) : (
         <VirtualList
           label="Files of the workspace"
-          count={files?.length ?? 0}
+          count={files.length}
           rowHeight={34}
           revision={props.changes}
-          keyOf={index => files?.[index]?.path ?? index}
+          keyOf={index => files[index]?.path ?? index}
           row={index => {
-            const file = files?.[index]
+            const file = files[index]
             return (
               file && (
-                <button type="button" class="row" onClick={() => setPath(file.path)}>
+                <button
+                  type="button"
+                  class="row"
+                  aria-current={file.path === left ? "true" : undefined}
+                  onClick={() => setPath(file.path)}
+                >
                   <Icon name="file" />
                   <span class="row-title mono grow">{file.path}</span>
                   {changed.has(file.path) && <span class="badge info">{changed.get(file.path)}</span>}

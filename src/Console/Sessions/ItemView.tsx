@@ -1,5 +1,5 @@
 /** One item of a conversation. */
-import { useState } from "preact/hooks"
+import { useRef, useState } from "preact/hooks"
 import type { Sessions } from "../../Client/Client.ts"
 import { canConverse } from "../Service/Connection.ts"
 import { messageOf } from "../Service/Failure.ts"
@@ -35,11 +35,11 @@ const Prose = ({ text }: { readonly text: string }) => {
   const parts: Array<preact.JSX.Element> = []
   let from = 0
   for (const match of text.matchAll(fence)) {
-    if (match.index > from) parts.push(<p>{text.slice(from, match.index).trim()}</p>)
+    if (match.index > from) parts.push(<p dir="auto">{text.slice(from, match.index).trim()}</p>)
     parts.push(<pre>{match[1]}</pre>)
     from = match.index + match[0].length
   }
-  if (from < text.length) parts.push(<p>{text.slice(from).trimEnd()}</p>)
+  if (from < text.length) parts.push(<p dir="auto">{text.slice(from).trimEnd()}</p>)
   return <div class="prose">{parts}</div>
 }
 
@@ -59,7 +59,7 @@ const LongText = ({ text }: { readonly text: string }) => {
 const User = ({ at, by, text }: UserMessage & { readonly at: number }) => (
   <article class="said user">
     <header>
-      {by === "" ? "user" : by} <time title={dateAndTime(at)}>{time(at)}</time>
+      <bdi>{by === "" ? "user" : by}</bdi> <time title={dateAndTime(at)}>{time(at)}</time>
     </header>
     <LongText text={text} />
   </article>
@@ -142,9 +142,12 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
   const [typed, setTyped] = useState("")
   const [isSent, setSent] = useState(false)
   const [failure, setFailure] = useState("")
+  const box = useRef<HTMLElement>(null)
   const reply = async (given: unknown) => {
     setSent(true)
     setFailure("")
+    // The buttons go with the answer, and the focus must not.
+    box.current?.focus()
     try {
       await sessions.answer(id, requestId, given)
     } catch (error) {
@@ -155,12 +158,14 @@ const InquiryView = ({ id, inquiry, sessions }: InquiryProps) => {
   const isOpen = answer === undefined && canConverse.value
   return (
     <section
+      ref={box}
       class="said inquiry"
+      tabIndex={-1}
       data-open={answer === undefined}
       aria-label={kind === "question" ? "Question" : "Approval"}
     >
       <header>{kind === "question" ? "The agent asks" : "The agent wants to"}</header>
-      <h3>{title}</h3>
+      <h3 dir="auto">{title}</h3>
       {text !== "" && <pre>{text}</pre>}
       {answer !== undefined && (
         <p class="muted">

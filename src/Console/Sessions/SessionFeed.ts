@@ -12,11 +12,33 @@ import { FrameWork } from "../Service/FrameWork.ts"
 import { Conversation } from "./Conversation.ts"
 import { EventLog } from "./EventLog.ts"
 
+/**
+ * Milliseconds between two drawings while a history is read: to draw what comes in each frame of the page would take more
+ * time than to read it.
+ */
+const readingMs = 250
+
+/** A history of more events is shown from its end while the whole of it is read. */
+const longHistory = 5000
+
+/** Events at the end of a long history that are read first. */
+const endEvents = 1000
+
+/** What has been read of a session. */
+class History {
+  readonly conversation = new Conversation()
+  readonly log = new EventLog()
+
+  add(event: SessionEvent): void {
+    this.conversation.add(event, this.log.add(event))
+  }
+}
+
 export class SessionFeed {
   readonly session = signal<Session | undefined>(undefined)
-  conversation = new Conversation()
-  /** Another one when the history has begun anew. */
-  log = new EventLog()
+  /** What is shown: the end of a long history until the whole of it is read. Another one when it has begun anew. */
+  #shown = new History()
+  #whole = this.#shown
   /** Rises at most once in a frame of the page, when events have come. */
   readonly revision = signal(0)
   readonly isSynced = signal(false)
@@ -25,6 +47,7 @@ export class SessionFeed {
   readonly problem = signal("")
   readonly #ended = new AbortController()
   readonly #drawing = new FrameWork(() => this.#draw())
+  #drawnAt = 0
   /** What the newest event says of the session's state. */
   #state: SessionState | undefined
 
@@ -35,12 +58,28 @@ export class SessionFeed {
     void this.#follow()
   }
 
+  get conversation(): Conversation {
+    return this.#shown.conversation
+  }
+
+  get log(): EventLog {
+    return this.#shown.log
+  }
+
+  /** How much is still to be read of a long history, in events; `undefined` of any other. */
+  get reading(): { readonly read: number; readonly all: number } | undefined {
+    const all = this.session.value?.headSeq ?? 0
+    if (this.isSynced.value || all <= longHistory) return undefined
+    return { read: this.#whole === this.#shown ? 0 : this.#whole.log.events.length, all }
+  }
+
   close(): void {
     this.#drawing.cancel()
     this.#ended.abort(new DOMException("The session is closed", "AbortError"))
   }
 
   #draw(): void {
+    this.#drawnAt = performance.now()
     const { value } = this.session
     if (this.#state !== undefined && value !== undefined) this.session.value = { ...value, state: this.#state }
     this.#state = undefined
@@ -48,30 +87,48 @@ export class SessionFeed {
   }
 
   #clear(): void {
-    this.conversation = new Conversation()
-    this.log = new EventLog()
+    this.#shown = this.#whole = new History()
     this.isSynced.value = false
   }
 
   #add(event: SessionEvent): void {
-    this.conversation.add(event, this.log.add(event))
+    this.#whole.add(event)
     if (event.type === "session_state") this.#state = event.state
+  }
+
+  /** Shows the end of a history. */
+  async #showEnd({ epoch, headSeq }: Session): Promise<void> {
+    const { signal } = this.#ended
+    const after = { epoch, seq: headSeq - endEvents }
+    const end = new History()
+    for await (const update of this.sessions.subscribe(this.id, { after, signal })) {
+      if (update.type === "event") end.add(update.event)
+      // The history is another one by now: the whole of it is read next.
+      if (update.type === "reset") return
+      if (update.type === "synced") break
+    }
+    this.#shown = end
+    this.#whole = new History()
+    this.#drawing.request()
   }
 
   async #follow(): Promise<void> {
     const { signal } = this.#ended
     try {
-      this.session.value = await this.sessions.get(this.id, { signal })
+      const session = await this.sessions.get(this.id, { signal })
+      this.session.value = session
+      if (session.headSeq > longHistory) await this.#showEnd(session)
       for await (const update of this.sessions.subscribe(this.id, { signal })) {
         if (update.type === "event") this.#add(update.event)
         if (update.type === "reset") this.#clear()
         if (update.type === "trimmed") this.isTrimmed.value = true
         if (update.type === "synced") {
           this.#state = undefined
+          this.#shown = this.#whole
           this.session.value = update.session
           this.isSynced.value = true
         }
-        this.#drawing.request()
+        if (this.isSynced.peek() || performance.now() - this.#drawnAt >= readingMs) this.#drawing.request()
       }
     } catch (error) {
       if (isAbort(error)) return

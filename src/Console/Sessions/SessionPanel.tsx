@@ -124,13 +124,8 @@ const Head = ({ id, isBusy, isWaiting, onFailure, onSide, session, sessions, sid
   )
 }
 
-/** Sessions of more events take a moment to be read. */
-const manyEvents = 5000
-
-const readingOf = ({ log, session }: SessionFeed): string => {
-  const all = session.value?.headSeq ?? 0
-  return all < manyEvents ? "" : `Reading ${count(log.events.length)} of ${count(all)} events…`
-}
+const readingOf = ({ reading }: SessionFeed): string =>
+  reading === undefined ? "" : `Reading what was before: ${count(reading.read)} of ${count(reading.all)} events…`
 
 /** From this width on, the events are shown from the start. */
 const roomForEvents = "(min-width: 1200px)"
@@ -167,7 +162,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
         onFailure={setFailure}
       />
       <UsageMeter usage={usage} />
-      <Banner tone="info" text={feed.isSynced.value ? "" : readingOf(feed)} />
+      <Banner tone="info" text={readingOf(feed)} />
       <Banner tone="bad" text={feed.problem.value} />
       <Banner tone="info" text={feed.isTrimmed.value ? "Older events are no longer kept." : ""} />
       <div class="session-body" data-side={side ?? "none"}>
@@ -180,6 +175,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
               role="log"
               count={items.length}
               rowHeight={64}
+              isBusy={!feed.isSynced.value}
               isFollowing
               endRequest={sent}
               revision={revision}

@@ -19,6 +19,7 @@ import { useAttempt } from "../Widgets/Attempt.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { Banner, FailureNote } from "../Widgets/Messages.tsx"
+import { now } from "../Widgets/Now.ts"
 import { ListFoot } from "../Widgets/Pane.tsx"
 import { SearchField } from "../Widgets/SearchField.tsx"
 import { SecretForm } from "../Widgets/SecretForm.tsx"
@@ -53,7 +54,7 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
       >
         <label class="field">
           Agent type
-          <input value={agentType} onInput={event => setAgentType(event.currentTarget.value)} />
+          <input data-first value={agentType} onInput={event => setAgentType(event.currentTarget.value)} />
         </label>
         <label class="field">
           Title
@@ -80,11 +81,13 @@ const NewSession = ({ onClose, sessions }: { readonly sessions: Sessions; readon
 const SessionRow = ({ isPresent, session }: { readonly session: Session; readonly isPresent: boolean }) => (
   <a class="row two" href={href("sessions", session.id)} aria-current={isPresent ? "true" : undefined}>
     <span class="row-line">
-      <span class="row-title">{session.title === "" ? <em class="muted">untitled</em> : session.title}</span>
+      <span class="row-title" dir="auto">
+        {session.title === "" ? <em class="muted">untitled</em> : session.title}
+      </span>
       <span class={`badge ${toneOf[session.state]}`}>{session.state}</span>
     </span>
     <span class="row-note">
-      {session.agentType} · {count(session.headSeq)} events · {ago(session.updatedAt, Date.now())}
+      {session.agentType} · {count(session.headSeq)} events · {ago(session.updatedAt, now.value)}
     </span>
   </a>
 )
@@ -140,7 +143,13 @@ const SessionsPane = ({ onChangeToken, present, sessions }: SessionsPaneProps) =
       <Identity onChangeToken={onChangeToken} />
       <Banner tone="bad" text={listProblem.value} />
       {shown.length === 0 ? (
-        isListRead.value && <p class="empty">{wanted === "" ? "No sessions yet." : "No session fits."}</p>
+        <p class="empty">
+          {isListRead.value
+            ? wanted === ""
+              ? "No sessions yet."
+              : "No session fits."
+            : listProblem.value === "" && "Reading…"}
+        </p>
       ) : (
         <VirtualList
           label="Sessions, the newest first"

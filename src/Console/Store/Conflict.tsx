@@ -2,7 +2,7 @@
 import { format } from "../Json/JsonText.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { Diff } from "../Widgets/Diff.tsx"
-import { dateAndTime } from "../Widgets/Text.ts"
+import { dateAndTime, isolated } from "../Widgets/Text.ts"
 import type { TextEntry } from "./Entries.ts"
 
 interface Props {
@@ -22,14 +22,16 @@ export const Conflict = ({ base, draft, onClose, onOverwrite, onTake, stored }: 
         You have edited version {base.version}.{" "}
         {stored === undefined
           ? "Meanwhile the entry was deleted."
-          : `Meanwhile ${stored.updatedBy} wrote version ${stored.version}, ${dateAndTime(stored.updatedAt)}.`}{" "}
+          : `Meanwhile ${isolated(stored.updatedBy)} wrote version ${stored.version}, ${dateAndTime(stored.updatedAt)}.`}{" "}
         Nothing of yours was saved.
       </p>
       <Diff
         left={stored === undefined ? "" : format(stored.value)}
         right={draft}
         leftTitle={
-          stored === undefined ? "Stored: nothing" : `Stored: version ${stored.version} by ${stored.updatedBy}`
+          stored === undefined
+            ? "Stored: nothing"
+            : `Stored: version ${stored.version} by ${isolated(stored.updatedBy)}`
         }
         rightTitle={`Yours: from version ${base.version}`}
       />

@@ -9,8 +9,10 @@ import { go, href } from "../Service/Route.ts"
 import { Confirm } from "../Widgets/Confirm.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
+import { now } from "../Widgets/Now.ts"
 import { PaneHead } from "../Widgets/Pane.tsx"
-import { ago, bytes, dateAndTime } from "../Widgets/Text.ts"
+import { Tabs } from "../Widgets/Tabs.tsx"
+import { ago, bytes, dateAndTime, isolated } from "../Widgets/Text.ts"
 import { Conflict } from "./Conflict.tsx"
 import { actor, readText, type TextEntry, writeText } from "./Entries.ts"
 import { type Expiry, ExpiryField, expiryOf, timeOf } from "./Expiry.tsx"
@@ -89,7 +91,7 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   useLayoutEffect(() => {
     if (stored === undefined || stored === "absent" || dirty.current || isSame(stored, base)) return
     if (base !== undefined && stored.version > base.version && stored.updatedBy !== actor) {
-      setNotice(`Changed by ${stored.updatedBy} to version ${stored.version}`)
+      setNotice(`Changed by ${isolated(stored.updatedBy)} to version ${stored.version}`)
     }
     adopt(stored)
   }, [stored])
@@ -159,111 +161,114 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
   return (
     <section class="pane item" aria-label="Entry">
       {title}
-      <div class="tabs" role="tablist" aria-label="Parts of the entry">
-        {(["value", "history"] as const).map(name => (
-          <button type="button" role="tab" aria-selected={tab === name} onClick={() => setTab(name)}>
-            {name === "value" ? "Value" : "History"}
-          </button>
-        ))}
-        {present !== undefined && (
-          <p class="tabs-note" title={dateAndTime(present.updatedAt)}>
-            {bytes(new Blob([present.value]).size)} · {present.updatedBy} · {ago(present.updatedAt, Date.now())}
-          </p>
-        )}
-      </div>
-      <Banner tone="bad" text={readProblem} />
-      {tab === "history" ? (
-        <History
-          namespace={namespace}
-          entryKey={entryKey}
-          onTake={
-            canWrite.value
-              ? value => {
-                  setDraft(format(value))
-                  setTab("value")
-                }
-              : undefined
-          }
-        />
-      ) : (
-        <>
-          {isBehind && (
-            <p class="banner warn" role="alert">
-              <Icon name="warning" />
-              <span class="grow">
-                {present === undefined
-                  ? "This entry was deleted while you were editing."
-                  : `${present.updatedBy} changed this entry to version ${present.version} while you were editing version ${base?.version}.`}
-              </span>
-              <button type="button" class="button small" onClick={() => setDialog("conflict")}>
-                Compare
-              </button>
+      <Tabs
+        label="Parts of the entry"
+        titles={{ value: "Value", history: "History" }}
+        chosen={tab}
+        onChoose={setTab}
+        note={
+          present !== undefined && (
+            <p class="tabs-note" title={dateAndTime(present.updatedAt)}>
+              {bytes(new Blob([present.value]).size)} · {isolated(present.updatedBy)} ·{" "}
+              {ago(present.updatedAt, now.value)}
             </p>
-          )}
-          {stored === "absent" && !isBehind && (
-            <p class="banner warn" role="status">
-              This entry was deleted.
-            </p>
-          )}
-          <JsonEditor
-            label="Value"
-            text={draft}
-            isReadOnly={!canWrite.value}
-            problem={problem}
-            onInput={typed => {
-              setDraft(typed)
-              setProblem(undefined)
-              setNotice("")
-            }}
-            onSave={save}
+          )
+        }
+      >
+        <Banner tone="bad" text={readProblem} />
+        {tab === "history" ? (
+          <History
+            namespace={namespace}
+            entryKey={entryKey}
+            onTake={
+              canWrite.value
+                ? value => {
+                    setDraft(format(value))
+                    setTab("value")
+                  }
+                : undefined
+            }
           />
-          <div class="pane-actions">
-            {canWrite.value ? (
-              <>
-                <ExpiryField expiry={expiry} stored={base?.expiresAt ?? null} onChange={setExpiry} />
-                <span class="grow" />
-                <button
-                  type="button"
-                  class="button quiet danger icon-only"
-                  aria-label="Delete"
-                  title="Delete"
-                  disabled={stored === "absent"}
-                  onClick={() => setDialog("delete")}
-                >
-                  <Icon name="trash" />
+        ) : (
+          <>
+            {isBehind && (
+              <p class="banner warn" role="alert">
+                <Icon name="warning" />
+                <span class="grow">
+                  {present === undefined
+                    ? "This entry was deleted while you were editing."
+                    : `${isolated(present.updatedBy)} changed this entry to version ${present.version} while you were editing version ${base?.version}.`}
+                </span>
+                <button type="button" class="button small" onClick={() => setDialog("conflict")}>
+                  Compare
                 </button>
-                <button
-                  type="button"
-                  class="button"
-                  onClick={() => {
-                    const found = problemOf(draft)
-                    setProblem(found)
-                    if (found === undefined) setDraft(format(draft))
-                  }}
-                >
-                  Format
-                </button>
-                <button
-                  type="button"
-                  class="button"
-                  disabled={!isDirty}
-                  onClick={() => (present === undefined ? go("store", namespace) : adopt(present))}
-                >
-                  Discard
-                </button>
-                <button type="button" class="button primary" disabled={!isDirty || isBusy} onClick={save}>
-                  Save
-                </button>
-              </>
-            ) : (
-              <p class="muted">
-                {base?.expiresAt == null ? "Never expires." : `Expires ${dateAndTime(base.expiresAt)}.`} This key only
-                reads.
               </p>
             )}
-          </div>
-        </>
-      )}
+            {stored === "absent" && !isBehind && (
+              <p class="banner warn" role="status">
+                This entry was deleted.
+              </p>
+            )}
+            <JsonEditor
+              label="Value"
+              text={draft}
+              isReadOnly={!canWrite.value}
+              problem={problem}
+              onInput={typed => {
+                setDraft(typed)
+                setProblem(undefined)
+                setNotice("")
+              }}
+              onSave={save}
+            />
+            <div class="pane-actions">
+              {canWrite.value ? (
+                <>
+                  <ExpiryField expiry={expiry} stored={base?.expiresAt ?? null} onChange={setExpiry} />
+                  <span class="grow" />
+                  <button
+                    type="button"
+                    class="button quiet danger icon-only"
+                    aria-label="Delete"
+                    title="Delete"
+                    disabled={stored === "absent"}
+                    onClick={() => setDialog("delete")}
+                  >
+                    <Icon name="trash" />
+                  </button>
+                  <button
+                    type="button"
+                    class="button"
+                    onClick={() => {
+                      const found = problemOf(draft)
+                      setProblem(found)
+                      if (found === undefined) setDraft(format(draft))
+                    }}
+                  >
+                    Format
+                  </button>
+                  <button
+                    type="button"
+                    class="button"
+                    disabled={!isDirty}
+                    onClick={() => (present === undefined ? go("store", namespace) : adopt(present))}
+                  >
+                    Discard
+                  </button>
+                  <button type="button" class="button primary" disabled={!isDirty || isBusy} onClick={save}>
+                    Save
+                  </button>
+                </>
+              ) : (
+                <p class="muted">
+                  {base?.expiresAt == null ? "Never expires." : `Expires ${dateAndTime(base.expiresAt)}.`} This key only
+                  reads.
+                </p>
+              )}
+            </div>
+          </>
+        )}
+      </Tabs>
       <p class={failure === "" ? "pane-foot" : "pane-foot bad"} role="status">
         {failure !== "" ? failure : notice}
       </p>

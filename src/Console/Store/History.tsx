@@ -1,9 +1,12 @@
 /** The changes of one entry, from the change log. */
-import { useEffect, useState } from "preact/hooks"
+import { useEffect, useRef, useState } from "preact/hooks"
 import { format } from "../Json/JsonText.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { persist } from "../Service/Persist.ts"
 import { Diff } from "../Widgets/Diff.tsx"
-import { ago, dateAndTime } from "../Widgets/Text.ts"
+import { isAlone, placeAfter } from "../Widgets/Keys.ts"
+import { now } from "../Widgets/Now.ts"
+import { ago, dateAndTime, isolated } from "../Widgets/Text.ts"
 import { historyOf, type TextChange } from "./Entries.ts"
 
 interface Props {
@@ -41,25 +44,32 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
     const ended = new AbortController()
     const read = async () => {
       let all: ReadonlyArray<TextChange> = []
-      try {
-        for await (const page of historyOf(namespace, entryKey, ended.signal)) {
-          if (page.length === 0) continue
-          all = bounded([...all, ...page])
-          setChanges(all)
-        }
-        setComplete(true)
-      } catch (error) {
-        if (!isAbort(error)) setProblem(messageOf(error))
+      for await (const page of historyOf(namespace, entryKey, ended.signal)) {
+        if (page.length === 0) continue
+        all = bounded([...all, ...page])
+        setChanges(all)
       }
+      setComplete(true)
     }
-    void read()
+    persist(read, ended.signal, setProblem).catch((error: unknown) => {
+      if (!isAbort(error)) setProblem(messageOf(error))
+    })
     return () => ended.abort(new DOMException("The history is closed", "AbortError"))
   }, [namespace, entryKey])
+
+  const list = useRef<HTMLOListElement>(null)
+  const move = (event: KeyboardEvent) => {
+    const rows = [...(list.current?.querySelectorAll("button") ?? [])]
+    const from = rows.indexOf(event.target as HTMLButtonElement)
+    const place = placeAfter(event.key, from, rows.length, { axis: "vertical", wraps: false })
+    if (place === undefined || !isAlone(event)) return
+    event.preventDefault()
+    rows[place]?.focus()
+  }
 
   const index = changes.findIndex(({ seq }) => seq === chosen)
   const shown = index === -1 ? changes.length - 1 : index
   const change = changes[shown]
-  const now = Date.now()
 
   if (change === undefined) {
     return (
@@ -70,7 +80,7 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
   }
   return (
     <div class="history">
-      <ol class="history-list" aria-label="Versions">
+      <ol ref={list} class="history-list" aria-label="Versions" onKeyDown={move}>
         {changes
           .map(each => (
             <li key={each.seq}>
@@ -78,11 +88,12 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
                 type="button"
                 class="row two"
                 aria-current={each === change ? "true" : undefined}
+                tabIndex={each === change ? 0 : -1}
                 onClick={() => setChosen(each.seq)}
               >
                 <span class="row-title">{each.op === "delete" ? "deleted" : `version ${each.version}`}</span>
                 <span class="row-note" title={dateAndTime(each.timestamp)}>
-                  {each.actor} · {ago(each.timestamp, now)}
+                  {isolated(each.actor)} · {ago(each.timestamp, now.value)}
                 </span>
               </button>
             </li>
@@ -99,7 +110,7 @@ export const History = ({ entryKey, namespace, onTake }: Props) => {
         <div class="pane-actions">
           <p class="muted grow">
             {dateAndTime(change.timestamp)} · change {change.seq}
-            {!isComplete && " · reading…"}
+            {!isComplete && (problem === "" ? " · reading…" : ` · ${problem}`)}
           </p>
           {onTake !== undefined && change.op === "set" && (
             <button type="button" class="button" onClick={() => onTake(change.value)}>

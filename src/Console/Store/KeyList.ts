@@ -4,6 +4,7 @@ import type { Change, EntryKey, ListPage } from "../../Client/Client.ts"
 import { client, follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
 import { FrameWork } from "../Service/FrameWork.ts"
+import { mayDoBetter, untilNextTry } from "../Service/Persist.ts"
 import { compareKeys } from "./KeyOrder.ts"
 
 /** Keys in a page. */
@@ -59,10 +60,20 @@ export class KeyList {
     } catch (error) {
       this.#pages = undefined
       if (!isAbort(error)) this.problem.value = messageOf(error)
+      if (mayDoBetter(error)) this.#tryAgain()
     } finally {
       this.isLoading.value = false
       this.#drawing.request()
     }
+  }
+
+  #tryAgain(): void {
+    untilNextTry(this.#ended.signal).then(
+      () => {
+        if (this.problem.value !== "") void this.loadMore()
+      },
+      () => {}
+    )
   }
 
   /** Begins anew. */

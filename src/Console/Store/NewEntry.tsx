@@ -8,6 +8,7 @@ import { go } from "../Service/Route.ts"
 import { useAttempt } from "../Widgets/Attempt.ts"
 import { Dialog } from "../Widgets/Dialog.tsx"
 import { FailureNote } from "../Widgets/Messages.tsx"
+import { isolated } from "../Widgets/Text.ts"
 import { writeText } from "./Entries.ts"
 import { type Expiry, ExpiryField, timeOf } from "./Expiry.tsx"
 
@@ -31,12 +32,12 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
   const trySave = () =>
     run(save, error =>
       error instanceof PreconditionFailed
-        ? `There is an entry ${key} already. Close this and choose it in the list to change it.`
+        ? `There is an entry ${isolated(key)} already. Close this and choose it in the list to change it.`
         : messageOf(error)
     )
 
   return (
-    <Dialog title={`New entry in ${namespace}`} isWide onClose={onClose}>
+    <Dialog title={`New entry in ${isolated(namespace)}`} isWide onClose={onClose}>
       <form
         class="dialog-body"
         onSubmit={event => {
@@ -48,6 +49,7 @@ export const NewEntry = ({ namespace, onClose }: { readonly namespace: string; r
           <label for={field}>Key</label>
           <input
             id={field}
+            data-first
             class="mono"
             autocomplete="off"
             spellcheck={false}

@@ -4,10 +4,11 @@ import { canWrite } from "../Service/Connection.ts"
 import { go, href, route } from "../Service/Route.ts"
 import { Icon } from "../Widgets/Icon.tsx"
 import { Banner } from "../Widgets/Messages.tsx"
+import { now } from "../Widgets/Now.ts"
 import { ListFoot, PaneHead } from "../Widgets/Pane.tsx"
 import { useRested } from "../Widgets/Rested.ts"
 import { SearchField } from "../Widgets/SearchField.tsx"
-import { ago, count } from "../Widgets/Text.ts"
+import { ago, count, isolated } from "../Widgets/Text.ts"
 import { VirtualList } from "../Widgets/VirtualList.tsx"
 import { EntryPanel } from "./EntryPanel.tsx"
 import { KeyList } from "./KeyList.ts"
@@ -48,17 +49,16 @@ const NamespacePane = ({ present }: { readonly present: string | undefined }) =>
       {isNew && (
         <a class="row" href={href("store", wanted)}>
           <span class="row-title">
-            Open <code>{wanted}</code>
+            Open <code dir="auto">{wanted}</code>
           </span>
         </a>
       )}
       {shown.length === 0 && !isNew ? (
-        isListed.value && (
-          <p class="empty">
-            No namespaces yet.
-            {canWrite.value && " Type a name above to open one, and put an entry into it."}
-          </p>
-        )
+        <p class="empty">
+          {isListed.value
+            ? `No namespaces yet.${canWrite.value ? " Type a name above to open one, and put an entry into it." : ""}`
+            : namespacesProblem.value === "" && "Reading…"}
+        </p>
       ) : (
         <VirtualList
           label="Namespaces"
@@ -95,8 +95,8 @@ const NamespaceName = ({ name }: { readonly name: string }) => {
       ) : (
         <>
           <span class="muted">tenant:</span>
-          {tenant}
-          <span class="muted">{rest}</span>
+          <bdi>{tenant}</bdi>
+          <bdi class="muted">{rest}</bdi>
         </>
       )}
     </span>
@@ -115,7 +115,6 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
   const { isComplete, isLive, isLoading, items, namespace, problem, revision, total } = list
   // What is listed changes with the revision.
   const version = revision.value
-  const now = Date.now()
   return (
     <section class="pane list" aria-label="Keys">
       <PaneHead title={namespace} isName back={{ href: href("store"), label: "All namespaces" }}>
@@ -146,7 +145,9 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
         </p>
       )}
       {items.length === 0 && (isComplete.value || total === 0) ? (
-        <p class="empty">{prefix === "" ? "This namespace has no entries." : `No key starts with “${prefix}”.`}</p>
+        <p class="empty">
+          {prefix === "" ? "This namespace has no entries." : `No key starts with “${isolated(prefix)}”.`}
+        </p>
       ) : (
         <VirtualList
           label={`Keys of ${namespace}`}
@@ -164,9 +165,11 @@ const KeyPane = ({ list, onPrefix, prefix, present }: KeyPaneProps) => {
                 href={href("store", namespace, item.key)}
                 aria-current={item.key === present ? "true" : undefined}
               >
-                <span class="row-title mono">{item.key}</span>
+                <span class="row-title mono" dir="auto">
+                  {item.key}
+                </span>
                 <span class="row-note">
-                  v{item.version} · {item.updatedBy} · {ago(item.updatedAt, now)}
+                  v{item.version} · {isolated(item.updatedBy)} · {ago(item.updatedAt, now.value)}
                 </span>
               </a>
             )

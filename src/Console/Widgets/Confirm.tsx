@@ -18,7 +18,7 @@ export const Confirm = ({ action, children, onClose, onConfirm, title }: Props) 
         <button type="button" class="button danger" onClick={onConfirm}>
           {action}
         </button>
-        <button type="button" class="button" onClick={onClose}>
+        <button type="button" class="button" data-first onClick={onClose}>
           Cancel
         </button>
       </div>

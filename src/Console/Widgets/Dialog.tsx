@@ -1,4 +1,7 @@
-/** A modal dialog of the browser's own: it keeps the focus, and Escape closes it. */
+/**
+ * A modal dialog of the browser's own: it keeps the focus, and Escape closes it. What has the attribute `data-first` has the
+ * focus at first.
+ */
 import type { ComponentChildren } from "preact"
 import { useEffect, useId, useRef } from "preact/hooks"
 import { Icon } from "./Icon.tsx"
@@ -23,6 +26,7 @@ export const Dialog = ({ children, isWide = false, onClose, title }: Props) => {
   useEffect(() => {
     const opener = document.activeElement
     element.current?.showModal()
+    element.current?.querySelector<HTMLElement>("[data-first]")?.focus()
     return () => giveBack(opener)
   }, [])
   return (

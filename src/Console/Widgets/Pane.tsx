@@ -19,7 +19,7 @@ export const PaneHead = ({ back, children, hint, isName = false, title }: HeadPr
     <a class="button quiet icon-only only-narrow" href={back.href} aria-label={back.label}>
       <Icon name="back" />
     </a>
-    <h2 class={isName ? "pane-title mono" : "pane-title"} title={hint ?? title}>
+    <h2 class={isName ? "pane-title mono" : "pane-title"} title={hint ?? title} dir="auto">
       {title}
     </h2>
     {children}

@@ -71,5 +71,10 @@ export const ago = (at: number, now: number): string => {
   return `${Math.round(seconds / 86_400)} d ago`
 }
 
+const rightToLeft = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/
+
+/** A name within a sentence. One that is written from right to left does not turn the words and figures beside it. */
+export const isolated = (name: string): string => (rightToLeft.test(name) ? `\u2068${name}\u2069` : name)
+
 /** Text of one line, cut with an ellipsis. */
 export const cut = (text: string, most: number): string => (text.length <= most ? text : `${text.slice(0, most - 1)}…`)

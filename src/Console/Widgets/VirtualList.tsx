@@ -8,6 +8,7 @@ import {
 } from "@tanstack/virtual-core"
 import type { ComponentChildren } from "preact"
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { isAlone, placeAfter } from "./Keys.ts"
 
 interface Props {
   readonly count: number
@@ -24,6 +25,8 @@ interface Props {
   /** Is called when the last rows come into view. */
   readonly onEnd?: () => void
   readonly role?: "list" | "log"
+  /** Whether what is there is still being read: nothing of it is read aloud. */
+  readonly isBusy?: boolean
   readonly class?: string
   /** Is told of what is added or changes its size, so that the end is kept in view. */
   readonly revision?: unknown
@@ -31,6 +34,8 @@ interface Props {
 
 /** How near to the end counts as there, in pixels. */
 const nearEnd = 60
+
+const order = { axis: "vertical", wraps: false } as const
 
 /** What can be pressed in an element. */
 const controlsIn = (element: Element | null | undefined): ReadonlyArray<HTMLElement> => [
@@ -103,9 +108,10 @@ export const VirtualList = (props: Props) => {
     const isInRow = target !== box.current
     if (role !== "list" || (isInRow && !target.matches("a, button"))) return
     const present = isInRow ? indexOf(target) : (indexOf(box.current?.querySelector("[aria-current]")) ?? firstSeen())
-    const index = { ArrowDown: isInRow ? 1 : 0, ArrowUp: isInRow ? -1 : 0 }[event.key]
-    const next = event.key === "Home" ? 0 : event.key === "End" ? count - 1 : (present ?? 0) + (index ?? Number.NaN)
-    if (!(next >= 0 && next < count)) return
+    // From the list itself, either arrow leads to the row that is present.
+    const isFirst = !isInRow && /^Arrow(?:Up|Down)$/.test(event.key)
+    const next = isFirst ? (present ?? 0) : placeAfter(event.key, present ?? 0, count, order)
+    if (next === undefined || !isAlone(event) || count === 0) return
     event.preventDefault()
     virtualizer.scrollToIndex(next)
     focus(next)
@@ -119,6 +125,9 @@ export const VirtualList = (props: Props) => {
       class={`virtual ${props.class ?? ""}`}
       role={role}
       aria-label={label}
+      aria-busy={props.isBusy}
+      // Away from the end, rows come because the user scrolls to them.
+      aria-live={role === "log" && !isAtEnd.current ? "off" : undefined}
       tabIndex={0}
       onKeyDown={move}
       onScroll={({ currentTarget: { clientHeight, scrollHeight, scrollTop } }) => {

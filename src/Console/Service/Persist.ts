@@ -1,0 +1,36 @@
+/** Work that is tried again while the service cannot do it at present. */
+import { isClientError } from "../../Client/Errors.ts"
+import { isTransient } from "../../Client/Retry.ts"
+import { messageOf } from "./Failure.ts"
+import { pause } from "./Pause.ts"
+
+/** Milliseconds between two tries: somebody looks at the page. */
+const pauseMs = 2000
+
+/** Whether another try may do better. */
+export const mayDoBetter = (error: unknown): boolean => isClientError(error) && isTransient(error)
+
+/** Waits until the next try. Fails where the signal has ended the work. */
+export const untilNextTry = async (ended: AbortSignal): Promise<void> => {
+  await pause(pauseMs, ended)
+  ended.throwIfAborted()
+}
+
+/** Tries until it succeeds. `onProblem` is told why a try has failed, and `""` where one has succeeded. */
+export const persist = async <A>(
+  work: () => Promise<A>,
+  ended: AbortSignal,
+  onProblem: (message: string) => void
+): Promise<A> => {
+  for (;;) {
+    try {
+      const done = await work()
+      onProblem("")
+      return done
+    } catch (error) {
+      if (!mayDoBetter(error)) throw error
+      onProblem(messageOf(error))
+    }
+    await untilNextTry(ended)
+  }
+}

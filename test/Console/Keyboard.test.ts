@@ -1,0 +1,243 @@
+/** The console by the keyboard alone, and in a window that is zoomed. */
+import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
+import { Effect, Exit, Scope } from "effect"
+import type { Locator, Page } from "playwright-core"
+import { afterAll, afterEach, assert, beforeAll, describe, it } from "vitest"
+import { makeClient, makeSessions } from "../../src/client.ts"
+import { absence, launch } from "../Gateway/browser/Browser.ts"
+import { collectComplaints, violations } from "./Complaints.ts"
+import { buildPages, start } from "./Service.ts"
+
+describe.skipIf(absence !== undefined)("The console by the keyboard", () => {
+  const scope = Effect.runSync(Scope.make())
+  const run = <A>(effect: Effect.Effect<A, never, Scope.Scope>): Promise<A> =>
+    Effect.runPromise(Scope.extend(effect, scope))
+
+  let page: Page
+  let base = ""
+  const complaints: Array<string> = []
+
+  const client = () => makeClient({ baseUrl: base, token: "dev-key" })
+
+  beforeAll(async () => {
+    await buildPages()
+    base = (await run(start())).base
+    const browser = await run(Effect.provide(Effect.orDie(launch), NodeFileSystem.layer))
+    page = await browser.newPage()
+    page.setDefaultTimeout(15_000)
+    collectComplaints(page, base, complaints)
+  }, 180_000)
+
+  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+
+  afterEach(() => assert.deepStrictEqual(complaints.splice(0), []))
+
+  const press = (key: string) => page.keyboard.press(key)
+
+  const focused = () =>
+    page.evaluate<string>(`(element => [element.getAttribute("aria-label"), element.labels?.[0]?.textContent, element.textContent]
+      .find(Boolean) ?? "")(document.activeElement)`)
+
+  /** Tabs on until something has the focus. */
+  const tabTo = async (name: RegExp, key = "Tab") => {
+    const passed: Array<string> = []
+    while (!name.test(await focused())) {
+      passed.push(await focused())
+      assert.isBelow(passed.length, 40, `${name} is not among ${JSON.stringify(passed)}`)
+      await press(key)
+    }
+  }
+
+  const open = (...segments: ReadonlyArray<string>) =>
+    page.evaluate(`location.hash = "#/${segments.map(encodeURIComponent).join("/")}"`)
+
+  /** Whether something has the focus, or has what has it within. */
+  const hasFocus = (element: Locator) => element.evaluate(found => found.matches(":focus-within"))
+
+  it("is used by the keyboard alone, from signing in to an edit, a conflict and an approval", async () => {
+    await client().set("keyboard", "entry", { a: 1 }, { actor: "anna" })
+    const talks = makeSessions({ baseUrl: base })
+    await talks.create("echo", { title: "by keyboard" })
+    talks.close()
+    await page.goto(`${base}/console`)
+    await page.getByLabel("Key or token").waitFor()
+    await tabTo(/^Key or token$/)
+    await page.keyboard.type("dev-key")
+    await press("Enter")
+    await page.getByText("reads and writes").waitFor()
+
+    await tabTo(/^Store$/)
+    await press("Enter")
+    await page.getByRole("link", { name: /^keyboard/ }).waitFor()
+    await tabTo(/^Namespaces$/)
+    while (!(await focused()).startsWith("keyboard")) await press("ArrowDown")
+    await press("Enter")
+    await page.getByRole("link", { name: /^entry/ }).waitFor()
+    await tabTo(/^Keys of keyboard$/)
+    await press("ArrowDown")
+    await press("Enter")
+    await page.getByText("version 1", { exact: true }).waitFor()
+    await tabTo(/^Value$/)
+    // The first one is the tab of that name.
+    await press("Tab")
+    await tabTo(/^Value$/)
+    await press("Control+a")
+    await page.keyboard.type('{"a": "typed"}')
+    await client().set("keyboard", "entry", { a: "theirs" }, { actor: "ben" })
+    await page.getByText(/ben changed this entry to version 2/).waitFor()
+    await press("Control+s")
+    await page.getByRole("dialog").waitFor()
+    await tabTo(/^Replace version 2 by mine$/)
+    await press("Enter")
+    await page.getByText("Saved as version 3").waitFor()
+    // The dialog has given the focus back.
+    assert.strictEqual(await focused(), "Value")
+    assert.deepStrictEqual((await client().get("keyboard", "entry"))?.value, { a: "typed" })
+
+    await tabTo(/^Sessions$/, "Shift+Tab")
+    await press("Enter")
+    await page.getByRole("list", { name: "Sessions, the newest first" }).waitFor()
+    await tabTo(/^Sessions, the newest first$/)
+    await press("ArrowDown")
+    await press("Enter")
+    await page.getByLabel("Message").waitFor()
+    await tabTo(/^Message$/)
+    await page.keyboard.type("/approve")
+    await press("Enter")
+    await page.getByRole("button", { name: "Approve", exact: true }).waitFor()
+    await tabTo(/^ ?Approve$/, "Shift+Tab")
+    await press("Enter")
+    await page.getByRole("region", { name: "Approval" }).getByText("Answer: approved").last().waitFor()
+  })
+
+  it("chooses tabs by the arrow keys, Home and End, and Tab leads from the chosen one into its panel", async () => {
+    await client().set("keys", "entry", { a: 1 }, { actor: "anna" })
+    await client().set("keys", "entry", { a: 2 }, { actor: "ben" })
+    await open("store", "keys", "entry")
+    const tab = (name: string) => page.getByRole("tab", { name })
+    await tab("Value").click()
+    const chosen = async () => {
+      const states = await page.getByRole("tab").evaluateAll(tabs =>
+        tabs.map(tab => ({
+          name: tab.textContent,
+          isChosen: tab.getAttribute("aria-selected") === "true",
+          isStop: tab.getAttribute("tabindex") === "0",
+          isFocused: tab.matches(":focus")
+        }))
+      )
+      // The chosen one has the focus, and is the only one that Tab leads to.
+      const [found, ...others] = states.filter(({ isChosen, isFocused, isStop }) => isChosen || isFocused || isStop)
+      assert.deepStrictEqual([found?.isChosen, found?.isFocused, found?.isStop, others], [true, true, true, []])
+      await page.getByRole("tabpanel", { name: found!.name!, exact: true }).waitFor()
+      return found?.name
+    }
+    for (const [key, name] of [
+      ["ArrowRight", "History"],
+      ["ArrowRight", "Value"],
+      ["ArrowLeft", "History"],
+      ["ArrowLeft", "Value"],
+      ["End", "History"],
+      ["Home", "Value"],
+      ["ArrowDown", "Value"],
+      ["Control+End", "Value"]
+    ] as const) {
+      await press(key)
+      assert.strictEqual(await chosen(), name, key)
+    }
+    const panel = page.getByRole("tabpanel")
+    assert.strictEqual(await tab("Value").getAttribute("aria-controls"), await panel.getAttribute("id"))
+    await press("Tab")
+    assert.isTrue(await hasFocus(panel))
+  })
+
+  it("goes through the versions of an entry by the arrow keys, and keeps the focus when a version is taken", async () => {
+    await page.getByRole("tab", { name: "History" }).click()
+    await page.getByRole("button", { name: /^version 2/ }).waitFor()
+    await press("Tab")
+    assert.match(await focused(), /^version 2/)
+    await press("ArrowDown")
+    assert.match(await focused(), /^version 1/)
+    await press("ArrowDown")
+    assert.match(await focused(), /^version 1/)
+    await press("Enter")
+    await page.getByRole("region", { name: "Before beside Version 1" }).waitFor()
+    await press("Home")
+    assert.match(await focused(), /^version 2/)
+    await press("End")
+    await tabTo(/^Edit this value$/)
+    await press("Enter")
+    await page.getByRole("textbox", { name: "Value" }).waitFor()
+    assert.strictEqual(await focused(), "Value")
+    await page.getByRole("button", { name: "Discard" }).click()
+  })
+
+  it("keeps the focus in a dialog until Escape closes it, and gives it back", async () => {
+    const dialog = page.getByRole("dialog")
+    for (const [opener, first] of [
+      ["New", "Key"],
+      ["Import and export", "Close"],
+      ["Delete", "Cancel"]
+    ] as const) {
+      await page.getByRole("button", { name: opener, exact: true }).focus()
+      await press("Enter")
+      await dialog.waitFor()
+      assert.strictEqual(await focused(), first)
+      for (let tabs = 0; tabs < 12; tabs++) {
+        await press(tabs < 8 ? "Tab" : "Shift+Tab")
+        // Between its last and its first element the browser's own controls have the focus.
+        const isBrowser = await page.evaluate("document.activeElement === document.body")
+        assert.isTrue(isBrowser || (await hasFocus(dialog)), `${opener}: ${await focused()}`)
+      }
+      await press("Escape")
+      await dialog.waitFor({ state: "detached" })
+      assert.strictEqual((await focused()).trim(), opener)
+    }
+  })
+
+  it("keeps the focus where what had it goes: an approval, a file", async () => {
+    await open("sessions")
+    await page.getByRole("link", { name: /by keyboard/ }).click()
+    await page.getByLabel("Message").fill("/approve")
+    await press("Enter")
+    await page.getByRole("button", { name: "Deny" }).last().focus()
+    await press("Enter")
+    const approval = page.getByRole("region", { name: "Approval" }).last()
+    await approval.getByText("Answer: denied").waitFor()
+    assert.isTrue(await hasFocus(approval))
+
+    await page.getByRole("button", { name: "Interrupt", exact: true }).waitFor({ state: "detached" })
+    await page.getByLabel("Message").fill("write it down")
+    await press("Enter")
+    await page.getByRole("log").getByText("echo: write it down").waitFor()
+    await page.getByRole("button", { name: "Files", exact: true }).click()
+    await tabTo(/^Files of the workspace$/)
+    await press("ArrowDown")
+    await press("Enter")
+    await page.getByRole("button", { name: "All files" }).waitFor()
+    assert.strictEqual(await focused(), "All files")
+    await press("Enter")
+    await page.getByRole("list", { name: "Files of the workspace" }).waitFor()
+    assert.strictEqual(await focused(), "Files of the workspace")
+    await press("ArrowDown")
+    assert.match(await focused(), /^README.md/)
+  })
+
+  it("fits a window that is zoomed to 200 %, and moves nothing for those who want no motion", async () => {
+    await page.emulateMedia({ reducedMotion: "reduce" })
+    await page.setViewportSize({ width: 640, height: 400 })
+    for (const [view, seen] of [
+      [["overview"], page.getByRole("heading", { name: "Everything works" })],
+      [["store"], page.getByRole("list", { name: "Namespaces" })],
+      [["store", "keys"], page.getByRole("list", { name: "Keys of keys" })],
+      [["store", "keys", "entry"], page.getByRole("tab", { name: "Value" })],
+      [["feed"], page.getByRole("list", { name: "Changes, the newest first" })],
+      [["sessions"], page.getByRole("list", { name: "Sessions, the newest first" })]
+    ] as const) {
+      await open(...view)
+      await seen.waitFor()
+      assert.isAtMost(await page.evaluate<number>("document.documentElement.scrollWidth"), 640, view.join("/"))
+      assert.deepStrictEqual(await violations(page), [], view.join("/"))
+      assert.strictEqual(await page.evaluate<number>("document.getAnimations().length"), 0)
+    }
+  })
+})
