@@ -11,7 +11,7 @@ import { NodeLink, type NodeLinkShape } from "./Forwarding/NodeLink.ts"
 import type { Answer } from "./Protocol/Answer.ts"
 import { errorMeanings } from "./Protocol/ErrorCode.ts"
 import { type Call, carryOut, type Failure, failureOf, Refused, type RequestError } from "./Requests.ts"
-import { SessionNodes, type SessionNodesShape, type SessionOwner } from "./SessionNodes.ts"
+import { type Peer, type ReachablePeer, SessionNodes, type SessionNodesShape } from "./SessionNodes.ts"
 import { type Caller, Sessions } from "./Sessions.ts"
 
 /** Carries a request of a client out, wherever its session is. */
@@ -26,19 +26,17 @@ const attemptLimit = Duration.toMillis("15 seconds")
 /** Sessions whose owners are remembered, so that the database need not be asked for each request. */
 const mostRemembered = 10_000
 
-type Reachable = SessionOwner & { readonly address: string }
-
-const isReachable = (owner: SessionOwner): owner is Reachable => owner.address !== null
+const isReachable = (owner: Peer): owner is ReachablePeer => owner.address !== null
 
 /** The owners of sessions that were found last; the oldest is forgotten first. */
 class Owners {
-  private readonly owners = new Map<string, Reachable>()
+  private readonly owners = new Map<string, ReachablePeer>()
 
-  get(session: string): Reachable | undefined {
+  get(session: string): ReachablePeer | undefined {
     return this.owners.get(session)
   }
 
-  remember(session: string, owner: Reachable): void {
+  remember(session: string, owner: ReachablePeer): void {
     this.owners.delete(session)
     this.owners.set(session, owner)
     if (this.owners.size > mostRemembered) this.owners.delete(this.owners.keys().next().value!)
@@ -115,7 +113,12 @@ const routed = (
   const owners = new Owners()
 
   /** One attempt at another node. */
-  const send = (session: string, owner: Reachable, caller: Required<Caller>, request: Call): Effect.Effect<Attempt> =>
+  const send = (
+    session: string,
+    owner: ReachablePeer,
+    caller: Required<Caller>,
+    request: Call
+  ): Effect.Effect<Attempt> =>
     Effect.gen(function* () {
       const { actor, commandId, tenant } = caller
       const sent = yield* Effect.either(link.send(owner, { node: owner.node, tenant, actor, commandId, request }))
@@ -142,7 +145,7 @@ const routed = (
    * The owner of a session. After an attempt of unknown outcome, a store that does not answer makes it unknown: a failure
    * would tell the client that the request was not carried out.
    */
-  const lookUp = (session: string, isInDoubt: boolean): Effect.Effect<SessionOwner | undefined, StoreUnavailable> => {
+  const lookUp = (session: string, isInDoubt: boolean): Effect.Effect<Peer | undefined, StoreUnavailable> => {
     const found = Effect.map(nodes.ownerOf(session), Option.getOrUndefined)
     return isInDoubt ? Effect.orElseSucceed(found, () => undefined) : found
   }
@@ -152,7 +155,7 @@ const routed = (
     session: string,
     { actor, tenant }: Caller,
     request: Call,
-    first: Reachable | undefined
+    first: ReachablePeer | undefined
   ): Effect.Effect<Answer, RequestError | Refused> =>
     Effect.gen(function* () {
       const caller = { tenant, actor, commandId: `command-${yield* randomHex(4)}` }
@@ -160,7 +163,7 @@ const routed = (
       let isInDoubt = false
       let known = first
       for (let attempt = 0; ; attempt++) {
-        const owner: SessionOwner | undefined = known ?? (yield* lookUp(session, isInDoubt))
+        const owner: Peer | undefined = known ?? (yield* lookUp(session, isInDoubt))
         known = undefined
         if (owner !== undefined && isReachable(owner)) {
           const { isInDoubt: isLost, result }: Attempt = yield* send(session, owner, caller, request)

@@ -1,17 +1,23 @@
 import { Context, Effect, Option } from "effect"
 import type { StoreUnavailable } from "../Kv/Store.ts"
 
-/** A node that sessions belong to. */
-export interface SessionOwner {
+/** Another node. */
+export interface Peer {
   /** The id of its run. */
   readonly node: string
   /** `<host>:<port>` where it takes commands of other nodes; null where it takes none. */
   readonly address: string | null
 }
 
-/** With what a node owns a session. */
-export interface Ownership {
+/** A node that takes commands of other nodes. */
+export interface ReachablePeer extends Peer {
+  readonly address: string
+}
+
+/** The node that owns a session. */
+export interface SessionOwner {
   readonly node: string
+  /** The fencing token with which it owns the session. */
   readonly token: number
 }
 
@@ -34,16 +40,16 @@ export interface SessionNodesShape {
   /** Tells the others where this node takes their requests; null where it does not any more. */
   readonly advertise: (address: string | null) => Effect.Effect<void>
   /** The node that a session belongs to; none where that is this one, or no node, or one that is gone. */
-  readonly ownerOf: (session: string) => Effect.Effect<Option.Option<SessionOwner>, StoreUnavailable>
+  readonly ownerOf: (session: string) => Effect.Effect<Option.Option<Peer>, StoreUnavailable>
   /** The other nodes that take requests; none where the node is alone. */
-  readonly peers: Effect.Effect<ReadonlyArray<SessionOwner & { readonly address: string }>, StoreUnavailable>
+  readonly peers: Effect.Effect<ReadonlyArray<ReachablePeer>, StoreUnavailable>
   /**
    * Takes a session that another node gives up, and tells whether it was still that node's. `prepare` is run before, with
    * what this node will own the session with.
    */
   readonly adopt: <E>(
     session: string,
-    from: Ownership,
+    from: SessionOwner,
     prepare: (token: number) => Effect.Effect<void, E>
   ) => Effect.Effect<boolean, E | StoreUnavailable>
   /** Those of some sessions that belong to other nodes. */

@@ -9,7 +9,7 @@ import type { AnswerOf } from "./Protocol/Answer.ts"
 import type { RequestOf } from "./Protocol/Request.ts"
 import type { Session } from "./Protocol/Session.ts"
 import type { SessionElsewhere, SessionUnreadable } from "./SessionEvents.ts"
-import type { Ownership } from "./SessionNodes.ts"
+import type { SessionOwner } from "./SessionNodes.ts"
 
 /** Who calls. A tenant sees its own sessions only. */
 export interface Caller {
@@ -27,7 +27,7 @@ export interface Caller {
 export interface HandedOver {
   /** `<tenant>/<id>`. */
   readonly session: string
-  readonly from: Ownership
+  readonly from: SessionOwner
   readonly secrets: Readonly<Record<string, Redacted.Redacted>>
 }
 

@@ -11,7 +11,7 @@ import {
 import * as Forwarding from "../../src/Gateway/Forwarding.ts"
 import { type Call, Refused } from "../../src/Gateway/Requests.ts"
 import { SessionElsewhere } from "../../src/Gateway/SessionEvents.ts"
-import { alone, SessionNodes, type SessionOwner } from "../../src/Gateway/SessionNodes.ts"
+import { alone, type Peer, SessionNodes } from "../../src/Gateway/SessionNodes.ts"
 import { type Caller, SessionNotFound, Sessions, SessionsBusy } from "../../src/Gateway/Sessions.ts"
 import { StoreUnavailable } from "../../src/Kv/Store.ts"
 
@@ -38,7 +38,7 @@ const unused = () => Effect.dieMessage("not expected")
 /** A node whose own sessions answer `here`, in turn, and whose owner's answers are `replies`. The last ones are repeated. */
 const node = (
   replies: ReadonlyArray<Reply | NodeLinkError | SessionsBusy>,
-  owners: ReadonlyArray<SessionOwner | StoreUnavailable | undefined> = [{ node: "a", address: "a:1" }],
+  owners: ReadonlyArray<Peer | StoreUnavailable | undefined> = [{ node: "a", address: "a:1" }],
   here: ReadonlyArray<Effect.Effect<string, SessionElsewhere | SessionNotFound | StoreUnavailable>> = [elsewhere]
 ) =>
   Effect.gen(function* () {

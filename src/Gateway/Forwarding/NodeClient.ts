@@ -9,6 +9,7 @@ import * as Monotonic from "../../Monotonic.ts"
 import { currentTraceHeaders } from "../../Observability/Tracer.ts"
 import { type FairPool, sharedPool } from "../FairPool.ts"
 import { fileRequests } from "../FileCalls.ts"
+import type { ReachablePeer } from "../SessionNodes.ts"
 import type { SessionsBusy } from "../Sessions.ts"
 import { decodeReply, encodeCommand, encodeHandover, paths, type Reply, tenantHeader, tenantOf } from "./Command.ts"
 import { type NodeLinkError, type NodeLinkShape, NodeRefused, NodeSilent, NodeUnreachable } from "./NodeLink.ts"
@@ -42,8 +43,6 @@ const warningInterval = 10_000
 
 /** Connections whose handshake is done. */
 const connected = new WeakSet<Socket>()
-
-type Reachable = Parameters<NodeLinkShape["send"]>[0]
 
 /** What a node is told. */
 interface Message {
@@ -157,7 +156,7 @@ const post = (agent: Agent, { connect, silence }: Options, sent: Outgoing) =>
   })
 
 /** The connections to other nodes, which tenants share; those to one node are kept while there are commands for it. */
-class Peers {
+class PeerConnections {
   private readonly pools = new Map<string, FairPool>()
 
   constructor(
@@ -201,7 +200,7 @@ export const make = (
       ),
       agent => Effect.sync(() => agent.destroy())
     )
-    const peers = new Peers(options.connections, options.connect)
+    const peers = new PeerConnections(options.connections, options.connect)
     const memory = sharedPool("memory for requests to other nodes", options.bytes)
     let warnedAt = Number.NEGATIVE_INFINITY
     const warn = (node: string, address: string, reason: string) =>
@@ -210,7 +209,7 @@ export const make = (
         warnedAt = now
         return Effect.annotateLogs(Effect.logWarning("Another node cannot be reached"), { node, address, reason })
       })
-    const transmit = ({ address, node }: Reachable, { encode, isFile, name, path, tenant }: Message) =>
+    const transmit = ({ address, node }: ReachablePeer, { encode, isFile, name, path, tenant }: Message) =>
       Effect.flatMap(currentTraceHeaders, trace => {
         const text = encode()
         const size = Buffer.byteLength(text)

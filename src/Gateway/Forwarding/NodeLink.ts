@@ -1,5 +1,5 @@
 import { Context, type Effect, Option, Schema } from "effect"
-import type { SessionOwner } from "../SessionNodes.ts"
+import type { ReachablePeer } from "../SessionNodes.ts"
 import type { HandedOver, SessionsBusy } from "../Sessions.ts"
 import type { Command, Reply } from "./Command.ts"
 
@@ -22,15 +22,9 @@ export interface NodeLinkShape {
    * Fails with `SessionsBusy`, and sends nothing, where the tenant has its share of what may be under way. Interrupting
    * it interrupts the command there, as far as it can be.
    */
-  readonly send: (
-    owner: SessionOwner & { readonly address: string },
-    command: Command
-  ) => Effect.Effect<Reply, NodeLinkError | SessionsBusy>
+  readonly send: (owner: ReachablePeer, command: Command) => Effect.Effect<Reply, NodeLinkError | SessionsBusy>
   /** Gives a session of this node to another one; tells whether that has taken it. */
-  readonly handOver: (
-    to: SessionOwner & { readonly address: string },
-    handedOver: HandedOver
-  ) => Effect.Effect<boolean, NodeLinkError | SessionsBusy>
+  readonly handOver: (to: ReachablePeer, handedOver: HandedOver) => Effect.Effect<boolean, NodeLinkError | SessionsBusy>
 }
 
 /** The way to other nodes; none where this one is alone, or is not told how they reach each other. */

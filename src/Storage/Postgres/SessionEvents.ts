@@ -23,7 +23,8 @@ import * as GroupCall from "./GroupCall.ts"
 import * as Metrics from "./Metrics.ts"
 import * as Portions from "./Portions.ts"
 import * as NodeIdentity from "./SessionEvents/NodeIdentity.ts"
-import * as Ownership from "./SessionEvents/Ownership.ts"
+import * as NodeLease from "./SessionEvents/NodeLease.ts"
+import { OwnedSessions } from "./SessionEvents/OwnedSessions.ts"
 import * as Queries from "./SessionEvents/Queries.ts"
 import * as Writes from "./SessionEvents/Writes.ts"
 
@@ -56,34 +57,34 @@ export const make = (
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
     const metrics = Metrics.ofNode(node, yield* MetricTags.current)
-    const tokens = new Ownership.Tokens(metrics.lost)
+    const owned = new OwnedSessions(metrics.lost)
     let address: string | null = null
     let nodeCount = 1
     const onOthers = (count: number): void => {
       sessions.hasOthers = count > 0
       nodeCount = count + 1
-      metrics.renewed({ owned: tokens.size, nodes: nodeCount })
+      metrics.renewed({ owned: owned.size, nodes: nodeCount })
     }
     yield* bySystemClock(
-      Ownership.keep({
+      NodeLease.keep({
         pool: writes,
         node,
         predecessor,
         lease,
-        tokens,
+        owned,
         address: () => address,
         onOthers,
         onLapse: metrics.lapsed
       })
     )
 
-    const owner: Writes.Owner = { node, lease: millis, tokenOf: tokens.of }
+    const holder: Writes.LeaseHolder = { node, lease: millis, tokenOf: owned.tokenOf }
     const callGroup = GroupCall.make(writes, lastTold)
     const run = Queries.on(reads)
 
     const commitAll = (group: ReadonlyArray<Writes.EventWrite>) =>
       Effect.suspend(() => {
-        const encoded = Writes.encode(group, owner, retention)
+        const encoded = Writes.encode(group, holder, retention)
         return Effect.map(
           callGroup(Writes.call, id => [id, ...encoded.parameters]),
           result => Writes.decode(encoded, result).map((outcome, index) => settle(group[index]!, outcome))
@@ -106,17 +107,17 @@ export const make = (
       const { op, session } = write
       switch (outcome._tag) {
         case "Stored":
-          if (op === "remove") tokens.delete(session)
+          if (op === "remove") owned.remove(session)
           if (op === "remove" || op === "append") sessions.changed(session)
           return Either.right(undefined)
         case "Opened":
-          tokens.set(session, outcome.token)
+          owned.add(session, outcome.token)
           if (op === "restart") sessions.changed(session)
           return Either.right(outcome.history)
         case "OutOfStep":
           return Either.left(new OutOfStep({ session, headSeq: outcome.headSeq }))
         case "Elsewhere":
-          tokens.lose(session)
+          owned.lose(session)
           return Either.left(new SessionElsewhere({ session }))
       }
     }
@@ -132,9 +133,9 @@ export const make = (
       ...SessionCommit.members(group.submit),
       release: session =>
         Effect.suspend(() => {
-          const token = tokens.of(session)
+          const token = owned.tokenOf(session)
           if (token === undefined) return Effect.void
-          tokens.delete(session)
+          owned.remove(session)
           return Effect.asVoid(group.submit({ op: "release", session, token }))
           // Nobody else's session is released, and nothing is appended.
         }).pipe(Effect.catchTags({ SessionElsewhere: Effect.die, OutOfStep: Effect.die })),
@@ -146,7 +147,7 @@ export const make = (
       unfinished: run(Queries.unfinished(node, millis)),
       isShared: true,
       abandoned: run(Queries.abandoned(node, millis)),
-      taken: Effect.sync(() => tokens.takeLost()),
+      taken: Effect.sync(() => owned.takeLost()),
       trim: age =>
         Effect.flatMap(Clock.currentTimeMillis, now => {
           const before = Math.trunc(now - Duration.toMillis(age))
@@ -157,13 +158,13 @@ export const make = (
     })
     const nodes: SessionNodesShape = {
       self: node,
-      status: () => Option.some({ id: node, sessions: tokens.size, nodes: nodeCount }),
-      tokenOf: tokens.of,
+      status: () => Option.some({ id: node, sessions: owned.size, nodes: nodeCount }),
+      tokenOf: owned.tokenOf,
       advertise: next =>
         Effect.suspend(() => {
           address = next
           // It is repeated with each renewal.
-          return Effect.ignore(bySystemClock(Ownership.introduce(writes, node, next)))
+          return Effect.ignore(bySystemClock(NodeLease.introduce(writes, node, next)))
         }),
       peers: run(Queries.peers(node)),
       adopt: (session, from, prepare) =>
@@ -172,7 +173,7 @@ export const make = (
           const token = yield* adopt(Queries.nextToken)
           yield* prepare(token)
           const taking = Effect.tap(adopt(Queries.adopt(session, { node, token }, from)), isAdopted => {
-            if (isAdopted) tokens.set(session, token)
+            if (isAdopted) owned.add(session, token)
           })
           // An interruption would not stop the statement, by which the node would own a session without knowing it.
           return yield* Effect.uninterruptible(taking)

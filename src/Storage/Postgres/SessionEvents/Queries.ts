@@ -12,7 +12,7 @@ import {
   type Summary,
   type Unfinished
 } from "../../../Gateway/SessionEvents.ts"
-import type { Ownership, SessionOwner } from "../../../Gateway/SessionNodes.ts"
+import type { Peer, ReachablePeer, SessionOwner } from "../../../Gateway/SessionNodes.ts"
 import type { Pool, Query, Row, Statement } from "../Connections.ts"
 import { texts } from "../Encoding.ts"
 
@@ -181,7 +181,7 @@ const ownerStatement: Statement = {
 }
 
 /** The other node that a session belongs to, if that is not gone. */
-export const owner = (session: string, node: string): Query<SessionOwner | undefined> => ({
+export const owner = (session: string, node: string): Query<Peer | undefined> => ({
   statement: ownerStatement,
   values: [session, node],
   decode: ([row]) => {
@@ -198,7 +198,7 @@ const peersStatement: Statement = {
 }
 
 /** The other nodes that take requests. */
-export const peers = (node: string): Query<ReadonlyArray<SessionOwner & { readonly address: string }>> => ({
+export const peers = (node: string): Query<ReadonlyArray<ReachablePeer>> => ({
   statement: peersStatement,
   values: [node],
   decode: rows => (rows as ReadonlyArray<readonly [string, string]>).map(([peer, address]) => ({ node: peer, address }))
@@ -220,7 +220,7 @@ const adoptionStatement: Statement = {
 }
 
 /** Gives a session with nothing to recover to a node, if it is still that of another one. Tells whether it was. */
-export const adopt = (session: string, to: Ownership, from: Ownership): Query<boolean> => ({
+export const adopt = (session: string, to: SessionOwner, from: SessionOwner): Query<boolean> => ({
   statement: adoptionStatement,
   values: [session, to.node, to.token, from.node, from.token],
   decode: rows => rows.length > 0

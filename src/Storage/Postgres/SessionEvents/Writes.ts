@@ -36,7 +36,8 @@ export interface Encoded {
   readonly order: ReadonlyArray<number>
 }
 
-export interface Owner {
+/** The node that writes. */
+export interface LeaseHolder {
   readonly node: string
   /** Milliseconds. */
   readonly lease: number
@@ -47,7 +48,7 @@ export interface Owner {
 /** The parameters of a group. Those of one session keep their order. */
 export const encode = (
   writes: ReadonlyArray<EventWrite>,
-  { lease, node, tokenOf }: Owner,
+  { lease, node, tokenOf }: LeaseHolder,
   { bytes, events }: Retention
 ): Encoded => {
   const order = writes

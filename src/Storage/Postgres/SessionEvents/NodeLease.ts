@@ -1,6 +1,6 @@
 /**
- * The sessions that a node owns: as long as it renews its lease, no other node takes them. Whether it still owns one is
- * decided by the database, in the transaction of each write.
+ * The lease of a node: as long as it renews it, no other node takes the sessions that it owns. Whether it still owns one
+ * is decided by the database, in the transaction of each write.
  */
 import { Duration, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../../Kv/Store.ts"
@@ -8,6 +8,7 @@ import * as Monotonic from "../../../Monotonic.ts"
 import * as Supervision from "../../../Supervision.ts"
 import type { Pool, Statement } from "../Connections.ts"
 import { NodeWatch, type Renewals } from "./NodeWatch.ts"
+import type { OwnedSessions } from "./OwnedSessions.ts"
 import * as Queries from "./Queries.ts"
 
 const renewal: Statement = { name: "renew_lease", text: "SELECT causeway.renew_lease($1, $2, true)" }
@@ -48,58 +49,14 @@ const farewellLimit = Duration.seconds(1)
 /** Sessions that are asked for at once. */
 const portion = 1000
 
-/** The tokens of the sessions that a node owns. */
-export class Tokens {
-  private readonly tokens = new Map<string, number>()
-  private readonly lost = new Set<string>()
-
-  /** @param onLost called with each session that another node has taken */
-  constructor(private readonly onLost: () => void = () => {}) {}
-
-  get size(): number {
-    return this.tokens.size
-  }
-
-  readonly of = (session: string): number | undefined => this.tokens.get(session)
-
-  sessions(): ReadonlyArray<string> {
-    return [...this.tokens.keys()]
-  }
-
-  set(session: string, token: number): void {
-    this.lost.delete(session)
-    this.tokens.set(session, token)
-  }
-
-  /** The node owns it no more, by its own will. */
-  delete(session: string): void {
-    this.lost.delete(session)
-    this.tokens.delete(session)
-  }
-
-  /** Another node has taken it. */
-  lose(session: string, token = this.tokens.get(session)): void {
-    if (token === undefined || this.tokens.get(session) !== token) return
-    this.tokens.delete(session)
-    this.lost.add(session)
-    this.onLost()
-  }
-
-  /** The sessions that others have taken, each once. */
-  takeLost(): ReadonlyArray<string> {
-    const all = [...this.lost]
-    this.lost.clear()
-    return all
-  }
-}
-
 export interface Options {
   readonly pool: Pool
   readonly node: string
   /** A node whose lease has no meaning any more. */
   readonly predecessor: Option.Option<string>
   readonly lease: Duration.Duration
-  readonly tokens: Tokens
+  /** The sessions that the node owns. */
+  readonly owned: OwnedSessions
   /** Where other nodes reach this one, if they do. */
   readonly address: () => string | null
   /** Called with the number of other nodes, with each renewal. */
@@ -127,9 +84,9 @@ export const keep = ({
   node,
   onLapse,
   onOthers,
+  owned,
   pool,
-  predecessor,
-  tokens
+  predecessor
 }: Options): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
     const millis = Duration.toMillis(lease)
@@ -140,7 +97,7 @@ export const keep = ({
     let looks = 0
 
     const look = Effect.suspend(() => {
-      const known = tokens.sessions().map(session => [session, tokens.of(session)] as const)
+      const known = owned.sessions().map(session => [session, owned.tokenOf(session)] as const)
       const portions = Array.from({ length: Math.ceil(known.length / portion) }, (_, index) =>
         known.slice(index * portion, (index + 1) * portion)
       )
@@ -151,9 +108,9 @@ export const keep = ({
             some.map(([session]) => session),
             node
           )
-          return Effect.map(Queries.on(pool)(query), owned => {
-            const left = new Set(owned)
-            for (const [session, token] of some) if (!left.has(session)) tokens.lose(session, token)
+          return Effect.map(Queries.on(pool)(query), sessions => {
+            const left = new Set(sessions)
+            for (const [session, token] of some) if (!left.has(session)) owned.lose(session, token)
           })
         },
         { discard: true }

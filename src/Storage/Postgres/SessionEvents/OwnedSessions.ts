@@ -1,0 +1,44 @@
+/** The sessions that a node owns, as far as it knows, each with its fencing token. */
+export class OwnedSessions {
+  private readonly tokens = new Map<string, number>()
+  private readonly lost = new Set<string>()
+
+  /** @param onLost called with each session that another node has taken */
+  constructor(private readonly onLost: () => void = () => {}) {}
+
+  get size(): number {
+    return this.tokens.size
+  }
+
+  readonly tokenOf = (session: string): number | undefined => this.tokens.get(session)
+
+  sessions(): ReadonlyArray<string> {
+    return [...this.tokens.keys()]
+  }
+
+  add(session: string, token: number): void {
+    this.lost.delete(session)
+    this.tokens.set(session, token)
+  }
+
+  /** The node owns it no more, by its own will. */
+  remove(session: string): void {
+    this.lost.delete(session)
+    this.tokens.delete(session)
+  }
+
+  /** Another node has taken it. */
+  lose(session: string, token = this.tokens.get(session)): void {
+    if (token === undefined || this.tokens.get(session) !== token) return
+    this.tokens.delete(session)
+    this.lost.add(session)
+    this.onLost()
+  }
+
+  /** The sessions that others have taken, each once. */
+  takeLost(): ReadonlyArray<string> {
+    const all = [...this.lost]
+    this.lost.clear()
+    return all
+  }
+}
