@@ -75,18 +75,27 @@ const startTimeout = "5 seconds"
 /** Between two attempts to open the database. */
 const openPause = "500 millis"
 
-/** Brings the schema up to date, now or as soon as the database is there. */
-const open = (url: Redacted.Redacted) =>
+/** Whether the store may be used: its schema is known, and is none that must be refused. */
+interface Gate {
+  /** Why it may not be used, if so. */
+  closedFor: string | undefined
+}
+
+/** Brings the schema up to date, now or as soon as the database is there. Until then the gate is closed. */
+const open = (url: Redacted.Redacted, gate: Gate) =>
   Effect.gen(function* () {
     const outage = Supervision.outage("opening the database")
-    const first = yield* Opening.open(url).pipe(
+    const opening = Effect.tap(Opening.open(url), () => {
+      gate.closedFor = undefined
+    })
+    const first = yield* opening.pipe(
       Effect.asSome,
       Effect.catchTag("StoreUnavailable", error => Effect.as(outage.failed(Cause.fail(error)), Option.none<void>())),
       Effect.disconnect,
       Effect.timeoutTo({ duration: startTimeout, onSuccess: answer => answer, onTimeout: () => Option.none<void>() })
     )
     if (Option.isSome(first)) return
-    const again: Effect.Effect<void> = Effect.catchTags(Opening.open(url), {
+    const again: Effect.Effect<void> = Effect.catchTags(opening, {
       StoreUnavailable: error =>
         Effect.zipRight(
           outage.failed(Cause.fail(error)),
@@ -97,12 +106,14 @@ const open = (url: Redacted.Redacted) =>
         ),
       // It was not there when the service started, so that only the log can say it.
       StoreRefused: ({ message }) =>
-        Effect.zipRight(
-          Effect.logError(message),
+        Effect.logError(message).pipe(
           Effect.zipRight(
-            Effect.sleep("1 minute"),
-            Effect.suspend(() => again)
-          )
+            Effect.sync(() => {
+              gate.closedFor = message
+            })
+          ),
+          Effect.zipRight(Effect.sleep("1 minute")),
+          Effect.zipRight(Effect.suspend(() => again))
         )
     })
     yield* Effect.forkScoped(
@@ -154,13 +165,15 @@ export const make = (
     const limits = yield* Limits
     yield* checkLimits(limits)
     const directUrl = Option.getOrElse(options.directUrl, () => options.url)
-    const pooled = { url: options.url, isPooled: Option.isSome(options.directUrl) }
+    const gate: Gate = { closedFor: "the database is not open yet" }
+    const closedFor = (): string | undefined => gate.closedFor
+    const pooled = { url: options.url, isPooled: Option.isSome(options.directUrl), closedFor }
     const reads = yield* Connections.make({
       ...pooled,
       max: options.connections,
       statementTimeout: Connections.readStatementTimeout
     })
-    const pipeline = yield* Pipeline.make(options.url, Connections.readTimeout)
+    const pipeline = yield* Pipeline.make({ url: options.url, closedFor, statementTimeout: Connections.readTimeout })
     const writes = yield* Connections.make({
       ...pooled,
       max: writeConnections,
@@ -172,7 +185,7 @@ export const make = (
       statementTimeout: Connections.readStatementTimeout,
       idleTimeout: Snapshots.idleTimeout
     })
-    yield* DatabaseClock.bySystemClock(open(directUrl))
+    yield* DatabaseClock.bySystemClock(open(directUrl, gate))
 
     const clock = yield* DatabaseClock.make
     const end = new LogEnd()
@@ -316,7 +329,7 @@ export const make = (
 
     return Context.make(Store, store).pipe(
       Context.add(ChangeLog, log),
-      Context.add(Database, { reads, writes, lastTold: clock.lastTold, sessions })
+      Context.add(Database, { reads, writes, now: clock.now, lastTold: clock.lastTold, sessions })
     )
   })
 

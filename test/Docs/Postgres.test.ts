@@ -53,7 +53,7 @@ it.scopedLive.skipIf(reasonToSkip !== undefined)(`${page}: its commands and its 
     const [settings] = yield* Effect.promise(() =>
       execute(url.href, "SELECT rolconfig FROM pg_roles WHERE rolname = 'causeway'")
     )
-    expect(settings?.rolconfig).toHaveLength(5)
+    expect(settings?.rolconfig).toHaveLength(7)
     yield* Effect.promise(() => execute(admin, "DROP DATABASE causeway", "DROP ROLE causeway"))
   })
 )

@@ -33,6 +33,9 @@ export const parseAddress = (text: string): Option.Option<NodeAddress> => {
 export const formatAddress = ({ host, port }: NodeAddress): string =>
   isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`
 
+/** Whether an address stands for all interfaces of a machine. Whoever connected to it would reach itself. */
+const isUnspecified = (host: string): boolean => isIP(host) !== 0 && /^[0.:]+$/.test(host)
+
 /** A connection that is recorded lets weak secrets be guessed. */
 const shortestSecret = 32
 
@@ -40,11 +43,15 @@ const address: Config.Config<Option.Option<NodeAddress>> = Setting.declare(
   "NODE_ADDRESS",
   {
     description: "With PostgreSQL: where other nodes reach this one, with requests for its sessions; needs NODE_SECRET",
-    allowed: "<host>:<port>",
+    allowed: "<host>:<port>, as others reach it, so neither 0.0.0.0 nor [::]",
     default: Option.none<NodeAddress>(),
     shown: "none"
   },
-  text => Option.map(parseAddress(text), Option.some)
+  text =>
+    parseAddress(text).pipe(
+      Option.filter(({ host }) => !isUnspecified(host)),
+      Option.map(Option.some)
+    )
 )
 
 const secret: Config.Config<Option.Option<Redacted.Redacted>> = Setting.declare(

@@ -36,6 +36,8 @@ export interface PoolOptions {
   readonly statementTimeout: number
   /** Milliseconds that the server lets a transaction wait for the next statement. */
   readonly idleTimeout?: number
+  /** Why no connection may be made yet, if so. */
+  readonly closedFor?: () => string | undefined
 }
 
 /** Milliseconds to wait for a connection. */
@@ -73,15 +75,22 @@ export const clientConfig = (url: Redacted.Redacted): pg.ClientConfig => ({
   types
 })
 
+/** Limits of a role for a session as a whole, of which the newer one is not known to every server. */
+export const unlimitedSession =
+  "SET idle_session_timeout = 0; " +
+  "SELECT set_config('transaction_timeout', '0', false) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
+
 /** The settings that a session must have, whatever those of its role are. */
 const settings = ({ idleTimeout = 5000, statementTimeout }: PoolOptions): string =>
   [
     "SET client_encoding = 'UTF8'",
+    "SET standard_conforming_strings = on",
     "SET default_transaction_isolation = 'read committed'",
     "SET default_transaction_read_only = off",
     `SET statement_timeout = ${statementTimeout}`,
     `SET lock_timeout = ${lockTimeout}`,
     `SET idle_in_transaction_session_timeout = ${idleTimeout}`,
+    unlimitedSession,
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
   ].join("; ")
 
@@ -94,13 +103,14 @@ END $$`
 export const prepare = async (client: pg.ClientBase, options: PoolOptions): Promise<void> => {
   // What ends a connection is reported by the statement that it ends; without a listener it would end the process.
   client.on("error", () => undefined)
+  const reason = options.closedFor?.()
+  if (reason !== undefined) throw new StoreUnavailable({ reason })
   const query_timeout = connectTimeout
-  const text = options.isPooled ? identify : `${settings(options)}; ${identify}`
-  await client.query({ text, query_timeout } as pg.QueryConfig)
-  const { rows } = await client.query<{ standby: boolean }>({
-    text: "SELECT pg_is_in_recovery() AS standby",
-    query_timeout
-  } as pg.QueryConfig)
+  // Apart from the next statements, whose transaction must have these settings already.
+  if (!options.isPooled) await client.query({ text: settings(options), query_timeout } as pg.QueryConfig)
+  const asked = { text: `${identify}; SELECT pg_is_in_recovery() AS standby`, query_timeout }
+  const results = await client.query(asked as pg.QueryConfig)
+  const { rows } = (results as unknown as ReadonlyArray<pg.QueryResult<{ standby: boolean }>>).at(-1)!
   if (rows[0]?.standby === true) throw new StoreUnavailable({ reason: "the database is a standby" })
 }
 

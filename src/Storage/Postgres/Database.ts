@@ -8,6 +8,8 @@ export class Database extends Context.Tag("causeway/PostgresDatabase")<
   {
     readonly reads: Pool
     readonly writes: Pool
+    /** The time of the database, in epoch milliseconds. */
+    readonly now: () => number
     /** The time of the database when it last told it, in epoch milliseconds. */
     readonly lastTold: () => number
     /** How nodes learn of changes of sessions. */

@@ -79,6 +79,10 @@ export const migrate = (
       `SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '60s', true),
          set_config('idle_in_transaction_session_timeout', '5s', true)`
     )
+    yield* query(
+      "SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
+    )
+    yield* query("SET LOCAL standard_conforming_strings = on")
     yield* query("SELECT pg_advisory_xact_lock($1)", [lockKey])
     // Only where something is missing, as these take rights that the role of the service need not have.
     const [[schema, table]] = (yield* query(

@@ -2,7 +2,7 @@
  * Connections on which short statements follow each other without waiting for answers. A read of one entry costs about
  * half of what it costs on a connection that is taken from a pool for each.
  */
-import { Effect, Exit, type Redacted, type Scope } from "effect"
+import { Effect, Exit, type Scope } from "effect"
 import pg from "pg"
 import * as Direct from "../../Direct.ts"
 import { clientConfig, type Parameter, type PoolOptions, prepare, type Row, type Statement } from "./Connections.ts"
@@ -113,11 +113,13 @@ export interface Pipeline {
 const noop = (): void => {}
 
 /** The connections of a node, which end with the scope. */
-export const make = (url: Redacted.Redacted, statementTimeout: number): Effect.Effect<Pipeline, never, Scope.Scope> =>
+export const make = (
+  given: Pick<PoolOptions, "url" | "statementTimeout" | "closedFor">
+): Effect.Effect<Pipeline, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
       Effect.sync(() => {
-        const options: PoolOptions = { url, isPooled: false, max: lanes, statementTimeout }
+        const options: PoolOptions = { ...given, isPooled: false, max: lanes }
         const all = Array.from({ length: lanes }, () => new Lane(options))
         const looking = setInterval(() => {
           for (const lane of all) lane.look()

@@ -2,7 +2,7 @@
  * The histories of sessions in a PostgreSQL database that several nodes share, in tables of their own. A session belongs
  * to one node at a time.
  */
-import { Clock, Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
+import { Context, Duration, Effect, Either, Exit, Layer, Option, type Scope } from "effect"
 import * as Retention from "../../Gateway/SessionEvents/Retention.ts"
 import {
   type Retention as Bounds,
@@ -52,7 +52,7 @@ export const make = (
   options: Options = {}
 ): Effect.Effect<Context.Context<SessionEvents | SessionNodes>, never, Database | Scope.Scope> =>
   Effect.gen(function* () {
-    const { lastTold, reads, sessions, writes } = yield* Database
+    const { lastTold, now, reads, sessions, writes } = yield* Database
     const { lease = defaultLease, retention = Retention.defaults } = options
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
@@ -148,9 +148,10 @@ export const make = (
       isShared: true,
       abandoned: run(Queries.abandoned(node, millis)),
       taken: Effect.sync(() => owned.takeLost()),
+      // A node whose own clock is ahead must not remove what the others have just written.
       trim: age =>
-        Effect.flatMap(Clock.currentTimeMillis, now => {
-          const before = Math.trunc(now - Duration.toMillis(age))
+        Effect.suspend(() => {
+          const before = Math.trunc(now() - Duration.toMillis(age))
           return portions(size =>
             writes.read(trimStatement, [before, size], rows => rows[0]![0] as number, trimTimeout)
           )

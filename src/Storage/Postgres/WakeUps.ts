@@ -7,7 +7,7 @@ import pg from "pg"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { randomHex } from "../../RandomHex.ts"
 import * as Supervision from "../../Supervision.ts"
-import { clientConfig, type Pool, queryOn, type Statement } from "./Connections.ts"
+import { clientConfig, type Pool, queryOn, type Statement, unlimitedSession } from "./Connections.ts"
 import { unavailable } from "./DatabaseError.ts"
 import type { LogEnd } from "./LogEnd.ts"
 import * as SessionSignals from "./SessionSignals.ts"
@@ -86,7 +86,8 @@ const listen = ({ end, sessions, url }: Options, onListening: (isListening: bool
       )
     )
     yield* Effect.tryPromise({ try: () => client.connect(), catch: unavailable })
-    yield* queryOn(client, `LISTEN ${channel}; LISTEN ${SessionSignals.channel}; LISTEN ${own}`, [], probeTimeout)
+    const channels = [channel, SessionSignals.channel, own].map(name => `LISTEN ${name}`).join("; ")
+    yield* queryOn(client, `${unlimitedSession}; ${channels}`, [], probeTimeout)
     const probing = Effect.forever(
       Effect.zipRight(
         probe,

@@ -12,7 +12,7 @@ import { createDatabase, execute, optionsOf, server } from "../../postgres/Datab
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { isUnavailable, logged, namespace, node, put, quiet, ready } from "./Fixture.ts"
+import { isUnavailable, logged, namespace, node, put, quiet, ready, records } from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ?? ""}`, () => {
   it.scopedLive("a node starts without its database, and is ready when that is there", () =>
@@ -53,7 +53,12 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
           execute(
             url,
             `ALTER DATABASE ${name} SET synchronous_commit = off`,
-            `ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`
+            `ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable'`,
+            `ALTER DATABASE ${name} SET default_transaction_read_only = on`,
+            `ALTER DATABASE ${name} SET statement_timeout = 1000`,
+            `ALTER DATABASE ${name} SET idle_session_timeout = 300`,
+            `ALTER DATABASE ${name} SET search_path = nowhere`,
+            `ALTER DATABASE ${name} SET standard_conforming_strings = off`
           )
         )
         const pool = yield* Connections.make({
@@ -67,16 +72,19 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
           "lock_timeout",
           "idle_in_transaction_session_timeout",
           "synchronous_commit",
-          "transaction_isolation"
+          "transaction_isolation",
+          "transaction_read_only",
+          "idle_session_timeout"
         ]
         const [row] = yield* pool.read(
           { name: "settings", text: `SELECT ${settings.map(setting => `current_setting('${setting}')`).join(", ")}` },
           [],
           rows => rows
         )
-        expect(row).toEqual(["1900ms", "1500ms", "5s", "on", "read committed"])
+        expect(row).toEqual(["1900ms", "1500ms", "5s", "on", "read committed", "off", "0"])
         const started = yield* node(optionsOf(url))
         expect(yield* put(started, "k", 1)).toMatchObject({ lastSeq: 1 })
+        expect(yield* records(started)).toHaveLength(1)
       })
   )
 
@@ -142,6 +150,27 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
         )
         expect(yield* listed()).toEqual(before)
       }
+    })
+  )
+
+  it.scopedLive("a schema that must be refused is not used either where the database comes after the node", () =>
+    Effect.gen(function* () {
+      const database = yield* server({})
+      const url = yield* Effect.promise(() => createDatabase(database))
+      yield* Effect.scoped(node(optionsOf(url)))
+      yield* Effect.promise(() => execute(url, "INSERT INTO causeway.migrations (version, name) VALUES (99, 'future')"))
+      yield* Effect.promise(() => database.stop("fast"))
+      const { layer, lines } = logged()
+      const started = yield* Effect.provide(node(optionsOf(url)), layer)
+      yield* Effect.promise(() => database.start())
+      yield* Effect.repeat(Effect.sleep("20 millis"), {
+        until: () => lines.some(line => line.includes("it was written by a newer version"))
+      })
+      expect(yield* started.store.ready).toBe(false)
+      expect(isUnavailable(yield* Effect.either(started.store.get(namespace, "k")))).toBe(true)
+      expect(isUnavailable(yield* Effect.either(put(started, "k", 1)))).toBe(true)
+      yield* Effect.promise(() => execute(url, "DELETE FROM causeway.migrations WHERE version = 99"))
+      expect(isUnavailable(yield* Effect.either(put(started, "k", 1)))).toBe(true)
     })
   )
 

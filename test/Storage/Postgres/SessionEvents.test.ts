@@ -19,6 +19,7 @@ import {
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { temporaryDirectory } from "../SqliteFixture.ts"
+import { logged } from "./Fixture.ts"
 
 const quiet = Logger.remove(Logger.defaultLogger)
 
@@ -124,6 +125,42 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
         )
         expect(yield* one.nodes.peers).toEqual([{ node: other.nodes.self, address: "other:1" }])
       })
+  )
+
+  it.scopedLive("a node warns where another one that is alive has told the same address, and only then", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const { layer, lines } = logged()
+      const [one, other] = yield* Effect.provide(Effect.all([node(url), node(url)]), layer)
+      // An earlier run, whose lease has not ended yet.
+      yield* Effect.promise(() =>
+        execute(
+          url,
+          `INSERT INTO causeway.nodes (id, since, expires_at, address)
+           VALUES (gen_random_uuid(), now(), now() + interval '1 hour', 'here:1')`
+        )
+      )
+      yield* one.nodes.advertise("here:1")
+      yield* other.nodes.advertise("there:1")
+      const renewals = `SELECT sum(renewals)::int AS count FROM causeway.nodes`
+      const [before] = yield* Effect.promise(() => execute(url, renewals))
+      yield* Effect.repeat(
+        Effect.delay(
+          Effect.promise(() => execute(url, renewals)),
+          "20 millis"
+        ),
+        {
+          until: ([now]) => Number(now?.count) >= Number(before?.count) + 6
+        }
+      )
+      expect(lines.join()).not.toContain("the same address")
+      yield* other.nodes.advertise("here:1")
+      yield* Effect.repeat(Effect.sleep("20 millis"), {
+        until: () => lines.filter(line => line.includes("the same address")).length >= 2
+      })
+      expect(lines.join()).toContain(one.nodes.self)
+      expect(lines.join()).toContain(other.nodes.self)
+    })
   )
 
   it.scopedLive("a node that is interrupted while it takes a session knows that it has it", () =>
@@ -319,6 +356,24 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
         yield* persist(isElsewhere(append(gone, "t/gone", 0, ["stale"])))
         expect(yield* textsOf(other, "t/gone")).toEqual(["2", "3"])
       }).pipe(Effect.provide(quiet))
+  )
+
+  it.scopedLive("a node whose clock is an hour ahead removes no events that are newer than the age", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const setClock = yield* Effect.promise(() => withOwnClock(url))
+      yield* Effect.promise(() => setClock(-3_600_000))
+      const { events } = yield* node(url)
+      yield* events.open("t/s", "e1")
+      const [now] = yield* Effect.promise(() =>
+        execute(url, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now")
+      )
+      const ago = (minutes: number) => ({ timestamp: Math.trunc(Number(now?.now)) - minutes * 60_000 })
+      yield* append(events, "t/s", 0, ["old"], ago(40))
+      yield* append(events, "t/s", 1, ["new"], ago(20))
+      expect(yield* events.trim(Duration.minutes(30))).toBe(1)
+      expect(yield* textsOf(events, "t/s")).toEqual(["new"])
+    })
   )
 
   it.scopedLive("a node tells how long its lease is, one of an earlier version too, and has as long to renew it", () =>

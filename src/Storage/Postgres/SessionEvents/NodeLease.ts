@@ -13,13 +13,13 @@ import * as Queries from "./Queries.ts"
 
 const renewal: Statement = { name: "renew_lease", text: "SELECT causeway.renew_lease($1, $2, true)" }
 
-/** Tells the address of the node, and reads how often the others have renewed their leases, and how long these are. */
+/** Tells the address of the node, and reads the leases of the others, and whether they have told the same address. */
 const introduction: Statement = {
   name: "introduce_node",
   text: `WITH told AS (
       UPDATE causeway.nodes SET address = $2 WHERE id = $1 AND address IS DISTINCT FROM $2
     )
-    SELECT id, renewals, lease FROM causeway.nodes WHERE id <> $1 AND expires_at > clock_timestamp()`
+    SELECT id, renewals, lease, coalesce(address = $2, false) FROM causeway.nodes WHERE id <> $1 AND expires_at > clock_timestamp()`
 }
 
 /**
@@ -65,17 +65,43 @@ export interface Options {
   readonly onLapse: () => void
 }
 
+interface Other extends Renewals {
+  readonly hasSameAddress: boolean
+}
+
 /** Tells where other nodes reach this one. Returns the others. */
 export const introduce = (pool: Pool, node: string, address: string | null) =>
   pool.read(introduction, [node, address], rows =>
     rows.map(
-      ([id, renewals, lease]): Renewals => ({
+      ([id, renewals, lease, hasSameAddress]): Other => ({
         node: String(id),
         renewals: Number(renewals),
-        lease: Number(lease)
+        lease: Number(lease),
+        hasSameAddress: hasSameAddress === true
       })
     )
   )
+
+/** Warns of each other node that is alive and tells the address of this one: one of the two cannot be reached. */
+const addressWatch = () => {
+  /** How often a node had renewed its lease when it was first seen; one that has not since may be an earlier run. */
+  let first = new Map<string, number>()
+  return (others: ReadonlyArray<Other>, address: string | null) => {
+    const sharing = others.filter(({ hasSameAddress }) => hasSameAddress)
+    const found = sharing.filter(({ node, renewals }) => renewals > (first.get(node) ?? renewals))
+    first = new Map(sharing.map(({ node, renewals }) => [node, first.get(node) ?? renewals]))
+    for (const { node } of found) first.set(node, Number.POSITIVE_INFINITY)
+    return Effect.forEach(
+      found,
+      ({ node }) =>
+        Effect.annotateLogs(
+          Effect.logWarning("Another node has told the same address: requests for its sessions do not reach it"),
+          { node, address }
+        ),
+      { discard: true }
+    )
+  }
+}
 
 /** Renews the lease until the scope closes, which ends it: others may then open its sessions at once. */
 export const keep = ({
@@ -91,6 +117,7 @@ export const keep = ({
   Effect.gen(function* () {
     const millis = Duration.toMillis(lease)
     const watch = new NodeWatch(millis)
+    const watchAddress = addressWatch()
     let over = predecessor
     let lapses = 0
     /** How many renewals are still followed by a look at what others have taken, which they may not have committed. */
@@ -126,6 +153,7 @@ export const keep = ({
       const now = yield* Effect.uninterruptible(pool.read(renewal, [node, millis], rows => Number(rows[0]?.[0])))
       const others = yield* introduce(pool, node, address())
       onOthers(others.length)
+      yield* watchAddress(others, address())
       for (const stalled of watch.look(yield* Monotonic.millis, others)) {
         yield* pool.read(expiry, [stalled.node, stalled.renewals], () => undefined)
       }
