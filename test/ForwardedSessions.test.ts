@@ -4,11 +4,19 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import type { Event } from "../src/Gateway/Protocol.ts"
 import { type Client, completeTurn, createSession } from "./Gateway/SocketFixture.ts"
+import { execute } from "./postgres/Databases.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Gateways from "./service/Gateways.ts"
 
 const linked = Gateways.make({ isLinked: true })
+
+/** Makes the statement by which a node takes a session of another one as slow as on a database that is overloaded. */
+const slowHandover = [
+  "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.6); RETURN NEW; END $$",
+  `CREATE TRIGGER slow BEFORE UPDATE OF owner ON causeway.histories
+    FOR EACH ROW WHEN (OLD.owner <> NEW.owner) EXECUTE FUNCTION slow()`
+]
 
 const isDense = (events: ReadonlyArray<Event>) =>
   assert.deepStrictEqual(
@@ -172,14 +180,16 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that reach eac
     "hand sessions with secrets over where they end as planned, and ask for secrets again where they are killed",
     () =>
       Effect.gen(function* () {
-        const { simulator, start } = yield* linked
+        const { simulator, start, url } = yield* linked
         const [one, other] = yield* Effect.all([start, start], { concurrency: 2 })
         const mine = yield* one.client
         const secrets = { TOKEN: "MARK-OF-A-SECRET" as never }
         const [used, unused] = [yield* createSession(mine, { secrets }), yield* createSession(mine, { secrets })]
         yield* mine.get("session", { type: "start_session", sessionId: used })
+        yield* Effect.promise(() => execute(url, ...slowHandover))
         one.signal("SIGTERM")
         assert.strictEqual((yield* one.ended).code, 0)
+        yield* Effect.promise(() => execute(url, "DROP FUNCTION slow CASCADE"))
         const theirs = yield* other.client
         for (const sessionId of [used, unused]) {
           const { session } = yield* theirs.get("session", { type: "start_session", sessionId })

@@ -25,6 +25,12 @@ const readRetries = Schedule.spaced("5 seconds")
 const saveLimit = Duration.seconds(2)
 
 /**
+ * The hand-over of secrets has what is left of the time for stopping sessions, which most of them need little of, and at
+ * least this part of it.
+ */
+const leastHandover = 1 / 3
+
+/**
  * Runs until the scope closes; then `close` is called before sessions are stopped, and those with secrets are handed over.
  */
 export const start = (
@@ -139,6 +145,7 @@ export const start = (
     })
 
     const shutDown = Effect.gen(function* () {
+      const startedAt = monotonic()
       close()
       const entities = [...sessions.all()].filter(({ lifecycle }) => lifecycle.needsShutdown)
       if (entities.length > 0) {
@@ -150,7 +157,9 @@ export const start = (
       yield* Supervision.within(stopping, Effect.forEach(entities, end, { concurrency: "unbounded", discard: true }))
       yield* Supervision.within(saveLimit, records.flush)
       // What is left of one that could not be stopped is for a node that recovers it.
-      yield* handover.give(session => sessions.peek(session)?.isQuiescent !== false)
+      const left = Duration.toMillis(stopping) - (monotonic() - startedAt)
+      const limit = Math.max(left, Duration.toMillis(stopping) * leastHandover)
+      yield* handover.give(session => sessions.peek(session)?.isQuiescent !== false, limit)
     })
 
     yield* Effect.addFinalizer(() => shutDown)

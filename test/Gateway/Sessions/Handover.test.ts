@@ -1,6 +1,6 @@
 /** Sessions with secrets that a node gives to others when it ends. */
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Effect, Exit, Fiber, Option, Redacted, TestClock } from "effect"
+import { Deferred, Effect, Exit, Fiber, Logger, Option, Redacted, TestClock } from "effect"
 import { NodeUnreachable } from "../../../src/Gateway/Forwarding/NodeLink.ts"
 import { alone, type SessionNodesShape } from "../../../src/Gateway/SessionNodes.ts"
 import * as Handover from "../../../src/Gateway/Sessions/Handover.ts"
@@ -14,6 +14,8 @@ const valuesOf = (secrets: HandedOver["secrets"]) =>
   Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, Redacted.value(secret)]))
 
 const from = { node: "gone", token: 1 }
+
+const limit = "1500 millis"
 
 /** A node that owns some sessions, each with a token. */
 const node = (
@@ -58,7 +60,7 @@ describe("Handover", () => {
             : Effect.sync(() => taken.push([peer, handedOver]) > 0)
       )
       for (const session of ["t/1", "t/2", "t/3", "t/not owned"]) yield* secrets.put(session, secretsOf(session))
-      yield* handover.give(session => session !== "t/3")
+      yield* handover.give(session => session !== "t/3", limit)
       assert.sameDeepMembers(
         taken.map(([peer, { from, secrets, session }]) => [peer, session, from, valuesOf(secrets)]),
         [
@@ -74,11 +76,11 @@ describe("Handover", () => {
     Effect.gen(function* () {
       const refused = node({ peers: peers("a", "b") }, [["t/1", 1]], () => Effect.succeed(false))
       yield* refused.secrets.put("t/1", secretsOf("x"))
-      yield* refused.handover.give(() => true)
+      yield* refused.handover.give(() => true, limit)
       assert.isTrue(refused.secrets.has("t/1"))
       const alone = node({ peers: peers() }, [["t/1", 1]])
       yield* alone.secrets.put("t/1", secretsOf("x"))
-      yield* alone.handover.give(() => true)
+      yield* alone.handover.give(() => true, limit)
       assert.isTrue(alone.secrets.has("t/1"))
     })
   )
@@ -97,7 +99,7 @@ describe("Handover", () => {
         1_000_000
       )
       for (const session of sessions) yield* secrets.put(session, secretsOf("x"))
-      const giving = yield* Effect.fork(handover.give(() => true))
+      const giving = yield* Effect.fork(handover.give(() => true, limit))
       yield* TestClock.adjust("2 seconds")
       yield* Fiber.join(giving)
       assert.deepStrictEqual(secrets.sessions(), [])
@@ -117,10 +119,88 @@ describe("Handover", () => {
         1_000_000
       )
       for (const session of sessions) yield* secrets.put(session, secretsOf("x"))
-      const giving = yield* Effect.fork(handover.give(() => true))
+      const giving = yield* Effect.fork(handover.give(() => true, limit))
       yield* TestClock.adjust("2 seconds")
       yield* Fiber.join(giving)
       assert.deepStrictEqual(secrets.sessions(), ["t/0"])
+    })
+  )
+
+  it.effect("waits for the nodes that answer slowly for as long as there is time, whatever the others do", () =>
+    Effect.gen(function* () {
+      const slow = Effect.delay(Effect.succeed(true), "600 millis")
+      const silent = Effect.never
+      const refusing = Effect.succeed(false)
+      for (const answers of [{ slow }, { silent, slow }, { slow, silent }, { slow, refusing, silent }]) {
+        const sessions = ["t/1", "t/2", "t/3"]
+        const { handover, secrets } = node(
+          { peers: peers(...Object.keys(answers)) },
+          sessions.map(session => [session, 1]),
+          peer => (answers as Record<string, Effect.Effect<boolean>>)[peer]!
+        )
+        for (const session of sessions) yield* secrets.put(session, secretsOf("x"))
+        const giving = yield* Effect.fork(handover.give(() => true, limit))
+        yield* TestClock.adjust("2 seconds")
+        yield* Fiber.join(giving)
+        assert.deepStrictEqual(secrets.sessions(), [], Object.keys(answers).join())
+      }
+    })
+  )
+
+  it.effect("stops waiting for the others when one has taken a session", () =>
+    Effect.gen(function* () {
+      const stopped: Array<string> = []
+      const { handover, secrets } = node({ peers: peers("a", "b", "c") }, [["t/1", 1]], peer =>
+        peer === "b"
+          ? Effect.succeed(true)
+          : Effect.onInterrupt(Effect.never, () => Effect.sync(() => stopped.push(peer)))
+      )
+      yield* secrets.put("t/1", secretsOf("x"))
+      const giving = yield* Effect.fork(handover.give(() => true, limit))
+      yield* TestClock.adjust("500 millis")
+      yield* Fiber.join(giving)
+      assert.deepStrictEqual([secrets.sessions(), stopped], [[], ["a"]])
+    })
+  )
+
+  it.effect("tells the operator how many sessions are left without their secrets, and why", () =>
+    Effect.gen(function* () {
+      const cases: ReadonlyArray<readonly [string, Parameters<typeof node>[0], Parameters<typeof node>[2]]> = [
+        ["no other node takes requests", { peers: peers() }, undefined],
+        [
+          "the other nodes are not known: gone",
+          { peers: Effect.fail(new StoreUnavailable({ reason: "gone" })) },
+          undefined
+        ],
+        ["the other nodes did not take them", { peers: peers("a") }, () => Effect.succeed(false)],
+        ["it took longer than 1s 500ms", { peers: peers("a") }, () => Effect.never],
+        ["they could not be stopped in time", { peers: peers("a") }, () => Effect.succeed(true)]
+      ]
+      for (const [reason, nodes, handOver] of cases) {
+        const { handover, secrets } = node(
+          nodes,
+          [
+            ["t/1", 1],
+            ["t/busy", 2]
+          ],
+          handOver
+        )
+        for (const session of ["t/1", "t/busy"]) yield* secrets.put(session, secretsOf("x"))
+        const logged: Array<unknown> = []
+        const logger = Logger.make(({ annotations, logLevel }) =>
+          logged.push([logLevel.label, Object.fromEntries(annotations)])
+        )
+        const giving = yield* Effect.fork(
+          Effect.provide(
+            handover.give(session => session !== "t/busy", limit),
+            Logger.replace(Logger.defaultLogger, logger)
+          )
+        )
+        yield* TestClock.adjust("2 seconds")
+        yield* Fiber.join(giving)
+        const left = secrets.sessions().length
+        assert.deepStrictEqual(logged, [["WARN", { given: 2 - left, left, reason }]])
+      }
     })
   )
 
