@@ -3,7 +3,7 @@
  * killed at once, while clients send messages to all sessions through all of them.
  */
 import { assert, layer } from "@effect/vitest"
-import { Deferred, Effect, Random, type Scope } from "effect"
+import { Cause, Deferred, Effect, Random, type Scope } from "effect"
 import type { Event, EventOf } from "../src/Gateway/Protocol.ts"
 import { type Client, createSession } from "./Gateway/SocketFixture.ts"
 import { reasonToSkip } from "./postgres/Server.ts"
@@ -12,6 +12,16 @@ import * as Gateways from "./service/Gateways.ts"
 
 const soak = Number(process.env.SOAK ?? 1)
 const seed = process.env.NODES_SEED ?? "nodes"
+
+/** No wait comes near it, also on a busy machine. */
+const longest = "90 seconds"
+
+/** Fails where a wait has no end, with what was waited for and how far that was. */
+const ends = <A, E, R>(what: () => string, wait: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.timeoutFailCause(Effect.disconnect(wait), {
+    duration: longest,
+    onTimeout: () => Cause.die(new Error(`There was no end of the wait for ${what()}`))
+  })
 
 /** Sessions, and the messages of each in a round. One half of them have an id of the client, and are repeated. */
 const sessionCount = 6
@@ -34,11 +44,21 @@ interface Message {
 /** The nodes that clients go to, and how far they have come. */
 class Run {
   readonly sent: ReadonlyArray<Array<Message>> = Array.from({ length: sessionCount }, () => [])
+  /** What became of the last attempt in each session. */
+  readonly attempts: Array<string> = Array.from({ length: sessionCount }, () => "none")
   nodes: ReadonlyArray<Node> = []
+
+  /** How far the sessions are. */
+  describe(): string {
+    return this.sent.map(({ length }, index) => `session ${index}: ${length} (${this.attempts[index]})`).join(", ")
+  }
 
   /** Waits until each session has had so many messages. */
   awaitSent(count: number): Effect.Effect<void> {
-    return Effect.repeat(Effect.sleep("10 millis"), { until: () => this.sent.every(({ length }) => length >= count) })
+    return ends(
+      () => `${count} messages in each session: ${this.describe()}`,
+      Effect.repeat(Effect.sleep("10 millis"), { until: () => this.sent.every(({ length }) => length >= count) })
+    )
   }
 }
 
@@ -62,19 +82,18 @@ const talk = (run: Run, sessionId: string, index: number, total: number, random:
       const attempt = Effect.gen(function* () {
         const node = run.nodes[yield* random.nextIntBetween(0, run.nodes.length)]!
         const asking = Effect.flatMap(clientOf(node), client =>
-          Effect.raceFirst(
-            client.ask({ type: "send_message", sessionId, content, ...id }),
-            Effect.as(client.closed, undefined)
-          )
+          client.ask({ type: "send_message", sessionId, content, ...id })
         )
         const unknown = Effect.as(Deferred.await(node.gone), undefined)
         return yield* Effect.raceFirst(
-          // A node that is killed refuses the connection.
+          // A node that is killed refuses connections, and closes those that there are.
           Effect.catchAllDefect(asking, () => Effect.succeed(undefined)),
           unknown
         )
       })
+      run.attempts[index] = "under way"
       const answer = yield* attempt
+      run.attempts[index] = answer === undefined ? "without an answer" : JSON.stringify(answer)
       if (answer?.type === "accepted") sent.push({ content, turnId: answer.turnId })
       // Without an id it is not repeated, whatever the answer.
       else if (clientMessageId === undefined) sent.push({ content })
@@ -129,19 +148,22 @@ const follow = (nodeOf: () => Node, sessions: ReadonlyArray<string>) =>
       }
       yield* next.closed
     })
-    yield* Effect.forkScoped(Effect.forever(Effect.ignore(Effect.sandbox(subscribe))))
+    yield* Effect.forkScoped(Effect.forever(Effect.delay(Effect.ignore(Effect.sandbox(subscribe)), "20 millis")))
     return eventsOf
   })
 
 /** The whole history of a session once all turns have ended. */
 const settled = (client: Client, sessionId: string) =>
   Effect.gen(function* () {
-    yield* Gateways.follow(client, sessionId)
-    const isOver = () => {
+    const open = () => {
       const events = client.events(sessionId)
-      return events.filter(isStart).every(({ turnId }) => Gateways.endsOf(events, turnId).length > 0)
+      return events.filter(isStart).filter(({ turnId }) => Gateways.endsOf(events, turnId).length === 0)
     }
-    yield* Effect.repeat(Effect.sleep("20 millis"), { until: isOver })
+    yield* ends(() => `the history of session ${sessionId}`, Gateways.follow(client, sessionId))
+    yield* ends(
+      () => `the ends of turns of session ${sessionId}: ${JSON.stringify(open())}`,
+      Effect.repeat(Effect.sleep("20 millis"), { until: () => open().length === 0 })
+    )
     return client.events(sessionId)
   })
 
@@ -153,14 +175,17 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that fail ${re
         const random = Random.make(seed)
         const { simulator, start } = yield* Gateways.make({ isLinked: true })
         const startNodes = (count: number) =>
-          Effect.all(
-            Array.from({ length: count }, () => Effect.flatMap(start, started)),
-            { concurrency: "unbounded" }
+          ends(
+            () => `the start of ${count} nodes`,
+            Effect.all(
+              Array.from({ length: count }, () => Effect.flatMap(start, started)),
+              { concurrency: "unbounded" }
+            )
           )
         const run = new Run()
         run.nodes = yield* startNodes(3)
         let stays = run.nodes[0]!
-        const sessions = yield* Effect.forEach(Array.from({ length: sessionCount }), (_, index) =>
+        const creating = Effect.forEach(Array.from({ length: sessionCount }), (_, index) =>
           Effect.gen(function* () {
             const client = yield* run.nodes[index % 3]!.client
             const sessionId = yield* createSession(client)
@@ -169,6 +194,7 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that fail ${re
             return sessionId
           })
         )
+        const sessions = yield* ends(() => "the start of the sessions", creating)
         const witnessed = yield* follow(() => stays, sessions)
         for (let round = 1; round <= soak; round++) {
           const before = (round - 1) * messages
@@ -193,20 +219,28 @@ layer(Environment.layer, { excludeTestServices: true })(`gateways that fail ${re
           run.nodes = [stays]
           for (const node of killed) node.signal("SIGKILL")
           yield* Effect.forEach(killed, node => Deferred.succeed(node.gone, undefined))
-          yield* Effect.forEach(talkers, talker => talker)
+          yield* ends(
+            () => `the last message of each session: ${run.describe()}`,
+            Effect.forEach(talkers, talker => talker)
+          )
           run.nodes = [stays, ...(yield* startNodes(2))]
         }
-        const late = yield* run.nodes[1]!.client
+        const late = yield* ends(() => "a connection to a node that has just started", run.nodes[1]!.client)
         let turns = 0
         for (const [index, sessionId] of sessions.entries()) {
           const events = yield* settled(late, sessionId)
           check(events, run.sent[index]!)
           turns += events.filter(isStart).length
           // Whoever was subscribed all the while has the same events, each once and in order.
-          yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => witnessed(sessionId).length >= events.length })
+          yield* ends(
+            () =>
+              `${events.length} events of session ${index}, of which a subscriber has ${witnessed(sessionId).length}`,
+            Effect.repeat(Effect.sleep("20 millis"), { until: () => witnessed(sessionId).length >= events.length })
+          )
           assert.deepStrictEqual(witnessed(sessionId).slice(0, events.length), events)
         }
         assert.isAtMost((yield* simulator.state).frames.message, turns)
-      }).pipe(Effect.tapErrorCause(() => Effect.sync(() => console.error(`NODES_SEED=${seed}`))))
+      }).pipe(Effect.tapErrorCause(() => Effect.sync(() => console.error(`NODES_SEED=${seed}`)))),
+    180_000 * soak
   )
 })

@@ -141,81 +141,83 @@ interface ConnectOptions {
 
 const isEvent = (frame: Answer | Event): frame is Event => "seq" in frame
 
-/** Connects until the scope closes. */
+/**
+ * Connects until the scope closes. Whatever waits for a frame, or for the connection itself, can be interrupted; a wait for
+ * a frame that the connection has not brought when it is closed is a defect.
+ */
 export const connect = (
   url: string,
   { headers = {}, protocols = [] }: ConnectOptions = {}
 ): Effect.Effect<Client, Refused, Scope.Scope> =>
-  Effect.acquireRelease(
-    Effect.async<Client, Refused>(resume => {
-      const socket = new WebSocket(url, [...protocols], { headers })
-      const changes = new Changes()
-      const frames: Array<Answer | Event> = []
-      let closed: { code: number; reason: string } | undefined
-      let lastId = 0
-      const until = (matches: (frame: Answer | Event) => boolean) => {
-        let looked = 0
-        return changes.until(() => {
-          while (looked < frames.length) {
-            const frame = frames[looked++]!
-            if (matches(frame)) return Option.some(frame)
-          }
-          return Option.none()
-        })
-      }
-      const ask: Client["ask"] = (request, id = `r${++lastId}`) =>
-        Effect.suspend(() => {
-          const answered = until(frame => !isEvent(frame) && frame.id === id) as Effect.Effect<Answer>
-          socket.send(JSON.stringify({ ...request, id }))
-          return answered
-        })
-      socket.on("message", data => {
-        frames.push(JSON.parse(data.toString("utf8")) as Answer | Event)
-        changes.notify()
+  Effect.gen(function* () {
+    const socket = yield* Effect.acquireRelease(
+      Effect.sync(() => new WebSocket(url, [...protocols], { headers }).on("error", () => undefined)),
+      socket => Effect.sync(() => socket.terminate())
+    )
+    const changes = new Changes()
+    const frames: Array<Answer | Event> = []
+    let closed: { code: number; reason: string } | undefined
+    let lastId = 0
+    const until = (matches: (frame: Answer | Event) => boolean, what = "a frame") => {
+      let looked = 0
+      return changes.until(() => {
+        while (looked < frames.length) {
+          const frame = frames[looked++]!
+          if (matches(frame)) return Option.some(frame)
+        }
+        if (closed !== undefined) throw new Error(`The connection was closed (${closed.code}) before ${what} came`)
+        return Option.none()
       })
-      socket.on("close", (code, reason) => {
-        closed = { code, reason: reason.toString("utf8") }
-        changes.notify()
+    }
+    const ask: Client["ask"] = (request, id = `r${++lastId}`) =>
+      Effect.suspend(() => {
+        const isAnswer = (frame: Answer | Event) => !isEvent(frame) && frame.id === id
+        socket.send(JSON.stringify({ ...request, id }), () => undefined)
+        return until(isAnswer, `the answer to ${request.type}`) as Effect.Effect<Answer>
       })
+    socket.on("message", data => {
+      frames.push(JSON.parse(data.toString("utf8")) as Answer | Event)
+      changes.notify()
+    })
+    socket.on("close", (code, reason) => {
+      closed = { code, reason: reason.toString("utf8") }
+      changes.notify()
+    })
+    yield* Effect.async<void, Refused>(resume => {
       socket.once("unexpected-response", (_request, response) => {
         let body = ""
         response.setEncoding("utf8")
         response.on("data", (chunk: string) => {
           body += chunk
         })
-        response.on("end", () => {
-          const { error } = JSON.parse(body) as { error: string }
+        response.on("close", () => {
+          const { error } = (response.complete ? JSON.parse(body) : { error: "cut off" }) as { error: string }
           resume(Effect.fail(new Refused({ status: response.statusCode!, error })))
         })
       })
-      socket.on("error", error => resume(Effect.fail(new Refused({ status: 0, error: error.message }))))
-      socket.once("open", () =>
-        resume(
-          Effect.succeed({
-            socket,
-            frames,
-            events: sessionId =>
-              frames.filter(isEvent).filter(event => sessionId === undefined || event.sessionId === sessionId),
-            ask,
-            get: <Type extends Answer["type"]>(type: Type, request: Asked) =>
-              Effect.flatMap(ask(request), answer =>
-                answer.type === type
-                  ? Effect.succeed(answer as AnswerOf<Type>)
-                  : Effect.die(new Error(`${request.type} was answered ${JSON.stringify(answer)}`))
-              ),
-            send: data => Effect.sync(() => socket.send(data)),
-            until,
-            untilEvent: (sessionId, matches) =>
-              until(frame => isEvent(frame) && frame.sessionId === sessionId && matches(frame)) as Effect.Effect<Event>,
-            closed: changes.until(() => Option.fromNullable(closed)),
-            isOpen: () => socket.readyState === WebSocket.OPEN
-          })
-        )
-      )
-      return Effect.sync(() => socket.terminate())
-    }),
-    ({ socket }) => Effect.sync(() => socket.terminate())
-  )
+      socket.once("error", error => resume(Effect.fail(new Refused({ status: 0, error: error.message }))))
+      socket.once("open", () => resume(Effect.void))
+    })
+    return {
+      socket,
+      frames,
+      events: sessionId =>
+        frames.filter(isEvent).filter(event => sessionId === undefined || event.sessionId === sessionId),
+      ask,
+      get: <Type extends Answer["type"]>(type: Type, request: Asked) =>
+        Effect.flatMap(ask(request), answer =>
+          answer.type === type
+            ? Effect.succeed(answer as AnswerOf<Type>)
+            : Effect.die(new Error(`${request.type} was answered ${JSON.stringify(answer)}`))
+        ),
+      send: data => Effect.sync(() => socket.send(data)),
+      until,
+      untilEvent: (sessionId, matches) =>
+        until(frame => isEvent(frame) && frame.sessionId === sessionId && matches(frame)) as Effect.Effect<Event>,
+      closed: changes.until(() => Option.fromNullable(closed)),
+      isOpen: () => socket.readyState === WebSocket.OPEN
+    }
+  })
 
 /** Creates a session and returns its id. */
 export const createSession = (client: Client, fields: Partial<Extract<Asked, { type: "create_session" }>> = {}) =>
