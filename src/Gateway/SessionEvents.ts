@@ -7,7 +7,7 @@ import type { StoreBusy, StoreUnavailable } from "../Kv/Store.ts"
 
 /** The history of a session, without its events. */
 export interface History {
-  /** Changes only when a history was lost and another one begins. */
+  /** Changes only when events that clients may have seen were lost, or may have been: their numbers are given again. */
   readonly epoch: string
   /** The newest `seq`; 0 where there was no event yet. */
   readonly headSeq: number
@@ -131,8 +131,8 @@ export class SessionEvents extends Context.Tag("causeway/SessionEvents")<
   SessionEvents,
   {
     /**
-     * The history of a session; where there is none, it begins with the epoch given. The session belongs to this node
-     * from then on.
+     * The history of a session; where there is none, it begins with the epoch given. One whose end may have been lost, as
+     * by a fail-over of the database, has a new epoch. The session belongs to this node from then on.
      */
     readonly open: (
       session: string,

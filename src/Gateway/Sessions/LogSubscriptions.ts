@@ -1,13 +1,14 @@
 /**
  * Subscriptions to sessions of other nodes: their events are read from the log as they come.
  */
-import { type Context, Duration, Effect, Option, type Scope } from "effect"
+import { Cause, type Context, Duration, Effect, Option, type Scope } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
 import { NodeLink } from "../Forwarding/NodeLink.ts"
 import type { History, SessionEvents } from "../SessionEvents.ts"
 import { SessionNodes } from "../SessionNodes.ts"
 import { type Caller, SessionNotFound, type Subscriber, type Subscription } from "../Sessions.ts"
+import * as HistoryPages from "./HistoryPages.ts"
 import { toFrames } from "./Journal.ts"
 import { partsOf } from "./LaunchConfiguration.ts"
 import {
@@ -20,6 +21,7 @@ import {
   toView
 } from "./SessionRecords.ts"
 import type { Settings } from "./Settings.ts"
+import { Subscribers } from "./Subscribers.ts"
 
 /** Events that are read at once. */
 const pageEvents = 256
@@ -39,7 +41,6 @@ const concurrentUses = 4
 
 /** One session, and its subscribers on this node. */
 class Follower {
-  readonly subscribers = new Set<Subscriber>()
   /** The newest `seq` that subscribers were given. */
   publishedSeq: number
   isReading = false
@@ -50,11 +51,15 @@ class Follower {
     readonly tenant: string,
     readonly id: string,
     readonly history: History,
+    readonly subscribers: Subscribers,
     readonly unwatch: () => void
   ) {
     this.publishedSeq = history.headSeq
   }
 }
+
+const logDefect = (session: string, message: string, defect: unknown): Effect.Effect<void> =>
+  Effect.annotateLogs(Effect.logError(message, Cause.die(defect)), { session })
 
 export interface Options {
   readonly events: Context.Tag.Service<SessionEvents>
@@ -88,9 +93,7 @@ export const make = ({
     /** Ends all subscriptions to a session. */
     const end = (follower: Follower, tell: (subscriber: Subscriber) => void): void => {
       drop(follower)
-      const all = [...follower.subscribers]
-      follower.subscribers.clear()
-      for (const subscriber of all) tell(subscriber)
+      follower.subscribers.end(tell)
     }
 
     const drop = (follower: Follower): void => {
@@ -101,7 +104,7 @@ export const make = ({
 
     const publish = (follower: Follower, page: ReturnType<typeof toFrames>): void => {
       follower.publishedSeq = page.at(-1)!.seq
-      for (const subscriber of follower.subscribers) subscriber.onFrames(page)
+      follower.subscribers.publish(page)
     }
 
     /** Ends the subscriptions where the session was deleted, or its history was lost. */
@@ -116,13 +119,15 @@ export const make = ({
       Effect.suspend(() => {
         follower.isWoken = false
         return Effect.flatMap(events.read(follower.key, follower.publishedSeq, pageEvents), found => {
-          if (Option.isNone(found) || found.value.history.epoch !== follower.history.epoch) {
-            return endIfGone(follower, true)
-          }
+          if (Option.isNone(found)) return endIfGone(follower, true)
+          const { epoch, headSeq } = found.value.history
+          // Events that were read are there no more, as after a fail-over of the database.
+          const isCut = headSeq < follower.publishedSeq
+          if (isCut || epoch !== follower.history.epoch) return endIfGone(follower, true)
           const frames = toFrames(found.value.events)
           if (frames.length === 0) return endIfGone(follower, false)
           publish(follower, frames)
-          if (follower.publishedSeq < found.value.history.headSeq) follower.isWoken = true
+          if (follower.publishedSeq < headSeq) follower.isWoken = true
           return Effect.void
         })
       }).pipe(
@@ -137,7 +142,12 @@ export const make = ({
             follower.isReading = false
             return Effect.void
           })
-        )
+        ),
+        // Subscribers begin anew, with another follower.
+        Effect.catchAllDefect(defect => {
+          end(follower, subscriber => subscriber.onLost())
+          return logDefect(follower.key, "The events of a session of another node cannot be read", defect)
+        })
       )
 
     const wake = (follower: Follower): void => {
@@ -149,7 +159,8 @@ export const make = ({
 
     const begin = (key: string, tenant: string, id: string, history: History): Follower => {
       const unwatch = nodes.watch(key, () => wake(follower))
-      const follower: Follower = new Follower(key, tenant, id, history, unwatch)
+      const subscribers = new Subscribers(defect => run(logDefect(key, "A subscriber of a session failed", defect)))
+      const follower: Follower = new Follower(key, tenant, id, history, subscribers, unwatch)
       followers.set(key, follower)
       occupancy.set(true)
       // What came since the history was read.
@@ -183,7 +194,8 @@ export const make = ({
           }),
           follower =>
             Effect.sync(() => {
-              if (follower.subscribers.delete(subscriber) && follower.subscribers.size === 0) drop(follower)
+              follower.subscribers.delete(subscriber)
+              if (follower.subscribers.size === 0) drop(follower)
             })
         )
         const { epoch, headSeq, trimmedSeq } = found.value
@@ -191,14 +203,7 @@ export const make = ({
           session: { ...view, epoch, headSeq },
           ...{ epoch, headSeq, trimmedSeq, isElsewhere: true },
           publishedSeq: () => follower.publishedSeq,
-          read: (after, limit) =>
-            Effect.map(
-              events.read(key, after, limit),
-              Option.match({
-                onNone: () => ({ frames: [], trimmedSeq: headSeq }),
-                onSome: ({ events, history: { trimmedSeq } }) => ({ frames: toFrames(events), trimmedSeq })
-              })
-            )
+          read: HistoryPages.make(events, key, found.value, () => subscriber.onLost())
         }
       })
 

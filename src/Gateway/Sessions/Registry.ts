@@ -27,7 +27,7 @@ import {
 } from "../Sessions.ts"
 import type { Entity } from "./Entity.ts"
 import * as Handover from "./Handover.ts"
-import { toFrames } from "./Journal.ts"
+import * as HistoryPages from "./HistoryPages.ts"
 import { check, empty, merge, storedParts } from "./LaunchConfiguration.ts"
 import * as LogSubscriptions from "./LogSubscriptions.ts"
 import { SecretPool } from "./SecretPool.ts"
@@ -77,13 +77,17 @@ const make = (settings: Settings) =>
     let isClosing = false
     let subscriptions = 0
 
+    const scope = yield* backgroundScope
+    const fork = Runtime.runFork(yield* Effect.runtime<never>())
+    const run = (work: Effect.Effect<void>): void => void fork(work, { scope })
     const shared: Shared = {
       settings,
       platform,
       events,
       records,
       secrets,
-      scope: yield* backgroundScope,
+      scope,
+      run,
       // A clock may have fractions of a millisecond.
       now: () => Math.trunc(clock.unsafeCurrentTimeMillis()),
       monotonic,
@@ -94,11 +98,10 @@ const make = (settings: Settings) =>
       traceId: tracer.currentTraceId,
       tags: yield* MetricTags.current
     }
-    const fork = Runtime.runFork(yield* Effect.runtime<never>())
     const cache: SessionCache.SessionCache = SessionCache.make(shared, records, key => {
       if (isReached && secrets.has(key)) return
       // It begins at once. Where it fails, the session stays with this node until that is gone.
-      fork(Effect.ignore(events.release(key)), { scope: shared.scope })
+      run(Effect.ignore(events.release(key)))
     })
 
     /** Finds a session, which counts as used while `f` runs. */
@@ -254,23 +257,13 @@ const make = (settings: Settings) =>
               trimmedSeq: Option.match(found, { onNone: () => headSeq, onSome: ({ trimmedSeq }) => trimmedSeq }),
               isElsewhere: false,
               publishedSeq: () => entity.journal.history().headSeq,
-              read: (after, limit) =>
-                Effect.map(
-                  events.read(entity.key, after, limit),
-                  Option.match({
-                    onNone: () => ({ frames: [], trimmedSeq: headSeq }),
-                    onSome: ({ events, history: { trimmedSeq } }) => ({ frames: toFrames(events), trimmedSeq })
-                  })
-                )
+              read: HistoryPages.make(events, entity.key, { epoch, headSeq }, () => subscriber.onLost())
             }
           })
         })
       )
 
-    const fromLog = yield* LogSubscriptions.make({
-      ...{ events, records, settings },
-      run: work => fork(work, { scope: shared.scope })
-    })
+    const fromLog = yield* LogSubscriptions.make({ events, records, settings, run })
 
     const counted = Effect.acquireRelease(
       Effect.sync(() => subscriptions++),

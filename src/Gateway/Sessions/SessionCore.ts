@@ -1,7 +1,7 @@
 /**
  * What the parts of a session in memory build on: its record, its journal, its subscribers, and who uses it.
  */
-import { type Context, Effect, Either, type Scope } from "effect"
+import { Cause, type Context, Effect, Either, type Scope } from "effect"
 import type { StoreBusy, StoreUnavailable } from "../../Kv/Store.ts"
 import type { MetricTags } from "../../MetricTags.ts"
 import type { AgentPlatform } from "../../Upstream/AgentPlatform.ts"
@@ -14,6 +14,7 @@ import type { SecretPool } from "./SecretPool.ts"
 import { type Recorded, randomId, type SessionRecord, type SessionRecords } from "./SessionRecords.ts"
 import * as State from "./SessionState.ts"
 import type { Settings } from "./Settings.ts"
+import { Subscribers } from "./Subscribers.ts"
 
 /** What all sessions share. */
 export interface Shared {
@@ -24,6 +25,8 @@ export interface Shared {
   readonly secrets: SecretPool
   /** Of everything that outlives the call that started it. */
   readonly scope: Scope.Scope
+  /** Runs an effect in that scope, from a callback. */
+  readonly run: (work: Effect.Effect<void>) => void
   /** Whole epoch milliseconds, for timestamps. */
   readonly now: () => number
   /** Monotonic milliseconds, for everything that waits or is measured. */
@@ -60,7 +63,11 @@ export class SessionCore implements Recorded {
   private currentJournal: Journal.Journal
   private deletion: "none" | "begun" | "done" = "none"
   private isElsewhere = false
-  private readonly subscribers = new Set<Subscriber>()
+  private readonly subscribers = new Subscribers(defect =>
+    this.shared.run(
+      Effect.annotateLogs(Effect.logError("A subscriber of a session failed", Cause.die(defect)), { session: this.key })
+    )
+  )
   /** Calls in progress, and when the last one ended, in monotonic milliseconds. */
   private users = 0
   private usedAt: number
@@ -82,7 +89,7 @@ export class SessionCore implements Recorded {
     const { events, now, traceId } = this.shared
     const onUpdate = (update: State.Update, frames: ReadonlyArray<Frame>): void => {
       this.onUpdate(update)
-      if (frames.length > 0) for (const subscriber of this.subscribers) subscriber.onFrames(frames)
+      if (frames.length > 0) this.subscribers.publish(frames)
     }
     return Journal.make({
       session: this.key,
@@ -154,7 +161,7 @@ export class SessionCore implements Recorded {
   /** After the record was removed. */
   completeDeletion(): void {
     this.deletion = "done"
-    for (const subscriber of [...this.subscribers]) subscriber.onDeleted()
+    this.subscribers.end(subscriber => subscriber.onDeleted())
   }
 
   /** Whether it belongs to another node now: nothing of it is used or stored any more. */
@@ -189,10 +196,7 @@ export class SessionCore implements Recorded {
 
   /** Ends all subscriptions; `between` runs before subscribers are told. */
   dropSubscribers(between: () => void): void {
-    const dropped = [...this.subscribers]
-    this.subscribers.clear()
-    between()
-    for (const subscriber of dropped) subscriber.onLost()
+    this.subscribers.end(subscriber => subscriber.onLost(), between)
   }
 
   get isUsed(): boolean {

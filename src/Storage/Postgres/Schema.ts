@@ -2,6 +2,7 @@
  * The schema of the store in PostgreSQL. Its parts are in the schema `causeway` of the database.
  */
 import { commitFunction, timedCommitFunction } from "./CommitFunction.ts"
+import { newEpoch } from "./Epoch.ts"
 import * as RememberedWrites from "./RememberedWrites.ts"
 import { removeFunction } from "./Removal.ts"
 import * as SessionEvents from "./SessionEvents/Schema.ts"
@@ -17,8 +18,6 @@ export const maxNameBytes = 2660
 
 /** Names are compared by their bytes. */
 const name = 'text COLLATE "C" NOT NULL'
-
-const newEpoch = "left(replace(gen_random_uuid()::text, '-', ''), 16)"
 
 const tables: ReadonlyArray<string> = [
   // One row. Who adds records locks it until the end of the transaction. Its values change with trims only, so that no
@@ -293,5 +292,6 @@ export const migrations: ReadonlyArray<Migration> = [
   { name: "remembered writes", statements: RememberedWrites.statements },
   { name: "lock waits", statements: [timedCommitFunction] },
   { name: "lock waits with idempotency keys", statements: [RememberedWrites.timedCommitKeyed] },
-  { name: "lengths of leases", statements: SessionEvents.leaseStatements }
+  { name: "lengths of leases", statements: SessionEvents.leaseStatements },
+  { name: "epochs of histories", statements: SessionEvents.epochStatements }
 ]

@@ -61,6 +61,7 @@ const make = Effect.gen(function* () {
     now: () => 0,
     monotonic: () => 0,
     generateTitle: () => {},
+    run: () => {},
     isClosing: () => false
   }
   return { gate, loaded: SessionCache.make(shared, records, () => {}) }

@@ -15,6 +15,7 @@ it("the steps of the schema keep their order", () => {
     "remembered writes",
     "lock waits",
     "lock waits with idempotency keys",
-    "lengths of leases"
+    "lengths of leases",
+    "epochs of histories"
   ])
 })

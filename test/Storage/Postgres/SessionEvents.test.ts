@@ -89,6 +89,46 @@ describe.skipIf(reasonToSkip !== undefined)(`The session event log in PostgreSQL
     })
   )
 
+  it.scopedLive("a history that is opened after a fail-over has another epoch, once, and all that is left of it", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const [{ events: one }, { events: other }] = [yield* node(url), yield* node(url)]
+      yield* one.open("t/s", "e1")
+      yield* append(one, "t/s", 0, ["1", "2"], { recoveryState: "open" })
+      // As after a promotion of a standby, which may lack the newest events.
+      yield* Effect.promise(() => execute(url, "SELECT causeway.renew_epoch()"))
+      // The owner knows where the history ends.
+      yield* append(one, "t/s", 2, ["3"], { recoveryState: "open" })
+      yield* one.release("t/s")
+      const opened = yield* other.open("t/s", "e1")
+      expect(opened).toMatchObject({ headSeq: 3, trimmedSeq: 0, recoveryState: "open" })
+      expect(opened.epoch).toMatch(/^[0-9a-f]{16}$/)
+      expect(Option.getOrThrow(yield* one.find("t/s"))).toEqual(opened)
+      expect(yield* textsOf(one, "t/s")).toEqual(["1", "2", "3"])
+      yield* append(other, "t/s", 3, ["4"], { epoch: opened.epoch })
+      // It stays as long as the database does not change.
+      expect((yield* other.open("t/s", "e1")).epoch).toBe(opened.epoch)
+      yield* other.release("t/s")
+      expect((yield* one.open("t/s", "e1")).epoch).toBe(opened.epoch)
+      // What begins anew has the epoch that it was given, and keeps it.
+      yield* Effect.promise(() => execute(url, "SELECT causeway.renew_epoch()"))
+      expect((yield* one.restart("t/s", "e5")).epoch).toBe("e5")
+      expect((yield* one.open("t/s", "e6")).epoch).toBe("e5")
+    })
+  )
+
+  it.scopedLive("a history that an earlier version has written keeps its epoch when it is first opened", () =>
+    Effect.gen(function* () {
+      const url = yield* database
+      const { events } = yield* node(url)
+      yield* events.open("t/s", "e1")
+      yield* Effect.promise(() => execute(url, "UPDATE causeway.histories SET database_epoch = NULL"))
+      expect((yield* events.open("t/s", "e2")).epoch).toBe("e1")
+      yield* Effect.promise(() => execute(url, "SELECT causeway.renew_epoch()"))
+      expect((yield* events.open("t/s", "e2")).epoch).not.toBe("e1")
+    })
+  )
+
   it.scopedLive(
     "a node takes a session that another one gives up, as long as that has it and nothing is to recover",
     () =>

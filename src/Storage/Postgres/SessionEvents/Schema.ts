@@ -2,7 +2,7 @@
  * The tables of the session event log in PostgreSQL, apart from the key-value store's: nothing of them is in the change
  * log.
  */
-import { writeFunction } from "./WriteFunction.ts"
+import { datedWriteFunction, writeFunction } from "./WriteFunction.ts"
 
 const name = 'text COLLATE "C" NOT NULL'
 
@@ -230,4 +230,11 @@ export const leaseStatements: ReadonlyArray<string> = [
   "ALTER TABLE causeway.nodes ADD COLUMN lease bigint NOT NULL DEFAULT 60000",
   tellingRenewFunction,
   isGoneByBothFunction
+]
+
+/** What the migration does by which clients notice that a fail-over has lost events which they have seen. */
+export const epochStatements: ReadonlyArray<string> = [
+  // The epoch of the database in which the history was opened last; null where that was before this column was there.
+  "ALTER TABLE causeway.histories ADD COLUMN database_epoch text",
+  datedWriteFunction
 ]

@@ -5,12 +5,21 @@
  * The writes of a group are ordered by session, and each locks the row of its session first, so that groups of several
  * nodes cannot deadlock.
  */
+import { newEpoch } from "../Epoch.ts"
 
 /** The writes, as the function is given them. */
 export const Op = { append: 0, open: 1, restart: 2, configure: 3, remove: 4, release: 5 } as const
 
 /** The outcomes, as the function returns them: the first number of an array, or the number alone. */
 export const Result = { stored: 0, outOfStep: 1, elsewhere: 2, history: 3 } as const
+
+/** In what the versions of the function differ. */
+interface Parts {
+  readonly create: string
+  readonly declarations: string
+  /** What is done first to a history that is opened or begins anew. */
+  readonly begin: string
+}
 
 /**
  * Each array has an element for each write, but `texts`, which has the events of all appends one after the other. `node`
@@ -20,8 +29,8 @@ export const Result = { stored: 0, outOfStep: 1, elsewhere: 2, history: 3 } as c
  * Returns a JSON array of what became of each write: 0 where it was stored, \`[1, head]\` where it is out of step, \`[2]\`
  * where the session belongs to another node, and \`[3, token, epoch, head, trimmed, recovery state]\` for a history.
  */
-export const writeFunction = `
-CREATE FUNCTION causeway.write_sessions(
+const functionOf = ({ begin, create, declarations }: Parts): string => `
+${create} causeway.write_sessions(
   group_id uuid,
   node uuid,
   lease bigint,
@@ -58,7 +67,7 @@ DECLARE
   oldest record;
   kept_from bigint;
   bytes_left bigint;
-  is_allowed boolean;
+  is_allowed boolean;${declarations}
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'causeway.write_sessions needs the isolation level read committed' USING ERRCODE = '0A000';
@@ -140,7 +149,7 @@ BEGIN
       results[i] := '[${Result.elsewhere}]';
       CONTINUE;
     END IF;
-    IF ops[i] IN (${Op.open}, ${Op.restart}) THEN
+    IF ops[i] IN (${Op.open}, ${Op.restart}) THEN${begin}
       IF ops[i] = ${Op.restart} THEN
         DELETE FROM causeway.events d WHERE d.history = h.id;
         DELETE FROM causeway.receipts d WHERE d.history = h.id;
@@ -175,3 +184,23 @@ BEGIN
   RETURN concat('[', array_to_string(results, ','), ']');
 END
 $function$`
+
+/** The function as it was first. */
+export const writeFunction = functionOf({ create: "CREATE FUNCTION", declarations: "", begin: "" })
+
+/**
+ * The function of now. A history that is opened in another epoch of the database than before goes on in an epoch of its
+ * own: events at its end may be lost, which clients have seen, and their numbers are given again.
+ */
+export const datedWriteFunction = functionOf({
+  create: "CREATE OR REPLACE FUNCTION",
+  declarations: `
+  current_epoch text;`,
+  begin: `
+      current_epoch := coalesce(current_epoch, causeway.epoch());
+      IF h.database_epoch IS DISTINCT FROM current_epoch THEN
+        UPDATE causeway.histories u
+        SET epoch = CASE WHEN u.database_epoch IS NULL THEN u.epoch ELSE ${newEpoch} END, database_epoch = current_epoch
+        WHERE u.id = h.id RETURNING u.* INTO h;
+      END IF;`
+})
