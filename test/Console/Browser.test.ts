@@ -288,6 +288,19 @@ describe.skipIf(absence !== undefined)("The console in a browser", () => {
     await files.locator("td.added", { hasText: "hello there" }).waitFor()
   })
 
+  it("goes on by itself when the store was unavailable", async () => {
+    const requests = /\/api\/v1\/(?:kv|changes)/
+    const body = '{"error":"Store unavailable"}'
+    await page.route(requests, route => route.fulfill({ status: 503, contentType: "application/json", body }))
+    await open("feed")
+    await page.getByText("Store unavailable. Trying again…").waitFor()
+    await open("store", namespace, "locale")
+    await page.getByRole("region", { name: "Entry" }).getByText("Store unavailable. Trying again…").waitFor()
+    await page.unroute(requests)
+    await shows(/"en"/)
+    await page.getByRole("link", { name: /^locale/ }).waitFor()
+  })
+
   it("recovers by itself when the service is restarted", async () => {
     await open("store", namespace, "locale")
     await shows(/"en"/)

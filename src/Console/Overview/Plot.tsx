@@ -54,7 +54,13 @@ const optionsOf = ({ format, isFilled, lines, steps }: Props, width: number): uP
     legend: { show: false },
     padding: [8, 24, 0, 0],
     scales: {
-      x: { range: (_, min, max) => [Math.min(min ?? 0, (max ?? 0) - leastSeconds), max ?? 0] },
+      // Before the first figure the axis ends now.
+      x: {
+        range: (_, min, max) => {
+          const end = max ?? Date.now() / 1000
+          return [Math.min(min ?? end, end - leastSeconds), end]
+        }
+      },
       y: { range: (_, __, max) => [0, Number.isFinite(max) && max > 0 ? max * 1.15 : 1] }
     },
     axes: [

@@ -1,5 +1,5 @@
 /** Work that is tried again while the service cannot do it at present. */
-import { isClientError } from "../../Client/Errors.ts"
+import { ConnectionFailed, isClientError } from "../../Client/Errors.ts"
 import { isTransient } from "../../Client/Retry.ts"
 import { messageOf } from "./Failure.ts"
 import { pause } from "./Pause.ts"
@@ -29,7 +29,8 @@ export const persist = async <A>(
       return done
     } catch (error) {
       if (!mayDoBetter(error)) throw error
-      onProblem(messageOf(error))
+      // Of a service that is away the frame of the page says that it is asked again.
+      onProblem(error instanceof ConnectionFailed ? messageOf(error) : `${messageOf(error)}. Trying again…`)
     }
     await untilNextTry(ended)
   }

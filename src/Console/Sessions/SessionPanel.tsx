@@ -145,6 +145,7 @@ export const SessionPanel = ({ id, sessions }: { readonly id: string; readonly s
   if (feed.isDeleted.value) {
     return (
       <section class="pane item" aria-label="Session">
+        <PaneHead title={id} isName back={{ href: href("sessions"), label: "All sessions" }} />
         <p class="empty">There is no such session, or it was deleted.</p>
       </section>
     )

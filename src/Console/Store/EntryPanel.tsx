@@ -5,6 +5,7 @@ import { JsonEditor } from "../Json/JsonEditor.tsx"
 import { compact, format, type Problem, problemOf } from "../Json/JsonText.ts"
 import { canWrite, client, follow } from "../Service/Connection.ts"
 import { isAbort, messageOf } from "../Service/Failure.ts"
+import { persist } from "../Service/Persist.ts"
 import { go, href } from "../Service/Route.ts"
 import { Confirm } from "../Widgets/Confirm.tsx"
 import { Icon } from "../Widgets/Icon.tsx"
@@ -38,8 +39,8 @@ const useEntry = (namespace: string, key: string) => {
     const ended = new AbortController()
     const read = async () => {
       try {
-        setStored((await readText(namespace, key, ended.signal)) ?? "absent")
-        setProblem("")
+        const { signal } = ended
+        setStored((await persist(() => readText(namespace, key, signal), signal, setProblem)) ?? "absent")
       } catch (error) {
         if (!isAbort(error)) setProblem(messageOf(error))
       }
@@ -150,8 +151,9 @@ export const EntryPanel = ({ entryKey, namespace }: Props) => {
     return (
       <section class="pane item" aria-label="Entry">
         {title}
+        <Banner tone="bad" text={readProblem} />
         <p class="empty" role="status">
-          {readProblem !== "" ? readProblem : stored === "absent" ? "There is no such entry." : "Reading…"}
+          {stored === "absent" ? "There is no such entry." : readProblem === "" && "Reading…"}
         </p>
         {stored === "absent" && <History namespace={namespace} entryKey={entryKey} onTake={undefined} />}
       </section>

@@ -87,7 +87,7 @@ const NamespacePane = ({ present }: { readonly present: string | undefined }) =>
 
 /** A namespace, of which the tenant is told apart. */
 const NamespaceName = ({ name }: { readonly name: string }) => {
-  const [, tenant, rest] = /^tenant:([^/]+)(\/.*)?$/.exec(name) ?? []
+  const [, tenant, rest] = /^tenant:([^/]+)(?:\/(.*))?$/.exec(name) ?? []
   return (
     <span class="row-title mono">
       {tenant === undefined ? (
@@ -96,7 +96,11 @@ const NamespaceName = ({ name }: { readonly name: string }) => {
         <>
           <span class="muted">tenant:</span>
           <bdi>{tenant}</bdi>
-          <bdi class="muted">{rest}</bdi>
+          {rest !== undefined && (
+            <span class="muted">
+              /<bdi>{rest}</bdi>
+            </span>
+          )}
         </>
       )}
     </span>
