@@ -29,7 +29,7 @@ export const launch = (
     const child = yield* Effect.acquireRelease(
       Effect.sync(() =>
         spawn(process.execPath, [main, ...args], {
-          env: { PATH: process.env.PATH, DATA_DIR: directory, PORT: "0", ...env },
+          env: { PATH: process.env.PATH, DATA_DIR: directory, PORT: "0", ...Compiled.environment(), ...env },
           stdio: ["ignore", "pipe", "pipe"]
         })
       ),

@@ -46,7 +46,12 @@ export const start = ({
     Effect.sync(() => {
       const main = Compiled.program("main")
       // Nobody's profiles leak in.
-      const own = { PATH: process.env.PATH, CAUSEWAY_PROFILES: "/nowhere/profiles.json", ...env }
+      const own = {
+        PATH: process.env.PATH,
+        CAUSEWAY_PROFILES: "/nowhere/profiles.json",
+        ...Compiled.environment(),
+        ...env
+      }
       const child = isTerminal
         ? spawn("script", ["-qefc", [process.execPath, main, ...args].map(quote).join(" "), "/dev/null"], {
             env: { ...own, TERM: "xterm", SHELL: "/bin/sh" }

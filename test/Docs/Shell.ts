@@ -3,9 +3,9 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { chmodSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect, Option, type Scope } from "effect"
-import { assert, inject } from "vitest"
+import { assert } from "vitest"
 import { freePort } from "../postgres/Server.ts"
-import { program } from "../service/Compiled.ts"
+import { environment, program } from "../service/Compiled.ts"
 import { isExcused } from "./Excuses.ts"
 import { type Fence, fencesOf } from "./Page.ts"
 
@@ -119,8 +119,7 @@ export const shell = (directory: string, { env = {}, placed = {} }: Setting = {}
           CAUSEWAY_URL: ported("http://127.0.0.1:8080"),
           BASE: ported("http://127.0.0.1:8080"),
           KEY: "dev-key",
-          // What the first start has compiled is there for the others.
-          NODE_COMPILE_CACHE: join(inject("compiled"), "compile-cache"),
+          ...environment(),
           ...env
         },
         stdio: ["ignore", "pipe", "pipe"],

@@ -46,7 +46,7 @@ export const start = (
           ],
           {
             stdio: ["pipe", "pipe", "inherit"],
-            env: { ...process.env, ...options.env }
+            env: { ...process.env, ...Compiled.environment(), ...options.env }
           }
         )
       ),

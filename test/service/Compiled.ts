@@ -2,6 +2,14 @@
 import { join } from "node:path"
 import { inject } from "vitest"
 
+/**
+ * What processes that tests start have beside their own environment: what one has compiled to the code of the processor
+ * is there for the others.
+ */
+export const environment = (): Readonly<Record<string, string>> => ({
+  NODE_COMPILE_CACHE: join(inject("compiled"), "compile-cache")
+})
+
 /** The service as users run it, module by module. */
 export const main = (): string => join(inject("compiled"), "src", "main.js")
 

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { createInterface } from "node:readline"
 import { Deferred, Effect, Schema, type Scope } from "effect"
+import * as Compiled from "./Compiled.ts"
 import { Program } from "./Program.ts"
 
 /** How a process ended. */
@@ -64,6 +65,7 @@ const environment = ({ directory, env }: Options): NodeJS.ProcessEnv => ({
   KV_API_KEY: key,
   NODE_ENV: "production",
   PORT: "0",
+  ...Compiled.environment(),
   ...env
 })
 
