@@ -9,12 +9,15 @@ import { ConfigProvider, Duration, Effect, Exit, Option, Redacted, Schedule, Sco
 import { download } from "../src/CommandLine/BackupDownload.ts"
 import * as DataDirectory from "../src/CommandLine/DataDirectory.ts"
 import * as Restore from "../src/Storage/Backup/Restore.ts"
+import * as InProcess from "./CommandLine/InProcess.ts"
 import * as Program from "./CommandLine/Program.ts"
 import * as Disk from "./faults/Disk.ts"
 import { launch } from "./ServerProcess.ts"
+import { inStore, store } from "./Storage/Backup/Fixture.ts"
 import { temporaryDirectory } from "./Storage/SqliteFixture.ts"
 import * as Environment from "./service/Environment.ts"
 import * as Service from "./service/Service.ts"
+import * as Store from "./suites/Store/Fixture.ts"
 
 interface Change {
   readonly seq: number
@@ -62,9 +65,9 @@ const entriesOf = (changes: ReadonlyArray<Change>) => {
 
 const json = (stdout: string): Record<string, unknown> => JSON.parse(stdout.trim().split("\n").at(-1) ?? "")
 
-/** Runs a command that succeeds, and returns the last line of what it prints. */
+/** Runs a command that succeeds within this process, and returns the last line of what it prints. */
 const succeed = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>> = {}) =>
-  Effect.map(Program.run({ args, env }), ({ code, stderr, stdout }) => {
+  Effect.map(InProcess.call(args, env), ({ code, stderr, stdout }) => {
     assert.strictEqual(code, 0, stderr)
     return json(stdout)
   })
@@ -99,7 +102,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         client =>
           Effect.iterate(1, {
             while: () => true,
-            body: n => Effect.as(put(url, `k${client}-${n % 50}`, n), n + 1)
+            body: n => Effect.delay(Effect.as(put(url, `k${client}-${n % 50}`, n), n + 1), "5 millis")
           }).pipe(Effect.forkIn(load)),
         { discard: true }
       )
@@ -154,9 +157,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
 
   it.scoped.skipIf(!Disk.isPossible)("that is killed is not there; one that is interrupted leaves nothing", () =>
     Effect.gen(function* () {
-      const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
-      const { end, url } = yield* Service.start({ directory })
-      yield* put(url, "k", 1)
+      const [directory, place] = [yield* store(1), yield* temporaryDirectory]
       const disk = yield* Disk.make(place)
       // The copy is written, and not flushed yet.
       yield* disk.set([{ call: "flush", outcome: "hang" }])
@@ -178,8 +179,7 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         )
         assert.isFalse(existsSync(join(place, signal)))
       }
-      // One of a stopped store: a service that starts meanwhile writes when it is complete.
-      yield* end("SIGTERM")
+      // A service that starts meanwhile writes when the copy is complete.
       yield* disk.set([{ call: "flush", outcome: "hang" }])
       const running = yield* launch(env, ["backup", join(place, "SIGKILL")])
       yield* until(Effect.map(disk.injected, count => count > 0))
@@ -242,10 +242,11 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         // More than the sockets hold.
         yield* Effect.forEach(
           Array.from({ length: 16 }, (_, n) => `k${n}`),
-          key => put(url, key, "x".repeat(1_000_000))
+          key => put(url, key, "x".repeat(1_000_000)),
+          { concurrency: 4 }
         )
         const backUp = ["backup", join(place, "store.db"), "--url", url]
-        const reader = yield* Program.run({ args: backUp, env: { CAUSEWAY_TOKEN: "key-that-reads" } })
+        const reader = yield* InProcess.call(backUp, { CAUSEWAY_TOKEN: "key-that-reads" })
         assert.deepInclude(reader, { code: 5 }, reader.stderr)
         yield* Effect.scoped(
           Effect.gen(function* () {
@@ -281,12 +282,9 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
     "whose restore is killed half-way is restored by the next start of the service",
     () =>
       Effect.gen(function* () {
-        const [directory, place] = [yield* temporaryDirectory, yield* temporaryDirectory]
-        const first = yield* Service.start({ directory })
-        yield* put(first.url, "k", 1)
+        const [directory, place] = [yield* store(1), yield* temporaryDirectory]
         yield* succeed(["backup", join(place, "backup")], { DATA_DIR: directory })
-        yield* put(first.url, "k", 2)
-        yield* first.end("SIGTERM")
+        yield* inStore(directory)(Store.put("n", "k0", "later"))
         const disk = yield* Disk.make(directory)
         // The old store is moved aside, and the new one is not there yet. (Every other step is killed within a process.)
         yield* disk.set([{ call: "rename", outcome: "hang", file: "restore.ready/kv.db" }])
@@ -300,10 +298,10 @@ layer(Environment.layer, { excludeTestServices: true })("a backup", it => {
         assert.isFalse(existsSync(join(directory, "kv.db")))
         const service = yield* Service.start({ directory })
         assert.match(service.log(), /a restore that was not finished is finished/)
-        const entry = yield* Effect.flatMap(request(service.url, "/kv/n/k"), answer =>
+        const entry = yield* Effect.flatMap(request(service.url, "/kv/n/k0"), answer =>
           Effect.promise(() => answer.json())
         )
-        assert.deepInclude(entry as object, { value: 1 })
+        assert.deepInclude(entry as object, { value: 0 })
       })
   )
 

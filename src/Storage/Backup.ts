@@ -4,7 +4,7 @@
  * Both copies are of one moment: each has all that was committed before it and nothing that came after, so that none
  * refers to what the other one lacks.
  */
-import { lstatSync, writeFileSync } from "node:fs"
+import { existsSync, lstatSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { Clock, Effect } from "effect"
 import { version } from "../Version.ts"
@@ -97,11 +97,11 @@ export const make = ({
     const id = yield* identify(kv)
     yield* refuseUnfinished(directory)
     if (!(yield* isThere(kv))) return yield* refuse(`${directory} has no store: there is no ${store.file}`)
-    const asked = storeOnly ? [store] : [store, histories]
-    const ids = yield* Effect.forEach(asked, part =>
+    const sessionsFile = join(directory, histories.file)
+    const parts = storeOnly || !(yield* isThere(sessionsFile)) ? [store] : [store, histories]
+    const ids = yield* Effect.forEach(parts, part =>
       part === store ? Effect.succeed(id) : identify(join(directory, part.file))
     )
-    const parts = yield* Effect.filter(asked, ({ file }) => isThere(join(directory, file)))
     const target = yield* Target.open({ path, kind: storeOnly ? "file" : "directory", force, source: directory })
     const createdAt = new Date(yield* Clock.currentTimeMillis).toISOString()
     const placeOf = ({ file }: Part): string => (storeOnly ? target.draft : join(target.draft, file))
@@ -115,21 +115,26 @@ export const make = ({
     // A file may be a link from this directory to another one.
     const directories = new Set([directory, ...sources.map(({ file }) => dirname(file))])
     yield* Effect.forEach(directories, refuseUnfinished)
+    let hasBegun = false
+    let isLate = false
     const copies = yield* Effect.mapError(
-      CopyPort.copy({ sources, mostLogBytes, bytesLeft }, progress => report({ phase: "copy", ...progress })),
+      CopyPort.copy({ sources, mostLogBytes, bytesLeft }, progress => {
+        // By the first progress, all that is copied has been read from one moment.
+        if (!hasBegun) isLate = !storeOnly && parts.length === 1 && existsSync(sessionsFile)
+        hasBegun = true
+        report({ phase: "copy", ...progress })
+      }),
       toFailure
     )
+    if (isLate) return yield* refuse(`${sessionsFile} was made meanwhile`, "Try again.")
     // Files of before and after a restore do not belong together, whichever of them was opened first.
     yield* Effect.forEach(directories, refuseUnfinished)
-    yield* Effect.forEach(asked, ({ file }, index) =>
-      Effect.flatMap(identify(join(directory, file)), now => {
-        const [path, before] = [join(directory, file), ids[index]]
-        if (now === before) return Effect.void
-        return refuse(
-          `${path} was ${before === undefined ? "made meanwhile" : "replaced while it was copied"}`,
-          "Try again."
-        )
-      })
+    yield* Effect.forEach(parts, ({ file }, index) =>
+      Effect.flatMap(identify(join(directory, file)), now =>
+        now === ids[index]
+          ? Effect.void
+          : refuse(`${join(directory, file)} was replaced while it was copied`, "Try again.")
+      )
     )
     const bytes = copies.reduce((sum, copy) => sum + copy.bytes, 0)
     report({ phase: "verify", done: 0, total: bytes })

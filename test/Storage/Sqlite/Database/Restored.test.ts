@@ -12,11 +12,11 @@ import {
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import Database from "better-sqlite3"
-import { Effect, Exit, Logger } from "effect"
+import { Effect, Logger } from "effect"
 import { store as storePart } from "../../../../src/Storage/Backup/Manifest.ts"
 import * as Opening from "../../../../src/Storage/Sqlite/Database/Opening.ts"
 import * as Restored from "../../../../src/Storage/Sqlite/Database/Restored.ts"
-import { lastSeq, put } from "../../../suites/Store/Fixture.ts"
+import { put } from "../../../suites/Store/Fixture.ts"
 import { backUp, failure, inStore, makeSessions, names, store } from "../../Backup/Fixture.ts"
 import { temporaryDirectory } from "../../SqliteFixture.ts"
 
@@ -33,7 +33,7 @@ const stores = Effect.gen(function* () {
   )
   const without = yield* temporaryDirectory
   copyFileSync(join(old, "kv.db"), join(without, "kv.db"))
-  yield* inStore(without)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 3)))
+  assert.strictEqual(find(join(without, "kv.db"), newest), 3)
   /** A data directory with the old store, and a draft of the other one in it. */
   const prepare = Effect.map(temporaryDirectory, directory => {
     for (const name of names(old)) if (!name.endsWith(".lock")) copyFileSync(join(old, name), join(directory, name))
@@ -44,23 +44,33 @@ const stores = Effect.gen(function* () {
   return { old, prepare }
 })
 
-const isOld = (directory: string) =>
-  Effect.gen(function* () {
-    yield* inStore(directory)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 4, "the old store is whole")))
-    const db = new Database(join(directory, "sessions.db"), { readonly: true })
-    assert.strictEqual(db.prepare("SELECT session FROM histories").pluck().get(), "tenant/one")
-    db.close()
-  })
+/** Opens a store as its next start does. */
+const open = (directory: string) =>
+  Effect.provide(Effect.scoped(Opening.open(directory, storePart.format)), Logger.remove(Logger.defaultLogger))
 
-const isRestored = (directory: string) =>
-  Effect.gen(function* () {
-    yield* inStore(directory)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 2, "the other store is whole")))
-    assert.deepStrictEqual(
-      names(directory).filter(name => name.startsWith("sessions.db") || name.startsWith("restore.")),
-      []
-    )
-    yield* isOld(join(directory, "aside"))
-  })
+/** What a query finds in a database, as any program reads it. */
+const find = (file: string, query: string): unknown => {
+  const db = new Database(file)
+  try {
+    return db.prepare(query).pluck().get()
+  } finally {
+    db.close()
+  }
+}
+
+const newest = "SELECT max(seq) FROM changes"
+
+const isOld = (directory: string): void => {
+  assert.strictEqual(find(join(directory, "kv.db"), newest), 4, "the old store is whole")
+  assert.strictEqual(find(join(directory, "sessions.db"), "SELECT session FROM histories"), "tenant/one")
+}
+
+const isRestored = (directory: string): void => {
+  assert.strictEqual(find(join(directory, "kv.db"), newest), 2, "the other store is whole")
+  const others = names(directory).filter(name => name.startsWith("sessions.db") || name.startsWith("restore."))
+  assert.deepStrictEqual(others, [])
+  isOld(join(directory, "aside"))
+}
 
 /** The real changes, but the one that fails. So many later ones are done: none where the process is killed there. */
 const faulty = (fails: (call: number, path: string) => boolean, later = Number.POSITIVE_INFINITY): Restored.Changes => {
@@ -101,11 +111,14 @@ const attempt = (directory: string, changes: Restored.Changes): unknown => {
 /** That a restore which has failed has taken place, or has not; whoever opens the directory next goes on with it. */
 const isEither = (directory: string, isTaken: boolean) =>
   Effect.gen(function* () {
-    if (isTaken) return yield* isRestored(directory)
-    assert.isFalse(Restored.isUnfinished(directory))
-    assert.isTrue(existsSync(draftIn(directory)))
-    assert.isFalse(existsSync(join(directory, "aside")))
-    yield* isOld(directory)
+    if (!isTaken) {
+      assert.isFalse(Restored.isUnfinished(directory))
+      assert.isTrue(existsSync(draftIn(directory)))
+      assert.isFalse(existsSync(join(directory, "aside")))
+    }
+    yield* open(directory)
+    if (isTaken) isRestored(directory)
+    else isOld(directory)
   })
 
 describe("a restore of files", () => {
@@ -160,8 +173,9 @@ describe("a restore of files", () => {
         assert.instanceOf(attempt(directory, changes), Error)
         isTaken = !existsSync(draftIn(directory))
         outcomes.push(isTaken)
-        if (isTaken) yield* isRestored(directory)
-        else yield* isOld(directory)
+        yield* open(directory)
+        if (isTaken) isRestored(directory)
+        else isOld(directory)
       }
       assert.isAbove(outcomes.length, 3)
     })
@@ -179,7 +193,8 @@ describe("a restore of files", () => {
       )
       assert.isFalse(existsSync(join(moving, "kv.db-wal")))
       writeFileSync(join(moving, "kv.db-wal"), "of another program")
-      yield* isRestored(moving)
+      yield* open(moving)
+      isRestored(moving)
       assert.strictEqual(readFileSync(join(moving, "aside", "kv.db-wal.2"), "utf8"), "of another program")
 
       // Killed when all old files have gone aside.
@@ -195,12 +210,12 @@ describe("a restore of files", () => {
           faulty((_, path) => path === join(directory, "restore.ready", "kv.db"), 0)
         )
         writeFileSync(join(directory, name), content)
-        const refused = yield* Effect.exit(inStore(directory)(lastSeq))
-        assert.isTrue(Exit.isFailure(refused))
-        assert.include(String(refused), `${join(directory, name)} has appeared while it was restored: move it away`)
+        const { message } = yield* Effect.flip(open(directory))
+        assert.include(message, `${join(directory, name)} has appeared while it was restored: move it away`)
         assert.deepStrictEqual(readFileSync(join(directory, name)), content)
         rmSync(join(directory, name))
-        yield* isRestored(directory)
+        yield* open(directory)
+        isRestored(directory)
       }
     })
   )
@@ -221,8 +236,8 @@ describe("a restore of files", () => {
           yield* failure(backUp(linked, target)),
           /has a restore that was not finished$|kv\.db cannot be read/
         )
-        yield* inStore(linked)(Effect.map(lastSeq, seq => assert.strictEqual(seq, 2)))
-        yield* isRestored(directory)
+        yield* open(linked)
+        isRestored(directory)
       }
     })
   )
@@ -242,7 +257,7 @@ describe("a restore of files", () => {
       const opening = Effect.scoped(Opening.open(directory, storePart.format))
       const refused = yield* Effect.flip(Effect.provide(opening, Logger.replace(Logger.defaultLogger, restoring)))
       assert.match(refused.message, /was restored meanwhile, and that is not finished: start again$/)
-      yield* inStore(directory)(lastSeq)
+      yield* open(directory)
       assert.isFalse(Restored.isUnfinished(directory))
       assert.include(names(join(directory, "aside-2")), "kv.db")
     })
