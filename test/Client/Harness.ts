@@ -1,4 +1,5 @@
 /** The service in this process, behind a proxy that cuts and holds up connections; and time that tests move. */
+import { subscribe, unsubscribe } from "node:diagnostics_channel"
 import { createServer, connect as dial, type Server, type Socket } from "node:net"
 import { Context, Duration, Effect, Exit, Layer, Logger, Scope } from "effect"
 import { type Client, type ClientOptions, type Clock, type FollowEvent, makeClient } from "../../src/Client/Client.ts"
@@ -59,13 +60,21 @@ export class Service {
   }
 }
 
+/** The channel of `node:diagnostics_channel` that tells of each connection that begins in this process. */
+const connecting = "net.client.socket"
+
 /** Passes connections on, as the network between a client and the service does. */
 export class Proxy {
   readonly #server: Server
+  readonly #onClient = (message: unknown) => {
+    this.#clients.push((message as { readonly socket: Socket }).socket)
+  }
   readonly #pairs = new Set<readonly [Socket, Socket]>()
   readonly #following = new Set<Socket>()
-  /** Bytes that clients were sent. */
+  /** Bytes that clients were sent; some of them may be in the buffers of the system. */
   sent = 0
+  /** The clients' ends of the connections, as they are in this process. */
+  readonly #clients: Array<Socket> = []
   /** The first line of each connection's first request. */
   readonly requests: Array<string> = []
   /** While set, upgrades to WebSocket are refused, as some proxies do. */
@@ -110,6 +119,7 @@ export class Proxy {
   }
 
   listen(): Promise<number> {
+    subscribe(connecting, this.#onClient)
     return new Promise(resolve => {
       this.#server.listen(0, "127.0.0.1", () => resolve(this.port))
     })
@@ -122,6 +132,11 @@ export class Proxy {
 
   get connections(): number {
     return this.#pairs.size
+  }
+
+  /** Bytes that clients have taken from the system, whose buffers differ from machine to machine. */
+  get taken(): number {
+    return this.#clients.reduce((sum, socket) => (socket.remotePort === this.port ? sum + socket.bytesRead : sum), 0)
   }
 
   /** Connections whose last request was to follow the log. */
@@ -149,6 +164,7 @@ export class Proxy {
   }
 
   async close(): Promise<void> {
+    unsubscribe(connecting, this.#onClient)
     this.cut()
     await new Promise(resolve => this.#server.close(resolve))
   }
