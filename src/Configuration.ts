@@ -146,7 +146,7 @@ const warningsOf = (settings: Settings): ReadonlyArray<string> => {
     ],
     [
       Option.isSome(replication) && Option.isSome(store.postgres),
-      "REPLICATION_ENABLED looks at the files in DATA_DIR, which with PostgreSQL have the sessions only"
+      "REPLICATION_ENABLED looks at the files in DATA_DIR, which with PostgreSQL hold the id of the node and no data"
     ]
   ]
   return [

@@ -16,7 +16,7 @@ export interface PostgresOptions {
   readonly url: Redacted.Redacted
   /** The address of the database itself, where `url` is that of a pooler. */
   readonly directUrl?: Redacted.Redacted | undefined
-  /** Most connections for reads; 10 by default. There are up to 6 more, and one for each whole list. */
+  /** Most connections for reads; 10 by default. There are up to 8 more, and one for each whole list. */
   readonly connections?: number
   /** How much of each session's history is kept. */
   readonly history?: Retention

@@ -55,8 +55,8 @@ export interface ChangePage {
 }
 
 /**
- * When housekeeping has something to do, in epoch milliseconds by the clock of this process. It looks again at an earlier
- * time than is true.
+ * When housekeeping has something to do, in epoch milliseconds by the clock of this process. The times may be earlier than
+ * the true ones, never later: work that finds nothing to do asks again.
  */
 export interface Due {
   /** The earliest expiry of an entry; `null` where none expires. */

@@ -19,11 +19,13 @@ export interface CommittedGroup {
 export interface Options<A, B, E> {
   /**
    * Commits a group, all at once as far as durability goes, and says what became of each write, in order.
-   * It is given one group at a time; its failure is that of every write in the group.
+   * It is given one group at a time; its failure is that of every write in the group. Once the group is given up, its
+   * callers were told that the store is unavailable: no new attempt may be begun.
    */
   readonly commit: (
     group: ReadonlyArray<A>,
-    now: number
+    now: number,
+    isGivenUp: () => boolean
   ) => Effect.Effect<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>
   readonly weigh: (write: A) => Weight
   /** Waited for before a group is taken, and not counted as the time of a commit. It must end. */
@@ -127,12 +129,14 @@ export const make = <A, B, E = never>(
       const { bytes, group } = queue.takeGroup()
       if (group.length === 0) return Effect.void
       const limit = patience * Math.max(1, bytes / most.bytes)
-      queue.flight = { group, startedAt: Monotonic.unsafeMillis(clock), limit, isGivenUp: false }
+      const flight = { group, startedAt: Monotonic.unsafeMillis(clock), limit, isGivenUp: false }
+      queue.flight = flight
       queue.changed()
       return Effect.suspend(() =>
         options.commit(
           group.map(item => item.write!),
-          now
+          now,
+          () => flight.isGivenUp
         )
       ).pipe(
         Effect.exit,

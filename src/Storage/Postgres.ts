@@ -1,19 +1,7 @@
 /**
  * The key-value store in a PostgreSQL database that several nodes share.
  */
-import {
-  Cause,
-  Context,
-  Duration,
-  Effect,
-  Either,
-  Exit,
-  Layer,
-  Option,
-  type Redacted,
-  Runtime,
-  type Scope
-} from "effect"
+import { Context, Duration, Effect, Either, Exit, Layer, Option, Runtime, type Scope } from "effect"
 import * as Direct from "../Direct.ts"
 import { ChangeLog, HistoryTrimmed } from "../Kv/ChangeLog.ts"
 import {
@@ -42,6 +30,7 @@ import * as Opening from "./Postgres/Opening.ts"
 import * as Pipeline from "./Postgres/Pipeline.ts"
 import * as Portions from "./Postgres/Portions.ts"
 import * as Queries from "./Postgres/Queries.ts"
+import * as Readiness from "./Postgres/Readiness.ts"
 import { maxNameBytes } from "./Postgres/Schema.ts"
 import { SessionSignals } from "./Postgres/SessionSignals.ts"
 import * as Snapshots from "./Postgres/Snapshots.ts"
@@ -68,58 +57,6 @@ const checkLimits = ({ keyBytes, namespaceBytes }: LimitsShape) =>
           `LIMIT_NAMESPACE_BYTES (${namespaceBytes}) and LIMIT_KEY_BYTES (${keyBytes}) come to ` +
           `${namespaceBytes + keyBytes} bytes; an index of PostgreSQL can hold ${maxNameBytes} of both together.`
       })
-
-/** How long the start waits for the database; then it goes on without. */
-const startTimeout = "5 seconds"
-
-/** Between two attempts to open the database. */
-const openPause = "500 millis"
-
-/** Whether the store may be used: its schema is known, and is none that must be refused. */
-interface Gate {
-  /** Why it may not be used, if so. */
-  closedFor: string | undefined
-}
-
-/** Brings the schema up to date, now or as soon as the database is there. Until then the gate is closed. */
-const open = (url: Redacted.Redacted, gate: Gate) =>
-  Effect.gen(function* () {
-    const outage = Supervision.outage("opening the database")
-    const opening = Effect.tap(Opening.open(url), () => {
-      gate.closedFor = undefined
-    })
-    const first = yield* opening.pipe(
-      Effect.asSome,
-      Effect.catchTag("StoreUnavailable", error => Effect.as(outage.failed(Cause.fail(error)), Option.none<void>())),
-      Effect.disconnect,
-      Effect.timeoutTo({ duration: startTimeout, onSuccess: answer => answer, onTimeout: () => Option.none<void>() })
-    )
-    if (Option.isSome(first)) return
-    const again: Effect.Effect<void> = Effect.catchTags(opening, {
-      StoreUnavailable: error =>
-        Effect.zipRight(
-          outage.failed(Cause.fail(error)),
-          Effect.zipRight(
-            Effect.sleep(openPause),
-            Effect.suspend(() => again)
-          )
-        ),
-      // It was not there when the service started, so that only the log can say it.
-      StoreRefused: ({ message }) =>
-        Effect.logError(message).pipe(
-          Effect.zipRight(
-            Effect.sync(() => {
-              gate.closedFor = message
-            })
-          ),
-          Effect.zipRight(Effect.sleep("1 minute")),
-          Effect.zipRight(Effect.suspend(() => again))
-        )
-    })
-    yield* Effect.forkScoped(
-      Effect.interruptible(Effect.zipRight(Effect.zipRight(Effect.sleep(openPause), again), outage.over))
-    )
-  })
 
 /** Calls that are made while one is running share the next one, so that each sees what was there before it. */
 const shared = <A, E>(ask: Effect.Effect<A, E>, runtime: Runtime.Runtime<never>): Effect.Effect<A, E> => {
@@ -165,15 +102,19 @@ export const make = (
     const limits = yield* Limits
     yield* checkLimits(limits)
     const directUrl = Option.getOrElse(options.directUrl, () => options.url)
-    const gate: Gate = { closedFor: "the database is not open yet" }
-    const closedFor = (): string | undefined => gate.closedFor
-    const pooled = { url: options.url, isPooled: Option.isSome(options.directUrl), closedFor }
+    const clock = yield* DatabaseClock.make
+    const { atNow, refusal } = yield* DatabaseClock.bySystemClock(Readiness.make(directUrl, clock))
+    const pooled = { url: options.url, isPooled: Option.isSome(options.directUrl), refusal }
     const reads = yield* Connections.make({
       ...pooled,
       max: options.connections,
       statementTimeout: Connections.readStatementTimeout
     })
-    const pipeline = yield* Pipeline.make({ url: options.url, closedFor, statementTimeout: Connections.readTimeout })
+    const pipeline = yield* Pipeline.make({
+      url: options.url,
+      statementTimeout: Connections.readStatementTimeout,
+      refusal
+    })
     const writes = yield* Connections.make({
       ...pooled,
       max: writeConnections,
@@ -185,9 +126,6 @@ export const make = (
       statementTimeout: Connections.readStatementTimeout,
       idleTimeout: Snapshots.idleTimeout
     })
-    yield* DatabaseClock.bySystemClock(open(directUrl, gate))
-
-    const clock = yield* DatabaseClock.make
     const end = new LogEnd()
     const sessions = new SessionSignals()
     const tags = yield* MetricTags.current
@@ -226,11 +164,11 @@ export const make = (
     )
 
     const group = yield* StoreCommit.make(
-      group =>
+      (group, _, isGivenUp) =>
         Effect.map(
-          Effect.suspend(() => {
+          atNow(now => {
             gathering.sent()
-            return DatabaseClock.bySystemClock(writer.commit(group, clock.now()))
+            return DatabaseClock.bySystemClock(writer.commit(group, now, isGivenUp))
           }),
           outcomes =>
             outcomes.map((outcome, index) => Either.flatMap(outcome, decided => outcomeOf(group[index]!, decided)))
@@ -277,10 +215,10 @@ export const make = (
     })
 
     const expiry = Portions.make()
-    const expirePortion = (size: number) =>
+    const expirePortion = (size: number, now: number) =>
       writes.read(
         { name: "expire", text: "SELECT expired, last_seq FROM causeway.expire($1, $2)" },
-        [clock.now(), size],
+        [now, size],
         ([row]) => {
           const [expired, lastSeq] = row as readonly [number, number | null]
           if (lastSeq !== null) onLastSeq(lastSeq)
@@ -303,18 +241,17 @@ export const make = (
       lastSeq: Direct.suspend(() => run(Queries.end)),
       awaitPast: seq => end.awaitPast(seq),
       trim: age =>
-        Effect.suspend(() => {
-          const before = clock.now() - Duration.toMillis(age)
-          return retention(size =>
+        atNow(now =>
+          retention(size =>
             writes.read(
               { name: "trim", text: "SELECT causeway.trim($1, $2)" },
-              [before, size],
+              [now - Duration.toMillis(age), size],
               rows => rows[0]![0] as number,
               portionTimeout
             )
           )
-        }),
-      expire: expiry(expirePortion),
+        ),
+      expire: expiry(size => atNow(now => expirePortion(size, now))),
       due: Direct.map(
         Direct.suspend(() => run(Queries.due)),
         ({ expiresAt, oldestAt }) => {
@@ -329,7 +266,7 @@ export const make = (
 
     return Context.make(Store, store).pipe(
       Context.add(ChangeLog, log),
-      Context.add(Database, { reads, writes, now: clock.now, lastTold: clock.lastTold, sessions })
+      Context.add(Database, { reads, writes, atNow, lastTold: clock.lastTold, sessions })
     )
   })
 

@@ -55,9 +55,11 @@ export const make = <W extends EventWrite | Release, E>(
   Effect.flatMap(MetricTags.current, tags =>
     GroupCommit.make<W, History | undefined, E>({
       ...options,
-      commit: (group, now) =>
+      commit: (group, now, isGivenUp) =>
         Effect.catchAllDefect(
-          options.commit(group, now),
+          Effect.tapDefect(options.commit(group, now, isGivenUp), cause =>
+            Effect.logError("Writing of session histories met a defect", cause)
+          ),
           // It is not known what was stored, which sessions find out where the store is unavailable.
           defect => new StoreUnavailable({ reason: String(defect) })
         ),

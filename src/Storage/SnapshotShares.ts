@@ -1,7 +1,7 @@
 /**
  * How many snapshots are held, in all and for each tenant. A tenant may have three quarters of them, so that others find
- * some free, as nothing of it can be reclaimed. Namespaces of no tenant may have all. One
- * alone cannot be shared.
+ * some free, as nothing of it can be reclaimed. Namespaces of no tenant may have all. Where there is one snapshot in all,
+ * any tenant may take it.
  */
 export class SnapshotShares {
   private held = 0

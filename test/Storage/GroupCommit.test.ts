@@ -79,6 +79,26 @@ const joinAll = (fibers: ReadonlyArray<Fiber.Fiber<Either.Either<string, string 
   Effect.forEach(fibers, fiber => Effect.map(Fiber.join(fiber), tagOf))
 
 describe("GroupCommit", () => {
+  it.scoped("a backend is told that its group is given up once the callers are told that it failed", () =>
+    Effect.gen(function* () {
+      const seen: Array<boolean> = []
+      const group = yield* GroupCommit.make<Write, string>({
+        commit: (writes, _, isGivenUp) =>
+          Effect.sync(() => seen.push(isGivenUp())).pipe(
+            Effect.delay("1 second"),
+            Effect.repeatN(1),
+            Effect.as(writes.map(write => Either.right(write)))
+          ),
+        patience: "1500 millis",
+        weigh
+      })
+      const writing = yield* Effect.fork(Effect.flip(group.submit("write")))
+      yield* TestClock.adjust("3 seconds")
+      expect(yield* Fiber.join(writing)).toBeInstanceOf(StoreUnavailable)
+      expect(seen).toEqual([false, true])
+    })
+  )
+
   it.scoped("writes that arrive during a commit form the next group, in order", () =>
     Effect.gen(function* () {
       const { groups, submit, answer } = yield* setup()

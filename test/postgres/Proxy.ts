@@ -12,6 +12,8 @@ export type Mode =
   | "answers lost"
   /** The connection is reset with the first byte of a request. */
   | "requests lost"
+  /** All passes, answers by at most 64 KiB every 40 ms. */
+  | "slow"
 
 export interface Proxy {
   /** The address of the database through the proxy. */
@@ -69,14 +71,18 @@ export const make = (url: string): Effect.Effect<Proxy, never, Scope.Scope> =>
         }
         client.on("data", chunk => {
           if (own === "open" && (wanted === "" || chunk.includes(wanted))) own = mode
-          if (own === "open" || own === "answers lost") database.write(chunk)
+          if (own !== "black hole" && own !== "requests lost") database.write(chunk)
           else onAffected()
           if (own === "requests lost") client.resetAndDestroy()
         })
         database.on("data", chunk => {
           if (own === "open" && wanted === "") own = mode
-          if (own === "open") {
+          if (own === "open" || own === "slow") {
             client.write(chunk)
+            if (own === "slow") {
+              database.pause()
+              setTimeout(() => database.resume(), 40)
+            }
             return
           }
           onAffected()

@@ -7,7 +7,15 @@ import pg from "pg"
 import * as Direct from "../../Direct.ts"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import * as Supervision from "../../Supervision.ts"
-import { isOutcomeUnknown, isStatementLost, NotSent, unavailable } from "./DatabaseError.ts"
+import {
+  isOutcomeUnknown,
+  isStatementLost,
+  notSent,
+  ofAnswer,
+  type QueryError,
+  Unanswered,
+  unavailable
+} from "./DatabaseError.ts"
 
 /** A statement, and the name under which a connection prepares it once. */
 export interface Statement {
@@ -36,8 +44,8 @@ export interface PoolOptions {
   readonly statementTimeout: number
   /** Milliseconds that the server lets a transaction wait for the next statement. */
   readonly idleTimeout?: number
-  /** Why no connection may be made yet, if so. */
-  readonly closedFor?: () => string | undefined
+  /** Why nothing may be sent now, if so. */
+  readonly refusal?: () => StoreUnavailable | undefined
 }
 
 /** Milliseconds to wait for a connection. */
@@ -47,7 +55,7 @@ const connectTimeout = 1500
 const lockTimeout = 1500
 
 /** Milliseconds for which an unused connection is kept. */
-const unusedTimeout = 60_000
+export const unusedTimeout = 60_000
 
 /** How often a statement may take its limit while its answer arrives. */
 const maxWaits = 6
@@ -103,8 +111,6 @@ END $$`
 export const prepare = async (client: pg.ClientBase, options: PoolOptions): Promise<void> => {
   // What ends a connection is reported by the statement that it ends; without a listener it would end the process.
   client.on("error", () => undefined)
-  const reason = options.closedFor?.()
-  if (reason !== undefined) throw new StoreUnavailable({ reason })
   const query_timeout = connectTimeout
   // Apart from the next statements, whose transaction must have these settings already.
   if (!options.isPooled) await client.query({ text: settings(options), query_timeout } as pg.QueryConfig)
@@ -127,9 +133,11 @@ export interface Connection {
   readonly release: () => void
 }
 
-/** Sets the milliseconds that the server gives a statement of this connection. */
+/** Sets the milliseconds that the server gives a statement of this connection. A failure ends the connection. */
 const limitTo = (client: pg.ClientBase, millis: number, done: (error?: Error) => void): void =>
-  client.query(`SET statement_timeout = ${millis}`, error => done(error ?? undefined))
+  client.query({ text: `SET statement_timeout = ${millis}`, query_timeout: connectTimeout } as pg.QueryConfig, error =>
+    done(error ?? undefined)
+  )
 
 /** What the connections of a pool do. */
 export interface PoolUse {
@@ -138,6 +146,18 @@ export interface PoolUse {
   /** Statements that wait for one. */
   readonly waiting: number
 }
+
+export interface RunOptions {
+  /** Milliseconds that the server gives the statement, if that is more than those of the pool; not behind a pooler. */
+  readonly serverLimit?: number
+  /** Whether the statement must not be sent any more when there is a connection for it. */
+  readonly isGivenUp?: () => boolean
+}
+
+const isNeverGivenUp = (): boolean => false
+
+/** Gives a connection back to its pool, or has it ended. */
+type Done = (destroys?: Error | boolean) => void
 
 /** Up to a number of connections, which are made when they are needed. */
 export class Pool {
@@ -161,27 +181,33 @@ export class Pool {
     return { inUse: totalCount - idle, idle, waiting }
   }
 
+  private connect(callback: (error: Error | undefined, client: pg.PoolClient | undefined, done: Done) => void): void {
+    const refusal = this.options.refusal?.()
+    if (refusal === undefined) this.pool.connect(callback)
+    else callback(refusal, undefined, noop)
+  }
+
   /**
    * Runs one statement and decodes its rows. It fails after `limit` milliseconds, waiting for a connection included, or
-   * as long without a part of the answer, and then ends the connection. An interruption drops the answer. The server
-   * gives the statement `serverLimit` milliseconds, if that is more than those of the pool; not behind a pooler. The
-   * effect is direct; its failure is what the client or the database reported.
+   * as long without a part of the answer, and then ends the connection. An interruption drops the answer. The effect is
+   * direct.
    */
   run<A>(
     statement: Statement,
     values: ReadonlyArray<Parameter>,
     limit: number,
     decode: (rows: ReadonlyArray<Row>) => A,
-    serverLimit = 0
-  ): Effect.Effect<A, unknown> {
-    return Direct.async<A, unknown>(resume => {
+    { isGivenUp = isNeverGivenUp, serverLimit = 0 }: RunOptions = {}
+  ): Effect.Effect<A, QueryError> {
+    return Direct.async<A, QueryError>(resume => {
       if (this.pool.waitingCount >= maxWaiting) {
-        resume(Exit.fail(new NotSent("too many statements wait for a connection")))
+        resume(Exit.fail(notSent("too many statements wait for a connection")))
         return noop
       }
       let release: ((destroy?: boolean) => void) | undefined
       let isOver = false
-      const settle = (exit: Exit.Exit<A, unknown>, destroys = false): void => {
+      let isSent = false
+      const settle = (exit: Exit.Exit<A, QueryError>, destroys = false): void => {
         if (isOver) return
         isOver = true
         clearTimeout(timer)
@@ -199,14 +225,15 @@ export class Pool {
           timer = setTimeout(look, limit)
           return
         }
-        const error = new Error(`no answer within ${limit} ms`)
-        settle(Exit.fail(release === undefined ? new NotSent(error) : error), true)
+        const reason = `no answer within ${limit} ms`
+        settle(Exit.fail(isSent ? new Unanswered({ reason }) : notSent(reason)), true)
       }
       let timer = setTimeout(look, limit)
-      this.pool.connect((error, client, done) => {
-        if (error !== undefined || client === undefined) return settle(Exit.fail(new NotSent(error)))
+      this.connect((error, client, done) => {
+        if (error !== undefined || client === undefined) return settle(Exit.fail(notSent(error)))
         if (isOver) return done()
         release = done
+        if (isGivenUp()) return settle(Exit.fail(notSent("nobody waits for it any more")))
         const stream = client.connection.stream as Socket
         before = stream.bytesRead
         received = () => stream.bytesRead
@@ -214,10 +241,11 @@ export class Pool {
         const config: pg.QueryArrayConfig = { ...text, values: values as Array<unknown>, rowMode: "array" }
         const onAnswer = (error: Error | null | undefined, result: pg.QueryArrayResult): void => {
           if (error) {
-            if (isStatementLost(error)) this.isNamed = false
-            return settle(Exit.fail(error), isOutcomeUnknown(error) || isStatementLost(error))
+            const failure = ofAnswer(error)
+            if (isStatementLost(failure)) this.isNamed = false
+            return settle(Exit.fail(failure), isOutcomeUnknown(failure) || isStatementLost(failure))
           }
-          let exit: Exit.Exit<A, unknown>
+          let exit: Exit.Exit<A>
           try {
             exit = Exit.succeed(decode(result.rows))
           } catch (defect) {
@@ -226,11 +254,15 @@ export class Pool {
           settle(exit)
         }
         const { isPooled, statementTimeout } = this.options
-        if (isPooled || serverLimit <= statementTimeout) return client.query(config, onAnswer)
+        const send = (): void => {
+          isSent = true
+          client.query(config, onAnswer)
+        }
+        if (isPooled || serverLimit <= statementTimeout) return send()
         release = destroys => (destroys === true ? done(true) : limitTo(client, statementTimeout, done))
         limitTo(client, serverLimit, error => {
-          if (error) settle(Exit.fail(error), true)
-          else if (!isOver) client.query(config, onAnswer)
+          if (error !== undefined) settle(Exit.fail(notSent(error)), true)
+          else if (!isOver) send()
         })
       })
       return noop
@@ -255,7 +287,7 @@ export class Pool {
   /** Takes a connection out of the pool. */
   readonly take: Effect.Effect<Connection, StoreUnavailable> = Effect.async(resume => {
     let isDropped = false
-    this.pool.connect((error, client, done) => {
+    this.connect((error, client, done) => {
       if (error !== undefined || client === undefined) return resume(Effect.fail(unavailable(error)))
       if (isDropped) return done()
       let isHeld = true

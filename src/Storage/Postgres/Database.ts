@@ -1,5 +1,6 @@
 import { Context } from "effect"
 import type { Pool } from "./Connections.ts"
+import type { Readiness } from "./Readiness.ts"
 import type { SessionSignals } from "./SessionSignals.ts"
 
 /** The connections of a node to the database, which is there or will be, with its schema up to date. */
@@ -8,8 +9,7 @@ export class Database extends Context.Tag("causeway/PostgresDatabase")<
   {
     readonly reads: Pool
     readonly writes: Pool
-    /** The time of the database, in epoch milliseconds. */
-    readonly now: () => number
+    readonly atNow: Readiness["atNow"]
     /** The time of the database when it last told it, in epoch milliseconds. */
     readonly lastTold: () => number
     /** How nodes learn of changes of sessions. */

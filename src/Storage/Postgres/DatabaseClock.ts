@@ -32,7 +32,10 @@ export const withSample = (measured: ReadonlyArray<Sample>, sample: Sample): Rea
   sample
 ]
 
-/** The offset of the database, by the measurement with the shortest round trip; `own` where that cannot tell it from it. */
+/**
+ * The offset of the database, by the measurement with the shortest round trip. It is `own`, the offset of the wall clock of
+ * the node, where the two differ by no more than the error of that measurement.
+ */
 export const offsetOf = (measured: ReadonlyArray<Sample>, own: number): number => {
   const best = measured.reduce<Sample | undefined>(
     (best, sample) => (best === undefined || sample.roundTrip < best.roundTrip ? sample : best),

@@ -2,12 +2,12 @@
  * Calls of functions that commit a group of writes: repeats what lost a race, and finds out what became of a call whose
  * answer was lost.
  */
-import { Effect } from "effect"
+import { Effect, Schedule } from "effect"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { randomHex } from "../../RandomHex.ts"
 import { maxGroup } from "../GroupCommit.ts"
 import type { Parameter, Pool, Row, Statement } from "./Connections.ts"
-import { describe, isConflict, isOutcomeUnknown, isStatementLost } from "./DatabaseError.ts"
+import { describe, isConflict, isOutcomeUnknown, isStatementLost, type QueryError } from "./DatabaseError.ts"
 
 /** The time of the database, in epoch milliseconds. */
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -55,9 +55,8 @@ const scaleOf = (parameters: ReadonlyArray<Parameter>): number => {
 /** How often a group is tried, in all. */
 const attempts = 4
 
-/** How often the outcome of a group is asked for, and the pause before each time. */
-const questions = 5
-const pause = "200 millis"
+/** How the outcome of a group is asked for again. */
+const questions = Schedule.addDelay(Schedule.recurs(4), () => "200 millis")
 
 const textOf = (rows: ReadonlyArray<Row>): string => String(rows[0]?.[0])
 
@@ -67,20 +66,22 @@ const textOf = (rows: ReadonlyArray<Row>): string => String(rows[0]?.[0])
  * race. The effect returns the result of a call that was committed. It fails with what the database has reported.
  *
  * Calls are made one at a time. None is made as long as the outcome of an earlier one is unknown, of whatever function,
- * so that they are committed in order.
+ * so that they are committed in order. Nothing is sent once the group is given up: whoever wrote was told that it failed,
+ * and may have written anew on another node, which a later attempt would overwrite.
  */
 export type GroupCall = (
   call: Statement,
-  parametersOf: (id: string, isRepeated: boolean) => ReadonlyArray<Parameter>
-) => Effect.Effect<string, unknown>
+  parametersOf: (id: string, isRepeated: boolean) => ReadonlyArray<Parameter>,
+  isGivenUp: () => boolean
+) => Effect.Effect<string, QueryError | StoreUnavailable>
 
 /** What is known of a call, at this time of the database in epoch milliseconds. */
-type Fate =
+type Outcome =
   | { readonly _tag: "Committed"; readonly result: string }
   /** It is not there: it never will be, but it may have been. */
   | { readonly _tag: "Absent"; readonly now: number }
 
-const committed = (result: unknown): Fate | undefined =>
+const committed = (result: unknown): Outcome | undefined =>
   typeof result === "string" ? { _tag: "Committed", result } : undefined
 
 /** Calls by one writer. `lastTold` is the time of the database when it last told it, in epoch milliseconds. */
@@ -91,12 +92,12 @@ export const make = (pool: Pick<Pool, "run" | "read">, lastTold: () => number): 
   /**
    * What became of a call. The mark waits for a transaction that has made its own, and makes one fail that has not yet.
    */
-  const askOnce = (id: string): Effect.Effect<Fate, StoreUnavailable> =>
+  const askOnce = (id: string): Effect.Effect<Outcome, StoreUnavailable> =>
     Effect.flatMap(
       pool.read(fence, [id], rows => rows[0]),
       fenced =>
         fenced !== undefined
-          ? Effect.succeed<Fate>({ _tag: "Absent", now: fenced[0] as number })
+          ? Effect.succeed<Outcome>({ _tag: "Absent", now: fenced[0] as number })
           : pool.read(
               lookUp,
               [id],
@@ -106,53 +107,54 @@ export const make = (pool: Pick<Pool, "run" | "read">, lastTold: () => number): 
             )
     )
 
-  const ask = (id: string, left = questions): Effect.Effect<Fate, StoreUnavailable> =>
-    Effect.catchAll(askOnce(id), error =>
-      left > 1 ? Effect.zipRight(Effect.sleep(pause), ask(id, left - 1)) : Effect.fail(error)
-    )
+  const ask = (id: string): Effect.Effect<Outcome, StoreUnavailable> => Effect.retry(askOnce(id), questions)
 
-  const attempt = (
-    call: Statement,
-    parametersOf: Parameters<GroupCall>[1],
-    /** The group was not begun before. */
-    earliest: number,
-    number: number,
-    isRepeated: boolean
-  ): Effect.Effect<string, unknown> =>
-    Effect.flatMap(randomHex(4), id => {
-      const parameters = parametersOf(id, isRepeated)
-      const scale = scaleOf(parameters)
-      const answer = pool.run(call, parameters, scale * commitTimeout, textOf, Math.round(scale * statementTimeout))
-      return Effect.catchAll(answer, error => {
-        const again = (isRepeated: boolean) =>
-          number < attempts
-            ? attempt(call, parametersOf, earliest, number + 1, isRepeated)
-            : Effect.fail(new StoreUnavailable({ reason: `tried ${attempts} times: ${describe(error)}` }))
-        if (isConflict(error)) return again(true)
-        if (isStatementLost(error)) return again(isRepeated)
-        if (!isOutcomeUnknown(error)) return Effect.fail(error)
-        const outcomeUnknown = Effect.fail(
-          new StoreUnavailable({ reason: `the outcome of a commit is unknown: ${describe(error)}` })
-        )
-        return Effect.matchEffect(ask(id), {
-          onFailure: () => {
-            unknown = id
-            return outcomeUnknown
-          },
-          onSuccess: fate => {
-            if (fate._tag === "Committed") return Effect.succeed(fate.result)
-            return fate.now - earliest < repeatable ? again(isRepeated) : outcomeUnknown
-          }
+  return (call, parametersOf, isGivenUp) => {
+    const attempt = (
+      /** The group was not begun before. */
+      earliest: number,
+      number: number,
+      isRepeated: boolean
+    ): Effect.Effect<string, QueryError | StoreUnavailable> =>
+      Effect.flatMap(randomHex(4), id => {
+        if (isGivenUp()) return new StoreUnavailable({ reason: "the group was given up" })
+        const parameters = parametersOf(id, isRepeated)
+        const scale = scaleOf(parameters)
+        const answer = pool.run(call, parameters, scale * commitTimeout, textOf, {
+          serverLimit: Math.round(scale * statementTimeout),
+          isGivenUp
+        })
+        return Effect.catchAll(answer, (error): Effect.Effect<string, QueryError | StoreUnavailable> => {
+          const again = (isRepeated: boolean) =>
+            number < attempts
+              ? attempt(earliest, number + 1, isRepeated)
+              : new StoreUnavailable({ reason: `tried ${attempts} times: ${describe(error)}` })
+          if (isConflict(error)) return again(true)
+          if (isStatementLost(error)) return again(isRepeated)
+          if (!isOutcomeUnknown(error)) return Effect.fail(error)
+          const outcomeUnknown = new StoreUnavailable({
+            reason: `the outcome of a commit is unknown: ${describe(error)}`
+          })
+          return Effect.matchEffect(ask(id), {
+            onFailure: () => {
+              unknown = id
+              return outcomeUnknown
+            },
+            onSuccess: outcome => {
+              if (outcome._tag === "Committed") return Effect.succeed(outcome.result)
+              return outcome.now - earliest < repeatable ? again(isRepeated) : outcomeUnknown
+            }
+          })
         })
       })
-    })
 
-  return (call, parametersOf) =>
-    Effect.suspend(() => {
-      if (unknown === undefined) return attempt(call, parametersOf, lastTold(), 1, false)
+    return Effect.suspend(() => {
+      const first = Effect.suspend(() => attempt(lastTold(), 1, false))
+      if (unknown === undefined) return first
       return Effect.flatMap(askOnce(unknown), () => {
         unknown = undefined
-        return attempt(call, parametersOf, lastTold(), 1, false)
+        return first
       })
     })
+  }
 }

@@ -6,7 +6,7 @@ import pg from "pg"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { differenceOf } from "../MigrationNames.ts"
 import { clientConfig, type Parameter, queryOn, type Row } from "./Connections.ts"
-import { describe, unavailable } from "./DatabaseError.ts"
+import { unavailable } from "./DatabaseError.ts"
 import { migrations } from "./Schema.ts"
 
 /** The store cannot be used as it is; the message says why, for the operator. */
@@ -27,18 +27,23 @@ const lockKey = 0x43574b56
  */
 export const unfinishedCopy = 2_000_000_000
 
+/** Milliseconds that a step of the schema may take, and the wait for another node that brings it up to date. */
+const migrationTimeout = 600_000
+
+/** Runs a statement. One that may take long has a limit in milliseconds. */
 export type Query = (
   text: string,
-  values?: ReadonlyArray<Parameter>
+  values?: ReadonlyArray<Parameter>,
+  limit?: number
 ) => Effect.Effect<ReadonlyArray<Row>, StoreUnavailable>
 
-/** Runs on a connection of its own. A migration may take long; the connection's loss undoes it. */
+/** Runs on a connection of its own, whose loss undoes a migration. */
 const withClient = <A, E>(url: Redacted.Redacted, body: (query: Query) => Effect.Effect<A, E>) =>
   Effect.acquireUseRelease(
     Effect.sync(() => new pg.Client(clientConfig(url)).on("error", () => undefined)),
     client =>
       Effect.tryPromise({ try: () => client.connect(), catch: unavailable }).pipe(
-        Effect.zipRight(body((text, values) => queryOn(client, text, values, 600_000)))
+        Effect.zipRight(body((text, values, limit) => queryOn(client, text, values, limit)))
       ),
     // Without its socket a client may wait for ever.
     client => Effect.sync(() => void client.end().catch(() => undefined))
@@ -83,7 +88,7 @@ export const migrate = (
       "SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) IS NOT NULL"
     )
     yield* query("SET LOCAL standard_conforming_strings = on")
-    yield* query("SELECT pg_advisory_xact_lock($1)", [lockKey])
+    yield* query("SELECT pg_advisory_xact_lock($1)", [lockKey], migrationTimeout)
     // Only where something is missing, as these take rights that the role of the service need not have.
     const [[schema, table]] = (yield* query(
       "SELECT to_regnamespace('causeway') IS NOT NULL, to_regclass('causeway.migrations') IS NOT NULL"
@@ -124,7 +129,7 @@ export const migrate = (
     }
     for (let version = applied + 1; version <= migrations.length; version++) {
       const { name, statements } = migrations[version - 1]!
-      for (const statement of statements) yield* query(statement)
+      for (const statement of statements) yield* query(statement, [], migrationTimeout)
       yield* query("INSERT INTO causeway.migrations (version, name) VALUES ($1, $2)", [version, name])
     }
     return copied
@@ -132,9 +137,12 @@ export const migrate = (
 
 /**
  * Checks the database and brings its schema up to date, in one transaction. It fails with `StoreUnavailable` where a
- * later attempt may succeed.
+ * later attempt may succeed. `andThen` runs on the same connection after the transaction.
  */
-export const open = (url: Redacted.Redacted): Effect.Effect<void, StoreRefused | StoreUnavailable> =>
+export const open = (
+  url: Redacted.Redacted,
+  andThen: (query: Query) => Effect.Effect<unknown, StoreUnavailable> = () => Effect.void
+): Effect.Effect<void, StoreRefused | StoreUnavailable> =>
   withClient(url, query =>
     Effect.gen(function* () {
       yield* check(query)
@@ -148,5 +156,6 @@ export const open = (url: Redacted.Redacted): Effect.Effect<void, StoreRefused |
             "does not change the epoch. Grant EXECUTE on pg_control_system, pg_walfile_name and pg_current_wal_insert_lsn."
         )
       }
+      yield* andThen(query)
     })
-  ).pipe(Effect.catchAllDefect(defect => new StoreUnavailable({ reason: describe(defect) })))
+  )

@@ -2,22 +2,40 @@
  * Connections on which short statements follow each other without waiting for answers. A read of one entry costs about
  * half of what it costs on a connection that is taken from a pool for each.
  */
+import type { Socket } from "node:net"
 import { Effect, Exit, type Scope } from "effect"
 import pg from "pg"
 import * as Direct from "../../Direct.ts"
-import { clientConfig, type Parameter, type PoolOptions, prepare, type Row, type Statement } from "./Connections.ts"
+import {
+  clientConfig,
+  type Parameter,
+  type PoolOptions,
+  prepare,
+  type Row,
+  type Statement,
+  unusedTimeout
+} from "./Connections.ts"
+import { notSent, ofAnswer, type QueryError, Unanswered } from "./DatabaseError.ts"
 
-/** Connections of a node. A server process for each is busy with more reads than a node can ask for. */
+/** Connections of a node. One server process already executes more reads than one node can send. */
 export const lanes = 2
 
 /** Statements that may be without an answer on one connection. */
 const maxPending = 5000
 
-/** Milliseconds between two looks at what is without an answer, and for how many of them it may stay so. */
+/** Milliseconds between two looks at the connections. */
 const lookInterval = 100
-const patience = 17
 
-type Callback = (error: unknown, rows: ReadonlyArray<Row>) => void
+/** Looks in a row after which a connection ends that has received nothing though answers are due. */
+const mostSilent = 17
+
+/** Looks after which a connection ends that is still receiving the same answer. */
+const mostUnanswered = 100
+
+/** Looks after which an unused connection ends. */
+const mostUnused = unusedTimeout / lookInterval
+
+type Callback = (error: QueryError | undefined, rows: ReadonlyArray<Row>) => void
 
 interface Waiting {
   readonly statement: Statement
@@ -33,17 +51,27 @@ class Lane {
   private waiting: Array<Waiting> = []
   /** Statements without an answer. */
   pending = 0
-  /** How often the lane was looked at without an answer in between. */
-  private idleLooks = 0
+  /** Looks since the last answer, or since the first statement after a pause. */
+  private looks = 0
+  /** Looks since the last bytes of an answer, and the bytes that the connection had received by then. */
+  private silentLooks = 0
+  private received = 0
 
   constructor(private readonly options: PoolOptions) {}
 
+  /** Whether an answer has been due for longer than those of short reads take. */
+  get isSlow(): boolean {
+    return this.pending > 0 && this.looks > 1
+  }
+
   query(statement: Statement, values: ReadonlyArray<Parameter>, done: Callback): void {
-    if (this.pending >= maxPending) return done("too many statements wait for an answer", [])
-    if (this.pending++ === 0) this.idleLooks = 0
+    const refusal = this.options.refusal?.()
+    if (refusal !== undefined) return done(notSent(refusal), [])
+    if (this.pending >= maxPending) return done(notSent("too many statements wait for an answer"), [])
+    if (this.pending++ === 0) this.looks = this.silentLooks = 0
     const callback: Callback = (error, rows) => {
       this.pending--
-      this.idleLooks = 0
+      this.looks = this.silentLooks = 0
       done(error, rows)
     }
     if (this.isOpen) this.send({ statement, values, callback })
@@ -53,14 +81,27 @@ class Lane {
     }
   }
 
-  /** Ends a connection that has not answered for too long, which fails what waits for it. */
+  /** Ends a connection that has not answered for too long, which fails what waits for it, or that is not used. */
   look(): void {
-    if (this.pending > 0 && ++this.idleLooks > patience)
-      this.fail(new Error(`no answer within ${patience * lookInterval} ms`))
+    if (this.client === undefined) return
+    this.looks++
+    if (this.pending === 0) {
+      if (this.looks >= mostUnused) this.fail(notSent("the connection was not used"))
+      return
+    }
+    // A long answer on its way is no silence.
+    const { bytesRead } = this.client.connection.stream as Socket
+    if (bytesRead === this.received) this.silentLooks++
+    else this.silentLooks = 0
+    this.received = bytesRead
+    if (this.silentLooks > mostSilent)
+      this.fail(new Unanswered({ reason: `no answer within ${mostSilent * lookInterval} ms` }))
+    else if (this.looks > mostUnanswered)
+      this.fail(new Unanswered({ reason: `no whole answer within ${mostUnanswered * lookInterval} ms` }))
   }
 
   /** Ends the connection. */
-  fail(error: unknown): void {
+  fail(error: QueryError): void {
     const { client, waiting } = this
     this.client = undefined
     this.isOpen = false
@@ -73,7 +114,7 @@ class Lane {
     const client = new pg.Client({ ...clientConfig(this.options.url), pipeline: true })
     this.client = client
     const lose = (error: unknown): void => {
-      if (this.client === client) this.fail(error)
+      if (this.client === client) this.fail(notSent(error))
     }
     client.on("error", lose)
     client.once("end", () => lose(new Error("the connection ended")))
@@ -92,35 +133,37 @@ class Lane {
 
   private send({ callback, statement: { name, text }, values }: Waiting): void {
     this.client!.query({ name, text, values: values as Array<unknown>, rowMode: "array" }, (error, result) =>
-      callback(error ?? undefined, error ? [] : result.rows)
+      callback(error ? ofAnswer(error) : undefined, error ? [] : result.rows)
     )
   }
 }
 
-/** Statements on a few connections, that with the fewest unanswered ones first. */
+/**
+ * Statements on a few connections, that with the fewest unanswered ones first. One that receives a long answer is avoided,
+ * as what is sent there is answered after it.
+ */
 export interface Pipeline {
   /**
-   * Runs one statement and decodes its rows. It fails within two seconds, with what the client or the database reported.
-   * The effect is direct.
+   * Runs one statement and decodes its rows. It fails where nothing was received for about two seconds, or the answer is not
+   * whole after ten. The effect is direct.
    */
   readonly run: <A>(
     statement: Statement,
     values: ReadonlyArray<Parameter>,
     decode: (rows: ReadonlyArray<Row>) => A
-  ) => Effect.Effect<A, unknown>
+  ) => Effect.Effect<A, QueryError>
 }
 
 const noop = (): void => {}
 
 /** The connections of a node, which end with the scope. */
 export const make = (
-  given: Pick<PoolOptions, "url" | "statementTimeout" | "closedFor">
+  options: Pick<PoolOptions, "url" | "statementTimeout" | "refusal">
 ): Effect.Effect<Pipeline, never, Scope.Scope> =>
   Effect.map(
     Effect.acquireRelease(
       Effect.sync(() => {
-        const options: PoolOptions = { ...given, isPooled: false, max: lanes }
-        const all = Array.from({ length: lanes }, () => new Lane(options))
+        const all = Array.from({ length: lanes }, () => new Lane({ ...options, isPooled: false, max: lanes }))
         const looking = setInterval(() => {
           for (const lane of all) lane.look()
         }, lookInterval)
@@ -129,14 +172,16 @@ export const make = (
       ({ all, looking }) =>
         Effect.sync(() => {
           clearInterval(looking)
-          for (const lane of all) lane.fail(new Error("the store is closed"))
+          for (const lane of all) lane.fail(notSent("the store is closed"))
         })
     ),
     ({ all }) => ({
       run: <A>(statement: Statement, values: ReadonlyArray<Parameter>, decode: (rows: ReadonlyArray<Row>) => A) =>
-        Direct.async<A, unknown>(resume => {
+        Direct.async<A, QueryError>(resume => {
           let best = all[0]!
-          for (const lane of all) if (lane.pending < best.pending) best = lane
+          for (const lane of all) {
+            if (lane.isSlow === best.isSlow ? lane.pending < best.pending : best.isSlow) best = lane
+          }
           best.query(statement, values, (error, rows) => {
             if (error !== undefined) return resume(Exit.fail(error))
             let exit: Exit.Exit<A>

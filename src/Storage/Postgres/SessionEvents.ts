@@ -52,7 +52,7 @@ export const make = (
   options: Options = {}
 ): Effect.Effect<Context.Context<SessionEvents | SessionNodes>, never, Database | Scope.Scope> =>
   Effect.gen(function* () {
-    const { lastTold, now, reads, sessions, writes } = yield* Database
+    const { atNow, lastTold, reads, sessions, writes } = yield* Database
     const { lease = defaultLease, retention = Retention.defaults } = options
     const millis = Duration.toMillis(lease)
     const { id: node, predecessor } = yield* NodeIdentity.make(options.directory)
@@ -82,19 +82,19 @@ export const make = (
     const callGroup = GroupCall.make(writes, lastTold)
     const run = Queries.on(reads)
 
-    const commitAll = (group: ReadonlyArray<Writes.EventWrite>) =>
+    const commitAll = (group: ReadonlyArray<Writes.EventWrite>, isGivenUp: () => boolean) =>
       Effect.suspend(() => {
         const encoded = Writes.encode(group, holder, retention)
         return Effect.map(
-          callGroup(Writes.call, id => [id, ...encoded.parameters]),
+          callGroup(Writes.call, id => [id, ...encoded.parameters], isGivenUp),
           result => Writes.decode(encoded, result).map((outcome, index) => settle(group[index]!, outcome))
         )
       })
 
     /** A write that the database refuses must not fail the others of its group. */
-    const commitEach = (group: ReadonlyArray<Writes.EventWrite>) =>
+    const commitEach = (group: ReadonlyArray<Writes.EventWrite>, isGivenUp: () => boolean) =>
       Effect.forEach(group, one =>
-        Effect.match(commitAll([one]), {
+        Effect.match(commitAll([one], isGivenUp), {
           onFailure: (error): Either.Either<History | undefined, WriteError> => Either.left(unavailable(error)),
           onSuccess: ([outcome]) => outcome!
         })
@@ -123,9 +123,9 @@ export const make = (
     }
 
     const group = yield* SessionCommit.make<Writes.EventWrite, WriteError>({
-      commit: group =>
-        Effect.catchAll(bySystemClock(commitAll(group)), error =>
-          isOfContent(error) && group.length > 1 ? commitEach(group) : Exit.fail(unavailable(error))
+      commit: (group, _, isGivenUp) =>
+        Effect.catchAll(bySystemClock(commitAll(group, isGivenUp)), error =>
+          isOfContent(error) && group.length > 1 ? commitEach(group, isGivenUp) : Exit.fail(unavailable(error))
         )
     })
     const portions = Portions.make()
@@ -150,8 +150,8 @@ export const make = (
       taken: Effect.sync(() => owned.takeLost()),
       // A node whose own clock is ahead must not remove what the others have just written.
       trim: age =>
-        Effect.suspend(() => {
-          const before = Math.trunc(now() - Duration.toMillis(age))
+        atNow(now => {
+          const before = Math.trunc(now - Duration.toMillis(age))
           return portions(size =>
             writes.read(trimStatement, [before, size], rows => rows[0]![0] as number, trimTimeout)
           )

@@ -21,7 +21,7 @@ const mostInPayload = 900
 const mostPayloads = 10
 
 /** Between two questions for the ends of watched histories, with notifications and without. */
-const askInterval = { listening: "1 second", deaf: "150 millis" } as const
+const askInterval = { listening: "1 second", polling: "150 millis" } as const
 
 /** Sessions that are asked for at once. */
 const portion = 1000
@@ -135,7 +135,7 @@ export class SessionSignals {
       Effect.zipRight(work, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send)))
     )
     const outage = Supervision.outage("asking for changes of sessions")
-    const asking = Effect.suspend(() => Effect.sleep(askInterval[this.isListening ? "listening" : "deaf"])).pipe(
+    const asking = Effect.suspend(() => Effect.sleep(askInterval[this.isListening ? "listening" : "polling"])).pipe(
       Effect.zipRight(
         Effect.matchCauseEffect(this.ask(pool), { onFailure: outage.failed, onSuccess: () => outage.over })
       )

@@ -26,7 +26,7 @@ const probeTimeout = 1500
 const listenPause = "1 second"
 
 /** Between two questions for the end of the log, with notifications and without. */
-const askInterval = { listening: "1 second", deaf: "150 millis" } as const
+const askInterval = { listening: "1 second", polling: "150 millis" } as const
 
 const notification: Statement = { name: "notify", text: "SELECT pg_notify($1, $2)" }
 
@@ -46,17 +46,17 @@ export interface WakeUps {
 }
 
 /** A connection that listens until it is lost, or until a notification that it sends to itself does not come back. */
-const listen = ({ end, sessions, url }: Options, onListening: (isListening: boolean) => void) =>
+const listen = ({ end, sessions, url }: Options, onListening: Effect.Effect<void>, onEnd: Effect.Effect<void>) =>
   Effect.gen(function* () {
     const own = `causeway_probe_${yield* randomHex(4)}`
     const client = yield* Effect.acquireRelease(
       Effect.sync(() => new pg.Client(clientConfig(url)).on("error", () => undefined)),
       client =>
-        Effect.sync(() => {
-          onListening(false)
+        Effect.zipRight(
+          onEnd,
           // A lost connection would be waited for.
-          client.connection.stream.destroy()
-        })
+          Effect.sync(() => client.connection.stream.destroy())
+        )
     )
     const lost = Effect.async<never, StoreUnavailable>(resume => {
       const onEnd = (): void => resume(Effect.fail(new StoreUnavailable({ reason: "the listening connection ended" })))
@@ -88,15 +88,7 @@ const listen = ({ end, sessions, url }: Options, onListening: (isListening: bool
     yield* Effect.tryPromise({ try: () => client.connect(), catch: unavailable })
     const channels = [channel, SessionSignals.channel, own].map(name => `LISTEN ${name}`).join("; ")
     yield* queryOn(client, `${unlimitedSession}; ${channels}`, [], probeTimeout)
-    const probing = Effect.forever(
-      Effect.zipRight(
-        probe,
-        Effect.zipRight(
-          Effect.sync(() => onListening(true)),
-          Effect.sleep(probeInterval)
-        )
-      )
-    )
+    const probing = Effect.forever(Effect.zipRight(probe, Effect.zipRight(onListening, Effect.sleep(probeInterval))))
     return yield* Effect.raceFirst(probing, lost)
   }).pipe(Effect.scoped)
 
@@ -105,21 +97,20 @@ export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scop
   Effect.gen(function* () {
     const { ask, pool } = options
     let isListening = false
-    let onDeaf = (): void => {}
-    const onListening = (now: boolean): void => {
-      const was = isListening
-      isListening = now
-      options.sessions.isListening = now
-      if (was && !now) onDeaf()
-    }
+    let onPolling = (): void => {}
+    const setListening = (now: boolean) =>
+      Effect.sync(() => {
+        const was = isListening
+        isListening = now
+        options.sessions.isListening = now
+        if (was && !now) onPolling()
+      })
     const listening = Supervision.outage("listening for writes of other nodes")
     yield* Supervision.forkScoped(
       "listening",
       Effect.forever(
         Effect.matchCauseEffect(
-          listen(options, now => {
-            onListening(now)
-          }),
+          listen(options, Effect.zipRight(setListening(true), listening.over), setListening(false)),
           { onFailure: listening.failed, onSuccess: () => Effect.void }
         ).pipe(Effect.zipRight(Effect.sleep(listenPause)))
       )
@@ -128,9 +119,9 @@ export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scop
     /** Sleeps until the next question, which comes at once when notifications stop. */
     const pause = Effect.suspend(() =>
       Effect.raceFirst(
-        Effect.sleep(isListening ? askInterval.listening : askInterval.deaf),
+        Effect.sleep(isListening ? askInterval.listening : askInterval.polling),
         Effect.async<void>(resume => {
-          onDeaf = () => resume(Effect.void)
+          onPolling = () => resume(Effect.void)
         })
       )
     )

@@ -5,7 +5,7 @@ import { Effect, Either, Exit } from "effect"
 import type { StoreUnavailable } from "../../Kv/Store.ts"
 import type { IdempotencyKey, Removal, Write } from "../../Kv/Write.ts"
 import type { Parameter, Pool, Statement } from "./Connections.ts"
-import { isOfContent, unavailable } from "./DatabaseError.ts"
+import { isOfContent, type QueryError, unavailable } from "./DatabaseError.ts"
 import * as Group from "./Group.ts"
 import * as GroupCall from "./GroupCall.ts"
 import * as RememberedWrites from "./RememberedWrites.ts"
@@ -16,11 +16,17 @@ const commitGroup: Statement = {
   text: "SELECT causeway.commit_group($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 }
 
+type CallError = QueryError | StoreUnavailable
+
 export interface Writer {
-  /** The outcome of each write, at this time of the database in epoch milliseconds. Called one at a time. */
+  /**
+   * The outcome of each write, at this time of the database in epoch milliseconds. Called one at a time. For `isGivenUp`
+   * see `GroupCall`.
+   */
   readonly commit: (
     writes: ReadonlyArray<Write>,
-    now: number
+    now: number,
+    isGivenUp: () => boolean
   ) => Effect.Effect<ReadonlyArray<Either.Either<Group.Outcome, StoreUnavailable>>, StoreUnavailable>
   /** Removes the marks of groups that nobody asks for any more. */
   readonly prune: Effect.Effect<void, StoreUnavailable>
@@ -42,7 +48,11 @@ export const make = (
   { onLastSeq, onLockWait, rememberedBytes }: WriterOptions
 ): Writer => {
   // One for all functions: none may overtake a call of another whose outcome is unknown.
-  const callGroup = GroupCall.make(pool, lastTold)
+  const callOne = GroupCall.make(pool, lastTold)
+  /** Whether the group that is being committed is given up. */
+  let isGivenUp = (): boolean => false
+  const callGroup = (call: Statement, parametersOf: Parameters<GroupCall.GroupCall>[1]) =>
+    callOne(call, parametersOf, () => isGivenUp())
 
   const applied = (writes: ReadonlyArray<Write>, result: string): ReadonlyArray<Group.Outcome> => {
     const { lastSeq, lockWait, outcomes } = Group.decode(writes, result)
@@ -51,7 +61,10 @@ export const make = (
     return outcomes
   }
 
-  const commitAll = (writes: ReadonlyArray<Write>, now: number): Effect.Effect<ReadonlyArray<Group.Outcome>, unknown> =>
+  const commitAll = (
+    writes: ReadonlyArray<Write>,
+    now: number
+  ): Effect.Effect<ReadonlyArray<Group.Outcome>, CallError> =>
     Effect.suspend(() => {
       const parameters = Group.encode(writes)
       if (writes.some(({ idempotencyKey }) => idempotencyKey !== undefined)) {
@@ -69,7 +82,7 @@ export const make = (
     const keys = RememberedWrites.encode(writes, rememberedBytes)
     return Effect.flatMap(
       callGroup(RememberedWrites.commit, (id, lockFirst) => [id, now, lockFirst, ...parameters, ...keys]),
-      (result): Effect.Effect<ReadonlyArray<Group.Outcome>, unknown> => {
+      (result): Effect.Effect<ReadonlyArray<Group.Outcome>, CallError> => {
         const remembered = RememberedWrites.decode(writes, result)
         if (remembered === undefined) return Exit.succeed(applied(writes, result))
         const others = writes.filter((_, index) => !remembered.has(index))
@@ -90,7 +103,7 @@ export const make = (
       )
     )
 
-  const commitOperations: Writer["commit"] = (writes, now) =>
+  const commitOperations = (writes: ReadonlyArray<Write>, now: number): ReturnType<Writer["commit"]> =>
     Effect.matchEffect(commitAll(writes, now), {
       onFailure: error =>
         isOfContent(error) && writes.length > 1 ? commitEach(writes, now) : Exit.fail(unavailable(error)),
@@ -138,8 +151,13 @@ export const make = (
     })
 
   return {
-    commit: (writes, now) =>
-      writes.some(({ removal }) => removal !== undefined) ? commitInTurn(writes, now) : commitOperations(writes, now),
+    commit: (writes, now, isGroupGivenUp) =>
+      Effect.suspend(() => {
+        isGivenUp = isGroupGivenUp
+        return writes.some(({ removal }) => removal !== undefined)
+          ? commitInTurn(writes, now)
+          : commitOperations(writes, now)
+      }),
     prune: Effect.asVoid(pool.read(GroupCall.prune, [], () => undefined, GroupCall.commitTimeout))
   }
 }

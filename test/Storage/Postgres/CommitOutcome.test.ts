@@ -37,6 +37,24 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, the outcome of a commit $
     })
   )
 
+  it.scopedLive("a commit that has never arrived is not repeated once its caller was told that it failed", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const [near, other] = [yield* node(optionsOf(proxy.url)), yield* node(optionsOf(url))]
+      yield* put(near, "k", "first")
+      proxy.set("black hole", "commit_group")
+      expect(isUnavailable(yield* Effect.either(put(near, "k", "stale")))).toBe(true)
+      yield* put(other, "k", "newer")
+      proxy.set("open")
+      // Now the node learns that its connection is lost, and asks what became of the commit.
+      yield* Effect.promise(() => proxy.cut(false))
+      yield* ready(near)
+      expect((yield* records(other)).map(({ version }) => version)).toEqual([1, 2])
+      expect(yield* put(near, "k", "last")).toMatchObject({ lastSeq: 3 })
+    }).pipe(Effect.provide(quiet))
+  )
+
   it.scopedLive(
     "a commit that is so old that its mark may be gone is not repeated, and no later one is kept back",
     () =>

@@ -55,3 +55,17 @@ export const logged = () => {
   )
   return { lines, layer: Layer.merge(layer, Logger.minimumLogLevel(LogLevel.Debug)) }
 }
+
+/** Sets the wall clock of this process ahead of the true time, by milliseconds, until the scope closes. */
+export const withClockAhead = (millis: number) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const original = Date.now
+      Date.now = () => original() + millis
+      return original
+    }),
+    original =>
+      Effect.sync(() => {
+        Date.now = original
+      })
+  )

@@ -2,17 +2,20 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
-import { Effect, Exit, Redacted } from "effect"
+import { Context, Duration, Effect, Exit, Layer, Option, Redacted } from "effect"
 import { inject } from "vitest"
+import { SessionEvents } from "../../../src/Gateway/SessionEvents.ts"
+import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
+import { Store } from "../../../src/Kv/Store.ts"
 import { Limits } from "../../../src/Limits.ts"
 import * as Connections from "../../../src/Storage/Postgres/Connections.ts"
 import * as Opening from "../../../src/Storage/Postgres/Opening.ts"
 import { migrations } from "../../../src/Storage/Postgres/Schema.ts"
-import { createDatabase, execute, optionsOf, server } from "../../postgres/Databases.ts"
+import { createDatabase, execute, nodeLayer, optionsOf, server } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
-import { isUnavailable, logged, namespace, node, put, quiet, ready, records } from "./Fixture.ts"
+import { isUnavailable, logged, namespace, node, put, quiet, ready, records, withClockAhead } from "./Fixture.ts"
 
 describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ?? ""}`, () => {
   it.scopedLive("a node starts without its database, and is ready when that is there", () =>
@@ -153,25 +156,70 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, opening ${reasonToSkip ??
     })
   )
 
-  it.scopedLive("a schema that must be refused is not used either where the database comes after the node", () =>
-    Effect.gen(function* () {
-      const database = yield* server({})
-      const url = yield* Effect.promise(() => createDatabase(database))
-      yield* Effect.scoped(node(optionsOf(url)))
-      yield* Effect.promise(() => execute(url, "INSERT INTO causeway.migrations (version, name) VALUES (99, 'future')"))
-      yield* Effect.promise(() => database.stop("fast"))
+  const refused: ReadonlyArray<readonly [what: string, version: number, reason: string]> = [
+    ["a schema of a newer version", 99, "was written by a newer version"],
+    ["an unfinished copy", Opening.unfinishedCopy, "a copy of another store that was not finished"]
+  ]
+  for (const [what, version, reason] of refused) {
+    it.scopedLive(`${what} is not served either where the database was away when the node started`, () => {
       const { layer, lines } = logged()
-      const started = yield* Effect.provide(node(optionsOf(url)), layer)
-      yield* Effect.promise(() => database.start())
-      yield* Effect.repeat(Effect.sleep("20 millis"), {
-        until: () => lines.some(line => line.includes("it was written by a newer version"))
-      })
-      expect(yield* started.store.ready).toBe(false)
-      expect(isUnavailable(yield* Effect.either(started.store.get(namespace, "k")))).toBe(true)
-      expect(isUnavailable(yield* Effect.either(put(started, "k", 1)))).toBe(true)
-      yield* Effect.promise(() => execute(url, "DELETE FROM causeway.migrations WHERE version = 99"))
-      expect(isUnavailable(yield* Effect.either(put(started, "k", 1)))).toBe(true)
+      return Effect.gen(function* () {
+        const url = yield* Effect.promise(() => createDatabase())
+        const proxy = yield* Proxy.make(url)
+        yield* Effect.scoped(Effect.flatMap(node(optionsOf(url)), first => put(first, "k", 1)))
+        yield* Effect.promise(() =>
+          execute(url, `INSERT INTO causeway.migrations (version, name) VALUES (${version}, 'other')`)
+        )
+        yield* Effect.promise(() => proxy.cut(true))
+        const context = yield* Layer.build(nodeLayer(optionsOf(proxy.url)))
+        const events = Context.get(context, SessionEvents)
+        const started = { store: Context.get(context, Store), log: Context.get(context, ChangeLog) }
+        yield* Effect.promise(() => proxy.cut(false))
+        yield* Effect.repeat(Effect.sleep("10 millis"), { until: () => lines.some(line => line.includes(reason)) })
+        expect(yield* started.store.ready).toBe(false)
+        const requests: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
+          started.store.get(namespace, "k"),
+          started.store.getMany([{ namespace, key: "k" }], 1000),
+          started.store.list({ namespace, prefix: "", after: "", limit: 10 }),
+          put(started, "k", 2),
+          started.log.history,
+          started.log.expire,
+          started.log.trim(Duration.zero),
+          events.open("t/s", "e"),
+          events.find("t/s"),
+          events.trim(Duration.zero)
+        ]
+        for (const request of requests) {
+          expect(String(yield* Effect.flip(request))).toContain(reason)
+        }
+        expect(yield* Effect.promise(() => execute(url, "SELECT id FROM causeway.nodes"))).toEqual([])
+        yield* Effect.promise(() => execute(url, `DELETE FROM causeway.migrations WHERE version = ${version}`))
+        yield* ready(started)
+        expect(yield* put(started, "k", 3)).toMatchObject({ lastSeq: 2 })
+      }).pipe(Effect.provide(layer))
     })
+  }
+
+  it.scopedLive("a node whose clock is ahead expires nothing before it has the time of the database", () =>
+    Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const other = yield* node(optionsOf(url))
+      const expiresAt = Date.now() + 3_600_000
+      yield* other.store.commit({ operations: [set(namespace, "k", 1, { expiresAt })], actor: "tester" })
+      yield* withClockAhead(86_400_000)
+      // What asks for the time fails.
+      proxy.set("requests lost", "causeway.epoch()")
+      const started = yield* node(optionsOf(proxy.url))
+      expect(isUnavailable(yield* Effect.either(started.log.expire))).toBe(true)
+      expect(isUnavailable(yield* Effect.either(started.log.trim(Duration.zero)))).toBe(true)
+      expect(isUnavailable(yield* Effect.either(put(started, "other", 1)))).toBe(true)
+      proxy.set("open")
+      yield* ready(started)
+      yield* started.log.expire
+      expect(Option.isSome(yield* other.store.get(namespace, "k"))).toBe(true)
+      expect((yield* records(started)).map(({ key }) => key)).toEqual(["k"])
+    }).pipe(Effect.provide(quiet))
   )
 
   it.scopedLive(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
-import { Context, Effect, Fiber, Layer, Logger, Option, Redacted } from "effect"
+import { Context, Effect, Fiber, Layer, Option, Redacted } from "effect"
 import pg from "pg"
 import { ChangeLog } from "../../../src/Kv/ChangeLog.ts"
 import { Store } from "../../../src/Kv/Store.ts"
@@ -13,10 +13,9 @@ import { createDatabase, optionsOf, server } from "../../postgres/Databases.ts"
 import * as Proxy from "../../postgres/Proxy.ts"
 import { reasonToSkip } from "../../postgres/Server.ts"
 import { set } from "../../suites/Store/Fixture.ts"
+import { logged, quiet } from "./Fixture.ts"
 
 const { bySystemClock, offsetOf, withSample } = DatabaseClock
-
-const quiet = Logger.remove(Logger.defaultLogger)
 
 const poolOf = (url: string) =>
   Connections.make({ url: Redacted.make(url), isPooled: false, max: 2, statementTimeout: 1900 })
@@ -139,6 +138,21 @@ describe.skipIf(reasonToSkip !== undefined)(`Postgres, wake-ups${reasonToSkip ??
       yield* announceUntilHeard(one.wakeUps, other)
     }).pipe(Effect.provide(quiet))
   )
+
+  it.scopedLive("the log tells that nothing is heard any more, and when it is again", () => {
+    const { layer, lines } = logged()
+    const until = (text: string) =>
+      Effect.repeat(Effect.sleep("10 millis"), { until: () => lines.some(line => line.includes(text)) })
+    return Effect.gen(function* () {
+      const url = yield* Effect.promise(() => createDatabase())
+      const proxy = yield* Proxy.make(url)
+      const [one, other] = [yield* listener(url), yield* listener(proxy.url)]
+      yield* announceUntilHeard(one.wakeUps, other)
+      yield* Effect.promise(() => proxy.cut(false))
+      yield* until("listening for writes of other nodes fails")
+      yield* until("listening for writes of other nodes works again")
+    }).pipe(Effect.provide(layer))
+  })
 
   it.scopedLive("a listening connection into a black hole is found out by its probe and made anew", () =>
     Effect.gen(function* () {

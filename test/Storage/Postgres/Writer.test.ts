@@ -2,9 +2,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, TestClock } from "effect"
 import { JsonText } from "../../../src/Json/JsonText.ts"
-import { StoreUnavailable } from "../../../src/Kv/Store.ts"
 import type { Write } from "../../../src/Kv/Write.ts"
 import type { Parameter, Pool, Row, Statement } from "../../../src/Storage/Postgres/Connections.ts"
+import { Unanswered, unavailable } from "../../../src/Storage/Postgres/DatabaseError.ts"
 import * as Writer from "../../../src/Storage/Postgres/Writer.ts"
 
 const set: Write = {
@@ -35,12 +35,12 @@ const makePool = () => {
   const answer = <A>({ name }: Statement, [id]: ReadonlyArray<Parameter>, decode: (rows: ReadonlyArray<Row>) => A) =>
     Effect.suspend(() => {
       state.sent.push({ name, id })
-      if (!state.isReachable) return new StoreUnavailable({ reason: "connection lost" })
+      if (!state.isReachable) return new Unanswered({ reason: "connection lost" })
       return Effect.sync(() => decode([[answers[name]!]]))
     })
   const pool: Pick<Pool, "run" | "read"> = {
     run: (statement, values, _limit, decode) => answer(statement, values, decode),
-    read: (statement, values, decode) => answer(statement, values, decode)
+    read: (statement, values, decode) => Effect.mapError(answer(statement, values, decode), unavailable)
   }
   return { state, pool }
 }
@@ -54,7 +54,11 @@ describe("a group of unknown outcome is fenced off before one", () => {
         Effect.gen(function* () {
           const { pool, state } = makePool()
           const writer = Writer.make(pool, () => 0, options)
-          const commit = (write: Write) => Effect.map(writer.commit([write], 1_700_000_000_000), ([outcome]) => outcome)
+          const commit = (write: Write) =>
+            Effect.map(
+              writer.commit([write], 1_700_000_000_000, () => false),
+              ([outcome]) => outcome
+            )
           const cutOff = yield* Effect.fork(Effect.exit(Effect.flatMap(commit(lost), outcome => outcome!)))
           yield* TestClock.adjust("10 seconds")
           expect(Exit.isFailure(yield* Fiber.join(cutOff))).toBe(true)

@@ -1,0 +1,100 @@
+/**
+ * Whether the database may be used: only after it was checked, its schema was brought up to date and its clock was read. A
+ * node that starts while the database is away goes on without it, and must not serve one that it would have refused.
+ */
+import { Cause, Effect, Option, type Redacted, Schedule, type Scope } from "effect"
+import { StoreUnavailable } from "../../Kv/Store.ts"
+import * as Supervision from "../../Supervision.ts"
+import type { DatabaseClock } from "./DatabaseClock.ts"
+import { describe } from "./DatabaseError.ts"
+import * as Opening from "./Opening.ts"
+import * as Queries from "./Queries.ts"
+
+/** How long the start waits for the database; then it goes on without. */
+const startTimeout = "5 seconds"
+
+/** Between two attempts to open the database: one that was away, and one that was refused. */
+const pauses = { unavailable: "500 millis", refused: "2 seconds" } as const
+
+export interface Readiness {
+  /** Why nothing may be sent to the database now. */
+  readonly refusal: () => StoreUnavailable | undefined
+  /** Continues with the time of the database. Before that is known, the wall clock of this node must not reach others. */
+  readonly atNow: <A, E>(use: (now: number) => Effect.Effect<A, E>) => Effect.Effect<A, E | StoreUnavailable>
+}
+
+type Failure = Cause.Cause<Opening.StoreRefused | StoreUnavailable>
+
+const refusalIn = (cause: Failure): Option.Option<Opening.StoreRefused> =>
+  Option.filter(Cause.failureOption(cause), error => error._tag === "StoreRefused")
+
+const reasonOf = (cause: Failure): string => {
+  const failure = Cause.failureOption(cause)
+  return Option.isSome(failure) ? failure.value.message : describe(Cause.squash(cause))
+}
+
+/** Opens the database, now or as soon as it is there. It fails only where the first attempt finds a store to refuse. */
+export const make = (
+  url: Redacted.Redacted,
+  clock: DatabaseClock
+): Effect.Effect<Readiness, Opening.StoreRefused, Scope.Scope> =>
+  Effect.gen(function* () {
+    let refusal: StoreUnavailable | undefined
+    const refuse = (reason: string): void => {
+      refusal = new StoreUnavailable({ reason: `the database is not open: ${reason}` })
+    }
+    refuse(`no answer within ${startTimeout}`)
+    const outage = Supervision.outage("opening the database")
+    let logged: string | undefined
+    const failed = (cause: Failure): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        const reason = reasonOf(cause)
+        refuse(reason)
+        if (Option.isNone(refusalIn(cause)))
+          return outage.failed(Cause.map(cause, ({ message }) => ({ reason: message })))
+        if (reason === logged) return Effect.void
+        logged = reason
+        // The service has started, so that only the log can say it.
+        return Effect.logError(reason)
+      })
+    const attempt = Opening.open(url, query =>
+      clock.measure(Effect.map(query(Queries.pulse.statement.text), Queries.pulse.decode))
+    ).pipe(
+      Effect.zipRight(
+        Effect.sync(() => {
+          refusal = undefined
+        })
+      ),
+      Effect.sandbox
+    )
+
+    const isOver = yield* attempt.pipe(
+      Effect.as(true),
+      Effect.catchAll(cause =>
+        Option.match(refusalIn(cause), {
+          onSome: Effect.fail,
+          onNone: () => Effect.as(failed(cause), false)
+        })
+      ),
+      Effect.disconnect,
+      Effect.timeoutTo({ duration: startTimeout, onSuccess: answer => answer, onTimeout: () => false })
+    )
+    if (!isOver) {
+      const schedule = Schedule.identity<Failure>().pipe(
+        Schedule.addDelay(cause => (Option.isSome(refusalIn(cause)) ? pauses.refused : pauses.unavailable))
+      )
+      yield* attempt.pipe(
+        Effect.tapError(failed),
+        Effect.retry(schedule),
+        Effect.zipRight(outage.over),
+        Effect.delay(pauses.unavailable),
+        Effect.interruptible,
+        Effect.forkScoped
+      )
+    }
+    return {
+      refusal: () => refusal,
+      atNow: <A, E>(use: (now: number) => Effect.Effect<A, E>) =>
+        Effect.suspend((): Effect.Effect<A, E | StoreUnavailable> => refusal ?? use(clock.now()))
+    }
+  })
