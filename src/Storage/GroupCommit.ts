@@ -31,10 +31,11 @@ export interface Options<A, B, E> {
   /** Waited for before a group is taken, and not counted as the time of a commit. It must end. */
   readonly prepare?: Effect.Effect<void>
   /**
-   * Milliseconds for which the next group may be gathered before it is taken. It is taken at once when as many writes are
-   * there as when the last group was answered, those of that group included.
+   * Milliseconds for which a group is gathered at most, once there is a write. It is taken at once when as many writes are
+   * there as when the last group was answered, those of that group included, and at the latest after twice the time of a
+   * commit. Without it groups are not gathered.
    */
-  readonly gathering?: () => number
+  readonly maxGathering?: number
   /** Where a group ends; a single write may be heavier. */
   readonly maxGroup?: Weight
   /** How many writes may wait beside the group in flight. */
@@ -65,11 +66,21 @@ export interface GroupCommit<A, B, E> {
 /** Where a group ends unless the options say otherwise. */
 export const maxGroup: Weight = { operations: 1024, bytes: 4 * 1024 * 1024 }
 
+/** How many times as long as a commit takes a group is gathered at most. */
+const gatheredCommits = 2
+
+/** How much of the average time of a commit the newest one is. */
+const newest = 0.25
+
 /** How long the writes that are there at the end of the scope have. */
 const closing = Duration.seconds(4)
 
 /**
  * A committer that gathers the writes of many callers into groups, so that they share one transaction and one flush.
+ *
+ * Callers that write again as soon as they are answered come in two halves unless groups are gathered: the answered half
+ * returns just after the other half has been taken. Then there are twice as many commits as are needed. To wait for them
+ * costs a write that comes alone nothing, and any other no more than a fixed multiple of what its commit takes.
  *
  * While a group is in flight new writes wait, up to a bound beyond which they are refused with `StoreBusy`. When the
  * group does not come back in time, its callers and all who wait fail with `StoreUnavailable`, and later ones fail at
@@ -108,11 +119,16 @@ export const make = <A, B, E = never>(
         : Effect.logError("A caller of a commit failed on its answer", faults.splice(0).reduce(Cause.parallel))
     )
 
+    /** The average time of commits in milliseconds, once there was one. */
+    let average: number | undefined
+
     const settle = (exit: Exit.Exit<ReadonlyArray<Either.Either<B, E>>, StoreUnavailable>): void => {
       const { group, startedAt } = queue.flight!
+      const millis = Monotonic.unsafeMillis(clock) - startedAt
+      average = average === undefined ? millis : average + newest * (millis - average)
       options.observe?.({
         writes: group.length,
-        millis: Monotonic.unsafeMillis(clock) - startedAt,
+        millis,
         outcome: Exit.isSuccess(exit) ? "ok" : "failed"
       })
       // Before anybody is told: a caller may bring its next write at once.
@@ -156,8 +172,11 @@ export const make = <A, B, E = never>(
       )
     })
 
+    const { maxGathering } = options
     const gather =
-      options.gathering === undefined ? Effect.void : Effect.suspend(() => queue.gather(options.gathering!()))
+      maxGathering === undefined
+        ? Effect.void
+        : Effect.suspend(() => queue.gather(Math.min(maxGathering, gatheredCommits * (average ?? 0))))
     const committer = Effect.forever(
       Effect.zipRight(
         queue.until(() => queue.size > 0),

@@ -138,9 +138,9 @@ export class GroupQueue<A, B, E> {
     })
   }
 
-  /** Waits until as many writes are there as are expected, or for so many true milliseconds. */
+  /** Waits until as many writes are there as are expected, or for so many true milliseconds; timers know no fractions. */
   gather(millis: number): Effect.Effect<void> {
-    if (millis <= 0 || this.size >= this.expected) return Effect.void
+    if (millis < 1 || this.size >= this.expected) return Effect.void
     return Effect.async(resume => {
       let isOver = false
       const end = (): void => {
@@ -148,7 +148,7 @@ export class GroupQueue<A, B, E> {
         clearTimeout(timer)
         resume(Effect.void)
       }
-      const timer = setTimeout(end, millis)
+      const timer = setTimeout(end, Math.floor(millis))
       const check = (): void => {
         if (isOver) return
         if (this.size >= this.expected) end()

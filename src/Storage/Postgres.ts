@@ -20,7 +20,6 @@ import * as Connections from "./Postgres/Connections.ts"
 import { Database } from "./Postgres/Database.ts"
 import * as DatabaseClock from "./Postgres/DatabaseClock.ts"
 import { isStatementLost, unavailable } from "./Postgres/DatabaseError.ts"
-import { Gathering } from "./Postgres/Gathering.ts"
 import type { Outcome } from "./Postgres/Group.ts"
 import * as GroupCall from "./Postgres/GroupCall.ts"
 import * as Lists from "./Postgres/Lists.ts"
@@ -45,6 +44,9 @@ export type Options = PostgresLocation
 
 /** Connections beside those for reads and whole lists: for writes and background work, and one that listens. */
 const writeConnections = 5
+
+/** Milliseconds for which a group of writes is gathered at most: a commit that takes long is no reason to be late. */
+const maxGathering = 5
 
 /** Milliseconds that a portion of expiry or of retention may take. */
 const portionTimeout = 6000
@@ -150,31 +152,24 @@ export const make = (
       end.advance(lastSeq)
       wakeUps.announce(lastSeq)
     }
-    const gathering = new Gathering(() => performance.now())
     const writer = Writer.make(writes, clock.lastTold, {
       onLastSeq,
-      onLockWait: millis => {
-        Metrics.lockWaited(millis, tags)
-        gathering.waited(millis)
-      },
+      onLockWait: millis => Metrics.lockWaited(millis, tags),
       rememberedBytes: limits.idempotencyBytes
     })
     yield* DatabaseClock.bySystemClock(
       Supervision.repeatScoped("removing marks of commits", "20 seconds", writer.prune)
     )
 
-    const group = yield* StoreCommit.make(
-      (group, _, isGivenUp) =>
+    const group = yield* StoreCommit.make({
+      commit: (group, _, isGivenUp) =>
         Effect.map(
-          atNow(now => {
-            gathering.sent()
-            return DatabaseClock.bySystemClock(writer.commit(group, now, isGivenUp))
-          }),
+          atNow(now => DatabaseClock.bySystemClock(writer.commit(group, now, isGivenUp))),
           outcomes =>
             outcomes.map((outcome, index) => Either.flatMap(outcome, decided => outcomeOf(group[index]!, decided)))
         ),
-      () => gathering.begin()
-    )
+      maxGathering
+    })
 
     const run = <A>({ decode, statement, values }: Connections.Query<A>): Effect.Effect<A, StoreUnavailable> =>
       reads.read(statement, values, decode)

@@ -57,9 +57,12 @@ export const make = (
         operations: writes.reduce((sum, write) => sum + write.operations.length, 0)
       })
     })
-    const group = yield* StoreCommit.make((writes, now) =>
-      Effect.map(commit(writes, now), outcomes => outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome)))
-    )
+    const group = yield* StoreCommit.make({
+      commit: (writes, now) =>
+        Effect.map(commit(writes, now), outcomes =>
+          outcomes.map((outcome, index) => outcomeOf(writes[index]!, outcome))
+        )
+    })
 
     yield* Effect.ignore(Effect.try(() => StoreBackup.removeLeftovers(file)))
     const backup = yield* StoreBackup.make({ file, format, epoch, writer: options.writer ?? "thread" })

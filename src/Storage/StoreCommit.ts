@@ -72,15 +72,19 @@ const oneForEachKey = <A, E>(runtime: Runtime.Runtime<never>) => {
 }
 
 /** A committer of the writes to a store. It registers its metrics with the value 0. */
-export const make = <E>(
-  commit: GroupCommit.Options<Write, Committed, E>["commit"],
-  gathering: () => number = () => 0
-): Effect.Effect<StoreCommit<E>, never, Scope.Scope> =>
+export const make = <E>({
+  commit,
+  ...gathering
+}: Pick<GroupCommit.Options<Write, Committed, E>, "commit" | "maxGathering">): Effect.Effect<
+  StoreCommit<E>,
+  never,
+  Scope.Scope
+> =>
   Effect.gen(function* () {
     const tags = yield* MetricTags.current
     const { isStuck, submit } = yield* GroupCommit.make({
       commit,
-      gathering,
+      ...gathering,
       weigh,
       observe: metrics(tags),
       outage: Supervision.outage("writing")

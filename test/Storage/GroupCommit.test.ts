@@ -187,26 +187,50 @@ describe("GroupCommit", () => {
     })
   )
 
-  it.scoped("a group is gathered until those that were answered are back, or for as long as is allowed", () =>
+  it.scoped("a group is gathered until those that were answered are back", () =>
     Effect.gen(function* () {
-      let millis = 3_600_000
-      const { groups, submit, answer } = yield* setup({ gathering: () => millis })
+      const { groups, submit, answer } = yield* setup({ maxGathering: 3_600_000, patience: "1 day" })
       // Nobody is expected yet.
       const fibers = yield* Effect.forEach(["a", "b", "c"], submit)
       expect(groups).toEqual([["a"]])
+      yield* TestClock.adjust("1 hour")
       yield* answer(0)
       yield* settled
       expect(groups).toEqual([["a"]])
-      const third = yield* submit("d")
+      const last = yield* submit("d")
       expect(groups).toEqual([["a"], ["b", "c", "d"]])
-      millis = 1
-      const last = yield* submit("e")
       yield* answer(1)
-      // By the true time, which passes while the test waits.
-      yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 3 })
-      yield* answer(2)
-      expect(yield* joinAll([...fibers, third, last])).toEqual(["a", "b", "c", "d", "e"].map(write => `done ${write}`))
-      expect(groups).toEqual([["a"], ["b", "c", "d"], ["e"]])
+      expect(yield* joinAll([...fibers, last])).toEqual(["a", "b", "c", "d"].map(write => `done ${write}`))
+    })
+  )
+
+  for (const { title, maxGathering, commit } of [
+    { title: "as long as is allowed", maxGathering: 1, commit: "1 second" },
+    { title: "twice as long as a commit takes", maxGathering: 3_600_000, commit: "1 millis" }
+  ] as const) {
+    it.scoped(`a group whose writes do not come back is gathered ${title}`, () =>
+      Effect.gen(function* () {
+        const { groups, submit, answer } = yield* setup({ maxGathering })
+        const fibers = yield* Effect.forEach(["a", "b"], submit)
+        yield* TestClock.adjust(commit)
+        yield* answer(0)
+        // By the true time, which passes while the test waits.
+        yield* Effect.repeat(TestServices.provideLive(Effect.sleep("1 millis")), { until: () => groups.length === 2 })
+        yield* answer(1)
+        expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
+      })
+    )
+  }
+
+  it.scoped("where commits take no time, or nobody has been answered, nothing is gathered", () =>
+    Effect.gen(function* () {
+      const { groups, submit, answer } = yield* setup({ maxGathering: 3_600_000 })
+      const fibers = yield* Effect.forEach(["a", "b"], submit)
+      yield* answer(0)
+      yield* settled
+      expect(groups).toEqual([["a"], ["b"]])
+      yield* answer(1)
+      expect(yield* joinAll(fibers)).toEqual(["done a", "done b"])
     })
   )
 

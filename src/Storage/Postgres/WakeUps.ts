@@ -7,6 +7,7 @@ import pg from "pg"
 import { StoreUnavailable } from "../../Kv/Store.ts"
 import { randomHex } from "../../RandomHex.ts"
 import * as Supervision from "../../Supervision.ts"
+import { Announcements } from "./Announcements.ts"
 import { clientConfig, type Pool, queryOn, type Statement, unlimitedSession } from "./Connections.ts"
 import { unavailable } from "./DatabaseError.ts"
 import type { LogEnd } from "./LogEnd.ts"
@@ -14,9 +15,6 @@ import * as SessionSignals from "./SessionSignals.ts"
 
 /** The payload of a notification is the last `seq` that a node has committed. */
 const channel = "causeway_changes"
-
-/** Between two notifications of a node, as each takes a lock of the whole server at its commit. */
-const notifyInterval = "10 millis"
 
 /** Between two probes of the listening connection, and how long a probe may take. */
 const probeInterval = "2 seconds"
@@ -28,7 +26,11 @@ const listenPause = "1 second"
 /** Between two questions for the end of the log, with notifications and without. */
 const askInterval = { listening: "1 second", polling: "150 millis" } as const
 
-const notification: Statement = { name: "notify", text: "SELECT pg_notify($1, $2)" }
+/** Nothing is lost with a notification, so that its commit need not be flushed. */
+const notification: Statement = {
+  name: "notify",
+  text: "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
+}
 
 export interface Options {
   readonly pool: Pool
@@ -46,7 +48,12 @@ export interface WakeUps {
 }
 
 /** A connection that listens until it is lost, or until a notification that it sends to itself does not come back. */
-const listen = ({ end, sessions, url }: Options, onListening: Effect.Effect<void>, onEnd: Effect.Effect<void>) =>
+const listen = (
+  { sessions, url }: Options,
+  onLastSeq: (lastSeq: number) => void,
+  onListening: Effect.Effect<void>,
+  onEnd: Effect.Effect<void>
+) =>
   Effect.gen(function* () {
     const own = `causeway_probe_${yield* randomHex(4)}`
     const client = yield* Effect.acquireRelease(
@@ -67,7 +74,7 @@ const listen = ({ end, sessions, url }: Options, onListening: Effect.Effect<void
     client.on("notification", ({ channel: name, payload = "" }) => {
       if (name === own) onProbe()
       else if (name === SessionSignals.channel) sessions.received(payload)
-      else if (/^\d{1,16}$/.test(payload)) end.advance(Number(payload))
+      else if (/^\d{1,16}$/.test(payload)) onLastSeq(Number(payload))
     })
     /** A notification sent and received, so that a pooler that hands connections on is found out too. */
     const probe = Effect.async<void, StoreUnavailable>(resume => {
@@ -95,7 +102,7 @@ const listen = ({ end, sessions, url }: Options, onListening: Effect.Effect<void
 /** Listens, asks and announces until the scope closes. */
 export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const { ask, pool } = options
+    const { ask, end, pool } = options
     let isListening = false
     let onPolling = (): void => {}
     const setListening = (now: boolean) =>
@@ -105,12 +112,17 @@ export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scop
         options.sessions.isListening = now
         if (was && !now) onPolling()
       })
+    const announcements = new Announcements(() => performance.now())
+    const onLastSeq = (lastSeq: number): void => {
+      end.advance(lastSeq)
+      announcements.heard(lastSeq)
+    }
     const listening = Supervision.outage("listening for writes of other nodes")
     yield* Supervision.forkScoped(
       "listening",
       Effect.forever(
         Effect.matchCauseEffect(
-          listen(options, Effect.zipRight(setListening(true), listening.over), setListening(false)),
+          listen(options, onLastSeq, Effect.zipRight(setListening(true), listening.over), setListening(false)),
           { onFailure: listening.failed, onSuccess: () => Effect.void }
         ).pipe(Effect.zipRight(Effect.sleep(listenPause)))
       )
@@ -129,34 +141,33 @@ export const make = (options: Options): Effect.Effect<WakeUps, never, Scope.Scop
     const askOnce = Effect.matchCauseEffect(ask, { onFailure: asking.failed, onSuccess: () => asking.over })
     yield* Supervision.forkScoped("asking for the end of the log", Effect.forever(Effect.zipRight(askOnce, pause)))
 
-    /** The last `seq` that is to be announced. A later one may be lower, where the log was replaced by another. */
-    let pending: number | undefined
-    let announced = 0
     let onWork = (): void => {}
     const work = Effect.async<void>(resume => {
       const check = (): void => {
-        if (pending !== undefined) resume(Effect.void)
+        if (announcements.isPending) resume(Effect.void)
       }
       onWork = check
       check()
     })
+    const untilTurn: Effect.Effect<void> = Effect.suspend(() => {
+      const millis = announcements.isPending ? announcements.wait() : 0
+      return millis > 0 ? Effect.zipRight(Effect.sleep(millis), untilTurn) : Effect.void
+    })
     const send = Effect.suspend(() => {
-      announced = pending ?? announced
-      pending = undefined
-      return pool.read(notification, [channel, String(announced)], () => undefined)
+      const lastSeq = announcements.take()
+      return lastSeq === undefined ? Effect.void : pool.read(notification, [channel, String(lastSeq)], () => undefined)
     })
     yield* Supervision.forkScoped(
       "announcing writes",
       // The others ask too: a notification that is lost makes them late by as much.
-      Effect.forever(Effect.zipRight(work, Effect.zipRight(Effect.sleep(notifyInterval), Effect.ignore(send))))
+      Effect.forever(Effect.zipRight(work, Effect.zipRight(untilTurn, Effect.ignore(send))))
     )
 
     yield* options.sessions.run(pool)
 
     return {
       announce: lastSeq => {
-        if (lastSeq === (pending ?? announced)) return
-        pending = Math.max(pending ?? 0, lastSeq)
+        announcements.committed(lastSeq)
         onWork()
       }
     }
