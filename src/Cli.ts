@@ -4,6 +4,7 @@
 import type { Teardown } from "@effect/platform/Runtime"
 import { Cause, Console, Effect, Exit, Option } from "effect"
 import { CommandFailed, exitCodes, failed, wrong } from "./CommandLine/CommandFailed.ts"
+import * as OutputFailure from "./CommandLine/OutputFailure.ts"
 import type { Parts } from "./CommandLine/Root.ts"
 import * as Threads from "./Process/Threads.ts"
 import * as YoungGeneration from "./Process/YoungGeneration.ts"
@@ -13,6 +14,18 @@ import { version } from "./Version.ts"
 const ignoreClosedPipes = Effect.sync(() => {
   for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined)
 })
+
+/** Fails where a part of a command has written what could not be written, by the console of Node or as `chat`. */
+const withOutput = <A>(command: Effect.Effect<A, CommandFailed>): Effect.Effect<A, CommandFailed> =>
+  Effect.suspend(() => {
+    let failure: CommandFailed | undefined
+    process.stdout.on("error", error => {
+      failure ??= OutputFailure.of(error)
+    })
+    // A stream tells of an error in a later turn of the event loop.
+    const turn = Effect.async<void>(resume => void setImmediate(() => resume(Effect.void)))
+    return Effect.tap(command, () => Effect.flatMap(turn, () => failure ?? Effect.void))
+  })
 
 /** The service and its configuration, which no other command loads. */
 const service = Effect.promise(() => import("./Serve.ts"))
@@ -38,7 +51,7 @@ const runCommand = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFai
       Effect.promise(() => import("./CommandLine/Main.ts")),
       CommandLine => {
         YoungGeneration.release()
-        return CommandLine.run(args, { serve, develop, migrateStore, ...documents })
+        return withOutput(CommandLine.run(args, { serve, develop, migrateStore, ...documents }))
       }
     )
   )
@@ -71,10 +84,11 @@ const documents = {
 export const run = (args: ReadonlyArray<string>): Effect.Effect<void, CommandFailed> => {
   const [option] = args
   if (isServing(args)) return Effect.zipRight(ignoreClosedPipes, option === "dev" ? develop : serve)
-  if (args.length === 1 && option === "--version") return Console.log(version)
+  if (args.length === 1 && option === "--version")
+    return Effect.zipRight(ignoreClosedPipes, withOutput(Console.log(version)))
   // The variables are those of the service, of which the commands know nothing.
   return (option === "serve" || option === "dev") && args.some(isHelp)
-    ? Effect.flatMap(service, ({ help }) => Console.log(help()))
+    ? Effect.zipRight(ignoreClosedPipes, withOutput(Effect.flatMap(service, ({ help }) => Console.log(help()))))
     : runCommand(args)
 }
 

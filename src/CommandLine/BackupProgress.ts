@@ -1,7 +1,7 @@
 /** How far a backup or a restore has come: a line on a terminal, or with `--json` a record a second. */
 import { Effect, Queue, Stream } from "effect"
 import type { Progress, Report } from "../Storage/Backup.ts"
-import { Output, type OutputClosed, record } from "./Output.ts"
+import { Output, record, type WriteError } from "./Output.ts"
 import * as ProgressLine from "./ProgressLine.ts"
 
 /** Milliseconds between two records. */
@@ -38,7 +38,7 @@ const display = (json: boolean) =>
 export const showing = <A, E>(
   json: boolean,
   work: (report: Report) => Effect.Effect<A, E>
-): Effect.Effect<A, E | OutputClosed, Output> =>
+): Effect.Effect<A, E | WriteError, Output> =>
   Effect.scoped(
     Effect.gen(function* () {
       const show = yield* display(json)

@@ -16,18 +16,10 @@ import { clean } from "./Text.ts"
 const help = (path: ReadonlyArray<string>): string => `causeway ${[...path, "--help"].join(" ")} tells what it takes.`
 
 /** What the library prints, as it can be read anywhere. */
-const plainOutput = (path: ReadonlyArray<string>) =>
-  Effect.map(
-    Output.Output,
-    ({ write }) =>
-      (console: Console.Console): Console.Console => ({
-        ...console,
-        log: (...parts) => {
-          const text = stripVTControlCharacters(parts.map(String).join(" "))
-          return Effect.ignore(write(`${text.includes("USAGE") ? Help.compact(text, path) : text}\n`))
-        }
-      })
-  )
+const printed = (text: string, path: ReadonlyArray<string>): string => {
+  const plain = stripVTControlCharacters(text)
+  return `${plain.includes("USAGE") ? Help.compact(plain, path) : plain}\n`
+}
 
 /** Runs a command with its output. */
 export const runWith = (
@@ -51,12 +43,15 @@ export const runWith = (
     if (group !== undefined && !given.some(argument => argument === "--completions" || argument === "--version")) {
       return yield* wrong(`${["causeway", ...path].join(" ")} takes the name of a command`, help(path))
     }
+    const texts: Array<string> = []
     const errors: Array<string> = []
-    const console = (yield* plainOutput(path))({
+    const console: Console.Console = {
       ...outer,
+      // It is written at the end, as the failure of a console shows nowhere.
+      log: (...parts) => Effect.sync(() => texts.push(printed(parts.map(String).join(" "), path))),
       // What is wrong with the arguments is told in one message.
       error: (...parts) => Effect.sync(() => errors.push(...parts.map(String)))
-    })
+    }
     yield* Command.run(command, { name: "causeway", version })(["node", "causeway", ...given]).pipe(
       Effect.withConsole(console),
       Effect.catchAll((error): Effect.Effect<never, CommandFailed | Output.OutputClosed> => {
@@ -65,6 +60,7 @@ export const runWith = (
         return wrong(clean(message), help(path))
       })
     )
+    if (texts.length > 0) yield* Output.write(texts.join(""))
   }).pipe(
     Effect.catchTag("OutputClosed", () => Effect.void),
     Effect.provide(

@@ -1,0 +1,44 @@
+/** What becomes of output that cannot be written. */
+import { spawnSync } from "node:child_process"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import * as Compiled from "../service/Compiled.ts"
+
+/** Runs a command with a redirection of the shell. */
+const sh = (script: string, file: string) => {
+  const words = [script, "sh", process.execPath, Compiled.program("main"), file]
+  const { status, stderr } = spawnSync("sh", ["-c", ...words], { encoding: "utf8", env: { PATH: process.env.PATH } })
+  return { code: status, stderr }
+}
+
+describe("output that cannot be written", () => {
+  it.each<readonly [string, string, RegExp]>([
+    ["on a full disk", '"$1" "$2" openapi >/dev/full', /^Standard output cannot be written: ENOSPC/],
+    ["on a full disk, of a line alone", '"$1" "$2" --version >/dev/full', /^Standard output cannot be written: ENOSPC/],
+    ["on a full disk, of help", '"$1" "$2" kv get --help >/dev/full', /^Standard output cannot be written: ENOSPC/],
+    // The system takes the first bytes of the document.
+    [
+      "in a file with too little room",
+      'ulimit -f 8; "$1" "$2" openapi >"$3"',
+      /^Standard output cannot be written: EFBIG/
+    ]
+  ])("%s ends with 1 and a message", (_, script, message) => {
+    const directory = mkdtempSync(join(tmpdir(), "causeway-output-"))
+    const ended = sh(script, join(directory, "file"))
+    rmSync(directory, { recursive: true })
+    assert.match(ended.stderr, message)
+    assert.strictEqual(ended.code, 1)
+  })
+
+  it("is written to its end in a file", () => {
+    const directory = mkdtempSync(join(tmpdir(), "causeway-output-"))
+    const file = join(directory, "file")
+    assert.deepStrictEqual(sh('"$1" "$2" openapi >>"$3"; "$1" "$2" --version >>"$3"', file), { code: 0, stderr: "" })
+    const [document = "", version = ""] = readFileSync(file, "utf8").split("\n")
+    rmSync(directory, { recursive: true })
+    assert.strictEqual(JSON.parse(document).openapi, "3.0.3")
+    assert.match(version, /^\d+\./)
+  })
+})
